@@ -1,0 +1,138 @@
+package parley
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// AgentStatus says whether an agent may be used by new workflows and runs.
+type AgentStatus string
+
+// The states of an agent record (formats.md, agent record).
+const (
+	AgentActive   AgentStatus = "active"
+	AgentInactive AgentStatus = "inactive"
+	AgentDeleted  AgentStatus = "deleted"
+)
+
+// Agent is the record of an agent that somebody else operates (AD-5).
+type Agent struct {
+	// ID is a UUID; Name is 1 to 255 characters and unique for ever.
+	ID, Name    string
+	URL         string
+	Description string
+	// Protocol is a registered protocol's name, never empty in a stored record.
+	Protocol string
+	// ProtocolConfig is a JSON object that the protocol's adapter checks, or nil.
+	ProtocolConfig json.RawMessage
+	Auth           Auth
+	// Timeout bounds one HTTP exchange: 1 s to 300 s, default 30 s.
+	Timeout time.Duration
+	Retry   RetryConfig
+	// OutcomeUnknown is the policy of language rule R1; "" is the protocol's
+	// default.
+	OutcomeUnknown OutcomePolicy
+	// Idempotent declares that the agent deduplicates by task id.
+	Idempotent bool
+	Status     AgentStatus
+	// MaxConcurrent bounds the calls in flight; 0 is the bridge's default.
+	MaxConcurrent int
+
+	CreatedAt, UpdatedAt time.Time
+	CreatedBy, UpdatedBy string
+
+	// Credential is the resolved secret of Auth. It is set only on the copy
+	// that a bridge gets for a call, and it redacts itself everywhere.
+	Credential Secret
+}
+
+// RetryConfig is the retry policy of an agent record (formats.md). An agent
+// step without any retry policy uses it: attempts = 1 + MaxRetries (rule R4).
+type RetryConfig struct {
+	MaxRetries   int
+	InitialDelay time.Duration
+	MaxDelay     time.Duration
+	Multiplier   float64
+}
+
+// DefaultRetryConfig is what formats.md gives an agent that names none.
+func DefaultRetryConfig() RetryConfig {
+	return RetryConfig{MaxRetries: 3, InitialDelay: time.Second, MaxDelay: 30 * time.Second, Multiplier: 2}
+}
+
+// OutcomePolicy says what happens to an attempt whose outcome is unknown
+// (language rule R1, protocol.md §4.5).
+type OutcomePolicy string
+
+// The policies of an agent for attempts whose outcome is unknown.
+const (
+	// OutcomeLookup asks the agent what became of the task.
+	OutcomeLookup OutcomePolicy = "lookup"
+	// OutcomeResend sends the same attempt again under the same ids.
+	OutcomeResend OutcomePolicy = "resend"
+	// OutcomeFail never sends again: the step fails with outcome_unknown.
+	OutcomeFail OutcomePolicy = "fail"
+)
+
+// AuthType is how an agent is authenticated against.
+type AuthType string
+
+// The kinds of authentication (formats.md; header is ours).
+const (
+	AuthNone   AuthType = "none"
+	AuthBearer AuthType = "bearer"
+	AuthAPIKey AuthType = "apikey"
+	AuthHeader AuthType = "header"
+)
+
+// Auth names the credential that is sent to an agent, never the credential
+// itself.
+type Auth struct {
+	Type AuthType
+	// Header carries the credential for AuthAPIKey (default X-API-Key) and
+	// AuthHeader.
+	Header string
+	// Secret is a reference: "env:NAME", "file:path", or "sealed:…", a literal
+	// that the registry has encrypted.
+	Secret string
+}
+
+const redacted = "[redacted]"
+
+// Secret is a value that must not be seen. Every way to print or encode it
+// gives "[redacted]", also inside structs, slices and maps; only Reveal gives
+// the bytes. The value sits behind a function because package fmt prints
+// unexported fields of a struct without asking their methods.
+type Secret struct{ reveal func() []byte }
+
+// NewSecret wraps value. The caller must not keep it.
+func NewSecret(value []byte) Secret { return Secret{reveal: func() []byte { return value }} }
+
+// Reveal gives the secret for use in a request and nothing else. The caller
+// must not change or keep it.
+func (s Secret) Reveal() []byte {
+	if s.reveal == nil {
+		return nil
+	}
+	return s.reveal()
+}
+
+// IsZero reports whether there is no secret.
+func (s Secret) IsZero() bool { return len(s.Reveal()) == 0 }
+
+// String gives "[redacted]".
+func (s Secret) String() string { return redacted }
+
+// Format writes "[redacted]" whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// LogValue gives "[redacted]".
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalJSON gives "[redacted]".
+func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
+
+// MarshalText gives "[redacted]".
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

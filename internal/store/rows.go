@@ -1,0 +1,252 @@
+package store
+
+import (
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// AttemptState is the state of an attempt's row (protocol.md §2).
+type AttemptState string
+
+// The states of an attempt. Nothing leaves AttemptClosed.
+const (
+	AttemptOpen      AttemptState = "open"
+	AttemptClaimed   AttemptState = "claimed"
+	AttemptFollowing AttemptState = "following"
+	AttemptSettled   AttemptState = "settled"
+	AttemptClosed    AttemptState = "closed"
+)
+
+// Claim says whose an attempt is: a bridge process, its incarnation, and a
+// token that is never used twice. The three together are "mine".
+type Claim struct {
+	Worker string
+	Inc    int64
+	Token  string
+}
+
+// Policy is what was frozen about the agent call when the attempt was scheduled.
+type Policy struct {
+	OutcomeUnknown parley.OutcomePolicy `json:"outcome_unknown,omitempty"`
+	// AttemptTimeout and Silence are language rule T2; 0 is none.
+	AttemptTimeout time.Duration `json:"attempt_timeout,omitempty"`
+	Silence        time.Duration `json:"silence,omitempty"`
+}
+
+// Attempt is one row of table attempt: the outbox entry, the claim, the
+// deferral and the result of one task at once (protocol.md §1).
+type Attempt struct {
+	// Task holds the id (the primary key), run, step path, attempt number,
+	// agent, input, correlation id, context id and deadline.
+	parley.Task
+	Policy Policy
+	State  AttemptState
+	// VisibleAt is the instant from which an open attempt may be published.
+	VisibleAt time.Time
+	Held      bool
+	// Claim is the owner; zero while the attempt is open and never owned.
+	Claim Claim
+	// Orphanings counts claims that ended without anybody knowing the outcome.
+	Orphanings      int
+	CancelRequested bool
+	// AgentTaskID and AgentContextID are the agent's ids once it is followed.
+	AgentTaskID    string
+	AgentContextID string
+	// Result is set when State is AttemptSettled or AttemptClosed.
+	Result *parley.Result
+	// ClaimedAt and SettledAt are zero until then.
+	ClaimedAt, SettledAt time.Time
+}
+
+// Answer is transition P7: somebody holds what ended the task at the agent.
+type Answer struct {
+	Result parley.Result
+	// At is when the answer was complete.
+	At time.Time
+	// From names who brought it, for the record of late answers.
+	From string
+}
+
+// Run is one row of table run, without the values: input and output stand in
+// the run's first and last event.
+type Run struct {
+	ID string
+	// Workflow is the workflow_id, Name its display name, DefinitionID the
+	// id of the deployed version that the run stays on.
+	Workflow, Name, Version, DefinitionID string
+	// Seq is the number of the newest event; the only fence an executor has.
+	Seq        int64
+	Status     parley.RunStatus
+	Phase      string
+	Paused     bool
+	Cancelling bool
+	// Hidden runs (agent call) are left out of lists.
+	Hidden      bool
+	Labels      map[string]string
+	RetriedFrom string
+	TriggeredBy string
+	// Error is the run's error as JSON, nil unless Status is FAILED or CANCELLED.
+	Error []byte
+	// CancelledBy and CancelReason are set by a cancel.
+	CancelledBy, CancelReason string
+	// Due is the earliest of the run's timers; zero is none.
+	Due time.Time
+
+	CreatedAt, UpdatedAt, StartedAt, EndedAt time.Time
+}
+
+// Start is transition P1: a run, its first events and its first attempts, all
+// or nothing.
+type Start struct {
+	Run Run
+	// Events begin with seq 1 and have no gap.
+	Events   []parley.Event
+	Attempts []Attempt
+	// IdempotencyKey is unique per workflow; "" is none. InputDigest tells
+	// equal input from other input under the same key (language rule C7).
+	IdempotencyKey string
+	InputDigest    string
+}
+
+// Decision is transition P11, P12, P13, P14 or P15: what an executor decided
+// about one run, written only if the run's seq is still the one it saw and the
+// run has not ended.
+type Decision struct {
+	// Run is the run's row as it is after the decision. Its immutable columns
+	// are not written.
+	Run Run
+	// Seen is the seq on which the decision is based.
+	Seen int64
+	// Events begin with Seen+1 and have no gap.
+	Events []parley.Event
+	// Answer, if set, settles its attempt in the same transaction (merged
+	// write, protocol.md §6); the attempt is closed by Close like any other.
+	// If the attempt was settled or closed by somebody else the whole unit is
+	// refused.
+	Answer *Answer
+	// Close lists attempts that end here.
+	Close []Close
+	// RequestCancel lists attempts whose owners are asked to cancel (P13).
+	RequestCancel []string
+	// Insert holds the next attempts: open, or claimed by the caller's own
+	// bridge (§6), which is refused unless that worker is alive with its inc.
+	Insert []Attempt
+}
+
+// Close ends one attempt.
+type Close struct {
+	TaskID string
+	// Absorb: the attempt is settled (or is the one of Decision.Answer) and
+	// its own result stands. A decision is refused if it is not.
+	Absorb bool
+	// Outcome closes an attempt that is not settled: cancelled or timeout.
+	// If the attempt is settled meanwhile, a timeout is refused (P12: absorb
+	// it instead) and a cancelled one keeps its own result (P11).
+	Outcome parley.Outcome
+	// CancelAgent asks the owner to cancel at the agent, best effort.
+	CancelAgent bool
+}
+
+// MoveKind names the transitions that an owner or a taker-over makes.
+type MoveKind string
+
+// The moves of a bridge (protocol.md §3).
+const (
+	// MoveRelease is P5: nothing was sent, orphanings = 0; back to open.
+	MoveRelease MoveKind = "release"
+	// MoveCancelled is P5 for a cancel, before anything was sent, and the end
+	// of a call that was cut because of a cancel: settled as cancelled.
+	MoveCancelled MoveKind = "cancelled"
+	// MoveFollow is P6: the agent's task id is known.
+	MoveFollow MoveKind = "follow"
+	// MoveFail is P8 for what is known to have failed without an answer of
+	// the agent: settled with Result.
+	MoveFail MoveKind = "fail"
+	// MoveUnknown is P8 under policy fail, or when orphanings are used up.
+	MoveUnknown MoveKind = "unknown"
+	// MoveAgain is P8 under the other policies: new token, orphanings + 1.
+	MoveAgain MoveKind = "again"
+	// MoveTakeover is P9: the owner seen in From is dead or replaced.
+	MoveTakeover MoveKind = "takeover"
+)
+
+// Move is one fenced transition by a bridge. It is refused, and writes
+// nothing, unless the row is still From's.
+type Move struct {
+	Kind   MoveKind
+	TaskID string
+	// From is the claim as the caller knows it: its own, or for a takeover
+	// the one it saw on the orphan.
+	From Claim
+	// To is the new claim of MoveAgain and MoveTakeover.
+	To Claim
+	// AgentTaskID and AgentContextID are stored by MoveFollow.
+	AgentTaskID, AgentContextID string
+	// Result settles the attempt (MoveFail, MoveUnknown, MoveCancelled).
+	Result *parley.Result
+	// At is the time of the transition.
+	At time.Time
+}
+
+// ClaimRequest is one line of transition P4.
+type ClaimRequest struct {
+	TaskID string
+	Token  string
+}
+
+// Owned is what a bridge is told about a row that carries its incarnation.
+type Owned struct {
+	TaskID          string
+	Token           string
+	State           AttemptState
+	Orphanings      int
+	CancelRequested bool
+}
+
+// Deferral is transition P3: an open attempt waits until At.
+type Deferral struct {
+	TaskID string
+	At     time.Time
+}
+
+// Worker is one row of table worker: one bridge process, the lease of all its
+// claims.
+type Worker struct {
+	Name string
+	Inc  int64
+	Beat int64
+	Dead bool
+}
+
+// History is everything an executor needs to go on with a run.
+type History struct {
+	Run    Run
+	Events []parley.Event
+	// Attempts are the rows that are not closed.
+	Attempts []Attempt
+}
+
+// Wakeups tells an executor which runs want attention.
+type Wakeups struct {
+	// Settled are runs with a settled attempt (P11); Due are runs whose Due is
+	// not after the given time (P12).
+	Settled, Due []string
+}
+
+// Definition is one deployed version of a workflow.
+type Definition struct {
+	// ID is a UUID, Workflow the workflow_id, Name the display name.
+	ID, Workflow, Name, Version string
+	// Number counts the versions of one workflow from 1.
+	Number      int
+	Description string
+	// Format is "yaml" or "json"; Source is the document as it was given.
+	Format string
+	Source []byte
+	// Digest tells equal content from other content.
+	Digest               string
+	Status               parley.AgentStatus
+	CreatedAt, UpdatedAt time.Time
+	CreatedBy, UpdatedBy string
+}

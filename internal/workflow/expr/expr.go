@@ -1,0 +1,55 @@
+// Package expr compiles and evaluates what stands in ${…}: path references and
+// CEL (language.md §4). It is pure: no clock, no randomness, no I/O.
+package expr
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// Scope is what an expression may see while it is evaluated (rule E4). Values
+// are JSON as it is stored.
+type Scope struct {
+	Workflow WorkflowInfo
+	Run      RunInfo
+	// Now is the time of the event that is being applied.
+	Now time.Time
+	// Step gives the state of a visible step; ok is false for ids that are not
+	// visible from where the expression stands.
+	Step func(id string) (info StepInfo, ok bool)
+	// Result is the value that `output` shapes; nil where it is not in scope.
+	Result json.RawMessage
+	// Error is in scope of handlers and compensation; nil elsewhere.
+	Error *parley.Error
+}
+
+// WorkflowInfo is `workflow`.
+type WorkflowInfo struct {
+	ID, Name, Version string
+	Input             json.RawMessage
+}
+
+// RunInfo is `run`.
+type RunInfo struct {
+	ID        string
+	Labels    map[string]string
+	Trigger   string
+	StartedAt time.Time
+	Deadline  time.Time
+	// Outcome and Error are in scope of `finally` only.
+	Outcome string
+	Error   *parley.Error
+}
+
+// StepInfo is `steps.<id>`.
+type StepInfo struct {
+	Status   parley.StepStatus
+	Output   json.RawMessage
+	Error    *parley.Error
+	Handled  bool
+	Attempts int
+	// StartedAt and EndedAt are zero until then.
+	StartedAt, EndedAt time.Time
+}

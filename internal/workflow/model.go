@@ -1,0 +1,153 @@
+package workflow
+
+import (
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/workflow/expr"
+)
+
+// Form is the spelling of a document (language.md, head).
+type Form string
+
+// The two spellings. Both compile to one model.
+const (
+	FormList  Form = "list"
+	FormGraph Form = "graph"
+)
+
+// Kind is what a step does (language.md §2).
+type Kind string
+
+// The kinds that this version runs.
+const (
+	KindAgent  Kind = "agent"
+	KindGroup  Kind = "group"
+	KindSet    Kind = "set"
+	KindFail   Kind = "fail"
+	KindFinish Kind = "finish"
+)
+
+// Definition is one compiled version of a workflow: checked, immutable, free
+// for concurrent use.
+type Definition struct {
+	// ID is the workflow_id, Name the display name (language rule D-top).
+	ID, Name, Version, Description string
+	Language                       int
+	Labels                         map[string]string
+	Form                           Form
+	// Input is checked before a start is accepted; nil accepts anything.
+	Input *Schema
+	Body  *Block
+	// Output is evaluated when the body has completed; nil is the block output.
+	Output *expr.Template
+	// Timeout bounds the body of a run; never zero (default 30 days).
+	Timeout        time.Duration
+	CleanupTimeout time.Duration
+	// IdempotencyKey is used when a start names no key; nil is none.
+	IdempotencyKey *expr.Template
+	// Steps holds every step of the document at every depth, by id.
+	Steps map[string]*Step
+	// Warnings are the findings that did not keep the document from compiling.
+	Warnings []Problem
+}
+
+// Block is one list of steps: a scope (rule S1).
+type Block struct {
+	// Steps in list order; in graph form in the order of the main path.
+	Steps []*Step
+	// Parent is the composite step that owns the block; nil for the body.
+	Parent *Step
+}
+
+// Step is one compiled step. Which members are set depends on Kind.
+type Step struct {
+	ID          string
+	Kind        Kind
+	Name        string
+	Description string
+	// Block is the list that the step stands in, Index its place there.
+	Block *Block
+	Index int
+	// Needs are the indexes of the siblings that must have ended (rule S1).
+	Needs []int
+	// If is nil when the step always runs.
+	If *expr.Condition
+
+	// Agent is the fixed name of an agent step; "" when AgentExpr gives it at
+	// the start of the step, as one of Among.
+	Agent     string
+	AgentExpr *expr.Template
+	Among     []string
+	// Input of an agent step; never nil for KindAgent (default {}).
+	Input *expr.Template
+	// Session continues a conversation; nil is none.
+	Session string
+	// ParseJSON is `parse: json` (rule P1).
+	ParseJSON bool
+	// Output shapes the step's output; nil keeps the result.
+	Output *expr.Template
+	Schema *Schema
+
+	// Timeout bounds the whole step, AttemptTimeout one attempt, Silence the
+	// time without a sign of life; 0 is none. Defaults of the workflow are
+	// resolved; Silence is 5 minutes if nothing is said (rule T2).
+	Timeout, AttemptTimeout, Silence time.Duration
+	// Retry is nil when rule R4 applies.
+	Retry []RetryPolicy
+	// Continue is `on_error: continue`.
+	Continue bool
+
+	// Body of a group.
+	Body *Block
+	// Set, Fail and Finish are the value of their kind.
+	Set    *expr.Template
+	Fail   *Fail
+	Finish *expr.Template
+}
+
+// Fail is the value of a fail step.
+type Fail struct {
+	Code             parley.Code
+	Message, Details *expr.Template
+}
+
+// RetryPolicy is rule R1. Defaults are filled in.
+type RetryPolicy struct {
+	// Attempts counts all calls: 1 to 100.
+	Attempts   int
+	Delay      time.Duration
+	Multiplier float64
+	MaxDelay   time.Duration
+	// FullJitter draws uniformly from [0, delay]; otherwise there is no jitter.
+	FullJitter bool
+	// On lists codes; nil is the default set, ["*"] everything but cancelled,
+	// limit and expression. NotOn takes codes away.
+	On, NotOn []parley.Code
+}
+
+// Severity says whether a finding keeps a document from being deployed.
+type Severity string
+
+// The severities.
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
+
+// Problem is one finding in a document, printed as "file:line:col: code: text".
+type Problem struct {
+	File string `json:"file,omitempty"`
+	// Line and Col count from 1; Col counts characters.
+	Line int `json:"line"`
+	Col  int `json:"col"`
+	// Path names the member, such as "steps[2].input.text".
+	Path     string   `json:"path"`
+	Severity Severity `json:"severity"`
+	// Code is stable: syntax, duplicate_key, unknown_member, type, required,
+	// value, id, reference, expression, limit, unsupported, unknown_agent ...
+	Code string `json:"code"`
+	// Text says what is wrong, Suggestion what to write instead, if known.
+	Text       string `json:"text"`
+	Suggestion string `json:"suggestion,omitempty"`
+}
