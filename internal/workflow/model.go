@@ -126,28 +126,5 @@ type RetryPolicy struct {
 	On, NotOn []parley.Code
 }
 
-// Severity says whether a finding keeps a document from being deployed.
-type Severity string
-
-// The severities.
-const (
-	SeverityError   Severity = "error"
-	SeverityWarning Severity = "warning"
-)
-
-// Problem is one finding in a document, printed as "file:line:col: code: text".
-type Problem struct {
-	File string `json:"file,omitempty"`
-	// Line and Col count from 1; Col counts characters.
-	Line int `json:"line"`
-	Col  int `json:"col"`
-	// Path names the member, such as "steps[2].input.text".
-	Path     string   `json:"path"`
-	Severity Severity `json:"severity"`
-	// Code is stable: syntax, duplicate_key, unknown_member, type, required,
-	// value, id, reference, expression, limit, unsupported, unknown_agent ...
-	Code string `json:"code"`
-	// Text says what is wrong, Suggestion what to write instead, if known.
-	Text       string `json:"text"`
-	Suggestion string `json:"suggestion,omitempty"`
-}
+// Problem is one finding in a document.
+type Problem = parley.Problem

@@ -1,0 +1,170 @@
+package parley
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// StartRequest asks for a run.
+type StartRequest struct {
+	// Workflow is a workflow_id, a name, or the id of a deployed version.
+	Workflow string
+	// Version is empty for the newest.
+	Version string
+	// Input is one JSON value; nil is {}.
+	Input json.RawMessage
+	// IdempotencyKey makes the start repeatable (language rule C7); ≤ 255.
+	IdempotencyKey string
+	// Labels are at most 32 of at most 256 characters.
+	Labels      map[string]string
+	TriggeredBy string
+	// CallAgent starts a hidden one-step run of that agent instead of a
+	// workflow; Workflow and Version are ignored.
+	CallAgent string
+}
+
+// CancelRequest asks for the end of a run (language rule C3).
+type CancelRequest struct {
+	Run string
+	// By and Reason (≤ 500 characters) are recorded.
+	By, Reason string
+}
+
+// RunQuery selects runs for a list. Zero members don't restrict.
+type RunQuery struct {
+	Status RunStatus
+	// Workflow is a workflow_id or name; DefinitionID a deployed version's id.
+	Workflow, DefinitionID      string
+	CreatedAfter, CreatedBefore time.Time
+	// SortBy is created_at (default), updated_at or status; Ascending turns
+	// the order, which is newest first.
+	SortBy    string
+	Ascending bool
+	// Hidden includes the runs of agent calls.
+	Hidden bool
+	Page   Page
+}
+
+// Page is a window on a list. Offset counts from 0; Limit is at most 500, 0 is
+// the default of 20.
+type Page struct{ Offset, Limit int }
+
+// WorkflowVersion is one deployed, immutable version of a workflow.
+type WorkflowVersion struct {
+	// ID is the version's UUID, Workflow the workflow_id.
+	ID          string `json:"id"`
+	Workflow    string `json:"workflow"`
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	Number      int    `json:"number"`
+	Description string `json:"description,omitempty"`
+	// Format is "yaml" or "json"; Source the document as it was given.
+	Format    string      `json:"format"`
+	Source    string      `json:"source,omitempty"`
+	Status    AgentStatus `json:"status"`
+	CreatedAt time.Time   `json:"created_at"`
+	UpdatedAt time.Time   `json:"updated_at"`
+	CreatedBy string      `json:"created_by,omitempty"`
+	UpdatedBy string      `json:"updated_by,omitempty"`
+	// Steps are the document's steps in order, for display.
+	Steps []StepSummary `json:"steps,omitempty"`
+	// Warnings are what validation found besides errors.
+	Warnings []Problem `json:"warnings,omitempty"`
+}
+
+// StepSummary is one step of a deployed version.
+type StepSummary struct {
+	ID    string `json:"id"`
+	Kind  string `json:"kind"`
+	Agent string `json:"agent,omitempty"`
+}
+
+// WorkflowQuery selects workflows (their newest versions) for a list.
+type WorkflowQuery struct {
+	Name   string
+	Status AgentStatus
+	// SortBy is created_at (default), updated_at or name.
+	SortBy    string
+	Ascending bool
+	Page      Page
+}
+
+// ApplyRequest deploys a document.
+type ApplyRequest struct {
+	// File names the document in problems.
+	File string
+	// Source is YAML or JSON, at most 1 MiB.
+	Source []byte
+	// Always makes a new version even of equal content (the old API's POST).
+	Always bool
+	// Replace is the id of a version whose workflow gets a new version under
+	// that same id (the old API's PUT).
+	Replace string
+	By      string
+}
+
+// Severity says whether a finding keeps a document from being deployed.
+type Severity string
+
+// The severities.
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
+
+// Problem is one finding in a document, printed as "file:line:col: code: text".
+type Problem struct {
+	File string `json:"file,omitempty"`
+	// Line and Col count from 1; Col counts characters. 0 is unknown.
+	Line int `json:"line"`
+	Col  int `json:"col"`
+	// Path names the member, such as "steps[2].input.text".
+	Path     string   `json:"path"`
+	Severity Severity `json:"severity"`
+	// Code is stable: syntax, duplicate_key, unknown_member, type, required,
+	// value, id, reference, expression, limit, unsupported, unknown_agent …
+	Code string `json:"code"`
+	// Text says what is wrong; Suggestion what to write instead, if known.
+	Text       string `json:"text"`
+	Suggestion string `json:"suggestion,omitempty"`
+}
+
+// Problems are the findings in one document. As an error it stands for the
+// refusal of the document: at least one of them is of [SeverityError].
+type Problems []Problem
+
+// Error gives the first error and the count of the others.
+func (p Problems) Error() string {
+	first, n := "", 0
+	for _, x := range p {
+		if x.Severity != SeverityError {
+			continue
+		}
+		if n++; n == 1 {
+			first = x.String()
+		}
+	}
+	if n > 1 {
+		return fmt.Sprintf("%s (and %d more)", first, n-1)
+	}
+	return first
+}
+
+// AgentQuery selects agents for a list.
+type AgentQuery struct {
+	Name     string
+	Protocol string
+	Status   AgentStatus
+	Page     Page
+}
+
+// AgentHealth is what one look at an agent showed.
+type AgentHealth struct {
+	Healthy      bool
+	Message      string
+	ResponseTime time.Duration
+	At           time.Time
+	// Card is the agent card, if the agent serves one.
+	Card json.RawMessage
+}
