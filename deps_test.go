@@ -1,0 +1,124 @@
+package parley_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// policy is the import policy of the module: a package, and what of ours it
+// may import in code that is not a test. Paths are below the module; "." is
+// the root package, a trailing "/..." a subtree. Arrows point down, siblings
+// do not know each other, only server knows all.
+const policy = `
+.:
+jsonrpc:
+jsonrpc/...:                  jsonrpc
+client:                       .
+internal/logging:             .
+internal/bus:
+internal/bus/...:             internal/bus
+internal/workflow/expr:       .
+internal/workflow:            . internal/workflow/expr
+internal/store:               .
+internal/executor:            . internal/bus internal/store internal/workflow internal/workflow/expr
+internal/bridge:              . internal/bus internal/store
+internal/bridge/simplea2a:    . internal/bridge
+internal/bridge/a2a:          . internal/bridge jsonrpc
+internal/bridge/adaptertest:  . internal/bridge
+internal/registry:            . internal/store
+internal/api:                 . internal/store
+internal/sample:              .
+internal/server:              ...
+cmd/parley:                   . client internal/server internal/workflow
+scripts/testsum:
+`
+
+const module = "github.com/parley-project/parley"
+
+// TestImports fails on any import of ours that the policy does not allow.
+func TestImports(t *testing.T) {
+	allowed := parsePolicy()
+	for _, p := range packages(t) {
+		rules, ok := allowedFor(allowed, rel(p.ImportPath))
+		if !ok {
+			t.Errorf("%s: not in the import policy; add a line to deps_test.go", rel(p.ImportPath))
+			continue
+		}
+		for _, imp := range p.Imports {
+			if strings.HasPrefix(imp, module) && !slices.Contains(rules, "...") && !slices.Contains(rules, rel(imp)) {
+				t.Errorf("%s imports %s, which the import policy does not allow", rel(p.ImportPath), rel(imp))
+			}
+		}
+	}
+}
+
+// TestImportsPureCore holds the core to being pure: no clock is enforced by
+// reading, but no package that does I/O may come in.
+func TestImportsPureCore(t *testing.T) {
+	banned := []string{"net", "net/http", "os", "database/sql", "math/rand", "math/rand/v2", "crypto/rand", "log/slog", "sync"}
+	for _, p := range packages(t) {
+		if rel(p.ImportPath) != "internal/workflow" {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if slices.Contains(banned, imp) {
+				t.Errorf("internal/workflow imports %s: the core is pure", imp)
+			}
+		}
+	}
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p listed
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func parsePolicy() map[string][]string {
+	rules := make(map[string][]string)
+	for line := range strings.Lines(policy) {
+		if from, to, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			rules[from] = strings.Fields(to)
+		}
+	}
+	return rules
+}
+
+func allowedFor(rules map[string][]string, pkg string) ([]string, bool) {
+	if r, ok := rules[pkg]; ok {
+		return r, true
+	}
+	for dir := path.Dir(pkg); dir != "."; dir = path.Dir(dir) {
+		if r, ok := rules[dir+"/..."]; ok {
+			return r, true
+		}
+	}
+	return nil, false
+}
+
+func rel(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}

@@ -1,0 +1,148 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// definitions compiles deployed versions once and keeps them: a version never
+// changes. Which version a name means is asked anew after a second, or at once
+// when this process has deployed one.
+type definitions struct {
+	store Store
+	now   func() time.Time
+
+	mu    sync.Mutex // protects the fields below
+	byRow map[string]*compiledVersion
+	refs  map[string]resolved
+}
+
+type compiledVersion struct {
+	row store.Definition
+	def *workflow.Definition
+}
+
+type resolved struct {
+	version *compiledVersion
+	until   time.Time
+}
+
+const (
+	maxCompiled = 1_000
+	refFresh    = time.Second
+)
+
+func newDefinitions(s Store, now func() time.Time) *definitions {
+	return &definitions{
+		store: s, now: now,
+		byRow: make(map[string]*compiledVersion), refs: make(map[string]resolved),
+	}
+}
+
+// resolve gives the version that ref means now.
+func (d *definitions) resolve(ctx context.Context, ref string) (*compiledVersion, error) {
+	d.mu.Lock()
+	r, ok := d.refs[ref]
+	d.mu.Unlock()
+	if ok && d.now().Before(r.until) {
+		return r.version, nil
+	}
+	row, err := d.row(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.compile(row)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.refs) >= maxCompiled {
+		clear(d.refs)
+	}
+	d.refs[ref] = resolved{version: v, until: d.now().Add(refFresh)}
+	return v, nil
+}
+
+// byID gives the definition that a run stays on.
+func (d *definitions) byID(ctx context.Context, id string) (*workflow.Definition, error) {
+	d.mu.Lock()
+	v := d.byRow[id]
+	d.mu.Unlock()
+	if v != nil {
+		return v.def, nil
+	}
+	row, err := d.row(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if v, err = d.compile(row); err != nil {
+		return nil, err
+	}
+	return v.def, nil
+}
+
+// forget makes the next look-up ask the store: something was deployed.
+func (d *definitions) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.refs)
+}
+
+// row reads a version, or makes up the one-step workflow of an agent call.
+func (d *definitions) row(ctx context.Context, ref string) (store.Definition, error) {
+	if agent, ok := strings.CutPrefix(ref, callPrefix); ok {
+		return callDefinition(agent), nil
+	}
+	return d.store.Definition(ctx, ref)
+}
+
+func (d *definitions) compile(row store.Definition) (*compiledVersion, error) {
+	d.mu.Lock()
+	v := d.byRow[row.ID]
+	d.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	def, problems := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version}, row.Source)
+	if def == nil {
+		return nil, parley.Errorf(parley.CodeInternal, "deployed workflow %s version %s does not compile: %w", row.Workflow, row.Version, problems)
+	}
+	def.ID, def.Name, def.Version = row.Workflow, row.Name, row.Version
+	v = &compiledVersion{row: row, def: def}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.byRow) >= maxCompiled {
+		clear(d.byRow)
+	}
+	d.byRow[row.ID] = v
+	return v, nil
+}
+
+// callPrefix marks the definition of an agent call; the agent's name follows.
+const callPrefix = "_call:"
+
+// callWorkflow is the workflow_id of agent calls, and their label.
+const callWorkflow = "_call"
+
+// callDefinition is the one-step workflow that `agent call` runs. It follows
+// from the agent's name alone, so it need not be stored.
+func callDefinition(agent string) store.Definition {
+	name, err := json.Marshal(agent)
+	if err != nil {
+		name = []byte(`""`)
+	}
+	source := `{"name":"call","workflow_id":"call","version":"1","steps":[{"id":"call","agent":` + string(name) +
+		`,"input":"${workflow.input}"}]}`
+	return store.Definition{
+		ID: callPrefix + agent, Workflow: callWorkflow, Name: "call " + agent, Version: "1", Number: 1,
+		Format: "json", Source: []byte(source), Status: parley.AgentActive,
+	}
+}

@@ -1,0 +1,119 @@
+package executor
+
+import (
+	"context"
+	"errors"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// Get gives a run with its steps as the store has it. The error has code
+// not_found for an unknown id.
+func (x *Executor) Get(ctx context.Context, id string) (parley.Run, error) {
+	h, err := x.cfg.Store.History(ctx, id)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	state, err := x.replay(ctx, h)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	run := x.view(ctx, state, h.Run)
+	open := make(map[string]store.Attempt, len(h.Attempts))
+	for _, a := range h.Attempts {
+		open[a.Step] = a
+	}
+	for i := range run.Steps {
+		step := &run.Steps[i]
+		a, ok := open[step.ID]
+		if !ok || step.Status != parley.StepRunning {
+			continue
+		}
+		step.AgentTaskID = a.AgentTaskID
+		if step.Phase == parley.PhaseQueued && a.State != store.AttemptOpen {
+			step.Phase, step.StartedAt = parley.PhaseWorking, timePtr(a.ClaimedAt)
+		}
+	}
+	return run, nil
+}
+
+// view completes a state's view by what only the row and the registry know.
+func (x *Executor) view(ctx context.Context, s *workflow.State, row store.Run) parley.Run {
+	run := s.View()
+	run.DefinitionID, run.UpdatedAt = row.DefinitionID, row.UpdatedAt
+	for i := range run.Steps {
+		if name := run.Steps[i].Agent; name != "" {
+			if info, ok := x.cfg.Agent(ctx, name); ok {
+				run.Steps[i].Protocol = info.Protocol
+			}
+		}
+	}
+	return run
+}
+
+// Cancel asks for the end of a run (rule C3): no step starts any more, agents
+// in flight get the grace period. It is accepted once; again gives the same
+// answer. The error has code conflict for a run that has ended.
+func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley.Run, error) {
+	l := x.lock(req.Run)
+	defer x.unlock(req.Run, l)
+	for range maxStale {
+		h, err := x.load(ctx, req.Run, l)
+		if err != nil {
+			return parley.Run{}, err
+		}
+		if s := l.state.Status(); s.Terminal() {
+			return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot cancel run %s: it is %s", req.Run, s)
+		}
+		d := l.state.Apply(workflow.Cancel{At: x.now(), By: req.By, Reason: req.Reason, Grace: x.cfg.CancelGrace})
+		if len(d.Events) == 0 {
+			return x.view(ctx, l.state, h.Run), nil
+		}
+		if err := x.commit(ctx, l, d, nil); errors.Is(err, store.ErrStale) {
+			continue
+		} else if err != nil {
+			return parley.Run{}, err
+		}
+		// Attempts that nobody had claimed are settled by the cancel itself.
+		if err := x.catchUp(ctx, req.Run, l); err != nil && !errors.Is(err, store.ErrStale) {
+			return parley.Run{}, err
+		}
+		return x.Get(ctx, req.Run)
+	}
+	return parley.Run{}, parley.Errorf(parley.CodeConflict, "run %s changes too fast to be cancelled; try again", req.Run)
+}
+
+// Retry starts a new run of the same version that takes over the completed
+// steps of a run without calling their agents again (rule C6). The error has
+// code conflict unless the run is FAILED or CANCELLED.
+func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error) {
+	h, err := x.cfg.Store.History(ctx, id)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	if s := h.Run.Status; s != parley.RunFailed && s != parley.RunCancelled {
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: it is %s", id, s)
+	}
+	old, err := x.replay(ctx, h)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	row, err := x.defs.row(ctx, h.Run.DefinitionID)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	v, err := x.defs.compile(row)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	view := old.View()
+	run, _, err := x.begin(ctx, v, beginning{
+		fact: workflow.Start{
+			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(),
+		},
+		hidden: h.Run.Hidden,
+	})
+	return run, err
+}

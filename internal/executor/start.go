@@ -1,0 +1,176 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+	"github.com/parley-project/parley/internal/workflow/expr"
+)
+
+const (
+	maxKey        = 255
+	maxLabels     = 32
+	maxLabelChars = 256
+)
+
+// Start begins a run. It returns once the run is durable. existing is true if
+// the idempotency key names a run that was started before with equal input
+// (rule C7); with other input the error has code idempotency_conflict. Other
+// codes: not_found, conflict (inactive workflow), invalid_input, limit.
+func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parley.Run, existing bool, err error) {
+	ref := req.Workflow
+	switch {
+	case req.CallAgent != "":
+		ref = callPrefix + req.CallAgent
+	case req.Version != "":
+		ref += "@" + req.Version
+	}
+	v, err := x.defs.resolve(ctx, ref)
+	if err != nil {
+		return run, false, err
+	}
+	if v.row.Status != parley.AgentActive {
+		return run, false, parley.Errorf(parley.CodeConflict, "Workflow %q is %s and takes no new runs", v.row.Name, v.row.Status)
+	}
+	if err := checkStart(req); err != nil {
+		return run, false, err
+	}
+	input, err := x.input(v.def, req.Input)
+	if err != nil {
+		return run, false, err
+	}
+	key := req.IdempotencyKey
+	if key == "" && v.def.IdempotencyKey != nil {
+		if key, err = deriveKey(v.def, input); err != nil {
+			return run, false, err
+		}
+	}
+	trigger := req.TriggeredBy
+	if trigger == "" {
+		trigger = "api"
+	}
+	labels := req.Labels
+	if req.CallAgent != "" {
+		labels = map[string]string{callWorkflow: "true"}
+	}
+	return x.begin(ctx, v, beginning{
+		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger},
+		key:  key, hidden: req.CallAgent != "",
+	})
+}
+
+// beginning is what a start and a retry have in common.
+type beginning struct {
+	fact   workflow.Start
+	key    string
+	hidden bool
+}
+
+// begin is transition P1, with the first claims if slots are free.
+func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (parley.Run, bool, error) {
+	id := x.cfg.NewID()
+	l := x.lock(id)
+	defer x.unlock(id, l)
+	l.state = workflow.NewState(id, v.def, x.cfg.Limits)
+	b.fact.At = x.now()
+	d := l.state.Apply(b.fact)
+	rows, slots := x.attempts(d, b.fact.At)
+	row := x.row(l, b.fact.At)
+	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
+	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
+	s := store.Start{Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key}
+	if b.key != "" {
+		s.InputDigest = digest(b.fact.Input)
+	}
+	existing, err := x.cfg.Store.StartRun(ctx, s)
+	if err != nil || existing != "" {
+		l.state = nil
+		release(slots)
+		if err != nil {
+			return parley.Run{}, false, err
+		}
+		run, err := x.Get(ctx, existing)
+		return run, true, err
+	}
+	run := x.view(ctx, l.state, row)
+	x.follow(l, d, rows, slots)
+	return run, false, nil
+}
+
+func checkStart(req parley.StartRequest) error {
+	if n := len(req.IdempotencyKey); n > maxKey {
+		return parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
+	}
+	if n := len(req.Labels); n > maxLabels {
+		return parley.Errorf(parley.CodeLimit, "labels: %d, the limit is %d", n, maxLabels)
+	}
+	for k, v := range req.Labels {
+		if len(k) > maxLabelChars || len(v) > maxLabelChars {
+			return parley.Errorf(parley.CodeLimit, "label %.40q: names and values have at most %d characters", k, maxLabelChars)
+		}
+	}
+	return nil
+}
+
+// input fills defaults in and checks the input against the workflow's schema.
+func (x *Executor) input(def *workflow.Definition, input json.RawMessage) (json.RawMessage, error) {
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	if n := int64(len(input)); n > x.cfg.Limits.Value {
+		return nil, parley.Errorf(parley.CodeLimit, "input: %d bytes, the limit is %d (values above it travel by reference, such as a URL)", n, x.cfg.Limits.Value)
+	}
+	return def.CheckInput(input)
+}
+
+func deriveKey(def *workflow.Definition, input json.RawMessage) (string, error) {
+	v, err := def.IdempotencyKey.Eval(&expr.Scope{
+		Workflow: expr.WorkflowInfo{ID: def.ID, Name: def.Name, Version: def.Version, Input: input},
+	})
+	if err != nil {
+		return "", err
+	}
+	var key string
+	if json.Unmarshal(v, &key) != nil {
+		key = string(v)
+	}
+	if n := len(key); n > maxKey {
+		return "", parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
+	}
+	return key, nil
+}
+
+// digest tells equal input from other input: JSON values are compared, with
+// numbers by value, not spellings (rule C7).
+func digest(input json.RawMessage) string {
+	h := sha256.New()
+	dec := json.NewDecoder(bytes.NewReader(input))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) == nil {
+		h.Write(canonical(nil, v))
+	} else {
+		h.Write(input)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func merge(a, b map[string]string) map[string]string {
+	if len(a) == 0 {
+		return b
+	}
+	out := make(map[string]string, len(a)+len(b))
+	for k, v := range a {
+		out[k] = v
+	}
+	for k, v := range b {
+		out[k] = v
+	}
+	return out
+}

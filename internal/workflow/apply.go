@@ -1,0 +1,295 @@
+package workflow
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// Apply decides what follows from a fact, and changes s as the decision's
+// events say. It is deterministic: the same state and the same fact give the
+// same decision. A fact that comes too late (an attempt that is not in flight,
+// a run that has ended) gives an empty decision.
+//
+// The caller makes the decision durable before it acts on it. If that fails or
+// its outcome is unknown, s is ahead of the history and must be thrown away.
+func (s *State) Apply(f Fact) Decision {
+	a := &decider{State: s}
+	switch f := f.(type) {
+	case Start:
+		a.at = f.At
+		a.start(f)
+	case Settled:
+		a.at, a.jitter = f.At, f.Jitter
+		a.settled(f)
+	case Tick:
+		a.at, a.jitter = f.At, f.Jitter
+		a.tick()
+	case Cancel:
+		a.at = f.At
+		a.cancel(f)
+	}
+	return a.d
+}
+
+func (a *decider) start(f Start) {
+	if a.seq != 0 {
+		return
+	}
+	a.recordAt(parley.EventRunStarted, "", 0, runStarted{
+		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels,
+		Trigger: f.Trigger, Deadline: f.At.Add(a.def.Timeout),
+		RetriedFrom: f.RetriedFrom, Copied: f.Copied,
+	})
+	a.advance()
+}
+
+// settled takes the result of an attempt.
+func (a *decider) settled(f Settled) {
+	path, ok := a.inFlight[f.TaskID]
+	if !ok || a.status.Terminal() {
+		return
+	}
+	a.d.Close = append(a.d.Close, Close{TaskID: f.TaskID, Absorb: true})
+	x := a.execs[path]
+	switch f.Result.Outcome {
+	case parley.OutcomeOK:
+		a.finishAgentStep(x, f)
+	case parley.OutcomeCancelled:
+		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
+	default:
+		err := *failure(f.Result)
+		if err.Code == parley.CodeOutcomeUnknown {
+			err.Retryable = false
+		}
+		a.fail(x, &err, attemptEnd{started: f.Started, retryAfter: f.Result.RetryAfter, agentRetry: &f.AgentRetry})
+	}
+	a.advance()
+}
+
+// failure gives the error of a result that is not a success.
+func failure(r parley.Result) *parley.Error {
+	if r.Err != nil {
+		return r.Err
+	}
+	if r.Outcome == parley.OutcomeUnknown {
+		return parley.Errorf(parley.CodeOutcomeUnknown, "The agent may have done the task: its answer was lost and could not be asked for")
+	}
+	return parley.Errorf(parley.CodeAgentError, "Agent execution failed")
+}
+
+// tick fires every timer that is due.
+func (a *decider) tick() {
+	if a.status.Terminal() || a.seq == 0 {
+		return
+	}
+	due := func(t time.Time) bool { return !t.IsZero() && !t.After(a.at) }
+	switch {
+	case a.cancelling:
+		if due(a.graceUntil) {
+			a.cancelOpen(a.body())
+		}
+	case due(a.deadline):
+		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.def.Timeout).
+			WithDetails(map[string]string{"limit": "run"})
+		a.cancelOpen(a.body())
+		a.endFailed(err)
+		return
+	default:
+		a.stepTimers(due)
+	}
+	a.advance()
+}
+
+func (a *decider) stepTimers(due func(time.Time) bool) {
+	// Firing one timer may end other executions, so each is looked at anew.
+	for i := 0; i < len(a.order); i++ {
+		x := a.execs[a.order[i]]
+		if x.status != parley.StepRunning {
+			continue
+		}
+		switch {
+		case due(x.deadline):
+			a.timeOut(x)
+		case x.taskID == "" && due(x.retryAt):
+			a.begin(x)
+		}
+	}
+}
+
+// timeOut ends a step whose time is up (rule T1): no retry, whatever policy.
+func (a *decider) timeOut(x *execution) {
+	err := parley.Errorf(parley.CodeTimeout, "The step's timeout of %s is over", x.step.Timeout).
+		WithDetails(map[string]string{"limit": "timeout"})
+	err.Step, err.Agent = x.path, x.agent
+	a.abandon(x, parley.OutcomeTimeout)
+	a.failFinally(x, err, time.Time{})
+}
+
+// abandon closes what is in flight in and below x without waiting for it.
+func (a *decider) abandon(x *execution, outcome parley.Outcome) {
+	if x.taskID != "" {
+		a.d.Close = append(a.d.Close, Close{TaskID: x.taskID, Outcome: outcome})
+		a.landed(x)
+	}
+	if x.step.Body != nil {
+		a.cancelOpen(x.inside())
+	}
+}
+
+// cancelOpen cancels what runs in a scope (rule S3). Steps that never started
+// become CANCELLED by the end of the scope, without an event of their own.
+func (a *decider) cancelOpen(sc scope) {
+	for _, step := range sc.block.Steps {
+		x := a.child(sc, step)
+		if x == nil || x.status.Terminal() {
+			continue
+		}
+		a.abandon(x, parley.OutcomeCancelled)
+		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
+	}
+}
+
+// cancel accepts a cancel once (rule C3).
+func (a *decider) cancel(f Cancel) {
+	if a.status.Terminal() || a.cancelling || a.seq == 0 {
+		return
+	}
+	a.recordAt(parley.EventRunCancelling, "", 0, runCancelling{
+		By: f.By, Reason: f.Reason, GraceUntil: f.At.Add(f.Grace),
+	})
+	a.d.RequestCancel = a.InFlight()
+	a.advance()
+}
+
+// advance starts every step that is ready and ends every scope that is done,
+// until nothing changes.
+func (a *decider) advance() {
+	if a.status.Terminal() {
+		return
+	}
+	done, failed := a.advanceScope(a.body())
+	switch {
+	case a.status.Terminal(): // a finish step has ended the run
+	case a.cancelling:
+		if len(a.inFlight) == 0 {
+			a.cancelOpen(a.body())
+			a.endCancelled()
+		}
+	case failed != nil:
+		a.endFailed(failed)
+	case done:
+		a.endCompleted()
+	}
+}
+
+// advanceScope reports whether every step of the scope has ended, or the error
+// with which the scope fails.
+func (a *decider) advanceScope(sc scope) (done bool, failed *parley.Error) {
+	done = true
+	for _, step := range sc.block.Steps {
+		x := a.child(sc, step)
+		if x == nil && !a.cancelling && a.ready(sc, step) {
+			if x = a.consider(sc, step); a.status.Terminal() {
+				return false, nil
+			}
+		}
+		if x != nil && x.status == parley.StepRunning && step.Body != nil && x.retryAt.IsZero() {
+			a.advanceComposite(x)
+			if a.status.Terminal() {
+				return false, nil
+			}
+		}
+		switch {
+		case x == nil || !x.status.Terminal():
+			done = false
+		case x.passed():
+		case x.status == parley.StepFailed && !a.cancelling:
+			a.cancelOpen(sc)
+			return false, x.err
+		}
+	}
+	return done, nil
+}
+
+func (a *decider) ready(sc scope, step *Step) bool {
+	for _, i := range step.Needs {
+		before := a.child(sc, sc.block.Steps[i])
+		if before == nil || !before.passed() {
+			return false
+		}
+	}
+	return true
+}
+
+// advanceComposite runs the block of a group and ends the group with it.
+func (a *decider) advanceComposite(x *execution) {
+	done, failed := a.advanceScope(x.inside())
+	switch {
+	case a.status.Terminal():
+	case failed != nil:
+		err := *failed
+		a.fail(x, &err, attemptEnd{started: x.scheduledAt})
+	case done:
+		a.complete(x, a.blockOutput(x.inside()), completion{started: x.scheduledAt})
+	case a.cancelling && !a.anyInFlight(x.inside()):
+		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
+	}
+}
+
+func (a *decider) anyInFlight(sc scope) bool {
+	for _, step := range sc.block.Steps {
+		x := a.child(sc, step)
+		if x == nil || x.status.Terminal() {
+			continue
+		}
+		if x.taskID != "" || (x.step.Body != nil && a.anyInFlight(x.inside())) {
+			return true
+		}
+	}
+	return false
+}
+
+// blockOutput is rule S6: the output of the last step in list order that is
+// COMPLETED or handled.
+func (a *decider) blockOutput(sc scope) json.RawMessage {
+	for i := len(sc.block.Steps) - 1; i >= 0; i-- {
+		x := a.child(sc, sc.block.Steps[i])
+		if x != nil && (x.status == parley.StepCompleted || x.handled) {
+			return orNull(x.output)
+		}
+	}
+	return json.RawMessage("null")
+}
+
+func (a *decider) endCompleted() {
+	output := a.blockOutput(a.body())
+	if a.def.Output != nil {
+		v, err := a.def.Output.Eval(a.newScope(a.at, nil))
+		if err == nil {
+			err = a.fits("output", v)
+		}
+		if err != nil {
+			a.endFailed(asError(err, parley.CodeExpression))
+			return
+		}
+		output = v
+	}
+	a.recordAt(parley.EventRunCompleted, "", 0, runCompleted{Output: output})
+}
+
+func (a *decider) endFailed(err *parley.Error) {
+	a.recordAt(parley.EventRunFailed, "", 0, runEnded{Error: err})
+}
+
+func (a *decider) endCancelled() {
+	text := "The run was cancelled"
+	if a.cancelledBy != "" {
+		text += " by " + a.cancelledBy
+	}
+	if a.cancelReason != "" {
+		text += ": " + a.cancelReason
+	}
+	a.recordAt(parley.EventRunCancelled, "", 0, runEnded{Error: parley.Errorf(parley.CodeCancelled, "%s", text)})
+}

@@ -1,0 +1,188 @@
+package workflow
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// evolve changes the state as a recorded event says: the only place where the
+// state changes, used alike by Apply and Replay.
+func (s *State) evolve(e parley.Event, payload any) error {
+	switch p := payload.(type) {
+	case runStarted:
+		s.evolveStarted(e, p)
+	case runCancelling:
+		s.cancelling, s.graceUntil = true, p.GraceUntil
+		s.cancelledBy, s.cancelReason = p.By, p.Reason
+	case runCompleted:
+		s.output = p.Output
+		s.endRun(parley.RunCompleted, e.At)
+	case runEnded:
+		s.err = p.Error
+		status := parley.RunFailed
+		if e.Type == parley.EventRunCancelled {
+			status = parley.RunCancelled
+		}
+		s.endRun(status, e.At)
+	default:
+		return s.evolveStep(e, payload)
+	}
+	return nil
+}
+
+func (s *State) evolveStarted(e parley.Event, p runStarted) {
+	s.status, s.createdAt = parley.RunRunning, e.At
+	s.input, s.labels, s.trigger, s.deadline = p.Input, p.Labels, p.Trigger, p.Deadline
+	s.retriedFrom = p.RetriedFrom
+	s.bytes += int64(len(p.Input))
+	if len(p.Copied) > 0 {
+		s.copied = make(map[string]Copied, len(p.Copied))
+		for _, c := range p.Copied {
+			s.copied[c.Path] = c
+		}
+	}
+}
+
+func (s *State) endRun(status parley.RunStatus, at time.Time) {
+	s.status, s.endedAt = status, at
+	clear(s.inFlight)
+}
+
+func (s *State) evolveStep(e parley.Event, payload any) error {
+	x := s.execs[e.Step]
+	if x == nil {
+		step, err := s.stepAt(e.Step)
+		if err != nil {
+			return err
+		}
+		x = &execution{path: e.Step, step: step, round: 1, status: parley.StepPending}
+		s.execs[e.Step] = x
+		s.order = append(s.order, e.Step)
+	}
+	switch p := payload.(type) {
+	case stepScheduled:
+		s.evolveScheduled(e, x, p)
+	case stepRetrying:
+		s.landed(x)
+		if x.granted == nil {
+			x.granted = make(map[int]int, 1)
+		}
+		x.granted[p.Policy]++
+		x.err, x.retryAt = p.Error, p.At
+		if p.TaskID != "" {
+			x.attempts++
+			s.launched(x, p.TaskID)
+		}
+	case stepCompleted:
+		s.bytes += int64(len(p.Output))
+		x.output = p.Output
+		if p.ContextID != "" && p.Session != "" {
+			if s.sessions == nil {
+				s.sessions = make(map[string]string, 1)
+			}
+			s.sessions[p.Session+"\x00"+x.agent] = p.ContextID
+		}
+		s.endStep(x, parley.StepCompleted, e.At, p.Started)
+		x.err = nil
+	case stepFailed:
+		x.err, x.handled = p.Error, p.Handled
+		s.endStep(x, parley.StepFailed, e.At, p.Started)
+	case stepEnded:
+		status := parley.StepSkipped
+		if e.Type == parley.EventStepCancelled {
+			status = parley.StepCancelled
+		}
+		s.endStep(x, status, e.At, nil)
+	default:
+		return fmt.Errorf("no rule for %T", payload)
+	}
+	return nil
+}
+
+func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
+	x.status, x.retryAt = parley.StepRunning, time.Time{}
+	if x.scheduledAt.IsZero() {
+		x.scheduledAt = e.At
+	}
+	if p.Agent != "" {
+		x.agent, x.input = p.Agent, p.Input
+		s.bytes += int64(len(p.Input))
+	}
+	if p.Deadline != nil {
+		x.deadline = *p.Deadline
+	}
+	if p.Round > 0 {
+		x.round = p.Round
+	}
+	x.attempts++
+	if p.TaskID != "" {
+		s.launched(x, p.TaskID)
+	}
+}
+
+func (s *State) launched(x *execution, task string) {
+	x.taskID = task
+	s.inFlight[task] = x.path
+}
+
+// landed forgets the attempt in flight.
+func (s *State) landed(x *execution) {
+	if x.taskID != "" {
+		delete(s.inFlight, x.taskID)
+		x.taskID = ""
+	}
+}
+
+func (s *State) endStep(x *execution, status parley.StepStatus, at time.Time, started *time.Time) {
+	s.landed(x)
+	x.status, x.endedAt, x.retryAt = status, at, time.Time{}
+	if started != nil {
+		x.startedAt = *started
+	}
+	if x.scheduledAt.IsZero() && status != parley.StepSkipped {
+		// Steps that end in the event in which they start.
+		x.scheduledAt, x.startedAt = at, at
+	}
+}
+
+// stepAt finds the step of a path: the id after the last slash. (Ids of graph
+// form may hold slashes themselves; those stand at the top level.)
+func (s *State) stepAt(path string) (*Step, error) {
+	if step := s.def.Steps[path]; step != nil {
+		return step, nil
+	}
+	if step := s.def.Steps[path[strings.LastIndexByte(path, '/')+1:]]; step != nil {
+		return step, nil
+	}
+	return nil, fmt.Errorf("no step %q in workflow %s version %s", path, s.def.ID, s.def.Version)
+}
+
+// decider collects a decision while a fact is applied.
+type decider struct {
+	*State
+	at     time.Time
+	jitter float64
+	d      Decision
+}
+
+// record appends an event to the decision and applies it.
+func (a *decider) record(t parley.EventType, x *execution, payload any) {
+	a.recordAt(t, x.path, x.attempts, payload)
+}
+
+func (a *decider) recordAt(t parley.EventType, path string, attempt int, payload any) {
+	e := parley.Event{
+		Seq: a.seq + 1, At: a.at, Type: t, Run: a.run, Step: path, Attempt: attempt,
+		Data: encode(payload),
+	}
+	if err := a.evolve(e, payload); err != nil {
+		// evolve only refuses paths that the definition does not have, and
+		// these come from the definition.
+		panic("workflow: " + err.Error())
+	}
+	a.seq = e.Seq
+	a.d.Events = append(a.d.Events, e)
+}

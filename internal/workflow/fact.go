@@ -1,0 +1,96 @@
+package workflow
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// Fact is something that happened outside the core: the only way in. Every
+// outside thing that a decision needs (time, ids, jitter, an agent's answer)
+// is a member of the fact (rule C10).
+type Fact interface{ fact() }
+
+// Start begins a run. It is applied once, to a new state.
+type Start struct {
+	At time.Time
+	// Input has been filled with defaults and checked.
+	Input  json.RawMessage
+	Labels map[string]string
+	// Trigger says what started the run: "api", "cli", "retry" …
+	Trigger string
+	// RetriedFrom names the run whose completed steps are Copied (rule C6).
+	RetriedFrom string
+	Copied      []Copied
+}
+
+// Copied is one completed step of an earlier run, taken over without a call.
+type Copied struct {
+	Path   string          `json:"path"`
+	Output json.RawMessage `json:"output"`
+	// ContextID is the conversation that the step left behind.
+	ContextID string `json:"context_id,omitempty"`
+}
+
+// Settled says how an attempt ended.
+type Settled struct {
+	At      time.Time
+	TaskID  string
+	Result  parley.Result
+	Started time.Time
+	// AgentRetry is the retry policy of the agent's record (rule R4).
+	AgentRetry RetryPolicy
+	// Jitter in [0, 1) is drawn by the executor for a retry's delay (rule R2).
+	Jitter float64
+}
+
+// Tick says what time it is, so that due timers fire.
+type Tick struct {
+	At time.Time
+	// Jitter as in Settled.
+	Jitter float64
+}
+
+// Cancel asks for the end of the run (rule C3).
+type Cancel struct {
+	At         time.Time
+	By, Reason string
+	// Grace is how long agents in flight get to end.
+	Grace time.Duration
+}
+
+func (Start) fact()   {}
+func (Settled) fact() {}
+func (Tick) fact()    {}
+func (Cancel) fact()  {}
+
+// Decision is what follows from a fact, as data: what to record, and what to
+// do once that is durable.
+type Decision struct {
+	// Events continue the history without a gap. Empty if the fact changed
+	// nothing; then there is nothing to do either.
+	Events []parley.Event
+	// Schedule holds new attempts.
+	Schedule []Schedule
+	// Close ends attempts, RequestCancel asks their owners to end them.
+	Close         []Close
+	RequestCancel []string
+}
+
+// Schedule is one new attempt of an agent step.
+type Schedule struct {
+	Task parley.Task
+	// At is the earliest instant of the call; not after the decision's time
+	// for a first attempt.
+	At                      time.Time
+	AttemptTimeout, Silence time.Duration
+}
+
+// Close ends one attempt.
+type Close struct {
+	TaskID string
+	// Absorb: its own result was taken. Otherwise Outcome is what ends it.
+	Absorb  bool
+	Outcome parley.Outcome
+}

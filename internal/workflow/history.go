@@ -1,0 +1,255 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// The payloads of events. A payload is all that evolve may read besides the
+// state, so replaying the history gives the same state (promise 6).
+type (
+	runStarted struct {
+		Workflow    string            `json:"workflow"`
+		Version     string            `json:"version"`
+		Input       json.RawMessage   `json:"input"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Trigger     string            `json:"trigger,omitempty"`
+		Deadline    time.Time         `json:"deadline"`
+		RetriedFrom string            `json:"retried_from,omitempty"`
+		Copied      []Copied          `json:"copied,omitempty"`
+	}
+	runCancelling struct {
+		By         string    `json:"by,omitempty"`
+		Reason     string    `json:"reason,omitempty"`
+		GraceUntil time.Time `json:"grace_until"`
+	}
+	runCompleted struct {
+		Output json.RawMessage `json:"output"`
+	}
+	runEnded struct {
+		Error *parley.Error `json:"error,omitempty"`
+	}
+	stepScheduled struct {
+		Kind     Kind            `json:"kind"`
+		Agent    string          `json:"agent,omitempty"`
+		Input    json.RawMessage `json:"input,omitempty"`
+		TaskID   string          `json:"task_id,omitempty"`
+		Round    int             `json:"round,omitempty"`
+		Deadline *time.Time      `json:"deadline,omitempty"`
+	}
+	stepRetrying struct {
+		Error   *parley.Error `json:"error"`
+		Policy  int           `json:"policy"`
+		DelayMS int64         `json:"delay_ms"`
+		At      time.Time     `json:"at"`
+		// TaskID is the next attempt of an agent step.
+		TaskID string `json:"task_id,omitempty"`
+	}
+	stepCompleted struct {
+		Kind      Kind            `json:"kind"`
+		Output    json.RawMessage `json:"output"`
+		Started   *time.Time      `json:"started_at,omitempty"`
+		Session   string          `json:"session,omitempty"`
+		ContextID string          `json:"context_id,omitempty"`
+		// CopiedFrom names the run that a retry took the output from.
+		CopiedFrom string `json:"copied_from,omitempty"`
+	}
+	stepFailed struct {
+		Kind    Kind          `json:"kind"`
+		Error   *parley.Error `json:"error"`
+		Handled bool          `json:"handled,omitempty"`
+		Started *time.Time    `json:"started_at,omitempty"`
+	}
+	stepEnded struct {
+		Kind Kind `json:"kind"`
+	}
+)
+
+// encode gives a payload as JSON. The two payloads that carry values are
+// written by hand: encoding/json would rewrite the values' bytes, and they are
+// the ones that every step writes.
+func encode(payload any) json.RawMessage {
+	switch p := payload.(type) {
+	case stepScheduled:
+		return p.encode()
+	case stepCompleted:
+		return p.encode()
+	case runCompleted:
+		return append(append([]byte(`{"output":`), orNull(p.Output)...), '}')
+	case runStarted:
+		return p.encode()
+	}
+	b, err := json.Marshal(payload)
+	if err != nil {
+		// Payloads hold strings, numbers, times and error details that were
+		// made by this module; none of them can fail to encode.
+		panic(fmt.Sprintf("workflow: encode %T: %v", payload, err))
+	}
+	return b
+}
+
+func (p runStarted) encode() json.RawMessage {
+	copied := p.Copied
+	input := p.Input
+	p.Copied, p.Input = nil, nil
+	head, err := json.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("workflow: encode run.started: %v", err))
+	}
+	o := object{buf: append(make([]byte, 0, len(head)+len(input)+64), head[:len(head)-1]...)}
+	o.raw("input", input)
+	if len(copied) > 0 {
+		o.key("copied")
+		for i, c := range copied {
+			o.buf = append(o.buf, "[,"[min(i, 1)])
+			item := object{buf: append(o.buf, '{')}
+			item.str("path", c.Path)
+			item.raw("output", c.Output)
+			item.optional("context_id", c.ContextID)
+			o.buf = item.end()
+		}
+		o.buf = append(o.buf, ']')
+	}
+	return o.end()
+}
+
+func (p stepScheduled) encode() json.RawMessage {
+	o := object{buf: append(make([]byte, 0, 128+len(p.Input)), '{')}
+	o.str("kind", string(p.Kind))
+	o.optional("agent", p.Agent)
+	if p.Input != nil {
+		o.raw("input", p.Input)
+	}
+	o.optional("task_id", p.TaskID)
+	if p.Round != 0 {
+		o.key("round")
+		o.buf = strconv.AppendInt(o.buf, int64(p.Round), 10)
+	}
+	o.time("deadline", p.Deadline)
+	return o.end()
+}
+
+func (p stepCompleted) encode() json.RawMessage {
+	o := object{buf: append(make([]byte, 0, 128+len(p.Output)), '{')}
+	o.str("kind", string(p.Kind))
+	o.raw("output", p.Output)
+	o.time("started_at", p.Started)
+	o.optional("session", p.Session)
+	o.optional("context_id", p.ContextID)
+	o.optional("copied_from", p.CopiedFrom)
+	return o.end()
+}
+
+// object appends the members of a JSON object to buf, values byte for byte.
+type object struct{ buf []byte }
+
+func (o *object) key(name string) {
+	if o.buf[len(o.buf)-1] != '{' {
+		o.buf = append(o.buf, ',')
+	}
+	o.buf = append(append(append(o.buf, '"'), name...), '"', ':')
+}
+
+func (o *object) raw(name string, value json.RawMessage) {
+	o.key(name)
+	o.buf = append(o.buf, orNull(value)...)
+}
+
+func (o *object) str(name, value string) {
+	o.key(name)
+	o.buf = appendString(o.buf, value)
+}
+
+func (o *object) optional(name, value string) {
+	if value != "" {
+		o.str(name, value)
+	}
+}
+
+func (o *object) time(name string, t *time.Time) {
+	if t != nil {
+		o.key(name)
+		o.buf = append(t.AppendFormat(append(o.buf, '"'), time.RFC3339Nano), '"')
+	}
+}
+
+func (o *object) end() json.RawMessage { return append(o.buf, '}') }
+
+// appendString appends value as a JSON string.
+func appendString(b []byte, value string) []byte {
+	for i := range len(value) {
+		if c := value[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
+			q, err := json.Marshal(value)
+			if err != nil {
+				panic(fmt.Sprintf("workflow: encode string: %v", err))
+			}
+			return append(b, q...)
+		}
+	}
+	return append(append(append(b, '"'), value...), '"')
+}
+
+func orNull(value json.RawMessage) json.RawMessage {
+	if value == nil {
+		return json.RawMessage("null")
+	}
+	return value
+}
+
+// decoders turn the data of a recorded event into its payload.
+func decode(t parley.EventType, data json.RawMessage) (any, error) {
+	switch t {
+	case parley.EventRunStarted:
+		return decodeAs[runStarted](data)
+	case parley.EventRunCancelling:
+		return decodeAs[runCancelling](data)
+	case parley.EventRunCompleted:
+		return decodeAs[runCompleted](data)
+	case parley.EventRunFailed, parley.EventRunCancelled:
+		return decodeAs[runEnded](data)
+	case parley.EventStepScheduled:
+		return decodeAs[stepScheduled](data)
+	case parley.EventStepRetrying:
+		return decodeAs[stepRetrying](data)
+	case parley.EventStepCompleted:
+		return decodeAs[stepCompleted](data)
+	case parley.EventStepFailed:
+		return decodeAs[stepFailed](data)
+	case parley.EventStepSkipped, parley.EventStepCancelled:
+		return decodeAs[stepEnded](data)
+	}
+	return nil, nil
+}
+
+func decodeAs[T any](data json.RawMessage) (any, error) {
+	var p T
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Replay applies one recorded event. Events of types that do not change a run
+// (progress, warnings) only count. The error says which event does not fit;
+// the state is of no use then.
+func (s *State) Replay(e parley.Event) error {
+	if e.Seq != s.seq+1 {
+		return parley.Errorf(parley.CodeInternal, "history of run %s: event %d follows event %d", s.run, e.Seq, s.seq)
+	}
+	payload, err := decode(e.Type, e.Data)
+	if err != nil {
+		return parley.Errorf(parley.CodeInternal, "history of run %s: event %d (%s): %w", s.run, e.Seq, e.Type, err)
+	}
+	s.seq = e.Seq
+	if payload == nil {
+		return nil
+	}
+	if err := s.evolve(e, payload); err != nil {
+		return parley.Errorf(parley.CodeInternal, "history of run %s: event %d (%s): %w", s.run, e.Seq, e.Type, err)
+	}
+	return nil
+}

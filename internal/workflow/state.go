@@ -1,0 +1,232 @@
+package workflow
+
+import (
+	"encoding/json"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// State is everything the core knows of one run. It is made by [NewState] and
+// changed by [State.Apply] and [State.Replay] only, and belongs to one
+// goroutine at a time.
+//
+// An execution is keyed by its path (rule S9), so that nesting, repetition and
+// fan-out are more executions, not other shapes: a loop's third iteration of
+// step "review" is "work[3]/review", the second run of a retried group "g#2".
+type State struct {
+	run string
+	def *Definition
+
+	seq        int64
+	status     parley.RunStatus
+	cancelling bool
+	input      json.RawMessage
+	labels     map[string]string
+	trigger    string
+
+	createdAt, endedAt time.Time
+	// deadline ends the body (rule T3); graceUntil ends a cancel's grace.
+	deadline, graceUntil time.Time
+
+	output       json.RawMessage
+	err          *parley.Error
+	cancelledBy  string
+	cancelReason string
+	retriedFrom  string
+
+	// execs by path, and their paths in the order of being first considered.
+	execs map[string]*execution
+	order []string
+	// inFlight maps the task ids that were scheduled and not settled to the
+	// path of their execution.
+	inFlight map[string]string
+	// copied holds the outputs that a retry took over, by path.
+	copied map[string]Copied
+	// sessions maps session and agent to the agent's context id (rule P1).
+	sessions map[string]string
+	// bytes is the size of all values of the run (§10).
+	bytes int64
+
+	limits RunLimits
+}
+
+// execution is one execution of a step.
+type execution struct {
+	path string
+	step *Step
+	// round counts the runs of a composite's block; 2 and up after a retry.
+	round int
+
+	status  parley.StepStatus
+	handled bool
+	agent   string
+	// attempts counts the attempts begun; taskID is the one in flight, or "".
+	attempts int
+	taskID   string
+	// retryAt is set while the execution waits for its next attempt.
+	retryAt time.Time
+	// granted counts the retries that each policy has granted (rule R3).
+	granted map[int]int
+
+	input, output json.RawMessage
+	err           *parley.Error
+
+	scheduledAt, startedAt, endedAt time.Time
+	// deadline is rule T1; zero is none.
+	deadline time.Time
+}
+
+// RunLimits are those of language.md §10 that the core watches. Passing one is
+// error limit with its name and value.
+type RunLimits struct {
+	// Value bounds one input or output, RunValues all values of a run, in bytes.
+	Value, RunValues int64
+	// Executions bounds the step executions of a run.
+	Executions int
+	// Attempts bounds the attempts of one step.
+	Attempts int
+}
+
+// DefaultRunLimits are the figures of language.md §10.
+func DefaultRunLimits() RunLimits {
+	return RunLimits{Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Attempts: 100}
+}
+
+// NewState gives the state of a run before its first event.
+func NewState(run string, def *Definition, limits RunLimits) *State {
+	return &State{
+		run: run, def: def, status: parley.RunPending, limits: limits,
+		execs:    make(map[string]*execution, len(def.Steps)),
+		inFlight: make(map[string]string, 1),
+	}
+}
+
+// RunID is the id of the run.
+func (s *State) RunID() string { return s.run }
+
+// Definition is the workflow that the run executes.
+func (s *State) Definition() *Definition { return s.def }
+
+// AgentOf gives the agent of a task in flight, or "".
+func (s *State) AgentOf(task string) string {
+	if x := s.execs[s.inFlight[task]]; x != nil {
+		return x.agent
+	}
+	return ""
+}
+
+// Waits reports whether a task is in flight.
+func (s *State) Waits(task string) bool { _, ok := s.inFlight[task]; return ok }
+
+// Seq is the number of the newest event.
+func (s *State) Seq() int64 { return s.seq }
+
+// Status is the run's status.
+func (s *State) Status() parley.RunStatus { return s.status }
+
+// Cancelling reports whether a cancel was accepted and has not ended yet.
+func (s *State) Cancelling() bool { return s.cancelling && !s.status.Terminal() }
+
+// CancelledBy gives who cancelled the run and why.
+func (s *State) CancelledBy() (by, reason string) { return s.cancelledBy, s.cancelReason }
+
+// Err is the run's error, or nil.
+func (s *State) Err() *parley.Error { return s.err }
+
+// Times gives when the run began and, if it has, ended.
+func (s *State) Times() (started, ended time.Time) { return s.createdAt, s.endedAt }
+
+// InFlight gives the ids of the tasks that were scheduled and have not ended,
+// sorted.
+func (s *State) InFlight() []string {
+	ids := make([]string, 0, len(s.inFlight))
+	for id := range s.inFlight {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids)
+	return ids
+}
+
+// Due is the earliest of the run's timers; zero if there is none.
+func (s *State) Due() time.Time {
+	if s.status.Terminal() {
+		return time.Time{}
+	}
+	due := s.deadline
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
+			due = t
+		}
+	}
+	earlier(s.graceUntil)
+	for _, path := range s.order {
+		e := s.execs[path]
+		if e.status != parley.StepRunning {
+			continue
+		}
+		earlier(e.deadline)
+		// The next attempt of an agent call is a row that becomes visible by
+		// itself; only the core can begin anything else again.
+		if e.taskID == "" {
+			earlier(e.retryAt)
+		}
+	}
+	return due
+}
+
+// taskID gives the id of an attempt: stable over re-deliveries, new for each
+// attempt.
+func (s *State) taskID(path string, attempt int) string {
+	return s.run + "." + path + "." + strconv.Itoa(attempt)
+}
+
+// scope is one list of steps being executed: which block, and under which path.
+type scope struct {
+	block *Block
+	// prefix is "" for the body, else the path of the round with a slash.
+	prefix string
+}
+
+func (s *State) body() scope { return scope{block: s.def.Body} }
+
+// inside is the scope of a composite's current round.
+func (e *execution) inside() scope {
+	p := e.path
+	if e.round > 1 {
+		p += "#" + strconv.Itoa(e.round)
+	}
+	return scope{block: e.step.Body, prefix: p + "/"}
+}
+
+func (s *State) child(sc scope, step *Step) *execution { return s.execs[sc.prefix+step.ID] }
+
+// find gives the execution of step that is visible now, or nil if it has not
+// been considered: the path leads through the current round of each composite
+// around it.
+func (s *State) find(step *Step) *execution {
+	sc, ok := s.scopeOf(step.Block)
+	if !ok {
+		return nil
+	}
+	return s.child(sc, step)
+}
+
+func (s *State) scopeOf(b *Block) (scope, bool) {
+	if b.Parent == nil {
+		return s.body(), true
+	}
+	parent := s.find(b.Parent)
+	if parent == nil {
+		return scope{}, false
+	}
+	return parent.inside(), true
+}
+
+// passed reports whether e lets its successors start (rule S1).
+func (e *execution) passed() bool {
+	return e.status == parley.StepCompleted || e.status == parley.StepSkipped ||
+		(e.status == parley.StepFailed && e.handled)
+}

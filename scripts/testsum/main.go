@@ -1,0 +1,120 @@
+// Command testsum runs go test and ends with one line that counts:
+//
+//	testsum [go test flags and packages] [-- nested module ...]
+//
+// Passed packages are one line each; the output of what failed is shown whole.
+// The nested modules are tested with the same flags.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout))
+}
+
+// event is a line of go test -json (go doc test2json).
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+type tally struct {
+	passed, failed, skipped int
+	out                     io.Writer
+	output                  map[string][]string
+}
+
+func run(args []string, out io.Writer) int {
+	t := &tally{out: out, output: make(map[string][]string)}
+	args, modules := split(args)
+	ok := t.test(".", args)
+	for _, dir := range modules {
+		ok = t.test(dir, args) && ok
+	}
+	_, _ = fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
+	if !ok || t.failed > 0 {
+		return 1
+	}
+	if os.Getenv("CI") != "" && t.skipped > 0 {
+		_, _ = fmt.Fprintln(os.Stderr, "testsum: nothing may be skipped in CI")
+		return 1
+	}
+	return 0
+}
+
+func split(args []string) (test, modules []string) {
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i], args[i+1:]
+	}
+	return args, nil
+}
+
+// test runs go test in dir and reports whether it succeeded.
+func (t *tally) test(dir string, args []string) bool {
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "testsum:", err)
+		return false
+	}
+	lines := bufio.NewScanner(pipe)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			_, _ = fmt.Fprintln(t.out, lines.Text())
+			continue
+		}
+		t.take(e)
+	}
+	return errors.Join(lines.Err(), cmd.Wait()) == nil
+}
+
+func (t *tally) take(e event) {
+	key := e.Package + "\x00" + e.Test
+	switch e.Action {
+	case "output", "build-output":
+		t.output[key] = append(t.output[key], e.Output)
+	case "pass", "skip", "fail":
+		t.ended(e, key)
+		delete(t.output, key)
+	}
+}
+
+func (t *tally) ended(e event, key string) {
+	if e.Test == "" {
+		if e.Action == "pass" {
+			_, _ = fmt.Fprintf(t.out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
+		} else if e.Action == "fail" {
+			_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(t.output[key], ""))
+			if t.failed == 0 {
+				t.failed++ // a package that does not build has no failed test
+			}
+		}
+		return
+	}
+	switch e.Action {
+	case "pass":
+		t.passed++
+	case "skip":
+		t.skipped++
+		_, _ = fmt.Fprintf(t.out, "SKIP  %s %s\n%s", e.Package, e.Test, strings.Join(t.output[key], ""))
+	case "fail":
+		t.failed++
+		_, _ = fmt.Fprintf(t.out, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(t.output[key], ""))
+	}
+}
