@@ -1,0 +1,300 @@
+package bridge
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// ExchangeLimits bounds what one exchange with an agent may cost. A zero field
+// is its default.
+type ExchangeLimits struct {
+	// MaxRequest is the largest request body in bytes, default 8 MiB.
+	MaxRequest int
+	// MaxResponse is the largest body of a 2xx response in bytes, default
+	// 16 MiB. Of other responses no more than 64 KiB is read.
+	MaxResponse int
+	// MaxHeader is the largest response head in bytes, interim (1xx) heads
+	// included, default 64 KiB.
+	MaxHeader int
+}
+
+// ExchangeConfig is what an [Exchange] is made from. The zero value refuses
+// every private and loopback address and has all defaults.
+type ExchangeConfig struct {
+	// DialContext replaces the dialer, and with it the check of Egress. Nil is
+	// the network.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	// TLS is cloned for connections to https agents; nil is the default of
+	// package crypto/tls.
+	TLS *tls.Config
+	// Now reads the clock for Retry-After dates and durations; nil is time.Now.
+	Now    func() time.Time
+	Limits ExchangeLimits
+	Egress Egress
+	// IdleTimeout is how long an unused connection is kept, default 4 s: less
+	// than the 5 s after which the usual agent servers close theirs. A request
+	// that crosses such a close on the wire is lost, and nobody can tell
+	// whether it was executed.
+	IdleTimeout time.Duration
+	// UserAgent is the whole header, default "parley/dev".
+	UserAgent string
+}
+
+const (
+	defaultMaxRequest  = 8 << 20
+	defaultMaxResponse = 16 << 20
+	defaultMaxHeader   = 64 << 10
+	defaultIdleTimeout = 4 * time.Second
+	defaultExchange    = 30 * time.Second
+
+	// maxRefusal is read of the body of a response that is no 2xx.
+	maxRefusal = 64 << 10
+	// connectTimeout bounds the TCP connection, and again the TLS handshake.
+	connectTimeout = 10 * time.Second
+	maxIdlePerHost = 1024
+	maxIdle        = 8192
+	// maxStale is how many kept connections that turn out to be closed one
+	// exchange may use up; nothing was written on any of them.
+	maxStale = 3
+)
+
+// Exchange posts JSON to agents. It is one connection pool for all agents and
+// may be used concurrently. It never follows a redirect, never uses the proxy
+// of the environment, never asks for compression, and never sends a request
+// twice: what had bytes on the wire is reported, not repeated.
+type Exchange struct {
+	plain, secure *http.Transport
+	now           func() time.Time
+	limits        ExchangeLimits
+	// userAgent and jsonType are header values that all requests share.
+	userAgent, jsonType []string
+	probes              sync.Pool // of *probe
+}
+
+// NewExchange makes an Exchange. The caller closes it with [Exchange.Close].
+func NewExchange(cfg ExchangeConfig) *Exchange {
+	x := &Exchange{now: cfg.Now, limits: cfg.Limits, userAgent: []string{cfg.UserAgent}, jsonType: []string{"application/json"}}
+	if x.now == nil {
+		x.now = time.Now
+	}
+	if cfg.UserAgent == "" {
+		x.userAgent = []string{"parley/dev"}
+	}
+	x.limits.MaxRequest = orDefault(cfg.Limits.MaxRequest, defaultMaxRequest)
+	x.limits.MaxResponse = orDefault(cfg.Limits.MaxResponse, defaultMaxResponse)
+	x.limits.MaxHeader = orDefault(cfg.Limits.MaxHeader, defaultMaxHeader)
+	cfg.IdleTimeout = orDefault(cfg.IdleTimeout, defaultIdleTimeout)
+	x.probes.New = func() any { return newProbe() }
+	x.plain = transport(cfg, x.limits, false)
+	x.secure = transport(cfg, x.limits, true)
+	return x
+}
+
+func orDefault[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// transport makes one half of the pool. The halves differ in what the egress
+// policy allows: a public agent is called over TLS only.
+func transport(cfg ExchangeConfig, limits ExchangeLimits, secure bool) *http.Transport {
+	dial := cfg.DialContext
+	if dial == nil {
+		dial = cfg.Egress.dialer(secure).DialContext
+	}
+	t := &http.Transport{
+		Proxy: nil, // whatever the environment says
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &countedConn{Conn: c}, nil
+		},
+		DisableCompression:     true, // else net/http decodes gzip, whose size nobody knows beforehand
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        cfg.IdleTimeout,
+		TLSHandshakeTimeout:    connectTimeout,
+		MaxResponseHeaderBytes: int64(limits.MaxHeader),
+		ForceAttemptHTTP2:      secure,
+		// A dead HTTP/2 connection would otherwise swallow every request until
+		// its exchange times out.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: connectTimeout, PingTimeout: connectTimeout},
+	}
+	if cfg.TLS != nil {
+		t.TLSClientConfig = cfg.TLS.Clone()
+	}
+	return t
+}
+
+// Close closes the connections that are idle. Exchanges under way go on.
+func (x *Exchange) Close() {
+	x.plain.CloseIdleConnections()
+	x.secure.CloseIdleConnections()
+}
+
+// Reply is the response to one exchange. The caller owns it.
+type Reply struct {
+	Status int
+	Header http.Header
+	// Body is whole with a 2xx status, else the first 64 KiB at most.
+	Body []byte
+}
+
+// Post sends body, a JSON text, to agent.URL once, with the headers of BR-5
+// and AD-8 and the agent's credential, and gives the response if its status is
+// 2xx. agent.Timeout (default 30 s) bounds the whole exchange, ctx besides.
+// body must not be changed afterwards, also not after an error.
+//
+// The error is an [*ExchangeError] that says what the exchange has left behind;
+// Reply then holds what was read, if a response came at all. It is a plain
+// [*parley.Error] if there was nothing that could be sent: a URL, a credential
+// or a body that is not fit for a request.
+func (x *Exchange) Post(ctx context.Context, task parley.Task, agent parley.Agent, body []byte) (Reply, error) {
+	target, err := x.target(task, agent, body)
+	if err != nil {
+		return Reply{}, err
+	}
+	header, err := x.header(task, agent)
+	if err != nil {
+		return Reply{}, err
+	}
+	p := &post{x: x, outer: ctx, task: task, agent: agent, url: target}
+	p.timeout = orDefault(agent.Timeout, defaultExchange)
+	inner, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	p.inner = inner
+
+	resp, err := p.send(header, body)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	reply := Reply{Status: resp.StatusCode, Header: resp.Header}
+	if reply.Status == http.StatusSwitchingProtocols {
+		// Its body is the connection itself, which no deadline ends: not touched.
+		return reply, p.refused(reply)
+	}
+	return p.receive(resp, reply)
+}
+
+// post is one exchange while it lasts.
+type post struct {
+	x            *Exchange
+	outer, inner context.Context
+	task         parley.Task
+	agent        parley.Agent
+	url          *url.URL
+	timeout      time.Duration
+}
+
+// send does the round trip. Only a request of which nothing was written, since
+// its kept connection had been closed meanwhile, is tried on another one.
+func (p *post) send(header http.Header, body []byte) (*http.Response, error) {
+	t := p.x.plain
+	if p.url.Scheme == "https" {
+		t = p.x.secure
+	}
+	for stale := 0; ; stale++ {
+		pr := p.x.probes.Get().(*probe)
+		req := (&http.Request{
+			Method: http.MethodPost, URL: p.url, Host: p.url.Host, Header: header,
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			// A body of its own for each try: the former may still be read. There
+			// is no GetBody, so net/http cannot repeat anything by itself.
+			Body: &requestBody{rest: body}, ContentLength: int64(len(body)),
+		}).WithContext(httptrace.WithClientTrace(p.inner, &pr.trace))
+		resp, err := t.RoundTrip(req)
+		sent, reused := pr.sent(), pr.reused
+		pr.reset()
+		p.x.probes.Put(pr)
+		if err == nil {
+			return resp, nil
+		}
+		if sent || !reused || stale == maxStale || p.inner.Err() != nil {
+			return nil, p.broken(err, sent)
+		}
+	}
+}
+
+// receive reads the body and judges the status.
+func (p *post) receive(resp *http.Response, reply Reply) (Reply, error) {
+	if reply.Status < 200 || reply.Status > 299 {
+		// The status stands whatever becomes of the body.
+		reply.Body, _ = readBody(resp, maxRefusal)
+		return reply, p.refused(reply)
+	}
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return reply, p.unusable(reply, "its body has Content-Encoding %q, which was not asked for", enc)
+	}
+	var err error
+	reply.Body, err = readBody(resp, p.x.limits.MaxResponse)
+	switch {
+	case errors.Is(err, errTooLarge):
+		reply.Body = nil
+		return reply, p.tooLarge("max_response", p.x.limits.MaxResponse, "body")
+	case err != nil:
+		reply.Body = nil
+		return reply, p.broken(err, true)
+	}
+	return reply, nil
+}
+
+var errTooLarge = errors.New("body too large")
+
+// readBody reads to the end of the body, so that the connection can be used
+// again, or gives what fits into limit together with errTooLarge. Memory grows
+// with what arrives, not with what the head promises.
+func readBody(resp *http.Response, limit int) ([]byte, error) {
+	const first = 64 << 10
+	size := 4 << 10
+	if n := resp.ContentLength; n >= 0 {
+		size = int(min(n+1, first))
+	}
+	b := make([]byte, 0, min(size, limit+1))
+	for {
+		n, err := resp.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if len(b) > limit {
+			return b[:limit], errTooLarge
+		}
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+		if len(b) == cap(b) {
+			grown := make([]byte, len(b), min(2*cap(b), limit+1))
+			copy(grown, b)
+			b = grown
+		}
+	}
+}
+
+// requestBody is read at most once, by net/http.
+type requestBody struct{ rest []byte }
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	if len(b.rest) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (b *requestBody) Close() error { return nil }

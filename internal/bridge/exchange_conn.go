@@ -1,0 +1,138 @@
+package bridge
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptrace"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+)
+
+// Egress is which addresses agents may have (SSRF). The address is checked when
+// the connection is made, after name resolution, so that neither a name that
+// resolves differently the second time nor an odd spelling gets around it.
+//
+// Public addresses are reached over https, on the ports 443, 80 and 1024 to
+// 65535. Every special-purpose range of IANA's registries and the metadata
+// address of Azure are refused. What the operator allows is reached on every
+// port, with or without TLS.
+type Egress struct {
+	// Allow lists networks that agents may be in besides the public ones.
+	Allow []netip.Prefix
+	// Loopback allows 127.0.0.0/8 and ::1.
+	Loopback bool
+}
+
+// errEgress marks a connection that the policy refused.
+var errEgress = errors.New("refused by the egress policy")
+
+// dialer makes a dialer that keeps to the policy; secure is whether TLS is
+// spoken over its connections.
+func (e Egress) dialer(secure bool) *net.Dialer {
+	allow := make([]netip.Prefix, 0, len(e.Allow)+2)
+	for _, p := range e.Allow {
+		allow = append(allow, p.Masked())
+	}
+	if e.Loopback {
+		allow = append(allow, netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
+	}
+	guard := ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
+	check := func(_ context.Context, network, address string, _ syscall.RawConn) error {
+		return checkEgress(guard, allow, network, address, secure)
+	}
+	return &net.Dialer{Timeout: connectTimeout, ControlContext: check}
+}
+
+func checkEgress(guard *ssrf.Guardian, allow []netip.Prefix, network, address string, secure bool) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %s is no address: %w", errEgress, address, err)
+	}
+	ip := to.Addr().Unmap().WithZone("")
+	for _, p := range allow {
+		if p.Contains(ip) {
+			return nil
+		}
+	}
+	if err := guard.Safe(network, netip.AddrPortFrom(ip, to.Port()).String(), nil); err != nil {
+		return fmt.Errorf("%w: %s is not a public address and not in egress.allow", errEgress, ip)
+	}
+	if p := to.Port(); p != 443 && p != 80 && p < 1024 {
+		return fmt.Errorf("%w: port %d of %s: agents have 443, 80 or 1024 and above unless they are in egress.allow", errEgress, p, ip)
+	}
+	if !secure {
+		return fmt.Errorf("%w: %s is reached over https only, unless it is in egress.allow", errEgress, ip)
+	}
+	return nil
+}
+
+// countedConn counts the writes that have begun, so that an exchange can tell
+// whether a byte of its own may have left.
+type countedConn struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+// Write counts before it writes: a reader that sees the old count knows that
+// whatever is written later is written to a connection that was closed.
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	n, err := c.Conn.Write(p)
+	if n == 0 && err != nil {
+		c.writes.Add(-1)
+	}
+	return n, err
+}
+
+// probe watches one round trip. It hooks GotConn alone: that is called by the
+// goroutine of the round trip before the request is written, so that a probe
+// can be used again as soon as the round trip has returned. (WroteRequest may
+// come later than that.)
+type probe struct {
+	trace  httptrace.ClientTrace
+	conn   net.Conn
+	before int64
+	reused bool
+}
+
+func newProbe() *probe {
+	p := &probe{}
+	p.trace.GotConn = p.gotConn
+	return p
+}
+
+func (p *probe) gotConn(info httptrace.GotConnInfo) {
+	p.conn, p.reused = info.Conn, info.Reused
+	if c := counted(info.Conn); c != nil {
+		p.before = c.writes.Load()
+	}
+}
+
+// sent reports whether bytes of the request may have left. Call it after the
+// round trip has failed: net/http has closed the connection by then.
+func (p *probe) sent() bool {
+	if p.conn == nil {
+		return false
+	}
+	if t, ok := p.conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol == "h2" {
+		return true // shared with others: whose bytes they were cannot be told
+	}
+	c := counted(p.conn)
+	return c == nil || c.writes.Load() != p.before
+}
+
+func (p *probe) reset() { p.conn, p.before, p.reused = nil, 0, false }
+
+func counted(c net.Conn) *countedConn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	cc, _ := c.(*countedConn)
+	return cc
+}

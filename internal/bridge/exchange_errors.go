@@ -1,0 +1,182 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// ExchangeError says why an exchange gave no usable response, and what it has
+// left behind.
+type ExchangeError struct {
+	// Disposition is NotSent, Lost or Answered.
+	Disposition Disposition
+	// Err is for people and the retry policy; never nil.
+	Err *parley.Error
+	// RetryAfter is the agent's wish, 0 is none.
+	RetryAfter time.Duration
+	// Status is 0 if no response came.
+	Status int
+	// Body is the response's, at most 4 KiB and without the agent's credential.
+	Body []byte
+}
+
+// Error gives the text of Err.
+func (e *ExchangeError) Error() string { return e.Err.Error() }
+
+// Unwrap gives Err.
+func (e *ExchangeError) Unwrap() error { return e.Err }
+
+// Outcome is e as the outcome of a call.
+func (e *ExchangeError) Outcome(taskID string) Outcome {
+	return Outcome{Disposition: e.Disposition, Result: parley.Result{
+		TaskID: taskID, Outcome: parley.OutcomeError, Err: e.Err, RetryAfter: e.RetryAfter,
+	}}
+}
+
+// errorDetails is what the details of an error hold.
+type errorDetails struct {
+	Limit        string `json:"limit,omitempty"`
+	Value        int64  `json:"value,omitempty"`
+	Status       int    `json:"status,omitempty"`
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
+	Body         string `json:"body,omitempty"`
+}
+
+// maxErrorBody is how much of an agent's words goes into an error.
+const maxErrorBody = 4 << 10
+
+// maxRetryAfter bounds what an agent may wish for.
+const maxRetryAfter = 24 * time.Hour
+
+func (p *post) fail(d Disposition, code parley.Code, retryable bool, text string) *ExchangeError {
+	text = "POST " + place(p.url) + ": " + text
+	e := refusal(p.task, p.agent, code, "%s", Redact(p.agent, []byte(text), maxErrorBody))
+	e.Retryable = retryable
+	return &ExchangeError{Disposition: d, Err: e}
+}
+
+func (e *ExchangeError) with(d errorDetails) *ExchangeError {
+	e.Err = e.Err.WithDetails(d)
+	return e
+}
+
+// broken judges a round trip, or a body, that ended in err.
+func (p *post) broken(err error, sent bool) *ExchangeError {
+	d, tail := NotSent, "nothing was sent"
+	if sent {
+		d, tail = Lost, "the request had been sent; what became of it is not known"
+	}
+	why := cause(err)
+	switch {
+	case p.outer.Err() != nil && errors.Is(context.Cause(p.outer), context.DeadlineExceeded):
+		return p.fail(d, parley.CodeTimeout, true, "the time for the attempt was up; "+tail).
+			with(errorDetails{Limit: "attempt_timeout"})
+	case p.outer.Err() != nil:
+		return p.fail(d, parley.CodeCancelled, false, "the call was given up; "+tail)
+	case p.inner.Err() != nil && !sent:
+		return p.fail(d, parley.CodeAgentUnavailable, true, fmt.Sprintf("no connection within %v; %s", p.timeout, tail)).
+			with(errorDetails{Limit: "exchange", Value: p.timeout.Milliseconds()})
+	case p.inner.Err() != nil:
+		return p.fail(d, parley.CodeTimeout, true, fmt.Sprintf("no complete answer within %v (the agent's timeout); %s", p.timeout, tail)).
+			with(errorDetails{Limit: "exchange", Value: p.timeout.Milliseconds()})
+	case errors.Is(err, errEgress):
+		// Not a matter of time: somebody has to change a setting.
+		return p.fail(d, parley.CodeAgentUnavailable, false, why+"; "+tail)
+	case headTooLarge(err):
+		return p.tooLarge("max_header", p.x.limits.MaxHeader, "head")
+	case !sent:
+		return p.fail(d, parley.CodeAgentUnavailable, true, "no connection: "+why+"; "+tail)
+	}
+	return p.fail(d, parley.CodeAgentUnavailable, true, "the connection broke: "+why+"; "+tail)
+}
+
+func (p *post) tooLarge(limit string, value int, part string) *ExchangeError {
+	text := fmt.Sprintf("the %s of the response is larger than %d bytes (%s) and was not read to its end", part, value, limit)
+	return p.fail(Lost, parley.CodeLimit, false, text).with(errorDetails{Limit: limit, Value: int64(value)})
+}
+
+// headTooLarge knows the errors of net/http for HTTP/1 and HTTP/2, which have
+// no other mark than their text.
+func headTooLarge(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "response headers exceeded") || strings.Contains(s, "response header list larger")
+}
+
+// cause is err without addresses of this machine.
+func cause(err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNRESET):
+		return "connection reset by the agent"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "closed by the agent within the response"
+	case errors.Is(err, io.EOF), strings.Contains(err.Error(), "server closed idle connection"):
+		return "closed by the agent without a response"
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+// refused judges a response whose status is not 2xx.
+func (p *post) refused(reply Reply) *ExchangeError {
+	status := reply.Status
+	wait := p.retryAfter(reply.Header)
+	text := "HTTP " + strconv.Itoa(status)
+	if name := http.StatusText(status); name != "" {
+		text += " " + name
+	}
+	var e *ExchangeError
+	switch {
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		e = p.fail(NotSent, parley.CodeAgentUnavailable, true, text)
+	case status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+		e = p.fail(Lost, parley.CodeAgentUnavailable, true, text+" from a proxy; whether the agent got the request is not known")
+	case status >= 500 && status <= 599:
+		e = p.fail(Answered, parley.CodeAgentUnavailable, true, text)
+	case status >= 300 && status <= 399:
+		e = p.fail(Answered, parley.CodeAgentRejected, false, text+"; redirects are not followed: register the agent under its new URL")
+	case status >= 400 && status <= 499:
+		e = p.fail(Answered, parley.CodeAgentRejected, false, text)
+	case status == http.StatusSwitchingProtocols:
+		e = p.fail(Answered, parley.CodeAgentError, true, text+", which nobody asked for")
+	default:
+		e = p.fail(Answered, parley.CodeAgentError, true, text+" is no status that a response can end with")
+	}
+	e.Status, e.RetryAfter = status, wait
+	e.Body = []byte(Redact(p.agent, reply.Body, maxErrorBody))
+	return e.with(errorDetails{Status: status, RetryAfterMS: wait.Milliseconds(), Body: string(e.Body)})
+}
+
+// unusable judges a 2xx response that cannot be read.
+func (p *post) unusable(reply Reply, format string, args ...any) *ExchangeError {
+	e := p.fail(Answered, parley.CodeAgentError, true, fmt.Sprintf("HTTP %d, but "+format, append([]any{reply.Status}, args...)...))
+	e.Status = reply.Status
+	return e.with(errorDetails{Status: reply.Status})
+}
+
+// retryAfter reads seconds or an HTTP date; anything else is no wish.
+func (p *post) retryAfter(h http.Header) time.Duration {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if v == "" {
+		return 0
+	}
+	if n, err := strconv.ParseUint(v, 10, 64); err == nil {
+		return time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(p.x.now()), 0), maxRetryAfter).Round(time.Millisecond)
+}

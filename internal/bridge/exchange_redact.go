@@ -1,0 +1,89 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/parley-project/parley"
+)
+
+const redactedMark = "[redacted]"
+
+// Redact gives the first limit bytes of text without agent's credential, as it
+// is and as it stands inside a JSON string, and marks where it was cut. A
+// credential that the cut would divide is taken out whole. The result is UTF-8.
+func Redact(agent parley.Agent, text []byte, limit int) string {
+	var out strings.Builder
+	end := min(len(text), limit)
+	secrets := spellings(agent.Credential.Reveal())
+	pos := 0
+	for pos < end {
+		at, n := nextSecret(text, pos, end, secrets)
+		if at < 0 {
+			break
+		}
+		out.Write(text[pos:at])
+		out.WriteString(redactedMark)
+		pos = at + n
+	}
+	if pos < end {
+		out.Write(text[pos:end])
+	}
+	s := out.String()
+	if end < len(text) {
+		for range utf8.UTFMax - 1 { // not within a character
+			if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n != 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+		s += "… (cut)"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// nextSecret finds the first secret that begins in text[pos:end]; it may end
+// behind end.
+func nextSecret(text []byte, pos, end int, secrets [][]byte) (at, n int) {
+	at = -1
+	for _, s := range secrets {
+		window := text[pos:min(len(text), end+len(s)-1)]
+		if i := bytes.Index(window, s); i >= 0 && (at < 0 || pos+i < at) {
+			at, n = pos+i, len(s)
+		}
+	}
+	return at, n
+}
+
+// spellings are the forms in which a credential may come back.
+func spellings(secret []byte) [][]byte {
+	if len(secret) == 0 {
+		return nil
+	}
+	all := [][]byte{secret}
+	if q, err := jsontext.AppendQuote(nil, secret); err == nil && !bytes.Equal(q[1:len(q)-1], secret) {
+		all = append(all, q[1:len(q)-1])
+	}
+	return all
+}
+
+// redactError takes agent's credential out of an error that repeats an agent's
+// words, and bounds it.
+func redactError(agent parley.Agent, e *parley.Error) *parley.Error {
+	if e == nil {
+		return nil
+	}
+	e.Message = Redact(agent, []byte(e.Message), maxErrorBody)
+	if len(e.Details) > 0 && !agent.Credential.IsZero() {
+		clean := []byte(Redact(agent, e.Details, len(e.Details)))
+		if !json.Valid(clean) { // the credential looked like a part of JSON
+			clean = []byte(`"` + redactedMark + `"`)
+		}
+		e.Details = clean
+	}
+	return e
+}

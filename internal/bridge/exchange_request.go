@@ -1,0 +1,128 @@
+package bridge
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/parley-project/parley"
+)
+
+// target checks what can be checked without a connection.
+func (x *Exchange) target(task parley.Task, agent parley.Agent, body []byte) (*url.URL, error) {
+	u, err := url.Parse(agent.URL)
+	switch {
+	case err != nil:
+		// The text of url.Parse repeats the URL, which may hold a secret.
+		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent cannot be read")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent has the scheme %q; it must be http or https", u.Scheme)
+	case u.Hostname() == "":
+		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent names no host")
+	case u.User != nil:
+		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent holds a user name; put credentials into its auth")
+	case len(body) > x.limits.MaxRequest:
+		e := refusal(task, agent, parley.CodeLimit, "the request to %s has %d bytes; max_request allows %d", place(u), len(body), x.limits.MaxRequest)
+		return nil, e.WithDetails(map[string]any{"limit": "max_request", "value": x.limits.MaxRequest})
+	}
+	return u, nil
+}
+
+// header makes the headers of BR-5 and AD-8, spelled as the seeds spell them.
+func (x *Exchange) header(task parley.Task, agent parley.Agent) (http.Header, error) {
+	correlation := task.CorrelationID
+	if correlation == "" {
+		correlation = task.ID
+	}
+	if !validValue(correlation) {
+		return nil, refusal(task, agent, parley.CodeInvalidInput, "the correlation id holds characters that a header cannot")
+	}
+	name, value, err := credential(task, agent)
+	if err != nil {
+		return nil, err
+	}
+	values := [2]string{correlation, value}
+	h := make(http.Header, 5)
+	h["Content-Type"] = x.jsonType
+	h["Accept"] = x.jsonType
+	h["User-Agent"] = x.userAgent
+	h["X-Correlation-ID"] = values[0:1:1]
+	if name != "" {
+		h[name] = values[1:2:2]
+	}
+	return h, nil
+}
+
+// credential gives the header that authenticates us, or "" for none.
+func credential(task parley.Task, agent parley.Agent) (name, value string, err error) {
+	auth := agent.Auth
+	switch auth.Type {
+	case "", parley.AuthNone:
+		return "", "", nil
+	case parley.AuthBearer:
+		name = "Authorization"
+	case parley.AuthAPIKey:
+		name = auth.Header
+		if name == "" {
+			name = "X-API-Key"
+		}
+	case parley.AuthHeader:
+		name = auth.Header
+	default:
+		return "", "", refusal(task, agent, parley.CodeInvalid, "the agent's auth type %q is unknown", auth.Type)
+	}
+	if !validName(name) || reserved(name) {
+		return "", "", refusal(task, agent, parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
+	}
+	value = string(agent.Credential.Reveal())
+	if value == "" {
+		return "", "", refusal(task, agent, parley.CodeAgentRejected, "the agent wants %s authentication, and its credential is empty", auth.Type)
+	}
+	if !validValue(value) {
+		return "", "", refusal(task, agent, parley.CodeInvalid, "the agent's credential holds characters that a header cannot (a line end?)")
+	}
+	if auth.Type == parley.AuthBearer {
+		value = "Bearer " + value
+	}
+	return name, value, nil
+}
+
+// reserved reports whether the header belongs to the exchange itself.
+func reserved(name string) bool {
+	switch strings.ToLower(name) {
+	case "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "accept",
+		"accept-encoding", "expect", "te", "trailer", "upgrade", "user-agent", "x-correlation-id", "idempotency-key", "x-idempotency-key":
+		// Idempotency-Key would let net/http repeat a request.
+		return true
+	}
+	return false
+}
+
+func validName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`()<>@,;:\"/[]?={}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func validValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < ' ' && c != '\t') || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// refusal is an error about a request that was not made.
+func refusal(task parley.Task, agent parley.Agent, code parley.Code, format string, args ...any) *parley.Error {
+	e := parley.Errorf(code, format, args...)
+	e.Agent, e.Step, e.Attempt = agent.Name, task.Step, task.Attempt
+	return e
+}
+
+// place is a URL without what may be secret in it: no user, no query.
+func place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
