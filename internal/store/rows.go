@@ -62,8 +62,8 @@ type Attempt struct {
 // Answer is transition P7: somebody holds what ended the task at the agent.
 type Answer struct {
 	Result parley.Result
-	// At is when the answer was complete.
-	At time.Time
+	// Started is when the call began, At when the answer was complete.
+	Started, At time.Time
 	// From names who brought it, for the record of late answers.
 	From string
 }
@@ -127,8 +127,12 @@ type Decision struct {
 	Answer *Answer
 	// Close lists attempts that end here.
 	Close []Close
-	// RequestCancel lists attempts whose owners are asked to cancel (P13).
+	// RequestCancel lists attempts whose owners are asked to cancel (P13). One
+	// that is still open has no owner: it is settled as cancelled at once.
 	RequestCancel []string
+	// Hold, if set, holds the run's open attempts back, or frees them (P15).
+	// Attempts of Insert carry their own Held.
+	Hold *bool
 	// Insert holds the next attempts: open, or claimed by the caller's own
 	// bridge (§6), which is refused unless that worker is alive with its inc.
 	Insert []Attempt
@@ -146,6 +150,17 @@ type Close struct {
 	Outcome parley.Outcome
 	// CancelAgent asks the owner to cancel at the agent, best effort.
 	CancelAgent bool
+}
+
+// LateAnswer is one row of table late: an answer that came after the end of
+// its attempt. It is shown to people and never acted upon.
+type LateAnswer struct {
+	TaskID string
+	// At is when the answer was complete, From who brought it.
+	At   time.Time
+	From string
+	// Result's Output is cut off after 64 KiB, and need not be JSON then.
+	Result parley.Result
 }
 
 // MoveKind names the transitions that an owner or a taker-over makes.
@@ -250,3 +265,22 @@ type Definition struct {
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string
 }
+
+// PutMode says what a definition that is put becomes (language rule C10).
+type PutMode int
+
+// The modes of [DB.PutDefinition].
+const (
+	// PutVersion makes a new version of its workflow with the given ID. With
+	// the version of a deployed one and equal content it is that one; other
+	// content is a conflict. Without a version, content equal to the newest
+	// gives the newest.
+	PutVersion PutMode = iota
+	// PutAlways makes a new version even of equal content. A version that is
+	// named and taken is a conflict.
+	PutAlways
+	// PutReplace makes a new version of the workflow that the definition with
+	// the given ID belongs to, under that same ID. Runs find the version that
+	// they are on by "workflow@version".
+	PutReplace
+)

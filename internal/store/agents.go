@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// agentColumns are the columns of an agent in the order of readAgent.
+const agentColumns = `id, name, url, description, protocol, protocol_config, auth_type, auth_header, auth_secret, timeout_ms,
+ retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by`
+
+// retryConfig is the retry policy as it is stored (formats.md, agent record).
+type retryConfig struct {
+	MaxRetries int     `json:"max_retries"`
+	Initial    int64   `json:"initial_delay_ms"`
+	Max        int64   `json:"max_delay_ms"`
+	Multiplier float64 `json:"backoff_multiplier"`
+}
+
+func readAgent(r *record) (parley.Agent, error) {
+	a := parley.Agent{
+		ID: r.str(), Name: r.str(), URL: r.str(), Description: r.str(), Protocol: r.str(), ProtocolConfig: r.bytes(),
+		Auth:    parley.Auth{Type: parley.AuthType(r.str()), Header: r.str(), Secret: r.str()},
+		Timeout: time.Duration(r.int()) * time.Millisecond,
+	}
+	retry := r.str()
+	a.OutcomeUnknown, a.Idempotent, a.MaxConcurrent = parley.OutcomePolicy(r.str()), r.flag(), int(r.int())
+	a.Status, a.CreatedAt, a.UpdatedAt = parley.AgentStatus(r.str()), r.time(), r.time()
+	a.CreatedBy, a.UpdatedBy = r.str(), r.str()
+	if r.err != nil {
+		return a, r.err
+	}
+	def := parley.DefaultRetryConfig()
+	c := retryConfig{def.MaxRetries, def.InitialDelay.Milliseconds(), def.MaxDelay.Milliseconds(), def.Multiplier}
+	if err := json.Unmarshal([]byte(retry), &c); err != nil {
+		return a, err
+	}
+	a.Retry = parley.RetryConfig{
+		MaxRetries: c.MaxRetries, InitialDelay: time.Duration(c.Initial) * time.Millisecond,
+		MaxDelay: time.Duration(c.Max) * time.Millisecond, Multiplier: c.Multiplier,
+	}
+	return a, nil
+}
+
+// agentArgs gives the columns that may change, without status and times. It
+// refuses a record that would put a secret into the database.
+func agentArgs(a *parley.Agent) ([]any, error) {
+	if a.ID == "" || a.Name == "" || a.Protocol == "" {
+		return nil, parley.Errorf(parley.CodeInvalid, "an agent needs an id, a name and a protocol")
+	}
+	scheme, _, _ := strings.Cut(a.Auth.Secret, ":")
+	if a.Auth.Secret != "" && scheme != "env" && scheme != "file" && scheme != "sealed" {
+		return nil, parley.Errorf(parley.CodeInvalid, "the secret of agent %q is neither a reference nor sealed", a.Name)
+	}
+	retry, err := json.Marshal(retryConfig{
+		a.Retry.MaxRetries, a.Retry.InitialDelay.Milliseconds(), a.Retry.MaxDelay.Milliseconds(), a.Retry.Multiplier,
+	})
+	if err != nil {
+		return nil, parley.Errorf(parley.CodeInvalid, "the retry policy of agent %q: %w", a.Name, err)
+	}
+	auth := a.Auth.Type
+	if auth == "" {
+		auth = parley.AuthNone
+	}
+	return []any{
+		a.URL, a.Description, a.Protocol, blob(a.ProtocolConfig), string(auth), a.Auth.Header, a.Auth.Secret,
+		a.Timeout.Milliseconds(), string(retry), string(a.OutcomeUnknown), flag(a.Idempotent), int64(a.MaxConcurrent),
+	}, nil
+}
+
+// CreateAgent adds an agent. The error is conflict if its id or its name was
+// ever used, also by an agent that is deleted. An empty status
+// is active. Synced.
+func (db *DB) CreateAgent(ctx context.Context, a parley.Agent) error {
+	args, err := agentArgs(&a)
+	if err != nil {
+		return err
+	}
+	if a.Status == "" {
+		a.Status = parley.AgentActive
+	}
+	args = append(args, string(a.Status), unixMicro(a.CreatedAt), unixMicro(a.UpdatedAt), a.CreatedBy, a.UpdatedBy, a.ID, a.Name)
+	return db.submit(ctx, synced, func(s *session) error {
+		n, err := s.exec(`INSERT INTO agents (url, description, protocol, protocol_config, auth_type, auth_header, auth_secret,
+ timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by,
+ id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, args...)
+		if err == nil && n == 0 {
+			return parley.Errorf(parley.CodeConflict, "there is, or was, an agent with the name %q: names are not used again", a.Name)
+		}
+		return err
+	})
+}
+
+// UpdateAgent replaces the record with a's ID, but for its name and what was
+// recorded at its creation. Synced.
+func (db *DB) UpdateAgent(ctx context.Context, a parley.Agent) error {
+	args, err := agentArgs(&a)
+	if err != nil {
+		return err
+	}
+	args = append(args, string(a.Status), unixMicro(a.UpdatedAt), a.UpdatedBy, a.ID)
+	return db.submit(ctx, synced, func(s *session) error {
+		n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
+ auth_secret = ?, timeout_ms = ?, retry_config = ?, outcome_unknown = ?, idempotent = ?, max_concurrent = ?, status = ?,
+ updated_at = ?, updated_by = ? WHERE id = ?`, args...)
+		if err == nil && n == 0 {
+			return noAgent(a.ID)
+		}
+		return err
+	})
+}
+
+func noAgent(ref string) error {
+	return parley.Errorf(parley.CodeNotFound, "there is no agent %q", ref)
+}
+
+// Agent gives an agent by its id, or else by its name, whatever its status, or
+// the error not_found.
+func (db *DB) Agent(ctx context.Context, idOrName string) (parley.Agent, error) {
+	var a parley.Agent
+	found := false
+	// An id comes first if another agent should have it as its name.
+	err := db.read(ctx, `SELECT `+agentColumns+` FROM agents WHERE id = ? OR name = ? ORDER BY CASE WHEN id = ? THEN 0 ELSE 1 END LIMIT 1`,
+		func(r *record) (err error) {
+			found = true
+			a, err = readAgent(r)
+			return err
+		}, idOrName, idOrName, idOrName)
+	if err == nil && !found {
+		err = noAgent(idOrName)
+	}
+	return a, err
+}
+
+// Agents gives one page of the agents that q selects by name, deleted ones
+// too, and the number of all of them.
+func (db *DB) Agents(ctx context.Context, q parley.AgentQuery) ([]parley.Agent, int, error) {
+	var c condition
+	if q.Name != "" {
+		c.add(`name = ?`, q.Name)
+	}
+	if q.Protocol != "" {
+		c.add(`protocol = ?`, q.Protocol)
+	}
+	if q.Status != "" {
+		c.add(`status = ?`, string(q.Status))
+	}
+	var list []parley.Agent
+	total, err := db.list(ctx, agentColumns, `agents`, ` ORDER BY name`, &c, q.Page, func(r *record) error {
+		a, err := readAgent(r)
+		list = append(list, a)
+		return err
+	})
+	return list, total, err
+}

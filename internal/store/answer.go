@@ -1,0 +1,84 @@
+package store
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/parley-project/parley"
+)
+
+// lateLimit is how much of a late answer's output is kept.
+const lateLimit = 64 << 10
+
+const answerAttempt = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?
+ WHERE id = ? AND (` + unsettled + ` OR (state = 'settled' AND outcome = 'unknown'))`
+
+// checkAnswer refuses what is no answer: only an agent, or a cancel that it
+// has confirmed, ends a task.
+func checkAnswer(r *parley.Result) error {
+	switch r.Outcome {
+	case parley.OutcomeOK:
+		if r.Err == nil && len(r.Output) > 0 {
+			return nil
+		}
+	case parley.OutcomeError, parley.OutcomeCancelled:
+		if r.Err != nil {
+			return nil
+		}
+	}
+	return parley.Errorf(parley.CodeInvalid, "no answer to %q: outcome %q, %d bytes of output", r.TaskID, r.Outcome, len(r.Output))
+}
+
+// Answer is P7 alone. The first answer wins, from whoever holds it, until the
+// attempt is closed; it also displaces an unknown outcome. accepted is true,
+// too, if this very answer is there already, so that a call whose reply was
+// lost may be repeated. Otherwise the answer is recorded as late. Synced.
+func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
+	if err := checkAnswer(&a.Result); err != nil {
+		return false, err
+	}
+	meta, err := encodeMeta(&a.Result)
+	if err != nil {
+		return false, err
+	}
+	err = db.transition(ctx, synced, []string{"P7"}, func(s *session) error {
+		r := &a.Result
+		n, err := s.exec(answerAttempt, string(r.Outcome), blob(r.Output), blob(meta), unixMicro(a.At), r.TaskID)
+		if err != nil {
+			return err
+		}
+		if accepted = n == 1; accepted {
+			return nil
+		}
+		if accepted, err = answeredAlike(s, r, meta); accepted || err != nil {
+			return err
+		}
+		return recordLate(s, &a, meta)
+	})
+	return accepted && err == nil, err
+}
+
+// answeredAlike reports whether the attempt holds this very answer.
+func answeredAlike(s *session, res *parley.Result, meta []byte) (alike bool, err error) {
+	err = s.query(`SELECT outcome, output, meta FROM attempt WHERE id = ?`, func(r *record) error {
+		alike = r.str() == string(res.Outcome) && bytes.Equal(r.bytes(), res.Output) && bytes.Equal(r.bytes(), meta)
+		return nil
+	}, res.TaskID)
+	return alike, err
+}
+
+// recordLate keeps an answer that nobody waits for any more.
+func recordLate(s *session, a *Answer, meta []byte) error {
+	r := &a.Result
+	output := r.Output[:min(len(r.Output), lateLimit)]
+	if len(meta) > lateLimit {
+		short := parley.Result{Err: parley.Errorf(r.Err.Code, "%s", r.Err.Message[:min(len(r.Err.Message), lateLimit/8)])}
+		var err error
+		if meta, err = encodeMeta(&short); err != nil {
+			return err
+		}
+	}
+	_, err := s.exec(`INSERT INTO late (attempt, at, source, outcome, output, meta) VALUES (?, ?, ?, ?, ?, ?)`,
+		r.TaskID, unixMicro(a.At), a.From, string(r.Outcome), blob(output), blob(meta))
+	return err
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/parley-project/parley"
+)
+
+// attemptColumns are the columns of an attempt in the order of readAttempt.
+const attemptColumns = `id, run, step, number, agent, input, correlation_id, context_id, deadline,
+ policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token,
+ orphanings, cancel_requested, agent_task_id, agent_context_id, outcome, output, meta,
+ claimed_at, settled_at`
+
+func readAttempt(r *record) (Attempt, error) {
+	var a Attempt
+	a.ID, a.Run, a.Step, a.Attempt, a.Agent = r.str(), r.str(), r.str(), int(r.int()), r.str()
+	a.Input, a.CorrelationID, a.ContextID, a.Deadline = r.bytes(), r.str(), r.str(), r.time()
+	a.Policy = Policy{parley.OutcomePolicy(r.str()), r.duration(), r.duration()}
+	a.State, a.Held, a.VisibleAt = AttemptState(r.str()), r.flag(), r.time()
+	a.Claim = Claim{r.str(), r.int(), r.str()}
+	a.Orphanings, a.CancelRequested = int(r.int()), r.flag()
+	a.AgentTaskID, a.AgentContextID = r.str(), r.str()
+	outcome, output, meta := parley.Outcome(r.str()), r.bytes(), r.bytes()
+	a.ClaimedAt, a.SettledAt = r.time(), r.time()
+	if r.err != nil {
+		return Attempt{}, r.err
+	}
+	if outcome != "" {
+		var err error
+		if a.Result, err = decodeResult(a.ID, outcome, output, meta); err != nil {
+			return Attempt{}, err
+		}
+	}
+	return a, nil
+}
+
+// attemptList gives a function that collects rows into list.
+func attemptList(list *[]Attempt) func(*record) error {
+	return func(r *record) error {
+		a, err := readAttempt(r)
+		*list = append(*list, a)
+		return err
+	}
+}
+
+// idRange gives the bounds of the ids of one run's attempts: they begin with
+// the run's id and a dot, and '/' follows '.'.
+func idRange(run string) (from, to string) { return run + ".", run + "/" }
+
+// checkAttempts refuses attempts that a decision about run may not insert. It
+// gives the worker in whose name some of them are claimed, if any.
+func checkAttempts(run string, list []Attempt) (owner Claim, err error) {
+	for i := range list {
+		a := &list[i]
+		switch {
+		case a.Run != run || !strings.HasPrefix(a.ID, run+"."):
+			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q does not belong to run %q", a.ID, run)
+		case len(a.Input) == 0:
+			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q has no input", a.ID)
+		case a.State == AttemptOpen:
+		case a.State != AttemptClaimed || a.Claim.Worker == "" || a.Claim.Token == "":
+			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q begins neither open nor claimed", a.ID)
+		case owner.Worker != "" && (owner.Worker != a.Claim.Worker || owner.Inc != a.Claim.Inc):
+			return owner, parley.Errorf(parley.CodeInvalid, "attempts of one decision are claimed by two bridges")
+		default:
+			owner = a.Claim
+		}
+	}
+	return owner, nil
+}
+
+const insertAttempt = `INSERT INTO attempt (id, run, step, number, agent, input, correlation_id, context_id, deadline,
+ policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+func insertAttempts(s *session, list []Attempt, at int64) error {
+	for i := range list {
+		a := &list[i]
+		var owner, inc, token, claimed any
+		if a.State == AttemptClaimed {
+			owner, inc, token, claimed = a.Claim.Worker, a.Claim.Inc, a.Claim.Token, micros(a.ClaimedAt)
+		}
+		_, err := s.exec(insertAttempt, a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
+			text(a.CorrelationID), text(a.ContextID), micros(a.Deadline),
+			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
+			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Attempts gives every attempt of a run, closed ones too, in the order in
+// which they were scheduled. It is empty for a run that is not there.
+func (db *DB) Attempts(ctx context.Context, run string) ([]Attempt, error) {
+	type scheduled struct {
+		at int64
+		Attempt
+	}
+	var rows []scheduled
+	from, to := idRange(run)
+	err := db.read(ctx, `SELECT `+attemptColumns+`, scheduled_at FROM attempt WHERE id >= ? AND id < ? AND run = ?`,
+		func(r *record) error {
+			a, err := readAttempt(r)
+			rows = append(rows, scheduled{r.int(), a})
+			return err
+		}, from, to, run)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rows, func(a, b scheduled) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Attempt.Attempt, b.Attempt.Attempt))
+	})
+	list := make([]Attempt, len(rows))
+	for i := range rows {
+		list[i] = rows[i].Attempt
+	}
+	return list, nil
+}
+
+// Late gives the answers that came after the end of an attempt, oldest first,
+// at most 100.
+func (db *DB) Late(ctx context.Context, task string) ([]LateAnswer, error) {
+	var list []LateAnswer
+	err := db.read(ctx, `SELECT at, source, outcome, output, meta FROM late WHERE attempt = ? ORDER BY id LIMIT 100`,
+		func(r *record) error {
+			l := LateAnswer{TaskID: task, At: r.time(), From: r.str()}
+			res, err := decodeResult(task, parley.Outcome(r.str()), r.bytes(), r.bytes())
+			if err != nil {
+				return err
+			}
+			l.Result = *res
+			list = append(list, l)
+			return nil
+		}, task)
+	return list, err
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// Register is P16: the bridge process of that name begins anew. All claims of
+// its earlier incarnations are orphans from now on. inc counts from 1. Synced.
+func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc int64, err error) {
+	if worker == "" {
+		return 0, parley.Errorf(parley.CodeInvalid, "a bridge needs a name")
+	}
+	err = db.transition(ctx, synced, []string{"P16"}, func(s *session) error {
+		return s.query(`INSERT INTO worker (name, inc, beat, dead, registered_at) VALUES (?, 1, 0, 0, ?)
+ ON CONFLICT (name) DO UPDATE SET inc = worker.inc + 1, dead = 0, registered_at = excluded.registered_at RETURNING inc`,
+			func(r *record) error { inc = r.int(); return nil }, worker, unixMicro(at))
+	})
+	return inc, err
+}
+
+// Beat renews the lease of all of a bridge's claims. ErrStale: it was replaced
+// or declared dead and has to register. Lazy.
+func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
+	return db.transition(ctx, lazy, []string{"beat"}, func(s *session) error {
+		n, err := s.exec(`UPDATE worker SET beat = beat + 1 WHERE name = ? AND inc = ? AND dead = 0`, worker, inc)
+		if err == nil && n == 0 {
+			return ErrStale
+		}
+		return err
+	})
+}
+
+// Owned gives the claimed and followed attempts of one incarnation, for
+// reconciliation and to learn of cancels. A row that a bridge has in hand and
+// that is missing here was settled, closed or taken over.
+func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, error) {
+	var list []Owned
+	err := db.read(ctx, `SELECT id, token, state, orphanings, cancel_requested FROM attempt
+ WHERE owner = ? AND owner_inc = ? AND state IN ('claimed', 'following')`, func(r *record) error {
+		list = append(list, Owned{r.str(), r.str(), AttemptState(r.str()), int(r.int()), r.flag()})
+		return nil
+	}, worker, inc)
+	return list, err
+}
+
+// mayTakeOver holds for attempts that an orphaned claim does not end. An
+// attempt without a policy counts as one that is never sent again.
+const mayTakeOver = `(state = 'following' OR policy IN ('lookup', 'resend'))`
+
+// Orphans gives at most limit attempts that wait for a takeover (P9): their
+// owner is dead or was replaced. Claimed ones under policy fail are not among
+// them, those are settled by Sweep. The caller must itself be alive, or there
+// are none for it; its own earlier incarnations count as replaced.
+func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) ([]Attempt, error) {
+	var list []Attempt
+	// Incarnations only grow: all those below the present one are replaced.
+	err := db.read(ctx, `SELECT `+attemptColumns+` FROM attempt WHERE id IN (
+ SELECT a.id FROM worker w JOIN attempt a ON a.owner = w.name AND a.owner_inc < w.inc + w.dead
+ WHERE a.state IN ('claimed', 'following')) AND `+mayTakeOver+` AND `+workerAlive+` ORDER BY id LIMIT ?`,
+		attemptList(&list), worker, inc, limit)
+	return list, err
+}
+
+const claimAttempt = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?
+ WHERE id = ? AND state = 'open' AND held = 0 AND ` + workerAlive + ` RETURNING ` + attemptColumns
+
+// Claim is P4 for a batch: it gives the attempts that are the caller's now, in
+// the order of reqs. Those that somebody else has, that are held, or whose
+// bridge is not alive any more, are left out. One that is the caller's under
+// the very token of its request is given again, so that a call whose reply was
+// lost may be repeated. Synced, if any is claimed.
+func (db *DB) Claim(ctx context.Context, c Claim, reqs []ClaimRequest, at time.Time) ([]Attempt, error) {
+	var list []Attempt
+	for _, q := range reqs {
+		if q.Token == "" {
+			return nil, parley.Errorf(parley.CodeInvalid, "a claim of %q needs a token", q.TaskID)
+		}
+	}
+	if len(reqs) == 0 {
+		return nil, nil
+	}
+	err := db.transition(ctx, synced, []string{"P4"}, func(s *session) error {
+		list = nil
+		written := false
+		for _, q := range reqs {
+			before := len(list)
+			err := s.query(claimAttempt, attemptList(&list), c.Worker, c.Inc, q.Token, micros(at), q.TaskID, c.Worker, c.Inc)
+			if err != nil {
+				return err
+			}
+			if len(list) > before {
+				written = true
+				continue
+			}
+			err = s.query(`SELECT `+attemptColumns+` FROM attempt
+ WHERE id = ? AND state = 'claimed' AND owner = ? AND owner_inc = ? AND token = ?`,
+				attemptList(&list), q.TaskID, c.Worker, c.Inc, q.Token)
+			if err != nil {
+				return err
+			}
+		}
+		if !written && len(list) == 0 {
+			return ErrStale
+		}
+		return nil
+	})
+	if errors.Is(err, ErrStale) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Defer is P3: open attempts wait until their time; others are left alone. Lazy.
+func (db *DB) Defer(ctx context.Context, list []Deferral) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return db.transition(ctx, lazy, []string{"P3"}, func(s *session) error {
+		for _, d := range list {
+			_, err := s.exec(`UPDATE attempt SET visible_at = ? WHERE id = ? AND state = 'open'`, unixMicro(d.At), d.TaskID)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

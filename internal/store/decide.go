@@ -1,0 +1,265 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/parley-project/parley"
+)
+
+// unsettled are the states of an attempt that nobody has an answer to.
+const unsettled = `state IN ('open', 'claimed', 'following')`
+
+const updateRun = `UPDATE run SET seq = ?, status = ?, phase = ?, paused = ?, cancelling = ?, error = ?, cancelled_by = ?,
+ cancel_reason = ?, due = ?, updated_at = ?, started_at = ?, ended_at = ?
+ WHERE id = ? AND seq = ? AND ended_at IS NULL`
+
+const (
+	closeAnswered = `UPDATE attempt SET state = 'closed', outcome = ?, output = ?, meta = ?, settled_at = ?,
+ cancel_requested = cancel_requested | ? WHERE id = ? AND ` + unsettled
+	settleAnswered = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?
+ WHERE id = ? AND ` + unsettled
+	closeSettled = `UPDATE attempt SET state = 'closed', cancel_requested = cancel_requested | ? WHERE id = ? AND state = 'settled'`
+	closeTimeout = `UPDATE attempt SET state = 'closed', outcome = 'timeout', settled_at = ?, cancel_requested = cancel_requested | ?
+ WHERE id = ? AND ` + unsettled
+	// A cancelled attempt that was settled meanwhile keeps its own result.
+	closeCancelled = `UPDATE attempt SET state = 'closed', outcome = coalesce(outcome, 'cancelled'),
+ settled_at = coalesce(settled_at, ?), cancel_requested = cancel_requested | ? WHERE id = ? AND state <> 'closed'`
+	requestCancel = `UPDATE attempt SET cancel_requested = 1,
+ outcome = CASE WHEN state = 'open' THEN 'cancelled' ELSE outcome END,
+ settled_at = CASE WHEN state = 'open' THEN ? ELSE settled_at END,
+ state = CASE WHEN state = 'open' THEN 'settled' ELSE state END
+ WHERE id = ? AND ` + unsettled
+	holdAttempts = `UPDATE attempt SET held = ? WHERE id >= ? AND id < ? AND run = ? AND state = 'open'`
+)
+
+// decision is a Decision that was checked and encoded outside the writer.
+type decision struct {
+	*Decision
+	events []byte
+	output []byte
+	meta   []byte
+	owner  Claim
+	at     int64
+}
+
+// Decide is P11, P12, P13, P14 or P15, with P7 if the decision brings an
+// answer, and with P4 if it inserts claimed attempts. ErrStale: the run's seq
+// is not Seen any more, the run has ended, an attempt is not in the state that
+// its Close or the Answer asks for, or the worker that claims is not alive.
+// Nothing was written then. Synced.
+func (db *DB) Decide(ctx context.Context, d Decision) error {
+	c, err := checkDecision(&d)
+	if err != nil {
+		return err
+	}
+	return db.transition(ctx, synced, d.points(), func(s *session) error { return decide(s, c) })
+}
+
+func checkDecision(d *Decision) (*decision, error) {
+	c := &decision{Decision: d, at: unixMicro(d.Run.UpdatedAt)}
+	if d.Run.Seq != d.Seen+int64(len(d.Events)) {
+		return nil, parley.Errorf(parley.CodeInvalid, "a decision about run %q goes from event %d to %d with %d events",
+			d.Run.ID, d.Seen, d.Run.Seq, len(d.Events))
+	}
+	if d.Run.Status.Terminal() == d.Run.EndedAt.IsZero() {
+		return nil, parley.Errorf(parley.CodeInvalid, "run %q is %s without agreeing about its end", d.Run.ID, d.Run.Status)
+	}
+	var err error
+	if len(d.Events) > 0 {
+		if c.events, err = encodeEvents(d.Run.ID, d.Seen+1, d.Events); err != nil {
+			return nil, err
+		}
+	}
+	if c.owner, err = checkAttempts(d.Run.ID, d.Insert); err != nil {
+		return nil, err
+	}
+	if d.Answer != nil {
+		if err := checkAnswer(&d.Answer.Result); err != nil {
+			return nil, err
+		}
+		if c.meta, err = encodeMeta(&d.Answer.Result); err != nil {
+			return nil, err
+		}
+		c.output = d.Answer.Result.Output
+	}
+	for _, x := range d.Close {
+		if !x.Absorb && x.Outcome != parley.OutcomeCancelled && x.Outcome != parley.OutcomeTimeout {
+			return nil, parley.Errorf(parley.CodeInvalid, "attempt %q cannot be closed as %q", x.TaskID, x.Outcome)
+		}
+	}
+	// Rows are locked in the order of their ids.
+	d.Close = slices.SortedStableFunc(slices.Values(d.Close), func(a, b Close) int { return cmp.Compare(a.TaskID, b.TaskID) })
+	d.RequestCancel = slices.Sorted(slices.Values(d.RequestCancel))
+	return c, nil
+}
+
+// points are the protocol's names of what the decision consists of.
+func (d *Decision) points() []string {
+	var p []string
+	if d.Answer != nil {
+		p = append(p, "P7")
+	}
+	absorbs, timeouts := false, false
+	for _, c := range d.Close {
+		absorbs = absorbs || c.Absorb
+		timeouts = timeouts || !c.Absorb && c.Outcome == parley.OutcomeTimeout
+	}
+	switch {
+	case absorbs:
+		p = append(p, "P11")
+	case timeouts:
+		p = append(p, "P12")
+	case d.Run.Status == parley.RunCancelled:
+		p = append(p, "P14")
+	case len(d.RequestCancel) > 0 || d.Run.Cancelling:
+		p = append(p, "P13")
+	case d.Hold != nil:
+		p = append(p, "P15")
+	default:
+		p = append(p, "P11")
+	}
+	for i := range d.Insert {
+		if d.Insert[i].State == AttemptClaimed {
+			return append(p, "P4")
+		}
+	}
+	return p
+}
+
+// answers reports whether id is the attempt of the decision's answer.
+func (d *decision) answers(id string) bool { return d.Answer != nil && d.Answer.Result.TaskID == id }
+
+// decide writes a decision. All of its conditions are checked before or within
+// the first write, so that a refusal has written nothing; where two writers
+// share rows without a common lock the later statements check again.
+func decide(s *session, d *decision) error {
+	query, args := updateRun, runArgs(d)
+	if len(d.Close) == 1 && d.Close[0].Absorb && (d.Answer == nil || d.answers(d.Close[0].TaskID)) {
+		// The usual case costs no statement of its own.
+		if d.Answer != nil {
+			query += ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND ` + unsettled + `)`
+		} else {
+			query += ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND state = 'settled')`
+		}
+		args = append(args, d.Close[0].TaskID)
+	} else if err := foresee(s, d); err != nil {
+		return err
+	}
+	if d.owner.Worker != "" {
+		query += ` AND ` + workerAlive
+		args = append(args, d.owner.Worker, d.owner.Inc)
+	}
+	if n, err := s.exec(query, args...); err != nil {
+		return err
+	} else if n == 0 {
+		return ErrStale
+	}
+	if err := endAttempts(s, d); err != nil {
+		return err
+	}
+	if len(d.Events) > 0 {
+		if _, err := s.exec(insertEvents, d.Run.ID, d.Seen+1, d.Run.Seq, d.events); err != nil {
+			return err
+		}
+	}
+	return insertAttempts(s, d.Insert, d.at)
+}
+
+func runArgs(d *decision) []any {
+	r := &d.Run
+	return append(make([]any, 0, 20), r.Seq, string(r.Status), r.Phase, flag(r.Paused), flag(r.Cancelling), blob(r.Error),
+		r.CancelledBy, r.CancelReason, micros(r.Due), d.at, micros(r.StartedAt), micros(r.EndedAt), r.ID, d.Seen)
+}
+
+// foresee refuses a decision that endAttempts would have to refuse.
+func foresee(s *session, d *decision) error {
+	state := func(id string) (st AttemptState, err error) {
+		err = s.query(`SELECT state FROM attempt WHERE id = ?`,
+			func(r *record) error { st = AttemptState(r.str()); return nil }, id)
+		return st, err
+	}
+	if d.Answer != nil {
+		st, err := state(d.Answer.Result.TaskID)
+		if err != nil {
+			return err
+		}
+		if !st.unsettled() {
+			return ErrStale
+		}
+	}
+	for _, c := range d.Close {
+		if d.answers(c.TaskID) {
+			continue
+		}
+		st, err := state(c.TaskID)
+		if err != nil {
+			return err
+		}
+		ok := st.unsettled()
+		switch {
+		case c.Absorb:
+			ok = st == AttemptSettled
+		case c.Outcome == parley.OutcomeCancelled:
+			ok = ok || st == AttemptSettled
+		}
+		if !ok {
+			return ErrStale
+		}
+	}
+	return nil
+}
+
+// unsettled reports whether nobody has an answer to the attempt.
+func (st AttemptState) unsettled() bool {
+	return st == AttemptOpen || st == AttemptClaimed || st == AttemptFollowing
+}
+
+// endAttempts settles, closes, cancels and holds what the decision says.
+func endAttempts(s *session, d *decision) error {
+	must := func(query string, args ...any) error {
+		n, err := s.exec(query, args...)
+		if err == nil && n != 1 {
+			return errLate
+		}
+		return err
+	}
+	closed := false
+	for _, c := range d.Close {
+		var err error
+		switch {
+		case d.answers(c.TaskID):
+			closed = true
+			err = must(closeAnswered, string(d.Answer.Result.Outcome), blob(d.output), blob(d.meta),
+				unixMicro(d.Answer.At), flag(c.CancelAgent), c.TaskID)
+		case c.Absorb:
+			err = must(closeSettled, flag(c.CancelAgent), c.TaskID)
+		case c.Outcome == parley.OutcomeTimeout:
+			err = must(closeTimeout, d.at, flag(c.CancelAgent), c.TaskID)
+		default:
+			err = must(closeCancelled, d.at, flag(c.CancelAgent), c.TaskID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if d.Answer != nil && !closed {
+		r := &d.Answer.Result
+		if err := must(settleAnswered, string(r.Outcome), blob(d.output), blob(d.meta), unixMicro(d.Answer.At), r.TaskID); err != nil {
+			return err
+		}
+	}
+	for _, id := range d.RequestCancel {
+		if _, err := s.exec(requestCancel, d.at, id); err != nil {
+			return err
+		}
+	}
+	if d.Hold != nil {
+		from, to := idRange(d.Run.ID)
+		if _, err := s.exec(holdAttempts, flag(*d.Hold), from, to, d.Run.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

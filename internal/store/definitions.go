@@ -1,0 +1,201 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// definitionColumns are the columns of a definition in the order of readDefinition.
+const definitionColumns = `id, workflow, name, version, number, description, format, source, digest, status,
+ created_at, updated_at, created_by, updated_by`
+
+func readDefinition(r *record) (Definition, error) {
+	d := Definition{
+		ID: r.str(), Workflow: r.str(), Name: r.str(), Version: r.str(), Number: int(r.int()), Description: r.str(),
+		Format: r.str(), Source: r.bytes(), Digest: r.str(), Status: parley.AgentStatus(r.str()),
+		CreatedAt: r.time(), UpdatedAt: r.time(), CreatedBy: r.str(), UpdatedBy: r.str(),
+	}
+	return d, r.err
+}
+
+// one gives a function that keeps the first row in d.
+func one(d *Definition, found *bool) func(*record) error {
+	return func(r *record) (err error) {
+		if !*found {
+			*found = true
+			*d, err = readDefinition(r)
+		}
+		return err
+	}
+}
+
+// exactVersion is one version by "workflow@version" or "id@version".
+const exactVersion = `SELECT ` + definitionColumns + ` FROM definition
+ WHERE (workflow = ? OR id = ?) AND version = ? ORDER BY number DESC LIMIT 1`
+
+// Definition gives a deployed version by the first of these that ref is: the
+// id of a version (the newest under that id, whatever its status),
+// "workflow@version" (whatever its status), a workflow_id, or a name; the last
+// two give the newest active version. Else the error is not_found.
+//
+// A run that is to stay on its version asks for "workflow@version": an id can
+// come to stand for a newer version ([PutReplace]).
+func (db *DB) Definition(ctx context.Context, ref string) (Definition, error) {
+	var d Definition
+	found := false
+	err := db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE id = ? ORDER BY number DESC LIMIT 1`, one(&d, &found), ref)
+	// Either side of the @ may hold one.
+	for i := 0; i < len(ref) && err == nil && !found; i++ {
+		if ref[i] == '@' {
+			err = db.read(ctx, exactVersion, one(&d, &found), ref[:i], ref[:i], ref[i+1:])
+		}
+	}
+	for _, column := range []string{"workflow", "name"} {
+		if err == nil && !found {
+			err = db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE `+column+
+				` = ? AND status = 'active' ORDER BY created_at DESC, number DESC LIMIT 1`, one(&d, &found), ref)
+		}
+	}
+	if err == nil && !found {
+		err = noDefinition(ref)
+	}
+	return d, err
+}
+
+func noDefinition(ref string) error {
+	return parley.Errorf(parley.CodeNotFound, "there is no active workflow %q", ref)
+}
+
+// PutDefinition deploys a document as mode says, and gives the version that it
+// is now. Number is always the store's; an empty Version becomes the next
+// whole number that is free, and an empty Status active. The error is conflict
+// if the version is deployed with other content, not_found if there is nothing
+// to replace. Synced.
+func (db *DB) PutDefinition(ctx context.Context, d Definition, mode PutMode) (Definition, error) {
+	if d.ID == "" || (d.Workflow == "" && mode != PutReplace) || d.Digest == "" || len(d.Source) == 0 || strings.Contains(d.ID, "@") {
+		return Definition{}, parley.Errorf(parley.CodeInvalid, "a definition needs an id, a workflow, a source and its digest")
+	}
+	var out Definition
+	err := db.submit(ctx, synced, func(s *session) error {
+		out = d
+		same, err := place(s, &out, mode)
+		if err != nil || same {
+			return err
+		}
+		_, err = s.exec(`INSERT INTO definition (`+definitionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			out.ID, out.Workflow, out.Name, out.Version, int64(out.Number), out.Description, out.Format, out.Source, out.Digest,
+			string(out.Status), unixMicro(out.CreatedAt), unixMicro(out.UpdatedAt), out.CreatedBy, out.UpdatedBy)
+		return err
+	})
+	if err != nil {
+		return Definition{}, err
+	}
+	return out, nil
+}
+
+// place finds the number and the version of a definition to be written. same
+// is true if it is there already: then d is the stored one.
+func place(s *session, d *Definition, mode PutMode) (same bool, err error) {
+	var old Definition
+	found := false
+	if mode == PutReplace {
+		err := s.query(`SELECT `+definitionColumns+` FROM definition WHERE id = ? ORDER BY number DESC LIMIT 1`, one(&old, &found), d.ID)
+		if err != nil {
+			return false, err
+		}
+		if !found {
+			return false, parley.Errorf(parley.CodeNotFound, "there is no workflow with the id %q", d.ID)
+		}
+		d.Workflow, d.CreatedAt, d.CreatedBy = old.Workflow, old.CreatedAt, old.CreatedBy
+	}
+	var newest Definition
+	found = false
+	err = s.query(`SELECT `+definitionColumns+` FROM definition WHERE workflow = ? ORDER BY number DESC LIMIT 1`, one(&newest, &found), d.Workflow)
+	if err != nil {
+		return false, err
+	}
+	if mode == PutVersion && d.Version == "" && found && newest.Digest == d.Digest {
+		*d = newest
+		return true, nil
+	}
+	d.Number = newest.Number + 1
+	if d.Status == "" {
+		d.Status = parley.AgentActive
+	}
+	named := d.Version
+	for n := d.Number; ; n++ {
+		if named == "" {
+			d.Version = strconv.Itoa(n)
+		}
+		taken := false
+		var there Definition
+		if err := s.query(exactVersion, one(&there, &taken), d.Workflow, "", d.Version); err != nil || !taken {
+			return false, err
+		}
+		if named == "" {
+			continue
+		}
+		if mode == PutVersion && there.Digest == d.Digest {
+			*d = there
+			return true, nil
+		}
+		return false, parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deployed and cannot change: give it another version", named, d.Workflow)
+	}
+}
+
+// Definitions gives one page of the workflows, each as its newest version, and
+// the number of all that q selects.
+func (db *DB) Definitions(ctx context.Context, q parley.WorkflowQuery) ([]Definition, int, error) {
+	var c condition
+	c.add(`number = (SELECT max(number) FROM definition n WHERE n.workflow = definition.workflow)`)
+	if q.Name != "" {
+		c.add(`name = ?`, q.Name)
+	}
+	if q.Status != "" {
+		c.add(`status = ?`, string(q.Status))
+	}
+	var list []Definition
+	total, err := db.list(ctx, definitionColumns, `definition`, order(q.SortBy, q.Ascending, "workflow", "created_at", "updated_at", "name"), &c, q.Page,
+		func(r *record) error {
+			d, err := readDefinition(r)
+			list = append(list, d)
+			return err
+		})
+	return list, total, err
+}
+
+// Versions gives all versions of the workflow that ref (an id, a workflow_id
+// or a name) belongs to, newest first, or the error not_found.
+func (db *DB) Versions(ctx context.Context, ref string) ([]Definition, error) {
+	for _, column := range []string{"id", "workflow", "name"} {
+		var list []Definition
+		err := db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE workflow =
+ (SELECT workflow FROM definition WHERE `+column+` = ? ORDER BY created_at DESC, number DESC LIMIT 1) ORDER BY number DESC`,
+			func(r *record) error {
+				d, err := readDefinition(r)
+				list = append(list, d)
+				return err
+			}, ref)
+		if err != nil || len(list) > 0 {
+			return list, err
+		}
+	}
+	return nil, noDefinition(ref)
+}
+
+// SetDefinitionStatus changes the status of every version under an id, or
+// gives the error not_found. Synced.
+func (db *DB) SetDefinitionStatus(ctx context.Context, id string, status parley.AgentStatus, by string, at time.Time) error {
+	return db.submit(ctx, synced, func(s *session) error {
+		n, err := s.exec(`UPDATE definition SET status = ?, updated_by = ?, updated_at = ? WHERE id = ?`,
+			string(status), by, unixMicro(at), id)
+		if err == nil && n == 0 {
+			return noDefinition(id)
+		}
+		return err
+	})
+}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/parley-project/parley"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// migrate runs f with the migrations, on a connection of its own.
+func (db *DB) migrate(ctx context.Context, f func(*goose.Provider) error) (err error) {
+	files, err := fs.Sub(migrations, db.dialect.migrations)
+	if err != nil {
+		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
+	}
+	c, err := db.dialect.connector(db.path, db.options, true)
+	if err != nil {
+		return db.failure(err)
+	}
+	pool := sql.OpenDB(c)
+	pool.SetMaxOpenConns(1)
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	p, err := goose.NewProvider(db.dialect.goose, pool, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithSlog(db.options.Logger))
+	if err != nil {
+		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
+	}
+	if err := f(p); err != nil {
+		if _, ok := errors.AsType[*parley.Error](err); ok {
+			return err
+		}
+		return db.failure(err)
+	}
+	return nil
+}
+
+// Migrate brings the schema to the newest version, each step in a transaction.
+// It does nothing if the schema is the newest already.
+func (db *DB) Migrate(ctx context.Context) error {
+	return db.migrate(ctx, func(p *goose.Provider) error {
+		_, err := p.Up(ctx)
+		return err
+	})
+}
+
+// MigrateUpTo is Migrate up to version to, for tests of what later versions do
+// to the rows of earlier ones.
+func (db *DB) MigrateUpTo(ctx context.Context, to int64) error {
+	return db.migrate(ctx, func(p *goose.Provider) error {
+		_, err := p.UpTo(ctx, to)
+		return err
+	})
+}
+
+// MigrateDown undoes every step above version to. Going below 1 drops all
+// tables.
+func (db *DB) MigrateDown(ctx context.Context, to int64) error {
+	return db.migrate(ctx, func(p *goose.Provider) error {
+		_, err := p.DownTo(ctx, to)
+		return err
+	})
+}
+
+// SchemaVersion gives the version that the database is at; 0 is a new one.
+func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
+	var version int64
+	err := db.migrate(ctx, func(p *goose.Provider) (err error) {
+		version, err = p.GetDBVersion(ctx)
+		return err
+	})
+	return version, err
+}
+
+// checkSchema refuses a database that a newer program has made.
+func (db *DB) checkSchema(ctx context.Context) error {
+	return db.migrate(ctx, func(p *goose.Provider) error {
+		at, err := p.GetDBVersion(ctx)
+		if err != nil {
+			return err
+		}
+		sources := p.ListSources()
+		if newest := sources[len(sources)-1].Version; at > newest {
+			return parley.Errorf(parley.CodeConflict,
+				"the database %s has schema version %d, this program knows %d: use a newer program", db.path, at, newest)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/parley-project/parley"
+)
+
+// maxOrphanings is how often an attempt may be sent again or looked up after
+// its outcome was lost; then it is settled as unknown (protocol.md P9).
+const maxOrphanings = 2
+
+// mine is the fence of every move of an owner.
+const mine = ` WHERE id = ? AND owner = ? AND owner_inc = ? AND token = ?`
+
+const (
+	// P5 leaves no trace of the claim.
+	moveRelease = `UPDATE attempt SET state = 'open', visible_at = ?, owner = NULL, owner_inc = NULL, token = NULL,
+ claimed_at = NULL` + mine + ` AND state = 'claimed' AND orphanings = 0`
+	moveFollow = `UPDATE attempt SET state = 'following', agent_task_id = ?, agent_context_id = ?` + mine +
+		` AND (state = 'claimed' OR (state = 'following' AND agent_task_id = ?))`
+	moveSettle = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?` + mine +
+		` AND state IN ('claimed', 'following')`
+	// Something may have been sent under an earlier claim: then this is no
+	// proof that nothing was executed.
+	moveFail  = moveSettle + ` AND (state = 'following' OR orphanings = 0)`
+	moveAgain = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
+ orphanings = orphanings + 1, agent_task_id = NULL, agent_context_id = NULL` + mine +
+		` AND state IN ('claimed', 'following') AND policy IN ('lookup', 'resend') AND orphanings < ?`
+	// A task that is only followed is not sent again: nothing is counted.
+	moveTakeover = `UPDATE attempt SET owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
+ orphanings = orphanings + CASE WHEN state = 'claimed' THEN 1 ELSE 0 END` + mine +
+		` AND state IN ('claimed', 'following') AND ` + mayTakeOver + ` AND (state = 'following' OR orphanings < ?)
+ AND ` + workerAlive + ` AND ` + ownerGone
+	// The limit is passed.
+	moveSpent     = moveSettle + ` AND policy IN ('lookup', 'resend') AND orphanings >= ?`
+	moveSpentLost = moveSpent + ` AND state = 'claimed' AND ` + ownerGone
+)
+
+// ownerGone holds for attempts whose owner is dead or was replaced.
+const ownerGone = `EXISTS (SELECT 1 FROM worker w WHERE w.name = attempt.owner AND attempt.owner_inc < w.inc + w.dead)`
+
+// Move is one transition by the owner of an attempt (P5, P6, P8) or by who
+// takes it over (P9). ok is false, and nothing was written, if the row is not
+// From's any more, or the transition's own condition does not hold:
+//
+//   - MoveRelease: claimed, never orphaned.
+//   - MoveFollow: claimed, or followed under the same AgentTaskID already.
+//   - MoveFail: claimed and never orphaned, or followed.
+//   - MoveUnknown, MoveCancelled: claimed or followed.
+//   - MoveAgain: claimed or followed, under lookup or resend. With two orphanings behind it the attempt
+//     is settled as unknown instead, and ok is false.
+//   - MoveTakeover: From's bridge is dead or replaced, To's alive, and the
+//     attempt is followed, or claimed under lookup or resend. With two
+//     orphanings behind it a claimed one is settled as unknown, and ok is false.
+//
+// MoveAgain and MoveTakeover may be repeated when their reply was lost: ok is
+// true if the row is To's. Synced.
+func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
+	point, meta, err := checkMove(&m)
+	if err != nil {
+		return false, err
+	}
+	err = db.transition(ctx, synced, []string{point}, func(s *session) error {
+		written := false
+		ok, written, err = move(s, &m, meta)
+		if err == nil && !ok && !written {
+			return ErrStale
+		}
+		return err
+	})
+	if errors.Is(err, ErrStale) {
+		return false, nil
+	}
+	return ok && err == nil, err
+}
+
+// checkMove gives the protocol's name of a move, and its result's meta data.
+func checkMove(m *Move) (point string, meta []byte, err error) {
+	want := parley.Outcome("")
+	switch m.Kind {
+	case MoveRelease:
+		point = "P5"
+	case MoveCancelled:
+		point, want = "P5", parley.OutcomeCancelled
+	case MoveFollow:
+		point = "P6"
+		if m.AgentTaskID == "" {
+			return "", nil, parley.Errorf(parley.CodeInvalid, "following %q needs the agent's task id", m.TaskID)
+		}
+	case MoveFail:
+		point, want = "P8", parley.OutcomeError
+	case MoveUnknown:
+		point, want = "P8", parley.OutcomeUnknown
+	case MoveAgain, MoveTakeover:
+		point = "P8"
+		if m.Kind == MoveTakeover {
+			point = "P9"
+		}
+		if m.To.Worker == "" || m.To.Token == "" || m.To.Token == m.From.Token {
+			return "", nil, parley.Errorf(parley.CodeInvalid, "a %s of %q needs an owner and a new token", m.Kind, m.TaskID)
+		}
+	default:
+		return "", nil, parley.Errorf(parley.CodeInvalid, "there is no move %q", m.Kind)
+	}
+	if want == "" {
+		return point, nil, nil
+	}
+	if m.Result == nil || m.Result.Outcome != want || (m.Result.Err == nil && want != parley.OutcomeCancelled) {
+		return "", nil, parley.Errorf(parley.CodeInvalid, "a %s of %q needs a result of outcome %s with an error", m.Kind, m.TaskID, want)
+	}
+	meta, err = encodeMeta(m.Result)
+	return point, meta, err
+}
+
+// move executes m. written is true if anything was written.
+func move(s *session, m *Move, meta []byte) (ok, written bool, err error) {
+	at := unixMicro(m.At)
+	from := []any{m.TaskID, m.From.Worker, m.From.Inc, m.From.Token}
+	exec := func(query string, args ...any) (bool, error) {
+		n, err := s.exec(query, args...)
+		return n == 1, err
+	}
+	with := func(head, tail []any) []any { return append(append(head, from...), tail...) }
+	settle := func(query string) (bool, error) {
+		r := m.Result
+		return exec(query, with([]any{string(r.Outcome), blob(r.Output), blob(meta), at}, nil)...)
+	}
+	switch m.Kind {
+	case MoveRelease:
+		ok, err = exec(moveRelease, with([]any{at}, nil)...)
+	case MoveFollow:
+		ok, err = exec(moveFollow, with([]any{m.AgentTaskID, text(m.AgentContextID)}, []any{m.AgentTaskID})...)
+	case MoveCancelled, MoveUnknown:
+		ok, err = settle(moveSettle)
+	case MoveFail:
+		ok, err = settle(moveFail)
+	default:
+		return moveOn(s, m, from)
+	}
+	return ok, ok, err
+}
+
+// moveOn gives the attempt a new claim, or ends it when it had enough of them.
+func moveOn(s *session, m *Move, from []any) (ok, written bool, err error) {
+	again, spent := moveAgain, moveSpent
+	args := append([]any{m.To.Worker, m.To.Inc, m.To.Token, micros(m.At)}, from...)
+	args = append(args, int64(maxOrphanings))
+	if m.Kind == MoveTakeover {
+		again, spent = moveTakeover, moveSpentLost
+		args = append(args, m.To.Worker, m.To.Inc)
+	}
+	n, err := s.exec(again, args...)
+	if err != nil || n == 1 {
+		return n == 1, n == 1, err
+	}
+	done, err := s.exists(`SELECT 1 FROM attempt`+mine+` AND state IN ('claimed', 'following')`,
+		m.TaskID, m.To.Worker, m.To.Inc, m.To.Token)
+	if err != nil || done {
+		return done, false, err
+	}
+	meta, err := encodeMeta(&parley.Result{TaskID: m.TaskID, Err: errUnknown("")})
+	if err != nil {
+		return false, false, err
+	}
+	args = append([]any{string(parley.OutcomeUnknown), nil, meta, unixMicro(m.At)}, from...)
+	n, err = s.exec(spent, append(args, int64(maxOrphanings))...)
+	return false, n == 1, err
+}

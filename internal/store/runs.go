@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// runColumns are the columns of a run in the order of readRun.
+const runColumns = `id, workflow, name, version, definition_id, seq, status, phase, paused, cancelling, hidden, labels,
+ retried_from, triggered_by, error, cancelled_by, cancel_reason, due, created_at, updated_at, started_at, ended_at`
+
+func readRun(r *record) (Run, error) {
+	run := Run{
+		ID: r.str(), Workflow: r.str(), Name: r.str(), Version: r.str(), DefinitionID: r.str(),
+		Seq: r.int(), Status: parley.RunStatus(r.str()), Phase: r.str(),
+		Paused: r.flag(), Cancelling: r.flag(), Hidden: r.flag(),
+	}
+	labels := r.str()
+	run.RetriedFrom, run.TriggeredBy, run.Error = r.str(), r.str(), r.bytes()
+	run.CancelledBy, run.CancelReason, run.Due = r.str(), r.str(), r.time()
+	run.CreatedAt, run.UpdatedAt, run.StartedAt, run.EndedAt = r.time(), r.time(), r.time(), r.time()
+	if r.err != nil {
+		return Run{}, r.err
+	}
+	var err error
+	run.Labels, err = decodeLabels(labels)
+	return run, err
+}
+
+func noRun(id string) error { return parley.Errorf(parley.CodeNotFound, "there is no run %q", id) }
+
+const selectRun = `SELECT ` + runColumns + ` FROM run WHERE id = ?`
+
+// RunRow gives one run, or the error not_found.
+func (db *DB) RunRow(ctx context.Context, id string) (Run, error) {
+	run, found := Run{}, false
+	err := db.read(ctx, selectRun, func(r *record) (err error) {
+		found = true
+		run, err = readRun(r)
+		return err
+	}, id)
+	if err == nil && !found {
+		err = noRun(id)
+	}
+	return run, err
+}
+
+// History gives everything that is needed to go on with a run, as it was at
+// one instant, or the error not_found.
+func (db *DB) History(ctx context.Context, id string) (History, error) {
+	var h History
+	err := db.snapshot(ctx, func(tx reader) error {
+		found := false
+		err := db.readOn(ctx, tx, selectRun, func(r *record) (err error) {
+			found = true
+			h.Run, err = readRun(r)
+			return err
+		}, id)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return noRun(id)
+		}
+		err = db.readOn(ctx, tx, `SELECT seq, last, data FROM event WHERE run = ? ORDER BY seq`, func(r *record) error {
+			events, err := decodeEvents(id, r.int(), r.int(), r.bytes())
+			h.Events = append(h.Events, events...)
+			return err
+		}, id)
+		if err != nil {
+			return err
+		}
+		from, to := idRange(id)
+		return db.readOn(ctx, tx, `SELECT `+attemptColumns+` FROM attempt
+ WHERE id >= ? AND id < ? AND run = ? AND state <> 'closed' ORDER BY id`, attemptList(&h.Attempts), from, to, id)
+	})
+	return h, err
+}
+
+// Events gives at most limit (1 to 1000; 0 is 1000) events of a run with a seq
+// greater than after, in order. It is empty for a run that is not there.
+func (db *DB) Events(ctx context.Context, run string, after int64, limit int) ([]parley.Event, error) {
+	if limit <= 0 || limit > 1000 {
+		limit = 1000
+	}
+	var list []parley.Event
+	// A row holds an event at least, and the first may begin before after.
+	err := db.read(ctx, `SELECT seq, last, data FROM event WHERE run = ? AND last > ? ORDER BY seq LIMIT ?`, func(r *record) error {
+		events, err := decodeEvents(run, r.int(), r.int(), r.bytes())
+		for _, e := range events {
+			if e.Seq > after && len(list) < limit {
+				list = append(list, e)
+			}
+		}
+		return err
+	}, run, after, limit)
+	return list, err
+}
+
+// condition collects the parts of a WHERE clause.
+type condition struct {
+	parts []string
+	args  []any
+}
+
+func (c *condition) add(part string, args ...any) {
+	c.parts = append(c.parts, part)
+	c.args = append(c.args, args...)
+}
+
+func (c *condition) String() string {
+	if len(c.parts) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(c.parts, " AND ")
+}
+
+// window gives the LIMIT and OFFSET of a page.
+func window(p parley.Page) (limit, offset int64) {
+	limit, offset = int64(p.Limit), max(int64(p.Offset), 0)
+	if limit <= 0 {
+		limit = 20
+	}
+	return min(limit, 500), offset
+}
+
+// order gives an ORDER BY clause. by is one of allowed, or the first is meant;
+// tie breaks ties, so that pages don't overlap.
+func order(by string, ascending bool, tie string, allowed ...string) string {
+	column := allowed[0]
+	for _, a := range allowed {
+		if a == by {
+			column = a
+		}
+	}
+	direction := " DESC"
+	if ascending {
+		direction = " ASC"
+	}
+	return " ORDER BY " + column + direction + ", " + tie + direction
+}
+
+// list runs the two queries of a list: the count of all, and one page.
+func (db *DB) list(ctx context.Context, columns, from, order string, c *condition, page parley.Page, each func(*record) error) (int, error) {
+	total := 0
+	err := db.snapshot(ctx, func(tx reader) error {
+		err := db.readOn(ctx, tx, `SELECT count(*) FROM `+from+c.String(),
+			func(r *record) error { total = int(r.int()); return nil }, c.args...)
+		if err != nil {
+			return err
+		}
+		limit, offset := window(page)
+		return db.readOn(ctx, tx, `SELECT `+columns+` FROM `+from+c.String()+order+` LIMIT ? OFFSET ?`,
+			each, append(c.args[:len(c.args):len(c.args)], limit, offset)...)
+	})
+	return total, err
+}
+
+// Runs gives one page of the runs that q selects, and the number of all of them.
+func (db *DB) Runs(ctx context.Context, q parley.RunQuery) ([]Run, int, error) {
+	var c condition
+	if q.Status != "" {
+		c.add(`status = ?`, string(q.Status))
+	}
+	if q.Workflow != "" {
+		c.add(`workflow IN (SELECT workflow FROM definition WHERE name = ? UNION SELECT ?)`, q.Workflow, q.Workflow)
+	}
+	if q.DefinitionID != "" {
+		c.add(`workflow IN (SELECT workflow FROM definition WHERE id = ?) AND definition_id = ?`, q.DefinitionID, q.DefinitionID)
+	}
+	if !q.CreatedAfter.IsZero() {
+		c.add(`created_at > ?`, q.CreatedAfter.UnixMicro())
+	}
+	if !q.CreatedBefore.IsZero() {
+		c.add(`created_at < ?`, q.CreatedBefore.UnixMicro())
+	}
+	if !q.Hidden {
+		c.add(`hidden = 0`)
+	}
+	var runs []Run
+	total, err := db.list(ctx, runColumns, `run`, order(q.SortBy, q.Ascending, "id", "created_at", "updated_at", "status"), &c, q.Page,
+		func(r *record) error {
+			run, err := readRun(r)
+			runs = append(runs, run)
+			return err
+		})
+	return runs, total, err
+}
+
+// Wakeups gives at most limit runs of each kind that want attention at now.
+func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (Wakeups, error) {
+	var w Wakeups
+	collect := func(list *[]string) func(*record) error {
+		return func(r *record) error { *list = append(*list, r.str()); return nil }
+	}
+	err := db.read(ctx, `SELECT DISTINCT run FROM attempt WHERE state = 'settled' LIMIT ?`, collect(&w.Settled), limit)
+	if err != nil {
+		return Wakeups{}, err
+	}
+	err = db.read(ctx, `SELECT id FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? ORDER BY due LIMIT ?`,
+		collect(&w.Due), now.UnixMicro(), limit)
+	return w, err
+}

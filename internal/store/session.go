@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// session is the write connection, used below database/sql because its
+// bookkeeping costs as much as the statements. It belongs to the writer.
+type session struct {
+	conn       driver.Conn
+	dialect    *dialect
+	statements map[string]*statement
+	args       []driver.NamedValue
+	row        record
+	// synced is the durability that the connection is set to.
+	synced bool
+}
+
+// statement is one prepared statement.
+type statement struct {
+	driver.Stmt
+	execer  driver.StmtExecContext
+	queryer driver.StmtQueryContext
+}
+
+func newSession(conn driver.Conn, d *dialect) *session {
+	return &session{conn: conn, dialect: d, statements: map[string]*statement{}, synced: true}
+}
+
+func (s *session) close() error {
+	var errs []error
+	for _, st := range s.statements {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(append(errs, s.conn.Close())...)
+}
+
+// prepare gives the statement of a text, which must be one of a bounded
+// number of texts: statements stay prepared until the session ends.
+func (s *session) prepare(text string) (*statement, error) {
+	if st, ok := s.statements[text]; ok {
+		return st, nil
+	}
+	p, err := s.conn.Prepare(s.dialect.rebind(text))
+	if err != nil {
+		return nil, err
+	}
+	execer, ok1 := p.(driver.StmtExecContext)
+	queryer, ok2 := p.(driver.StmtQueryContext)
+	if !ok1 || !ok2 {
+		return nil, errors.Join(errors.New("the driver's statements take no context"), p.Close())
+	}
+	st := &statement{p, execer, queryer}
+	s.statements[text] = st
+	return st, nil
+}
+
+// bind puts args into the driver's form. They are int64, float64, string,
+// []byte or nil.
+func (s *session) bind(args []any) []driver.NamedValue {
+	s.args = s.args[:0]
+	for i, a := range args {
+		s.args = append(s.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	return s.args
+}
+
+// exec runs a statement and gives the number of rows that it has changed.
+func (s *session) exec(text string, args ...any) (int64, error) {
+	st, err := s.prepare(text)
+	if err != nil {
+		return 0, err
+	}
+	// A statement is never interrupted half way: the background context is meant.
+	res, err := st.execer.ExecContext(context.Background(), s.bind(args))
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// execOnce runs a text that must not be kept prepared.
+func (s *session) execOnce(text string) error {
+	p, err := s.conn.Prepare(text)
+	if err != nil {
+		return err
+	}
+	_, err = p.(driver.StmtExecContext).ExecContext(context.Background(), nil)
+	return errors.Join(err, p.Close())
+}
+
+// query runs a statement and calls each with every row, which is valid until
+// each returns. each must not use the session.
+func (s *session) query(text string, each func(*record) error, args ...any) (err error) {
+	st, err := s.prepare(text)
+	if err != nil {
+		return err
+	}
+	rows, err := st.queryer.QueryContext(context.Background(), s.bind(args))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	s.row.values = append(s.row.values[:0], make([]driver.Value, len(rows.Columns()))...)
+	for {
+		if err := rows.Next(s.row.values); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		s.row.next, s.row.err = 0, nil
+		if err := each(&s.row); err != nil {
+			return err
+		}
+		if s.row.err != nil {
+			return s.row.err
+		}
+	}
+}
+
+// exists reports whether a query gives a row.
+func (s *session) exists(text string, args ...any) (bool, error) {
+	found := false
+	err := s.query(text, func(*record) error { found = true; return nil }, args...)
+	return found, err
+}
+
+// record is one row, whose columns are read in order. The first column that is
+// not of the wanted type is kept in err.
+type record struct {
+	values []driver.Value
+	next   int
+	err    error
+}
+
+func (r *record) value() driver.Value {
+	v := r.values[r.next]
+	r.next++
+	return v
+}
+
+func (r *record) wrong(v driver.Value, want string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("column %d holds %T instead of %s", r.next, v, want)
+	}
+}
+
+func (r *record) str() string {
+	switch v := r.value().(type) {
+	case string:
+		return v
+	case nil:
+		return ""
+	default:
+		r.wrong(v, "text")
+		return ""
+	}
+}
+
+func (r *record) int() int64 {
+	switch v := r.value().(type) {
+	case int64:
+		return v
+	case nil:
+		return 0
+	default:
+		r.wrong(v, "an integer")
+		return 0
+	}
+}
+
+func (r *record) bytes() []byte {
+	switch v := r.value().(type) {
+	case []byte:
+		return v
+	case nil:
+		return nil
+	default:
+		r.wrong(v, "bytes")
+		return nil
+	}
+}
+
+func (r *record) flag() bool { return r.int() != 0 }
+
+func (r *record) duration() time.Duration { return time.Duration(r.int()) * time.Microsecond }
+
+func (r *record) time() time.Time {
+	if v := r.int(); v != 0 {
+		return time.UnixMicro(v).UTC()
+	}
+	return time.Time{}
+}
+
+// micros gives a time as it is stored: NULL for none.
+func micros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+// flag gives a truth value as it is stored.
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// blob gives bytes as they are stored: NULL for none.
+func blob(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// text gives a string as it is stored where "" is NULL.
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}

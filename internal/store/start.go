@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+
+	"github.com/parley-project/parley"
+)
+
+const insertRun = `INSERT INTO run (id, workflow, name, version, definition_id, seq, status, phase, paused, cancelling,
+ hidden, labels, retried_from, triggered_by, error, cancelled_by, cancel_reason, due, idempotency_key, input_digest,
+ created_at, updated_at, started_at, ended_at)
+ SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE `
+
+const insertEvents = `INSERT INTO event (run, seq, last, data) VALUES (?, ?, ?, ?)`
+
+// workerAlive holds for a bridge that was neither replaced nor declared dead.
+const workerAlive = `EXISTS (SELECT 1 FROM worker WHERE name = ? AND inc = ? AND dead = 0)`
+
+// StartRun is P1, with P4 for attempts that are claimed at once. If the
+// workflow has a run with the same idempotency key and the same digest, its id
+// is returned and nothing is written; with another digest the error is
+// idempotency_conflict. A run id that is taken is a conflict. ErrStale: the
+// worker that claims is not alive. Synced.
+func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err error) {
+	owner, err := checkAttempts(st.Run.ID, st.Attempts)
+	if err != nil {
+		return "", err
+	}
+	if len(st.Events) == 0 || st.Run.Seq != int64(len(st.Events)) {
+		return "", parley.Errorf(parley.CodeInvalid, "run %q starts at event %d with %d events", st.Run.ID, st.Run.Seq, len(st.Events))
+	}
+	events, err := encodeEvents(st.Run.ID, 1, st.Events)
+	if err != nil {
+		return "", err
+	}
+	labels, err := encodeLabels(st.Run.Labels)
+	if err != nil {
+		return "", err
+	}
+	points := []string{"P1", "P4"}
+	if owner.Worker == "" {
+		points = points[:1]
+	}
+	err = db.transition(ctx, synced, points, func(s *session) error {
+		existing = ""
+		written, err := startRun(s, &st, labels, owner)
+		if err != nil {
+			return err
+		}
+		if !written {
+			existing, err = startedBefore(s, &st, owner)
+			return err
+		}
+		if _, err := s.exec(insertEvents, st.Run.ID, int64(1), st.Run.Seq, events); err != nil {
+			return err
+		}
+		return insertAttempts(s, st.Attempts, unixMicro(st.Run.UpdatedAt))
+	})
+	return existing, err
+}
+
+// startRun inserts the run's row, if no other stands in its way.
+func startRun(s *session, st *Start, labels any, owner Claim) (bool, error) {
+	r := &st.Run
+	args := []any{
+		r.ID, r.Workflow, r.Name, r.Version, r.DefinitionID, r.Seq, string(r.Status), r.Phase, flag(r.Paused), flag(r.Cancelling),
+		flag(r.Hidden), labels, r.RetriedFrom, r.TriggeredBy, blob(r.Error), r.CancelledBy, r.CancelReason, micros(r.Due),
+		text(st.IdempotencyKey), text(st.InputDigest), unixMicro(r.CreatedAt), unixMicro(r.UpdatedAt), micros(r.StartedAt), micros(r.EndedAt),
+	}
+	query := insertRun + `true ON CONFLICT DO NOTHING`
+	if owner.Worker != "" {
+		query = insertRun + workerAlive + ` ON CONFLICT DO NOTHING`
+		args = append(args, owner.Worker, owner.Inc)
+	}
+	n, err := s.exec(query, args...)
+	return n == 1, err
+}
+
+// startedBefore tells why startRun has written nothing.
+func startedBefore(s *session, st *Start, owner Claim) (string, error) {
+	var id, digest string
+	if st.IdempotencyKey != "" {
+		err := s.query(`SELECT id, input_digest FROM run WHERE workflow = ? AND idempotency_key = ?`,
+			func(r *record) error { id, digest = r.str(), r.str(); return nil }, st.Run.Workflow, st.IdempotencyKey)
+		if err != nil {
+			return "", err
+		}
+	}
+	if id != "" && digest == st.InputDigest {
+		return id, nil
+	}
+	if id != "" {
+		return "", parley.Errorf(parley.CodeIdempotencyConflict,
+			"the idempotency key %q was used with another input, for run %q", st.IdempotencyKey, id)
+	}
+	taken, err := s.exists(`SELECT 1 FROM run WHERE id = ?`, st.Run.ID)
+	if err != nil {
+		return "", err
+	}
+	if taken || owner.Worker == "" {
+		return "", parley.Errorf(parley.CodeConflict, "there is a run %q already", st.Run.ID)
+	}
+	return "", ErrStale
+}

@@ -1,0 +1,208 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+)
+
+// eachDB runs a part of the contract on every database that the store knows.
+func eachDB(t *testing.T, f func(t *testing.T, db *DB)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { f(t, newDB(t, Options{})) })
+}
+
+// newDB opens a new database with the newest schema.
+func newDB(t testing.TB, o Options) *DB {
+	t.Helper()
+	return reopen(t, filepath.Join(t.TempDir(), "parley.db"), o)
+}
+
+func reopen(t testing.TB, path string, o Options) *DB {
+	t.Helper()
+	ctx := context.Background()
+	db, err := Open(ctx, path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := db.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// epoch is the time of everything that does not ask for another.
+var epoch = time.Date(2026, 11, 21, 10, 4, 5, 974607000, time.UTC)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must gives the value of a call that has to succeed.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func wantCode(t testing.TB, err error, code parley.Code) {
+	t.Helper()
+	if got := parley.CodeOf(err); got != code {
+		t.Fatalf("error %v has code %q, want %q", err, got, code)
+	}
+}
+
+func wantStale(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrStale) {
+		t.Fatalf("error %v, want ErrStale", err)
+	}
+}
+
+func diff(t testing.TB, got, want any) {
+	t.Helper()
+	if d := cmp.Diff(want, got, cmp.Comparer(sameError)); d != "" {
+		t.Fatalf("(-want +got)\n%s", d)
+	}
+}
+
+// sameError compares what is stored of an error.
+func sameError(a, b *parley.Error) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+func event(run string, seq int64, typ parley.EventType, step string) parley.Event {
+	return parley.Event{Seq: seq, At: epoch, Type: typ, Run: run, Step: step, Data: json.RawMessage(`{"n":1}`)}
+}
+
+// attempt is an open attempt of a step.
+func attempt(run, step string, n int) Attempt {
+	return Attempt{
+		Task: parley.Task{
+			ID: fmt.Sprintf("%s.%s.%d", run, step, n), Run: run, Step: step, Attempt: n, Agent: "writer",
+			Input: json.RawMessage(`{"text":"hello"}`), CorrelationID: "corr-" + run, Deadline: epoch.Add(time.Hour),
+		},
+		Policy:    Policy{OutcomeUnknown: parley.OutcomeLookup, Silence: 5 * time.Minute},
+		State:     AttemptOpen,
+		VisibleAt: epoch,
+	}
+}
+
+// claimed is an attempt that is born claimed by c.
+func claimed(a Attempt, c Claim) Attempt {
+	a.State, a.Claim, a.ClaimedAt = AttemptClaimed, c, epoch
+	return a
+}
+
+// start gives a start of a run with the attempts of its first steps.
+func start(run string, attempts ...Attempt) Start {
+	events := []parley.Event{event(run, 1, parley.EventRunStarted, "")}
+	for _, a := range attempts {
+		events = append(events, event(run, int64(len(events))+1, parley.EventStepScheduled, a.Step))
+	}
+	return Start{
+		Run: Run{
+			ID: run, Workflow: "greet", Name: "Greet", Version: "1", DefinitionID: "def-1",
+			Seq: int64(len(events)), Status: parley.RunRunning, CreatedAt: epoch, UpdatedAt: epoch, StartedAt: epoch,
+			Due: epoch.Add(30 * 24 * time.Hour),
+		},
+		Events:   events,
+		Attempts: attempts,
+	}
+}
+
+// begin starts a run and gives its row.
+func begin(t testing.TB, db *DB, run string, attempts ...Attempt) Run {
+	t.Helper()
+	st := start(run, attempts...)
+	existing, err := db.StartRun(t.Context(), st)
+	check(t, err)
+	if existing != "" {
+		t.Fatalf("run %s is %s already", run, existing)
+	}
+	return st.Run
+}
+
+// next gives a decision with n events about a run as seen.
+func next(seen Run, n int) Decision {
+	d := Decision{Run: seen, Seen: seen.Seq}
+	for range n {
+		d.Run.Seq++
+		d.Events = append(d.Events, event(seen.ID, d.Run.Seq, parley.EventStepCompleted, "a"))
+	}
+	d.Run.UpdatedAt = epoch.Add(time.Second)
+	return d
+}
+
+func okResult(task, output string) parley.Result {
+	return parley.Result{TaskID: task, Outcome: parley.OutcomeOK, Output: json.RawMessage(output)}
+}
+
+func failed(task string, outcome parley.Outcome, code parley.Code) *parley.Result {
+	return &parley.Result{TaskID: task, Outcome: outcome, Err: parley.Errorf(code, "it failed")}
+}
+
+func answer(task, output string) Answer {
+	return Answer{Result: okResult(task, output), At: epoch.Add(time.Second), From: "b1"}
+}
+
+// row gives one attempt of a run.
+func row(t testing.TB, db *DB, task string) Attempt {
+	t.Helper()
+	var list []Attempt
+	check(t, db.read(t.Context(), `SELECT `+attemptColumns+` FROM attempt WHERE id = ?`, attemptList(&list), task))
+	if len(list) != 1 {
+		t.Fatalf("%d attempts %s", len(list), task)
+	}
+	return list[0]
+}
+
+// bridge registers a bridge and gives its claim without a token.
+func bridge(t testing.TB, db *DB, name string) Claim {
+	t.Helper()
+	return Claim{Worker: name, Inc: must(db.Register(t.Context(), name, epoch))(t)}
+}
+
+// claim claims an attempt, which has to succeed.
+func claim(t testing.TB, db *DB, c Claim, task, token string) Claim {
+	t.Helper()
+	list := must(db.Claim(t.Context(), c, []ClaimRequest{{task, token}}, epoch))(t)
+	if len(list) != 1 || list[0].ID != task {
+		t.Fatalf("claimed %v instead of %s", list, task)
+	}
+	c.Token = token
+	return c
+}
+
+// dump gives every row of every table as text, to see that nothing was written.
+func dump(t testing.TB, db *DB) string {
+	t.Helper()
+	out := ""
+	for _, table := range []string{"run", "event", "attempt", "worker", "late", "definition", "agents"} {
+		check(t, db.read(t.Context(), `SELECT * FROM `+table+` ORDER BY 1, 2`, func(r *record) error {
+			out += fmt.Sprintf("%s %v\n", table, r.values)
+			return nil
+		}))
+	}
+	return out
+}

@@ -1,0 +1,262 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// errLate is returned by a unit that was refused after it had written. The
+// transaction is rolled back; the units beside it are repeated one by one.
+var errLate = errors.New("store: refused after a write")
+
+// durability says what a unit's caller waits for.
+type durability int
+
+const (
+	// synced: the commit is on the disk.
+	synced durability = iota
+	// prompt: committed at once, but synced only if a neighbour is.
+	prompt
+	// lazy: committed with the next group, or after the flush interval.
+	lazy
+)
+
+// unit is one write that is executed as a whole or not at all.
+type unit struct {
+	durability durability
+	// exec runs in a transaction that it shares with others. It may be called
+	// again after a rollback. An error for which refusal reports true says
+	// that nothing was written.
+	exec func(*session) error
+	err  error
+	done chan error
+	// taken is set by the writer, or by a caller who does not wait any more.
+	taken atomic.Bool
+}
+
+// refusal reports whether err is an answer of a unit instead of a failure.
+func refusal(err error) bool {
+	if errors.Is(err, ErrStale) {
+		return true
+	}
+	e, ok := errors.AsType[*parley.Error](err)
+	return ok && e.Code != parley.CodeInternal && e.Code != parley.CodeUnavailable
+}
+
+// submit has the writer execute a unit and waits for its outcome. If ctx ends
+// before the unit was begun, it is never executed.
+func (db *DB) submit(ctx context.Context, d durability, exec func(*session) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	u := &unit{durability: d, exec: exec, done: make(chan error, 1)}
+	if err := db.enqueue(ctx, u); err != nil {
+		return err
+	}
+	select {
+	case err := <-u.done:
+		return err
+	case <-ctx.Done():
+		if u.taken.CompareAndSwap(false, true) {
+			return context.Cause(ctx)
+		}
+		// A commit is never given up half way: its outcome is known shortly.
+		return <-u.done
+	}
+}
+
+func (db *DB) enqueue(ctx context.Context, u *unit) error {
+	db.closing.RLock()
+	defer db.closing.RUnlock()
+	if db.closed {
+		return parley.Errorf(parley.CodeUnavailable, "the database is closed")
+	}
+	select {
+	case db.queue <- u:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// transition is submit with the failpoints of the protocol's transitions.
+func (db *DB) transition(ctx context.Context, d durability, points []string, exec func(*session) error) error {
+	hook := db.options.Failpoint
+	if hook != nil {
+		for _, p := range points {
+			if err := hook(p + ".before"); err != nil {
+				return err
+			}
+		}
+	}
+	if err := db.submit(ctx, d, exec); err != nil {
+		return err
+	}
+	if hook != nil {
+		for _, p := range points {
+			if err := hook(p + ".after"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writer executes the units of one DB.
+type writer struct {
+	db      *DB
+	session *session
+	group   []*unit
+	// failed is set once and for all when the disk cannot be trusted.
+	failed error
+}
+
+func newWriter(db *DB, s *session) *writer { return &writer{db: db, session: s} }
+
+// loop runs until the queue is closed and drained.
+func (w *writer) loop() {
+	defer func() {
+		if err := w.session.close(); err != nil {
+			w.db.options.Logger.Error("closing the database", "error", err)
+		}
+	}()
+	flush := time.NewTimer(w.db.options.Flush)
+	flush.Stop()
+	for open := true; open; {
+		due := false
+		select {
+		case u, ok := <-w.db.queue:
+			if open = ok; ok {
+				due = w.collect(u, flush)
+			}
+		case <-flush.C:
+			due = true
+		}
+		if due || !open {
+			flush.Stop()
+			w.commitGroup()
+		}
+	}
+}
+
+// collect takes u and everything that waits behind it, and reports whether the
+// group is due now. A group of lazy units alone waits for the timer.
+func (w *writer) collect(u *unit, flush *time.Timer) bool {
+	if len(w.group) == 0 && u.durability == lazy {
+		flush.Reset(w.db.options.Flush)
+	}
+	due := false
+	yielded := false
+	for {
+		w.group = append(w.group, u)
+		due = due || u.durability != lazy
+		if len(w.group) >= w.db.options.Group {
+			return true
+		}
+		select {
+		case next, ok := <-w.db.queue:
+			if !ok {
+				return true
+			}
+			u = next
+			continue
+		default:
+		}
+		if yielded || !due {
+			return due
+		}
+		// Those whom the last commit has woken get the chance to come along.
+		yielded = true
+		runtime.Gosched()
+		select {
+		case next, ok := <-w.db.queue:
+			if !ok {
+				return true
+			}
+			u = next
+		default:
+			return true
+		}
+	}
+}
+
+// commitGroup executes the group in one transaction, or, if that fails, each
+// unit in one of its own, and answers all of them.
+func (w *writer) commitGroup() {
+	units := w.group[:0]
+	for _, u := range w.group {
+		if u.taken.CompareAndSwap(false, true) {
+			units = append(units, u)
+		}
+	}
+	start := w.db.options.Now()
+	if err := w.attempt(units); err != nil {
+		for _, u := range units {
+			switch err := w.attempt([]*unit{u}); {
+			case errors.Is(err, errLate):
+				u.err = ErrStale
+			case err != nil:
+				w.db.options.Logger.Warn("a write has failed", "error", err)
+				u.err = w.db.failure(err)
+			}
+		}
+	}
+	if took := w.db.options.Now().Sub(start); took > time.Second {
+		w.db.options.Logger.Warn("a commit was slow", "took", took, "units", len(units))
+	}
+	for _, u := range units {
+		u.done <- u.err
+	}
+	clear(w.group)
+	w.group = w.group[:0]
+}
+
+// attempt executes units in one transaction. After an error nothing of it is
+// written; otherwise each unit's err says whether it was refused.
+func (w *writer) attempt(units []*unit) (err error) {
+	if w.failed != nil || len(units) == 0 {
+		return w.failed
+	}
+	sync := false
+	for _, u := range units {
+		sync = sync || u.durability == synced
+	}
+	defer func() {
+		if err != nil && w.db.dialect.classify(err) == classFatal {
+			w.failed = err
+			close(w.db.fatal)
+			w.db.options.Logger.Error("the database has failed, nothing is written any more", "error", err)
+		}
+	}()
+	if err := w.db.dialect.begin(w.session, sync); err != nil {
+		return err
+	}
+	wrote := false
+	for _, u := range units {
+		if u.err = u.exec(w.session); u.err != nil && !refusal(u.err) {
+			w.rollback()
+			return u.err
+		}
+		wrote = wrote || u.err == nil && u.durability == synced
+	}
+	if _, err := w.session.exec("COMMIT"); err != nil {
+		w.rollback()
+		return err
+	}
+	if wrote {
+		w.db.commits.Add(1)
+	}
+	return nil
+}
+
+// rollback undoes the transaction. The database may have done so by itself, as
+// SQLite does when the disk is full; a rollback that really failed shows when
+// the next transaction cannot begin.
+func (w *writer) rollback() {
+	_, _ = w.session.exec("ROLLBACK")
+}
