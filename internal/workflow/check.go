@@ -1,0 +1,154 @@
+package workflow
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-project/parley"
+)
+
+// problemsMax bounds what one document reports; one more counts the rest.
+const problemsMax = 100
+
+// problemsFail reports whether one of them is an error.
+func problemsFail(problems []parley.Problem) bool {
+	return slices.ContainsFunc(problems, func(p parley.Problem) bool { return p.Severity == parley.SeverityError })
+}
+
+// problemsSort gives the findings by position, at most problemsMax: errors
+// before warnings if not all find room.
+func problemsSort(problems []parley.Problem) parley.Problems {
+	byPlace := func(a, b parley.Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	}
+	slices.SortStableFunc(problems, byPlace)
+	if len(problems) <= problemsMax {
+		return problems
+	}
+	slices.SortStableFunc(problems, func(a, b parley.Problem) int {
+		return cmp.Compare(problemRank(a.Severity), problemRank(b.Severity))
+	})
+	rest := problems[problemsMax:]
+	kept := slices.Clone(problems[:problemsMax])
+	slices.SortStableFunc(kept, byPlace)
+	return append(kept, parley.Problem{
+		File: rest[0].File, Line: rest[0].Line, Col: rest[0].Col, Severity: rest[0].Severity, Code: problemLimit,
+		Text: fmt.Sprintf("there are %d more findings", len(rest)),
+	})
+}
+
+func problemRank(s parley.Severity) int {
+	if s == parley.SeverityError {
+		return 0
+	}
+	return 1
+}
+
+// visible says which steps an expression may refer to (rule E5): those that
+// have surely ended before it, in its own and enclosing lists, and what stands
+// inside of them. of is nil for an expression of the workflow; after is set for
+// one that is evaluated when the steps inside `of` have ended.
+func (p *parser) visible(of *parseStep, after bool) func(id string) (bool, string) {
+	return func(id string) (bool, string) {
+		target := p.steps[id]
+		switch {
+		case target == nil:
+			return false, fmt.Sprintf("there is no step %q", id)
+		case !checkReached(target.Step):
+			return false, fmt.Sprintf("the step %q is never reached", id)
+		case of == nil:
+			return true, ""
+		case !checkReached(of.Step):
+			return false, "this step is never reached"
+		case target == of:
+			return false, "a step cannot refer to itself"
+		}
+		return checkOrder(of.Step, target.Step, after)
+	}
+}
+
+// checkReached says whether a step stands in the body of the workflow, at any
+// depth. In graph form it need not.
+func checkReached(s *Step) bool {
+	for s.Block != nil {
+		if s.Block.Parent == nil {
+			return true
+		}
+		s = s.Block.Parent
+	}
+	return false
+}
+
+// checkOrder says whether target has surely ended when an expression of s is
+// evaluated.
+func checkOrder(s, target *Step, after bool) (bool, string) {
+	for t := target; t != nil; t = t.Block.Parent {
+		for u := s; u != nil; u = u.Block.Parent {
+			switch {
+			case t.Block != u.Block:
+				continue
+			case t.Index < u.Index:
+				return true, ""
+			case t.Index > u.Index:
+				return false, fmt.Sprintf("the step %q comes later", target.ID)
+			case t == target:
+				return false, fmt.Sprintf("the step %q contains this one and has not ended", target.ID)
+			case after:
+				return true, ""
+			default:
+				return false, fmt.Sprintf("the step %q stands inside this one and has not run yet", target.ID)
+			}
+		}
+	}
+	return false, fmt.Sprintf("the step %q cannot be seen from here", target.ID)
+}
+
+// checkNearest gives the name that is most like the given one, or "" if none
+// is like it.
+func checkNearest(name string, names []string) string {
+	best, least := "", 1+len(name)/3
+	for _, candidate := range names {
+		if d := checkDistance(strings.ToLower(name), candidate); d < least || d == least && best == "" {
+			best, least = candidate, d
+		}
+	}
+	return best
+}
+
+// checkDistance counts the characters to insert, delete, replace or exchange
+// with their neighbour to get from a to b. Long names are never near.
+func checkDistance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next := make([]int, len(b)+1)
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(b)]
+}
+
+// didYouMean is the suggestion for a wrong name; "" if nothing is like it.
+func didYouMean(name string, names []string) string {
+	if near := checkNearest(name, names); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
+}

@@ -1,0 +1,289 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/parley-project/parley"
+)
+
+// errSchemaWork stops a check that visits too many subschemas.
+type errSchemaWork struct{}
+
+// Validate counts one visit of a subschema; it is called by the library after
+// the subschemas below it.
+func (p *schemaProgram) Validate(*jsonschema.ValidatorContext, any) {
+	if p.visits++; p.visits > schemaVisits {
+		panic(errSchemaWork{})
+	}
+}
+
+// count has p called for every subschema that can be reached from s.
+func (p *schemaProgram) count(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
+	if s == nil || seen[s] {
+		return
+	}
+	seen[s] = true
+	s.Extensions = append(s.Extensions, p)
+	for _, sub := range schemaChildren(s) {
+		p.count(sub, seen)
+	}
+}
+
+// schemaChildren gives the direct subschemas of s; some may be nil.
+func schemaChildren(s *jsonschema.Schema) []*jsonschema.Schema {
+	out := []*jsonschema.Schema{
+		s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties,
+		s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema,
+	}
+	if s.DynamicRef != nil {
+		out = append(out, s.DynamicRef.Ref)
+	}
+	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
+		out = append(out, list...)
+	}
+	for _, sub := range s.Properties {
+		out = append(out, sub)
+	}
+	for _, sub := range s.PatternProperties {
+		out = append(out, sub)
+	}
+	for _, sub := range s.DependentSchemas {
+		out = append(out, sub)
+	}
+	for _, dependency := range s.Dependencies {
+		out = append(out, schemaSub(dependency)...)
+	}
+	out = append(out, schemaSub(s.AdditionalProperties)...)
+	out = append(out, schemaSub(s.Items)...)
+	return append(out, schemaSub(s.AdditionalItems)...)
+}
+
+// schemaSub reads a keyword that holds a subschema, several, or something else.
+func schemaSub(keyword any) []*jsonschema.Schema {
+	switch v := keyword.(type) {
+	case *jsonschema.Schema:
+		return []*jsonschema.Schema{v}
+	case []*jsonschema.Schema:
+		return v
+	}
+	return nil
+}
+
+// take gives a program that nobody else uses until give.
+func (s *Schema) take() (*schemaProgram, error) {
+	s.mu.Lock()
+	if n := len(s.free); n > 0 {
+		p := s.free[n-1]
+		s.free = s.free[:n-1]
+		s.mu.Unlock()
+		return p, nil
+	}
+	s.mu.Unlock()
+	doc, err := schemaDecode(s.raw)
+	if err != nil {
+		return nil, err
+	}
+	return schemaCompile(doc)
+}
+
+func (s *Schema) give(p *schemaProgram) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, p)
+}
+
+// Raw gives the schema as it was written, as JSON. Callers must not change it.
+func (s *Schema) Raw() json.RawMessage { return s.raw }
+
+// Check reports what keeps value from fitting the schema, with JSON pointers,
+// at most 20 findings; nil if it fits. Numbers are compared exactly. The error
+// is a *SchemaError and repeats nothing of the value but names of members.
+func (s *Schema) Check(value json.RawMessage) (err error) {
+	doc, err := schemaDecode(value)
+	if err != nil {
+		return err
+	}
+	p, err := s.take()
+	if err != nil {
+		return schemaFault("", "%v", err)
+	}
+	p.visits = 0
+	defer s.give(p)
+	defer func() {
+		switch fault := recover().(type) {
+		case nil:
+		case errSchemaWork:
+			err = schemaFault("", "checking the value takes more than %d steps: the schema refers to itself too often", schemaVisits)
+		default:
+			err = schemaFault("", "the value cannot be checked: %v", fault)
+		}
+	}()
+	fault, ok := errors.AsType[*jsonschema.ValidationError](p.root.Validate(doc))
+	if !ok {
+		return nil
+	}
+	return schemaCollect(fault)
+}
+
+// schemaCollect gives the leaves of a fault, at most 20.
+func schemaCollect(fault *jsonschema.ValidationError) *SchemaError {
+	out := &SchemaError{}
+	var walk func(*jsonschema.ValidationError)
+	walk = func(f *jsonschema.ValidationError) {
+		if len(out.Findings) == schemaFindings {
+			return
+		}
+		if text := schemaText(f); text != "" {
+			out.Findings = append(out.Findings, SchemaFinding{Pointer: schemaPointer(f.InstanceLocation), Text: text})
+			return
+		}
+		for _, cause := range f.Causes {
+			walk(cause)
+		}
+	}
+	walk(fault)
+	if len(out.Findings) == 0 {
+		return schemaFault(schemaPointer(fault.InstanceLocation), "the value does not fit the schema")
+	}
+	return out
+}
+
+func schemaPointer(tokens []string) string {
+	out := ""
+	for _, token := range tokens {
+		out += "/" + strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
+	}
+	return out
+}
+
+// schemaText says what a leaf found; "" for what only groups others.
+func schemaText(f *jsonschema.ValidationError) string {
+	switch k := f.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf, nil:
+		return ""
+	case *kind.AnyOf:
+		return schemaChoice("fits none of the schemas in anyOf", f)
+	case *kind.OneOf:
+		if len(k.Subschemas) > 0 {
+			return "fits more than one of the schemas in oneOf"
+		}
+		return schemaChoice("fits none of the schemas in oneOf", f)
+	case *kind.Type:
+		return fmt.Sprintf("is %s, must be %s", k.Got, strings.Join(k.Want, " or "))
+	case *kind.Required:
+		return "misses " + schemaNames(k.Missing)
+	case *kind.AdditionalProperties:
+		return "has " + schemaNames(k.Properties) + ", which the schema does not allow"
+	case *kind.Enum:
+		return "must be one of " + schemaShort(k.Want)
+	case *kind.Const:
+		return "must be " + schemaShort(k.Want)
+	case *kind.Pattern:
+		return fmt.Sprintf("does not match the pattern %q", k.Want)
+	case *kind.Format:
+		return "is not of the format " + k.Want
+	case *kind.Minimum:
+		return "must be at least " + schemaRat(k.Want)
+	case *kind.Maximum:
+		return "must be at most " + schemaRat(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "must be more than " + schemaRat(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + schemaRat(k.Want)
+	case *kind.MultipleOf:
+		return "must be a multiple of " + schemaRat(k.Want)
+	case *kind.FalseSchema:
+		return "is not allowed"
+	case *kind.Not:
+		return "fits the schema in not"
+	}
+	_, text, _ := strings.Cut((&jsonschema.ValidationError{ErrorKind: f.ErrorKind}).Error(), ": ")
+	return text
+}
+
+// schemaChoice adds what the best branch of a choice lacked: the one whose
+// fault lies deepest in the value.
+func schemaChoice(text string, f *jsonschema.ValidationError) string {
+	best, depth := "", len(f.InstanceLocation)
+	for _, cause := range f.Causes {
+		found := schemaCollect(cause).Findings[0]
+		if n := strings.Count(found.Pointer, "/"); n > depth {
+			best, depth = found.Pointer+" "+found.Text, n
+		}
+	}
+	if best == "" {
+		return text
+	}
+	return text + "; nearest: " + best
+}
+
+func schemaNames(names []string) string {
+	if len(names) > 5 {
+		return fmt.Sprintf("%q and %d more", names[:5], len(names)-5)
+	}
+	return strings.Trim(fmt.Sprintf("%q", names), "[]")
+}
+
+func schemaShort(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil || len(b) > 200 {
+		return "what the schema names"
+	}
+	return strings.Trim(string(b), "[]")
+}
+
+func schemaRat(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	text, exact := r.FloatString(20), false
+	if digits, ok := r.FloatPrec(); ok && digits <= 20 {
+		text, exact = r.FloatString(digits), true
+	}
+	if !exact {
+		return strings.TrimRight(text, "0")
+	}
+	return text
+}
+
+// CheckInput fills in the defaults of the `input` schema, at every depth, and
+// checks the value; an empty input is {}. The bytes are unchanged if nothing
+// is filled in. The error is a *parley.Error: invalid_input, whose details are
+// a list of {pointer, text}, or limit.
+func (d *Definition) CheckInput(input json.RawMessage) (json.RawMessage, error) {
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	if len(input) > schemaBytes {
+		return nil, parley.Errorf(parley.CodeLimit, "the input has %d bytes; the limit `value` is %d", len(input), schemaBytes)
+	}
+	if err := schemaShape(input); err != nil {
+		return nil, schemaInvalid(err)
+	}
+	if d.Input == nil {
+		return input, nil
+	}
+	filled, err := d.Input.fill(input)
+	if err != nil {
+		return nil, parley.Errorf(parley.CodeLimit, "the input cannot get its defaults: %w", err)
+	}
+	if err := d.Input.Check(filled); err != nil {
+		return nil, schemaInvalid(err)
+	}
+	return filled, nil
+}
+
+func schemaInvalid(err error) *parley.Error {
+	out := parley.Errorf(parley.CodeInvalidInput, "the input does not fit the workflow: %w", err)
+	if fault, ok := errors.AsType[*SchemaError](err); ok {
+		return out.WithDetails(fault.Findings)
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package workflow
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/workflow/expr"
+)
+
+// parseExpr is an expression that waits until all steps are known.
+type parseExpr struct {
+	// node is where it stands; nil for a default.
+	node *node
+	// raw is the value, text the condition.
+	raw  json.RawMessage
+	text string
+	// of is the step that it belongs to; nil for one of the workflow.
+	of *parseStep
+	// after is set for what is evaluated when the steps inside `of` have ended.
+	after bool
+	at    expr.At
+	// set takes a template, cond a condition.
+	set  func(*expr.Template)
+	cond func(*expr.Condition)
+}
+
+// template has a value compiled when all steps are known.
+func (p *parser) template(n *node, e parseExpr) {
+	if !p.shallow(n) {
+		return
+	}
+	e.node, e.raw = n, n.json()
+	p.later = append(p.later, e)
+}
+
+// condition has a CEL text compiled when all steps are known.
+func (p *parser) condition(n *node, e parseExpr) {
+	switch n.kind {
+	case nodeString, nodeBool:
+		e.node, e.text = n, n.text
+		p.later = append(p.later, e)
+	default:
+		p.errorf(n, problemType, "this must be a CEL expression, it is %s", n.kind)
+	}
+}
+
+// compile compiles the expressions in the order of the source.
+func (p *parser) compile() {
+	for _, e := range p.later {
+		form := p.def.Form
+		if e.of != nil && e.of.list {
+			form = FormList
+		}
+		c := p.compiler(form)
+		if c == nil {
+			return
+		}
+		e.at.Visible = p.visible(e.of, e.after)
+		var found []expr.Finding
+		if e.cond != nil {
+			var cond *expr.Condition
+			cond, found = c.Condition(e.text, e.at)
+			e.cond(cond)
+		} else {
+			var t *expr.Template
+			t, found = c.Template(e.raw, e.at)
+			e.set(t)
+		}
+		for _, f := range found {
+			p.finding(e, f)
+		}
+	}
+}
+
+// finding maps a finding of an expression to its place.
+func (p *parser) finding(e parseExpr, f expr.Finding) {
+	if p.refused && f.Code == expr.CodeReference {
+		// It may name what stands inside a step that was refused already.
+		return
+	}
+	at := e.node
+	if at == nil {
+		at = e.of.node
+	}
+	at = at.at(f.Pointer)
+	problem := parley.Problem{Code: f.Code, Text: f.Text, Suggestion: f.Suggestion, Path: at.path()}
+	if f.Warning {
+		problem.Severity = parley.SeverityWarning
+	}
+	line, col := p.reader.within(at, f.Offset)
+	p.report(&node{line: line, col: col}, problem)
+}
+
+// compiler gives the compiler of a form; nil if it cannot be built.
+func (p *parser) compiler(form Form) *expr.Compiler {
+	if c := p.compilers[form]; c != nil {
+		return c
+	}
+	o := expr.Options{Graph: form == FormGraph, InputSchema: p.inputSchema, StepSchemas: map[string]json.RawMessage{}}
+	for id, s := range p.steps {
+		o.StepIDs = append(o.StepIDs, id)
+		if s.schema != nil {
+			o.StepSchemas[id] = s.schema
+		}
+	}
+	slices.Sort(o.StepIDs)
+	c, err := expr.NewCompiler(o)
+	if err != nil {
+		p.problems = append(p.problems, parley.Problem{
+			Line: 1, Col: 1, Severity: parley.SeverityError, Code: problemSchema, Text: err.Error(),
+		})
+		return nil
+	}
+	if p.compilers == nil {
+		p.compilers = map[Form]*expr.Compiler{}
+	}
+	p.compilers[form] = c
+	return c
+}

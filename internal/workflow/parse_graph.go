@@ -1,0 +1,163 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/parley-project/parley"
+)
+
+// graphSteps reads the steps of the graph form (formats.md; language.md §9):
+// every step first, then the main path from start_step, which is the block.
+func (p *parser) graphSteps(steps, start *node) {
+	if steps.kind != nodeObject {
+		p.errorf(steps, problemType, "with start_step, steps must be an object, it is %s", steps.kind)
+		return
+	}
+	if len(steps.members) == 0 {
+		p.errorf(steps, problemValue, "steps must have at least one step")
+		return
+	}
+	for _, m := range steps.members {
+		if !p.room(m.value) {
+			return
+		}
+		if m.value.kind != nodeObject {
+			p.errorf(m.value, problemType, "a step is an object, this is %s", m.value.kind)
+			continue
+		}
+		p.graphStep(m)
+	}
+	first := p.graphStart(steps, start)
+	whole := p.graphPath(first)
+	for _, s := range p.order {
+		if !s.list {
+			p.children(s, 1)
+		}
+	}
+	if p.refused || !whole {
+		return // what is reached is not known
+	}
+	for _, m := range steps.members {
+		if s := p.steps[m.name]; s != nil && s.Block == nil {
+			p.reportName(steps, m, parley.Problem{
+				Severity: parley.SeverityWarning, Code: problemUnreachable,
+				Text: fmt.Sprintf("the step %q is never reached from start_step and will not run", m.name),
+			})
+		}
+	}
+}
+
+func (p *parser) graphStep(m nodeMember) {
+	s := &parseStep{Step: &Step{}, node: m.value}
+	kind, sure := p.typeOf(s)
+	if s.Kind = kind; kind == "" {
+		s.Kind = KindAgent
+	}
+	p.identify(s, p.graphID(m))
+	if !sure {
+		p.refuseAll(s)
+		return
+	}
+	p.members(s)
+}
+
+// graphID checks that the key is an id and that `id` repeats it (rule D3).
+func (p *parser) graphID(m nodeMember) string {
+	if length := utf8.RuneCountInString(m.name); length < 1 || length > 255 {
+		p.report(m.value, parley.Problem{Code: problemID, Text: "an id has 1 to 255 characters"})
+		return ""
+	}
+	key := &node{kind: nodeString, text: m.name, line: m.line, col: m.col, parent: m.value.parent, key: m.name}
+	if !p.plainID(key) {
+		return ""
+	}
+	n := m.value.get("id")
+	if n != nil && n.kind != nodeNull && (n.kind != nodeString || n.text != m.name) {
+		p.report(n, parley.Problem{
+			Code: problemID, Text: "the id differs from the key of the step", Suggestion: fmt.Sprintf("write %q", m.name),
+		})
+	}
+	return m.name
+}
+
+// graphMember handles what only the graph form has: members that are null are
+// left out, and those of composites have no effect elsewhere.
+func (p *parser) graphMember(s *parseStep, m nodeMember) bool {
+	value := m.name == "set" && s.Kind == KindSet || m.name == "finish" && s.Kind == KindFinish
+	switch {
+	case m.value.kind == nodeNull && !value:
+		return true
+	case m.name == "next_step":
+		return true
+	case slices.Contains(parseGraphOnly(), m.name):
+		p.reportName(s.node, m, parley.Problem{
+			Severity: parley.SeverityWarning, Code: problemUnknown,
+			Text: fmt.Sprintf("%q has no effect on a step of type %s", m.name, s.Kind),
+		})
+		return true
+	}
+	return false
+}
+
+func (p *parser) graphStart(steps, start *node) *parseStep {
+	if start == nil || start.kind == nodeNull {
+		p.missing(steps.parent, "start_step", "the graph form, where steps is an object, needs start_step")
+		return nil
+	}
+	id, ok := p.text(start, 1, 255)
+	if !ok {
+		return nil
+	}
+	return p.graphTarget(start, id)
+}
+
+// graphTarget finds the step that start_step or next_step names.
+func (p *parser) graphTarget(n *node, id string) *parseStep {
+	if s := p.steps[id]; s != nil {
+		return s
+	}
+	var names []string
+	for _, s := range p.order {
+		names = append(names, s.ID)
+	}
+	p.report(n, parley.Problem{
+		Code: problemReference, Text: fmt.Sprintf("there is no step %q", id), Suggestion: didYouMean(id, names),
+	})
+	return nil
+}
+
+// graphPath follows next_step from the first step and makes the block. Steps
+// that the path does not reach are checked as well. whole is false if the path
+// cannot be followed to its end.
+func (p *parser) graphPath(s *parseStep) (whole bool) {
+	next, whole := map[*parseStep]*parseStep{}, s != nil
+	for _, s := range p.order {
+		n := s.node.get("next_step")
+		if n == nil || n.kind == nodeNull || n.kind == nodeString && n.text == "" {
+			continue
+		}
+		if id, ok := p.text(n, 1, 255); ok {
+			next[s] = p.graphTarget(n, id)
+		}
+		whole = whole && next[s] != nil
+	}
+	b := p.def.Body
+	for s != nil {
+		s.Block, s.Index = b, len(b.Steps)
+		if s.Index > 0 {
+			s.Needs = []int{s.Index - 1}
+		}
+		b.Steps = append(b.Steps, s.Step)
+		after := next[s]
+		if after != nil && after.Block != nil {
+			p.report(s.node.get("next_step"), parley.Problem{
+				Code: problemReference, Text: fmt.Sprintf("the step %q has run already: the steps go round in a circle", after.ID),
+			})
+			return false
+		}
+		s = after
+	}
+	return whole
+}

@@ -1,0 +1,321 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/workflow/expr"
+)
+
+// parseMember is a row of the table of step members (language.md §2).
+type parseMember struct {
+	name string
+	// kinds that take the member; nil is all.
+	kinds []Kind
+	read  func(*parser, *parseStep, *node)
+}
+
+// parseMembers is the table: what stands here is in this version.
+func parseMembers() []parseMember {
+	agent, input := []Kind{KindAgent}, []Kind{KindAgent}
+	return []parseMember{
+		{"id", nil, nil},
+		{"type", nil, nil},
+		{"name", nil, func(p *parser, s *parseStep, n *node) { parseInto(&s.Name)(p.text(n, 0, 255)) }},
+		{"description", nil, func(p *parser, s *parseStep, n *node) { parseInto(&s.Description)(p.text(n, 0, 4096)) }},
+		{"labels", nil, func(p *parser, _ *parseStep, n *node) { p.labels(n) }},
+		{"if", nil, func(p *parser, s *parseStep, n *node) {
+			p.condition(n, parseExpr{of: s, cond: func(c *expr.Condition) { s.If = c }})
+		}},
+		{"output", nil, func(p *parser, s *parseStep, n *node) {
+			p.template(n, parseExpr{of: s, after: true, at: expr.At{Result: true}, set: func(t *expr.Template) { s.Output = t }})
+		}},
+		{"schema", nil, func(p *parser, s *parseStep, n *node) {
+			if s.Schema = p.schemaOf(n); s.Schema != nil {
+				s.schema = n.json()
+			}
+		}},
+		{"timeout", nil, func(p *parser, s *parseStep, n *node) { parseInto(&s.Timeout)(p.duration(n, time.Millisecond)) }},
+		{"retry", nil, func(p *parser, s *parseStep, n *node) { s.Retry = p.retry(n, s.list) }},
+		{"on_error", nil, (*parser).onError},
+		{"agent", agent, (*parser).agent},
+		{"agent_name", agent, (*parser).agent},
+		{"among", agent, (*parser).among},
+		{"input", input, (*parser).input},
+		{"input_mapping", input, (*parser).input},
+		{"parse", agent, func(p *parser, s *parseStep, n *node) {
+			if w, ok := p.word(n, "none", "json"); ok {
+				s.ParseJSON = w == "json"
+			}
+		}},
+		{"session", agent, func(p *parser, s *parseStep, n *node) { parseInto(&s.Session)(p.text(n, 1, 255)) }},
+		{"attempt_timeout", agent, func(p *parser, s *parseStep, n *node) {
+			parseInto(&s.AttemptTimeout)(p.duration(n, time.Millisecond))
+		}},
+		{"silence", agent, func(p *parser, s *parseStep, n *node) { parseInto(&s.Silence)(p.duration(n, time.Millisecond)) }},
+		{"steps", []Kind{KindGroup}, nil},
+		{"set", []Kind{KindSet}, func(p *parser, s *parseStep, n *node) {
+			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Set = t }})
+		}},
+		{"fail", []Kind{KindFail}, (*parser).fail},
+		{"finish", []Kind{KindFinish}, func(p *parser, s *parseStep, n *node) {
+			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Finish = t }})
+		}},
+	}
+}
+
+// parseKind is a kind and the members of which one makes a step that kind in
+// list form.
+type parseKind struct {
+	kind  Kind
+	names []string
+}
+
+// parseKinds are the kinds of this version.
+func parseKinds() []parseKind {
+	return []parseKind{
+		{KindAgent, []string{"agent", "agent_name"}},
+		{KindGroup, []string{"steps"}},
+		{KindSet, []string{"set"}},
+		{KindFail, []string{"fail"}},
+		{KindFinish, []string{"finish"}},
+	}
+}
+
+// parseLaterMembers are the members of a step that language.md names and this
+// version does not have.
+func parseLaterMembers() []string {
+	return []string{
+		"needs", "agents", "hedge_after", "max_parallel", "losers", "parallel", "fork", "join", "branch_timeout",
+		"then", "else", "switch", "for_each", "max_iterations", "tolerate", "item_errors", "enough", "repeat",
+		"workflow", "detach", "plan", "allow", "wait", "event", "key", "match", "fresh", "emit", "approval",
+		"validate", "compensate", "compensate_if", "finally", "triggers", "concurrency", "goto", "handlers",
+	}
+}
+
+// parseLaterTypes are the types that language.md and formats.md name and this
+// version does not have.
+func parseLaterTypes() []string {
+	return []string{
+		"parallel", "fork_join", "conditional", "switch", "loop", "sub_workflow", "plan", "wait",
+		"wait_for_event", "emit", "approval", "validate",
+	}
+}
+
+// parseGraphOnly are the members of composite steps in formats.md. They have no
+// effect on other steps, and old writers may spell them there.
+func parseGraphOnly() []string {
+	return []string{
+		"parallel_steps", "max_parallelism", "condition", "if_true_step", "if_false_step", "loop_config", "fork_join_config",
+	}
+}
+
+// members reads the members of a step whose kind is known.
+func (p *parser) members(s *parseStep) {
+	table := parseMembers()
+	var names []string
+	for _, row := range table {
+		if row.takes(s.Kind) {
+			names = append(names, row.name)
+		}
+	}
+	s.seen = map[string]*node{}
+	for _, m := range s.node.members {
+		if !s.list && p.graphMember(s, m) || p.refuse(s.node, m, parseLaterMembers()) {
+			continue
+		}
+		i := slices.IndexFunc(table, func(row parseMember) bool { return row.name == m.name })
+		switch {
+		case i < 0:
+			p.unknown(s.node, m, s.list, names)
+		case !table[i].takes(s.Kind):
+			p.foreign(s, m)
+		case table[i].read != nil:
+			s.seen[m.name] = m.value
+			table[i].read(p, s, m.value)
+		}
+	}
+	p.complete(s)
+}
+
+func (row parseMember) takes(k Kind) bool { return row.kinds == nil || slices.Contains(row.kinds, k) }
+
+// foreign records a member that another kind of step has.
+func (p *parser) foreign(s *parseStep, m nodeMember) {
+	for _, k := range parseKinds() {
+		if s.list && slices.Contains(k.names, m.name) {
+			return // two kinds in one step: said already
+		}
+	}
+	problem := parley.Problem{Code: problemUnknown, Text: fmt.Sprintf("a step of kind %s has no member %q", s.Kind, m.name)}
+	if !s.list {
+		problem.Severity = parley.SeverityWarning
+		for _, k := range parseKinds() {
+			if slices.Contains(k.names, m.name) {
+				problem.Severity, problem.Suggestion = parley.SeverityError, fmt.Sprintf("give the step \"type\": %q", k.kind)
+			}
+		}
+	}
+	p.reportName(s.node, m, problem)
+}
+
+// complete checks what a step of its kind cannot be without, and defaults.
+func (p *parser) complete(s *parseStep) {
+	switch s.Kind {
+	case KindAgent:
+		if s.seen["agent"] == nil && s.seen["agent_name"] == nil {
+			p.missing(s.node, "agent", "an agent step needs the name of its agent")
+		}
+		if list := s.seen["among"]; list != nil && s.Agent != "" {
+			p.errorf(list, problemValue, "among goes with an expression in agent; here the agent is fixed")
+		}
+		if s.seen["input"] == nil && s.seen["input_mapping"] == nil {
+			p.later = append(p.later, parseExpr{of: s, raw: []byte("{}"), set: func(t *expr.Template) { s.Input = t }})
+		}
+	case KindGroup:
+		if s.node.get("steps") == nil {
+			p.missing(s.node, "steps", "a group needs steps")
+		}
+	case KindSet, KindFail, KindFinish:
+		if s.seen[string(s.Kind)] == nil {
+			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))
+		}
+	}
+}
+
+// onError reads fail or continue; handlers are for a later version.
+func (p *parser) onError(s *parseStep, n *node) {
+	if n.kind == nodeObject || n.kind == nodeList {
+		p.refused = true
+		p.report(n, parley.Problem{
+			Code: problemUnsupported, Text: "handlers in \"on_error\" are not in this version", Suggestion: "write fail or continue",
+		})
+		return
+	}
+	if w, ok := p.word(n, "fail", "continue"); ok {
+		s.Continue = w == "continue"
+	}
+}
+
+// agent reads a fixed name, or an expression whose values `among` lists.
+func (p *parser) agent(s *parseStep, n *node) {
+	if s.seen["agent"] != nil && s.seen["agent_name"] != nil {
+		p.errorf(n, problemValue, "agent and agent_name are one member: give one of them")
+		return
+	}
+	if n.kind == nodeString && n.isTemplate() {
+		if !strings.HasPrefix(n.text, "${") || !strings.HasSuffix(n.text, "}") {
+			p.report(n, parley.Problem{Code: problemValue, Text: "agent is a name, or one ${…} alone", Suggestion: `join texts inside: ${"a-" + workflow.input.b}`})
+			return
+		}
+		if among := s.node.get("among"); among == nil {
+			p.missing(s.node, "among", "an expression in agent needs among, the list of the names that it may give")
+		}
+		p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.AgentExpr = t }})
+		return
+	}
+	if name, ok := p.text(n, 1, 255); ok {
+		s.Agent = name
+		p.agentKnown(n, name)
+	}
+}
+
+func (p *parser) agentKnown(n *node, name string) {
+	if p.o.KnownAgents != nil && !p.o.KnownAgents(name) {
+		p.errorf(n, problemUnknownAgent, "there is no agent %q", name)
+	}
+}
+
+// among reads the names that an expression may give.
+func (p *parser) among(s *parseStep, n *node) {
+	if n.kind != nodeList || len(n.items) == 0 || len(n.items) > 1000 {
+		p.errorf(n, problemType, "among is a list of 1 to 1000 names of agents")
+		return
+	}
+	for _, item := range n.items {
+		name, ok := p.text(item, 1, 255)
+		switch {
+		case !ok:
+		case item.isTemplate():
+			p.errorf(item, problemValue, "among lists fixed names")
+		case slices.Contains(s.Among, name):
+			p.errorf(item, problemValue, "%q is named twice", name)
+		default:
+			s.Among = append(s.Among, name)
+			p.agentKnown(item, name)
+		}
+	}
+}
+
+func (p *parser) input(s *parseStep, n *node) {
+	if s.seen["input"] != nil && s.seen["input_mapping"] != nil {
+		p.errorf(n, problemValue, "input and input_mapping are one member: give one of them")
+		return
+	}
+	if !s.list && n.kind != nodeObject && s.seen["input_mapping"] != nil {
+		p.errorf(n, problemType, "input_mapping is an object, this is %s", n.kind)
+		return
+	}
+	p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Input = t }})
+}
+
+// fail reads {code, message, details}.
+func (p *parser) fail(s *parseStep, n *node) {
+	if n.kind != nodeObject {
+		p.errorf(n, problemType, "fail is an object {code, message, details}, this is %s", n.kind)
+		return
+	}
+	s.Fail = &Fail{}
+	p.object(n, s.list, []parseField{
+		{"code", func(c *node) {
+			if code, ok := p.text(c, 1, 64); ok && !parseAuthorCode(code) {
+				p.report(c, parley.Problem{
+					Code: problemValue, Text: "a code has letters, digits, _ . - and begins with a capital letter",
+					Suggestion: "such as NotEnoughData",
+				})
+			} else if ok {
+				s.Fail.Code = parley.Code(code)
+			}
+		}},
+		{"message", func(m *node) {
+			p.template(m, parseExpr{of: s, set: func(t *expr.Template) { s.Fail.Message = t }})
+		}},
+		{"details", func(d *node) {
+			p.template(d, parseExpr{of: s, set: func(t *expr.Template) { s.Fail.Details = t }})
+		}},
+	})
+	if n.get("code") == nil {
+		p.missing(n, "code", "fail needs a code")
+	}
+}
+
+// inherit gives agent steps the defaults of the workflow.
+func (p *parser) inherit() {
+	for _, s := range p.order {
+		if s.Kind != KindAgent {
+			continue
+		}
+		if s.seen["retry"] == nil {
+			s.Retry = p.defaults.retry
+		}
+		if s.seen["attempt_timeout"] == nil {
+			s.AttemptTimeout = p.defaults.attemptTimeout
+		}
+		if s.seen["silence"] == nil {
+			s.Silence = p.defaults.silence
+		}
+	}
+}
+
+// plainID refuses control characters in an id of the graph form.
+func (p *parser) plainID(n *node) bool {
+	if strings.ContainsFunc(n.text, unicode.IsControl) {
+		p.errorf(n, problemID, "an id has no control characters")
+		return false
+	}
+	return true
+}
