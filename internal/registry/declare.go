@@ -1,0 +1,131 @@
+package registry
+
+import (
+	"context"
+	"crypto/subtle"
+	"fmt"
+	"reflect"
+
+	"github.com/parley-project/parley"
+)
+
+// Declare makes the records of the agents that specs name equal to specs: what
+// a spec does not say gets its default, a deleted agent comes back, an inactive
+// one stays inactive. Agents that no spec names are left alone. Doing it again
+// changes nothing.
+//
+// All specs are checked before the first is stored. The error is a
+// [*parley.Error]: code invalid with every fault in Details as [{path, code,
+// detail}] and nothing stored, or that of the store, with the counts telling
+// how far it came; Declare then can simply be repeated.
+func (r *Registry) Declare(ctx context.Context, specs []parley.AgentSpec) (added, updated, unchanged int, err error) {
+	if err := r.checkAll(specs); err != nil {
+		return 0, 0, 0, err
+	}
+	for _, spec := range specs {
+		did, err := r.declare(ctx, spec)
+		if err != nil {
+			return added, updated, unchanged, err
+		}
+		switch did {
+		case didAdd:
+			added++
+		case didUpdate:
+			updated++
+		default:
+			unchanged++
+		}
+	}
+	return added, updated, unchanged, nil
+}
+
+type declared int
+
+const (
+	didNothing declared = iota
+	didAdd
+	didUpdate
+)
+
+func (r *Registry) checkAll(specs []parley.AgentSpec) error {
+	var all faults
+	names := map[string]int{}
+	for i, spec := range specs {
+		var f faults
+		name := value(spec.Name)
+		checkName(name, &f)
+		if first, twice := names[name]; twice {
+			f.add("name", faultDuplicate, "agents[%d] has the same name", first)
+		} else {
+			names[name] = i
+		}
+		r.lay(parley.Agent{}, complete(spec), &f)
+		for _, x := range f {
+			x.Path = fmt.Sprintf("agents[%d].%s", i, x.Path)
+			all = append(all, x)
+		}
+	}
+	return all.err("list of agents")
+}
+
+// declare makes one record equal to spec.
+func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	name := value(spec.Name)
+	stored, err := r.cfg.Store.Agent(ctx, name)
+	if parley.CodeOf(err) == parley.CodeNotFound {
+		var agent parley.Agent
+		if agent, err = r.build(spec); err != nil {
+			return didNothing, err
+		}
+		if _, err = r.create(ctx, agent); err == nil {
+			return didAdd, nil
+		}
+		if parley.CodeOf(err) == parley.CodeConflict {
+			// Another server that starts now was first.
+			stored, err = r.cfg.Store.Agent(ctx, name)
+		}
+	}
+	if err != nil {
+		return didNothing, err
+	}
+	if spec.Auth != nil && r.holds(stored.Auth, *spec.Auth) {
+		auth := *spec.Auth
+		auth.Secret, auth.Literal = Sealed, parley.Secret{}
+		spec.Auth = &auth
+	}
+	if stored.Status == parley.AgentDeleted && spec.Status == nil {
+		spec.Status = new(parley.AgentActive)
+	}
+	agent, err := r.merge(stored, complete(spec), nil)
+	if err != nil || same(stored, agent) {
+		return didNothing, err
+	}
+	_, err = r.write(ctx, agent)
+	return didUpdate, err
+}
+
+// holds reports whether the stored credential is the literal of spec, which
+// then need not be sealed again.
+func (r *Registry) holds(stored parley.Auth, spec parley.AuthSpec) bool {
+	if spec.Literal.IsZero() || stored.Secret == "" || spec.Secret != "" {
+		return false
+	}
+	if kind, _ := splitRef(stored.Secret); kind != refSealed || stored.Type != wanted(spec, stored).Type {
+		return false
+	}
+	secret, err := r.cfg.Secrets.Resolve(stored.Secret)
+	return err == nil && subtle.ConstantTimeCompare(secret.Reveal(), spec.Literal.Reveal()) == 1
+}
+
+// same reports whether two versions of a record say the same.
+func same(a, b parley.Agent) bool {
+	for _, x := range []*parley.Agent{&a, &b} {
+		x.UpdatedAt, x.UpdatedBy, x.Credential = a.UpdatedAt, "", parley.Secret{}
+		if len(x.ProtocolConfig) == 0 {
+			x.ProtocolConfig = nil
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}

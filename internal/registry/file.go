@@ -1,0 +1,324 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/parley-project/parley"
+)
+
+// declaredBy is recorded as the creator or changer of what a file declares.
+const declaredBy = "agents file"
+
+// LoadFile reads an agents file (AD-12): YAML or JSON with one member agents, a
+// list of
+//
+//	name, url, description
+//	protocol, protocol_config   defaults: simple-a2a, nothing
+//	auth                        {type, header, secret}, or as old records have it:
+//	                            {type, token | key | api_key, header | header_name}
+//	auth_type, auth_config      the same, as an old record has it
+//	timeout or timeout_ms       "30s" or milliseconds
+//	retry or retry_config       {max_retries, initial_delay(_ms), max_delay(_ms), backoff_multiplier}
+//	limits                      {concurrency}
+//	outcome_unknown, idempotent
+//
+// It gives what is right and every problem at once, at most 100, with its place;
+// file only names the document in them. Whether a protocol exists and likes its
+// configuration is not known here: [Registry.Declare] says that. Nothing may be
+// declared if one of the problems is of [parley.SeverityError].
+func LoadFile(file string, data []byte) ([]parley.AgentSpec, parley.Problems) {
+	return readAgents(file, data, []string{"agents"})
+}
+
+// LoadSection is [LoadFile] for a file with other sections beside agents, which
+// it leaves to others.
+func LoadSection(file string, data []byte) ([]parley.AgentSpec, parley.Problems) {
+	return readAgents(file, data, nil)
+}
+
+func readAgents(file string, data []byte, sections []string) ([]parley.AgentSpec, parley.Problems) {
+	r := &reader{file: file}
+	doc := r.document(data)
+	if doc == nil {
+		return nil, r.problems
+	}
+	list, ok := r.members(doc, "", sections)["agents"]
+	if !ok {
+		if sections != nil && len(r.problems) == 0 {
+			r.problem(doc, "agents", faultRequired, "must be given, a list of agents")
+		}
+		return nil, r.problems
+	}
+	to, ok := r.plain(list, "agents")
+	if !ok || to.Kind == yaml.ScalarNode && to.ShortTag() == "!!null" {
+		return nil, r.problems
+	}
+	if to.Kind != yaml.SequenceNode {
+		r.problem(list, "agents", faultType, "must be a list of agents")
+		return nil, r.problems
+	}
+	specs := make([]parley.AgentSpec, 0, len(to.Content))
+	names := map[string]int{}
+	for i, n := range to.Content {
+		a := &entryReader{reader: r, path: fmt.Sprintf("agents[%d]", i), node: n, at: map[string]place{}}
+		spec := a.read()
+		if name := value(spec.Name); name != "" {
+			if first, twice := names[name]; twice {
+				r.problem(a.at["name"].node, a.path+".name", faultDuplicate, "agents[%d] has the same name", first)
+			} else {
+				names[name] = i
+			}
+		}
+		specs = append(specs, spec)
+	}
+	return specs, r.problems
+}
+
+var agentMembers = []string{
+	"name", "url", "description", "protocol", "protocol_config", "auth", "auth_type", "auth_config",
+	"timeout", "timeout_ms", "retry", "retry_config", "limits", "outcome_unknown", "idempotent", "breaker", "priority",
+}
+
+// entryReader reads one entry of the list.
+type entryReader struct {
+	*reader
+	path string
+	node *yaml.Node
+	// at says where the members of a record stand in this file, by the paths
+	// that faults have.
+	at map[string]place
+}
+
+type place struct {
+	node *yaml.Node
+	path string
+}
+
+func (a *entryReader) read() parley.AgentSpec {
+	spec := parley.AgentSpec{By: declaredBy}
+	members := a.members(a.node, a.path, agentMembers)
+	if members == nil {
+		return spec
+	}
+	at := func(name string) *yaml.Node { return a.member(members, name, name) }
+	if n := at("name"); n != nil {
+		spec.Name = a.text(n, a.path+".name")
+	}
+	if n := at("url"); n != nil {
+		spec.URL = a.text(n, a.path+".url")
+	}
+	if n := at("description"); n != nil {
+		spec.Description = a.text(n, a.path+".description")
+	}
+	if n := at("protocol"); n != nil {
+		spec.Protocol = a.text(n, a.path+".protocol")
+	}
+	if n := at("protocol_config"); n != nil {
+		var out bytes.Buffer
+		if a.toJSON(&out, n, a.path+".protocol_config", 1) {
+			spec.ProtocolConfig = out.Bytes()
+		}
+	}
+	spec.Timeout = a.span(members, a.path, "timeout", "timeout_ms")
+	if n := a.either(members, "retry", "retry_config"); n != nil {
+		spec.Retry = a.retry(n)
+	}
+	if n := at("limits"); n != nil {
+		limits := a.members(n, a.path+".limits", []string{"concurrency"})
+		if n := limits["concurrency"]; n != nil {
+			a.at["limits.concurrency"] = place{n, a.path + ".limits.concurrency"}
+			spec.MaxConcurrent = a.integer(n, a.path+".limits.concurrency")
+		}
+	}
+	if n := at("outcome_unknown"); n != nil {
+		if s := a.text(n, a.path+".outcome_unknown"); s != nil {
+			o := parley.OutcomePolicy(*s)
+			spec.OutcomeUnknown = &o
+		}
+	}
+	if n := at("idempotent"); n != nil {
+		spec.Idempotent = a.boolean(n, a.path+".idempotent")
+	}
+	for _, name := range []string{"breaker", "priority"} {
+		if n := at(name); n != nil {
+			a.warning(n, a.path+"."+name, faultNoEffect, name+" has no effect in this version")
+		}
+	}
+	before := a.errors
+	spec.Auth = a.auth(members)
+	a.check(&spec, members, a.errors == before)
+	return spec
+}
+
+// member gives the member called name and notes where faults of path belong.
+func (a *entryReader) member(members map[string]*yaml.Node, name, path string) *yaml.Node {
+	n := members[name]
+	if n != nil {
+		a.at[path] = place{n, a.path + "." + name}
+	}
+	return n
+}
+
+// either gives the member that has an old name besides. Faults know it by its
+// old one, as the API does.
+func (a *entryReader) either(members map[string]*yaml.Node, name, old string) *yaml.Node {
+	n, o := a.member(members, name, old), members[old]
+	if n != nil && o != nil {
+		a.problem(o, a.path+"."+old, faultDuplicate, "%s says the same as %s; give one of them", old, name)
+		return n
+	}
+	if n == nil {
+		n = a.member(members, old, old)
+	}
+	return n
+}
+
+// span reads a time that is given as a duration or as milliseconds.
+func (a *entryReader) span(members map[string]*yaml.Node, path, name, ms string) *time.Duration {
+	n, m := members[name], members[ms]
+	key := strings.TrimPrefix(path+"."+ms, a.path+".")
+	switch {
+	case n != nil && m != nil:
+		a.problem(m, path+"."+ms, faultDuplicate, "%s says the same as %s; give one of them", ms, name)
+		return nil
+	case n != nil:
+		a.at[key] = place{n, path + "." + name}
+		return a.duration(n, path+"."+name)
+	case m != nil:
+		a.at[key] = place{m, path + "." + ms}
+		return a.millis(m, path+"."+ms)
+	}
+	return nil
+}
+
+func (a *entryReader) retry(n *yaml.Node) *parley.RetryConfig {
+	path := a.at["retry_config"].path
+	members := a.members(n, path, []string{
+		"max_retries", "initial_delay", "initial_delay_ms", "max_delay", "max_delay_ms", "backoff_multiplier", "multiplier",
+	})
+	retry := parley.DefaultRetryConfig()
+	if n := members["max_retries"]; n != nil {
+		a.at["retry_config.max_retries"] = place{n, path + ".max_retries"}
+		set(&retry.MaxRetries, a.integer(n, path+".max_retries"))
+	}
+	set(&retry.InitialDelay, a.span(members, path, "initial_delay", "initial_delay_ms"))
+	set(&retry.MaxDelay, a.span(members, path, "max_delay", "max_delay_ms"))
+	for _, name := range []string{"multiplier", "backoff_multiplier"} {
+		if n := members[name]; n != nil {
+			a.at["retry_config.backoff_multiplier"] = place{n, path + "." + name}
+			set(&retry.Multiplier, a.number(n, path+"."+name))
+		}
+	}
+	// What checkRetry says about "retry" it says about "retry_config".
+	for _, ms := range []string{"initial_delay_ms", "max_delay_ms"} {
+		if p, ok := a.at["retry."+ms]; ok {
+			a.at["retry_config."+ms] = p
+		}
+	}
+	return &retry
+}
+
+// auth reads auth, or auth_type and auth_config.
+func (a *entryReader) auth(members map[string]*yaml.Node) *parley.AuthSpec {
+	n, typ, config := members["auth"], members["auth_type"], members["auth_config"]
+	switch {
+	case n != nil && (typ != nil || config != nil):
+		a.problem(n, a.path+".auth", faultDuplicate, "auth says the same as auth_type and auth_config; give one of them")
+		return nil
+	case n != nil:
+		return a.newAuth(n)
+	case typ == nil && config == nil:
+		return nil
+	}
+	a.member(members, "auth_type", "auth_type")
+	a.member(members, "auth_config", "auth_config")
+	authType, raw := "", json.RawMessage(nil)
+	if typ != nil {
+		s := a.text(typ, a.path+".auth_type")
+		if s == nil {
+			return nil
+		}
+		authType = *s
+	}
+	if config != nil {
+		var out bytes.Buffer
+		if !a.toJSON(&out, config, a.path+".auth_config", 1) {
+			return nil
+		}
+		raw = out.Bytes()
+	}
+	spec, err := AuthFromOld(authType, raw)
+	a.faults(detailsOf(err))
+	return &spec
+}
+
+func (a *entryReader) newAuth(n *yaml.Node) *parley.AuthSpec {
+	path := a.path + ".auth"
+	a.at["auth"] = place{n, path}
+	members := a.members(n, path, []string{"type", "header", "secret", "token", "key", "api_key", "header_name"})
+	if members == nil {
+		return nil
+	}
+	o := oldAuth{at: "auth", optional: true, members: map[string]json.RawMessage{}}
+	for _, name := range sortedKeys(members) {
+		a.at["auth."+name] = place{members[name], path + "." + name}
+		if s := a.text(members[name], path+"."+name); s != nil {
+			o.members[name] = quoted(*s)
+		}
+	}
+	ref := o.text("secret")
+	if ref != "" && (o.members["token"] != nil || o.members["key"] != nil || o.members["api_key"] != nil) {
+		a.problem(members["secret"], path+".secret", faultValue, "must be a reference or a credential, not both")
+	}
+	typ := o.text("type")
+	if typ == "" && members["type"] == nil {
+		o.add("auth.type", faultRequired, "must be one of none, bearer, apikey, header")
+	}
+	delete(o.members, "secret")
+	delete(o.members, "type")
+	spec := o.spec(typ, "auth.type")
+	a.faults(o.faults)
+	if ref != "" {
+		spec.Secret, spec.Literal = ref, parley.Secret{}
+	}
+	return &spec
+}
+
+// check adds the faults that the members have as values. Where the
+// authentication could not be read they would only repeat that.
+func (a *entryReader) check(spec *parley.AgentSpec, members map[string]*yaml.Node, authRead bool) {
+	var f faults
+	if spec.Name != nil || members["name"] == nil {
+		checkName(value(spec.Name), &f)
+	}
+	if spec.URL == nil && members["url"] == nil {
+		f.add("url", faultRequired, "must be given")
+	}
+	checkShape(spec, &f)
+	if spec.Auth != nil && authRead {
+		checkAuth(wanted(*spec.Auth, parley.Auth{}), nil, &f)
+	}
+	a.faults(f)
+}
+
+// faults notes each fault where the member stands.
+func (a *entryReader) faults(f faults) {
+	for _, x := range f {
+		at := place{a.node, a.path + "." + x.Path}
+		for key := x.Path; key != ""; {
+			if p, ok := a.at[key]; ok {
+				at = place{p.node, p.path + strings.TrimPrefix(x.Path, key)}
+				break
+			}
+			i := strings.LastIndexByte(key, '.')
+			key = key[:max(i, 0)]
+		}
+		a.problem(at.node, at.path, x.Code, "%s", x.Detail)
+	}
+}

@@ -1,0 +1,330 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// Store keeps agent records. Its methods may be called concurrently; their
+// errors are [*parley.Error], of code not_found or conflict where said.
+type Store interface {
+	// CreateAgent stores a new record. Code conflict: the name, or the id, was
+	// ever used, also by an agent that is deleted now.
+	CreateAgent(context.Context, parley.Agent) error
+	// UpdateAgent replaces the record with the same id. Code not_found.
+	UpdateAgent(context.Context, parley.Agent) error
+	// Agent gives the record with that id or name, also a deleted one. Code
+	// not_found.
+	Agent(ctx context.Context, idOrName string) (parley.Agent, error)
+	// Agents gives one page, and how many there are on all pages.
+	Agents(context.Context, parley.AgentQuery) ([]parley.Agent, int, error)
+}
+
+// Prober looks at an agent once.
+type Prober interface {
+	// Probe makes one GET of the agent's URL, with its Credential, within ctx.
+	// An agent that cannot be reached is an unhealthy one, not an error; the
+	// message holds no credential. ResponseTime and At may stay zero.
+	Probe(context.Context, parley.Agent) (parley.AgentHealth, error)
+}
+
+// Config is what a registry works with. Store, Secrets, Now and NewID are
+// required.
+type Config struct {
+	Store Store
+	// Prober may be nil: then Health gives an error.
+	Prober Prober
+	// Protocols are the names that agents may choose from (AD-4).
+	Protocols []string
+	// Checkers report every fault of a protocol's configuration, a JSON object,
+	// at once; each text names the member (AD-7). A protocol without a checker
+	// takes any object, simple-a2a none.
+	Checkers map[string]func(config json.RawMessage) []error
+	Secrets  *Secrets
+	Now      func() time.Time
+	// NewID gives a new UUID.
+	NewID func() string
+	// CacheFor bounds how old an agent from Lookup may be: default and at most
+	// 5 s. CacheSize bounds how many agents are kept: default 10,000.
+	CacheFor  time.Duration
+	CacheSize int
+}
+
+// systemUser is recorded where nobody says who they are (formats.md).
+const systemUser = "system"
+
+// maxProbe bounds one look at an agent.
+const maxProbe = 10 * time.Second
+
+// Registry is the set of agents. Its methods may be called concurrently.
+type Registry struct {
+	cfg       Config
+	protocols []string // sorted
+	checkers  map[string]func(json.RawMessage) []error
+	cache     *cache
+
+	// writing keeps this process from losing an update between reading a record
+	// and writing it. Writes are rare; reads don't take it.
+	writing sync.Mutex
+}
+
+// New gives a registry on cfg.
+func New(cfg Config) *Registry {
+	if cfg.CacheFor <= 0 || cfg.CacheFor > maxAge {
+		cfg.CacheFor = maxAge
+	}
+	if cfg.CacheSize <= 0 {
+		cfg.CacheSize = defaultCacheSize
+	}
+	checkers := map[string]func(json.RawMessage) []error{parley.ProtocolSimpleA2A: checkNoConfig}
+	maps.Copy(checkers, cfg.Checkers)
+	protocols := slices.Clone(cfg.Protocols)
+	slices.Sort(protocols)
+	return &Registry{
+		cfg:       cfg,
+		protocols: slices.Compact(protocols),
+		checkers:  checkers,
+		cache:     newCache(cfg.CacheFor, cfg.CacheSize),
+	}
+}
+
+// Protocols lists the names that agents may choose from, sorted (AD-4).
+func (r *Registry) Protocols() []string { return slices.Clone(r.protocols) }
+
+// Add checks spec, fills in what it does not say (protocol simple-a2a, timeout
+// 30 s, [parley.DefaultRetryConfig], status active) and stores a new agent.
+//
+// The error is a [*parley.Error]: code invalid with every fault in Details as
+// [{path, code, detail}], or conflict if the name was ever used.
+func (r *Registry) Add(ctx context.Context, spec parley.AgentSpec) (parley.Agent, error) {
+	agent, err := r.build(spec)
+	if err != nil {
+		return parley.Agent{}, err
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	return r.create(ctx, agent)
+}
+
+// build makes a new record of spec.
+func (r *Registry) build(spec parley.AgentSpec) (parley.Agent, error) {
+	now := r.cfg.Now().UTC()
+	agent := parley.Agent{
+		ID: r.cfg.NewID(), Name: value(spec.Name), Status: parley.AgentActive,
+		CreatedAt: now, CreatedBy: user(spec.By),
+	}
+	var f faults
+	checkName(agent.Name, &f)
+	return r.merge(agent, complete(spec), f)
+}
+
+// complete fills in what spec does not say.
+func complete(spec parley.AgentSpec) parley.AgentSpec {
+	fill(&spec.URL, "")
+	fill(&spec.Description, "")
+	fill(&spec.Protocol, parley.ProtocolSimpleA2A)
+	if spec.ProtocolConfig == nil {
+		spec.ProtocolConfig = json.RawMessage("null")
+	}
+	fill(&spec.Auth, parley.AuthSpec{Type: parley.AuthNone})
+	fill(&spec.Timeout, defaultTimeout)
+	fill(&spec.Retry, parley.DefaultRetryConfig())
+	fill(&spec.OutcomeUnknown, "")
+	fill(&spec.Idempotent, false)
+	fill(&spec.MaxConcurrent, 0)
+	return spec
+}
+
+func (r *Registry) create(ctx context.Context, agent parley.Agent) (parley.Agent, error) {
+	err := r.cfg.Store.CreateAgent(ctx, agent)
+	r.cache.drop(agent.Name)
+	switch {
+	case parley.CodeOf(err) == parley.CodeConflict:
+		return parley.Agent{}, parley.Errorf(parley.CodeConflict, "Agent with name '%s' already exists", agent.Name)
+	case err != nil:
+		return parley.Agent{}, err
+	}
+	return agent, nil
+}
+
+// Update changes what spec says and keeps the rest. Spec.Name is ignored. A
+// deleted agent stays deleted unless spec gives it a status.
+//
+// The error is a [*parley.Error]: code invalid as for [Registry.Add], or
+// not_found.
+func (r *Registry) Update(ctx context.Context, idOrName string, spec parley.AgentSpec) (parley.Agent, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	stored, err := r.cfg.Store.Agent(ctx, idOrName)
+	if err != nil {
+		return parley.Agent{}, err
+	}
+	agent, err := r.merge(stored, spec, nil)
+	if err != nil {
+		return parley.Agent{}, err
+	}
+	return r.write(ctx, agent)
+}
+
+func (r *Registry) write(ctx context.Context, agent parley.Agent) (parley.Agent, error) {
+	err := r.cfg.Store.UpdateAgent(ctx, agent)
+	// Also after an error: the write may have happened.
+	r.cache.drop(agent.Name)
+	if err != nil {
+		return parley.Agent{}, err
+	}
+	return agent, nil
+}
+
+// merge lays spec over agent, checks it, and seals a literal credential. The
+// faults that are known already come first.
+func (r *Registry) merge(agent parley.Agent, spec parley.AgentSpec, known faults) (parley.Agent, error) {
+	agent, auth := r.lay(agent, spec, &known)
+	if err := known.err("agent"); err != nil {
+		return parley.Agent{}, err
+	}
+	if auth != nil {
+		var err error
+		if agent.Auth, err = r.sealed(*auth, agent.Auth); err != nil {
+			return parley.Agent{}, err
+		}
+	}
+	agent.UpdatedAt, agent.UpdatedBy = r.cfg.Now().UTC(), user(spec.By)
+	agent.Credential = parley.Secret{}
+	return agent, nil
+}
+
+// lay lays spec over agent and reports every fault. The authentication is
+// returned beside it, nil if spec has none: a literal is not sealed yet.
+func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (parley.Agent, *wantedAuth) {
+	checkShape(&spec, f)
+	if spec.URL != nil {
+		agent.URL = normalURL(*spec.URL, new(faults))
+	}
+	if spec.Protocol != nil && *spec.Protocol != agent.Protocol {
+		// The stored configuration belongs to the protocol before.
+		agent.Protocol, agent.ProtocolConfig = *spec.Protocol, nil
+	}
+	if spec.ProtocolConfig != nil {
+		agent.ProtocolConfig = spec.ProtocolConfig
+	}
+	if spec.Protocol != nil || spec.ProtocolConfig != nil {
+		agent.ProtocolConfig = r.checkProtocol(agent.Protocol, agent.ProtocolConfig, f)
+	}
+	set(&agent.Description, spec.Description)
+	set(&agent.Timeout, spec.Timeout)
+	set(&agent.Retry, spec.Retry)
+	set(&agent.OutcomeUnknown, spec.OutcomeUnknown)
+	set(&agent.Idempotent, spec.Idempotent)
+	set(&agent.MaxConcurrent, spec.MaxConcurrent)
+	set(&agent.Status, spec.Status)
+	if spec.Auth == nil {
+		return agent, nil
+	}
+	auth := wanted(*spec.Auth, agent.Auth)
+	checkAuth(auth, r.cfg.Secrets, f)
+	return agent, &auth
+}
+
+// Get gives an agent's record by its id or name, also a deleted one. The error
+// is a [*parley.Error] of code not_found. Show its Auth through [PublicAuth].
+func (r *Registry) Get(ctx context.Context, idOrName string) (parley.Agent, error) {
+	return r.cfg.Store.Agent(ctx, idOrName)
+}
+
+// List gives one page of agents, deleted ones too unless q.Status says
+// otherwise, and how many there are on all pages.
+func (r *Registry) List(ctx context.Context, q parley.AgentQuery) ([]parley.Agent, int, error) {
+	const defaultLimit, maxLimit = 20, 500
+	if q.Page.Limit <= 0 {
+		q.Page.Limit = defaultLimit
+	}
+	q.Page.Limit = min(q.Page.Limit, maxLimit)
+	q.Page.Offset = max(q.Page.Offset, 0)
+	return r.cfg.Store.Agents(ctx, q)
+}
+
+// Remove marks an agent as deleted; its name stays taken and its runs keep
+// their record. Removing it again changes nothing. The error is a
+// [*parley.Error] of code not_found.
+func (r *Registry) Remove(ctx context.Context, idOrName, by string) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	agent, err := r.cfg.Store.Agent(ctx, idOrName)
+	if err != nil || agent.Status == parley.AgentDeleted {
+		return err
+	}
+	agent.Status = parley.AgentDeleted
+	agent.UpdatedAt, agent.UpdatedBy = r.cfg.Now().UTC(), user(by)
+	_, err = r.write(ctx, agent)
+	return err
+}
+
+// Health looks at an agent once, for at most its timeout and 10 s. An agent
+// that is deleted, cannot be reached or has no usable credential is unhealthy,
+// and the message says why. The error is a [*parley.Error] of code not_found,
+// or unavailable if nothing can be asked here.
+func (r *Registry) Health(ctx context.Context, idOrName string) (parley.AgentHealth, error) {
+	agent, err := r.cfg.Store.Agent(ctx, idOrName)
+	if err != nil {
+		return parley.AgentHealth{}, err
+	}
+	start := r.cfg.Now()
+	unhealthy := func(text string) (parley.AgentHealth, error) {
+		return parley.AgentHealth{Message: text, ResponseTime: max(r.cfg.Now().Sub(start), 0), At: start.UTC()}, nil
+	}
+	if agent.Status == parley.AgentDeleted {
+		return unhealthy("the agent is deleted")
+	}
+	if r.cfg.Prober == nil {
+		return parley.AgentHealth{}, parley.Errorf(parley.CodeUnavailable, "this server cannot look at agents")
+	}
+	if agent.Credential, err = r.credential(agent); err != nil {
+		return unhealthy(messageOf(err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(max(agent.Timeout, minTimeout), maxProbe))
+	defer cancel()
+	health, err := r.cfg.Prober.Probe(ctx, agent)
+	if err != nil {
+		return unhealthy(messageOf(err))
+	}
+	if health.At.IsZero() {
+		health.At = start.UTC()
+	}
+	if health.ResponseTime == 0 {
+		health.ResponseTime = max(r.cfg.Now().Sub(start), 0)
+	}
+	return health, nil
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func fill[T any](to **T, def T) {
+	if *to == nil {
+		*to = &def
+	}
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func user(by string) string {
+	if by == "" {
+		return systemUser
+	}
+	return by
+}
