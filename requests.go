@@ -101,7 +101,10 @@ type ApplyRequest struct {
 	// Replace is the id of a version whose workflow gets a new version under
 	// that same id (the old API's PUT).
 	Replace string
-	By      string
+	// Status, with Replace, also sets the workflow's status (active or
+	// inactive; "" keeps it). Source may then be empty: only the status changes.
+	Status AgentStatus
+	By     string
 }
 
 // Severity says whether a finding keeps a document from being deployed.

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// agentBody is an agent's record (formats.md) with our members behind it.
+type agentBody struct {
+	ID          string      `json:"id"`
+	Name        string      `json:"name"`
+	URL         string      `json:"url"`
+	Description *string     `json:"description"`
+	AuthType    string      `json:"auth_type"`
+	AuthConfig  *shownAuth  `json:"auth_config" doc:"Credentials are never given back."`
+	TimeoutMS   int64       `json:"timeout_ms"`
+	RetryConfig retryConfig `json:"retry_config"`
+	Status      string      `json:"status"`
+	CreatedAt   time.Time   `json:"created_at"`
+	UpdatedAt   time.Time   `json:"updated_at"`
+	CreatedBy   *string     `json:"created_by"`
+	UpdatedBy   *string     `json:"updated_by"`
+
+	Protocol       string          `json:"protocol"`
+	ProtocolConfig json.RawMessage `json:"protocol_config"`
+	OutcomeUnknown *string         `json:"outcome_unknown"`
+	Idempotent     bool            `json:"idempotent"`
+	MaxConcurrent  int             `json:"max_concurrent"`
+}
+
+// shownAuth is what may be seen of a credential: which header carries it, and
+// the reference if it is one. Token and Key are "[redacted]" or absent.
+type shownAuth struct {
+	Token      string `json:"token,omitempty"`
+	Key        string `json:"key,omitempty"`
+	Secret     string `json:"secret,omitempty"`
+	HeaderName string `json:"header_name,omitempty"`
+}
+
+// healthBody is what one look at an agent showed.
+type healthBody struct {
+	Status         string          `json:"status" enum:"healthy,unhealthy"`
+	Message        string          `json:"message"`
+	ResponseTimeMS float64         `json:"response_time_ms"`
+	Timestamp      time.Time       `json:"timestamp"`
+	AgentCard      json.RawMessage `json:"agent_card"`
+}
+
+func makeAgent(a parley.Agent) agentBody {
+	return agentBody{
+		ID: a.ID, Name: a.Name, URL: a.URL, Description: orNil(a.Description),
+		AuthType: string(authType(a.Auth)), AuthConfig: showAuth(a.Auth),
+		TimeoutMS: a.Timeout.Milliseconds(),
+		RetryConfig: retryConfig{
+			MaxRetries: a.Retry.MaxRetries, InitialDelayMS: a.Retry.InitialDelay.Milliseconds(),
+			MaxDelayMS: a.Retry.MaxDelay.Milliseconds(), BackoffMultiplier: a.Retry.Multiplier,
+		},
+		Status: string(a.Status), CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
+		CreatedBy: orNil(a.CreatedBy), UpdatedBy: orNil(a.UpdatedBy),
+		Protocol: a.Protocol, ProtocolConfig: a.ProtocolConfig,
+		OutcomeUnknown: orNil(string(a.OutcomeUnknown)), Idempotent: a.Idempotent, MaxConcurrent: a.MaxConcurrent,
+	}
+}
+
+func authType(a parley.Auth) parley.AuthType {
+	if a.Type == "" {
+		return parley.AuthNone
+	}
+	return a.Type
+}
+
+func showAuth(a parley.Auth) *shownAuth {
+	if authType(a) == parley.AuthNone || a.Secret == "" {
+		return nil
+	}
+	out := &shownAuth{HeaderName: a.Header}
+	switch {
+	case strings.HasPrefix(a.Secret, "env:"), strings.HasPrefix(a.Secret, "file:"):
+		out.Secret = a.Secret
+	case a.Type == parley.AuthBearer:
+		out.Token = hidden
+	default:
+		out.Key = hidden
+	}
+	return out
+}

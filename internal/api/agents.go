@@ -1,0 +1,351 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// maxDescription bounds an agent's description, in characters.
+const maxDescription = 16384
+
+// hidden stands in answers where a credential would; sent back to us it
+// changes nothing.
+const hidden = "[redacted]"
+
+// agentFields documents what both adding and changing an agent take. Unknown
+// members are dropped, as on the existing platform.
+type agentFields struct {
+	Description    *string        `json:"description,omitempty" maxLength:"16384"`
+	Protocol       string         `json:"protocol,omitempty" maxLength:"64" doc:"simple-a2a (default), jsonrpc-2.0 or another that is registered."`
+	ProtocolConfig map[string]any `json:"protocol_config,omitempty" doc:"Checked by the protocol."`
+	AuthType       string         `json:"auth_type,omitempty" doc:"none (default), bearer, apikey or header, in any case."`
+	AuthConfig     *authConfig    `json:"auth_config,omitempty"`
+	TimeoutMS      int64          `json:"timeout_ms,omitempty" minimum:"1000" maximum:"300000" doc:"Default 30000."`
+	RetryConfig    *retryConfig   `json:"retry_config,omitempty"`
+	OutcomeUnknown string         `json:"outcome_unknown,omitempty" doc:"lookup, resend or fail; default: the protocol's."`
+	Idempotent     bool           `json:"idempotent,omitempty"`
+	MaxConcurrent  int            `json:"max_concurrent,omitempty" minimum:"0" maximum:"10000" doc:"0 is the default."`
+}
+
+type agentCreate struct {
+	_    struct{} `additionalProperties:"true"`
+	Name string   `json:"name" minLength:"1" maxLength:"255"`
+	URL  string   `json:"url" format:"uri"`
+	agentFields
+}
+
+type agentUpdate struct {
+	_      struct{} `additionalProperties:"true"`
+	URL    string   `json:"url,omitempty" format:"uri"`
+	Status string   `json:"status,omitempty" doc:"active or inactive."`
+	agentFields
+}
+
+// authConfig is the credential: given as it is (token, key) or by reference
+// (secret), answered as a reference or not at all.
+type authConfig struct {
+	_          struct{} `additionalProperties:"true"`
+	Type       string   `json:"type,omitempty"`
+	Token      string   `json:"token,omitempty" writeOnly:"true"`
+	Key        string   `json:"key,omitempty" writeOnly:"true"`
+	APIKey     string   `json:"api_key,omitempty" writeOnly:"true"`
+	Secret     string   `json:"secret,omitempty" doc:"Reference to the credential: env:NAME or file:path."`
+	HeaderName string   `json:"header_name,omitempty"`
+	Header     string   `json:"header,omitempty"`
+}
+
+// retryConfig is formats.md's; delays are milliseconds.
+type retryConfig struct {
+	MaxRetries        int     `json:"max_retries" required:"false" minimum:"0" maximum:"10" doc:"Default 3."`
+	InitialDelayMS    int64   `json:"initial_delay_ms" required:"false" minimum:"100" doc:"Default 1000."`
+	MaxDelayMS        int64   `json:"max_delay_ms" required:"false" minimum:"1000" doc:"Default 30000; at least initial_delay_ms."`
+	BackoffMultiplier float64 `json:"backoff_multiplier" required:"false" minimum:"1" doc:"Default 2."`
+}
+
+func (s *server) addAgent(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.Body, "body"}, false)
+	if err != nil {
+		return err
+	}
+	spec := parley.AgentSpec{By: caller}
+	if !o.has("name") {
+		o.need("name")
+	}
+	spec.Name = o.text("name", 1, maxText)
+	if !o.has("url") {
+		o.need("url")
+	}
+	agentMembers(o, &spec, "")
+	if err := o.done(false); err != nil {
+		return err
+	}
+	if spec.Name == nil || spec.URL == nil {
+		return invalid([]finding{bodyFinding("", "required", "missing", "name and url must not be null")})
+	}
+	agent, err := s.cfg.Agents.Add(r.Context(), spec)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/api/v1/agents/"+url.PathEscape(agent.ID))
+	s.reply(w, r, http.StatusCreated, makeAgent(agent))
+	return nil
+}
+
+func (s *server) changeAgent(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.Body, "body"}, false)
+	if err != nil {
+		return err
+	}
+	ref := r.PathValue("ref")
+	spec := parley.AgentSpec{By: caller}
+	stored := parley.AuthType("")
+	if o.has("auth_config") && !o.has("auth_type") {
+		// The kind of the credential is the stored one, unless it says.
+		agent, err := s.cfg.Agents.Get(r.Context(), ref)
+		if err != nil {
+			return err
+		}
+		stored = agent.Auth.Type
+	}
+	if v := o.word("status", "active", "inactive"); v != nil {
+		spec.Status = new(parley.AgentStatus(*v))
+	}
+	agentMembers(o, &spec, stored)
+	if err := o.done(false); err != nil {
+		return err
+	}
+	agent, err := s.cfg.Agents.Update(r.Context(), ref, spec)
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, makeAgent(agent))
+	return nil
+}
+
+// agentMembers reads what adding and changing have in common.
+func agentMembers(o *object, spec *parley.AgentSpec, stored parley.AuthType) {
+	if v := o.text("url", 1, 2083); v != nil {
+		spec.URL = agentURL(o, *v)
+	}
+	spec.Description = o.text("description", 0, maxDescription)
+	spec.Protocol = o.text("protocol", 1, 64)
+	if v, ok := o.members["protocol_config"]; ok {
+		o.take("protocol_config")
+		spec.ProtocolConfig = json.RawMessage(v)
+		if k := v.Kind(); k != '{' && k != 'n' {
+			o.wrong("protocol_config", "type", "dict_type", "must be an object")
+		}
+	}
+	spec.Auth = agentAuth(o, stored)
+	if v := o.integer("timeout_ms", 1000, 300000); v != nil {
+		spec.Timeout = new(time.Duration(*v) * time.Millisecond)
+	}
+	spec.Retry = agentRetry(o)
+	if v := o.word("outcome_unknown", "", "lookup", "resend", "fail"); v != nil {
+		spec.OutcomeUnknown = new(parley.OutcomePolicy(*v))
+	}
+	spec.Idempotent = o.boolean("idempotent")
+	if v := o.integer("max_concurrent", 0, 10000); v != nil {
+		spec.MaxConcurrent = new(int(*v))
+	}
+}
+
+// agentURL checks an address and gives it as it is stored: with a path.
+func agentURL(o *object, v string) *string {
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(v, " \t\r\n"):
+		o.wrong("url", "value", "url_parsing", "must be an http or https URL")
+		return nil
+	case u.User != nil:
+		// It would be shown in every list.
+		o.wrong("url", "value", "value_error", "must not hold credentials: use auth_type and auth_config")
+		return nil
+	}
+	u.Host = strings.ToLower(u.Host)
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return new(u.String())
+}
+
+func agentRetry(o *object) *parley.RetryConfig {
+	in := o.object("retry_config")
+	if in == nil {
+		return nil
+	}
+	out := parley.DefaultRetryConfig()
+	const week = 7 * 24 * 3600 * 1000
+	if v := in.integer("max_retries", 0, 10); v != nil {
+		out.MaxRetries = int(*v)
+	}
+	if v := in.integer("initial_delay_ms", 100, week); v != nil {
+		out.InitialDelay = time.Duration(*v) * time.Millisecond
+	}
+	if v := in.integer("max_delay_ms", 1000, week); v != nil {
+		out.MaxDelay = time.Duration(*v) * time.Millisecond
+	}
+	if v := in.number("backoff_multiplier", 1, 1000); v != nil {
+		out.Multiplier = *v
+	}
+	if out.MaxDelay < out.InitialDelay {
+		in.wrong("max_delay_ms", "value", "value_error", "must be at least initial_delay_ms")
+	}
+	return &out
+}
+
+// agentAuth reads auth_type and auth_config. The type decides; without one the
+// configuration's own type does, else what it holds, else what is stored.
+func agentAuth(o *object, stored parley.AuthType) *parley.AuthSpec {
+	kind := o.word("auth_type", "none", "bearer", "apikey", "header")
+	in := o.object("auth_config")
+	if kind == nil && in == nil {
+		return nil
+	}
+	out := &parley.AuthSpec{Type: parley.AuthNone}
+	if in == nil {
+		out.Type = parley.AuthType(*kind)
+		return out
+	}
+	own := in.word("type", "none", "bearer", "apikey", "header")
+	switch {
+	case kind != nil:
+		out.Type = parley.AuthType(*kind)
+	case own != nil:
+		out.Type = parley.AuthType(*own)
+	case in.has("token"):
+		out.Type = parley.AuthBearer
+	case in.has("key") || in.has("api_key"):
+		out.Type = parley.AuthAPIKey
+	case stored != "":
+		out.Type = stored
+	}
+	if out.Type == parley.AuthNone {
+		o.wrong("auth_config", "value", "value_error", "must be null when auth_type is 'none'")
+		return nil
+	}
+	credential(in, out)
+	return out
+}
+
+// credential reads the secret of auth_config, or the reference to it.
+func credential(in *object, out *parley.AuthSpec) {
+	const maxSecret = 16 << 10
+	names := []string{"token"}
+	if out.Type != parley.AuthBearer {
+		names = []string{"key", "api_key", "value", "token"}
+	}
+	given := false
+	for _, name := range names {
+		if v := in.text(name, 1, maxSecret); v != nil && !given {
+			given = true
+			if *v != hidden {
+				out.Literal = parley.NewSecret([]byte(*v))
+			}
+		}
+	}
+	if v := in.text("secret", 1, 1024); v != nil {
+		given = true
+		switch {
+		case *v == hidden:
+		case !strings.HasPrefix(*v, "env:") && !strings.HasPrefix(*v, "file:"):
+			in.wrong("secret", "value", "value_error", "must be a reference, env:NAME or file:path; a credential itself goes into "+names[0])
+		default:
+			out.Secret, out.Literal = *v, parley.Secret{}
+		}
+	}
+	for _, name := range []string{"header_name", "header"} {
+		if v := in.text(name, 1, 128); v != nil && out.Header == "" {
+			out.Header = *v
+			if !headerName(*v) {
+				in.wrong(name, "value", "value_error", "must be the name of an HTTP header")
+			}
+		}
+	}
+	if !given {
+		in.need(names[0])
+	}
+	if out.Type == parley.AuthHeader && out.Header == "" {
+		in.need("header")
+	}
+}
+
+// headerName reports whether v is a token (RFC 9110, 5.6.2).
+func headerName(v string) bool {
+	for _, c := range []byte(v) {
+		if c <= ' ' || c > '~' || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return v != ""
+}
+
+func (s *server) listAgents(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	page := q.page()
+	req := parley.AgentQuery{
+		Name: q.get("name"), Protocol: q.get("protocol"),
+		Status: parley.AgentStatus(strings.ToLower(q.get("status"))), Page: page.page(),
+	}
+	if err := q.done(); err != nil {
+		return err
+	}
+	var items []parley.Agent
+	var total int
+	if knownStatus(req.Status) {
+		var err error
+		if items, total, err = s.cfg.Agents.List(r.Context(), req); err != nil {
+			return err
+		}
+	}
+	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeAgent), total, page))
+	return nil
+}
+
+// knownStatus reports whether a filter can match anything; "" is no filter.
+func knownStatus(v parley.AgentStatus) bool {
+	switch v {
+	case "", parley.AgentActive, parley.AgentInactive, parley.AgentDeleted:
+		return true
+	}
+	return false
+}
+
+func (s *server) getAgent(w http.ResponseWriter, r *http.Request) error {
+	agent, err := s.cfg.Agents.Get(r.Context(), r.PathValue("ref"))
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, makeAgent(agent))
+	return nil
+}
+
+func (s *server) removeAgent(w http.ResponseWriter, r *http.Request) error {
+	agent, err := s.cfg.Agents.Remove(r.Context(), r.PathValue("ref"), caller)
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, s.message("Agent '"+agent.Name+"' deleted successfully"))
+	return nil
+}
+
+func (s *server) agentHealth(w http.ResponseWriter, r *http.Request) error {
+	got, err := s.cfg.Agents.Health(r.Context(), r.PathValue("ref"))
+	if err != nil {
+		return err
+	}
+	out := healthBody{
+		Status: "unhealthy", Message: got.Message, Timestamp: got.At.UTC(), AgentCard: got.Card,
+		ResponseTimeMS: float64(got.ResponseTime.Microseconds()) / 1000,
+	}
+	if got.Healthy {
+		out.Status = "healthy"
+	}
+	s.reply(w, r, http.StatusOK, out)
+	return nil
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/parley-project/parley"
+)
+
+// MaxHeaderBytes bounds the header of a request: the handler refuses more, and
+// a server should set its own limit to the same.
+const MaxHeaderBytes = 64 << 10
+
+// caller is recorded as the author of changes: there is one key, and the
+// existing platform writes this name too.
+const caller = "system"
+
+// Limits bound what one request may cost. Zero members take the default.
+type Limits struct {
+	// ExecuteBody bounds the body of a start, in bytes; default 16 MiB.
+	ExecuteBody int64
+	// Input bounds one input value, in bytes; default 8 MiB.
+	Input int64
+	// Source bounds a workflow document, in bytes; default 1 MiB.
+	Source int64
+	// Body bounds every other body, in bytes; default 256 KiB.
+	Body int64
+	// Streams bounds the event streams and waiting starts that are open at
+	// once; default 256.
+	Streams int
+	// Wait bounds a waiting start; default 5 min.
+	Wait time.Duration
+	// Heartbeat is the time between two signs of life on an event stream;
+	// default 15 s.
+	Heartbeat time.Duration
+	// IO bounds the reading of one body and the writing of one event to a
+	// client that does not read; default 60 s.
+	IO time.Duration
+}
+
+// Config is what the API is made of. All views are required.
+type Config struct {
+	Runs      Runs
+	Workflows Workflows
+	Agents    Agents
+
+	// Key is the local admin key, required unless AuthNone.
+	Key parley.Secret
+	// AuthNone lets everybody in, for old clients.
+	AuthNone bool
+	// KeyHint ends the sentence of a 401: where to get a key.
+	KeyHint string
+	// Hosts are accepted in the Host header besides loopback names and
+	// addresses: names or addresses, without a port.
+	Hosts []string
+
+	// Version is the product's version.
+	Version string
+	// Ready says whether requests can be served; nil is always.
+	Ready requestCheck
+	// Metrics serves GET /metrics; nil serves api_info and api_uptime_seconds.
+	Metrics http.Handler
+
+	// Now is the clock; nil is the wall clock.
+	Now func() time.Time
+	// NewID makes correlation ids; nil makes random UUIDs.
+	NewID func() string
+	// Logger gets what callers must not see; nil discards it.
+	Logger *slog.Logger
+	Limits Limits
+}
+
+// server holds what the handlers share. Nothing in it changes after New but
+// the slots.
+type server struct {
+	cfg     Config
+	mux     *http.ServeMux
+	doc     *huma.OpenAPI
+	routes  []route
+	public  map[string]bool
+	hosts   map[string]bool
+	cross   *http.CrossOriginProtection
+	started time.Time
+	// slots holds one value for each open stream or wait.
+	slots chan struct{}
+	// document is the OpenAPI document as JSON.
+	document []byte
+}
+
+// New builds the handler of the whole REST interface. It starts nothing and
+// needs no Close. The error says what is missing in the configuration.
+func New(cfg Config) (http.Handler, error) {
+	s, err := newServer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s.handler(), nil
+}
+
+func newServer(cfg Config) (*server, error) {
+	if cfg.Runs == nil || cfg.Workflows == nil || cfg.Agents == nil {
+		return nil, errors.New("api: Runs, Workflows and Agents are required")
+	}
+	if cfg.Key.IsZero() && !cfg.AuthNone {
+		return nil, errors.New("api: a key is required unless authentication is switched off")
+	}
+	cfg.fill()
+	s := &server{
+		cfg:     cfg,
+		mux:     http.NewServeMux(),
+		public:  map[string]bool{},
+		hosts:   map[string]bool{},
+		cross:   http.NewCrossOriginProtection(),
+		started: cfg.Now(),
+		slots:   make(chan struct{}, cfg.Limits.Streams),
+	}
+	for _, h := range cfg.Hosts {
+		s.hosts[strings.ToLower(strings.Trim(h, "[]"))] = true
+	}
+	if err := s.register(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c *Config) fill() {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewID == nil {
+		c.NewID = uuid.NewString
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.KeyHint == "" {
+		c.KeyHint = "the key of a local server stands in the file \"key\" of its data folder"
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	l := &c.Limits
+	l.ExecuteBody = orDefault(l.ExecuteBody, 16<<20)
+	l.Input = orDefault(l.Input, 8<<20)
+	l.Source = orDefault(l.Source, 1<<20)
+	l.Body = orDefault(l.Body, 256<<10)
+	l.Streams = orDefault(l.Streams, 256)
+	l.Wait = orDefault(l.Wait, 5*time.Minute)
+	l.Heartbeat = orDefault(l.Heartbeat, 15*time.Second)
+	l.IO = orDefault(l.IO, time.Minute)
+}
+
+func orDefault[T int | int64 | time.Duration](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+// hostAllowed reports whether a request with this Host header was meant for
+// us: a page that made a browser resolve its own name to our address was not.
+func (s *server) hostAllowed(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") || s.hosts[name] {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// take gives a slot for a stream or a wait, and false if all are in use. The
+// caller calls release when it is done.
+func (s *server) take() (release func(), ok bool) {
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, true
+	default:
+		return nil, false
+	}
+}

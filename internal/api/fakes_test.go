@@ -1,0 +1,312 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// testClock is a clock that tests move.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *testClock {
+	return &testClock{now: time.Date(2026, 11, 21, 10, 4, 5, 974607000, time.UTC)}
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// world is all three views in memory. Times are given in another zone than
+// UTC on purpose.
+type world struct {
+	mu        sync.Mutex
+	clock     *testClock
+	agents    []*parley.Agent
+	workflows []*parley.WorkflowVersion
+	runs      []*parley.Run
+	events    map[string][]parley.Event
+	changed   map[string]chan struct{}
+	keys      map[string]string
+	inputs    map[string]string
+	// specs, starts and applies are what the API asked for.
+	specs   []parley.AgentSpec
+	starts  []parley.StartRequest
+	applies []parley.ApplyRequest
+	queries []parley.RunQuery
+	// broken is given by every method, if set.
+	broken error
+}
+
+func newWorld(clock *testClock) *world {
+	return &world{
+		clock: clock, events: map[string][]parley.Event{}, changed: map[string]chan struct{}{},
+		keys: map[string]string{}, inputs: map[string]string{},
+	}
+}
+
+func (w *world) now() time.Time { return w.clock.Now().In(time.FixedZone("CET", 3600)) }
+
+func uuidOf(kind, n int) string { return fmt.Sprintf("%08d-0000-4000-8000-%012d", kind, n) }
+
+// append adds an event and wakes whoever waits. The caller holds the lock.
+func (w *world) appendEvent(run *parley.Run, e parley.Event) {
+	run.Seq++
+	e.Seq, e.Run, e.At = run.Seq, run.ID, w.now()
+	w.events[run.ID] = append(w.events[run.ID], e)
+	if c := w.changed[run.ID]; c != nil {
+		close(c)
+	}
+	w.changed[run.ID] = make(chan struct{})
+}
+
+func (w *world) findRun(id string) (*parley.Run, error) {
+	if w.broken != nil {
+		return nil, w.broken
+	}
+	for _, r := range w.runs {
+		if r.ID == id {
+			return r, nil
+		}
+	}
+	return nil, parley.Errorf(parley.CodeNotFound, "Run with id '%s' not found", id)
+}
+
+type fakeRuns struct{ *world }
+
+func (f fakeRuns) Start(_ context.Context, req parley.StartRequest) (parley.Run, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.starts = append(f.starts, req)
+	if f.broken != nil {
+		return parley.Run{}, false, f.broken
+	}
+	run := &parley.Run{
+		ID: fmt.Sprintf("run-%d", len(f.runs)+1), Status: parley.RunPending, Input: req.Input, Labels: req.Labels,
+		CreatedAt: f.now(), UpdatedAt: f.now(), TriggeredBy: req.TriggeredBy,
+	}
+	if run.Input == nil {
+		run.Input = json.RawMessage(`{}`)
+	}
+	if req.CallAgent != "" {
+		run.Workflow, run.WorkflowName, run.Version = "_call", "_call", "1"
+		run.Steps = []parley.Step{{ID: "call", Kind: "agent", Status: parley.StepPending, Agent: req.CallAgent}}
+	} else {
+		v, err := f.findWorkflow(req.Workflow)
+		if err != nil {
+			return parley.Run{}, false, err
+		}
+		if v.Status != parley.AgentActive {
+			return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "Workflow '%s' is not active", v.Name)
+		}
+		run.Workflow, run.WorkflowName, run.Version, run.DefinitionID = v.Workflow, v.Name, v.Version, v.ID
+		for _, s := range v.Steps {
+			run.Steps = append(run.Steps, parley.Step{ID: s.ID, Kind: s.Kind, Status: parley.StepPending, Agent: s.Agent})
+		}
+	}
+	if k := req.IdempotencyKey; k != "" {
+		k = run.Workflow + "\x00" + k
+		if id, ok := f.keys[k]; ok {
+			if f.inputs[k] != string(req.Input) {
+				return parley.Run{}, false, parley.Errorf(parley.CodeIdempotencyConflict, "the key was used with other input")
+			}
+			old, err := f.findRun(id)
+			return *old, true, err
+		}
+		f.keys[k], f.inputs[k] = run.ID, string(req.Input)
+	}
+	f.runs = append(f.runs, run)
+	f.appendEvent(run, parley.Event{Type: parley.EventRunStarted, Data: json.RawMessage(`{"input":` + string(run.Input) + `}`)})
+	return *run, false, nil
+}
+
+func (f fakeRuns) Run(_ context.Context, id string) (parley.Run, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.findRun(id)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	return *r, nil
+}
+
+func (f fakeRuns) List(_ context.Context, q parley.RunQuery) ([]parley.Run, int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queries = append(f.queries, q)
+	if f.broken != nil {
+		return nil, 0, f.broken
+	}
+	var all []parley.Run
+	for _, r := range f.runs {
+		if (q.Hidden || r.Workflow != "_call") && (q.Status == "" || r.Status == q.Status) &&
+			(q.Workflow == "" || r.Workflow == q.Workflow) && (q.DefinitionID == "" || r.DefinitionID == q.DefinitionID) &&
+			(q.CreatedAfter.IsZero() || r.CreatedAt.After(q.CreatedAfter)) && (q.CreatedBefore.IsZero() || r.CreatedAt.Before(q.CreatedBefore)) {
+			c := *r
+			c.Steps = nil
+			all = append(all, c)
+		}
+	}
+	if !q.Ascending {
+		slices.Reverse(all)
+	}
+	return window(all, q.Page), len(all), nil
+}
+
+func window[T any](all []T, p parley.Page) []T {
+	from := min(p.Offset, len(all))
+	return all[from:min(from+p.Limit, len(all))]
+}
+
+func (f fakeRuns) Events(ctx context.Context, id string, after int64, limit int, wait bool) ([]parley.Event, error) {
+	for {
+		f.mu.Lock()
+		r, err := f.findRun(id)
+		if err != nil {
+			f.mu.Unlock()
+			return nil, err
+		}
+		all := f.events[id]
+		all = all[min(int(after), len(all)):]
+		ended, changed := r.Status.Terminal(), f.changed[id]
+		f.mu.Unlock()
+		if len(all) > 0 || !wait || ended {
+			return slices.Clone(all[:min(limit, len(all))]), nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (f fakeRuns) Cancel(_ context.Context, req parley.CancelRequest) (parley.Run, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.findRun(req.Run)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	if r.Status.Terminal() {
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Run '%s' cannot be cancelled: it is %s", r.ID, r.Status)
+	}
+	r.CancelledBy, r.CancelReason = req.By, req.Reason
+	f.end(r, parley.RunCancelled, nil)
+	return *r, nil
+}
+
+func (f fakeRuns) Retry(_ context.Context, id, by string) (parley.Run, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old, err := f.findRun(id)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	if old.Status != parley.RunFailed && old.Status != parley.RunCancelled {
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Run '%s' cannot be retried: it is %s", old.ID, old.Status)
+	}
+	r := *old
+	r.ID, r.Status, r.RetriedFrom, r.TriggeredBy = fmt.Sprintf("run-%d", len(f.runs)+1), parley.RunPending, id, by
+	r.Error, r.EndedAt, r.CancelledBy, r.CancelReason, r.Seq = nil, nil, "", "", 0
+	r.CreatedAt, r.UpdatedAt = f.now(), f.now()
+	f.runs = append(f.runs, &r)
+	f.appendEvent(&r, parley.Event{Type: parley.EventRunStarted})
+	return r, nil
+}
+
+// end puts a run into a terminal state. The caller holds the lock.
+func (w *world) end(r *parley.Run, status parley.RunStatus, e *parley.Error) {
+	at := w.now()
+	r.Status, r.EndedAt, r.UpdatedAt, r.Error = status, &at, at, e
+	kinds := map[parley.RunStatus]parley.EventType{
+		parley.RunCompleted: parley.EventRunCompleted, parley.RunFailed: parley.EventRunFailed, parley.RunCancelled: parley.EventRunCancelled,
+	}
+	w.appendEvent(r, parley.Event{Type: kinds[status]})
+}
+
+// do moves a run: "begin RUN", "complete RUN", "fail RUN STEP".
+func (w *world) do(line string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	words := strings.Fields(line)
+	if words[0] == "wait" {
+		d, err := time.ParseDuration(words[1])
+		w.clock.step(d)
+		return err
+	}
+	r, err := w.findRun(words[1])
+	if err != nil {
+		return err
+	}
+	at := w.now()
+	r.Steps = slices.Clone(r.Steps)
+	switch words[0] {
+	case "begin":
+		r.Status, r.StartedAt = parley.RunRunning, &at
+		s := &r.Steps[0]
+		s.Status, s.StartedAt, s.ScheduledAt, s.Attempts = parley.StepRunning, &at, &at, 1
+		s.Input, s.Protocol = json.RawMessage(`{"topic":"a<b","n":1e400}`), parley.ProtocolJSONRPC
+		w.appendEvent(r, parley.Event{Type: parley.EventStepScheduled, Step: s.ID, Attempt: 1, Data: json.RawMessage(`{"agent":"A"}`)})
+	case "complete":
+		s := &r.Steps[0]
+		s.Status, s.EndedAt, s.Output = parley.StepCompleted, &at, json.RawMessage(`{"text":"é\u0000"}`)
+		w.appendEvent(r, parley.Event{Type: parley.EventStepCompleted, Step: s.ID, Attempt: 1})
+		r.Output = s.Output
+		w.end(r, parley.RunCompleted, nil)
+	case "fail":
+		e := parley.Errorf(parley.CodeAgentError, "Task state: failed")
+		e.Step, e.Agent, e.Attempt = words[2], "A", 1
+		s := &r.Steps[0]
+		s.Status, s.EndedAt, s.Error = parley.StepFailed, &at, e
+		w.appendEvent(r, parley.Event{Type: parley.EventStepFailed, Step: s.ID, Attempt: 1})
+		w.end(r, parley.RunFailed, e)
+	default:
+		return errors.New("unknown action " + line)
+	}
+	return nil
+}
+
+// setup gives a handler over a new world.
+func setup(change func(*Config)) (*server, *world) {
+	clock := newClock()
+	w := newWorld(clock)
+	var mu sync.Mutex
+	ids := 0
+	cfg := Config{
+		Runs: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w},
+		Key: parley.NewSecret([]byte("test-key")), Version: "1.2.3", Now: clock.Now,
+		NewID: func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			ids++
+			return fmt.Sprintf("corr-%d", ids)
+		},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := newServer(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return s, w
+}

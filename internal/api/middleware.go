@@ -1,0 +1,212 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// requestCheck answers whether requests can be served.
+type requestCheck = func(ctx context.Context) error
+
+// correlationHeader is on every request and response.
+const correlationHeader = "X-Correlation-Id"
+
+// tracked remembers whether an answer was begun, so that a late error does not
+// write a second one.
+type tracked struct {
+	http.ResponseWriter
+	status int
+}
+
+func (t *tracked) WriteHeader(status int) {
+	if t.status == 0 && status >= http.StatusOK {
+		t.status = status
+	}
+	t.ResponseWriter.WriteHeader(status)
+}
+
+func (t *tracked) Write(p []byte) (int, error) {
+	if t.status == 0 {
+		t.status = http.StatusOK
+	}
+	return t.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach deadlines and Flush.
+func (t *tracked) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+type requestIDKey struct{}
+
+// requestID gives the correlation id that the request runs under.
+func requestID(r *http.Request) string {
+	id, _ := r.Context().Value(requestIDKey{}).(string)
+	return id
+}
+
+// handler wraps the mux in what every request passes.
+func (s *server) handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(correlationHeader)
+		if !plainID(id) {
+			id = s.cfg.NewID()
+		}
+		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
+		h := w.Header()
+		h.Set(correlationHeader, id)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		t := &tracked{ResponseWriter: w}
+		begin := s.cfg.Now()
+		defer func() {
+			if v := recover(); v != nil {
+				s.panicked(t, r, v)
+			}
+			s.cfg.Logger.Debug("http_request", "method", r.Method, "path", r.URL.Path,
+				"status", t.status, "request_id", id, "duration", s.cfg.Now().Sub(begin))
+		}()
+		if err := s.admit(r); err != nil {
+			s.fail(t, r, err, true)
+			return
+		}
+		s.dispatch(t, r)
+	})
+}
+
+func (s *server) panicked(t *tracked, r *http.Request, v any) {
+	//nolint:errorlint // the sentinel is compared as net/http does it.
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	s.cfg.Logger.Error("handler panicked", "request_id", requestID(r), "panic", fmt.Sprint(v),
+		slog.String("stack", string(debug.Stack())))
+	if t.status != 0 {
+		// Half an answer must not look like a whole one.
+		panic(http.ErrAbortHandler)
+	}
+	s.fail(t, r, errors.New("the handler panicked"), false)
+}
+
+// plainID reports whether a given correlation id may be sent back and logged.
+func plainID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// admit refuses what must not reach a handler.
+func (s *server) admit(r *http.Request) error {
+	if !s.hostAllowed(r.Host) {
+		return refuse(http.StatusMisdirectedRequest, codeForbidden,
+			"the Host header names neither a loopback address nor a configured host; add it to the server's hosts if it is yours")
+	}
+	size := 0
+	for name, values := range r.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + 4
+		}
+	}
+	if size > MaxHeaderBytes {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, codeLimit, "the header is larger than the limit of %d KiB", MaxHeaderBytes>>10)
+	}
+	// A browser page elsewhere can send simple requests to a loopback address
+	// without asking; it cannot forge the headers that this looks at.
+	if err := s.cross.Check(r); err != nil {
+		return refuse(http.StatusForbidden, codeForbidden, "cross-origin requests from a browser are refused")
+	}
+	if s.cfg.AuthNone || s.public[r.URL.Path] {
+		return nil
+	}
+	return s.authenticate(r)
+}
+
+func (s *server) authenticate(r *http.Request) error {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	what := "a key is needed"
+	if strings.EqualFold(scheme, "bearer") {
+		// Digests have one length, so that the comparison tells nothing about
+		// the key's.
+		given, want := sha256.Sum256([]byte(strings.TrimSpace(key))), sha256.Sum256(s.cfg.Key.Reveal())
+		if subtle.ConstantTimeCompare(given[:], want[:]) == 1 {
+			return nil
+		}
+		what = "the key is not valid"
+	}
+	err := refuse(http.StatusUnauthorized, codeUnauthorized, "%s: send the header \"Authorization: Bearer KEY\"; %s", what, s.cfg.KeyHint)
+	err.header = http.Header{"Www-Authenticate": {`Bearer realm="parley"`}}
+	return err
+}
+
+// dispatch routes the request, and answers for the mux where that would speak
+// plain text.
+func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
+	if _, pattern := s.mux.Handler(r); pattern != "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	if to, ok := s.withoutSlash(r); ok {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+		return
+	}
+	probe := &scratch{header: http.Header{}}
+	s.mux.ServeHTTP(probe, r)
+	if probe.status == http.StatusMethodNotAllowed {
+		err := refuse(http.StatusMethodNotAllowed, codeMethod, "Method Not Allowed")
+		err.header = http.Header{"Allow": probe.header["Allow"]}
+		s.fail(w, r, err, true)
+		return
+	}
+	s.fail(w, r, refuse(http.StatusNotFound, codeNotFound, "Not Found"), true)
+}
+
+// withoutSlash gives the path to redirect to when only a trailing slash keeps
+// the request from a route.
+func (s *server) withoutSlash(r *http.Request) (string, bool) {
+	trimmed := strings.TrimSuffix(r.URL.Path, "/")
+	if trimmed == r.URL.Path || trimmed == "" || path.Clean(trimmed) != trimmed {
+		return "", false
+	}
+	for _, method := range []string{r.Method, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		clone := r.Clone(r.Context())
+		clone.Method, clone.URL.Path, clone.URL.RawPath = method, trimmed, strings.TrimSuffix(r.URL.RawPath, "/")
+		if _, pattern := s.mux.Handler(clone); pattern != "" {
+			to := clone.URL.EscapedPath()
+			if r.URL.RawQuery != "" {
+				to += "?" + r.URL.RawQuery
+			}
+			return to, true
+		}
+	}
+	return "", false
+}
+
+// scratch takes an answer that nobody is to see.
+type scratch struct {
+	header http.Header
+	status int
+}
+
+func (s *scratch) Header() http.Header         { return s.header }
+func (s *scratch) Write(p []byte) (int, error) { return len(p), nil }
+func (s *scratch) WriteHeader(status int)      { s.status = status }
+
+// deadline bounds the next read or write on the connection; servers without
+// deadlines have none.
+func (s *server) deadline(set func(time.Time) error) {
+	_ = set(s.cfg.Now().Add(s.cfg.Limits.IO))
+}

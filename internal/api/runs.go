@@ -1,0 +1,288 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/parley-project/parley"
+)
+
+// maxText bounds ids, names and keys (language.md C7, formats.md).
+const maxText = 255
+
+// executeBody documents the body of a start; startRequest reads it.
+type executeBody struct {
+	InputData      map[string]any    `json:"input_data" doc:"The workflow's input; at most 8 MiB."`
+	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255" doc:"The same key with equal input gives the same run."`
+	Labels         map[string]string `json:"labels,omitempty"`
+	Version        string            `json:"version,omitempty" maxLength:"64" doc:"Default: the newest."`
+}
+
+func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.ExecuteBody, "execute_body"}, false)
+	if err != nil {
+		return err
+	}
+	req := parley.StartRequest{Workflow: r.PathValue("ref"), TriggeredBy: caller}
+	if !o.has("input_data") {
+		o.need("input_data")
+	} else if v := o.members["input_data"]; v.Kind() != '{' {
+		o.take("input_data")
+		o.wrong("input_data", "type", "dict_type", "must be an object")
+	}
+	req.Input = o.value("input_data", s.cfg.Limits.Input)
+	if v := o.text("version", 1, 64); v != nil {
+		req.Version = *v
+	}
+	startMembers(o, &req)
+	if err := o.done(true); err != nil {
+		return err
+	}
+	return s.start(w, r, req, preferredWait(r))
+}
+
+// startMembers reads what all starts may carry.
+func startMembers(o *object, req *parley.StartRequest) {
+	if v := o.text("idempotency_key", 1, maxText); v != nil {
+		req.IdempotencyKey = *v
+	}
+	req.Labels = o.labels("labels")
+}
+
+// start begins a run and, if the caller wants to wait, answers 200 when it has
+// ended in time and else 202.
+func (s *server) start(w http.ResponseWriter, r *http.Request, req parley.StartRequest, wait time.Duration) error {
+	run, existing, err := s.cfg.Runs.Start(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Location", "/api/v1/runs/"+url.PathEscape(run.ID))
+	if existing {
+		h.Set("Idempotency-Replayed", "true")
+	}
+	if wait > 0 {
+		if release, ok := s.take(); ok {
+			defer release()
+			wait = min(wait, s.cfg.Limits.Wait)
+			h.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+			if run, err = s.untilEnd(r.Context(), run, wait); err != nil {
+				return err
+			}
+			if run.Status.Terminal() {
+				s.reply(w, r, http.StatusOK, makeRun(run))
+				return nil
+			}
+		}
+	}
+	s.reply(w, r, http.StatusAccepted, makeRun(run))
+	return nil
+}
+
+// untilEnd gives the run as it is when it has ended or the wait is over.
+func (s *server) untilEnd(ctx context.Context, run parley.Run, wait time.Duration) (parley.Run, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for after := run.Seq; waiting.Err() == nil; {
+		events, err := s.cfg.Runs.Events(waiting, run.ID, after, eventBatch, true)
+		if err != nil && waiting.Err() == nil {
+			return run, err
+		}
+		if len(events) == 0 {
+			break
+		}
+		after = events[len(events)-1].Seq
+	}
+	return s.cfg.Runs.Run(ctx, run.ID)
+}
+
+// preferredWait reads "Prefer: wait=30" (RFC 7240); what cannot be read is not
+// preferred.
+func preferredWait(r *http.Request) time.Duration {
+	for _, line := range r.Header.Values("Prefer") {
+		for part := range strings.SplitSeq(line, ",") {
+			part, _, _ = strings.Cut(part, ";")
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+			if err == nil {
+				return time.Duration(n) * time.Second
+			}
+		}
+	}
+	return 0
+}
+
+func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	page := q.page()
+	req := parley.RunQuery{
+		Status:       parley.RunStatus(q.get("status")),
+		Workflow:     q.get("workflow_id"),
+		DefinitionID: q.get("workflow_definition_id"),
+		CreatedAfter: q.when("created_after"), CreatedBefore: q.when("created_before"),
+		SortBy: q.sortBy(map[string]string{
+			"created_at": "created_at", "updated_at": "updated_at", "status": "status",
+			// The last change of a run that has ended is its end.
+			"completed_at": "updated_at",
+		}),
+		Ascending: q.ascending(), Hidden: q.boolean("hidden"), Page: page.page(),
+	}
+	if err := q.done(); err != nil {
+		return err
+	}
+	none := req.Status != "" && !knownRunStatus(req.Status)
+	// In a run's workflow_id stands the version's UUID, so a filter may too.
+	if _, err := uuid.Parse(req.Workflow); err == nil {
+		none = none || req.DefinitionID != "" && req.DefinitionID != req.Workflow
+		req.DefinitionID, req.Workflow = req.Workflow, ""
+	}
+	var items []parley.Run
+	var total int
+	if !none {
+		var err error
+		if items, total, err = s.cfg.Runs.List(r.Context(), req); err != nil {
+			return err
+		}
+	}
+	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeRun), total, page))
+	return nil
+}
+
+func knownRunStatus(v parley.RunStatus) bool {
+	switch v {
+	case parley.RunPending, parley.RunRunning, parley.RunCompleted, parley.RunFailed, parley.RunCancelled:
+		return true
+	}
+	return false
+}
+
+func (s *server) getRun(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.cfg.Runs.Run(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, makeRun(run))
+	return nil
+}
+
+func (s *server) getSteps(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.cfg.Runs.Run(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, makeSteps(run))
+	return nil
+}
+
+// cancelBody documents the body of a cancel.
+type cancelBody struct {
+	Reason string `json:"reason,omitempty" maxLength:"500"`
+}
+
+func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.Body, "body"}, true)
+	if err != nil {
+		return err
+	}
+	req := parley.CancelRequest{Run: r.PathValue("id"), By: caller}
+	if v := o.text("reason", 0, 500); v != nil {
+		req.Reason = *v
+	}
+	if err := o.done(false); err != nil {
+		return err
+	}
+	run, err := s.cfg.Runs.Cancel(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, makeRun(run))
+	return nil
+}
+
+// retryBody documents the body of a retry; its one member changes nothing.
+type retryBody struct {
+	ResumeFromStep string `json:"resume_from_step,omitempty" doc:"Read and ignored, as on the existing platform."`
+}
+
+func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.Body, "body"}, true)
+	if err != nil {
+		return err
+	}
+	o.text("resume_from_step", 0, maxText)
+	if err := o.done(false); err != nil {
+		return err
+	}
+	run, err := s.cfg.Runs.Retry(r.Context(), r.PathValue("id"), caller)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/api/v1/runs/"+url.PathEscape(run.ID))
+	s.reply(w, r, http.StatusAccepted, makeRun(run))
+	return nil
+}
+
+// runLogs says that there are none; the detail is an object, as clients of the
+// existing platform expect.
+func (s *server) runLogs(_ http.ResponseWriter, r *http.Request) error {
+	run, err := s.cfg.Runs.Run(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	e := refuse(http.StatusNotImplemented, codeNotBuilt, "log retrieval is not implemented")
+	e.detail = logsDetail{
+		Message: "Log retrieval is not implemented", RunID: run.ID,
+		Note: "What happened in a run is told by GET /api/v1/runs/{id}/events",
+	}
+	return e
+}
+
+type logsDetail struct {
+	Message string `json:"message"`
+	RunID   string `json:"run_id"`
+	Note    string `json:"note"`
+}
+
+// callBody documents the body of an agent call; callAgent reads it.
+type callBody struct {
+	Input          json.RawMessage   `json:"input,omitempty" doc:"Any JSON value, default {}; at most 8 MiB."`
+	Wait           float64           `json:"wait,omitempty" minimum:"0" maximum:"86400" doc:"Seconds to wait for the end, as Prefer: wait."`
+	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255"`
+	Labels         map[string]string `json:"labels,omitempty"`
+}
+
+// callAgent starts a hidden run of one step.
+func (s *server) callAgent(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.ExecuteBody, "execute_body"}, false)
+	if err != nil {
+		return err
+	}
+	req := parley.StartRequest{Input: o.value("input", s.cfg.Limits.Input), TriggeredBy: caller}
+	wait := preferredWait(r)
+	if v := o.number("wait", 0, 86400); v != nil {
+		wait = time.Duration(*v * float64(time.Second))
+	}
+	startMembers(o, &req)
+	if err := o.done(true); err != nil {
+		return err
+	}
+	agent, err := s.cfg.Agents.Get(r.Context(), r.PathValue("ref"))
+	if err != nil {
+		return err
+	}
+	if agent.Status == parley.AgentDeleted {
+		return refuse(http.StatusNotFound, codeNotFound, "Agent '%s' was deleted", agent.Name)
+	}
+	req.CallAgent = agent.Name
+	return s.start(w, r, req, wait)
+}

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+
+	"github.com/parley-project/parley"
+)
+
+// Runs is what the API needs of whoever runs workflows. Errors are
+// *parley.Error; those named below decide the status of the answer.
+type Runs interface {
+	// Start begins a run, or gives the one that the same idempotency key
+	// began (existing). not_found, conflict (inactive), invalid_input,
+	// idempotency_conflict, limit.
+	Start(ctx context.Context, req parley.StartRequest) (run parley.Run, existing bool, err error)
+	// Run gives one run with its steps. not_found.
+	Run(ctx context.Context, id string) (parley.Run, error)
+	// List gives one page and the true number of all that match.
+	List(ctx context.Context, q parley.RunQuery) (items []parley.Run, total int, err error)
+	// Events gives at most limit events with Seq > after, in order. With wait
+	// it blocks until there is one, or the run has ended and all its events
+	// were given (then the answer is empty), or ctx ends. not_found.
+	Events(ctx context.Context, id string, after int64, limit int, wait bool) ([]parley.Event, error)
+	// Cancel asks for the end of a run; asking again is the same answer.
+	// not_found, conflict (the run has ended).
+	Cancel(ctx context.Context, req parley.CancelRequest) (parley.Run, error)
+	// Retry makes a new run from one that is FAILED or CANCELLED. not_found,
+	// conflict (any other state).
+	Retry(ctx context.Context, id, by string) (parley.Run, error)
+}
+
+// Workflows is what the API needs of whoever keeps workflow documents. A ref
+// is a version's UUID, a workflow_id, a name or workflow@version.
+type Workflows interface {
+	// Apply deploys a document; created is false if equal content was deployed
+	// already. The error may be [parley.Problems]. not_found, conflict.
+	Apply(ctx context.Context, req parley.ApplyRequest) (v parley.WorkflowVersion, created bool, err error)
+	// Validate gives what Apply would find, errors and warnings.
+	Validate(ctx context.Context, req parley.ApplyRequest) parley.Problems
+	// Get gives one version with its source. not_found.
+	Get(ctx context.Context, ref string) (parley.WorkflowVersion, error)
+	// List gives one page of workflows (their newest versions) and the true
+	// number of all that match.
+	List(ctx context.Context, q parley.WorkflowQuery) ([]parley.WorkflowVersion, int, error)
+	// Versions gives all versions of one workflow, newest first. not_found.
+	Versions(ctx context.Context, ref string) ([]parley.WorkflowVersion, error)
+	// Remove marks a workflow deleted; again is no error. not_found.
+	Remove(ctx context.Context, ref, by string) error
+}
+
+// Agents is what the API needs of the registry. A ref is an id or a name.
+type Agents interface {
+	// Add registers an agent. conflict (the name is or was taken), invalid,
+	// unsupported_protocol.
+	Add(ctx context.Context, spec parley.AgentSpec) (parley.Agent, error)
+	// Update changes the members that spec gives. not_found, invalid,
+	// unsupported_protocol.
+	Update(ctx context.Context, ref string, spec parley.AgentSpec) (parley.Agent, error)
+	// Get gives one agent, also a deleted one. not_found.
+	Get(ctx context.Context, ref string) (parley.Agent, error)
+	// List gives one page and the true number of all that match, also deleted
+	// ones.
+	List(ctx context.Context, q parley.AgentQuery) ([]parley.Agent, int, error)
+	// Remove marks an agent deleted; again is no error. not_found.
+	Remove(ctx context.Context, ref, by string) (parley.Agent, error)
+	// Health looks at the agent once. not_found.
+	Health(ctx context.Context, ref string) (parley.AgentHealth, error)
+}
