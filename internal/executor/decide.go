@@ -85,7 +85,7 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 	if due := l.state.Due(); !due.IsZero() {
 		x.timers.at(due, run)
 	}
-	x.hub.changed(run)
+	x.hub.changed(run, l.state.Status())
 }
 
 // tellCancel hints to the bridges; each also reads its cancelled rows every

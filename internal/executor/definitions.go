@@ -20,7 +20,7 @@ type definitions struct {
 	now   func() time.Time
 
 	mu    sync.Mutex // protects the fields below
-	byRow map[string]*compiledVersion
+	byKey map[string]*compiledVersion
 	refs  map[string]resolved
 }
 
@@ -42,7 +42,7 @@ const (
 func newDefinitions(s Store, now func() time.Time) *definitions {
 	return &definitions{
 		store: s, now: now,
-		byRow: make(map[string]*compiledVersion), refs: make(map[string]resolved),
+		byKey: make(map[string]*compiledVersion), refs: make(map[string]resolved),
 	}
 }
 
@@ -71,22 +71,32 @@ func (d *definitions) resolve(ctx context.Context, ref string) (*compiledVersion
 	return v, nil
 }
 
-// byID gives the definition that a run stays on.
-func (d *definitions) byID(ctx context.Context, id string) (*workflow.Definition, error) {
+// of gives the version that a run stays on. Its definition's id will not do:
+// that may come to stand for a newer version (the old API's PUT).
+func (d *definitions) of(ctx context.Context, run store.Run) (*compiledVersion, error) {
+	ref := run.Workflow + "@" + run.Version
+	if strings.HasPrefix(run.DefinitionID, callPrefix) {
+		ref = run.DefinitionID
+	}
 	d.mu.Lock()
-	v := d.byRow[id]
+	v := d.byKey[ref]
 	d.mu.Unlock()
 	if v != nil {
-		return v.def, nil
+		return v, nil
 	}
-	row, err := d.row(ctx, id)
+	row, err := d.row(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	if v, err = d.compile(row); err != nil {
-		return nil, err
+	return d.compile(row)
+}
+
+// key names a version for ever.
+func key(row store.Definition) string {
+	if strings.HasPrefix(row.ID, callPrefix) {
+		return row.ID
 	}
-	return v.def, nil
+	return row.Workflow + "@" + row.Version
 }
 
 // forget makes the next look-up ask the store: something was deployed.
@@ -106,9 +116,9 @@ func (d *definitions) row(ctx context.Context, ref string) (store.Definition, er
 
 func (d *definitions) compile(row store.Definition) (*compiledVersion, error) {
 	d.mu.Lock()
-	v := d.byRow[row.ID]
+	v := d.byKey[key(row)]
 	d.mu.Unlock()
-	if v != nil {
+	if v != nil && v.row.ID == row.ID && v.row.Status == row.Status {
 		return v, nil
 	}
 	def, problems := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version}, row.Source)
@@ -119,10 +129,10 @@ func (d *definitions) compile(row store.Definition) (*compiledVersion, error) {
 	v = &compiledVersion{row: row, def: def}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.byRow) >= maxCompiled {
-		clear(d.byRow)
+	if len(d.byKey) >= maxCompiled {
+		clear(d.byKey)
 	}
-	d.byRow[row.ID] = v
+	d.byKey[key(row)] = v
 	return v, nil
 }
 

@@ -1,37 +1,129 @@
 package executor
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+)
 
 // hub tells watchers of this process that a run has new events. It holds an
 // entry only for runs that somebody watches.
 type hub struct {
-	mu      sync.Mutex // protects watched
-	watched map[string]chan struct{}
+	mu      sync.Mutex // protects watched and its entries
+	watched map[string]*watch
 }
 
-func newHub() *hub { return &hub{watched: make(map[string]chan struct{})} }
+// watch is what the watchers of one run share.
+type watch struct {
+	watchers int
+	changed  chan struct{}
+	ended    chan struct{}
+	status   parley.RunStatus
+}
 
-// watch gives a channel that is closed at the run's next change.
-func (h *hub) watch(run string) <-chan struct{} {
+func newHub() *hub { return &hub{watched: make(map[string]*watch)} }
+
+// join adds a watcher; leave must follow.
+func (h *hub) join(run string) *watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.watched[run]
-	if c == nil {
-		c = make(chan struct{})
-		h.watched[run] = c
+	w := h.watched[run]
+	if w == nil {
+		w = &watch{changed: make(chan struct{}), ended: make(chan struct{})}
+		h.watched[run] = w
 	}
-	return c
+	w.watchers++
+	return w
 }
 
-func (h *hub) changed(run string) {
+func (h *hub) leave(run string, w *watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.watched[run]; c != nil {
-		close(c)
+	if w.watchers--; w.watchers == 0 && h.watched[run] == w {
 		delete(h.watched, run)
 	}
 }
 
-// Changed gives a channel that is closed when the run next has new events in
-// this process. Look at the store after taking it, not before.
-func (x *Executor) Changed(run string) <-chan struct{} { return x.hub.watch(run) }
+// changed wakes the watchers of a run.
+func (h *hub) changed(run string, status parley.RunStatus) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.watched[run]
+	if w == nil {
+		return
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+	if status.Terminal() && !w.status.Terminal() {
+		w.status = status
+		close(w.ended)
+	}
+}
+
+// next gives the channel that is closed at the run's next change.
+func (h *hub) next(w *watch) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return w.changed
+}
+
+// pollEvery is how often a watcher looks without having been told: another
+// process may have written.
+const pollEvery = time.Second
+
+// Await calls look until it reports done, whenever the run may have changed.
+// It returns the error of look or of ctx.
+func (x *Executor) Await(ctx context.Context, run string, look func() (done bool, err error)) error {
+	w := x.hub.join(run)
+	defer x.hub.leave(run, w)
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		changed := x.hub.next(w)
+		if done, err := look(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-poll.C:
+		}
+	}
+}
+
+// Wait blocks until the run has ended and gives its status. It returns early
+// with the error of ctx, or with code not_found.
+func (x *Executor) Wait(ctx context.Context, run string) (parley.RunStatus, error) {
+	w := x.hub.join(run)
+	defer x.hub.leave(run, w)
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for look := !x.holds(run); ; look = true {
+		if look {
+			h, err := x.cfg.Store.History(ctx, run)
+			if err != nil {
+				return "", err
+			}
+			if s := h.Run.Status; s.Terminal() {
+				return s, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-w.ended:
+			return w.status, nil
+		case <-poll.C:
+		}
+	}
+}
+
+// holds reports whether the run is in memory, so that its end will be told.
+func (x *Executor) holds(run string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.live[run] != nil
+}

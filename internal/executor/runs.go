@@ -100,11 +100,7 @@ func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error)
 	if err != nil {
 		return parley.Run{}, err
 	}
-	row, err := x.defs.row(ctx, h.Run.DefinitionID)
-	if err != nil {
-		return parley.Run{}, err
-	}
-	v, err := x.defs.compile(row)
+	v, err := x.defs.of(ctx, h.Run)
 	if err != nil {
 		return parley.Run{}, err
 	}

@@ -112,11 +112,11 @@ func (x *Executor) load(ctx context.Context, run string, l *liveRun) (store.Hist
 }
 
 func (x *Executor) replay(ctx context.Context, h store.History) (*workflow.State, error) {
-	def, err := x.defs.byID(ctx, h.Run.DefinitionID)
+	v, err := x.defs.of(ctx, h.Run)
 	if err != nil {
 		return nil, err
 	}
-	state := workflow.NewState(h.Run.ID, def, x.cfg.Limits)
+	state := workflow.NewState(h.Run.ID, v.def, x.cfg.Limits)
 	for _, e := range h.Events {
 		if err := state.Replay(e); err != nil {
 			return nil, err

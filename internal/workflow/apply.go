@@ -37,6 +37,9 @@ func (a *decider) start(f Start) {
 	if a.seq != 0 {
 		return
 	}
+	if len(f.Labels) == 0 {
+		f.Labels = nil
+	}
 	a.recordAt(parley.EventRunStarted, "", 0, runStarted{
 		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels,
 		Trigger: f.Trigger, Deadline: f.At.Add(a.def.Timeout),
@@ -59,11 +62,7 @@ func (a *decider) settled(f Settled) {
 	case parley.OutcomeCancelled:
 		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 	default:
-		err := *failure(f.Result)
-		if err.Code == parley.CodeOutcomeUnknown {
-			err.Retryable = false
-		}
-		a.fail(x, &err, attemptEnd{started: f.Started, retryAfter: f.Result.RetryAfter, agentRetry: &f.AgentRetry})
+		a.fail(x, failure(f.Result), attemptEnd{started: f.Started, retryAfter: f.Result.RetryAfter, agentRetry: &f.AgentRetry})
 	}
 	a.advance()
 }
@@ -229,8 +228,7 @@ func (a *decider) advanceComposite(x *execution) {
 	switch {
 	case a.status.Terminal():
 	case failed != nil:
-		err := *failed
-		a.fail(x, &err, attemptEnd{started: x.scheduledAt})
+		a.fail(x, failed, attemptEnd{started: x.scheduledAt})
 	case done:
 		a.complete(x, a.blockOutput(x.inside()), completion{started: x.scheduledAt})
 	case a.cancelling && !a.anyInFlight(x.inside()):
@@ -280,7 +278,7 @@ func (a *decider) endCompleted() {
 }
 
 func (a *decider) endFailed(err *parley.Error) {
-	a.recordAt(parley.EventRunFailed, "", 0, runEnded{Error: err})
+	a.recordAt(parley.EventRunFailed, "", 0, runEnded{Error: recordable(err)})
 }
 
 func (a *decider) endCancelled() {

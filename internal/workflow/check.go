@@ -9,8 +9,12 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// problemsMax bounds what one document reports; one more counts the rest.
-const problemsMax = 100
+const (
+	// problemsMax bounds what one document reports; one more counts the rest.
+	problemsMax = 100
+	// problemsKept bounds what is kept to choose from.
+	problemsKept = 2000
+)
 
 // problemsFail reports whether one of them is an error.
 func problemsFail(problems []parley.Problem) bool {
@@ -18,8 +22,9 @@ func problemsFail(problems []parley.Problem) bool {
 }
 
 // problemsSort gives the findings by position, at most problemsMax: errors
-// before warnings if not all find room.
-func problemsSort(problems []parley.Problem) parley.Problems {
+// before warnings if not all find room. dropped counts those that were not even
+// kept.
+func problemsSort(problems []parley.Problem, dropped int) parley.Problems {
 	byPlace := func(a, b parley.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	}
@@ -35,7 +40,7 @@ func problemsSort(problems []parley.Problem) parley.Problems {
 	slices.SortStableFunc(kept, byPlace)
 	return append(kept, parley.Problem{
 		File: rest[0].File, Line: rest[0].Line, Col: rest[0].Col, Severity: rest[0].Severity, Code: problemLimit,
-		Text: fmt.Sprintf("there are %d more findings", len(rest)),
+		Text: fmt.Sprintf("there are %d more findings", len(rest)+dropped),
 	})
 }
 

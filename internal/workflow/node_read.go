@@ -36,6 +36,8 @@ type nodeReader struct {
 	count    int
 	stopped  bool
 	problems []parley.Problem
+	// dropped counts the findings beyond problemsKept.
+	dropped int
 }
 
 // nodeRead reads a document as JSON if its first character is a brace or a
@@ -82,10 +84,11 @@ func (r *nodeReader) stopAt(p parley.Problem) {
 
 func (r *nodeReader) add(p parley.Problem) {
 	p.Severity = parley.SeverityError
-	// A source of nothing but mistakes must not grow a list of its own size.
-	if len(r.problems) < 10*problemsMax {
-		r.problems = append(r.problems, p)
+	if len(r.problems) >= problemsKept {
+		r.dropped++
+		return
 	}
+	r.problems = append(r.problems, p)
 }
 
 // grow counts one more value at the given depth and reports whether reading

@@ -54,7 +54,7 @@ func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 	o.Limits = o.Limits.filled()
 	root, reader := nodeRead(source, o.Limits)
 	p := &parser{o: o, reader: reader, def: &Definition{}, steps: map[string]*parseStep{}}
-	p.problems = reader.problems
+	p.problems, p.dropped = reader.problems, reader.dropped
 	if root != nil {
 		p.document(root)
 	}
@@ -62,7 +62,7 @@ func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 		p.problems[i].File = o.File
 	}
 	failed := problemsFail(p.problems)
-	problems := problemsSort(p.problems)
+	problems := problemsSort(p.problems, p.dropped)
 	if failed {
 		return nil, problems
 	}
@@ -76,6 +76,8 @@ type parser struct {
 	reader   *nodeReader
 	def      *Definition
 	problems []parley.Problem
+	// dropped counts the findings beyond problemsKept.
+	dropped int
 
 	// defaults are the members of the workflow that agent steps inherit.
 	defaults parseDefaults
@@ -197,7 +199,25 @@ func (p *parser) report(n *node, problem parley.Problem) {
 	if problem.Severity == "" {
 		problem.Severity = parley.SeverityError
 	}
+	if len(p.problems) >= problemsKept {
+		// An error stands for the refusal of the document: the first is always
+		// kept, in the place of a warning.
+		p.dropped++
+		if problem.Severity == parley.SeverityError && !problemsFail(p.problems) {
+			p.problems[problemsKept-1] = problem
+		}
+		return
+	}
 	p.problems = append(p.problems, problem)
+}
+
+// suggest is didYouMean as long as there are few findings: looking for a like
+// name is worth its time to a person only.
+func (p *parser) suggest(name string, names []string) string {
+	if len(p.problems) > problemsMax {
+		return ""
+	}
+	return didYouMean(name, names)
 }
 
 // reportName records a finding at the name of a member.

@@ -123,7 +123,7 @@ func (p *parser) graphTarget(n *node, id string) *parseStep {
 		names = append(names, s.ID)
 	}
 	p.report(n, parley.Problem{
-		Code: problemReference, Text: fmt.Sprintf("there is no step %q", id), Suggestion: didYouMean(id, names),
+		Code: problemReference, Text: fmt.Sprintf("there is no step %q", id), Suggestion: p.suggest(id, names),
 	})
 	return nil
 }

@@ -139,7 +139,7 @@ func (p *parser) typeOf(s *parseStep) (kind Kind, ok bool) {
 	default:
 		p.report(n, parley.Problem{
 			Code: problemValue, Text: fmt.Sprintf("%q is not a type of step", n.text),
-			Suggestion: didYouMean(n.text, append(names, parseLaterTypes()...)),
+			Suggestion: p.suggest(n.text, append(names, parseLaterTypes()...)),
 		})
 	}
 	return "", false

@@ -54,7 +54,7 @@ func (p *parser) word(n *node, words ...string) (string, bool) {
 	}
 	problem := parley.Problem{Code: problemValue, Text: "this must be one of " + strings.Join(words, ", ")}
 	if n.kind == nodeString {
-		problem.Suggestion = didYouMean(n.text, words)
+		problem.Suggestion = p.suggest(n.text, words)
 	} else {
 		problem.Code = problemType
 	}
@@ -232,6 +232,10 @@ func (p *parser) codes(n *node) []parley.Code {
 		p.errorf(n, problemType, "this must be a list of error codes, it is %s", n.kind)
 		return nil
 	}
+	if len(n.items) > 100 {
+		p.errorf(n, problemValue, "this must name at most 100 codes")
+		return nil
+	}
 	if len(n.items) == 0 {
 		p.report(n, parley.Problem{Code: problemValue, Text: "this must name at least one code", Suggestion: "leave it out for the default; attempts: 1 retries nothing"})
 	}
@@ -244,7 +248,7 @@ func (p *parser) codes(n *node) []parley.Code {
 		known := parseCodes()
 		if !parseAuthorCode(code) && !slices.Contains(known, code) {
 			p.report(item, parley.Problem{
-				Code: problemValue, Text: fmt.Sprintf("%q is not an error code", code), Suggestion: didYouMean(code, known),
+				Code: problemValue, Text: fmt.Sprintf("%q is not an error code", code), Suggestion: p.suggest(code, known),
 			})
 			continue
 		}
@@ -304,7 +308,7 @@ func (p *parser) object(n *node, strict bool, fields []parseField) {
 func (p *parser) unknown(of *node, m nodeMember, strict bool, names []string) {
 	problem := parley.Problem{
 		Code: problemUnknown, Severity: parley.SeverityWarning,
-		Text: fmt.Sprintf("unknown member %q", m.name), Suggestion: didYouMean(m.name, names),
+		Text: fmt.Sprintf("unknown member %q", m.name), Suggestion: p.suggest(m.name, names),
 	}
 	if strict {
 		problem.Severity = parley.SeverityError

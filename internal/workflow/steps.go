@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -199,7 +200,7 @@ func (a *decider) finishAgentStep(x *execution, f Settled) {
 	if x.step.ParseJSON {
 		parsed, err := parseAnswer(value)
 		if err != nil {
-			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "parse: %w", err),
+			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "parse: %v", err),
 				attemptEnd{started: f.Started, agentRetry: &f.AgentRetry})
 			return
 		}
@@ -230,7 +231,7 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 	}
 	if x.step.Schema != nil {
 		if err := x.step.Schema.Check(value); err != nil {
-			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "The output does not fit the schema: %w", err), end)
+			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "The output does not fit the schema: %v", err), end)
 			return
 		}
 	}
@@ -295,6 +296,7 @@ type attemptEnd struct {
 
 // fail retries a step as its policies say, or ends it.
 func (a *decider) fail(x *execution, err *parley.Error, end attemptEnd) {
+	err = recordable(err)
 	if err.Step == "" {
 		err.Step = x.path
 	}
@@ -419,10 +421,27 @@ func (p RetryPolicy) delay(n int, jitter float64) time.Duration {
 
 func asError(err error, code parley.Code) *parley.Error {
 	if e, ok := errors.AsType[*parley.Error](err); ok {
-		c := *e
-		return &c
+		return e
 	}
-	return parley.Errorf(code, "%w", err)
+	return parley.Errorf(code, "%v", err)
+}
+
+// recordable gives an error as the history will give it back: without the Go
+// error that led to it, its details spelled as they are recorded.
+func recordable(err *parley.Error) *parley.Error {
+	if err == nil {
+		return nil
+	}
+	c := parley.Error{
+		Code: err.Code, Message: strings.ToValidUTF8(err.Message, "\uFFFD"), Step: err.Step, Attempt: err.Attempt, Agent: err.Agent,
+		Retryable: err.Retryable, Cause: recordable(err.Cause),
+	}
+	if len(err.Details) > 0 {
+		if b, e := json.Marshal(err.Details); e == nil {
+			c.Details = b
+		}
+	}
+	return &c
 }
 
 func capText(v json.RawMessage) string {

@@ -1,0 +1,43 @@
+// Command bench measures Parley beside the floor: the least that the same work
+// costs without any engine. Both run in one process, interleaved, so that the
+// machine's mood meets both alike.
+//
+//	go run . [-only NAME] [-quick]
+//
+// It prints a table and writes results/NAME.json. Medians over the rounds; the
+// spread is the distance between the slowest and the fastest round.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	only := flag.String("only", "", "run one benchmark: workflows")
+	quick := flag.Bool("quick", false, "fewer rounds and runs: under a minute")
+	results := flag.String("results", "results", "folder of the records")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *only, *quick, *results); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, quick bool, results string) error {
+	if only != "" && only != "workflows" {
+		return fmt.Errorf("no benchmark %q; there is: workflows", only)
+	}
+	rows, err := workflows(ctx, quick)
+	if err != nil {
+		return err
+	}
+	r := newRecord("workflows", rows)
+	r.print(os.Stdout)
+	return r.write(results)
+}

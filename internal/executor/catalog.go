@@ -1,0 +1,178 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// CatalogConfig is what a [Catalog] is made of. All members are required.
+type CatalogConfig struct {
+	DB       *store.DB
+	Executor *Executor
+	Now      func() time.Time
+	NewID    func() string
+	// KnownAgent reports whether an agent is registered and active. A workflow
+	// that names another is deployed with a warning: its agents may come later.
+	KnownAgent func(ctx context.Context, name string) bool
+}
+
+// Catalog keeps the deployed workflows. Versions are immutable (rule C10). Its
+// methods may be called concurrently.
+type Catalog struct{ cfg CatalogConfig }
+
+// NewCatalog gives the catalog of a database.
+func NewCatalog(cfg CatalogConfig) *Catalog { return &Catalog{cfg: cfg} }
+
+// parse compiles a document; errors come back as [parley.Problems].
+func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow.Definition, parley.Problems) {
+	def, problems := workflow.Parse(workflow.ParseOptions{File: req.File}, req.Source)
+	if def == nil {
+		return nil, problems
+	}
+	for _, step := range summary(def.Body, "", nil) {
+		if step.Agent != "" && !c.cfg.KnownAgent(ctx, step.Agent) {
+			problems = append(problems, parley.Problem{
+				File: req.File, Path: "steps." + step.ID, Severity: parley.SeverityWarning, Code: string(parley.CodeUnknownAgent),
+				Text:       fmt.Sprintf("agent %q is not registered", step.Agent),
+				Suggestion: "parley agent add URL --name " + step.Agent,
+			})
+		}
+	}
+	return def, problems
+}
+
+// Validate gives what Apply would find, errors and warnings.
+func (c *Catalog) Validate(ctx context.Context, req parley.ApplyRequest) parley.Problems {
+	_, problems := c.parse(ctx, req)
+	return problems
+}
+
+// Apply deploys a document. created is false if equal content was deployed
+// already. The error is [parley.Problems] for a faulty document, and has code
+// conflict for a version that exists with other content, not_found if there is
+// nothing to replace.
+func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.WorkflowVersion, bool, error) {
+	def, problems := c.parse(ctx, req)
+	if def == nil {
+		return parley.WorkflowVersion{}, false, problems
+	}
+	now := c.cfg.Now().UTC().Truncate(time.Microsecond)
+	sum := sha256.Sum256(req.Source)
+	row := store.Definition{
+		ID: c.cfg.NewID(), Workflow: def.ID, Name: def.Name, Version: def.Version, Description: def.Description,
+		Format: format(req.Source), Source: req.Source, Digest: hex.EncodeToString(sum[:]), Status: parley.AgentActive,
+		CreatedAt: now, UpdatedAt: now, CreatedBy: req.By, UpdatedBy: req.By,
+	}
+	mode := store.PutVersion
+	switch {
+	case req.Replace != "":
+		mode, row.ID = store.PutReplace, req.Replace
+	case req.Always:
+		mode = store.PutAlways
+	}
+	if mode != store.PutVersion {
+		row.Version = "" // the old API counts versions itself
+	}
+	id := row.ID
+	row, err := c.cfg.DB.PutDefinition(ctx, row, mode)
+	if err != nil {
+		return parley.WorkflowVersion{}, false, err
+	}
+	c.cfg.Executor.defs.forget()
+	v := version(row, def)
+	v.Warnings = problems
+	return v, row.ID == id, nil
+}
+
+// format tells the two spellings apart as the parser does.
+func format(source []byte) string {
+	trimmed := bytes.TrimLeft(source, " \t\r\n")
+	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {
+		return "json"
+	}
+	return "yaml"
+}
+
+// Get gives one version with its source and its steps. The error has code
+// not_found for an unknown ref.
+func (c *Catalog) Get(ctx context.Context, ref string) (parley.WorkflowVersion, error) {
+	row, err := c.cfg.DB.Definition(ctx, ref)
+	if err != nil {
+		return parley.WorkflowVersion{}, err
+	}
+	compiled, err := c.cfg.Executor.defs.compile(row)
+	if err != nil {
+		return parley.WorkflowVersion{}, err
+	}
+	return version(row, compiled.def), nil
+}
+
+// List gives one page of workflows, each by its newest version, and how many
+// there are in all.
+func (c *Catalog) List(ctx context.Context, q parley.WorkflowQuery) ([]parley.WorkflowVersion, int, error) {
+	rows, total, err := c.cfg.DB.Definitions(ctx, q)
+	return c.versions(rows), total, err
+}
+
+// Versions gives all versions of one workflow, newest first.
+func (c *Catalog) Versions(ctx context.Context, ref string) ([]parley.WorkflowVersion, error) {
+	rows, err := c.cfg.DB.Versions(ctx, ref)
+	return c.versions(rows), err
+}
+
+// Remove marks a workflow's version deleted: it takes no new runs, and those
+// under way go on. Again is no error.
+func (c *Catalog) Remove(ctx context.Context, ref, by string) error {
+	row, err := c.cfg.DB.Definition(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if row.Status == parley.AgentDeleted {
+		return nil
+	}
+	err = c.cfg.DB.SetDefinitionStatus(ctx, row.ID, parley.AgentDeleted, by, c.cfg.Now().UTC().Truncate(time.Microsecond))
+	c.cfg.Executor.defs.forget()
+	return err
+}
+
+func (c *Catalog) versions(rows []store.Definition) []parley.WorkflowVersion {
+	out := make([]parley.WorkflowVersion, len(rows))
+	for i, row := range rows {
+		out[i] = version(row, nil)
+		if compiled, err := c.cfg.Executor.defs.compile(row); err == nil {
+			out[i].Steps = summary(compiled.def.Body, "", nil)
+		}
+	}
+	return out
+}
+
+func version(row store.Definition, def *workflow.Definition) parley.WorkflowVersion {
+	v := parley.WorkflowVersion{
+		ID: row.ID, Workflow: row.Workflow, Name: row.Name, Version: row.Version, Number: row.Number,
+		Description: row.Description, Format: row.Format, Source: string(row.Source), Status: row.Status,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CreatedBy: row.CreatedBy, UpdatedBy: row.UpdatedBy,
+	}
+	if def != nil {
+		v.Steps = summary(def.Body, "", nil)
+	}
+	return v
+}
+
+// summary lists the steps of a block and of the blocks inside it, by path.
+func summary(b *workflow.Block, prefix string, out []parley.StepSummary) []parley.StepSummary {
+	for _, s := range b.Steps {
+		out = append(out, parley.StepSummary{ID: prefix + s.ID, Kind: string(s.Kind), Agent: s.Agent})
+		if s.Body != nil {
+			out = summary(s.Body, prefix+s.ID+"/", out)
+		}
+	}
+	return out
+}

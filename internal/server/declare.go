@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/registry"
+	"github.com/parley-project/parley/internal/sample"
+)
+
+// declare brings the registry and the catalog in line with the configuration:
+// agent files, workflow folders, samples.
+func (s *Server) declare(ctx context.Context) error {
+	for _, file := range s.cfg.AgentFiles {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("agents file: %w", err)
+		}
+		specs, problems := registry.LoadFile(file, data)
+		if hasErrors(problems) {
+			return problems
+		}
+		if _, _, _, err := s.registry.Declare(ctx, specs); err != nil {
+			return fmt.Errorf("agents file %s: %w", file, err)
+		}
+	}
+	if s.cfg.Samples {
+		if err := s.startSamples(ctx); err != nil {
+			return err
+		}
+	}
+	for _, dir := range s.cfg.WorkflowDirs {
+		if err := s.deployFolder(ctx, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hasErrors(ps parley.Problems) bool {
+	return slices.ContainsFunc(ps, func(p parley.Problem) bool { return p.Severity == parley.SeverityError })
+}
+
+// deployFolder deploys every document of a folder. Equal content stays the
+// version that it is.
+func (s *Server) deployFolder(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("workflows folder: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			continue
+		}
+		file := filepath.Join(dir, e.Name())
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, _, err := s.catalog.Apply(ctx, parley.ApplyRequest{File: file, Source: source, By: "folder"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// samples are the two agents of `parley dev`, served over real HTTP.
+type samples struct {
+	servers []*http.Server
+	listens []net.Listener
+	records []parley.Agent
+}
+
+// startSamples serves the sample agents, registers them and deploys hello.
+func (s *Server) startSamples(ctx context.Context) error {
+	s.samples = &samples{}
+	agents := []struct {
+		name, protocol, about string
+		handler               http.Handler
+	}{
+		{"greeter", parley.ProtocolSimpleA2A, "Sample agent: greets whoever it is given", sample.Greeter()},
+		{"polisher", parley.ProtocolJSONRPC, "Sample agent: polishes a text", sample.Polisher("")},
+	}
+	var specs []parley.AgentSpec
+	for _, a := range agents {
+		url, err := s.samples.listen(ctx, a.handler)
+		if err != nil {
+			return err
+		}
+		specs = append(specs, parley.AgentSpec{
+			Name: &a.name, URL: &url, Protocol: &a.protocol, Description: &a.about, By: "sample",
+		})
+	}
+	if _, _, _, err := s.registry.Declare(ctx, specs); err != nil {
+		return err
+	}
+	for _, a := range agents {
+		record, err := s.registry.Get(ctx, a.name)
+		if err != nil {
+			return err
+		}
+		s.samples.records = append(s.samples.records, record)
+	}
+	_, _, err := s.catalog.Apply(ctx, parley.ApplyRequest{File: "hello.yaml", Source: []byte(sample.Workflow()), By: "sample"})
+	return err
+}
+
+func (p *samples) listen(ctx context.Context, h http.Handler) (url string, err error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	p.listens = append(p.listens, l)
+	p.servers = append(p.servers, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second})
+	return "http://" + l.Addr().String() + "/", nil
+}
+
+// run serves until ctx ends.
+func (p *samples) run(ctx context.Context) error {
+	failed := make(chan error, len(p.servers))
+	for i, srv := range p.servers {
+		go func() { failed <- srv.Serve(p.listens[i]) }()
+	}
+	<-ctx.Done()
+	err := p.close()
+	for range p.servers {
+		if e := <-failed; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, net.ErrClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+func (p *samples) close() error {
+	var errs []error
+	for _, srv := range p.servers {
+		errs = append(errs, srv.Close())
+	}
+	for _, l := range p.listens {
+		_ = l.Close() // closed already by the server that served it
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/executor"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// runs is the API's view of runs: decisions go to the executor, lists and
+// histories come from the store.
+type runs struct {
+	*executor.Executor
+	db *store.DB
+}
+
+// Run gives a run with its steps.
+func (r runs) Run(ctx context.Context, id string) (parley.Run, error) { return r.Get(ctx, id) }
+
+// List gives one page of runs, without steps, and how many there are in all.
+func (r runs) List(ctx context.Context, q parley.RunQuery) ([]parley.Run, int, error) {
+	rows, total, err := r.db.Runs(ctx, q)
+	if err != nil {
+		return nil, 0, err
+	}
+	items := make([]parley.Run, len(rows))
+	for i, row := range rows {
+		if items[i], err = r.summary(ctx, row); err != nil {
+			return nil, 0, err
+		}
+	}
+	return items, total, nil
+}
+
+// summary reads a run's input and output where they stand: in its first and
+// its last event.
+func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
+	run := parley.Run{
+		ID: row.ID, Workflow: row.Workflow, WorkflowName: row.Name, Version: row.Version, DefinitionID: row.DefinitionID,
+		Status: row.Status, Phase: row.Phase, Paused: row.Paused, Labels: row.Labels, RetriedFrom: row.RetriedFrom,
+		TriggeredBy: row.TriggeredBy, Seq: row.Seq, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		StartedAt: timePtr(row.StartedAt), EndedAt: timePtr(row.EndedAt),
+		CancelledBy: row.CancelledBy, CancelReason: row.CancelReason,
+	}
+	var err error
+	if run.Input, err = r.value(ctx, row.ID, 1, "input"); err != nil {
+		return run, err
+	}
+	if row.Status == parley.RunCompleted {
+		if run.Output, err = r.value(ctx, row.ID, row.Seq, "output"); err != nil {
+			return run, err
+		}
+	}
+	if len(row.Error) > 0 {
+		run.Error = new(parley.Error)
+		if err := json.Unmarshal(row.Error, run.Error); err != nil {
+			return run, parley.Errorf(parley.CodeInternal, "run %s: its error cannot be read: %w", row.ID, err)
+		}
+	}
+	return run, nil
+}
+
+// value reads one member of one event's data.
+func (r runs) value(ctx context.Context, run string, seq int64, member string) (json.RawMessage, error) {
+	events, err := r.db.Events(ctx, run, seq-1, 1)
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	var data map[string]json.RawMessage
+	if err := json.Unmarshal(events[0].Data, &data); err != nil {
+		return nil, parley.Errorf(parley.CodeInternal, "run %s, event %d: %w", run, seq, err)
+	}
+	return data[member], nil
+}
+
+// Events gives at most limit events after the given number. With wait it
+// blocks until there is one, ctx ends, or the run has ended and all its events
+// were given (then there are none).
+func (r runs) Events(ctx context.Context, id string, after int64, limit int, wait bool) (events []parley.Event, err error) {
+	look := func() (bool, error) {
+		if events, err = r.db.Events(ctx, id, after, limit); err != nil || len(events) > 0 {
+			return true, err
+		}
+		row, err := r.db.RunRow(ctx, id)
+		return row.Status.Terminal() && row.Seq <= after, err
+	}
+	if wait {
+		err = r.Await(ctx, id, look)
+	} else {
+		_, err = look()
+	}
+	return events, err
+}
+
+func timePtr(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,276 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/parley-project/parley"
+)
+
+// TestCoreProperties drives random workflows with facts in random order, some
+// of them late or repeated, and holds every decision to what must be true of
+// any: the history has no gap and replays to the same state, no task is
+// scheduled twice, no execution ends twice, and the run ends exactly once.
+func TestCoreProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &planGen{t: t}
+		source := g.document()
+		def, problems := Parse(ParseOptions{File: "random.json"}, source)
+		if def == nil {
+			t.Fatalf("the random document does not compile: %v\n%s", problems, source)
+		}
+		newDriver(t, def).drive()
+	})
+}
+
+// planGen makes random documents in list form.
+type planGen struct {
+	t     *rapid.T
+	n     int
+	known []string // ids of steps that surely ended before the next one
+}
+
+func (g *planGen) document() []byte {
+	doc := map[string]any{"name": "random", "steps": g.steps(0)}
+	if rapid.Bool().Draw(g.t, "output") && len(g.known) > 0 {
+		doc["output"] = map[string]any{"v": "${" + rapid.SampledFrom(g.known).Draw(g.t, "ref") + ".output}"}
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return b
+}
+
+func (g *planGen) steps(depth int) []any {
+	n := rapid.IntRange(1, 4).Draw(g.t, "steps")
+	out := make([]any, n)
+	for i := range out {
+		out[i] = g.step(depth)
+	}
+	return out
+}
+
+func (g *planGen) step(depth int) map[string]any {
+	g.n++
+	id := fmt.Sprintf("s%d", g.n)
+	s := map[string]any{"id": id}
+	kinds := []string{"agent", "agent", "agent", "set", "fail", "finish"}
+	if depth < 3 {
+		kinds = append(kinds, "group")
+	}
+	switch kind := rapid.SampledFrom(kinds).Draw(g.t, "kind"); kind {
+	case "agent":
+		s["agent"] = "a"
+		s["input"] = map[string]any{"v": g.value()}
+		if rapid.Bool().Draw(g.t, "parse") {
+			s["parse"] = "json"
+		}
+	case "set", "finish":
+		s[kind] = g.value()
+		if kind == "finish" {
+			s["if"] = rapid.SampledFrom([]string{"false", "run.labels.size() > 0"}).Draw(g.t, "finish if")
+		}
+	case "fail":
+		s["fail"] = map[string]any{"code": "Oops", "message": "no ${workflow.input.x}"}
+		s["if"] = rapid.SampledFrom([]string{"false", "true", "workflow.input.x > 1"}).Draw(g.t, "fail if")
+	case "group":
+		s["steps"] = g.steps(depth + 1)
+	}
+	g.common(s)
+	g.known = append(g.known, id)
+	return s
+}
+
+func (g *planGen) common(s map[string]any) {
+	if s["if"] == nil && rapid.IntRange(0, 4).Draw(g.t, "has if") == 0 {
+		s["if"] = rapid.SampledFrom([]string{"true", "false", "workflow.input.x == 1", "workflow.input.absent == 1"}).Draw(g.t, "if")
+	}
+	if rapid.IntRange(0, 2).Draw(g.t, "continue") == 0 {
+		s["on_error"] = "continue"
+	}
+	if rapid.IntRange(0, 2).Draw(g.t, "retry") == 0 {
+		s["retry"] = map[string]any{
+			"attempts": rapid.IntRange(1, 3).Draw(g.t, "attempts"), "delay": rapid.SampledFrom([]string{"0s", "1s", "1m"}).Draw(g.t, "delay"),
+			"on": []string{rapid.SampledFrom([]string{"*", "agent_error", "Oops", "expression", "timeout"}).Draw(g.t, "on")},
+		}
+	}
+	if rapid.IntRange(0, 4).Draw(g.t, "timeout") == 0 {
+		s["timeout"] = rapid.SampledFrom([]string{"1s", "30s", "1h"}).Draw(g.t, "time")
+	}
+}
+
+func (g *planGen) value() any {
+	if len(g.known) > 0 && rapid.Bool().Draw(g.t, "refer") {
+		return "${" + rapid.SampledFrom(g.known).Draw(g.t, "ref") + ".output}"
+	}
+	return rapid.SampledFrom([]any{"${workflow.input.x}", "text", 12345678901234567, nil, "${workflow.input.absent}"}).Draw(g.t, "value")
+}
+
+// driver plays the world: agents that answer in any order, time, cancels.
+type driver struct {
+	t        *rapid.T
+	def      *Definition
+	state    *State
+	events   []parley.Event
+	now      time.Time
+	open     map[string]Schedule
+	seen     map[string]bool
+	ended    map[string]parley.EventType
+	answered []string
+}
+
+func newDriver(t *rapid.T, def *Definition) *driver {
+	return &driver{
+		t: t, def: def, state: NewState("run-1", def, DefaultRunLimits()),
+		now:  time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC),
+		open: make(map[string]Schedule), seen: make(map[string]bool), ended: make(map[string]parley.EventType),
+	}
+}
+
+func (d *driver) drive() {
+	labels := map[string]string{}
+	if rapid.Bool().Draw(d.t, "labels") {
+		labels["k"] = "v"
+	}
+	d.apply(Start{At: d.now, Input: json.RawMessage(`{"x":1}`), Labels: labels})
+	for steps := 0; !d.state.Status().Terminal(); steps++ {
+		if steps > 400 {
+			d.t.Fatalf("the run does not end; in flight %v, due %v", d.state.InFlight(), d.state.Due())
+		}
+		d.act()
+	}
+	if len(d.open) > 0 {
+		d.t.Fatalf("the run has ended and left %v open", d.open)
+	}
+	last := d.events[len(d.events)-1].Type
+	if last != parley.EventRunCompleted && last != parley.EventRunFailed && last != parley.EventRunCancelled {
+		d.t.Fatalf("the last event is %s", last)
+	}
+	for _, f := range []Fact{Tick{At: d.now.Add(1000 * time.Hour)}, Cancel{At: d.now}, Start{At: d.now}} {
+		if got := d.state.Apply(f); len(got.Events) > 0 {
+			d.t.Fatalf("%T after the end gave %v", f, got.Events)
+		}
+	}
+}
+
+func (d *driver) act() {
+	ids := d.state.InFlight()
+	d.now = d.now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(d.t, "ms")) * time.Millisecond)
+	switch n := rapid.IntRange(0, 20).Draw(d.t, "act"); {
+	case n == 0:
+		d.apply(Cancel{At: d.now, By: "me", Grace: 10 * time.Second})
+	case n == 1 && len(d.answered) > 0:
+		// A late or repeated answer changes nothing.
+		id := rapid.SampledFrom(d.answered).Draw(d.t, "again")
+		if got := d.state.Apply(Settled{At: d.now, TaskID: id, Result: parley.Result{TaskID: id, Outcome: parley.OutcomeOK, Output: json.RawMessage(`1`)}}); len(got.Events) > 0 {
+			d.t.Fatalf("a second answer to %s gave %v", id, got.Events)
+		}
+	case n <= 3 || len(ids) == 0:
+		if due := d.state.Due(); !due.IsZero() && due.After(d.now) && len(ids) == 0 {
+			d.now = due
+		}
+		d.apply(Tick{At: d.now, Jitter: 0.5})
+	default:
+		d.settle(rapid.SampledFrom(ids).Draw(d.t, "task"))
+	}
+}
+
+func (d *driver) settle(id string) {
+	s, ok := d.open[id]
+	if !ok {
+		d.t.Fatalf("%s is in flight and was not scheduled, or was closed", id)
+	}
+	if s.At.After(d.now) {
+		d.now = s.At
+	}
+	r := parley.Result{TaskID: id}
+	switch rapid.IntRange(0, 6).Draw(d.t, "answer") {
+	case 0:
+		r.Outcome, r.Err = parley.OutcomeError, parley.Errorf(parley.CodeAgentError, "no <luck>")
+	case 1:
+		r.Outcome, r.Err = parley.OutcomeError, parley.Errorf(parley.CodeAgentRejected, "no")
+	case 2:
+		r.Outcome = parley.OutcomeUnknown
+	case 3:
+		r.Outcome = parley.OutcomeCancelled
+		if !d.state.Cancelling() {
+			r.Outcome, r.Output = parley.OutcomeOK, json.RawMessage(`{"text":"[1, 2]"}`)
+		}
+	default:
+		r.Outcome, r.Output = parley.OutcomeOK, json.RawMessage(`{"text":"{\"n\":1}","n":1.10}`)
+	}
+	d.answered = append(d.answered, id)
+	d.apply(Settled{
+		At: d.now, TaskID: id, Result: r, Jitter: rapid.Float64Range(0, 0.999).Draw(d.t, "jitter"),
+		AgentRetry: AgentRetry(parley.RetryConfig{MaxRetries: 1, InitialDelay: time.Second, MaxDelay: time.Minute, Multiplier: 2}),
+	})
+}
+
+func (d *driver) apply(f Fact) {
+	dec := d.state.Apply(f)
+	for _, e := range dec.Events {
+		if e.Seq != int64(len(d.events))+1 {
+			d.t.Fatalf("event %d follows event %d", e.Seq, len(d.events))
+		}
+		d.events = append(d.events, e)
+		if e.Step != "" && strings.HasPrefix(string(e.Type), "step.") {
+			if before, ok := d.ended[e.Step]; ok {
+				d.t.Fatalf("%s of %s after its %s", e.Type, e.Step, before)
+			}
+			switch e.Type {
+			case parley.EventStepCompleted, parley.EventStepFailed, parley.EventStepCancelled, parley.EventStepSkipped:
+				d.ended[e.Step] = e.Type
+			}
+		}
+	}
+	for _, c := range dec.Close {
+		if _, ok := d.open[c.TaskID]; !ok {
+			d.t.Fatalf("closed %s, which is not open", c.TaskID)
+		}
+		delete(d.open, c.TaskID)
+	}
+	for _, s := range dec.Schedule {
+		if d.seen[s.Task.ID] {
+			d.t.Fatalf("%s was scheduled twice", s.Task.ID)
+		}
+		d.seen[s.Task.ID] = true
+		if len(s.Task.Input) == 0 || s.Task.Agent == "" {
+			d.t.Fatalf("scheduled %+v", s.Task)
+		}
+		if !d.state.Status().Terminal() {
+			d.open[s.Task.ID] = s
+		}
+	}
+	d.sameAsReplayed()
+}
+
+func (d *driver) sameAsReplayed() {
+	again := NewState("run-1", d.def, DefaultRunLimits())
+	for _, e := range d.events {
+		if err := again.Replay(e); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(d.state, again) {
+		d.t.Fatalf("replay gives another state:\n%+v\n%+v\nafter %s", describe(d.state), describe(again), d.events[len(d.events)-1].Type)
+	}
+}
+
+func describe(s *State) string {
+	b, err := json.MarshalIndent(s.View(), "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	var x strings.Builder
+	for _, p := range s.order {
+		fmt.Fprintf(&x, "%+v\n", *s.execs[p])
+	}
+	return string(b) + x.String() + fmt.Sprintf("%+v", *s)
+}
