@@ -42,31 +42,39 @@ func (e Egress) dialer(secure bool) *net.Dialer {
 	if e.Loopback {
 		allow = append(allow, netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
 	}
-	guard := ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
-	check := func(_ context.Context, network, address string, _ syscall.RawConn) error {
-		return checkEgress(guard, allow, network, address, secure)
+	gate := &gate{
+		allow: allow, secure: secure,
+		guard: ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32"))),
 	}
-	return &net.Dialer{Timeout: connectTimeout, ControlContext: check}
+	return &net.Dialer{Timeout: connectTimeout, ControlContext: gate.check}
 }
 
-func checkEgress(guard *ssrf.Guardian, allow []netip.Prefix, network, address string, secure bool) error {
+// gate is an Egress made ready for one kind of connection.
+type gate struct {
+	guard  *ssrf.Guardian
+	allow  []netip.Prefix
+	secure bool
+}
+
+// check is called with the resolved address before each connection.
+func (g *gate) check(_ context.Context, network, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("%w: %s is no address: %w", errEgress, address, err)
 	}
 	ip := to.Addr().Unmap().WithZone("")
-	for _, p := range allow {
+	for _, p := range g.allow {
 		if p.Contains(ip) {
 			return nil
 		}
 	}
-	if err := guard.Safe(network, netip.AddrPortFrom(ip, to.Port()).String(), nil); err != nil {
+	if err := g.guard.Safe(network, netip.AddrPortFrom(ip, to.Port()).String(), nil); err != nil {
 		return fmt.Errorf("%w: %s is not a public address and not in egress.allow", errEgress, ip)
 	}
 	if p := to.Port(); p != 443 && p != 80 && p < 1024 {
 		return fmt.Errorf("%w: port %d of %s: agents have 443, 80 or 1024 and above unless they are in egress.allow", errEgress, p, ip)
 	}
-	if !secure {
+	if !g.secure {
 		return fmt.Errorf("%w: %s is reached over https only, unless it is in egress.allow", errEgress, ip)
 	}
 	return nil

@@ -52,6 +52,9 @@ func readAnswer(result []byte) (*answer, error) {
 		}
 		*member = value
 	}
+	if present(a.state) && a.state[0] != '"' {
+		a.warn("result.status.state is not a string")
+	}
 	return a, nil
 }
 
@@ -107,10 +110,10 @@ func (a *answer) stateName() string {
 // outcome is what the answer means for the attempt taskID.
 func (a *answer) outcome(taskID string) bridge.Outcome {
 	id, _ := bridge.Text(a.id)
-	context, _ := bridge.Text(a.contextID)
+	contextID, _ := bridge.Text(a.contextID)
 	out := bridge.Outcome{
-		Disposition: bridge.Answered, AgentTaskID: id, ContextID: context,
-		Result: parley.Result{TaskID: taskID, AgentTaskID: id, ContextID: context},
+		Disposition: bridge.Answered, AgentTaskID: id, ContextID: contextID,
+		Result: parley.Result{TaskID: taskID, AgentTaskID: id, ContextID: contextID},
 	}
 	if a.isMessage() {
 		out.AgentTaskID, _ = bridge.Text(a.taskID)
@@ -136,7 +139,7 @@ func (a *answer) outcome(taskID string) bridge.Outcome {
 	}
 	out.Result.Outcome = parley.OutcomeError
 	out.Result.Err = e.WithDetails(stateDetails{
-		State: state, Message: a.statusText(), AgentTaskID: limited(id), ContextID: limited(context),
+		State: state, Message: a.statusText(), AgentTaskID: limited(id), ContextID: limited(contextID),
 	})
 	return out
 }
