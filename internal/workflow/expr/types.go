@@ -1,6 +1,12 @@
 package expr
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
 
 // Options says what a workflow declares.
 type Options struct {
@@ -33,7 +39,8 @@ type Finding struct {
 	// Pointer is the JSON pointer of the string inside the value; "" for a
 	// plain string.
 	Pointer string
-	// Offset is the byte offset of the expression in the decoded string.
+	// Offset is the byte offset of the expression in the decoded string: of
+	// its ${, or of the bare text.
 	Offset int
 	// Warning findings do not keep the template from compiling.
 	Warning bool
@@ -52,65 +59,167 @@ const (
 	CodeSyntax     = "syntax"
 )
 
-// Compiler compiles expressions of one workflow. It knows what is visible
-// where an expression stands. It is expensive to build and meant to be shared;
-// it is immutable and free for concurrent use.
-type Compiler struct{}
-
-// NewCompiler prepares a compiler. It fails if a schema cannot be read.
-func NewCompiler(o Options) (*Compiler, error) { return &Compiler{}, nil }
-
-// Template compiles a JSON value whose strings may hold ${…}. The template is
-// nil if a finding is not a warning; all findings are given at once.
-func (c *Compiler) Template(value json.RawMessage, at At) (*Template, []Finding) {
-	return nil, []Finding{{Code: CodeExpression, Text: "not built"}}
+// Compiler compiles the expressions of one workflow. CEL's environment is
+// built when the first expression needs it, and shared. A Compiler is free for
+// concurrent use.
+type Compiler struct {
+	graph bool
+	known map[string]bool
+	ids   []string // sorted
+	input schema
+	steps map[string]schema
+	env   func() (*environment, error)
 }
 
-// Condition compiles one CEL expression that gives a bool, written bare or as
-// a single ${…}. The condition is nil if a finding is not a warning.
-func (c *Compiler) Condition(text string, at At) (*Condition, []Finding) {
-	return nil, []Finding{{Code: CodeExpression, Text: "not built"}}
+// NewCompiler prepares a compiler. It fails if a schema is not JSON.
+func NewCompiler(o Options) (*Compiler, error) {
+	c := &Compiler{graph: o.Graph, known: make(map[string]bool, len(o.StepIDs)), steps: map[string]schema{}}
+	for _, id := range o.StepIDs {
+		c.known[id] = true
+	}
+	c.ids = slices.Clone(o.StepIDs)
+	slices.Sort(c.ids)
+	var err error
+	if c.input, err = newSchema(o.InputSchema); err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	for id, raw := range o.StepSchemas {
+		if c.steps[id], err = newSchema(raw); err != nil {
+			return nil, fmt.Errorf("schema of step %s: %w", id, err)
+		}
+	}
+	c.env = sync.OnceValues(func() (*environment, error) { return newEnvironment(c.ids) })
+	return c, nil
 }
 
-// OldCondition compiles a condition of the old platform's small grammar
-// (language.md §4, "Old conditions").
-func (c *Compiler) OldCondition(text string, at At) (*OldCondition, []Finding) {
-	return nil, []Finding{{Code: CodeExpression, Text: "not built"}}
+func (c *Compiler) isStep(id string) bool { return c.known[id] }
+
+// isOldPath reports whether graph form may read text as a path.
+func (c *Compiler) isOldPath(text string) bool {
+	_, ok := parsePath(strings.TrimSpace(text), c.isStep, true)
+	return ok
 }
 
-// Template is a compiled JSON value whose strings may hold ${…} (rule D5,
-// tmpl). It is immutable and free for concurrent use.
-type Template struct{}
+// compiles reports whether text is an expression without errors.
+func (c *Compiler) compiles(text string, at At) bool {
+	src := strings.TrimSpace(text)
+	if _, ok := parsePath(src, c.isStep, false); ok {
+		return true
+	}
+	_, findings := c.compile(src, at)
+	return !failed(findings)
+}
 
-// Condition is one compiled CEL expression that gives a bool (rule D5, cel).
-// It is immutable and free for concurrent use.
-type Condition struct{}
+// expression compiles what stands between the braces. The expression is nil if
+// a finding is not a warning.
+func (c *Compiler) expression(text string, at At) (expression, []Finding) {
+	if len(text) > maxText {
+		return nil, []Finding{tooMuch("expression_text", maxText, "bytes").finding()}
+	}
+	src := strings.TrimSpace(text)
+	if src == "" {
+		return nil, []Finding{{Code: CodeSyntax, Text: "the expression is empty"}}
+	}
+	if p, ok := parsePath(src, c.isStep, false); ok {
+		return c.pathExpression(p, at)
+	}
+	x, findings := c.compile(src, at)
+	if !failed(findings) {
+		return x, findings
+	}
+	if c.graph {
+		if p, ok := parsePath(src, c.isStep, true); ok {
+			x, found := c.pathExpression(p, at)
+			return x, append(found, Finding{
+				Code: CodeExpression, Warning: true,
+				Text: fmt.Sprintf("read as a path, because it is no CEL: %s", findings[0].Text),
+			})
+		}
+	}
+	if p, ok := parsePath(src, pathID, false); ok && p.root == rootStep {
+		findings = []Finding{c.unknownStep(p.name)}
+	}
+	return c.failing(src, findings)
+}
 
-// OldCondition is one compiled condition of the old grammar. It is immutable
-// and free for concurrent use.
-type OldCondition struct{}
+// pathID accepts what looks like a step id in a path, known or not.
+func pathID(id string) bool {
+	for _, r := range id {
+		if !nameRune(r, false) {
+			return false
+		}
+	}
+	return id != "" && id != "result" && id != "error" && id != "event"
+}
 
-// Eval gives the template's value as JSON. The error is a *parley.Error of
-// code expression or limit.
-func (t *Template) Eval(s *Scope) (json.RawMessage, error) { panic("not built") }
+// failing gives the findings of an expression that has no value. In graph form
+// unknown references are warnings, and an error once they are evaluated.
+func (c *Compiler) failing(src string, findings []Finding) (expression, []Finding) {
+	if !c.graph || slices.ContainsFunc(findings, func(f Finding) bool { return !f.Warning && f.Code != CodeReference }) {
+		return nil, findings
+	}
+	for i := range findings {
+		findings[i].Warning = true
+	}
+	return &unresolved{src: src, why: findings[0].Text}, findings
+}
 
-// Literal reports whether the template holds no ${…}.
-func (t *Template) Literal() bool { return false }
+func (c *Compiler) pathExpression(p *path, at At) (expression, []Finding) {
+	findings := c.checkPath(p, at)
+	if failed(findings) {
+		if !c.graph || slices.ContainsFunc(findings, func(f Finding) bool { return !f.Warning && f.Code != CodeReference }) {
+			return nil, findings
+		}
+		for i := range findings {
+			findings[i].Warning = true
+		}
+	}
+	return &pathExpr{*p}, findings
+}
 
-// Refs gives the step ids referred to, sorted, without duplicates.
-func (t *Template) Refs() []string { return nil }
+// checkPath gives what is wrong with a path reference where it stands.
+func (c *Compiler) checkPath(p *path, at At) []Finding {
+	if at.InputOnly && p.root != rootInput {
+		return []Finding{onlyInput()}
+	}
+	switch p.root {
+	case rootLoop:
+		return []Finding{{
+			Code: CodeReference, Text: fmt.Sprintf("`loop.%s` is in scope inside a loop only", p.name),
+		}}
+	case rootPlan:
+		return []Finding{{Code: CodeReference, Text: "`plan.input` is in scope inside a plan only"}}
+	case rootStep:
+		if f := c.visible(p.name, at); f != nil {
+			return []Finding{*f}
+		}
+		return c.members(c.steps[p.name], "steps."+p.name+".output", fromSegments(p.segments))
+	}
+	return c.members(c.input, "workflow.input", fromSegments(p.segments))
+}
 
-// Eval gives the condition's value. The error is a *parley.Error of code
-// expression or limit.
-func (c *Condition) Eval(s *Scope) (bool, error) { panic("not built") }
+func onlyInput() Finding {
+	return Finding{Code: CodeExpression, Text: "only `workflow.input` is in scope here"}
+}
 
-// Refs gives the step ids referred to, sorted, without duplicates.
-func (c *Condition) Refs() []string { return nil }
+// visible gives the finding that a step may not be referred to; nil if it may.
+func (c *Compiler) visible(id string, at At) *Finding {
+	if !c.known[id] {
+		f := c.unknownStep(id)
+		return &f
+	}
+	if at.Visible == nil {
+		return nil
+	}
+	if ok, reason := at.Visible(id); !ok {
+		return &Finding{Code: CodeReference, Text: reason}
+	}
+	return nil
+}
 
-// Eval gives the condition's value. Any fault of evaluation makes the whole
-// condition false and is given as warning.
-func (o *OldCondition) Eval(s *Scope) (value bool, warning error) { panic("not built") }
-
-// ParseJSON reads one JSON value from text, which may stand in surrounding
-// space and one Markdown code fence (E9, P1).
-func ParseJSON(text string) (json.RawMessage, error) { panic("not built") }
+func (c *Compiler) unknownStep(id string) Finding {
+	return Finding{
+		Code: CodeReference, Text: fmt.Sprintf("there is no step %q", id),
+		Suggestion: didYouMean(id, c.ids),
+	}
+}

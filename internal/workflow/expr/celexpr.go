@@ -1,0 +1,183 @@
+package expr
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+	"github.com/parley-project/parley"
+)
+
+// celExpr is a checked and planned CEL expression.
+type celExpr struct {
+	src     string
+	env     *environment
+	program cel.Program
+	result  *cel.Type
+	refs    []string
+}
+
+func (x *celExpr) source() string { return x.src }
+
+func (x *celExpr) steps(ids []string) []string { return append(ids, x.refs...) }
+
+// eval runs the program.
+func (x *celExpr) eval(s *Scope) (ref.Val, *fault) {
+	v, _, err := x.program.Eval(&activation{env: x.env, scope: s, refs: x.refs})
+	if err != nil {
+		return nil, evalFault(err)
+	}
+	return v, nil
+}
+
+func (x *celExpr) json(s *Scope) (json.RawMessage, *fault) {
+	v, f := x.eval(s)
+	if f != nil {
+		return nil, f
+	}
+	return toJSON(v)
+}
+
+func (x *celExpr) text(s *Scope) (string, *fault) {
+	v, f := x.eval(s)
+	if f != nil {
+		return "", f
+	}
+	text, f := toText(v)
+	if f == nil && len(text) > maxResult {
+		f = tooMuch("expression_result", maxResult, "bytes")
+	}
+	return text, f
+}
+
+// evalFault makes a fault of what CEL reports.
+func evalFault(err error) *fault {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	if cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err); ok &&
+		cancelled.Cause == interpreter.CostLimitExceeded {
+		return tooMuch("expression_cost", maxCost, "units")
+	}
+	return &fault{code: parley.CodeExpression, text: err.Error()}
+}
+
+// compile parses, checks and plans CEL text.
+func (c *Compiler) compile(src string, at At) (expression, []Finding) {
+	env, err := c.env()
+	if err != nil {
+		return nil, []Finding{{Code: CodeExpression, Text: err.Error()}}
+	}
+	ast, issues := env.cel.Parse(src)
+	if issues.Err() != nil {
+		return nil, c.explain(env, issues)
+	}
+	if depth := astDepth(ast.NativeRep().Expr(), 0); depth > maxASTDepth {
+		return nil, []Finding{tooMuch("expression_depth", maxASTDepth, "levels").finding()}
+	}
+	ast, issues = env.cel.Check(ast)
+	if issues.Err() != nil {
+		return nil, c.explain(env, issues)
+	}
+	k := &checker{c: c, at: at, bound: map[string]int{}}
+	k.walk(ast.NativeRep().Expr())
+	if failed(k.findings) {
+		return c.failing(src, k.findings)
+	}
+	program, err := env.program(ast)
+	if err != nil {
+		return nil, []Finding{{Code: CodeExpression, Text: err.Error()}}
+	}
+	slices.Sort(k.refs)
+	return &celExpr{
+		src: src, env: env, program: program, result: ast.OutputType(), refs: slices.Compact(k.refs),
+	}, k.findings
+}
+
+// explain words CEL's issues for people who write workflows.
+func (c *Compiler) explain(env *environment, issues *cel.Issues) []Finding {
+	var findings []Finding
+	for _, issue := range issues.Errors() {
+		f := c.explainOne(env, issue.Message)
+		if !slices.Contains(findings, f) {
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func (c *Compiler) explainOne(env *environment, message string) Finding {
+	message = strings.TrimSpace(message)
+	if name, ok := quotedAfter(message, "undeclared reference to '"); ok {
+		return c.unknownName(env, name)
+	}
+	if name, ok := quotedAfter(message, "undefined field '"); ok {
+		return Finding{
+			Code: CodeExpression, Text: fmt.Sprintf("there is no member %q", name),
+			Suggestion: didYouMean(name, env.records.fieldNames()),
+		}
+	}
+	if name, ok := quotedAfter(message, "found no matching overload for '"); ok {
+		_, rest, _ := strings.Cut(message, "applied to '")
+		operands, _, _ := strings.Cut(rest, "'")
+		return Finding{Code: CodeExpression, Text: fmt.Sprintf("%s cannot be applied to %s",
+			strings.Trim(name, "_"), strings.ReplaceAll(operands, "parley.", ""))}
+	}
+	if text, ok := strings.CutPrefix(message, "Syntax error: "); ok {
+		return c.explainSyntax(text)
+	}
+	if strings.HasPrefix(message, reservedWord) {
+		return c.explainSyntax(message)
+	}
+	if strings.Contains(message, "limit") && (strings.Contains(message, "recursion") || strings.Contains(message, "exceeds")) {
+		return Finding{Code: CodeLimit, Text: message}
+	}
+	return Finding{Code: CodeExpression, Text: message}
+}
+
+const reservedWord = "reserved identifier: "
+
+func (c *Compiler) explainSyntax(text string) Finding {
+	f := Finding{Code: CodeSyntax, Text: "not CEL: " + text}
+	if word, ok := strings.CutPrefix(text, reservedWord); ok {
+		f.Text = fmt.Sprintf("%q is a reserved word of CEL", word)
+		f.Suggestion = fmt.Sprintf("write steps[%q] for the step", word)
+		if word == "loop" {
+			f.Suggestion = "write `each` in CEL"
+		}
+	}
+	return f
+}
+
+// quotedAfter gives what stands between prefix, which ends in a quote, and the
+// next quote.
+func quotedAfter(message, prefix string) (string, bool) {
+	rest, ok := strings.CutPrefix(message, prefix)
+	if !ok {
+		return "", false
+	}
+	name, _, ok := strings.Cut(rest, "'")
+	return name, ok
+}
+
+// unknownName is the finding of a variable or function that does not exist.
+func (c *Compiler) unknownName(env *environment, name string) Finding {
+	f := Finding{Code: CodeReference, Text: fmt.Sprintf("there is no name %q", name)}
+	if c.known[name] {
+		f.Text = fmt.Sprintf("step %q is no variable", name)
+		f.Suggestion = fmt.Sprintf("write steps[%q]", name)
+		return f
+	}
+	if near := nearest(name, env.functions); near != "" && nearest(name, env.names) == "" {
+		f.Code = CodeExpression
+		f.Suggestion = didYouMean(name, env.functions)
+		return f
+	}
+	f.Suggestion = didYouMean(name, env.names)
+	return f
+}

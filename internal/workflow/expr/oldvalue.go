@@ -1,0 +1,209 @@
+package expr
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// oldValue is a JSON value that is compared as the old platform did: numbers
+// and booleans are numbers, unlike types are never equal and have no order.
+type oldValue struct{ raw json.RawMessage }
+
+func oldBool(b bool) oldValue {
+	return oldValue{raw: strconv.AppendBool(nil, b)}
+}
+
+func (v oldValue) kind() byte { return v.raw[0] }
+
+// truth is false for null, false, zero and what is empty.
+func (v oldValue) truth() bool {
+	switch v.kind() {
+	case 'n', 'f':
+		return false
+	case 't':
+		return true
+	case '"':
+		return len(v.raw) > 2
+	case '{', '[':
+		i := skipSpace(v.raw, 1)
+		return i < len(v.raw) && v.raw[i] != '}' && v.raw[i] != ']'
+	}
+	n, _ := v.number()
+	return n.whole != 0 || n.fraction != 0
+}
+
+// length is len(…): characters, items or members.
+func (v oldValue) length() (oldValue, *fault) {
+	n := 0
+	switch v.kind() {
+	case '"':
+		n = utf8.RuneCountInString(unquote(v.raw))
+	case '[':
+		eachElement(v.raw, func([]byte) bool { n++; return true })
+	case '{':
+		names := map[string]bool{}
+		eachMember(v.raw, func(name, _ []byte) bool { names[unquote(name)] = true; return true })
+		n = len(names)
+	default:
+		return v, faultf("%s has no len", kindOf(v.raw))
+	}
+	return oldValue{raw: strconv.AppendInt(nil, int64(n), 10)}, nil
+}
+
+// oldNumber is exact for whole numbers of 64 bits.
+type oldNumber struct {
+	isWhole  bool
+	whole    int64
+	fraction float64
+}
+
+func (v oldValue) number() (oldNumber, bool) {
+	switch v.kind() {
+	case 't':
+		return oldNumber{isWhole: true, whole: 1, fraction: 1}, true
+	case 'f':
+		return oldNumber{isWhole: true}, true
+	case 'n', '"', '{', '[':
+		return oldNumber{}, false
+	}
+	if n, err := strconv.ParseInt(string(v.raw), 10, 64); err == nil {
+		return oldNumber{isWhole: true, whole: n, fraction: float64(n)}, true
+	}
+	d, err := strconv.ParseFloat(string(v.raw), 64)
+	return oldNumber{fraction: d}, err == nil
+}
+
+// order compares numbers or strings; ok is false for anything else.
+func (v oldValue) order(other oldValue) (sign int, ok bool) {
+	if v.kind() == '"' && other.kind() == '"' {
+		return strings.Compare(unquote(v.raw), unquote(other.raw)), true
+	}
+	a, okA := v.number()
+	b, okB := other.number()
+	if !okA || !okB {
+		return 0, false
+	}
+	if a.isWhole && b.isWhole {
+		return compare(a.whole, b.whole), true
+	}
+	return compare(a.fraction, b.fraction), true
+}
+
+func compare[T int64 | float64](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// equal compares by value: numbers as numbers, objects without regard to order.
+func (v oldValue) equal(other oldValue) bool {
+	if sign, ok := v.order(other); ok {
+		return sign == 0
+	}
+	if v.kind() != other.kind() {
+		return false
+	}
+	switch v.kind() {
+	case 'n':
+		return true
+	case '[':
+		a, b := v.items(), other.items()
+		if len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !a[i].equal(b[i]) {
+				return false
+			}
+		}
+		return true
+	case '{':
+		a, b := v.members(), other.members()
+		if len(a) != len(b) {
+			return false
+		}
+		for name := range a {
+			if y, ok := b[name]; !ok || !a[name].equal(y) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func (v oldValue) items() (items []oldValue) {
+	eachElement(v.raw, func(raw []byte) bool {
+		items = append(items, oldValue{raw: raw})
+		return true
+	})
+	return items
+}
+
+func (v oldValue) members() map[string]oldValue {
+	members := map[string]oldValue{}
+	eachMember(v.raw, func(name, raw []byte) bool {
+		members[unquote(name)] = oldValue{raw: raw}
+		return true
+	})
+	return members
+}
+
+// contains is `item in v`: element, substring or object key.
+func (v oldValue) contains(item oldValue) (bool, *fault) {
+	switch v.kind() {
+	case '[':
+		for _, x := range v.items() {
+			if x.equal(item) {
+				return true, nil
+			}
+		}
+		return false, nil
+	case '{':
+		if item.kind() != '"' {
+			return false, nil
+		}
+		_, ok := member(v.raw, unquote(item.raw))
+		return ok, nil
+	case '"':
+		if item.kind() == '"' {
+			return strings.Contains(unquote(v.raw), unquote(item.raw)), nil
+		}
+	}
+	return false, faultf("%s cannot contain %s", kindOf(v.raw), kindOf(item.raw))
+}
+
+// compareOld evaluates one operator.
+func compareOld(op string, l, r oldValue) (oldValue, *fault) {
+	switch op {
+	case "==", "!=":
+		return oldBool(l.equal(r) == (op == "==")), nil
+	case "contains":
+		l, r = r, l
+		fallthrough
+	case "in", "not in":
+		found, f := r.contains(l)
+		return oldBool(found == (op != "not in")), f
+	}
+	sign, ok := l.order(r)
+	if !ok {
+		return l, faultf("%s and %s have no order", kindOf(l.raw), kindOf(r.raw))
+	}
+	switch op {
+	case "<":
+		ok = sign < 0
+	case "<=":
+		ok = sign <= 0
+	case ">":
+		ok = sign > 0
+	default:
+		ok = sign >= 0
+	}
+	return oldBool(ok), nil
+}

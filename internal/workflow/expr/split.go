@@ -1,0 +1,224 @@
+package expr
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// builder collects the parts of a template and the findings on the way.
+type builder struct {
+	c        *Compiler
+	at       At
+	value    []byte
+	copied   int // value[:copied] stands in parts
+	parts    []part
+	findings []Finding
+}
+
+// Template compiles a JSON value whose strings may hold ${…}. The template is
+// nil if a finding is not a warning; all findings are given at once.
+func (c *Compiler) Template(value json.RawMessage, at At) (*Template, []Finding) {
+	if len(value) > maxValue {
+		return nil, []Finding{tooMuch("value_size", maxValue, "bytes").finding()}
+	}
+	if _, f := checkJSON(value); f != nil {
+		x := f.finding()
+		if x.Code == CodeExpression {
+			x.Code = CodeSyntax
+		}
+		return nil, []Finding{x}
+	}
+	value = slices.Clone(trim(value))
+	b := &builder{c: c, at: at, value: value}
+	if bytes.Contains(value, []byte("$")) || bytes.Contains(value, []byte(`\u`)) {
+		b.strings()
+	}
+	b.literal(value[b.copied:])
+	if failed(b.findings) {
+		return nil, b.findings
+	}
+	t := &Template{parts: b.parts}
+	for i := range t.parts {
+		t.literals += len(t.parts[i].literal)
+		if x := t.parts[i].x; x != nil {
+			t.refs = x.steps(t.refs)
+		}
+	}
+	slices.Sort(t.refs)
+	t.refs = slices.Compact(t.refs)
+	return t, b.findings
+}
+
+// finding makes a finding of a fault at compile time.
+func (f *fault) finding() Finding {
+	code := CodeExpression
+	if f.limit != "" {
+		code = CodeLimit
+	}
+	return Finding{Code: code, Text: f.text}
+}
+
+// failed reports whether a finding is more than a warning.
+func failed(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return !f.Warning })
+}
+
+func (b *builder) literal(bytes []byte) {
+	if len(bytes) == 0 {
+		return
+	}
+	if n := len(b.parts); n > 0 && b.parts[n-1].x == nil {
+		b.parts[n-1].literal = append(slices.Clip(b.parts[n-1].literal), bytes...)
+		return
+	}
+	b.parts = append(b.parts, part{literal: bytes})
+}
+
+// strings goes through the strings of the value that are not member names.
+func (b *builder) strings() {
+	dec := jsontext.NewDecoder(bytes.NewReader(b.value), jsontext.AllowInvalidUTF8(true))
+	for {
+		token, err := dec.ReadToken()
+		if err != nil {
+			return
+		}
+		if token.Kind() == '"' {
+			text := token.String()
+			kind, n := dec.StackIndex(dec.StackDepth())
+			isName := kind == '{' && n%2 == 1
+			if !isName && strings.Contains(text, opening) {
+				b.oneString(dec, text)
+			}
+		}
+	}
+}
+
+// oneString compiles the string that dec has just read.
+func (b *builder) oneString(dec *jsontext.Decoder, text string) {
+	end := int(dec.InputOffset())
+	start := lastString(b.value, b.copied, end)
+	pointer := string(dec.StackPointer())
+	pieces, findings := b.c.split(text, b.at)
+	for i := range findings {
+		findings[i].Pointer = pointer
+	}
+	b.findings = append(b.findings, findings...)
+	if len(pieces) == 0 {
+		return
+	}
+	b.literal(b.value[b.copied:start])
+	b.copied = end
+	place := part{depth: dec.StackDepth(), field: fieldName(pointer)}
+	if len(pieces) == 1 && pieces[0].x != nil {
+		place.x = pieces[0].x
+		b.parts = append(b.parts, place)
+		return
+	}
+	b.literal([]byte{'"'})
+	place.inText = true
+	for _, p := range pieces {
+		if p.x != nil {
+			place.x = p.x
+			b.parts = append(b.parts, place)
+			continue
+		}
+		quoted := appendQuote(nil, p.text)
+		b.literal(quoted[1 : len(quoted)-1])
+	}
+	b.literal([]byte{'"'})
+}
+
+// lastString finds the start of the string value that ends at value[:end].
+func lastString(value []byte, from, end int) int {
+	for i := from; i < end; i++ {
+		if value[i] != '"' {
+			continue
+		}
+		n := skipString(value, i)
+		if n == end {
+			return i
+		}
+		i = n - 1
+	}
+	return end
+}
+
+// fieldName spells a JSON pointer as people write members: a.b.0.
+func fieldName(pointer string) string {
+	var names []string
+	for token := range jsontext.Pointer(pointer).Tokens() {
+		names = append(names, token)
+	}
+	return strings.Join(names, ".")
+}
+
+// piece is plain text or an expression of one string.
+type piece struct {
+	text string
+	x    expression
+}
+
+// split cuts a string into pieces; no pieces mean that all of it is text.
+func (c *Compiler) split(text string, at At) (pieces []piece, findings []Finding) {
+	done := 0
+	for from := 0; ; {
+		n := strings.Index(text[from:], opening)
+		if n < 0 {
+			break
+		}
+		start := from + n
+		x, end, found := c.one(text, start+len(opening), at)
+		for i := range found {
+			found[i].Offset = start
+		}
+		findings = append(findings, found...)
+		if end < 0 {
+			break
+		}
+		from = end + 1
+		if x == nil {
+			continue
+		}
+		if start > done {
+			pieces = append(pieces, piece{text: text[done:start]})
+		}
+		pieces = append(pieces, piece{x: x})
+		done = from
+	}
+	if len(pieces) > 0 && done < len(text) {
+		pieces = append(pieces, piece{text: text[done:]})
+	}
+	return pieces, findings
+}
+
+// one compiles the expression whose text starts at text[from:]; end is the
+// index of its closing brace, -1 if it has none.
+func (c *Compiler) one(text string, from int, at At) (x expression, end int, findings []Finding) {
+	end = closing(text, from)
+	if c.graph {
+		// The segments of old paths may hold quotes, which CEL strings begin
+		// with: the nearest brace counts if only that makes a path.
+		if near := strings.IndexByte(text[from:], '}'); near >= 0 && from+near != end {
+			if end < 0 || !c.compiles(text[from:end], at) {
+				if c.isOldPath(text[from : from+near]) {
+					end = from + near
+				}
+			}
+		}
+		if end < 0 {
+			return nil, -1, nil
+		}
+	}
+	if end < 0 {
+		return nil, -1, []Finding{{
+			Code: CodeSyntax, Text: "`${` is never closed",
+			Suggestion: "write `${\"${\"}` for the two characters themselves",
+		}}
+	}
+	x, findings = c.expression(text[from:end], at)
+	return x, end, findings
+}
