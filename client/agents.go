@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// Agent is the record of an agent as the API shows it. Credentials are never
+// part of it, only what is known about them.
+type Agent struct {
+	ID             string          `json:"id"`
+	Name           string          `json:"name"`
+	URL            string          `json:"url"`
+	Description    string          `json:"description"`
+	Protocol       string          `json:"protocol"`
+	ProtocolConfig json.RawMessage `json:"protocol_config"`
+	AuthType       parley.AuthType `json:"auth_type"`
+	// AuthConfig tells the header and where the secret comes from.
+	AuthConfig json.RawMessage `json:"auth_config"`
+	// TimeoutMS bounds one HTTP exchange, in milliseconds.
+	TimeoutMS      int64                `json:"timeout_ms"`
+	RetryConfig    Retry                `json:"retry_config"`
+	OutcomeUnknown parley.OutcomePolicy `json:"outcome_unknown"`
+	Idempotent     bool                 `json:"idempotent"`
+	MaxConcurrent  int                  `json:"max_concurrent"`
+	Status         parley.AgentStatus   `json:"status"`
+	CreatedAt      time.Time            `json:"created_at"`
+	UpdatedAt      time.Time            `json:"updated_at"`
+	CreatedBy      string               `json:"created_by"`
+	UpdatedBy      string               `json:"updated_by"`
+}
+
+// Retry is the retry policy of an agent. Delays are in milliseconds.
+type Retry struct {
+	MaxRetries     int     `json:"max_retries"`
+	InitialDelayMS int64   `json:"initial_delay_ms"`
+	MaxDelayMS     int64   `json:"max_delay_ms"`
+	Multiplier     float64 `json:"backoff_multiplier"`
+}
+
+// specBody is parley.AgentSpec on the wire.
+type specBody struct {
+	Name           *string               `json:"name,omitempty"`
+	URL            *string               `json:"url,omitempty"`
+	Description    *string               `json:"description,omitempty"`
+	Protocol       *string               `json:"protocol,omitempty"`
+	ProtocolConfig json.RawMessage       `json:"protocol_config,omitempty"`
+	AuthType       *parley.AuthType      `json:"auth_type,omitempty"`
+	AuthConfig     *authBody             `json:"auth_config,omitempty"`
+	TimeoutMS      *int64                `json:"timeout_ms,omitempty"`
+	RetryConfig    *Retry                `json:"retry_config,omitempty"`
+	OutcomeUnknown *parley.OutcomePolicy `json:"outcome_unknown,omitempty"`
+	Idempotent     *bool                 `json:"idempotent,omitempty"`
+	MaxConcurrent  *int                  `json:"max_concurrent,omitempty"`
+	Status         *parley.AgentStatus   `json:"status,omitempty"`
+}
+
+type authBody struct {
+	Header string `json:"header,omitempty"`
+	Secret string `json:"secret,omitempty"`
+	Token  string `json:"token,omitempty"`
+	Key    string `json:"key,omitempty"`
+}
+
+func newSpecBody(s parley.AgentSpec) specBody {
+	b := specBody{
+		Name: s.Name, URL: s.URL, Description: s.Description, Protocol: s.Protocol, ProtocolConfig: s.ProtocolConfig,
+		OutcomeUnknown: s.OutcomeUnknown, Idempotent: s.Idempotent, MaxConcurrent: s.MaxConcurrent, Status: s.Status,
+	}
+	if s.Timeout != nil {
+		b.TimeoutMS = new(s.Timeout.Milliseconds())
+	}
+	if r := s.Retry; r != nil {
+		b.RetryConfig = &Retry{
+			MaxRetries: r.MaxRetries, InitialDelayMS: r.InitialDelay.Milliseconds(),
+			MaxDelayMS: r.MaxDelay.Milliseconds(), Multiplier: r.Multiplier,
+		}
+	}
+	if a := s.Auth; a != nil {
+		b.AuthType = &a.Type
+		if a.Type == parley.AuthNone {
+			return b
+		}
+		b.AuthConfig = &authBody{Header: a.Header, Secret: a.Secret}
+		if literal := string(a.Literal.Reveal()); a.Type == parley.AuthBearer {
+			b.AuthConfig.Token = literal
+		} else {
+			b.AuthConfig.Key = literal
+		}
+	}
+	return b
+}
+
+// AddAgent registers an agent. A name that is or was taken is refused with
+// [parley.CodeConflict], a protocol that the server does not speak with
+// [parley.CodeUnsupportedProtocol]. By is not sent.
+func (c *Client) AddAgent(ctx context.Context, spec parley.AgentSpec) (Agent, error) {
+	var a Agent
+	_, err := c.post(ctx, call{path: path("agents")}, newSpecBody(spec), &a)
+	return a, err
+}
+
+// SetAgent changes the members that spec gives and gives the whole record.
+func (c *Client) SetAgent(ctx context.Context, ref string, spec parley.AgentSpec) (Agent, error) {
+	var a Agent
+	if err := needName("agent", ref); err != nil {
+		return a, err
+	}
+	spec.Name = nil
+	_, err := c.post(ctx, call{method: http.MethodPut, path: path("agents", ref)}, newSpecBody(spec), &a)
+	return a, err
+}
+
+// Agent gives one agent by its id or name, also a removed one.
+func (c *Client) Agent(ctx context.Context, ref string) (Agent, error) {
+	var a Agent
+	if err := needName("agent", ref); err != nil {
+		return a, err
+	}
+	err := c.get(ctx, path("agents", ref), nil, &a)
+	return a, err
+}
+
+// AgentQuery selects agents. Zero members don't restrict.
+type AgentQuery struct {
+	Name     string
+	Protocol string
+	Status   parley.AgentStatus
+	Page     PageQuery
+}
+
+// Agents gives one page of the agents, also of removed ones unless the query
+// names a status.
+func (c *Client) Agents(ctx context.Context, query AgentQuery) (Page[Agent], error) {
+	q := query.Page.values()
+	setIf(q, "name", query.Name)
+	setIf(q, "protocol", query.Protocol)
+	setIf(q, "status", string(query.Status))
+	var page Page[Agent]
+	err := c.get(ctx, path("agents"), q, &page)
+	return page, err
+}
+
+// RemoveAgent takes an agent out of use. Its name stays taken for ever. To
+// remove it again changes nothing.
+func (c *Client) RemoveAgent(ctx context.Context, ref string) error {
+	if err := needName("agent", ref); err != nil {
+		return err
+	}
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: path("agents", ref)}, nil)
+	return err
+}
+
+// CallAgent starts a run of one step that calls the agent r.CallAgent with
+// r.Input. The run is hidden from lists; watch it like any other.
+func (c *Client) CallAgent(ctx context.Context, r parley.StartRequest) (parley.Run, error) {
+	var run parley.Run
+	if err := needName("agent", r.CallAgent); err != nil {
+		return run, err
+	}
+	in := struct {
+		Input          json.RawMessage   `json:"input,omitempty"`
+		IdempotencyKey string            `json:"idempotency_key,omitempty"`
+		Labels         map[string]string `json:"labels,omitempty"`
+	}{r.Input, r.IdempotencyKey, r.Labels}
+	_, err := c.post(ctx, call{path: path("agents", r.CallAgent, "call")}, in, &run)
+	return run, err
+}

@@ -1,0 +1,163 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+type startBody struct {
+	Input          json.RawMessage   `json:"input_data"`
+	IdempotencyKey string            `json:"idempotency_key,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	Version        string            `json:"version,omitempty"`
+}
+
+func newStartBody(r parley.StartRequest) startBody {
+	input := r.Input
+	if input == nil {
+		input = json.RawMessage("{}")
+	}
+	return startBody{Input: input, IdempotencyKey: r.IdempotencyKey, Labels: r.Labels, Version: r.Version}
+}
+
+// StartRun starts a run of r.Workflow and gives it as it is at the start. With
+// an idempotency key that was used before, it gives the run that was started
+// then, whatever its state. TriggeredBy is not sent: the server knows who
+// calls.
+//
+// An unknown workflow is refused with [parley.CodeNotFound], an input that
+// does not fit with [parley.CodeInvalidInput], a key that was used with other
+// input with [parley.CodeIdempotencyConflict].
+func (c *Client) StartRun(ctx context.Context, r parley.StartRequest) (parley.Run, error) {
+	if r.CallAgent != "" {
+		return c.CallAgent(ctx, r)
+	}
+	if err := needName("workflow", r.Workflow); err != nil {
+		return parley.Run{}, err
+	}
+	var run parley.Run
+	_, err := c.post(ctx, call{path: path("workflows", r.Workflow, "execute")}, newStartBody(r), &run)
+	return run, err
+}
+
+// Run gives one run with its steps.
+func (c *Client) Run(ctx context.Context, id string) (parley.Run, error) {
+	if err := needName("run", id); err != nil {
+		return parley.Run{}, err
+	}
+	var run parley.Run
+	err := c.get(ctx, path("runs", id), nil, &run)
+	return run, err
+}
+
+// RunQuery selects runs. Zero members don't restrict.
+type RunQuery struct {
+	Status parley.RunStatus
+	// Workflow is a workflow_id, a name, or the id of a deployed version.
+	Workflow                    string
+	CreatedAfter, CreatedBefore time.Time
+	// SortBy is created_at (default), updated_at or status; Ascending turns
+	// the order, which is newest first.
+	SortBy    string
+	Ascending bool
+	// Hidden includes the runs of agent calls.
+	Hidden bool
+	Page   PageQuery
+}
+
+// Runs gives one page of the runs, without their steps.
+func (c *Client) Runs(ctx context.Context, query RunQuery) (Page[parley.Run], error) {
+	q := query.Page.values()
+	setIf(q, "status", string(query.Status))
+	setIf(q, "workflow_id", query.Workflow)
+	setTime(q, "created_after", query.CreatedAfter)
+	setTime(q, "created_before", query.CreatedBefore)
+	setIf(q, "sort_by", query.SortBy)
+	setAscending(q, query.Ascending)
+	if query.Hidden {
+		q.Set("hidden", "true")
+	}
+	var page Page[parley.Run]
+	err := c.get(ctx, path("runs"), q, &page)
+	return page, err
+}
+
+func setTime(q url.Values, name string, t time.Time) {
+	if !t.IsZero() {
+		q.Set(name, t.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+func setAscending(q url.Values, ascending bool) {
+	if ascending {
+		q.Set("sort_order", "asc")
+	}
+}
+
+// EventQuery selects events of a run.
+type EventQuery struct {
+	// After is the number of the event before the first wanted one.
+	After int64
+	// Limit bounds the number of events: at most 500, and 0 is 100.
+	Limit int
+}
+
+// EventPage is a part of a run's history.
+type EventPage struct {
+	Items []parley.Event `json:"items"`
+	// NextAfter is the After of the next page.
+	NextAfter int64 `json:"next_after"`
+	// More: the next page has events already.
+	More bool `json:"more"`
+}
+
+// Events gives events of a run in order, as far as they are recorded.
+// [Client.Watch] gives them all, also those to come.
+func (c *Client) Events(ctx context.Context, run string, query EventQuery) (EventPage, error) {
+	var page EventPage
+	if err := needName("run", run); err != nil {
+		return page, err
+	}
+	q := url.Values{}
+	if query.After > 0 {
+		q.Set("after", fmt.Sprint(query.After))
+	}
+	if query.Limit > 0 {
+		q.Set("limit", fmt.Sprint(query.Limit))
+	}
+	err := c.get(ctx, path("runs", run, "events"), q, &page)
+	return page, err
+}
+
+// Cancel asks for the end of a run and gives it as it is then: it may take its
+// time to end. Reason, at most 500 characters, is recorded. A run that has
+// ended is refused with [parley.CodeConflict].
+func (c *Client) Cancel(ctx context.Context, id, reason string) (parley.Run, error) {
+	if err := needName("run", id); err != nil {
+		return parley.Run{}, err
+	}
+	var run parley.Run
+	in := struct {
+		Reason string `json:"reason,omitempty"`
+	}{reason}
+	_, err := c.post(ctx, call{path: path("runs", id, "cancel")}, in, &run)
+	return run, err
+}
+
+// Retry starts a new run that takes over the completed steps of a run that
+// failed or was cancelled, and gives the new one; its RetriedFrom names the
+// old. Any other run is refused with [parley.CodeConflict].
+func (c *Client) Retry(ctx context.Context, id string) (parley.Run, error) {
+	if err := needName("run", id); err != nil {
+		return parley.Run{}, err
+	}
+	var run parley.Run
+	_, err := c.do(ctx, call{method: http.MethodPost, path: path("runs", id, "retry")}, &run)
+	return run, err
+}

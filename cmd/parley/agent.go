@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
+)
+
+func newAgentCommand(a *app) *cobra.Command {
+	cmd := newGroup("agent", "Register, change and call agents", `
+  parley agent add http://127.0.0.1:9001/
+  parley agent list
+  parley agent call greeter --text Ada`)
+	cmd.AddCommand(
+		newAgentAdd(a), newAgentList(a), newAgentShow(a),
+		newAgentSet(a), newAgentRemove(a), newAgentCall(a),
+	)
+	return cmd
+}
+
+func newAgentList(a *app) *cobra.Command {
+	var q client.AgentQuery
+	var status string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List agents",
+		Example: `  parley agent list
+  parley agent list --protocol jsonrpc-2.0 -o wide
+  parley agent list --status all`,
+		Args: need(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if q.Status, err = recordStatus(status); err != nil {
+				return err
+			}
+			if err := checkPage(q.Page); err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			page, err := c.Agents(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			if err := showList(a, listing[client.Agent]{
+				whole: page, items: page.Items, columns: a.agentColumns(), none: "no agents; register one: parley agent add URL",
+			}); err != nil {
+				return err
+			}
+			a.pageNote(pageInfo{page.Number, page.TotalPages, page.Total, "agent"})
+			if len(page.Items) > 0 {
+				a.next("parley agent call %s --text hello", page.Items[0].Name)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&q.Protocol, "protocol", "", "only agents of this protocol")
+	statusFlag(cmd, &status)
+	pageFlags(cmd.Flags(), &q.Page)
+	return cmd
+}
+
+func (a *app) agentColumns() []column[client.Agent] {
+	return []column[client.Agent]{
+		{head: "AGENT", cell: plain(func(g client.Agent) string { return g.Name })},
+		{head: "PROTOCOL", fixed: true, cell: plain(func(g client.Agent) string { return g.Protocol })},
+		{head: "STATUS", fixed: true, cell: func(g client.Agent) cell { return cell{string(g.Status), inkOf(string(g.Status))} }},
+		{head: "URL", cell: plain(func(g client.Agent) string { return g.URL })},
+		{head: "AUTH", wide: true, cell: plain(func(g client.Agent) string { return string(g.AuthType) })},
+		{head: "TIMEOUT", wide: true, cell: plain(func(g client.Agent) string { return milliseconds(g.TimeoutMS) })},
+		{head: "IF UNKNOWN", wide: true, cell: plain(func(g client.Agent) string { return string(g.OutcomeUnknown) })},
+		{head: "ID", wide: true, cell: plain(func(g client.Agent) string { return g.ID })},
+		{head: "DESCRIPTION", wide: true, cell: plain(func(g client.Agent) string { return g.Description })},
+	}
+}
+
+func milliseconds(ms int64) string {
+	return (time.Duration(ms) * time.Millisecond).String()
+}
+
+func newAgentShow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show an agent's record",
+		Example: `  parley agent show greeter
+  parley agent show greeter -o yaml`,
+		Args: need("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			g, err := c.Agent(cmd.Context(), args[0])
+			if err != nil {
+				return a.suggest(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+			}
+			return a.showAgent(g)
+		},
+		ValidArgsFunction: a.completeNames(agentNames),
+	}
+}
+
+func (a *app) showAgent(g client.Agent) error {
+	if err := a.show(g, func(s *sheet) { a.drawAgent(s, g) }); err != nil {
+		return err
+	}
+	a.next("parley agent call %s --text hello", g.Name)
+	return nil
+}
+
+func (a *app) drawAgent(s *sheet, g client.Agent) {
+	list := []field{
+		{"Agent", cell{text: g.Name}},
+		{"URL", cell{text: g.URL}},
+		{"Protocol", cell{text: g.Protocol}},
+		{"Status", cell{string(g.Status), inkOf(string(g.Status))}},
+		{"Description", cell{text: g.Description}},
+		{"Settings", cell{text: jsonText(g.ProtocolConfig)}},
+		{"Auth", cell{text: strings.TrimSpace(string(g.AuthType) + " " + jsonText(g.AuthConfig))}},
+		{"Timeout", cell{text: milliseconds(g.TimeoutMS)}},
+		{"If unknown", cell{text: string(g.OutcomeUnknown)}},
+	}
+	if g.Idempotent {
+		list = append(list, field{"Idempotent", cell{text: "yes"}})
+	}
+	list = append(list, field{"Created", cell{text: a.when(&g.CreatedAt)}}, field{"ID", cell{text: g.ID}})
+	s.fields(list)
+}
+
+// jsonText gives a value on one line, "" for none.
+func jsonText(v json.RawMessage) string {
+	if s := string(v); s != "null" && s != "{}" {
+		return s
+	}
+	return ""
+}
+
+func newAgentRemove(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take an agent out of use",
+		Long: `Take an agent out of use. Its name stays taken for ever, so that no history
+speaks of two agents. To remove it again changes nothing.`,
+		Example: "  parley agent remove greeter",
+		Args:    need("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := c.RemoveAgent(cmd.Context(), args[0]); err != nil {
+				return a.suggest(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+			}
+			if err := a.said(message{args[0], "removed"}); err != nil {
+				return err
+			}
+			a.next("parley agent list")
+			return nil
+		},
+		ValidArgsFunction: a.completeNames(agentNames),
+	}
+}
+
+// callFlags are those of agent call.
+type callFlags struct {
+	text, input string
+	timeout     time.Duration
+	given       bool
+}
+
+func newAgentCall(a *app) *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "call NAME",
+		Short: "Call an agent once and print what came back",
+		Long: `Call an agent as a workflow would: a run of one step is started, which lists do
+not show, and what came back is printed.`,
+		Example: `  parley agent call greeter --text Ada
+  parley agent call greeter --input '{"name": "Ada"}' -o json
+  parley agent call greeter --input @input.json --timeout 30s`,
+		Args: need("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.given = cmd.Flags().Changed("text")
+			return a.agentCall(cmd.Context(), args[0], f)
+		},
+		ValidArgsFunction: a.completeNames(agentNames),
+	}
+	cmd.Flags().StringVar(&f.text, "text", "", "text for the agent")
+	cmd.Flags().StringVar(&f.input, "input", "", "input: JSON, @FILE, or - for standard input")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m")
+	return cmd
+}
+
+func (a *app) agentCall(ctx context.Context, name string, f callFlags) error {
+	if f.given == (f.input != "") {
+		return usagef("give --text or --input, one of them")
+	}
+	if err := checkTimeout(f.timeout, true); err != nil {
+		return err
+	}
+	input, err := a.readInput(f.input)
+	if err != nil {
+		return err
+	}
+	if f.given {
+		if input, err = toJSON(map[string]string{"text": f.text}); err != nil {
+			return err
+		}
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	run, err := c.CallAgent(ctx, parley.StartRequest{CallAgent: name, Input: input})
+	if err != nil {
+		return a.suggest(ctx, c, err, nameHint{name, agentNames, "parley agent list"})
+	}
+	run, waited := a.await(ctx, c, run, f.timeout)
+	if waited != nil {
+		return waited
+	}
+	if err := outcome(run); err != nil {
+		return err
+	}
+	output := run.Output
+	if len(output) == 0 {
+		output = json.RawMessage("null")
+	}
+	if err := a.show(output, func(s *sheet) { drawAnswer(s, output) }); err != nil {
+		return err
+	}
+	a.next("parley run show %s", run.ID)
+	return nil
+}
+
+// drawAnswer writes the text of an answer if it has one, else all of it.
+func drawAnswer(s *sheet, output json.RawMessage) {
+	var o struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(output, &o) == nil && o.Text != "" && !s.wide {
+		s.line(cleanLines(o.Text))
+		return
+	}
+	var text string
+	if json.Unmarshal(output, &text) == nil {
+		s.line(cleanLines(text))
+		return
+	}
+	s.line(cleanLines(string(indent(output))))
+}

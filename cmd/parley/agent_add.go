@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
+	"github.com/parley-project/parley/internal/registry"
+)
+
+// agentFlags are those of agent add and agent set.
+type agentFlags struct {
+	name, url, protocol, method, description string
+	auth, secret, header                     string
+	outcome, status                          string
+	timeout                                  time.Duration
+	idempotent                               bool
+	concurrent                               int
+}
+
+// register adds the flags that adding and changing have in common.
+func (f *agentFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.protocol, "protocol", "", "simple-a2a or jsonrpc-2.0")
+	fl.StringVar(&f.method, "method", "", "JSON-RPC method, such as message/send; replaces the settings of the protocol")
+	fl.StringVar(&f.auth, "auth", "", "none, bearer, apikey or header")
+	fl.StringVar(&f.secret, "secret", "", "where the server finds the credential: env:NAME or file:PATH")
+	fl.StringVar(&f.header, "header", "", "header that carries the credential (with apikey and header)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "bound on one HTTP exchange: 1s to 300s")
+	fl.StringVar(&f.outcome, "outcome-unknown", "", "what to do when nobody knows whether a call was done: lookup, resend or fail")
+	fl.StringVar(&f.description, "description", "", "what the agent does")
+	fl.BoolVar(&f.idempotent, "idempotent", false, "the agent does the same task once, however often it is sent")
+	fl.IntVar(&f.concurrent, "max-concurrent", 0, "bound on the calls in flight; 0 is the server's default")
+	complete(cmd, "protocol", parley.ProtocolSimpleA2A, parley.ProtocolJSONRPC)
+	complete(cmd, "auth", string(parley.AuthNone), string(parley.AuthBearer), string(parley.AuthAPIKey), string(parley.AuthHeader))
+	complete(cmd, "outcome-unknown", string(parley.OutcomeLookup), string(parley.OutcomeResend), string(parley.OutcomeFail))
+}
+
+// spec gives what the flags say; changed tells which of them were given.
+func (f *agentFlags) spec(changed func(string) bool) (parley.AgentSpec, error) {
+	var s parley.AgentSpec
+	text := func(name string, to **string, value string) {
+		if changed(name) {
+			*to = &value
+		}
+	}
+	text("agent-url", &s.URL, f.url)
+	text("description", &s.Description, f.description)
+	text("protocol", &s.Protocol, f.protocol)
+	if changed("timeout") {
+		s.Timeout = &f.timeout
+	}
+	if changed("outcome-unknown") {
+		s.OutcomeUnknown = new(parley.OutcomePolicy(f.outcome))
+	}
+	if changed("idempotent") {
+		s.Idempotent = &f.idempotent
+	}
+	if changed("max-concurrent") {
+		s.MaxConcurrent = &f.concurrent
+	}
+	if changed("status") {
+		s.Status = new(parley.AgentStatus(f.status))
+	}
+	if changed("method") {
+		b, err := toJSON(map[string]string{"method": f.method})
+		if err != nil {
+			return s, err
+		}
+		s.ProtocolConfig = b
+	}
+	var err error
+	s.Auth, err = f.authSpec(changed)
+	return s, err
+}
+
+func (f *agentFlags) authSpec(changed func(string) bool) (*parley.AuthSpec, error) {
+	if !changed("auth") {
+		if changed("secret") || changed("header") {
+			return nil, usagef("--secret and --header need --auth: bearer, apikey or header")
+		}
+		return nil, nil
+	}
+	auth := &parley.AuthSpec{Type: parley.AuthType(f.auth), Header: f.header, Secret: f.secret}
+	isRef := strings.HasPrefix(f.secret, "env:") || strings.HasPrefix(f.secret, "file:")
+	switch auth.Type {
+	case parley.AuthNone:
+		if f.secret != "" || f.header != "" {
+			return nil, usagef("--auth none takes no --secret and no --header")
+		}
+		return auth, nil
+	case parley.AuthBearer:
+		if f.header != "" {
+			return nil, usagef("--auth bearer uses the header Authorization: leave --header out")
+		}
+	case parley.AuthHeader:
+		if f.header == "" {
+			return nil, usagef("--auth header needs --header NAME")
+		}
+	case parley.AuthAPIKey:
+	default:
+		names := []string{"none", "bearer", "apikey", "header"}
+		return nil, usagef("--auth %s: the kinds are %s", f.auth, strings.Join(names, ", ")).withHint("%s", didYouMean(f.auth, names))
+	}
+	if !isRef {
+		// What stands there may be the credential itself: it is not repeated.
+		return nil, usagef("--auth %s needs --secret env:NAME or --secret file:PATH, where the server finds the credential", f.auth)
+	}
+	return auth, nil
+}
+
+func newAgentAdd(a *app) *cobra.Command {
+	var f agentFlags
+	cmd := &cobra.Command{
+		Use:   "add URL|FILE",
+		Short: "Register an agent, or all agents of a file",
+		Long: `Register the agent at a URL, or all agents of a YAML file (agents: [{name, url,
+protocol, ...}]).
+
+Without --protocol the agent is asked for its card: an agent with a card speaks
+jsonrpc-2.0, any other simple-a2a. Without --name the card's name is taken, else
+the host.`,
+		Example: `  parley agent add http://127.0.0.1:9001/
+  parley agent add https://agents.example.com/greeter --name greeter --protocol simple-a2a
+  parley agent add https://agents.example.com/a2a --auth bearer --secret env:PARLEY_SECRET_GREETER
+  parley agent add agents.yaml`,
+		Args: need("URL or FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !strings.HasPrefix(args[0], "http://") && !strings.HasPrefix(args[0], "https://") {
+				if ownFlags(cmd) > 0 {
+					return usagef("%s is taken for a file: the flags of an agent go with a URL that begins with http:// or https://", args[0])
+				}
+				return a.agentAddFile(cmd.Context(), args[0])
+			}
+			return a.agentAdd(cmd, args[0], f)
+		},
+	}
+	cmd.Flags().StringVar(&f.name, "name", "", "name of the agent (default: the card's name, else the host)")
+	f.register(cmd)
+	return cmd
+}
+
+func (a *app) agentAdd(cmd *cobra.Command, address string, f agentFlags) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return usagef("the agent's URL cannot be read")
+	}
+	if u.User != nil {
+		return usagef("the agent's URL must not hold a user or password: use --auth and --secret")
+	}
+	spec, err := f.spec(cmd.Flags().Changed)
+	if err != nil {
+		return err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	spec.URL = &address
+	var found card
+	if f.protocol == "" {
+		found, err = a.detect(ctx, u)
+		if err != nil {
+			return err
+		}
+		protocol := parley.ProtocolSimpleA2A
+		if found.at != "" {
+			protocol = parley.ProtocolJSONRPC
+			a.note("found an agent card at %s: protocol %s", found.at, protocol)
+		} else {
+			a.note("found no agent card: protocol %s (give --protocol if that is wrong)", protocol)
+		}
+		spec.Protocol = &protocol
+	}
+	if spec.Description == nil && found.Description != "" {
+		spec.Description = &found.Description
+	}
+	name := cmp.Or(f.name, slug(found.Name), slug(hostOf(u)))
+	spec.Name = &name
+	g, err := c.AddAgent(ctx, spec)
+	if err != nil {
+		return taken(err, name)
+	}
+	return a.showAgent(g)
+}
+
+// taken adds what to do when a name is taken.
+func taken(err error, name string) error {
+	f := classify(err)
+	if f.exit != exitConflict {
+		return err
+	}
+	c := *f
+	return c.withHint("parley agent show %s; names stay taken: give another with --name, or change it with parley agent set", name)
+}
+
+// agentAddFile registers all agents of a file; one that is refused does not
+// keep the next from being tried.
+func (a *app) agentAddFile(ctx context.Context, file string) error {
+	name, source, err := a.readDocument(file)
+	if err != nil {
+		return err
+	}
+	specs, problems := registry.LoadFile(name, source)
+	for _, p := range problems {
+		a.note("%s", problemLine(p))
+	}
+	if n := errorCount(problems); n > 0 {
+		return invalidf("%s: %s", name, plural(n, "error"))
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	added := []client.Agent{}
+	var errs []error
+	for _, spec := range specs {
+		g, err := c.AddAgent(ctx, spec)
+		if err != nil {
+			err = taken(err, *spec.Name)
+			a.report(err)
+			errs = append(errs, err)
+			continue
+		}
+		added = append(added, g)
+	}
+	if err := showList(a, listing[client.Agent]{whole: added, items: added, columns: a.agentColumns(), none: "no agents were added"}); err != nil {
+		return err
+	}
+	if len(added) > 0 && len(errs) == 0 {
+		a.next("parley agent call %s --text hello", added[0].Name)
+	}
+	return a.all(errs)
+}
+
+func newAgentSet(a *app) *cobra.Command {
+	var f agentFlags
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Change an agent's record",
+		Example: `  parley agent set greeter --agent-url https://agents.example.com/greeter --timeout 60s
+  parley agent set greeter --status inactive
+  parley agent set greeter --auth none`,
+		Args: need("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec, err := f.spec(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			if ownFlags(cmd) == 0 {
+				return usagef("nothing is to change: give at least one flag").withHint("%s --help", cmd.CommandPath())
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			g, err := c.SetAgent(cmd.Context(), args[0], spec)
+			if err != nil {
+				return a.suggest(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+			}
+			return a.showAgent(g)
+		},
+		ValidArgsFunction: a.completeNames(agentNames),
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&f.url, "agent-url", "", "where the agent is (--url is the server's)")
+	cmd.Flags().StringVar(&f.status, "status", "", "active or inactive")
+	complete(cmd, "status", string(parley.AgentActive), string(parley.AgentInactive))
+	return cmd
+}
+
+// ownFlags counts the flags that were given and are not those of every command.
+func ownFlags(cmd *cobra.Command) int {
+	n := 0
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			n++
+		}
+	})
+	return n
+}

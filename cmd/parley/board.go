@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// board is what is known about a run while it is watched. It is changed by
+// events only.
+type board struct {
+	run     string
+	started time.Time
+	steps   map[string]*boardStep
+	// order holds the ids of the steps as they were first heard of.
+	order []string
+	// status is the run's word.
+	status string
+}
+
+// boardStep is one step on the board.
+type boardStep struct {
+	id, agent, status string
+	attempts          int
+	began, ended      time.Time
+	// note is what there is to say besides.
+	note string
+}
+
+// news is one line that an event is worth.
+type news struct {
+	at time.Time
+	// id is a step, or the run.
+	id, status, agent, took, note string
+	// final: nothing more will happen to it.
+	final bool
+}
+
+func newBoard(run parley.Run) *board {
+	b := &board{run: run.ID, started: run.CreatedAt, steps: map[string]*boardStep{}, status: string(run.Status)}
+	if run.Status.Terminal() {
+		// The events tell how it came to that.
+		b.status = string(parley.RunRunning)
+	}
+	for _, s := range run.Steps {
+		b.step(s.ID).agent = s.Agent
+	}
+	return b
+}
+
+func (b *board) step(id string) *boardStep {
+	s := b.steps[id]
+	if s == nil {
+		s = &boardStep{id: id, status: string(parley.StepPending)}
+		b.steps[id] = s
+		b.order = append(b.order, id)
+	}
+	return s
+}
+
+// counts gives how many steps have ended, of how many that are known.
+func (b *board) counts() (ended, all int) {
+	for _, s := range b.steps {
+		if parley.StepStatus(s.status).Terminal() && s.status != retrying {
+			ended++
+		}
+	}
+	return ended, len(b.order)
+}
+
+const (
+	retrying   = "RETRYING"
+	cancelling = "CANCELLING"
+)
+
+// payload is what the board reads of an event's data.
+type payload struct {
+	Agent      string        `json:"agent"`
+	Error      *parley.Error `json:"error"`
+	DelayMS    int64         `json:"delay_ms"`
+	Handled    bool          `json:"handled"`
+	CopiedFrom string        `json:"copied_from"`
+	Reason     string        `json:"reason"`
+	Message    string        `json:"message"`
+}
+
+// apply takes one event; ok is false for events that are not worth a line.
+func (b *board) apply(e parley.Event) (n news, ok bool) {
+	var p payload
+	if json.Unmarshal(e.Data, &p) != nil {
+		// What an event's type says still holds if its data is new to us.
+		p = payload{}
+	}
+	if e.Step != "" {
+		return b.applyStep(e, p)
+	}
+	n = news{at: e.At, id: b.run}
+	switch e.Type {
+	case parley.EventRunStarted:
+		b.started, b.status = e.At, string(parley.RunRunning)
+		return n, false
+	case parley.EventRunCancelling:
+		b.status, n.note = cancelling, p.Reason
+	case parley.EventRunWarning:
+		n.status, n.note = "WARNING", p.Message
+		return n, true
+	case parley.EventRunCompleted:
+		b.status, n.final = string(parley.RunCompleted), true
+	case parley.EventRunFailed:
+		b.status, n.final = string(parley.RunFailed), true
+	case parley.EventRunCancelled:
+		b.status, n.final = string(parley.RunCancelled), true
+	default:
+		return n, false
+	}
+	n.status = b.status
+	if n.final {
+		n.took = duration(e.At.Sub(b.started))
+		n.note = errorText(p.Error)
+	}
+	return n, true
+}
+
+func (b *board) applyStep(e parley.Event, p payload) (n news, ok bool) {
+	s := b.step(e.Step)
+	s.attempts = max(s.attempts, e.Attempt)
+	if p.Agent != "" {
+		s.agent = p.Agent
+	}
+	was := s.status
+	s.note = ""
+	switch e.Type {
+	case parley.EventStepScheduled, parley.EventStepClaimed:
+		s.status = string(parley.StepRunning)
+		if s.began.IsZero() {
+			s.began = e.At
+		}
+		ok = e.Type == parley.EventStepScheduled && was != s.status
+	case parley.EventStepRetrying:
+		s.status, ok = retrying, true
+		s.note = fmt.Sprintf("attempt %d in %s: %s", s.attempts+1, duration(time.Duration(p.DelayMS)*time.Millisecond), errorText(p.Error))
+	case parley.EventStepCompleted:
+		s.end(e.At, parley.StepCompleted)
+		if p.CopiedFrom != "" {
+			s.note = "copied from " + p.CopiedFrom
+		}
+	case parley.EventStepFailed:
+		s.end(e.At, parley.StepFailed)
+		s.note = errorText(p.Error)
+		if p.Handled {
+			s.note = "handled: " + s.note
+		}
+	case parley.EventStepCancelled:
+		s.end(e.At, parley.StepCancelled)
+	case parley.EventStepSkipped:
+		s.end(e.At, parley.StepSkipped)
+	default:
+		return n, false
+	}
+	final := !s.ended.IsZero()
+	return news{at: e.At, id: s.id, status: s.status, agent: s.agent, took: s.took(), note: s.said(final), final: final}, ok || final
+}
+
+func (s *boardStep) end(at time.Time, status parley.StepStatus) {
+	s.ended, s.status = at, string(status)
+}
+
+// took gives how long the step ran, "" if it did not or has not ended.
+func (s *boardStep) took() string {
+	if s.began.IsZero() || s.ended.IsZero() {
+		return ""
+	}
+	return duration(s.ended.Sub(s.began))
+}
+
+// said gives the number of attempts, if it is more than one, and the note.
+func (s *boardStep) said(final bool) string {
+	if final && s.attempts > 1 {
+		return strings.TrimSpace(fmt.Sprintf("%d attempts %s", s.attempts, s.note))
+	}
+	return s.note
+}
+
+func errorText(e *parley.Error) string {
+	if e == nil {
+		return ""
+	}
+	return e.Error()
+}
+
+// plain gives the news as one line without colours.
+func (n news) plain(zone *time.Location) string {
+	parts := []string{n.at.In(zone).Format("15:04:05.000"), n.id, n.status}
+	for _, p := range []string{n.agent, n.took, n.note} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return clean(strings.Join(parts, " "))
+}

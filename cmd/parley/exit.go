@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
+)
+
+// The exit codes (interface.md, CLI).
+const (
+	exitDone         = 0
+	exitFailed       = 1
+	exitUsage        = 2
+	exitNotFound     = 3
+	exitConflict     = 4
+	exitRunFailed    = 5
+	exitRunCancelled = 6
+	exitTimedOut     = 7
+	exitUnreachable  = 8
+	exitNotAllowed   = 9
+)
+
+const exitCodesHelp = `Scripts can rely on these exit codes:
+
+  0  done
+  1  failed for another reason
+  2  wrong usage, or an invalid file
+  3  not found: no such run, workflow or agent
+  4  conflict: the name is taken, the run has ended, the key was used with other input
+  5  the run failed
+  6  the run was cancelled
+  7  waiting timed out or was interrupted; the run goes on
+  8  the server cannot be reached
+  9  not allowed: a key is missing or wrong`
+
+// failure is an error that knows how the program ends.
+type failure struct {
+	exit int
+	// code names the kind of the error, text says what happened, hint what to
+	// do about it.
+	code parley.Code
+	text string
+	hint string
+	// printed: everything has been said already.
+	printed bool
+}
+
+func (f *failure) Error() string { return string(f.code) + ": " + f.text }
+
+// usagef is a command line, or a file named on it, that cannot be used.
+func usagef(format string, args ...any) *failure {
+	return &failure{exit: exitUsage, code: "usage", text: fmt.Sprintf(format, args...)}
+}
+
+// invalidf is a file or a value whose content is wrong.
+func invalidf(format string, args ...any) *failure {
+	return &failure{exit: exitUsage, code: parley.CodeInvalid, text: fmt.Sprintf(format, args...)}
+}
+
+func (f *failure) withHint(format string, args ...any) *failure {
+	c := *f
+	c.hint = fmt.Sprintf(format, args...)
+	return &c
+}
+
+// report writes err for people and gives the exit code.
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	f := classify(err)
+	if !f.printed {
+		a.complain(f)
+		if refused, ok := errors.AsType[*client.Error](err); ok {
+			a.findings(refused)
+		}
+		if f.hint != "" {
+			fmt.Fprintln(a.stderr, "hint: "+cleanLines(f.hint))
+		}
+	}
+	return f.exit
+}
+
+// complain writes the line of one error.
+func (a *app) complain(f *failure) {
+	word := "error:"
+	if a.colour(a.stderr) {
+		word = styleBad.Render(word)
+	}
+	fmt.Fprintf(a.stderr, "%s %s: %s\n", word, clean(string(f.code)), cleanLines(f.text))
+}
+
+// findings lists what a refusal is made of.
+func (a *app) findings(e *client.Error) {
+	for _, x := range e.Errors {
+		switch {
+		case x.Line > 0:
+			fmt.Fprintf(a.stderr, "  %s\n", clean(x.Problem().String()))
+		case x.Path != "":
+			fmt.Fprintf(a.stderr, "  %s: %s\n", clean(x.Path), clean(x.Detail))
+		default:
+			fmt.Fprintf(a.stderr, "  %s\n", clean(x.Detail))
+		}
+	}
+	if e.RequestID != "" && e.Status >= http.StatusInternalServerError {
+		fmt.Fprintf(a.stderr, "  request id: %s\n", clean(e.RequestID))
+	}
+}
+
+// classify finds out how the program ends.
+func classify(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		f := &failure{exit: exitOfCode(refused.Code, refused.Status), code: refused.Code, text: refused.Text()}
+		if f.exit == exitNotAllowed {
+			f.hint = "give the server's key with --key, --context or PARLEY_KEY; parley help exit-codes"
+		}
+		return f
+	}
+	if broken, ok := errors.AsType[*client.UnreachableError](err); ok {
+		f := &failure{exit: exitUnreachable, code: "unreachable", text: broken.Error()}
+		f.hint = "is the server running? Start one with: parley dev"
+		if broken.Sent {
+			f.hint = "what was asked for may have been done: look before you repeat it"
+		}
+		return f
+	}
+	if errors.Is(err, context.Canceled) {
+		return &failure{exit: exitFailed, code: parley.CodeCancelled, text: "interrupted"}
+	}
+	if e, ok := errors.AsType[*parley.Error](err); ok {
+		return &failure{exit: exitOfCode(e.Code, 0), code: e.Code, text: e.Message}
+	}
+	return &failure{exit: exitFailed, code: parley.CodeInternal, text: err.Error()}
+}
+
+// exitOfCode goes by the code first: on the paths of the existing platform the
+// status of a conflict is 400.
+func exitOfCode(code parley.Code, status int) int {
+	switch code {
+	case parley.CodeNotFound:
+		return exitNotFound
+	case parley.CodeConflict, parley.CodeIdempotencyConflict:
+		return exitConflict
+	case parley.CodeUnauthorized, "forbidden":
+		return exitNotAllowed
+	case parley.CodeInvalid, parley.CodeInvalidInput, parley.CodeUnsupportedProtocol, parley.CodeUnknownAgent, parley.CodeExpression:
+		return exitUsage
+	}
+	switch status {
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusConflict:
+		return exitConflict
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return exitNotAllowed
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// all joins the errors of several files or records: each has been reported,
+// and the first decides how the program ends.
+func (a *app) all(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 0 {
+		return nil
+	}
+	f := *classify(errs[0])
+	f.printed = true
+	return &f
+}

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// jsonFault says where JSON is broken, in lines and columns.
+func jsonFault(b []byte, err error) string {
+	e, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok {
+		return err.Error()
+	}
+	at := b[:min(max(int(e.Offset)-1, 0), len(b))]
+	line := 1 + bytes.Count(at, []byte("\n"))
+	col := 1 + utf8.RuneCount(at[bytes.LastIndexByte(at, '\n')+1:])
+	return fmt.Sprintf("line %d, column %d: %v", line, col, e)
+}

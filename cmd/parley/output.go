@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func formats() []string { return []string{"table", "wide", "json", "jsonl", "yaml"} }
+
+func isFormat(s string) bool { return slices.Contains(formats(), s) }
+
+// human reports whether output is for people.
+func (a *app) human() bool { return a.flags.output == "table" || a.flags.output == "wide" }
+
+// show writes v in the format that was asked for; draw writes it for people.
+func (a *app) show(v any, draw func(s *sheet)) error {
+	if a.human() {
+		draw(a.newSheet())
+		return nil
+	}
+	return a.data(v)
+}
+
+// data writes v for programs: exactly the API's object.
+func (a *app) data(v any) error {
+	b, err := toJSON(v)
+	if err != nil {
+		return err
+	}
+	switch a.flags.output {
+	case "yaml":
+		b, err = toYAML(b)
+		if err != nil {
+			return err
+		}
+	case "json":
+		b = append(indent(b), '\n')
+	default:
+		b = append(b, '\n')
+	}
+	_, err = a.stdout.Write(b)
+	return err
+}
+
+// toJSON gives v on one line, with values as they are: no escapes for HTML.
+func toJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("cannot write the answer as JSON: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// indent spreads JSON over lines; what is no JSON stays as it is.
+func indent(b []byte) []byte {
+	var out bytes.Buffer
+	if json.Indent(&out, b, "", "  ") != nil {
+		return b
+	}
+	return out.Bytes()
+}
+
+// toYAML turns JSON into YAML of the same members in the same order, numbers
+// as they are written.
+func toYAML(b []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	node, err := yamlNode(d)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	if err := e.Encode(node); err != nil {
+		return nil, err
+	}
+	if err := e.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// yamlNode reads one value. The decoder bounds the nesting.
+func yamlNode(d *json.Decoder) (*yaml.Node, error) {
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := t.(type) {
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		if v == '[' {
+			n = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		}
+		for d.More() {
+			c, err := yamlNode(d)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, c)
+		}
+		if len(n.Content) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		_, err := d.Token()
+		return n, err
+	case string:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}, nil
+	case json.Number:
+		tag := "!!int"
+		if bytes.ContainsAny([]byte(v), ".eE") {
+			tag = "!!float"
+		}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: v.String()}, nil
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}, nil
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
+}
+
+// listing is a list of T in every format.
+type listing[T any] struct {
+	// whole is the API's object, items what jsonl writes one line each of.
+	whole   any
+	items   []T
+	columns []column[T]
+	// none is said when there are no items.
+	none string
+}
+
+// showList writes a list.
+func showList[T any](a *app, l listing[T]) error {
+	if a.flags.output == "jsonl" {
+		for _, item := range l.items {
+			if err := a.data(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if !a.human() {
+		return a.data(l.whole)
+	}
+	if len(l.items) == 0 {
+		a.note("%s", l.none)
+		return nil
+	}
+	drawTable(a.newSheet(), l.columns, l.items)
+	return nil
+}
+
+// pageNote tells that there is more than was shown.
+func (a *app) pageNote(p pageInfo) {
+	if a.human() && p.pages > p.page {
+		a.note("page %d of %d (%s in all); next: --page %d", p.page, p.pages, plural(p.total, p.noun), p.page+1)
+	}
+}
+
+type pageInfo struct {
+	page, pages, total int
+	noun               string
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newRootCommand builds the tree of commands.
+func newRootCommand(a *app) *cobra.Command {
+	root := newGroup("parley", "Durable workflows across AI agents that other people operate", `
+  parley workflow apply hello.yaml
+  parley run start hello --set name=Ada --wait
+  parley run list --status FAILED`)
+	root.Long = "Parley runs durable workflows across AI agents that other people operate."
+	root.AddCommand(
+		newRunCommand(a), newWorkflowCommand(a), newAgentCommand(a),
+		newVersionCommand(a), newExitCodesTopic(),
+	)
+	root.SetHelpCommand(newHelpCommand(root))
+	root.InitDefaultCompletionCmd()
+
+	f := root.PersistentFlags()
+	f.StringVarP(&a.flags.output, "output", "o", "table", "table, wide, json, jsonl or yaml")
+	f.StringVar(&a.flags.url, "url", "", "base URL of the server (PARLEY_URL)")
+	f.StringVar(&a.flags.key, "key", "", "key: env:NAME, file:PATH or the key itself (PARLEY_KEY)")
+	f.StringVar(&a.flags.context, "context", "", "entry of ~/.config/parley/contexts.yaml with url and key")
+	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "only data and errors")
+	f.BoolVar(&a.flags.noColor, "no-color", false, "no colours (NO_COLOR)")
+	complete(root, "output", formats()...)
+
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.checkFlags(cmd) }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v", err).withHint("%s --help", cmd.CommandPath())
+	})
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpTemplate(helpTemplate)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
+
+// checkFlags refuses what no command can do anything with.
+func (a *app) checkFlags(cmd *cobra.Command) error {
+	if !isFormat(a.flags.output) {
+		u := usagef("-o %s: the formats are %s", a.flags.output, strings.Join(formats(), ", "))
+		return u.withHint("%s", didYouMean(a.flags.output, formats()))
+	}
+	if a.flags.context != "" && (a.flags.url != "" || cmd.Flags().Changed("url")) {
+		return usagef("--context and --url exclude each other: a context names the URL")
+	}
+	return nil
+}
+
+// newGroup makes a command that only holds others.
+func newGroup(use, short, examples string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: strings.TrimPrefix(examples, "\n"),
+		// An unknown command is what to complain about, not its flags.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		Args:               cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+}
+
+func unknownCommand(parent *cobra.Command, name string) error {
+	var names []string
+	for _, c := range parent.Commands() {
+		if !c.Hidden {
+			names = append(append(names, c.Name()), c.SuggestFor...)
+		}
+	}
+	u := usagef("unknown command %q of %s", name, parent.CommandPath())
+	if s := didYouMean(name, names); s != "" {
+		return u.withHint("%s", s)
+	}
+	return u.withHint("%s --help", parent.CommandPath())
+}
+
+// newHelpCommand replaces cobra's, which says "unknown" and succeeds.
+func newHelpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND | exit-codes]", Short: "Help about a command or a topic",
+		Example: "  parley help run start\n  parley help exit-codes",
+		RunE: func(_ *cobra.Command, args []string) error {
+			at := root
+			for _, name := range args {
+				next := child(at, name)
+				if next == nil {
+					return unknownCommand(at, name)
+				}
+				at = next
+			}
+			at.InitDefaultHelpFlag()
+			return at.Help()
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, c := range root.Commands() {
+				names = append(names, c.Name())
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+func child(parent *cobra.Command, name string) *cobra.Command {
+	for _, c := range parent.Commands() {
+		if c.Name() == name || c.HasAlias(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+func newExitCodesTopic() *cobra.Command {
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp}
+}
+
+// need checks the number of arguments and names those that are missing. A
+// name in brackets may be left out; one that ends with "..." may be repeated.
+func need(names ...string) cobra.PositionalArgs {
+	least, most := 0, len(names)
+	for _, n := range names {
+		if !strings.HasPrefix(n, "[") {
+			least++
+		}
+		if strings.HasSuffix(n, "...") {
+			most = -1
+		}
+	}
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef("%s is missing", strings.TrimSuffix(names[len(args)], "...")).withHint("%s", useLine(cmd))
+		case most >= 0 && len(args) > most:
+			return usagef("%q is one argument too many", args[most]).withHint("%s", useLine(cmd))
+		}
+		return nil
+	}
+}
+
+func useLine(cmd *cobra.Command) string {
+	return cmd.Parent().CommandPath() + " " + cmd.Use
+}
+
+// complete offers fixed values for a flag. A flag that is not there is an
+// error of ours, which every test of the help text meets.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(fmt.Sprintf("flag %s: %v", flag, err))
+	}
+}
+
+// The help of a command begins with examples: they are what people look for.
+const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{if or .Runnable .HasSubCommands}}{{.UsageString}}{{end}}`
+
+const usageTemplate = `{{if .HasExample}}Examples:
+{{.Example | trimTrailingWhitespaces}}
+
+{{end}}Usage:{{if and .Runnable (not .HasAvailableSubCommands)}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasHelpSubCommands}}
+
+Topics:{{range .Commands}}{{if .IsAdditionalHelpTopicCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+`

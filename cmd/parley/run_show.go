@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
+)
+
+// runParts say what is shown of a run besides its head.
+type runParts struct{ steps, values bool }
+
+func newRunShow(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run with its steps, output and error",
+		Example: `  parley run show RUN
+  parley run show RUN -o wide
+  parley run show RUN -o json`,
+		Args: need("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			run, err := c.Run(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{steps: true, values: true}) }); err != nil {
+				return err
+			}
+			switch run.Status {
+			case parley.RunPending, parley.RunRunning:
+				a.next("parley run watch %s", run.ID)
+			case parley.RunFailed, parley.RunCancelled:
+				a.next("parley run retry %s", run.ID)
+			case parley.RunCompleted:
+				a.next("parley run events %s", run.ID)
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeNames(runIDs),
+	}
+}
+
+// drawRun shows a run for people.
+func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
+	status := string(run.Status)
+	if run.Phase != "" {
+		status += " (" + run.Phase + ")"
+	}
+	if run.Paused {
+		status += " (paused)"
+	}
+	list := []field{
+		{"Run", cell{text: run.ID}},
+		{"Workflow", cell{text: versioned(run)}},
+		{"Status", cell{status, inkOf(string(run.Status))}},
+		{"Created", cell{text: a.when(&run.CreatedAt)}},
+	}
+	if run.EndedAt != nil {
+		list = append(list, field{"Ended", cell{text: a.when(run.EndedAt)}})
+	}
+	if run.StartedAt != nil {
+		list = append(list, field{"Duration", cell{text: a.between(run.StartedAt, run.EndedAt)}})
+	}
+	list = append(list, field{"Labels", cell{text: labelText(run.Labels)}}, field{"Retried from", cell{text: run.RetriedFrom}})
+	if e := run.Error; e != nil {
+		list = append(list, field{"Error", cell{e.Error(), styleBad}}, field{"At step", cell{text: e.Step}})
+	}
+	s.fields(list)
+	if parts.steps && len(run.Steps) > 0 {
+		s.line("")
+		drawTable(s, a.stepColumns(), run.Steps)
+	}
+	if parts.values && s.wide && len(run.Input) > 0 {
+		s.block("Input", run.Input)
+	}
+	if parts.values && run.Status == parley.RunCompleted && len(run.Output) > 0 {
+		s.block("Output", run.Output)
+	}
+}
+
+func versioned(run parley.Run) string {
+	if run.Version == "" {
+		return run.Workflow
+	}
+	return run.Workflow + "@" + run.Version
+}
+
+func labelText(labels map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, name+"="+labels[name])
+	}
+	return strings.Join(parts, " ")
+}
+
+func (a *app) stepColumns() []column[parley.Step] {
+	return []column[parley.Step]{
+		{head: "STEP", cell: plain(func(s parley.Step) string { return s.ID })},
+		{head: "STATUS", fixed: true, cell: func(s parley.Step) cell {
+			text := string(s.Status)
+			if s.Phase != "" {
+				text += " (" + string(s.Phase) + ")"
+			}
+			if s.Handled {
+				text += " (handled)"
+			}
+			return cell{text, inkOf(string(s.Status))}
+		}},
+		{head: "AGENT", cell: plain(func(s parley.Step) string { return s.Agent })},
+		{head: "ATTEMPTS", fixed: true, cell: plain(func(s parley.Step) string { return fmt.Sprint(s.Attempts) })},
+		{head: "DURATION", fixed: true, cell: plain(func(s parley.Step) string { return a.between(s.StartedAt, s.EndedAt) })},
+		{head: "KIND", wide: true, cell: plain(func(s parley.Step) string { return s.Kind })},
+		{head: "PROTOCOL", wide: true, cell: plain(func(s parley.Step) string { return s.Protocol })},
+		{head: "AGENT TASK", wide: true, cell: plain(func(s parley.Step) string { return s.AgentTaskID })},
+		{head: "ERROR", cell: plain(func(s parley.Step) string { return errorText(s.Error) })},
+	}
+}
+
+func newRunList(a *app) *cobra.Command {
+	var q client.RunQuery
+	var status string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List runs, newest first",
+		Example: `  parley run list
+  parley run list --status FAILED --workflow hello --limit 50
+  parley run list -o jsonl | head`,
+		Args: need(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if status != "" {
+				q.Status = parley.RunStatus(strings.ToUpper(status))
+				if words := runStatuses(); !slices.Contains(words, string(q.Status)) {
+					return usagef("--status %s: the statuses are %s", status, strings.Join(words, ", ")).withHint("%s", didYouMean(status, words))
+				}
+			}
+			return a.runList(cmd.Context(), q)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&status, "status", "", "only runs in this status")
+	f.StringVar(&q.Workflow, "workflow", "", "only runs of this workflow")
+	f.BoolVar(&q.Hidden, "hidden", false, "also the runs of agent calls")
+	pageFlags(f, &q.Page)
+	complete(cmd, "status", runStatuses()...)
+	return cmd
+}
+
+func runStatuses() []string {
+	return []string{
+		string(parley.RunPending), string(parley.RunRunning), string(parley.RunCompleted),
+		string(parley.RunFailed), string(parley.RunCancelled),
+	}
+}
+
+func (a *app) runList(ctx context.Context, q client.RunQuery) error {
+	if err := checkPage(q.Page); err != nil {
+		return err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	page, err := c.Runs(ctx, q)
+	if err != nil {
+		return err
+	}
+	if err := showList(a, listing[parley.Run]{
+		whole: page, items: page.Items, columns: a.runColumns(), none: "no runs; start one: parley run start WORKFLOW",
+	}); err != nil {
+		return err
+	}
+	a.pageNote(pageInfo{page.Number, page.TotalPages, page.Total, "run"})
+	if len(page.Items) > 0 {
+		a.next("parley run show %s", page.Items[0].ID)
+	}
+	return nil
+}
+
+func (a *app) runColumns() []column[parley.Run] {
+	return []column[parley.Run]{
+		{head: "RUN", fixed: true, cell: plain(func(r parley.Run) string { return r.ID })},
+		{head: "WORKFLOW", cell: plain(versioned)},
+		{head: "STATUS", fixed: true, cell: func(r parley.Run) cell {
+			text := string(r.Status)
+			if r.Paused {
+				text += " (paused)"
+			}
+			return cell{text, inkOf(string(r.Status))}
+		}},
+		{head: "CREATED", fixed: true, cell: plain(func(r parley.Run) string { return a.when(&r.CreatedAt) })},
+		{head: "DURATION", fixed: true, cell: plain(func(r parley.Run) string { return a.between(r.StartedAt, r.EndedAt) })},
+		{head: "LABELS", wide: true, cell: plain(func(r parley.Run) string { return labelText(r.Labels) })},
+		{head: "ERROR", wide: true, cell: plain(func(r parley.Run) string { return errorText(r.Error) })},
+	}
+}

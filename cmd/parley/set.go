@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+const (
+	// maxInput bounds an input, in bytes; the server's limit is lower.
+	maxInput = 32 << 20
+	// maxKeyDepth bounds the dots of one --set.
+	maxKeyDepth = 32
+)
+
+// tree is an object under construction: a value is a *tree or JSON bytes that
+// are kept as they are.
+type tree struct{ members map[string]any }
+
+// buildInput makes the input of a run: base is the JSON of --input or nil, and
+// sets are the k=v of --set in order.
+func buildInput(base json.RawMessage, sets []string) (json.RawMessage, error) {
+	if len(sets) == 0 {
+		return base, nil
+	}
+	root := &tree{members: map[string]any{}}
+	if base != nil {
+		t, ok := open(base)
+		if !ok {
+			return nil, usagef("--set needs an --input that is an object")
+		}
+		root = t
+	}
+	given := map[string]bool{}
+	for _, s := range sets {
+		name, text, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, usagef("--set %s: write it as name=value", s)
+		}
+		keys, err := splitKey(name)
+		if err != nil {
+			return nil, err
+		}
+		for i := 1; i < len(keys); i++ {
+			if given[strings.Join(keys[:i], "\x00")] {
+				return nil, usagef("--set %s: %s was set to a value before", s, strings.Join(keys[:i], "."))
+			}
+		}
+		given[strings.Join(keys, "\x00")] = true
+		root.set(keys, setValue(text))
+	}
+	return root.encode()
+}
+
+// setValue is JSON if it reads as JSON, else a string.
+func setValue(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	b, err := toJSON(text)
+	if err != nil {
+		// A string always has a JSON form.
+		panic(err)
+	}
+	return b
+}
+
+// splitKey splits at dots; "\." is a dot within a name.
+func splitKey(name string) ([]string, error) {
+	var keys []string
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		switch {
+		case name[i] == '\\' && i+1 < len(name) && (name[i+1] == '.' || name[i+1] == '\\'):
+			i++
+			b.WriteByte(name[i])
+		case name[i] == '.':
+			keys = append(keys, b.String())
+			b.Reset()
+		default:
+			b.WriteByte(name[i])
+		}
+	}
+	keys = append(keys, b.String())
+	if len(keys) > maxKeyDepth {
+		return nil, usagef("--set: a name has more than %d parts", maxKeyDepth)
+	}
+	for _, k := range keys {
+		if k == "" {
+			return nil, usagef("--set %s: a part of the name is empty (write \\. for a dot within a name)", name)
+		}
+	}
+	return keys, nil
+}
+
+// open reads the members of an object, values as they are.
+func open(b json.RawMessage) (*tree, bool) {
+	var raw map[string]json.RawMessage
+	if json.Unmarshal(b, &raw) != nil || raw == nil {
+		return nil, false
+	}
+	t := &tree{members: make(map[string]any, len(raw))}
+	for k, v := range raw {
+		t.members[k] = v
+	}
+	return t, true
+}
+
+// set puts value at keys. What stands in the way and is no object is replaced.
+func (t *tree) set(keys []string, value json.RawMessage) {
+	if len(keys) == 1 {
+		t.members[keys[0]] = value
+		return
+	}
+	var inner *tree
+	switch v := t.members[keys[0]].(type) {
+	case *tree:
+		inner = v
+	case json.RawMessage:
+		inner, _ = open(v)
+	}
+	if inner == nil {
+		inner = &tree{members: map[string]any{}}
+	}
+	t.members[keys[0]] = inner
+	inner.set(keys[1:], value)
+}
+
+func (t *tree) encode() (json.RawMessage, error) { return toJSON(t.plain()) }
+
+func (t *tree) plain() map[string]any {
+	out := make(map[string]any, len(t.members))
+	for k, v := range t.members {
+		if inner, ok := v.(*tree); ok {
+			v = inner.plain()
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// readInput reads what --input names: JSON, @FILE or - for standard input.
+// Nil if nothing was given.
+func (a *app) readInput(text string) (json.RawMessage, error) {
+	where, b := "--input", []byte(text)
+	var err error
+	switch {
+	case text == "":
+		return nil, nil
+	case text == "-":
+		where = "standard input"
+		b, err = readAll(a.stdin, where, maxInput)
+	case strings.HasPrefix(text, "@"):
+		where = text[1:]
+		b, err = readFile(a.path(where), maxInput)
+	}
+	if err != nil {
+		return nil, usagef("--input: %v", err)
+	}
+	var v json.RawMessage
+	if err := json.Unmarshal(b, &v); err != nil {
+		return nil, invalidf("%s is not JSON: %v", where, jsonFault(b, err)).withHint("write a file as @FILE, and single members as --set name=value")
+	}
+	return v, nil
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
+)
+
+// maxSmallFile bounds the files of addresses and keys, in bytes.
+const maxSmallFile = 1 << 20
+
+// target is the server that a command talks to.
+type target struct {
+	url string
+	key parley.Secret
+}
+
+// connect makes the client of the server that the command line, the
+// environment or the data folder names.
+func (a *app) connect() (*client.Client, error) {
+	t, err := a.target()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Options{URL: t.url, Key: t.key, UserAgent: "parley-cli/" + readBuild().Version})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// target finds the server: --context, then --url or PARLEY_URL, then the data
+// folder of a local server. A key belongs to the place where the URL was
+// found, unless --key or PARLEY_KEY gives one.
+func (a *app) target() (target, error) {
+	if a.flags.context != "" {
+		return a.contextTarget(a.flags.context)
+	}
+	local, found, err := a.localTarget()
+	if err != nil {
+		return target{}, err
+	}
+	t := target{url: a.flags.url}
+	if t.url == "" {
+		t.url = a.getenv("PARLEY_URL")
+	}
+	key := a.flags.key
+	switch {
+	case t.url == "" && !found:
+		f := &failure{exit: exitUnreachable, code: "unreachable", text: "no server is known: there is no running server's .parley/endpoint here or in a folder above"}
+		return t, f.withHint("start one with: parley dev; or name one with --url, --context or PARLEY_URL")
+	case t.url == "":
+		// Whoever can make a folder above the working directory must not get
+		// a key that was meant for another server.
+		if key == "" && onThisMachine(local.url) {
+			key = a.getenv("PARLEY_KEY")
+		}
+		t = local
+	default:
+		if key == "" {
+			key = a.getenv("PARLEY_KEY")
+		}
+		if found && strings.TrimRight(t.url, "/") == strings.TrimRight(local.url, "/") {
+			t.key = local.key
+		}
+	}
+	if key != "" {
+		if t.key, err = a.secret(key); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// secret takes a reference, or the secret itself.
+func (a *app) secret(text string) (parley.Secret, error) {
+	if name, ok := strings.CutPrefix(text, "env:"); ok {
+		v := a.getenv(name)
+		if v == "" {
+			return parley.Secret{}, usagef("the key's environment variable %s is not set", name)
+		}
+		return parley.NewSecret([]byte(v)), nil
+	}
+	if name, ok := strings.CutPrefix(text, "file:"); ok {
+		b, err := readSmall(a.path(name))
+		if err != nil {
+			return parley.Secret{}, usagef("the key's file: %v", err)
+		}
+		return parley.NewSecret(bytes.TrimSpace(b)), nil
+	}
+	return parley.NewSecret([]byte(text)), nil
+}
+
+// localTarget reads DATA/endpoint and DATA/key of PARLEY_DATA, else of the
+// nearest folder .parley here or above. found is false without a running
+// server.
+func (a *app) localTarget() (t target, found bool, err error) {
+	data := a.getenv("PARLEY_DATA")
+	if data != "" {
+		data = a.path(data)
+	} else if data = nearestData(a.dir); data == "" {
+		return t, false, nil
+	}
+	endpoint, err := readSmall(filepath.Join(data, "endpoint"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, false, nil
+	}
+	if err != nil {
+		return t, false, usagef("the local server's address: %v", err)
+	}
+	t.url = strings.TrimSpace(string(endpoint))
+	key, err := readSmall(filepath.Join(data, "key"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return t, false, &failure{exit: exitNotAllowed, code: parley.CodeUnauthorized, text: "the local server's key cannot be read: " + err.Error()}
+	}
+	t.key = parley.NewSecret(bytes.TrimSpace(key))
+	return t, true, nil
+}
+
+// nearestData gives the folder .parley of dir or of its nearest ancestor that
+// has one.
+func nearestData(dir string) string {
+	for {
+		data := filepath.Join(dir, ".parley")
+		if info, err := os.Stat(data); err == nil && info.IsDir() {
+			return data
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+// onThisMachine reports whether a URL's host is this machine for sure.
+func onThisMachine(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return host == "localhost"
+	}
+	return addr.Unmap().IsLoopback() || addr.IsUnspecified()
+}
+
+// contextEntry is one server in the contexts file.
+type contextEntry struct {
+	URL string `yaml:"url"`
+	// Key is a reference: env:NAME or file:PATH, relative to the file.
+	Key string `yaml:"key"`
+}
+
+// contextTarget reads an entry of the contexts file.
+func (a *app) contextTarget(name string) (target, error) {
+	file := a.contextsFile()
+	b, err := readSmall(file)
+	if err != nil {
+		return target{}, usagef("--context %s: %v", name, err).withHint("the file holds lines such as: %s: {url: https://parley.example.com, key: env:PARLEY_PROD_KEY}", name)
+	}
+	var entries map[string]contextEntry
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
+		return target{}, invalidf("%s: every entry is a name with the members url and key: %s", file, yamlText(err))
+	}
+	e, ok := entries[name]
+	if !ok {
+		var names []string
+		for n := range entries {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		return target{}, usagef("no context %q in %s", name, file).withHint("%s", didYouMean(name, names))
+	}
+	t := target{url: e.URL}
+	ref := a.flags.key
+	if ref == "" {
+		ref = e.Key
+		path, isFile := strings.CutPrefix(ref, "file:")
+		switch {
+		case isFile && !filepath.IsAbs(path):
+			ref = "file:" + filepath.Join(filepath.Dir(file), path)
+		case ref != "" && !isFile && !strings.HasPrefix(ref, "env:"):
+			return t, invalidf("%s: the key of %q must be a reference, env:NAME or file:PATH", file, name)
+		}
+	}
+	if ref != "" {
+		t.key, err = a.secret(ref)
+	}
+	return t, err
+}
+
+func (a *app) contextsFile() string {
+	base := a.getenv("XDG_CONFIG_HOME")
+	if base == "" {
+		base = filepath.Join(a.getenv("HOME"), ".config")
+	}
+	return filepath.Join(a.path(base), "parley", "contexts.yaml")
+}
+
+// yamlText is the decoder's complaint on one line, without values: they may be
+// keys that somebody wrote where a reference belongs.
+func yamlText(err error) string {
+	if e, ok := errors.AsType[*yaml.TypeError](err); ok {
+		line, _, _ := strings.Cut(e.Errors[0], ":")
+		return line
+	}
+	return strings.TrimPrefix(err.Error(), "yaml: ")
+}
+
+// readSmall reads a file of at most maxSmallFile bytes.
+func readSmall(name string) ([]byte, error) { return readFile(name, maxSmallFile) }
+
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, name, limit)
+}
+
+func readAll(r io.Reader, name string, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, limit)
+	}
+	return b, nil
+}
+
+// hostOf gives a URL's host without the port.
+func hostOf(u *url.URL) string {
+	if h, _, err := net.SplitHostPort(u.Host); err == nil {
+		return h
+	}
+	return u.Host
+}
