@@ -17,9 +17,10 @@ const maxDescription = 16384
 // changes nothing.
 const hidden = "[redacted]"
 
-// agentFields documents what both adding and changing an agent take. Unknown
-// members are dropped, as on the existing platform.
-type agentFields struct {
+// AgentFields documents what both adding and changing an agent take. It is
+// exported for the schema's sake: members of an unexported embedded struct are
+// not described. Unknown members are dropped, as on the existing platform.
+type AgentFields struct {
 	Description    *string        `json:"description,omitempty" maxLength:"16384"`
 	Protocol       string         `json:"protocol,omitempty" maxLength:"64" doc:"simple-a2a (default), jsonrpc-2.0 or another that is registered."`
 	ProtocolConfig map[string]any `json:"protocol_config,omitempty" doc:"Checked by the protocol."`
@@ -36,14 +37,14 @@ type agentCreate struct {
 	_    struct{} `additionalProperties:"true"`
 	Name string   `json:"name" minLength:"1" maxLength:"255"`
 	URL  string   `json:"url" format:"uri"`
-	agentFields
+	AgentFields
 }
 
 type agentUpdate struct {
 	_      struct{} `additionalProperties:"true"`
 	URL    string   `json:"url,omitempty" format:"uri"`
 	Status string   `json:"status,omitempty" doc:"active or inactive."`
-	agentFields
+	AgentFields
 }
 
 // authConfig is the credential: given as it is (token, key) or by reference
@@ -80,7 +81,7 @@ func (s *server) addAgent(w http.ResponseWriter, r *http.Request) error {
 	if !o.has("url") {
 		o.need("url")
 	}
-	agentMembers(o, &spec, "")
+	agentMembers(o, &spec, nil)
 	if err := o.done(false); err != nil {
 		return err
 	}
@@ -103,19 +104,19 @@ func (s *server) changeAgent(w http.ResponseWriter, r *http.Request) error {
 	}
 	ref := r.PathValue("ref")
 	spec := parley.AgentSpec{By: caller}
-	stored := parley.AuthType("")
+	var stored parley.Auth
 	if o.has("auth_config") && !o.has("auth_type") {
 		// The kind of the credential is the stored one, unless it says.
 		agent, err := s.cfg.Agents.Get(r.Context(), ref)
 		if err != nil {
 			return err
 		}
-		stored = agent.Auth.Type
+		stored = agent.Auth
 	}
 	if v := o.word("status", "active", "inactive"); v != nil {
 		spec.Status = new(parley.AgentStatus(*v))
 	}
-	agentMembers(o, &spec, stored)
+	agentMembers(o, &spec, &stored)
 	if err := o.done(false); err != nil {
 		return err
 	}
@@ -127,8 +128,9 @@ func (s *server) changeAgent(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// agentMembers reads what adding and changing have in common.
-func agentMembers(o *object, spec *parley.AgentSpec, stored parley.AuthType) {
+// agentMembers reads what adding and changing have in common. Stored is nil
+// when adding.
+func agentMembers(o *object, spec *parley.AgentSpec, stored *parley.Auth) {
 	if v := o.text("url", 1, 2083); v != nil {
 		spec.URL = agentURL(o, *v)
 	}
@@ -200,8 +202,9 @@ func agentRetry(o *object) *parley.RetryConfig {
 }
 
 // agentAuth reads auth_type and auth_config. The type decides; without one the
-// configuration's own type does, else what it holds, else what is stored.
-func agentAuth(o *object, stored parley.AuthType) *parley.AuthSpec {
+// configuration's own type does, else what it holds, else what is stored. A
+// change may leave the credential out: the stored one stays.
+func agentAuth(o *object, stored *parley.Auth) *parley.AuthSpec {
 	kind := o.word("auth_type", "none", "bearer", "apikey", "header")
 	in := o.object("auth_config")
 	if kind == nil && in == nil {
@@ -222,43 +225,45 @@ func agentAuth(o *object, stored parley.AuthType) *parley.AuthSpec {
 		out.Type = parley.AuthBearer
 	case in.has("key") || in.has("api_key"):
 		out.Type = parley.AuthAPIKey
-	case stored != "":
-		out.Type = stored
+	case stored != nil && stored.Type != "":
+		out.Type = stored.Type
 	}
 	if out.Type == parley.AuthNone {
 		o.wrong("auth_config", "value", "value_error", "must be null when auth_type is 'none'")
 		return nil
 	}
-	credential(in, out)
+	name, given := credential(in, out)
+	if !given && stored == nil {
+		in.need(name)
+	}
 	return out
 }
 
-// credential reads the secret of auth_config, or the reference to it.
-func credential(in *object, out *parley.AuthSpec) {
+// credential reads the secret of auth_config, or the reference to it, and the
+// header that carries it. It says which member holds the secret and whether
+// one was given.
+func credential(in *object, out *parley.AuthSpec) (name string, given bool) {
 	const maxSecret = 16 << 10
 	names := []string{"token"}
 	if out.Type != parley.AuthBearer {
 		names = []string{"key", "api_key", "value", "token"}
 	}
-	given := false
-	for _, name := range names {
-		if v := in.text(name, 1, maxSecret); v != nil && !given {
-			given = true
-			if *v != hidden {
-				out.Literal = parley.NewSecret([]byte(*v))
-			}
+	for _, n := range names {
+		// A member that is there and wrong is reported by text itself.
+		had := in.has(n)
+		v := in.text(n, 1, maxSecret)
+		if v != nil && !given && *v != hidden {
+			out.Secret, out.Literal = reference(*v)
 		}
+		given = given || had
 	}
-	if v := in.text("secret", 1, 1024); v != nil {
-		given = true
-		switch {
-		case *v == hidden:
-		case !strings.HasPrefix(*v, "env:") && !strings.HasPrefix(*v, "file:"):
+	hadSecret := in.has("secret")
+	if v := in.text("secret", 1, 1024); v != nil && *v != hidden {
+		if out.Secret, out.Literal = reference(*v); out.Secret == "" {
 			in.wrong("secret", "value", "value_error", "must be a reference, env:NAME or file:path; a credential itself goes into "+names[0])
-		default:
-			out.Secret, out.Literal = *v, parley.Secret{}
 		}
 	}
+	given = given || hadSecret
 	for _, name := range []string{"header_name", "header"} {
 		if v := in.text(name, 1, 128); v != nil && out.Header == "" {
 			out.Header = *v
@@ -267,12 +272,18 @@ func credential(in *object, out *parley.AuthSpec) {
 			}
 		}
 	}
-	if !given {
-		in.need(names[0])
-	}
 	if out.Type == parley.AuthHeader && out.Header == "" {
 		in.need("header")
 	}
+	return names[0], given
+}
+
+// reference tells a reference to a credential from the credential itself.
+func reference(v string) (ref string, literal parley.Secret) {
+	if strings.HasPrefix(v, "env:") || strings.HasPrefix(v, "file:") {
+		return v, parley.Secret{}
+	}
+	return "", parley.NewSecret([]byte(v))
 }
 
 // headerName reports whether v is a token (RFC 9110, 5.6.2).

@@ -57,10 +57,18 @@ type world struct {
 }
 
 func newWorld(clock *testClock) *world {
-	return &world{
-		clock: clock, events: map[string][]parley.Event{}, changed: map[string]chan struct{}{},
-		keys: map[string]string{}, inputs: map[string]string{},
-	}
+	w := &world{clock: clock}
+	w.reset()
+	return w
+}
+
+// reset empties the world, so that one handler can be used for many cases.
+func (w *world) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.agents, w.workflows, w.runs, w.specs, w.starts, w.applies, w.queries = nil, nil, nil, nil, nil, nil, nil
+	w.events, w.changed = map[string][]parley.Event{}, map[string]chan struct{}{}
+	w.keys, w.inputs = map[string]string{}, map[string]string{}
 }
 
 func (w *world) now() time.Time { return w.clock.Now().In(time.FixedZone("CET", 3600)) }

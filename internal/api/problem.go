@@ -168,10 +168,25 @@ func translateError(e *parley.Error, status int) *refusal {
 	switch e.Code {
 	case parley.CodeUnavailable:
 		out.header = http.Header{"Retry-After": {"1"}}
+	case parley.CodeInvalid:
+		out.findings = findingsOf(e)
 	case parley.CodeUnsupportedProtocol:
 		out.findings = []finding{bodyFinding("protocol", string(e.Code), "enum", e.Message)}
 	}
 	return out
+}
+
+// findingsOf reads details of the form [{path, code, detail}], as the registry
+// gives them; nil for any other.
+func findingsOf(e *parley.Error) []finding {
+	var found []finding
+	if json.Unmarshal(e.Details, &found) != nil {
+		return nil
+	}
+	for i, f := range found {
+		found[i] = bodyFinding(f.Path, f.Code, f.Code, f.Detail)
+	}
+	return found
 }
 
 // translateProblems refuses a document. The existing platform answers 400,
@@ -211,7 +226,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error, old boo
 		w.Header()[name] = values
 	}
 	p := s.problem(r, e)
-	if pe, ok := errors.AsType[*parley.Error](err); ok && pe.Code == e.code && e.status != http.StatusInternalServerError {
+	if pe, ok := errors.AsType[*parley.Error](err); ok && pe.Code == e.code &&
+		e.status != http.StatusInternalServerError && len(e.findings) == 0 {
 		p.Details = pe.Details
 	}
 	w.Header().Set("Content-Type", problemType)

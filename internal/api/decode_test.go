@@ -1,0 +1,283 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+)
+
+func TestStrictJSON(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"a":1}`: "", ` {} `: "", `{"a":{"b":1,"c":1}}`: "",
+		`{"a":1,"a":2}`:              `"/a" appears twice`,
+		`{"x":[{"a":1,"a":2}]}`:      `"/x/0/a" appears twice`,
+		`{"a":1,"\u0061":2}`:         "appears twice",
+		"{\"a\":\"\xff\"}":           "not UTF-8",
+		`{"a":"\ud800"}`:             "not valid JSON",
+		`{"a":1}x`:                   "not valid JSON",
+		`{"a":1}{"a":1}`:             "not valid JSON",
+		"{\n  \"a\": 01}":            "line 2, column 9",
+		`{"a":`:                      "ends too early",
+		``:                           "ends too early",
+		`[1]`:                        "must be a JSON object",
+		`null`:                       "must be a JSON object",
+		`"canary"`:                   "must be a JSON object",
+		`{"a":NaN}`:                  "not valid JSON",
+		`{"a":1,}`:                   "not valid JSON",
+		strings.Repeat(`[`, 100_000): "limit of 64",
+	} {
+		_, err := parseObject([]byte(body))
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%.60s: %v", body, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%.60s: %v, want %q", body, err, want)
+		}
+	}
+}
+
+// What is wrong is named, never repeated: a canary in every string and number
+// of a body is in no answer.
+func TestValuesAreNotEchoed(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	call(h, "POST", "/api/v1/workflows", onePlan)
+	call(h, "POST", "/api/v1/agents", `{"name":"a","url":"http://a"}`)
+	call(h, "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`)
+	members := []string{
+		"name", "url", "description", "protocol", "protocol_config", "auth_type", "auth_config", "timeout_ms", "retry_config",
+		"outcome_unknown", "idempotent", "max_concurrent", "status", "input_data", "idempotency_key", "labels", "version",
+		"input", "wait", "reason", "resume_from_step", "unknown",
+	}
+	values := []string{
+		`"canary\u0007"`, `["canary"]`, `{"max_retries":"canary","token":["canary"],"header":"ca nary","secret":"canary","type":"canary"}`,
+		`424242.5`, `-424242`, `"` + strings.Repeat("canary", 4000) + `"`,
+	}
+	for _, target := range []string{
+		"POST /api/v1/agents", "PUT /api/v1/agents/a", "POST /api/v1/workflows/a/execute", "POST /api/v1/agents/a/call",
+		"POST /api/v1/runs/run-1/cancel", "POST /api/v1/runs/run-1/retry",
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		for _, m := range members {
+			for _, v := range values {
+				rec := call(h, method, path, `{"`+m+`":`+v+`}`)
+				if rec.Code >= 400 && (strings.Contains(rec.Body.String(), "canary") || strings.Contains(rec.Body.String(), "424242")) {
+					t.Errorf("%s with %s %.60s repeats it: %.400s", target, m, v, rec.Body)
+				}
+			}
+		}
+	}
+	for _, q := range []string{"page=canary", "page_size=canary", "created_after=canary", "hidden=canary", "status=canary", "sort_by=canary"} {
+		if rec := call(h, "GET", "/api/v1/runs?"+q, ""); strings.Contains(rec.Body.String(), "canary") {
+			t.Errorf("%s repeats it: %s", q, rec.Body)
+		}
+	}
+}
+
+// What reaches the registry is what was given and nothing else.
+func TestAgentSpec(t *testing.T) {
+	secret := cmp.Comparer(func(a, b parley.Secret) bool { return bytes.Equal(a.Reveal(), b.Reveal()) })
+	s, w := setup(nil)
+	h := s.handler()
+	for _, tt := range []struct {
+		name, method, body string
+		want               parley.AgentSpec
+	}{
+		{
+			"least", "POST", `{"name":"a","url":"HTTP://A.Example?q=1","description":null,"auth_type":null}`,
+			parley.AgentSpec{Name: new("a"), URL: new("http://a.example/?q=1"), By: "system"},
+		},
+		{
+			"most", "POST", `{"name":"b","url":"https://b/x","description":"","protocol":"jsonrpc-2.0","protocol_config":{"n": 1e400},
+			"auth_type":"ApiKey","auth_config":{"api_key":"k","header":"X-K"},"timeout_ms":1500,"retry_config":{"initial_delay_ms":200},
+			"outcome_unknown":"Fail","idempotent":false,"max_concurrent":0}`,
+			parley.AgentSpec{
+				Name: new("b"), URL: new("https://b/x"), Description: new(""), Protocol: new("jsonrpc-2.0"),
+				ProtocolConfig: json.RawMessage(`{"n": 1e400}`),
+				Auth:           &parley.AuthSpec{Type: parley.AuthAPIKey, Header: "X-K", Literal: parley.NewSecret([]byte("k"))},
+				Timeout:        new(1500 * time.Millisecond),
+				Retry:          &parley.RetryConfig{MaxRetries: 3, InitialDelay: 200 * time.Millisecond, MaxDelay: 30 * time.Second, Multiplier: 2},
+				OutcomeUnknown: new(parley.OutcomeFail), Idempotent: new(false), MaxConcurrent: new(0), By: "system",
+			},
+		},
+		{"nothing", "PUT", `{"name":"z"}`, parley.AgentSpec{By: "system"}},
+		{"null config", "PUT", `{"protocol_config":null}`, parley.AgentSpec{ProtocolConfig: json.RawMessage("null"), By: "system"}},
+		{
+			"reference as token", "PUT", `{"auth_config":{"token":"env:A_TOKEN"}}`,
+			parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthBearer, Secret: "env:A_TOKEN"}, By: "system"},
+		},
+		{"empty config", "PUT", `{"auth_type":"bearer","auth_config":{}}`, parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthBearer}, By: "system"}},
+		{"type alone", "PUT", `{"auth_type":"bearer"}`, parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthBearer}, By: "system"}},
+		{
+			"stored type", "PUT", `{"auth_config":{"header_name":"X-New","secret":"[redacted]"}}`,
+			parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthBearer, Header: "X-New"}, By: "system"},
+		},
+		{
+			"type inside", "PUT", `{"auth_config":{"type":"header","header":"X-H","value":"v"}}`,
+			parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthHeader, Header: "X-H", Literal: parley.NewSecret([]byte("v"))}, By: "system"},
+		},
+		{
+			"reference", "PUT", `{"auth_type":"bearer","auth_config":{"secret":"file:tokens/a"}}`,
+			parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthBearer, Secret: "file:tokens/a"}, By: "system"},
+		},
+		{"status", "PUT", `{"status":"Inactive"}`, parley.AgentSpec{Status: new(parley.AgentInactive), By: "system"}},
+		{"none", "PUT", `{"auth_type":"none","auth_config":null}`, parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthNone}, By: "system"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			target := "/api/v1/agents"
+			if tt.method == "PUT" {
+				target += "/a"
+			}
+			rec := call(h, tt.method, target, tt.body)
+			if rec.Code >= 300 {
+				t.Fatalf("%d %s", rec.Code, rec.Body)
+			}
+			if diff := cmp.Diff(tt.want, w.specs[len(w.specs)-1], secret); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTimes(t *testing.T) {
+	want := time.Date(2026, 11, 21, 10, 4, 5, 0, time.UTC)
+	for text, ok := range map[string]bool{
+		"2026-11-21T10:04:05Z": true, "2026-11-21T10:04:05": true, "2026-11-21T10:04:05.000000": true, "2026-11-21 10:04:05": true,
+		"2026-11-21T12:04:05+02:00": true, "2026-11-21T12:04:05 02:00": true, "2026-11-21 10:04:05Z": true,
+		"": false, "now": false, "2026-13-21T10:04:05Z": false, "1763719445": false,
+	} {
+		got, parsed := parseTime(text)
+		if parsed != ok || ok && !got.Equal(want) {
+			t.Errorf("%q: %v, %v", text, got, parsed)
+		}
+	}
+}
+
+// What is asked of a run's list: true offsets, and a UUID where the run's own
+// workflow_id is one.
+func TestRunQuery(t *testing.T) {
+	s, w := setup(nil)
+	id := uuidOf(1, 1)
+	call(s.handler(), "GET", "/api/v1/runs?page=3&page_size=7&workflow_id="+id+"&sort_by=completed_at&sort_order=ASC&status=FAILED", "")
+	want := parley.RunQuery{
+		Status: parley.RunFailed, DefinitionID: id, SortBy: "updated_at", Ascending: true, Page: parley.Page{Offset: 14, Limit: 7},
+	}
+	if diff := cmp.Diff(want, w.queries[0]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzParseObject: what is accepted is one JSON object, not deeper than the
+// limit, and every refusal is one that can be answered.
+func FuzzParseObject(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":[{"b":"\u0000"}]}`, `{"a":1,"a":1}`, `[`, "{\"\xff\":1}", `{"a":"\"{["}`, `{"a":"\\"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		o, err := parseObject(body)
+		if err != nil {
+			if e := translate(err, true); e.status != http.StatusUnprocessableEntity || len(e.findings) == 0 {
+				t.Fatalf("%d %v", e.status, err)
+			}
+			if _, err := encode(translate(err, true).findings); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		var v any
+		if err := jsonv2.Unmarshal(body, &v); err != nil {
+			// Numbers beyond float64 are values like any other here.
+			if _, plain := err.(*jsonv2.SemanticError); !plain {
+				t.Fatalf("accepted %q: %v", body, err)
+			}
+			return
+		}
+		if depthOf(v) > maxDepth {
+			t.Fatalf("accepted a depth of %d", depthOf(v))
+		}
+		if m, ok := v.(map[string]any); !ok || len(m) != len(o.members) {
+			t.Fatalf("read %d members of %q", len(o.members), body)
+		}
+	})
+}
+
+func depthOf(v any) int {
+	deepest := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			deepest = max(deepest, depthOf(e))
+		}
+	case []any:
+		for _, e := range v {
+			deepest = max(deepest, depthOf(e))
+		}
+	default:
+		return 0
+	}
+	return deepest + 1
+}
+
+// FuzzBodies sends any bytes to every operation that reads a body: each answer
+// is one of its documented statuses, with JSON, and a refused body never
+// reaches a view.
+func FuzzBodies(f *testing.F) {
+	for _, cases := range bodyCases() {
+		for _, c := range cases {
+			if len(c.body) < 300 {
+				f.Add([]byte(c.body), "application/json")
+			}
+		}
+	}
+	f.Add([]byte("name: a\nsteps: []"), "application/yaml")
+	f.Add([]byte(onePlan), "")
+	f.Add([]byte(`{"steps":{},"status":"active"}`), "application/merge-patch+json")
+	s, w := setup(nil)
+	h := s.handler()
+	allowed := map[string]map[int]bool{}
+	for _, rt := range s.routes {
+		if rt.body != nil {
+			allowed[rt.id] = map[int]bool{}
+			for _, a := range rt.answers {
+				allowed[rt.id][a.status] = true
+			}
+			for _, status := range rt.errors {
+				allowed[rt.id][status] = true
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
+		w.reset()
+		call(h, "POST", "/api/v1/workflows", onePlan)
+		call(h, "POST", "/api/v1/agents", `{"name":"a","url":"http://a"}`)
+		call(h, "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`)
+		for _, rt := range s.routes {
+			if rt.body == nil {
+				continue
+			}
+			before := len(w.specs) + len(w.starts) + len(w.applies)
+			target := strings.NewReplacer("{ref}", "a", "{id}", "run-1").Replace(rt.path)
+			r := httptest.NewRequest(rt.method, target, bytes.NewReader(body))
+			r.Host = "localhost"
+			r.Header.Set("Authorization", "Bearer test-key")
+			r.Header["Content-Type"] = []string{contentType}
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, r)
+			if !allowed[rt.id][rec.Code] || !json.Valid(rec.Body.Bytes()) {
+				t.Fatalf("%s: %d %s", rt.id, rec.Code, rec.Body)
+			}
+			if rec.Code == http.StatusUnsupportedMediaType && len(w.specs)+len(w.starts)+len(w.applies) != before {
+				t.Fatalf("%s was refused and done", rt.id)
+			}
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+)
+
+// declaredCodes reads the codes from the source of package parley.
+func declaredCodes(t *testing.T) []parley.Code {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../errors.go", nil, 0)
+	must(t, err)
+	var codes []parley.Code
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) == 0 {
+			return true
+		}
+		if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "Code" {
+			v, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			must(t, err)
+			codes = append(codes, parley.Code(v))
+		}
+		return true
+	})
+	if len(codes) < 15 {
+		t.Fatalf("only %d codes found", len(codes))
+	}
+	return codes
+}
+
+// Every code of package parley has a status of its own choice on both kinds of
+// paths; conflict and unknown_agent are 400 on those of formats.md.
+func TestEveryCodeIsMapped(t *testing.T) {
+	for _, code := range declaredCodes(t) {
+		now, known := statusOf(code, false)
+		old, knownOld := statusOf(code, true)
+		if !known || !knownOld || now < 400 || old < 400 {
+			t.Errorf("%s: %d, %d", code, now, old)
+		}
+		if want := code == parley.CodeConflict || code == parley.CodeUnknownAgent; (old != now) != want || want && old != 400 {
+			t.Errorf("%s is %d, and %d on old paths", code, now, old)
+		}
+	}
+	if status, known := statusOf("made_up", false); known || status != 500 {
+		t.Errorf("an unknown code is %d", status)
+	}
+}
+
+// What a view says in a *parley.Error is shown, with its details; what any
+// other error says stays in the log, under the request's id.
+func TestInternalErrorsStayInside(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		err    error
+		status int
+		shown  bool
+	}{
+		{"plain", errors.New("pq: canary"), 500, false},
+		{"internal", parley.Errorf(parley.CodeInternal, "canary").WithDetails("canary"), 500, false},
+		{"unknown code", parley.Errorf("made_up", "canary"), 500, false},
+		{"wrapped cause", parley.Errorf(parley.CodeUnavailable, "the store is away: %w", errors.New("x")), 503, true},
+		{"wrapped", fmt.Errorf("canary: %w", parley.Errorf(parley.CodeNotFound, "no such run")), 404, true},
+		{"details", parley.Errorf(parley.CodeLimit, "too many").WithDetails(map[string]int{"limit": 7}), 422, true},
+		{"deadline", fmt.Errorf("canary: %w", context.DeadlineExceeded), 503, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			s, w := setup(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			w.broken = tt.err
+			rec := call(s.handler(), "GET", "/api/v1/runs/run-1", "", "X-Correlation-ID", "mine")
+			p := failure(t, rec)
+			if rec.Code != tt.status || strings.Contains(rec.Body.String(), "canary") || p.RequestID != "mine" {
+				t.Errorf("%d %s", rec.Code, rec.Body)
+			}
+			if logged := strings.Contains(log.String(), "request_id=mine"); logged != !tt.shown {
+				t.Errorf("logged: %q", &log)
+			}
+			if tt.name == "details" && string(p.Details) != `{"limit":7}` {
+				t.Errorf("details %s", p.Details)
+			}
+			if tt.status == 503 && rec.Header().Get("Retry-After") == "" {
+				t.Error("no Retry-After")
+			}
+		})
+	}
+}
+
+// The registry's findings become those of the answer.
+func TestDetailsBecomeFindings(t *testing.T) {
+	s, w := setup(nil)
+	w.broken = parley.Errorf(parley.CodeInvalid, "agent is not valid: name: too long").
+		WithDetails([]map[string]string{{"path": "protocol_config.method", "code": "value", "detail": "must be a name"}})
+	p := failure(t, call(s.handler(), "POST", "/api/v1/agents", `{"name":"A","url":"http://a"}`))
+	want := []finding{bodyFinding("protocol_config.method", "value", "value", "must be a name")}
+	if diff := cmp.Diff(want, p.Errors); diff != "" || p.Status != 422 || p.Details != nil {
+		t.Errorf("%d %s (-want +got):\n%s", p.Status, p.Details, diff)
+	}
+}
+
+// Every operation with a broken view answers 500 in the one form.
+func TestEveryRouteHidesInternals(t *testing.T) {
+	s, w := setup(nil)
+	w.broken = errors.New("canary")
+	fill := strings.NewReplacer("{ref}", "a", "{id}", "a")
+	bodies := map[string]string{
+		"apply-workflow": onePlan, "change-workflow": onePlan, "start-run": `{"input_data":{}}`, "call-agent": `{}`,
+		"add-agent": `{"name":"A","url":"http://a"}`, "change-agent": `{}`,
+	}
+	for _, rt := range s.routes {
+		if rt.tag == "system" || rt.id == "validate-workflow" {
+			continue
+		}
+		rec := call(s.handler(), rt.method, fill.Replace(rt.path), bodies[rt.id])
+		if p := failure(t, rec); rec.Code != 500 || p.Code != parley.CodeInternal || strings.Contains(rec.Body.String(), "canary") {
+			t.Errorf("%s: %d %s", rt.id, rec.Code, rec.Body)
+		}
+	}
+}
+
+// panicking is a view that fails in the worst way.
+type panicking struct{ fakeAgents }
+
+func (panicking) Get(context.Context, string) (parley.Agent, error) { panic("canary") }
+
+func TestPanicIsAnswered(t *testing.T) {
+	var log bytes.Buffer
+	s, _ := setup(func(c *Config) {
+		c.Agents = panicking{c.Agents.(fakeAgents)}
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	rec := call(s.handler(), "GET", "/api/v1/agents/a", "")
+	if rec.Code != 500 || strings.Contains(rec.Body.String(), "canary") || !strings.Contains(log.String(), "canary") {
+		t.Errorf("%d %s; log %q", rec.Code, rec.Body, &log)
+	}
+}
+
+// A client that has gone gets no answer, and its going is no error.
+func TestClientGone(t *testing.T) {
+	var log bytes.Buffer
+	s, w := setup(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w.broken = context.Canceled
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, "GET", "/api/v1/runs/run-1", nil)
+	r.Host = "localhost"
+	r.Header.Set("Authorization", "Bearer test-key")
+	rec := httptest.NewRecorder()
+	s.handler().ServeHTTP(rec, r)
+	if rec.Body.Len() != 0 || log.Len() != 0 {
+		t.Errorf("answered %q, logged %q", rec.Body, &log)
+	}
+}
+
+func TestReady(t *testing.T) {
+	var err error
+	s, _ := setup(func(c *Config) { c.Ready = func(context.Context) error { return err } })
+	for _, tt := range []struct {
+		err    error
+		status int
+		say    string
+	}{
+		{nil, 200, "ready"},
+		{errors.New("canary"), 503, "not ready"},
+		{parley.Errorf(parley.CodeUnavailable, "the store is away"), 503, "the store is away"},
+	} {
+		err = tt.err
+		for _, path := range []string{"/readyz", "/health/ready"} {
+			rec := call(s.handler(), "GET", path, "")
+			if rec.Code != tt.status || !strings.Contains(rec.Body.String(), tt.say) || strings.Contains(rec.Body.String(), "canary") {
+				t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
+			}
+		}
+		if rec := call(s.handler(), "GET", "/health", ""); rec.Code != http.StatusOK {
+			t.Errorf("/health: %d", rec.Code)
+		}
+	}
+}
+
+// What the server serves as metrics replaces our two lines.
+func TestMetrics(t *testing.T) {
+	s, _ := setup(func(c *Config) { c.Metrics = http.NotFoundHandler() })
+	if rec := call(s.handler(), "GET", "/metrics", ""); rec.Code != http.StatusNotFound {
+		t.Errorf("%d", rec.Code)
+	}
+}

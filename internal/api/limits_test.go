@@ -1,0 +1,229 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/parley-project/parley"
+)
+
+// call sends one request with the key and gives the answer.
+func call(h http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "127.0.0.1:8420"
+	r.Header.Set("Authorization", "Bearer test-key")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec
+}
+
+// failure decodes an error answer.
+func failure(t *testing.T, rec *httptest.ResponseRecorder) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
+		t.Fatalf("%d with %q: %v", rec.Code, rec.Body, err)
+	}
+	if p.Status != rec.Code || p.StatusCode != rec.Code {
+		t.Errorf("the body says %d and %d, the answer %d", p.Status, p.StatusCode, rec.Code)
+	}
+	return p
+}
+
+const onePlan = `{"name":"a","start_step":"s","steps":{"s":{"id":"s","agent_name":"A","input_mapping":{}}}}`
+
+// Every limit is refused by name and value (language.md §10).
+func TestLimits(t *testing.T) {
+	s, w := setup(nil)
+	h := s.handler()
+	call(h, "POST", "/api/v1/workflows", onePlan)
+	text := func(n int) string { return strings.Repeat("x", n) }
+	for _, tt := range []struct {
+		name, target, body string
+		header             []string
+		status             int
+		say                string
+	}{
+		{"10 MB input", "/api/v1/workflows/a/execute", `{"input_data":{"t":"` + text(10_000_000) + `"}}`, nil, 422, "limit input of 8 MiB"},
+		{"largest input", "/api/v1/workflows/a/execute", `{"input_data":{"t":"` + text(8<<20-8) + `"}}`, nil, 202, ""},
+		{"one byte more", "/api/v1/workflows/a/execute", `{"input_data":{"t":"` + text(8<<20-7) + `"}}`, nil, 422, "limit input of 8 MiB"},
+		{"body of a start", "/api/v1/workflows/a/execute", `{"input_data":{"t":"` + text(16<<20) + `"}}`, nil, 413, "limit execute_body of 16 MiB"},
+		{"agent call", "/api/v1/agents/A/call", `{"input":"` + text(8<<20) + `"}`, nil, 422, "limit input of 8 MiB"},
+		{"source", "/api/v1/workflows", "name: " + text(1<<20), []string{"Content-Type", "application/yaml"}, 413, "limit source of 1 MiB"},
+		{"agent", "/api/v1/agents", `{"name":"` + text(256<<10) + `"}`, nil, 413, "limit body of 256 KiB"},
+		{"depth", "/api/v1/workflows/a/execute", `{"input_data":` + strings.Repeat(`{"a":`, 64) + "1" + strings.Repeat("}", 65), nil, 422, "limit of 64 levels"},
+		{"deepest", "/api/v1/workflows/a/execute", `{"input_data":` + strings.Repeat(`{"a":`, 63) + "1" + strings.Repeat("}", 64), nil, 202, ""},
+		{"header", "/api/v1/workflows/a/execute", `{"input_data":{}}`, []string{"X-Pad", text(64 << 10)}, 431, "limit of 64 KiB"},
+		{"key", "/api/v1/workflows/a/execute", `{"input_data":{},"idempotency_key":"` + text(256) + `"}`, nil, 422, "at most 255"},
+		{"labels", "/api/v1/workflows/a/execute", `{"input_data":{},"labels":{` + manyLabels(33) + `}}`, nil, 422, "at most 32"},
+		{"label", "/api/v1/workflows/a/execute", `{"input_data":{},"labels":{"a":"` + text(257) + `"}}`, nil, 422, "at most 256"},
+		{"reason", "/api/v1/runs/run-1/cancel", `{"reason":"` + text(501) + `"}`, nil, 422, "at most 500"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rec := call(h, "POST", tt.target, tt.body, tt.header...)
+			if rec.Code != tt.status {
+				t.Fatalf("status %d, want %d: %.300s", rec.Code, tt.status, rec.Body)
+			}
+			if tt.say == "" {
+				return
+			}
+			p := failure(t, rec)
+			if p.Code != parley.CodeLimit || !strings.Contains(rec.Body.String(), tt.say) {
+				t.Errorf("code %q, want limit and %q in %.600s", p.Code, tt.say, rec.Body)
+			}
+			if detail, _ := p.Detail.(string); !strings.Contains(detail, tt.say) {
+				t.Errorf("the detail %q does not say %q", p.Detail, tt.say)
+			}
+		})
+	}
+	if n := len(w.starts); n != 2 {
+		t.Errorf("%d starts reached the executor, want the 2 accepted ones", n)
+	}
+}
+
+func manyLabels(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(`"l` + strings.Repeat("i", i) + `":"v"`)
+	}
+	return b.String()
+}
+
+// A body whose length is declared is refused without being read; one whose
+// length is not is read up to the limit and no further.
+func TestLargeBodiesAreNotRead(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	for _, declared := range []bool{true, false} {
+		body := &countingReader{left: 100 << 20}
+		r := httptest.NewRequest("POST", "/api/v1/workflows/a/execute", body)
+		r.Host, r.ContentLength = "localhost", -1
+		if declared {
+			r.ContentLength = 100 << 20
+		}
+		r.Header.Set("Authorization", "Bearer test-key")
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if rec.Code != http.StatusRequestEntityTooLarge {
+			t.Errorf("declared %v: status %d", declared, rec.Code)
+		}
+		if most := 16<<20 + 4096; body.read > most || declared && body.read > 0 {
+			t.Errorf("declared %v: %d bytes were read", declared, body.read)
+		}
+	}
+}
+
+type countingReader struct{ left, read int }
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), c.left)
+	copy(p, bytes.Repeat([]byte("x"), n))
+	c.left -= n
+	c.read += n
+	return n, nil
+}
+
+// Compressed bodies would pass every limit.
+func TestCompressedBodyIsRefused(t *testing.T) {
+	s, _ := setup(nil)
+	rec := call(s.handler(), "POST", "/api/v1/agents", "{}", "Content-Encoding", "gzip")
+	if rec.Code != http.StatusUnsupportedMediaType {
+		t.Errorf("status %d", rec.Code)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	s, _ := setup(func(c *Config) { c.Hosts = []string{"parley.example", "10.0.0.5", "[fd00::1]"} })
+	h := s.handler()
+	for host, want := range map[string]int{
+		"localhost": 200, "LOCALHOST:1": 200, "a.localhost": 200, "localhost.": 200, "127.0.0.1:80": 200, "127.8.8.8": 200,
+		"[::1]:80": 200, "[::1]": 200, "[::ffff:127.0.0.1]": 200, "Parley.Example:443": 200, "10.0.0.5": 200, "[fd00::1]:9": 200,
+		"": 421, "evil.example": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "10.0.0.6": 421,
+		"parley.example.evil": 421, "notlocalhost": 421, "0.0.0.0": 421, "2130706433": 421, "[::]:80": 421,
+	} {
+		for _, path := range []string{"/healthz", "/api/v1/runs"} {
+			r := httptest.NewRequest("GET", path, nil)
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer test-key")
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, r)
+			if rec.Code != want {
+				t.Errorf("%s with Host %q: %d, want %d", path, host, rec.Code, want)
+			}
+		}
+	}
+}
+
+// Every route but the four public ones needs the key; the table of routes is
+// the list that is tried.
+func TestEveryRouteNeedsTheKey(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	public := map[string]bool{
+		"/healthz": true, "/readyz": true, "/metrics": true, "/openapi.json": true, "/api/v1/openapi.json": true,
+	}
+	fill := strings.NewReplacer("{ref}", "a", "{id}", "a")
+	for _, rt := range s.routes {
+		for _, key := range []string{"", "Bearer ", "Bearer test-ke", "Bearer test-key2", "Basic dGVzdC1rZXk=", "test-key"} {
+			rec := call(h, rt.method, fill.Replace(rt.path), "", "Authorization", key)
+			if got := rec.Code == http.StatusUnauthorized; got == public[rt.path] {
+				t.Errorf("%s %s with %q: %d", rt.method, rt.path, key, rec.Code)
+			}
+			if rec.Code == http.StatusUnauthorized && !strings.Contains(rec.Body.String(), "Bearer KEY") {
+				t.Errorf("the 401 does not say what to send: %s", rec.Body)
+			}
+		}
+		if rec := call(h, rt.method, fill.Replace(rt.path), "", "Authorization", "bearer test-key"); rec.Code == http.StatusUnauthorized {
+			t.Errorf("%s %s refuses the key", rt.method, rt.path)
+		}
+	}
+}
+
+func TestAuthNone(t *testing.T) {
+	s, _ := setup(func(c *Config) { c.Key, c.AuthNone = parley.Secret{}, true })
+	if rec := call(s.handler(), "GET", "/api/v1/runs", "", "Authorization", ""); rec.Code != http.StatusOK {
+		t.Errorf("status %d", rec.Code)
+	}
+	// The guard against foreign pages stays.
+	rec := call(s.handler(), "POST", "/api/v1/runs/run-1/cancel", "", "Origin", "https://evil.example")
+	if rec.Code != http.StatusForbidden {
+		t.Errorf("a foreign origin got %d", rec.Code)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	_, w := setup(nil)
+	full := Config{Runs: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, Key: parley.NewSecret([]byte("k"))}
+	if _, err := New(full); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"no key":    func(c *Config) { c.Key = parley.Secret{} },
+		"no runs":   func(c *Config) { c.Runs = nil },
+		"no flows":  func(c *Config) { c.Workflows = nil },
+		"no agents": func(c *Config) { c.Agents = nil },
+	} {
+		cfg := full
+		change(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
