@@ -1,0 +1,235 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/parley-project/parley"
+)
+
+// TestEgressPolicy is the table of addresses, with TLS and without.
+func TestEgressPolicy(t *testing.T) {
+	onPremises := Egress{Allow: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/16"), netip.MustParsePrefix("fd00::/8")}}
+	cases := []struct {
+		egress  Egress
+		address string
+		plain   bool
+		secure  bool
+	}{
+		{Egress{}, "93.184.216.34:443", false, true},
+		{Egress{}, "93.184.216.34:80", false, true},
+		{Egress{}, "93.184.216.34:8443", false, true},
+		{Egress{}, "93.184.216.34:22", false, false},
+		{Egress{}, "93.184.216.34:25", false, false},
+		{Egress{}, "[2606:2800:220:1::1]:443", false, true},
+		{Egress{}, "127.0.0.1:8080", false, false},
+		{Egress{}, "[::1]:8080", false, false},
+		{Egress{}, "[::ffff:127.0.0.1]:8080", false, false},
+		{Egress{}, "0.0.0.0:8080", false, false},
+		{Egress{}, "10.1.2.3:443", false, false},
+		{Egress{}, "172.16.0.1:443", false, false},
+		{Egress{}, "192.168.1.1:443", false, false},
+		{Egress{}, "169.254.169.254:443", false, false},
+		{Egress{}, "100.100.100.200:443", false, false},
+		{Egress{}, "192.0.0.192:443", false, false},
+		{Egress{}, "168.63.129.16:443", false, false},
+		{Egress{}, "198.18.0.1:443", false, false},
+		{Egress{}, "224.0.0.1:443", false, false},
+		{Egress{}, "240.0.0.1:443", false, false},
+		{Egress{}, "[64:ff9b::7f00:1]:443", false, false},
+		{Egress{}, "[2002:7f00:1::]:443", false, false},
+		{Egress{}, "[fe80::1%eth0]:443", false, false},
+		{Egress{}, "[fd00::1]:443", false, false},
+		{Egress{Loopback: true}, "127.0.0.1:22", true, true},
+		{Egress{Loopback: true}, "[::1]:8080", true, true},
+		{Egress{Loopback: true}, "[::ffff:127.0.0.1]:8080", true, true},
+		{Egress{Loopback: true}, "10.0.0.1:443", false, false},
+		{onPremises, "10.1.9.9:22", true, true},
+		{onPremises, "[fd00::1]:80", true, true},
+		{onPremises, "10.2.0.1:443", false, false},
+		{onPremises, "127.0.0.1:443", false, false},
+		{Egress{}, "nonsense", false, false},
+	}
+	for _, c := range cases {
+		network := "tcp4"
+		if strings.HasPrefix(c.address, "[") {
+			network = "tcp6"
+		}
+		for _, secure := range []bool{false, true} {
+			err := c.egress.dialer(secure).ControlContext(t.Context(), network, c.address, nil)
+			want := c.plain
+			if secure {
+				want = c.secure
+			}
+			if (err == nil) != want {
+				t.Errorf("%s with %+v, TLS %v: %v", c.address, c.egress, secure, err)
+			}
+		}
+	}
+}
+
+// TestRedact: a secret in any of its spellings is gone, also where the text is
+// cut.
+func TestRedact(t *testing.T) {
+	agent := parley.Agent{Credential: parley.NewSecret([]byte(`pa"ss\word`))}
+	cases := []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{`say pa"ss\word now`, 100, "say [redacted] now"},
+		{`{"t":"pa\"ss\\word"}`, 100, `{"t":"[redacted]"}`},
+		{`pa"ss\wordpa"ss\word`, 100, "[redacted][redacted]"},
+		{`12345 pa"ss\word`, 8, "12345 [redacted]… (cut)"},
+		{`pa"ss\word 12345`, 3, "[redacted]… (cut)"},
+		{"nothing", 100, "nothing"},
+		{"grün", 3, "gr… (cut)"},
+		{"a\xffb", 100, "a\uFFFDb"},
+	}
+	for _, c := range cases {
+		if got := Redact(agent, []byte(c.text), c.limit); got != c.want {
+			t.Errorf("Redact(%q, %d) = %q, want %q", c.text, c.limit, got, c.want)
+		}
+	}
+}
+
+// TestRedactProperty: whatever the text, the secret and the limit, neither the
+// secret nor a half of it at the cut is in the result.
+func TestRedactProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		secret := rapid.StringMatching(`[A-Z0-9"\\]{4,12}`).Draw(t, "secret")
+		parts := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "bc", "é", " ", secret}), 0, 20).Draw(t, "parts")
+		text := strings.Join(parts, "")
+		limit := rapid.IntRange(0, len(text)+3).Draw(t, "limit")
+		got := Redact(parley.Agent{Credential: parley.NewSecret([]byte(secret))}, []byte(text), limit)
+		if !utf8.ValidString(got) {
+			t.Fatalf("not UTF-8: %q", got)
+		}
+		rest := strings.ReplaceAll(strings.ReplaceAll(got, redactedMark, ""), "… (cut)", "")
+		if strings.ContainsAny(rest, `ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"\`) {
+			t.Fatalf("Redact(%q, %d) with %q leaks: %q", text, limit, secret, got)
+		}
+	})
+}
+
+// TestRedactErrorDetails: a secret that looks like a part of JSON does not break
+// the details.
+func TestRedactErrorDetails(t *testing.T) {
+	agent := parley.Agent{Credential: parley.NewSecret([]byte("123"))}
+	e := parley.Errorf(parley.CodeAgentError, "123").WithDetails(map[string]int{"n": 41234})
+	e = redactError(agent, e)
+	if b, err := json.Marshal(e); err != nil || bytes.Contains(b, []byte("123")) {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// TestMembers reads objects and arrays as they stand.
+func TestMembers(t *testing.T) {
+	raw, err := CheckJSON("x", []byte("\xef\xbb\xbf { \"a\" : [1, {\"b\":\"]}\\\"\"}] ,\"\\u0062\\\\\":\"x\\\\\",\"a\":-1.50e3 , \"\":null,\"o\":{} } \n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for name, value := range Members(raw) {
+		got = append(got, string(name)+"="+string(value))
+	}
+	want := `a=[1, {"b":"]}\""}]|b\="x\\"|a=-1.50e3|=null|o={}`
+	if strings.Join(got, "|") != want {
+		t.Errorf("members %q, want %q", strings.Join(got, "|"), want)
+	}
+	for range Members([]byte(`[1]`)) {
+		t.Error("an array has no members")
+	}
+	for range Elements([]byte(`{"a":1}`)) {
+		t.Error("an object has no elements")
+	}
+	got = nil
+	for e := range Elements([]byte(`[ 1 , "a,]" ,[2,[3]],{"a":[]}, true ]`)) {
+		got = append(got, string(e))
+	}
+	if strings.Join(got, "|") != `1|"a,]"|[2,[3]]|{"a":[]}|true` {
+		t.Errorf("elements %q", got)
+	}
+}
+
+// TestCheckJSONDepth: 64 is allowed, 65 is not, and brackets in strings do not
+// count.
+func TestCheckJSONDepth(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		ok   bool
+	}{
+		{strings.Repeat("[", 64) + strings.Repeat("]", 64), true},
+		{strings.Repeat("[", 65) + strings.Repeat("]", 65), false},
+		{strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65), false},
+		{`"` + strings.Repeat("[", 100) + `"`, true},
+		{`"\"` + strings.Repeat("[", 100) + `"`, true},
+		{strings.Repeat("[],", 0) + "[" + strings.Repeat("[],", 100) + "[]]", true},
+	} {
+		if _, err := CheckJSON("x", []byte(c.text)); (err == nil) != c.ok {
+			t.Errorf("%.80s: %v", c.text, err)
+		}
+	}
+}
+
+// FuzzMembers: what passes CheckJSON is JSON, and Members and Elements see in it
+// what the standard library sees.
+func FuzzMembers(f *testing.F) {
+	for _, s := range []string{`{"a":1,"b":[1,2,{"c":"\"]}"}]}`, ` [1, "x\\", {}] `, `{"":{"":[]},"\u0061\n":null}`, `"\ud800"`, `{"a":1,"a":2}`, `1e5`, "\xef\xbb\xbf{}"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		raw, err := CheckJSON("x", body)
+		if err != nil {
+			return
+		}
+		if !json.Valid(raw) {
+			t.Fatalf("not JSON: %q", raw)
+		}
+		switch raw[0] {
+		case '{':
+			sameMembers(t, raw)
+		case '[':
+			var want []json.RawMessage
+			if err := json.Unmarshal(raw, &want); err != nil {
+				t.Fatal(err)
+			}
+			i := 0
+			for e := range Elements(raw) {
+				if i >= len(want) || !bytes.Equal(e, want[i]) {
+					t.Fatalf("element %d of %q is %q", i, raw, e)
+				}
+				i++
+			}
+			if i != len(want) {
+				t.Fatalf("%d elements in %q, want %d", i, raw, len(want))
+			}
+		}
+	})
+}
+
+func sameMembers(t *testing.T, raw []byte) {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	_, _ = dec.Token()
+	for name, value := range Members(raw) {
+		want, err := dec.Token()
+		if err != nil || want != string(name) {
+			t.Fatalf("name %q in %q, want %v (%v)", name, raw, want, err)
+		}
+		var v json.RawMessage
+		if err := dec.Decode(&v); err != nil || !bytes.Equal(v, value) {
+			t.Fatalf("value %q of %q in %q, want %q (%v)", value, name, raw, v, err)
+		}
+	}
+	if end, err := dec.Token(); err != nil || end != json.Delim('}') {
+		t.Fatalf("%q has more members: %v, %v", raw, end, err)
+	}
+}
