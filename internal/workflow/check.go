@@ -66,7 +66,7 @@ func (p *parser) visible(of *parseStep, after bool) func(id string) (bool, strin
 		case of == nil:
 			return true, ""
 		case !checkReached(of.Step):
-			return false, "this step is never reached"
+			return true, "" // that this step is never reached is said once
 		case target == of:
 			return false, "a step cannot refer to itself"
 		}

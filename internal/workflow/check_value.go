@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -19,7 +21,7 @@ type errSchemaWork struct{}
 // Validate counts one visit of a subschema; it is called by the library after
 // the subschemas below it.
 func (p *schemaProgram) Validate(*jsonschema.ValidatorContext, any) {
-	if p.visits++; p.visits > schemaVisits {
+	if p.visits--; p.visits < 0 {
 		panic(errSchemaWork{})
 	}
 }
@@ -114,15 +116,17 @@ func (s *Schema) Check(value json.RawMessage) (err error) {
 	if err != nil {
 		return schemaFault("", "%v", err)
 	}
-	p.visits = 0
+	p.visits = schemaVisits + schemaVisitsByte*len(value)
 	defer s.give(p)
 	defer func() {
-		switch fault := recover().(type) {
+		switch cause := recover().(type) {
 		case nil:
 		case errSchemaWork:
-			err = schemaFault("", "checking the value takes more than %d steps: the schema refers to itself too often", schemaVisits)
+			fault := schemaFault("", "checking the value takes more than %d steps: the schema refers to itself too often", schemaVisits+schemaVisitsByte*len(value))
+			fault.limit = true
+			err = fault
 		default:
-			err = schemaFault("", "the value cannot be checked: %v", fault)
+			err = schemaFault("", "the value cannot be checked: %v", cause)
 		}
 	}()
 	fault, ok := errors.AsType[*jsonschema.ValidationError](p.root.Validate(doc))
@@ -199,6 +203,8 @@ func schemaText(f *jsonschema.ValidationError) string {
 		return "must be less than " + schemaRat(k.Want)
 	case *kind.MultipleOf:
 		return "must be a multiple of " + schemaRat(k.Want)
+	case *kind.PropertyNames:
+		return fmt.Sprintf("the name %q %s", k.Property, schemaCollect(&jsonschema.ValidationError{Causes: f.Causes}).Findings[0].Text)
 	case *kind.FalseSchema:
 		return "is not allowed"
 	case *kind.Not:
@@ -225,10 +231,15 @@ func schemaChoice(text string, f *jsonschema.ValidationError) string {
 }
 
 func schemaNames(names []string) string {
+	names = slices.Sorted(slices.Values(names))
 	if len(names) > 5 {
-		return fmt.Sprintf("%q and %d more", names[:5], len(names)-5)
+		return fmt.Sprintf("%s and %d more", schemaNames(names[:5]), len(names)-5)
 	}
-	return strings.Trim(fmt.Sprintf("%q", names), "[]")
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return strings.Join(quoted, ", ")
 }
 
 func schemaShort(v any) string {
@@ -281,8 +292,12 @@ func (d *Definition) CheckInput(input json.RawMessage) (json.RawMessage, error) 
 }
 
 func schemaInvalid(err error) *parley.Error {
+	fault, ok := errors.AsType[*SchemaError](err)
+	if ok && fault.limit {
+		return parley.Errorf(parley.CodeLimit, "the input cannot be checked: %w", err)
+	}
 	out := parley.Errorf(parley.CodeInvalidInput, "the input does not fit the workflow: %w", err)
-	if fault, ok := errors.AsType[*SchemaError](err); ok {
+	if ok {
 		return out.WithDetails(fault.Findings)
 	}
 	return out

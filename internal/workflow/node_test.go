@@ -79,7 +79,7 @@ func TestD1_Places(t *testing.T) {
 			}
 			return out
 		}
-		want := `@1:1 é@1:1=é@1:4 é[0]@1:5 é[1]@1:8 b@2:1=b@3:3 b[0]@3:5 😀@3:5=b[0].😀@3:10 x@3:11=b[0].😀.x@3:14 b[1]@4:5 b[1][0]@4:9 b[2]@5:5 b[2][0]@5:5 `
+		want := `@1:1 é@1:1=é@1:4 é[0]@1:5 é[1]@1:8 b@2:1=b@3:3 b[0]@3:5 😀@3:5=b[0].😀@3:10 x@3:11=b[0].😀.x@3:14 b[1]@4:5 b[1][0]@4:9 b[2]@5:5 b[2][0]@4:9 `
 		if diff := cmp.Diff(want, places(testRead(t, yaml))); diff != "" {
 			t.Errorf("YAML with %q (-want +got):\n%s", ends, diff)
 		}

@@ -231,9 +231,13 @@ func (r *nodeReader) yamlError(err error) {
 	if n, scanErr := fmt.Sscanf(text, "line %d:", &said); n == 1 && scanErr == nil {
 		_, text, _ = strings.Cut(text, ": ")
 	}
+	code := problemSyntax
+	if strings.Contains(text, "exceeded max depth") {
+		code = problemLimit
+	}
 	offset, text := r.yamlPlace(text, said, r.src[:one.done])
 	line, col := r.position(offset)
-	r.stopAt(parley.Problem{Line: line, Col: col, Path: r.yamlPath(line), Code: problemSyntax, Text: text})
+	r.stopAt(parley.Problem{Line: line, Col: col, Path: r.yamlPath(line), Code: code, Text: text})
 }
 
 // yamlPlace finds the offset of an error and says in plain words what it is.

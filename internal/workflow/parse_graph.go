@@ -118,13 +118,15 @@ func (p *parser) graphTarget(n *node, id string) *parseStep {
 	if s := p.steps[id]; s != nil {
 		return s
 	}
-	var names []string
-	for _, s := range p.order {
-		names = append(names, s.ID)
+	problem := parley.Problem{Code: problemReference, Text: fmt.Sprintf("there is no step %q", id)}
+	if len(p.problems) < problemsMax {
+		var names []string
+		for _, s := range p.order {
+			names = append(names, s.ID)
+		}
+		problem.Suggestion = didYouMean(id, names)
 	}
-	p.report(n, parley.Problem{
-		Code: problemReference, Text: fmt.Sprintf("there is no step %q", id), Suggestion: p.suggest(id, names),
-	})
+	p.report(n, problem)
 	return nil
 }
 

@@ -30,9 +30,11 @@ const (
 	// schemaDepth and schemaBytes are the limits of one value (language.md §10).
 	schemaDepth = 64
 	schemaBytes = 8 << 20
-	// schemaVisits bounds the subschemas that one check visits: references may
-	// double the work at every level of a value.
-	schemaVisits = 2_000_000
+	// schemaVisits bounds the subschemas that one check visits, with
+	// schemaVisitsByte more for every byte of the value: references may double
+	// the work at every level.
+	schemaVisits     = 100_000
+	schemaVisitsByte = 50
 	// schemaObjects bounds the objects in a schema, schemaFills the defaults that
 	// one value gets.
 	schemaObjects   = 5_000
@@ -56,7 +58,8 @@ type Schema struct {
 // schemaProgram is one compiled form of a schema, used by one check at a time:
 // it counts the work of that check.
 type schemaProgram struct {
-	root   *jsonschema.Schema
+	root *jsonschema.Schema
+	// visits are left before the check is given up.
 	visits int
 }
 
@@ -70,7 +73,11 @@ type SchemaFinding struct {
 // SchemaError is why a value does not fit, or why a schema cannot be used: at
 // least one finding, at most 20. The pointers of a schema's own faults lead
 // into the schema.
-type SchemaError struct{ Findings []SchemaFinding }
+type SchemaError struct {
+	Findings []SchemaFinding
+	// limit is set if not the schema but a limit refuses the value.
+	limit bool
+}
 
 // Error gives the first finding and the count of the others.
 func (e *SchemaError) Error() string {
@@ -232,7 +239,9 @@ func schemaShape(raw json.RawMessage) error {
 		case values > 1:
 			return schemaFault("", "this is not JSON: there is more than one value")
 		case depth > schemaDepth:
-			return schemaFault("", "values are nested deeper than the limit `depth` of %d", schemaDepth)
+			fault := schemaFault("", "values are nested deeper than the limit `depth` of %d", schemaDepth)
+			fault.limit = true
+			return fault
 		case token.Kind() == jsontext.KindNumber && !schemaNumber(token.String()):
 			return schemaFault(string(dec.StackPointer()), "the number is too long to be compared: at most %d digits and exponents up to %d", schemaDigits, schemaDigits)
 		}

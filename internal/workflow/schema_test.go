@@ -1,0 +1,232 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+)
+
+func testSchema(t *testing.T, raw string) *Schema {
+	t.Helper()
+	s, err := ParseSchema(json.RawMessage(raw))
+	if err != nil {
+		t.Fatalf("%.200s: %v", raw, err)
+	}
+	return s
+}
+
+// TestSchema_Check checks findings, their pointers, and that numbers are exact.
+func TestSchema_Check(t *testing.T) {
+	for _, c := range []struct{ schema, value, want string }{
+		{`{}`, `1`, ``},
+		{`true`, `1`, ``},
+		{`false`, `1`, ` is not allowed`},
+		{`{"type": "object", "required": ["a", "b"]}`, `{}`, ` misses "a", "b"`},
+		{`{"properties": {"a": {"properties": {"b/c": {"type": "integer"}}}}}`, `{"a": {"b/c": "x"}}`, `/a/b~1c is string, must be integer`},
+		{`{"items": {"type": ["string", "null"]}}`, `["a", null, 1, 2.5]`, `/2 is number, must be null or string|/3 is number, must be null or string`},
+		{`{"maximum": 9007199254740993}`, `9007199254740993`, ``},
+		{`{"maximum": 9007199254740993}`, `9007199254740994`, ` must be at most 9007199254740993`},
+		{`{"exclusiveMinimum": 0.1}`, `0.1`, ` must be more than 0.1`},
+		{`{"multipleOf": 0.01}`, `0.07`, ``},
+		{`{"multipleOf": 0.01}`, `0.075`, ` must be a multiple of 0.01`},
+		{`{"const": 12345678901234567890}`, `12345678901234567891`, ` must be 12345678901234567890`},
+		{`{"enum": ["a", 1.0]}`, `1`, ``},
+		{`{"enum": ["a", "b"]}`, `"c"`, ` must be one of "a","b"`},
+		{`{"additionalProperties": false}`, `{"secret": "s3cr3t"}`, ` has "secret", which the schema does not allow`},
+		{`{"pattern": "^a+$"}`, `"secret"`, ` does not match the pattern "^a+$"`},
+		{`{"maxLength": 3}`, `"äöüß"`, ` maxLength: got 4, want 3`},
+		{`{"anyOf": [{"type": "string"}, {"properties": {"a": {"type": "string"}}, "required": ["a"]}]}`, `{"a": 1}`, ` fits none of the schemas in anyOf; nearest: /a is number, must be string`},
+		{`{"oneOf": [{"type": "number"}, {"type": "integer"}]}`, `1`, ` fits more than one of the schemas in oneOf`},
+		{`{"not": {"type": "number"}}`, `1`, ` fits the schema in not`},
+		{`{"$ref": "#/$defs/x", "$defs": {"x": {"type": "string"}}}`, `1`, ` is number, must be string`},
+		{`{"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}], "additionalItems": false}`, `["a", 1]`, ` last 1 additionalItem(s) not allowed`},
+		{`{"$schema": "https://json-schema.org/draft/2020-12/schema", "prefixItems": [{"type": "string"}], "items": false}`, `["a", 1]`, `/1 is not allowed`},
+		{`{"prefixItems": [{"type": "string"}]}`, `[1]`, `/0 is number, must be string`},
+		{`{"maximum": 1}`, `1e999999999`, ` the number is too long to be compared: at most 1000 digits and exponents up to 1000`},
+		{`{}`, `{"a": [`, ` this is not JSON: unexpected EOF within "/a" after offset 7`},
+		{`{}`, `1 2`, ` this is not JSON: there is more than one value`},
+		{`{}`, ``, ` this is not JSON: EOF`},
+		{`{}`, strings.Repeat("[", 65) + strings.Repeat("]", 65), " values are nested deeper than the limit `depth` of 64"},
+		{`{}`, `"\ud800\u0000"`, ``},
+	} {
+		var got []string
+		if err := testSchema(t, c.schema).Check(json.RawMessage(c.value)); err != nil {
+			fault, ok := errors.AsType[*SchemaError](err)
+			if !ok {
+				t.Fatalf("%T", err)
+			}
+			for _, f := range fault.Findings {
+				got = append(got, f.Pointer+" "+f.Text)
+			}
+		}
+		if diff := cmp.Diff(c.want, strings.Join(got, "|")); diff != "" {
+			t.Errorf("%s against %.100s (-want +got):\n%s", c.value, c.schema, diff)
+		}
+	}
+	many := testSchema(t, `{"items": {"type": "string"}}`).Check(json.RawMessage("[" + strings.Repeat("1,", 99) + "1]"))
+	if fault, _ := errors.AsType[*SchemaError](many); len(fault.Findings) != 20 || !strings.HasSuffix(many.Error(), "(and 19 more)") {
+		t.Errorf("%d findings: %v", len(fault.Findings), many)
+	}
+}
+
+// TestSchema_Refused checks that a schema reaches nothing outside and that its
+// faults have pointers.
+func TestSchema_Refused(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"$ref": "file:///etc/passwd"}`:                         `"file:///etc/passwd" leads outside`,
+		`{"$ref": "http://127.0.0.1:1/x"}`:                       `"http://127.0.0.1:1/x" leads outside`,
+		`{"$ref": "x.json#/a"}`:                                  `"x.json" leads outside`,
+		`{"$id": "http://h/a.json", "$ref": "b.json"}`:           `"http://h/b.json" leads outside`,
+		`{"properties": {"a": {"$dynamicRef": "https://h/x"}}}`:  `"https://h/x" leads outside`,
+		`{"$schema": "http://h/meta"}`:                           `only draft-07`,
+		`{"$schema": "http://json-schema.org/draft-06/schema#"}`: `only draft-07`,
+		`{"$schema": 5}`:                                         `only draft-07`,
+		`{"$ref": "#/nowhere"}`:                                  `leads nowhere`,
+		`{"type": "strin"}`:                                      `/type: a type is`,
+		`{"properties": []}`:                                     `/properties: is array, must be object`,
+		`{"patternProperties": {"(": {}}}`:                       `not a regular expression`,
+		`{"pattern": "(?!x)"}`:                                   `not a regular expression`,
+		`{"pattern": "` + strings.Repeat("a", 1001) + `"}`:       `not a regular expression`,
+		`"x"`:                  `a schema is an object`,
+		`null`:                 `a schema is an object`,
+		`{"minimum": 1e99999}`: `/minimum: the number is too long`,
+		`{"anyOf": [` + strings.Repeat(`{"a":1},`, 5000) + `true]}`: `5001 objects`,
+		`{`:                 `not JSON`,
+		"{\"a\": \"\xff\"}": `not UTF-8`,
+		strings.Repeat(`{"not":`, 65) + "true" + strings.Repeat("}", 65):  `nested deeper`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","items":5}`: `/items`,
+		`{"$defs": {"a": {"$id": "parley:///schema", "type": "string"}}}`: ``,
+	} {
+		_, err := ParseSchema(json.RawMessage(raw))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.120s: %v, want %q", raw, err, want)
+		}
+	}
+}
+
+// TestSchema_Bounded checks schemas whose work doubles at every level.
+func TestSchema_Bounded(t *testing.T) {
+	flat := `{"$defs": {"a0": {"type": "number"}`
+	for i := 1; i < 40; i++ {
+		flat += fmt.Sprintf(`, "a%d": {"allOf": [{"$ref": "#/$defs/a%d"}, {"$ref": "#/$defs/a%d"}]}`, i, i-1, i-1)
+	}
+	flat += `}, "$ref": "#/$defs/a39"}`
+	deep := `{"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]}`
+	value := strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60)
+	old := strings.Replace(deep, "{", `{"$schema": "http://json-schema.org/draft-07/schema#",`, 1)
+	for schema, value := range map[string]string{flat: "1", deep: value, old: value} {
+		s := testSchema(t, schema)
+		start := time.Now()
+		err := s.Check(json.RawMessage(value))
+		if err == nil || !strings.Contains(err.Error(), "takes more than") || time.Since(start) > 30*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if err := s.Check(json.RawMessage(`{"a": {"a": 1}}`)); schema != flat && err != nil {
+			t.Errorf("the next check fails: %v", err)
+		}
+	}
+	fills := `{"$defs": {"a0": {}`
+	for i := 1; i < 40; i++ {
+		fills += fmt.Sprintf(`, "a%d": {"properties": {"x": {"$ref": "#/$defs/a%d", "default": {}}, "y": {"$ref": "#/$defs/a%d", "default": {}}}}`, i, i-1, i-1)
+	}
+	fills += `}, "$ref": "#/$defs/a39"}`
+	endless := `{"properties": {"a": {"$ref": "#", "default": {}}}}`
+	for _, schema := range []string{fills, endless} {
+		s := testSchema(t, schema)
+		if got := s.FillDefaults(json.RawMessage("{}")); string(got) != "{}" {
+			t.Errorf("filled %d bytes", len(got))
+		}
+		_, err := (&Definition{Input: s}).CheckInput(nil)
+		if parley.CodeOf(err) != parley.CodeLimit {
+			t.Errorf("CheckInput: %v", err)
+		}
+	}
+}
+
+// TestInput_Defaults checks rule D-top `input`: defaults at every depth, the
+// other bytes as they are.
+func TestInput_Defaults(t *testing.T) {
+	for _, c := range []struct{ schema, value, want string }{
+		{`{"properties": {"b": {"default": 2.50}, "a": {"default": "<x>"}}}`, `{}`, `{"a":"<x>","b":2.50}`},
+		{`{"properties": {"a": {"default": 1}}}`, "{ \"z\" : 12345678901234567890 ,\"z\":1.0\n}", "{ \"z\" : 12345678901234567890 ,\"z\":1.0\n,\"a\":1}"},
+		{`{"properties": {"a": {"default": 1}}}`, ` { "a" : null } `, ` { "a" : null } `},
+		{`{"properties": {"a": {"properties": {"b": {"default": 1}}}}}`, `{}`, `{}`},
+		{`{"properties": {"a": {"properties": {"b": {"default": 1}}}}}`, `{"a":{}}`, `{"a":{"b":1}}`},
+		{`{"properties": {"a": {"default": {}, "properties": {"b": {"default": 1}}}}}`, `{}`, `{"a":{"b":1}}`},
+		{`{"properties": {"a": {"items": {"properties": {"b": {"default": 1}}}}}}`, `{"a":[{}, {"b":2}, 3, []]}`, `{"a":[{"b":1}, {"b":2}, 3, []]}`},
+		{`{"prefixItems": [{}, {"properties": {"b": {"default": 1}}}], "items": {"properties": {"c": {"default": 2}}}}`, `[{},{},{}]`, `[{},{"b":1},{"c":2}]`},
+		{`{"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}, {"properties": {"b": {"default": 1}}}], "additionalItems": {"properties": {"c": {"default": 2}}}}`, `[{},{},{}]`, `[{},{"b":1},{"c":2}]`},
+		{`{"properties": {"a": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"default": {"x": 1}, "properties": {"y": {"default": 2}}}}}`, `{}`, `{"a":{"x":1,"y":2}}`},
+		{`{"allOf": [{"properties": {"a": {"default": 1}}}, {"properties": {"b": {"default": 2}}}], "properties": {"a": {"default": 0}}}`, `{}`, `{"a":0,"b":2}`},
+		{`{"additionalProperties": {"properties": {"b": {"default": 1}}}, "properties": {"q": {}}, "patternProperties": {"^p": {"properties": {"c": {"default": 2}}}}}`, `{"n":{},"p":{},"q":{}}`, `{"n":{"b":1},"p":{"c":2},"q":{}}`},
+		{`{"anyOf": [{"properties": {"a": {"default": 1}}}]}`, `{}`, `{}`},
+		{`{"properties": {"default": {"default": null}}}`, `{}`, `{"default":null}`},
+		{`{"properties": {"a": {"default": 1}}}`, `[{}]`, `[{}]`},
+		{`{"properties": {"é\"": {"default": "é"}}}`, `{"\u0000":"\ud83d\ude00"}`, `{"\u0000":"\ud83d\ude00","é\"":"é"}`},
+	} {
+		if got := string(testSchema(t, c.schema).FillDefaults(json.RawMessage(c.value))); got != c.want {
+			t.Errorf("%s with %s:\ngot  %s\nwant %s", c.value, c.schema, got, c.want)
+		}
+	}
+}
+
+// TestInput_Check checks CheckInput's errors.
+func TestInput_Check(t *testing.T) {
+	def := testParse(t, `{"name": "x", "steps": [{"agent": "a"}], "input": {"type": "object", "required": ["topic", "n"], "properties": {"topic": {"type": "string"}, "n": {"type": "integer", "default": 3}}}}`)
+	got, err := def.CheckInput(json.RawMessage(`{"topic": "x"}`))
+	if err != nil || string(got) != `{"topic": "x","n":3}` {
+		t.Errorf("%s, %v", got, err)
+	}
+	_, err = def.CheckInput(nil)
+	fault, ok := errors.AsType[*parley.Error](err)
+	if !ok || fault.Code != parley.CodeInvalidInput || string(fault.Details) != `[{"pointer":"","text":"misses \"topic\""}]` {
+		t.Errorf("%v %s", err, fault.Details)
+	}
+	_, err = def.CheckInput(json.RawMessage(`{"topic": 5, "n": 2.5}`))
+	fault, _ = errors.AsType[*parley.Error](err)
+	var details []SchemaFinding
+	if json.Unmarshal(fault.Details, &details) != nil || len(details) != 2 {
+		t.Errorf("details %s", fault.Details)
+	}
+	free := testParse(t, "name: x\nsteps: [{agent: a}]")
+	for value, want := range map[string]parley.Code{
+		``: "", ` [1] `: "", `{"a"`: parley.CodeInvalidInput, `{} {}`: parley.CodeInvalidInput, "\"\xff\"": parley.CodeInvalidInput,
+		strings.Repeat("[", 65) + strings.Repeat("]", 65): parley.CodeLimit,
+		`"` + strings.Repeat("x", 8<<20-2) + `"`:          "",
+		`"` + strings.Repeat("x", 8<<20-1) + `"`:          parley.CodeLimit,
+		`{"duplicate": 1, "duplicate": 2, "big": 1e1000}`: "",
+	} {
+		got, err := free.CheckInput(json.RawMessage(value))
+		if parley.CodeOf(err) != want {
+			t.Errorf("%.40q: %v, want %q", value, err, want)
+		}
+		if err == nil && value != "" && string(got) != value {
+			t.Errorf("%.40q is changed to %.40q", value, got)
+		}
+	}
+}
+
+func TestSchema_Concurrent(t *testing.T) {
+	s := testSchema(t, `{"properties": {"a": {"type": "string", "default": "x"}}, "additionalProperties": false}`)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 50 {
+				good := s.Check(s.FillDefaults(json.RawMessage(`{}`)))
+				bad := s.Check(json.RawMessage(fmt.Sprintf(`{"x%d": 1}`, i)))
+				if good != nil || bad == nil || !strings.Contains(bad.Error(), fmt.Sprintf("x%d", i)) {
+					t.Errorf("%v, %v", good, bad)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
