@@ -30,8 +30,9 @@ type WatchOptions struct {
 	After int64
 	// GiveUpAfter bounds the time without any connection; 0 is 2 minutes.
 	GiveUpAfter time.Duration
-	// OnRetry is called before each wait for another try, on the goroutine
-	// that watches. It may be nil.
+	// OnRetry is called before each wait that follows a failure, on the
+	// goroutine that watches. It may be nil. A stream that was cut off after it
+	// had given something is no failure yet.
 	OnRetry func(err error, delay time.Duration)
 }
 
@@ -59,12 +60,15 @@ func (c *Client) Watch(ctx context.Context, run string, o WatchOptions) iter.Seq
 	}
 }
 
-// The ways in which a stream ends without a failure.
+// The ways in which a stream ends by itself.
 const (
 	// errStopped: the caller wants no more.
 	errStopped = watchEnd("stopped")
 	// errOver: the run's last event was given.
 	errOver = watchEnd("over")
+	// errSilent: nothing was heard for idleLimit. Unlike the others it is a
+	// failure.
+	errSilent = watchEnd("the server has fallen silent")
 )
 
 type watchEnd string
@@ -163,8 +167,8 @@ func (w *watch) over(ctx context.Context) (bool, error) {
 
 // stream reads one connection to its end: nil when the server closed it.
 func (w *watch) stream(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if w.last > 0 {
 		header.Set("Last-Event-ID", fmt.Sprint(w.last))
@@ -181,13 +185,17 @@ func (w *watch) stream(ctx context.Context) error {
 		return parley.Errorf(parley.CodeInternal, "the server answered the request for events with %q", media)
 	}
 	w.contact = w.c.now()
-	idle := time.AfterFunc(idleLimit, cancel)
+	idle := time.AfterFunc(idleLimit, func() { cancel(errSilent) })
 	defer idle.Stop()
 	body := &alive{r: resp.Body, touch: func() {
 		idle.Reset(idleLimit)
 		w.contact = w.c.now()
 	}}
-	return w.read(newSSEReader(body, MaxBody))
+	err = w.read(newSSEReader(body, MaxBody))
+	if errors.Is(err, ErrUnreachable) && errors.Is(context.Cause(ctx), errSilent) {
+		return &UnreachableError{URL: w.c.URL(), err: errSilent}
+	}
+	return err
 }
 
 func (w *watch) read(r *sseReader) error {

@@ -1,0 +1,332 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
+)
+
+// serve gives a client of a server that answers with h.
+func serve(t *testing.T, h http.HandlerFunc) *client.Client {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	c, err := client.New(client.Options{URL: s.URL + "/", Key: parley.NewSecret([]byte("k1")), HTTPClient: s.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// answer gives a handler that always says the same.
+func answer(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if contentType != "" {
+			w.Header().Set("Content-Type", contentType)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// seen is what a server got.
+type seen struct{ Method, Target, Type, Body string }
+
+// record answers with body and keeps what was asked.
+func record(status int, body string, got *seen) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		*got = seen{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), string(b)}
+		answer(status, "application/json", body)(w, r)
+	}
+}
+
+func TestNewRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	for _, u := range []string{"", "127.0.0.1:80", "ftp://h", "http://", "http://u:secret@h", "http://h?x=1", "http://h#f", "http://[::1", ":"} {
+		_, err := client.New(client.Options{URL: u})
+		if parley.CodeOf(err) != parley.CodeInvalid {
+			t.Errorf("New(%q) = %v, want code invalid", u, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("New(%q) repeats the password: %v", u, err)
+		}
+	}
+	_, err := client.New(client.Options{URL: "http://h", Key: parley.NewSecret([]byte("a\r\nX: y"))})
+	if parley.CodeOf(err) != parley.CodeInvalid {
+		t.Errorf("a key with a line break: %v", err)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	name, url, token := "a/b", "http://h/", "tok"
+	timeout, at := 1500*time.Millisecond, time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
+	for _, tt := range []struct {
+		name   string
+		answer string
+		call   func(c *client.Client) error
+		want   seen
+	}{
+		{"start keeps the input's bytes", `{"id":"r"}`, func(c *client.Client) error {
+			_, err := c.StartRun(ctx, parley.StartRequest{
+				Workflow: "a b/c?", Version: "2", Input: json.RawMessage(`{"z":1e400,"a":"<&>"}`),
+				IdempotencyKey: "k", Labels: map[string]string{"l": "v"},
+			})
+			return err
+		}, seen{"POST", "/api/v1/workflows/a%20b%2Fc%3F/execute", "application/json", `{"input_data":{"z":1e400,"a":"<&>"},"idempotency_key":"k","labels":{"l":"v"},"version":"2"}`}},
+		{"start without input", `{"id":"r"}`, func(c *client.Client) error {
+			_, err := c.StartRun(ctx, parley.StartRequest{Workflow: "w"})
+			return err
+		}, seen{"POST", "/api/v1/workflows/w/execute", "application/json", `{"input_data":{}}`}},
+		{"agent call", `{"id":"r"}`, func(c *client.Client) error {
+			_, err := c.StartRun(ctx, parley.StartRequest{CallAgent: "g", Input: json.RawMessage(`[1]`)})
+			return err
+		}, seen{"POST", "/api/v1/agents/g/call", "application/json", `{"input":[1]}`}},
+		{"runs", `{"items":[]}`, func(c *client.Client) error {
+			_, err := c.Runs(ctx, client.RunQuery{
+				Status: parley.RunFailed, Workflow: "w", CreatedAfter: at, SortBy: "status", Ascending: true, Hidden: true,
+				Page: client.PageQuery{Number: 2, Size: 5},
+			})
+			return err
+		}, seen{"GET", "/api/v1/runs?created_after=2026-11-21T11%3A00%3A00Z&hidden=true&page=2&page_size=5&sort_by=status&sort_order=asc&status=FAILED&workflow_id=w", "", ""}},
+		{"events", `{"items":[]}`, func(c *client.Client) error {
+			_, err := c.Events(ctx, "r", client.EventQuery{After: 3, Limit: 7})
+			return err
+		}, seen{"GET", "/api/v1/runs/r/events?after=3&limit=7", "", ""}},
+		{
+			"cancel", `{}`, func(c *client.Client) error { _, err := c.Cancel(ctx, "r", "why"); return err },
+			seen{"POST", "/api/v1/runs/r/cancel", "application/json", `{"reason":"why"}`},
+		},
+		{"retry", `{}`, func(c *client.Client) error { _, err := c.Retry(ctx, "r"); return err }, seen{"POST", "/api/v1/runs/r/retry", "", ""}},
+		{"apply", `{}`, func(c *client.Client) error {
+			_, err := c.ApplyWorkflow(ctx, parley.ApplyRequest{File: "d/a b.yaml", Source: []byte("name: x\n")})
+			return err
+		}, seen{"POST", "/api/v1/workflows?file=d%2Fa+b.yaml", "application/yaml", "name: x\n"}},
+		{"validate", `{}`, func(c *client.Client) error {
+			_, err := c.ValidateWorkflow(ctx, parley.ApplyRequest{Source: []byte("{}")})
+			return err
+		}, seen{"POST", "/api/v1/workflows:validate", "application/yaml", "{}"}},
+		{"delete", ``, func(c *client.Client) error { return c.DeleteWorkflow(ctx, "w") }, seen{"DELETE", "/api/v1/workflows/w", "", ""}},
+		{"add agent", `{}`, func(c *client.Client) error {
+			_, err := c.AddAgent(ctx, parley.AgentSpec{
+				Name: &name, URL: &url, Timeout: &timeout, ProtocolConfig: json.RawMessage(`{"method":"m"}`), By: "me",
+				Auth:  &parley.AuthSpec{Type: parley.AuthHeader, Header: "X-K", Secret: "env:K"},
+				Retry: &parley.RetryConfig{MaxRetries: 1, InitialDelay: time.Second, MaxDelay: 2 * time.Second, Multiplier: 2},
+			})
+			return err
+		}, seen{"POST", "/api/v1/agents", "application/json", `{"name":"a/b","url":"http://h/","protocol_config":{"method":"m"},"auth_type":"header","auth_config":{"header":"X-K","secret":"env:K"},"timeout_ms":1500,"retry_config":{"max_retries":1,"initial_delay_ms":1000,"max_delay_ms":2000,"backoff_multiplier":2}}`}},
+		{"set agent never renames", `{}`, func(c *client.Client) error {
+			_, err := c.SetAgent(ctx, name, parley.AgentSpec{Name: &url, Auth: &parley.AuthSpec{Type: parley.AuthBearer, Literal: parley.NewSecret([]byte(token))}})
+			return err
+		}, seen{"PUT", "/api/v1/agents/a%2Fb", "application/json", `{"auth_type":"bearer","auth_config":{"token":"tok"}}`}},
+		{"auth none", `{}`, func(c *client.Client) error {
+			_, err := c.SetAgent(ctx, "g", parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthNone}})
+			return err
+		}, seen{"PUT", "/api/v1/agents/g", "application/json", `{"auth_type":"none"}`}},
+		{"health", ``, func(c *client.Client) error { return c.Health(ctx) }, seen{"GET", "/readyz", "", ""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got seen
+			if err := tt.call(serve(t, record(200, tt.answer, &got))); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestKeyIsSent(t *testing.T) {
+	t.Parallel()
+	var got string
+	c := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") })
+	if err := c.Health(t.Context()); err != nil || got != "Bearer k1" {
+		t.Errorf("Authorization %q, err %v", got, err)
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	t.Cleanup(other.Close)
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	})
+	_, err := c.Run(t.Context(), "r")
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.Status != http.StatusTemporaryRedirect {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL) })
+	for _, name := range []string{"", ".", ".."} {
+		_, e1 := c.Run(t.Context(), name)
+		_, e2 := c.Agent(t.Context(), name)
+		_, e3 := c.StartRun(t.Context(), parley.StartRequest{Workflow: name})
+		for _, err := range []error{e1, e2, e3, c.DeleteWorkflow(t.Context(), name), c.RemoveAgent(t.Context(), name)} {
+			if parley.CodeOf(err) != parley.CodeInvalid {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestAnswersAreDecoded(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := serve(t, answer(200, "application/json", `{"id":"r1","run_id":"r1","status":"COMPLETED","output":{"n":12345678901234567890,"b":1,"a":2},"steps":[{"id":"s","attempts":2}],"later":true}`))
+	run, err := c.Run(ctx, "r1")
+	if err != nil || string(run.Output) != `{"n":12345678901234567890,"b":1,"a":2}` || len(run.Steps) != 1 {
+		t.Errorf("%+v, %v", run, err)
+	}
+	c = serve(t, answer(201, "application/json", `{"id":"v","workflow":"w","version":3,"description":null,"warnings":[{"code":"x","text":"t"}]}`))
+	applied, err := c.ApplyWorkflow(ctx, parley.ApplyRequest{Source: []byte("x")})
+	if err != nil || !applied.Created || applied.Version != "3" || len(applied.Warnings) != 1 {
+		t.Errorf("%+v, %v", applied, err)
+	}
+	c = serve(t, answer(200, "application/json", `{"items":[{"workflow":"w","version":"beta"}],"total":9,"page":1,"page_size":1,"total_pages":9}`))
+	page, err := c.WorkflowVersions(ctx, "w", client.PageQuery{})
+	if err != nil || page.Total != 9 || page.Items[0].Version != "beta" {
+		t.Errorf("%+v, %v", page, err)
+	}
+	c = serve(t, answer(200, "application/json", `{"openapi":"3.1.0","info":{"version":"1.2.3"}}`))
+	if v, err := c.Version(ctx); err != nil || v != "1.2.3" {
+		t.Errorf("%q, %v", v, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name              string
+		status            int
+		contentType, body string
+		want              client.Error
+	}{
+		{
+			"RFC 9457", 422, "application/problem+json",
+			`{"title":"T","status":422,"detail":"D","code":"invalid","errors":[{"path":"a.b","code":"type","detail":"must be text","field":"body.a.b","line":3,"col":5,"file":"f.yaml","severity":"error","suggestion":"x"}],"request_id":"q1"}`,
+			client.Error{Status: 422, Code: "invalid", Title: "T", Detail: "D", RequestID: "q1", Errors: []client.FieldError{{
+				Path: "a.b", Code: "type", Detail: "must be text", File: "f.yaml", Line: 3, Col: 5, Severity: "error", Suggestion: "x",
+			}}},
+		},
+		{"a conflict on an old path", 400, "application/json", `{"detail":"it has ended","code":"conflict"}`, client.Error{Status: 400, Code: "conflict", Detail: "it has ended"}},
+		{"old platform", 400, "application/json", `{"detail":"Agent with name 'X' already exists"}`, client.Error{Status: 400, Code: "invalid", Detail: "Agent with name 'X' already exists"}},
+		{"old validation", 422, "application/json", `{"error":"E","errors":[{"field":"body.url","message":"M","type":"T"}]}`, client.Error{
+			Status: 422, Code: "invalid", Detail: "E", Errors: []client.FieldError{{Path: "body.url", Code: "T", Detail: "M"}},
+		}},
+		{"detail is an object", 501, "application/json", `{"detail":{"message":"not here","run_id":"r"}}`, client.Error{Status: 501, Code: "internal", Detail: "not here"}},
+		{"detail is a number", 500, "application/json", `{"detail":7}`, client.Error{Status: 500, Code: "internal", Detail: "7"}},
+		{"plain text", 503, "text/plain; charset=utf-8", "no backend\nmore", client.Error{Status: 503, Code: "unavailable", Detail: "no backend"}},
+		{"HTML of a proxy", 502, "text/html", "<html><h1>Bad Gateway</h1>", client.Error{Status: 502, Code: "unavailable"}},
+		{"an array", 404, "application/json", `[1]`, client.Error{Status: 404, Code: "not_found"}},
+		{"nothing", 401, "", "", client.Error{Status: 401, Code: "unauthorized"}},
+		{"forbidden", 403, "", "", client.Error{Status: 403, Code: "unauthorized"}},
+		{"conflict", 409, "", "", client.Error{Status: 409, Code: "conflict"}},
+		{"too large", 413, "", "", client.Error{Status: 413, Code: "limit"}},
+		{"a huge refusal", 400, "application/json", `{"detail":"` + strings.Repeat("x", 2<<20) + `"}`, client.Error{Status: 400, Code: "invalid"}},
+		{"errors of another form", 422, "application/json", `{"code":"invalid","errors":"x"}`, client.Error{Status: 422, Code: "invalid"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := serve(t, answer(tt.status, tt.contentType, tt.body)).Run(t.Context(), "r")
+			got, ok := errors.AsType[*client.Error](err)
+			if !ok {
+				t.Fatalf("err = %v", err)
+			}
+			if diff := cmp.Diff(tt.want, *got); diff != "" {
+				t.Error(diff)
+			}
+			if got.Text() == "" || !strings.HasPrefix(got.Error(), string(got.Code)+": ") {
+				t.Errorf("text %q", got.Error())
+			}
+		})
+	}
+}
+
+func TestOversizeAnswerIsRefused(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		block := []byte(strings.Repeat(" ", 1<<20))
+		for range 80 {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	if _, err := c.Run(t.Context(), "r"); parley.CodeOf(err) != parley.CodeLimit {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAnswerThatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	_, err := serve(t, answer(200, "text/html", "<html>")).Run(t.Context(), "r")
+	if parley.CodeOf(err) != parley.CodeInternal || errors.Is(err, client.ErrUnreachable) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + l.Addr().String()
+	l.Close()
+	c, err := client.New(client.Options{URL: nobody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Run(t.Context(), "r")
+	u, ok := errors.AsType[*client.UnreachableError](err)
+	if !ok || !errors.Is(err, client.ErrUnreachable) || u.Sent || u.URL != nobody {
+		t.Errorf("refused: %+v", err)
+	}
+
+	c = serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	_, err = c.StartRun(t.Context(), parley.StartRequest{Workflow: "w"})
+	if u, ok := errors.AsType[*client.UnreachableError](err); !ok || !u.Sent {
+		t.Errorf("broken after sending: %+v", err)
+	}
+
+	c = serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"id":`)
+	})
+	_, err = c.Run(t.Context(), "r")
+	if u, ok := errors.AsType[*client.UnreachableError](err); !ok || !u.Sent {
+		t.Errorf("cut body: %+v", err)
+	}
+}
+
+func TestContextErrorsComeBackAsTheyAre(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	if _, err := c.Run(ctx, "r"); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnreachable) {
+		t.Errorf("err = %v", err)
+	}
+}
