@@ -2,9 +2,9 @@ package server
 
 import (
 	"log/slog"
-	"net"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow"
 )
 
@@ -49,12 +49,14 @@ type Config struct {
 	// Limits of runs; the default is language.md §10.
 	Limits workflow.RunLimits
 
-	// Now, LookupEnv, Dial and Failpoint are what the outside world is reached
-	// by. Defaults: the clock, no environment, the network, none.
+	// Now, LookupEnv and Failpoint are how the outside world comes in.
+	// Defaults: the clock, no environment, none.
 	Now       func() time.Time
 	LookupEnv func(string) (string, bool)
-	Dialer    *net.Dialer
 	Failpoint func(name string) error
+	// SecretSeen is told every secret that was resolved, so that a log can
+	// keep it out; nil is nobody.
+	SecretSeen func(parley.Secret)
 }
 
 func (c Config) withDefaults() Config {

@@ -100,16 +100,15 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 	s.bus = memory.New(memory.Options{Logger: s.log})
 	observed := bridge.NewMetrics(metrics)
-	s.exchange, err = bridge.NewExchange(bridge.ExchangeConfig{
-		Now: s.cfg.Now, Allow: s.cfg.EgressAllow, Dialer: s.cfg.Dialer, UserAgent: "parley/" + s.cfg.Version,
-	})
+	allowed, err := egress(s.cfg.EgressAllow)
 	if err != nil {
 		return err
 	}
+	s.exchange = bridge.NewExchange(bridge.ExchangeConfig{
+		Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version,
+	})
 	adapters := builtinAdapters(s.exchange, s.log, observed)
-	if s.registry, err = s.newRegistry(adapters); err != nil {
-		return err
-	}
+	s.registry = s.newRegistry(adapters)
 	s.executor = executor.New(executor.Config{
 		Store: s.db, Bus: s.bus, Now: s.cfg.Now, Logger: s.log, Limits: s.cfg.Limits,
 		NewID:  func() string { return "run-" + newUUID() },
@@ -122,7 +121,8 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 	s.bridge, err = bridge.New(bridge.Config{
 		Worker: "bridge", Ledger: ledger{DB: s.db, executor: s.executor}, Agents: s.registry, Bus: s.bus,
 		Adapters: adapters, Now: s.cfg.Now, NewToken: newToken, Logger: s.log, Metrics: observed,
-		Limits:     bridge.Limits{PerAgent: s.cfg.MaxConcurrent},
+		Limits:      bridge.Limits{PerAgent: s.cfg.MaxConcurrent},
+		AnswerWakes: true,
 		DrainGrace: s.cfg.DrainGrace, Failpoint: s.cfg.Failpoint,
 	})
 	return err
@@ -167,7 +167,7 @@ func (s *Server) listen(ctx context.Context, metrics *prometheus.Registry) (err 
 		return err
 	}
 	handler, err := api.New(api.Config{
-		Runs: runs{Executor: s.executor, db: s.db}, Workflows: s.catalog, Agents: s.registry,
+		Runs: runs{Executor: s.executor, db: s.db}, Workflows: s.catalog, Agents: agents{s.registry},
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: "the key of this server is in " + filepath.Join(s.cfg.Data, "key"),
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
 		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),

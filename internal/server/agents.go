@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a"
+	"github.com/parley-project/parley/internal/bridge/simplea2a"
+	"github.com/parley-project/parley/internal/registry"
+)
+
+// builtinAdapters are the protocols that every server speaks. Another one is
+// registered by standing in this list (AD-4).
+func builtinAdapters(x *bridge.Exchange, log *slog.Logger, m *bridge.Metrics) []bridge.Adapter {
+	return []bridge.Adapter{simplea2a.New(x, log, m), a2a.New(x, log, m)}
+}
+
+func (s *Server) newRegistry(adapters []bridge.Adapter) *registry.Registry {
+	protocols := make([]string, len(adapters))
+	checkers := make(map[string]func(json.RawMessage) []error)
+	for i, a := range adapters {
+		protocols[i] = a.Protocol()
+		if c, ok := a.(bridge.ConfigChecker); ok {
+			checkers[a.Protocol()] = c.CheckConfig
+		}
+	}
+	return registry.New(registry.Config{
+		Store: s.db, Prober: s.exchange, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, NewID: newUUID,
+		Secrets: registry.NewSecrets(registry.SecretsConfig{
+			Dir: s.cfg.SecretsDir, EnvPrefix: s.cfg.SecretsPrefix, LookupEnv: s.cfg.LookupEnv,
+			KeyFile: filepath.Join(s.cfg.Data, "agents.key"), Seen: s.cfg.SecretSeen,
+		}),
+	})
+}
+
+// agents is the API's view of the registry.
+type agents struct{ *registry.Registry }
+
+// Remove marks an agent deleted and gives it as it is then.
+func (a agents) Remove(ctx context.Context, ref, by string) (parley.Agent, error) {
+	if err := a.Registry.Remove(ctx, ref, by); err != nil {
+		return parley.Agent{}, err
+	}
+	return a.Get(ctx, ref)
+}
+
+// egress reads the ranges that agents may be at besides the public ones.
+func egress(ranges []string) (e bridge.Egress, err error) {
+	for _, r := range ranges {
+		prefix, err := netip.ParsePrefix(r)
+		if err != nil {
+			return e, parley.Errorf(parley.CodeInvalid, "egress.allow: %q is no range such as 10.0.0.0/8", r)
+		}
+		e.Allow = append(e.Allow, prefix)
+	}
+	return e, nil
+}
