@@ -87,6 +87,11 @@ type Outcome struct {
 	// AgentTaskID and ContextID are the agent's own ids, set with Accepted.
 	AgentTaskID string
 	ContextID   string
+	// State, with Accepted, is the agent's word for where it stands, together
+	// with whatever else changes while it works (a time, a count of
+	// artifacts). A poll whose State differs from the former one is a sign of
+	// life (language rule T2).
+	State string
 }
 
 // TranslationError says that a task or an answer could not be translated

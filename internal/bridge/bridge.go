@@ -1,0 +1,268 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// Config of a [Bridge]. Worker, Ledger, Agents, Bus and Adapters are required.
+type Config struct {
+	// Worker is the name of this bridge; two processes that run at the same
+	// time must not share one.
+	Worker string
+	Ledger Ledger
+	Agents Agents
+	Bus    bus.Bus
+	// Adapters are the protocols that are spoken; an agent chooses by its
+	// record's Protocol. To register a protocol is to name its adapter here.
+	Adapters []Adapter
+	// Now is the clock, with its monotonic reading; default time.Now.
+	Now func() time.Time
+	// NewToken gives a text that is never given again, by any process. It is
+	// asked once for each registration; default is random.
+	NewToken func() string
+	// Jitter gives a number in [0, 1); default is random.
+	Jitter func() float64
+	// Logger gets a line, with the attribute "event", for whatever went not as
+	// usual; default none.
+	Logger *slog.Logger
+	// Metrics may be nil.
+	Metrics *Metrics
+	Limits  Limits
+	// Lease is how long a bridge may be silent before its claims are taken
+	// over; the same for all processes, default 15 s. It beats three times.
+	Lease time.Duration
+	// DrainGrace is how long calls in flight may go on when Run is told to
+	// end, and again how long it then takes to write what is in hand; default
+	// 10 s.
+	DrainGrace time.Duration
+	// AnswerWakes: Ledger.Answer makes the executor look at the run by itself
+	// (the executor of the same process), so no wake-up follows it.
+	AnswerWakes bool
+	// Failpoint is for crash tests, nil in production. Names:
+	// "claim.before-guard", "guard.before-send", "answer.before-P7",
+	// "P7.before-wakeup", "follow.before-P6", "poll.before", "again.before-P8".
+	// After an error the call does nothing more, as if the process had ended.
+	Failpoint func(name string) error
+}
+
+func (c Config) withDefaults() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewToken == nil {
+		c.NewToken = rand.Text
+	}
+	if c.Jitter == nil {
+		c.Jitter = mathrand.Float64
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Limits = c.Limits.withDefaults()
+	c.Lease = orDefault(c.Lease, defaultLease)
+	c.DrainGrace = orDefault(c.DrainGrace, 10*time.Second)
+	return c
+}
+
+// Bridge turns tasks into calls of agents. Its methods may be called
+// concurrently; Run is called once.
+type Bridge struct {
+	cfg      Config
+	log      *slog.Logger
+	adapters map[string]Adapter
+	// unsupported ends the error about a protocol that nobody speaks.
+	unsupported string
+
+	// calling ends when the grace of calls in flight is over, hard when
+	// nothing more is written.
+	calling, hard       context.Context //nolint:containedctx // both belong to Run
+	stopCalls, stopHard context.CancelCauseFunc
+	// inHand counts reservations and calls.
+	inHand sync.WaitGroup
+
+	dispatch  chan struct{} // there is something to claim
+	reconcile chan struct{} // a claim is in doubt: look at the own rows
+
+	mu sync.Mutex // protects what follows
+	// inc is 0 before the first registration.
+	inc      int64
+	stopping bool
+	// beat is the start of the last good beat.
+	beat   time.Time
+	prefix string
+	issued uint64
+	// pending are tokens whose claim is under way; calls are the attempts in
+	// hand by task id, queued those that wait for a slot.
+	pending   map[string]struct{}
+	calls     map[string]*call
+	queued    map[string]struct{}
+	lanes     map[string]*lane
+	waiting   []*lane
+	deferred  []store.Deferral
+	inFlight  int
+	following int
+}
+
+// New makes a Bridge. It refuses two adapters for one protocol.
+func New(cfg Config) (*Bridge, error) {
+	if cfg.Worker == "" || cfg.Ledger == nil || cfg.Agents == nil || cfg.Bus == nil || len(cfg.Adapters) == 0 {
+		return nil, parley.Errorf(parley.CodeInvalid, "a bridge needs a name, a ledger, agents, a bus and adapters")
+	}
+	b := &Bridge{
+		cfg: cfg.withDefaults(), adapters: make(map[string]Adapter, len(cfg.Adapters)),
+		dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1),
+		pending: make(map[string]struct{}), calls: make(map[string]*call),
+		queued: make(map[string]struct{}), lanes: make(map[string]*lane),
+	}
+	b.log = b.cfg.Logger
+	for _, a := range cfg.Adapters {
+		if name := a.Protocol(); name == "" || b.adapters[name] != nil {
+			return nil, parley.Errorf(parley.CodeInvalid, "two adapters, or one without a name, for protocol %q", name)
+		}
+		b.adapters[a.Protocol()] = a
+	}
+	b.unsupported = "Supported protocols: " + strings.Join(b.Protocols(), ", ")
+	b.calling, b.stopCalls = context.WithCancelCause(context.Background())
+	b.hard, b.stopHard = context.WithCancelCause(context.Background())
+	return b, nil
+}
+
+// Protocols gives the names of the protocols that are spoken, sorted.
+func (b *Bridge) Protocols() []string { return slices.Sorted(maps.Keys(b.adapters)) }
+
+// DefaultPolicy is what language rule R1 gives an agent of that protocol whose
+// record names no policy for outcomes that are unknown.
+func DefaultPolicy(protocol string) parley.OutcomePolicy {
+	if protocol == parley.ProtocolSimpleA2A {
+		return parley.OutcomeResend
+	}
+	return parley.OutcomeLookup
+}
+
+// errDrained is why calls end when their grace is over.
+var errDrained = errors.New("the bridge is being stopped")
+
+// Run takes tasks until ctx ends. It registers, which takes the claims of this
+// bridge's former lives away from them; takes what the bus announces, what
+// [Bridge.Reserve] hands out and what dead bridges left; and beats, so that
+// nobody takes this one for dead. When ctx ends nothing new begins, calls in
+// flight get Config.DrainGrace, what was not sent is released, and what is left
+// becomes an orphan that the next life or another bridge goes on with. Run
+// returns when every goroutine has ended, and with an error only if it could
+// not begin.
+func (b *Bridge) Run(ctx context.Context) error {
+	defer b.stopHard(errDrained)
+	defer b.stopCalls(errDrained)
+	if err := b.register(ctx); err != nil {
+		return err
+	}
+	stopTasks, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectTasks, "external-agent-executor-group", b.take)
+	if err != nil {
+		return err
+	}
+	stopCancels, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectCancel, "", b.cancelHint)
+	if err != nil {
+		stopTasks()
+		return err
+	}
+	var intake, lease sync.WaitGroup
+	intake.Go(func() { b.serveClaims(ctx) })
+	intake.Go(func() { b.every(ctx, watchEvery, b.takeOrphans) })
+	leased, letGo := context.WithCancel(b.hard)
+	defer letGo()
+	lease.Go(func() { b.serveBeats(leased) })
+	lease.Go(func() { b.serveWatch(leased) })
+
+	<-ctx.Done()
+	stopTasks()
+	b.mu.Lock()
+	b.stopping = true
+	b.mu.Unlock()
+	intake.Wait()
+	b.putBack()
+	b.drain()
+	stopCancels()
+	letGo()
+	lease.Wait()
+	return nil
+}
+
+// drain waits for the calls in flight, as long as they may go on.
+func (b *Bridge) drain() {
+	b.mu.Lock()
+	for _, c := range b.calls {
+		c.rest()
+	}
+	b.mu.Unlock()
+	ended := make(chan struct{})
+	go func() { defer close(ended); b.inHand.Wait() }()
+	for _, stop := range []context.CancelCauseFunc{b.stopCalls, b.stopHard} {
+		grace := time.NewTimer(b.cfg.DrainGrace)
+		select {
+		case <-ended:
+			grace.Stop()
+			return
+		case <-grace.C:
+			stop(errDrained)
+		}
+	}
+	<-ended
+}
+
+// every calls f at once and then regularly until ctx ends.
+func (b *Bridge) every(ctx context.Context, d time.Duration, f func(context.Context)) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for ctx.Err() == nil {
+		f(ctx)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+	}
+}
+
+// now is the time as it is recorded: UTC, whole microseconds.
+func (b *Bridge) now() time.Time { return b.cfg.Now().UTC().Truncate(time.Microsecond) }
+
+// failpoint reports whether the process is to be taken for dead.
+func (b *Bridge) failpoint(name string) bool {
+	return b.cfg.Failpoint != nil && b.cfg.Failpoint(name) != nil
+}
+
+// pause waits, and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// nudge makes the reader of c look; it does not wait.
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// firstOf gives the first text that is not empty.
+func firstOf[T ~string](vs ...T) T { return cmp.Or(vs...) }

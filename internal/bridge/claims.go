@@ -1,0 +1,303 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// register is P16: it begins a life of this bridge. It is repeated only if
+// there was one before; a bridge that cannot begin says so.
+func (b *Bridge) register(ctx context.Context) error {
+	began := b.cfg.Now()
+	inc, err := b.cfg.Ledger.Register(ctx, b.cfg.Worker, b.now())
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.inc, b.beat, b.prefix, b.issued = inc, began, b.cfg.NewToken(), 0
+	b.mu.Unlock()
+	b.log.Info("bridge registered", "event", "bridge_registered", "worker", b.cfg.Worker, "inc", inc)
+	nudge(b.dispatch)
+	return nil
+}
+
+// serveBeats renews the lease three times as often as it runs out, and sooner
+// after a failure.
+func (b *Bridge) serveBeats(ctx context.Context) {
+	wait := b.cfg.Lease / 3
+	for pause(ctx, wait) {
+		wait = b.cfg.Lease / 3
+		if err := b.beatOnce(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("lease not renewed", "event", "bridge_beat", "error", err)
+			wait = min(time.Second, wait)
+		}
+	}
+}
+
+func (b *Bridge) beatOnce(ctx context.Context) error {
+	b.mu.Lock()
+	inc := b.inc
+	b.mu.Unlock()
+	// The lease runs from the start of the beat: when it was written is not known.
+	began := b.cfg.Now()
+	err := b.cfg.Ledger.Beat(ctx, b.cfg.Worker, inc)
+	if errors.Is(err, store.ErrStale) {
+		// Taken for dead, while it was stopped or cut off. What it has in hand
+		// stays under the old claims, which others may take over; its answers
+		// are good all the same.
+		b.log.Warn("the bridge was taken for dead", "event", "bridge_dead", "inc", inc)
+		return b.register(ctx)
+	}
+	if err == nil {
+		b.mu.Lock()
+		b.beat = began
+		b.mu.Unlock()
+	}
+	return err
+}
+
+// age is the time between two instants, by the clock that says more: a machine
+// that was suspended stops the monotonic one, somebody may set the other back.
+func age(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
+// mayBegin is the send guard (protocol.md §4.3) for a claim that was begun at
+// the given time: its incarnation is the present one, which is surely not taken
+// for dead yet, and the claim is fresh.
+func (b *Bridge) mayBegin(inc int64, began time.Time) bool {
+	now := b.cfg.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return inc == b.inc && age(b.beat, now) < b.cfg.Lease*2/3 && age(began, now) < claimWindow
+}
+
+// Reservation is a slot for one call, with a claim that is not written yet.
+// Exactly one of Start and Release is called; a second call of either does
+// nothing.
+type Reservation struct {
+	// Claim is written on the attempt: worker, incarnation, and a token that
+	// was never used.
+	Claim store.Claim
+
+	b     *Bridge
+	lane  *lane
+	began time.Time
+}
+
+// Reserve takes a slot for a call of agent, if one is free now: then whoever
+// schedules the next attempt writes it as claimed by Claim at once, and saves a
+// write (protocol.md §6). It is false before Run and while the bridge stops.
+func (b *Bridge) Reserve(agent string) (Reservation, bool) {
+	b.acquaint(b.hard, agent)
+	began := b.cfg.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.laneLocked(agent)
+	if b.freeLocked(l) == 0 || age(b.beat, began) >= b.cfg.Lease*2/3 {
+		return Reservation{}, false
+	}
+	b.occupyLocked(l)
+	b.inHand.Add(1)
+	claim := store.Claim{Worker: b.cfg.Worker, Inc: b.inc, Token: b.tokenLocked()}
+	return Reservation{Claim: claim, b: b, lane: l, began: began}, true
+}
+
+// Start begins the call of a, which is known to be committed as claimed by
+// Claim. It returns at once.
+func (r Reservation) Start(a store.Attempt) {
+	b := r.b
+	a.Claim = r.Claim
+	c := &call{b: b, lane: r.lane, row: a, inc: r.Claim.Inc, began: r.began, slots: slotOwn | slotShared}
+	b.mu.Lock()
+	_, pending := b.pending[r.Claim.Token]
+	if pending {
+		delete(b.pending, r.Claim.Token)
+		b.calls[a.ID] = c
+	}
+	b.mu.Unlock()
+	if pending {
+		go c.run((*call).begin)
+	}
+}
+
+// Release gives the slot back: the write was refused, or it is not known
+// whether it was committed. Nothing is ever sent under the claim's token.
+func (r Reservation) Release() {
+	b := r.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, pending := b.pending[r.Claim.Token]; !pending {
+		return
+	}
+	delete(b.pending, r.Claim.Token)
+	b.vacateLocked(r.lane, true, true)
+	b.inHand.Done()
+}
+
+// appendToken makes the n-th token of a life.
+func appendToken(prefix string, n uint64) string {
+	buf := make([]byte, 0, len(prefix)+14)
+	buf = append(append(buf, prefix...), '-')
+	return string(strconv.AppendUint(buf, n, 36))
+}
+
+// serveWatch reads the own rows: each second for cancels and for attempts that
+// have ended without this bridge, and every fifth time, or at once after a
+// claim in doubt, for claims that it does not know of.
+func (b *Bridge) serveWatch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		inDoubt := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.reconcile:
+			inDoubt = true
+		case <-tick.C:
+		}
+		if err := b.watch(ctx, inDoubt || n%5 == 0); err != nil && ctx.Err() == nil {
+			b.log.Warn("own claims not read", "event", "bridge_watch", "error", err)
+		}
+	}
+}
+
+// incOf is the incarnation under which the call's claim was made.
+func (c *call) incOf() int64 {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	return c.inc
+}
+
+// watch looks at the rows of this bridge's incarnations that still have calls.
+func (b *Bridge) watch(ctx context.Context, reconcile bool) error {
+	b.mu.Lock()
+	current := b.inc
+	incs := map[int64]bool{current: true}
+	seen := make(map[string]*call, len(b.calls))
+	for id, c := range b.calls {
+		if c.mine.Load() {
+			incs[c.inc] = true
+			seen[id] = c
+		}
+	}
+	b.mu.Unlock()
+	owned := make(map[string]store.Owned)
+	for inc := range incs {
+		rows, err := b.cfg.Ledger.Owned(ctx, b.cfg.Worker, inc)
+		if err != nil {
+			return err
+		}
+		for _, o := range rows {
+			owned[o.TaskID] = o
+			if reconcile && inc == current {
+				b.reconcileRow(ctx, inc, o)
+			}
+		}
+	}
+	for id, c := range seen {
+		o, there := owned[id]
+		switch {
+		case there && o.CancelRequested:
+			c.requestCancel()
+		case !there && c.incOf() == current:
+			c.missed()
+		default:
+			c.misses.Store(0)
+		}
+	}
+	return nil
+}
+
+// reconcileRow deals with a claim that this bridge does not know of: it was in
+// doubt, was given up, and has arrived after all. Nothing was sent under its
+// token (protocol.md §4.2). Without this it would hang for ever, since its owner
+// lives.
+func (b *Bridge) reconcileRow(ctx context.Context, inc int64, o store.Owned) {
+	claim := store.Claim{Worker: b.cfg.Worker, Inc: inc, Token: o.Token}
+	b.mu.Lock()
+	_, pending := b.pending[o.Token]
+	known := pending || b.calls[o.TaskID] != nil
+	b.mu.Unlock()
+	if known || o.State != store.AttemptClaimed {
+		return
+	}
+	b.log.Info("claim that was in doubt released", "event", "bridge_reconcile", "task_id", o.TaskID)
+	ok, err := b.cfg.Ledger.Move(ctx, store.Move{Kind: store.MoveRelease, TaskID: o.TaskID, From: claim, At: b.now()})
+	if err != nil {
+		b.log.Warn("claim not released; it is tried again", "event", "bridge_reconcile", "task_id", o.TaskID, "error", err)
+		return
+	}
+	if !ok && o.Orphanings > 0 {
+		b.goOn(ctx, claim, o.TaskID)
+	}
+}
+
+// goOn takes up an attempt whose earlier claims may have been sent: it cannot
+// be released.
+func (b *Bridge) goOn(ctx context.Context, claim store.Claim, task string) {
+	began := b.cfg.Now()
+	rows, err := b.cfg.Ledger.Claim(ctx, claim, []store.ClaimRequest{{TaskID: task, Token: claim.Token}}, b.now())
+	if err != nil || len(rows) == 0 {
+		return
+	}
+	b.adopt(rows[0], began, (*call).resume)
+}
+
+// takeOrphans is P9 for everything that dead bridges, and former lives of this
+// one, have left behind and that this one does not have in hand.
+func (b *Bridge) takeOrphans(ctx context.Context) {
+	b.mu.Lock()
+	inc := b.inc
+	b.mu.Unlock()
+	rows, err := b.cfg.Ledger.Orphans(ctx, b.cfg.Worker, inc, takeovers)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.log.Warn("orphans not read", "event", "bridge_orphans", "error", err)
+		}
+		return
+	}
+	for i := range rows {
+		b.acquaint(ctx, rows[i].Agent)
+		b.adopt(rows[i], b.cfg.Now(), (*call).takeOver)
+	}
+}
+
+// adopt begins a call for a row that is somebody else's, or was in doubt, if
+// there is a slot for it. Tasks that are followed need none.
+func (b *Bridge) adopt(row store.Attempt, began time.Time, first step) {
+	c := &call{b: b, row: row, began: began}
+	b.mu.Lock()
+	c.lane, c.inc = b.laneLocked(row.Agent), b.inc
+	_, queued := b.queued[row.ID]
+	free := b.freeLocked(c.lane) > 0 || (row.State == store.AttemptFollowing && !c.lane.capacity && !b.stopping)
+	if queued || b.calls[row.ID] != nil || !free {
+		b.mu.Unlock()
+		return
+	}
+	if row.State == store.AttemptClaimed || c.lane.capacity {
+		c.slots = slotOwn | slotShared
+		b.occupyLocked(c.lane)
+	}
+	b.inHand.Add(1)
+	b.calls[row.ID] = c
+	b.mu.Unlock()
+	go c.run(first)
+}
+
+// cancelHint is the handler of [bus.SubjectCancel].
+func (b *Bridge) cancelHint(_ context.Context, m bus.Message) error {
+	b.mu.Lock()
+	c := b.calls[m.Key]
+	b.mu.Unlock()
+	if c != nil {
+		c.requestCancel()
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// lane is everything about the tasks of one agent: what is in flight, and what
+// waits for that. All fields are protected by the bridge's mu.
+type lane struct {
+	agent string
+	// limit bounds the calls in flight; 0 until the agent's record was seen.
+	// capacity is true if the record names it: then it bounds the tasks that
+	// are followed, too.
+	limit    int
+	capacity bool
+	inFlight int
+	queue    []queuedTask
+	// listed: the lane stands in Bridge.waiting.
+	listed bool
+	// patience is how long the next record without a slot is deferred.
+	patience time.Duration
+}
+
+type queuedTask struct {
+	task  string
+	since time.Time
+}
+
+// laneLocked gives the lane of an agent.
+func (b *Bridge) laneLocked(agent string) *lane {
+	l := b.lanes[agent]
+	if l != nil {
+		return l
+	}
+	if len(b.lanes) >= idleLanes {
+		for name, o := range b.lanes {
+			if o.inFlight == 0 && len(o.queue) == 0 && !o.listed {
+				delete(b.lanes, name)
+			}
+		}
+	}
+	l = &lane{agent: agent, patience: deferFirst}
+	b.lanes[agent] = l
+	return l
+}
+
+// freeLocked is how many more calls of a lane may begin now.
+func (b *Bridge) freeLocked(l *lane) int {
+	if b.inc == 0 || b.stopping || b.following >= b.cfg.Limits.Following {
+		return 0
+	}
+	limit := l.limit
+	if limit == 0 {
+		limit = b.cfg.Limits.PerAgent
+	}
+	// The n-th further call needs more free slots than the lane then has.
+	fair := (b.cfg.Limits.Global - b.inFlight - l.inFlight + 1) / 2
+	return max(0, min(limit-l.inFlight, fair))
+}
+
+func (b *Bridge) occupyLocked(l *lane) {
+	l.inFlight++
+	b.inFlight++
+}
+
+// vacateLocked gives a slot back; own and shared say which halves of it.
+func (b *Bridge) vacateLocked(l *lane, own, shared bool) {
+	if own {
+		l.inFlight--
+	}
+	if shared {
+		b.inFlight--
+	}
+	l.patience = deferFirst
+	if len(b.waiting) > 0 {
+		nudge(b.dispatch)
+	}
+}
+
+// learn notes the limit of an agent's record.
+func (b *Bridge) learn(agent parley.Agent) {
+	b.mu.Lock()
+	l := b.laneLocked(agent.Name)
+	l.capacity = agent.MaxConcurrent > 0
+	l.limit = orDefault(agent.MaxConcurrent, b.cfg.Limits.PerAgent)
+	b.mu.Unlock()
+}
+
+// acquaint looks the limit of an agent up if it was never seen. An agent that
+// cannot be found gets the default: its call will say what is wrong.
+func (b *Bridge) acquaint(ctx context.Context, name string) {
+	b.mu.Lock()
+	known := b.lanes[name] != nil && b.lanes[name].limit > 0
+	b.mu.Unlock()
+	if known {
+		return
+	}
+	if agent, err := b.cfg.Agents.Lookup(ctx, name); err == nil {
+		agent.Name = name
+		b.learn(agent)
+	}
+}
+
+// take is the handler of [bus.SubjectTasks]. It returns as soon as the record
+// is queued, deferred or dropped; no acknowledgement waits for a slot
+// (protocol.md §4.9).
+func (b *Bridge) take(ctx context.Context, m bus.Message) error {
+	r, err := decodeTask(m.Value)
+	if err != nil {
+		b.cfg.Metrics.record(fateInvalid, 1)
+		return parley.Errorf(parley.CodeInvalid, "task record with key %.200q dropped: %w", m.Key, err)
+	}
+	b.acquaint(ctx, r.Agent)
+	b.cfg.Metrics.record(b.enqueue(r), 1)
+	nudge(b.dispatch)
+	return nil
+}
+
+func (b *Bridge) enqueue(r taskRecord) (fate string) {
+	now := b.cfg.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, queued := b.queued[r.TaskID]; queued || b.calls[r.TaskID] != nil || b.stopping {
+		return fateDuplicate
+	}
+	l := b.laneLocked(r.Agent)
+	if len(l.queue) >= b.cfg.Limits.QueuePerAgent {
+		b.deferLocked(l, r.TaskID)
+		return fateDeferred
+	}
+	b.queued[r.TaskID] = struct{}{}
+	l.queue = append(l.queue, queuedTask{r.TaskID, now})
+	if !l.listed {
+		l.listed = true
+		b.waiting = append(b.waiting, l)
+	}
+	return fateQueued
+}
+
+// deferLocked has a task announced again later. If too many wait to be written
+// it is just dropped: it is announced again after 5 s anyway (P2).
+func (b *Bridge) deferLocked(l *lane, task string) {
+	if len(b.deferred) < 4*b.cfg.Limits.ClaimBatch {
+		wait := l.patience/2 + time.Duration(b.cfg.Jitter()*float64(l.patience))
+		b.deferred = append(b.deferred, store.Deferral{TaskID: task, At: b.now().Add(wait)})
+	}
+}
+
+// serveClaims claims what waits as soon as there are slots, one batch after
+// the other: what arrives while one is being written is the next.
+func (b *Bridge) serveClaims(ctx context.Context) {
+	stale := time.NewTicker(b.cfg.Limits.QueueFor / 4)
+	defer stale.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.dispatch:
+		case <-stale.C:
+			b.expire()
+		}
+		for ctx.Err() == nil {
+			b.writeDeferrals()
+			claim, reqs, lanes := b.batch()
+			if len(reqs) == 0 {
+				break
+			}
+			b.claimBatch(claim, reqs, lanes)
+		}
+	}
+}
+
+// expire defers what has waited too long for a slot.
+func (b *Bridge) expire() {
+	now := b.cfg.Now()
+	b.mu.Lock()
+	n := 0
+	for _, l := range b.waiting {
+		before := n
+		for len(l.queue) > 0 && now.Sub(l.queue[0].since) >= b.cfg.Limits.QueueFor {
+			b.deferLocked(l, l.popLocked(b))
+			n++
+		}
+		if n > before {
+			l.patience = min(2*l.patience, deferAtMost)
+		}
+	}
+	b.mu.Unlock()
+	b.cfg.Metrics.record(fateDeferred, n)
+}
+
+// popLocked takes the first task out of the queue.
+func (l *lane) popLocked(b *Bridge) string {
+	q := l.queue[0]
+	l.queue[0] = queuedTask{}
+	l.queue = l.queue[1:]
+	if len(l.queue) == 0 {
+		l.queue = nil
+	}
+	delete(b.queued, q.task)
+	return q.task
+}
+
+func (b *Bridge) writeDeferrals() {
+	b.mu.Lock()
+	ds := b.deferred
+	b.deferred = nil
+	b.mu.Unlock()
+	if len(ds) == 0 {
+		return
+	}
+	if err := b.cfg.Ledger.Defer(b.hard, ds); err != nil {
+		b.log.Warn("tasks not deferred; they are announced again after 5 s", "event", "bridge_defer", "tasks", len(ds), "error", err)
+	}
+}
+
+// batch takes from the queues what there are slots for, from each lane its
+// share, and occupies the slots. The lane of each request is in lanes.
+func (b *Bridge) batch() (claim store.Claim, reqs []store.ClaimRequest, lanes []*lane) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	claim = store.Claim{Worker: b.cfg.Worker, Inc: b.inc}
+	rest := b.waiting[:0]
+	var full []*lane
+	for i, l := range b.waiting {
+		for len(l.queue) > 0 && len(reqs) < b.cfg.Limits.ClaimBatch && b.freeLocked(l) > 0 {
+			b.occupyLocked(l)
+			b.inHand.Add(1)
+			token := b.tokenLocked()
+			reqs = append(reqs, store.ClaimRequest{TaskID: l.queue[0].task, Token: token})
+			lanes = append(lanes, l)
+			l.popLocked(b)
+		}
+		switch {
+		case len(l.queue) == 0:
+			l.listed = false
+		case len(reqs) == b.cfg.Limits.ClaimBatch && i+1 < len(b.waiting):
+			full = append(full, l) // behind those that had no turn
+		default:
+			rest = append(rest, l)
+		}
+	}
+	clear(b.waiting[len(rest):])
+	b.waiting = append(rest, full...)
+	return claim, reqs, lanes
+}
+
+// tokenLocked gives a token that no claim had before, and notes it as under way.
+func (b *Bridge) tokenLocked() string {
+	b.issued++
+	token := appendToken(b.prefix, b.issued)
+	b.pending[token] = struct{}{}
+	return token
+}
+
+// claimBatch is P4. Whatever is not known to be ours is forgotten, and nothing
+// is sent under its token: if the claim arrives later all the same, the
+// reconciliation of own rows releases it.
+func (b *Bridge) claimBatch(claim store.Claim, reqs []store.ClaimRequest, lanes []*lane) {
+	began := b.cfg.Now()
+	rows, err := b.cfg.Ledger.Claim(b.hard, claim, reqs, b.now())
+	if err != nil {
+		b.log.Warn("claims in doubt; they are given up", "event", "bridge_claim", "tasks", len(reqs), "error", err)
+		rows = nil
+		nudge(b.reconcile)
+	}
+	byTask := make(map[string]*store.Attempt, len(rows))
+	for i := range rows {
+		byTask[rows[i].ID] = &rows[i]
+	}
+	for i, q := range reqs {
+		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.Token}, b: b, lane: lanes[i], began: began}
+		if row := byTask[q.TaskID]; row != nil {
+			r.Start(*row)
+		} else {
+			r.Release()
+		}
+	}
+	b.cfg.Metrics.record(fateRefused, len(reqs)-len(rows))
+}
+
+// putBack has everything that waits announced again, since this bridge takes
+// nothing more.
+func (b *Bridge) putBack() {
+	b.mu.Lock()
+	at := b.now()
+	var ds []store.Deferral
+	for _, l := range b.waiting {
+		for len(l.queue) > 0 {
+			ds = append(ds, store.Deferral{TaskID: l.popLocked(b), At: at})
+		}
+		l.listed = false
+	}
+	b.waiting = nil
+	b.mu.Unlock()
+	if len(ds) == 0 {
+		return
+	}
+	if err := b.cfg.Ledger.Defer(b.hard, ds); err != nil && !errors.Is(err, context.Canceled) {
+		b.log.Debug("queue not put back", "error", err)
+	}
+}

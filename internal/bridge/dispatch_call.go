@@ -1,0 +1,388 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// call is one attempt that this bridge has in hand, from its known claim to
+// its known end. One goroutine works on it, step by step; the others only
+// interrupt it.
+type call struct {
+	b    *Bridge
+	lane *lane
+	// row is the attempt as the ledger has it, as far as is known. The call's
+	// goroutine owns it.
+	row store.Attempt
+	// began is the start of the write that gave the present claim, since the
+	// start of the attempt's limits, sentAt that of the newest call.
+	began, since, sentAt time.Time
+	// keep: the row is not known to have left this bridge, so its entry stays,
+	// and nobody takes it for a claim under which nothing was sent.
+	keep bool
+	// follows: it is counted among the tasks that are followed.
+	follows bool
+	later   int
+	agent   parley.Agent
+	out     Outcome
+	// why is what interrupted the newest exchange or wait, or nil.
+	why error
+
+	// heard is the newest sign of life, in nanoseconds after since; misses
+	// counts in how many readings of the own rows it was not there.
+	heard  atomic.Int64
+	misses atomic.Int32
+	// mine: the claim is known to be committed.
+	mine atomic.Bool
+
+	// inc and slots are protected by the bridge's mu.
+	inc   int64
+	slots slotSet
+
+	mu sync.Mutex // protects what follows; taken after the bridge's mu
+	// cancel interrupts the present phase.
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	phase  phase
+	// asked: a cancel was requested; told: it was acted upon. gone: the
+	// attempt has ended without this bridge.
+	asked, told, gone bool
+	// adapter speaks the agent's protocol; only the call's goroutine sets it.
+	adapter  Adapter
+	state    string
+	reported time.Time
+}
+
+type slotSet uint8
+
+// The two halves of a slot: the agent's, and the bridge's.
+const (
+	slotOwn slotSet = 1 << iota
+	slotShared
+)
+
+type phase uint8
+
+// The phases in which a call can be interrupted.
+const (
+	phaseBusy phase = iota // it is not
+	phaseSending
+	phaseWaiting
+	phaseFollowing
+)
+
+// step is one step of a call; it gives the next one, or nil at the end.
+type step func(*call) step
+
+// What interrupts a call, besides [errDrained] and [limitError].
+var (
+	errCancelled = errors.New("a cancel was requested")
+	errGone      = errors.New("the attempt has ended elsewhere")
+)
+
+// limitError is a time limit that has passed.
+type limitError struct {
+	limit string
+	after time.Duration
+}
+
+func (e limitError) Error() string { return e.limit + " of " + e.after.String() + " is over" }
+
+// Is makes adapters see a deadline.
+func (e limitError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// run works on the call until its end.
+func (c *call) run(first step) {
+	for s := first; s != nil; {
+		s = s(c)
+	}
+	b := c.b
+	b.mu.Lock()
+	if !c.keep {
+		delete(b.calls, c.row.ID)
+	}
+	if c.follows {
+		b.following--
+	}
+	b.vacateLocked(c.lane, c.slots&slotOwn != 0, c.slots&slotShared != 0)
+	b.mu.Unlock()
+	b.inHand.Done()
+}
+
+// leave ends the work without a write: the row stays as it is.
+func (c *call) leave() step {
+	c.keep = true
+	return nil
+}
+
+// begin is the first step of an attempt that was claimed just now: nothing was
+// ever sent for it.
+func (c *call) begin() step {
+	c.since = c.b.cfg.Now()
+	c.mine.Store(true)
+	if c.b.failpoint("claim.before-guard") {
+		return c.leave()
+	}
+	return (*call).send
+}
+
+// send calls the agent once, if the guard allows it.
+func (c *call) send() step {
+	b := c.b
+	if err := c.meet(b.hard); err != nil {
+		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}
+		return (*call).fail
+	}
+	ctx := c.arm(phaseSending, true)
+	// Directly before the first byte (protocol.md §4.3).
+	if ctx.Err() == nil && !b.mayBegin(c.row.Claim.Inc, c.began) {
+		c.disarm(ctx)
+		b.log.LogAttrs(b.hard, slog.LevelWarn, "call not begun: its claim is too old", c.attrs("bridge_guard")...)
+		return (*call).refused
+	}
+	if b.failpoint("guard.before-send") {
+		c.disarm(ctx)
+		return c.leave()
+	}
+	if ctx.Err() != nil {
+		c.disarm(ctx)
+		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: parley.Errorf(parley.CodeCancelled, "nothing was sent: %w", c.why)}}
+		return (*call).notSent
+	}
+	b.cfg.Metrics.request(c.agent.Protocol, c.agent.Name)
+	c.sentAt = b.cfg.Now()
+	out, err := c.adapter.Call(ctx, c.row.Task, c.agent, c.progress)
+	c.disarm(ctx)
+	if err != nil {
+		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
+		return (*call).fail
+	}
+	c.out = out
+	return c.judge()
+}
+
+// meet finds the agent and the adapter that speaks its protocol.
+func (c *call) meet(ctx context.Context) *parley.Error {
+	b := c.b
+	agent, err := b.cfg.Agents.Lookup(ctx, c.row.Agent)
+	if err != nil {
+		if e, ok := errors.AsType[*parley.Error](err); ok && (e.Code == parley.CodeUnknownAgent || e.Retryable) {
+			return e
+		}
+		e := parley.Errorf(parley.CodeAgentUnavailable, "agent %q cannot be looked up: %w", c.row.Agent, err)
+		e.Retryable = true
+		return e
+	}
+	adapter := b.adapters[agent.Protocol]
+	if adapter == nil {
+		return parley.Errorf(parley.CodeUnsupportedProtocol, "Unsupported protocol: %s. %s", agent.Protocol, b.unsupported)
+	}
+	if agent.MaxConcurrent != c.agent.MaxConcurrent || c.adapter == nil {
+		b.refresh(c.lane, agent)
+	}
+	c.agent = agent
+	c.mu.Lock()
+	c.adapter = adapter
+	c.mu.Unlock()
+	return nil
+}
+
+// untranslatable is the error of a call that could not even be put into words.
+func (c *call) untranslatable(err error) *parley.Error {
+	if e, ok := errors.AsType[*parley.Error](err); ok {
+		return e
+	}
+	return parley.Errorf(parley.CodeInvalidInput, "the task cannot be sent to agent %q: %w", c.row.Agent, err)
+}
+
+// judge decides by what a call has left behind.
+func (c *call) judge() step {
+	c.out.Result.TaskID = c.row.ID
+	switch c.out.Disposition {
+	case Answered:
+		return (*call).answer
+	case Accepted:
+		return (*call).accept
+	case NotSent:
+		return (*call).notSent
+	case Lost:
+		if _, ok := c.adapter.(Follower); ok && c.out.AgentTaskID != "" {
+			return (*call).accept // the agent can be asked, whatever the policy
+		}
+		return (*call).lost
+	}
+	c.out.Result.Err = parley.Errorf(parley.CodeInternal, "the adapter of %s did not say what came of the call", c.agent.Protocol)
+	return (*call).lost
+}
+
+// arm makes the context of the next phase and lets it be interrupted; limits
+// says whether the attempt's time limits do so.
+func (c *call) arm(p phase, limits bool) context.Context {
+	ctx, cancel := context.WithCancelCause(c.b.calling)
+	c.mu.Lock()
+	c.cancel, c.phase = cancel, p
+	switch {
+	case c.gone:
+		cancel(errGone)
+	case c.asked && !c.told:
+		cancel(errCancelled)
+	case limits:
+		if d, limit := c.remaining(); limit != nil && d <= 0 {
+			cancel(*limit)
+		} else if limit != nil {
+			c.timer = time.AfterFunc(d, c.tick)
+		}
+	}
+	c.mu.Unlock()
+	if p != phaseSending && c.b.isStopping() {
+		c.rest()
+	}
+	return ctx
+}
+
+// disarm ends the phase that arm began, and notes what interrupted it.
+func (c *call) disarm(ctx context.Context) {
+	c.mu.Lock()
+	c.why = nil
+	if ctx.Err() != nil {
+		c.why = context.Cause(ctx)
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	c.phase = phaseBusy
+	c.cancel(context.Canceled)
+	c.mu.Unlock()
+}
+
+// remaining gives the time until the first of the attempt's limits, which is
+// nil if there is none.
+func (c *call) remaining() (d time.Duration, limit *limitError) {
+	passed := age(c.since, c.b.cfg.Now())
+	look := func(left time.Duration, l limitError) {
+		if limit == nil || left < d {
+			d, limit = left, &l
+		}
+	}
+	if t := c.row.Policy.AttemptTimeout; t > 0 {
+		look(t-passed, limitError{"attempt_timeout", t})
+	}
+	if t := c.row.Policy.Silence; t > 0 {
+		look(t-passed+time.Duration(c.heard.Load()), limitError{"silence", t})
+	}
+	if !c.row.Deadline.IsZero() {
+		left := c.row.Deadline.Sub(c.b.cfg.Now())
+		look(left+deadlineSlack, limitError{"timeout", left + passed})
+	}
+	return d, limit
+}
+
+// tick is called when a limit may have passed.
+func (c *call) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == phaseBusy || c.timer == nil {
+		return
+	}
+	if d, limit := c.remaining(); limit != nil && d > 0 {
+		c.timer.Reset(d)
+	} else if limit != nil {
+		c.cancel(*limit)
+	}
+}
+
+// progress takes signs of life from the adapter.
+func (c *call) progress(r Report) {
+	now := c.b.cfg.Now()
+	c.heard.Store(int64(age(c.since, now)))
+	c.mu.Lock()
+	if r.State != "" {
+		c.state = r.State
+	}
+	due := c.reported.IsZero() || now.Sub(c.reported) >= reports
+	if due {
+		c.reported = now
+	}
+	c.mu.Unlock()
+	if !due {
+		return
+	}
+	// A full bus must not hold the adapter up.
+	ctx, cancel := context.WithTimeout(c.b.hard, reports/5)
+	defer cancel()
+	c.b.report(ctx, progressRecord{
+		Run: c.row.Run, TaskID: c.row.ID, Step: c.row.Step, Attempt: c.row.Task.Attempt,
+		State: r.State, Text: r.Text, At: now.UTC(),
+	})
+}
+
+// requestCancel interrupts the call because somebody wants it to end.
+func (c *call) requestCancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked {
+		return
+	}
+	c.asked = true
+	c.interruptLocked(errCancelled)
+}
+
+// missed notes that the row was not among this bridge's own ones. Twice in a
+// row means that it has ended: a living bridge's claim cannot be taken over.
+func (c *call) missed() {
+	if c.misses.Add(1) < 2 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.gone {
+		c.gone = true
+		c.interruptLocked(errGone)
+	}
+}
+
+// interruptLocked ends the present phase. An agent that can be told to stop
+// gets a moment to name the task that it has begun.
+func (c *call) interruptLocked(why error) {
+	if c.phase == phaseBusy {
+		return // the next phase sees it
+	}
+	if _, ok := c.adapter.(Canceler); ok && c.phase == phaseSending {
+		cancel := c.cancel
+		time.AfterFunc(cancelPatience, func() { cancel(why) })
+		return
+	}
+	c.cancel(why)
+}
+
+// rest interrupts a call that only waits, because the bridge stops.
+func (c *call) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == phaseWaiting || c.phase == phaseFollowing {
+		c.cancel(errDrained)
+	}
+}
+
+// isAsked reports whether a cancel was requested.
+func (c *call) isAsked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// attrs are what every log line about a call has (BR-7.5).
+func (c *call) attrs(event string, more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{
+		slog.String("event", event), slog.String("task_id", c.row.ID), slog.String("agent", c.row.Agent),
+		slog.String("correlation_id", c.row.CorrelationID), slog.String("run", c.row.Run),
+	}, more...)
+}

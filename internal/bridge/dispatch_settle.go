@@ -1,0 +1,381 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// answer is P7: the agent ended the task. The first answer wins, and it is
+// written until that is known, whoever has the claim meanwhile.
+func (c *call) answer() step {
+	b := c.b
+	if b.failpoint("answer.before-P7") {
+		return c.leave()
+	}
+	a := store.Answer{Result: c.result(), Started: c.sentAt, At: b.now(), From: b.cfg.Worker}
+	if a.Started.IsZero() {
+		a.Started = c.since
+	}
+	a.Started = a.Started.UTC().Truncate(time.Microsecond)
+	for wait := repeatAfter; ; wait = min(2*wait, repeatAtMost) {
+		accepted, err := b.cfg.Ledger.Answer(b.hard, a)
+		if err == nil {
+			return c.answered(a, accepted)
+		}
+		b.log.LogAttrs(b.hard, slog.LevelWarn, "answer not known to be written; it is written again",
+			c.attrs("bridge_answer", slog.String("error", err.Error()))...)
+		if parley.CodeOf(err) == parley.CodeInvalid || parley.CodeOf(err) == parley.CodeLimit {
+			// The ledger cannot hold it. The run must know how it ended all the same.
+			a.Result = parley.Result{TaskID: c.row.ID, Outcome: parley.OutcomeError, Err: c.name(
+				parley.Errorf(parley.CodeAgentError, "the answer of agent %q cannot be recorded: %w", c.row.Agent, err))}
+		}
+		if !pause(b.hard, wait) {
+			return c.leave()
+		}
+	}
+}
+
+func (c *call) answered(a store.Answer, accepted bool) step {
+	b := c.b
+	if b.failpoint("P7.before-wakeup") {
+		return c.leave()
+	}
+	if !accepted {
+		b.log.LogAttrs(b.hard, slog.LevelInfo, "answer came after the attempt's end", c.attrs("bridge_late", slog.String("outcome", string(a.Result.Outcome)))...)
+		return nil
+	}
+	if !b.cfg.AnswerWakes {
+		b.wake(c.row.Run, c.row.ID)
+	}
+	if b.log.Enabled(b.hard, slog.LevelDebug) {
+		b.log.LogAttrs(b.hard, slog.LevelDebug, "task answered", c.attrs("task_answered",
+			slog.String("outcome", string(a.Result.Outcome)), slog.Duration("took", age(c.since, b.cfg.Now())))...)
+	}
+	return nil
+}
+
+// result is the outcome of a call in the form that the ledger takes: an output
+// with ok, an error with everything else.
+func (c *call) result() parley.Result {
+	r := c.out.Result
+	r.TaskID = c.row.ID
+	if r.AgentTaskID == "" {
+		r.AgentTaskID = firstOf(c.out.AgentTaskID, c.row.AgentTaskID)
+	}
+	if r.ContextID == "" {
+		r.ContextID = firstOf(c.out.ContextID, c.row.AgentContextID)
+	}
+	switch r.Outcome {
+	case parley.OutcomeOK:
+		r.Err = nil
+		if len(r.Output) == 0 {
+			r.Output = json.RawMessage("null")
+		}
+		return r
+	case parley.OutcomeCancelled:
+		if r.Err == nil {
+			r.Err = parley.Errorf(parley.CodeCancelled, "the agent has cancelled the task")
+		}
+	default:
+		r.Outcome = parley.OutcomeError
+		if r.Err == nil {
+			r.Err = parley.Errorf(parley.CodeAgentError, "agent %q failed without a word", c.row.Agent)
+			r.Err.Retryable = true
+		}
+	}
+	r.Output = nil
+	r.Err = c.name(r.Err)
+	return r
+}
+
+// name says in a copy of err whose error it is.
+func (c *call) name(err *parley.Error) *parley.Error {
+	if err == nil {
+		err = parley.Errorf(parley.CodeInternal, "no reason was given")
+	}
+	e := *err
+	e.Agent, e.Step, e.Attempt = c.row.Agent, c.row.Step, c.row.Task.Attempt
+	return &e
+}
+
+// notSent: nothing was executed under this claim (P8).
+func (c *call) notSent() step {
+	switch why := c.why.(type) { //nolint:errorlint // set by arm and its like, never wrapped
+	case nil:
+		if c.row.Orphanings > 0 {
+			return (*call).sendLater
+		}
+		return (*call).fail
+	case limitError:
+		c.out.Result.Err = c.passed(why)
+		return (*call).fail
+	}
+	return c.interrupted((*call).release)
+}
+
+// interrupted is the next step after an interruption by anything but a limit;
+// drained is that for a bridge that stops.
+func (c *call) interrupted(drained step) step {
+	switch c.why {
+	case errCancelled:
+		return (*call).cancelled
+	case errGone:
+		return nil
+	}
+	return drained
+}
+
+// fail settles the attempt as an error: nothing reached the agent. If something
+// was sent under an earlier claim, that is not the whole truth.
+func (c *call) fail() step {
+	if c.row.Orphanings > 0 {
+		return (*call).unknown
+	}
+	c.b.log.LogAttrs(c.b.hard, slog.LevelError, "task failed before the agent was reached",
+		c.attrs("agent_failure", slog.String("code", string(c.out.Result.Err.Code)), slog.String("error", c.out.Result.Err.Message))...)
+	c.out.Result.Outcome = parley.OutcomeError
+	return c.settle(store.MoveFail, c.result())
+}
+
+// lost: bytes left and no answer is held. The policy decides (language rule R1).
+func (c *call) lost() step {
+	switch why := c.why.(type) { //nolint:errorlint // set by arm and its like, never wrapped
+	case nil:
+	case limitError:
+		c.out.Result.Err = c.passed(why)
+	default:
+		return c.interrupted((*call).leave)
+	}
+	if c.policy() == parley.OutcomeResend {
+		return (*call).again
+	}
+	return (*call).unknown
+}
+
+// policy is the one that was frozen for the attempt, or else the agent's, or
+// else the protocol's.
+func (c *call) policy() parley.OutcomePolicy {
+	return firstOf(c.row.Policy.OutcomeUnknown, c.agent.OutcomeUnknown, DefaultPolicy(c.agent.Protocol))
+}
+
+// passed is the error of a time limit (language rule T2).
+func (c *call) passed(l limitError) *parley.Error {
+	var e *parley.Error
+	switch l.limit {
+	case "silence":
+		e = parley.Errorf(parley.CodeStalled, "agent %q gave no sign of life for %v", c.row.Agent, l.after)
+	case "timeout":
+		e = parley.Errorf(parley.CodeTimeout, "the step's time is up")
+	default:
+		e = parley.Errorf(parley.CodeTimeout, "agent %q gave no answer within attempt_timeout (%v)", c.row.Agent, l.after)
+	}
+	e.Retryable = l.limit != "timeout"
+	return c.name(e.WithDetails(errorDetails{Limit: l.limit}))
+}
+
+// unknown settles the attempt as one whose outcome nobody can find out.
+func (c *call) unknown() step {
+	e := parley.Errorf(parley.CodeOutcomeUnknown,
+		"agent %q may have executed the task; what became of it cannot be found out (policy %s)", c.row.Agent, c.policy())
+	if cause := c.out.Result.Err; cause != nil {
+		e.Cause = cause
+		e.Message += ": " + cause.Message
+	}
+	c.b.log.LogAttrs(c.b.hard, slog.LevelError, "outcome unknown", c.attrs("agent_outcome_unknown", slog.String("error", e.Message))...)
+	return c.settle(store.MoveUnknown, parley.Result{Outcome: parley.OutcomeUnknown, Err: c.name(e)})
+}
+
+// cancelled settles the attempt as cancelled: before anything was sent, or
+// after its connection was cut because of the cancel.
+func (c *call) cancelled() step {
+	e := parley.Errorf(parley.CodeCancelled, "the task was cancelled")
+	return c.settle(store.MoveCancelled, parley.Result{Outcome: parley.OutcomeCancelled, Err: c.name(e)})
+}
+
+// settle writes the end of an attempt that has no answer. It is fenced: if the
+// row is somebody else's by now, nothing is written.
+func (c *call) settle(kind store.MoveKind, r parley.Result) step {
+	r.TaskID = c.row.ID
+	ok, known := c.move(store.Move{Kind: kind, Result: &r})
+	if !known {
+		return c.leave()
+	}
+	if ok {
+		c.b.wake(c.row.Run, c.row.ID)
+	}
+	return nil
+}
+
+// release is P5: nothing was ever sent, somebody else may claim it. After it
+// nothing is sent under this claim, whatever becomes of the write.
+func (c *call) release() step {
+	if c.row.Orphanings > 0 {
+		return c.leave() // an orphan at the next life
+	}
+	if _, known := c.move(store.Move{Kind: store.MoveRelease}); !known {
+		return c.leave()
+	}
+	return nil
+}
+
+// refused: the guard did not let the call begin.
+func (c *call) refused() step {
+	switch {
+	case c.isAsked():
+		return (*call).cancelled
+	case c.row.Orphanings == 0:
+		return (*call).release
+	}
+	return (*call).sendLater
+}
+
+// sendLater: something was sent under an earlier claim, nothing under this one.
+// The attempt stays claimed and is tried again, after another look at the row,
+// since the guard wants a fresh one.
+func (c *call) sendLater() step {
+	wait := max(min(againAfter<<min(c.later, 5), laterAtMost), min(c.out.Result.RetryAfter, laterAtMost))
+	c.later++
+	if !c.wait(wait, true) {
+		if l, ok := c.why.(limitError); ok { //nolint:errorlint // set by disarm, never wrapped
+			c.out.Result.Err = c.passed(l)
+			return (*call).unknown
+		}
+		return c.interrupted((*call).leave)
+	}
+	began := c.b.cfg.Now()
+	rows, err := c.b.cfg.Ledger.Claim(c.b.hard, c.row.Claim, []store.ClaimRequest{{TaskID: c.row.ID, Token: c.row.Claim.Token}}, c.b.now())
+	if err != nil {
+		return (*call).sendLater
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	c.began = began
+	return (*call).send
+}
+
+// again is P8 under policy resend: a new token, one orphaning more, and the
+// same attempt is sent once more under the same ids.
+func (c *call) again() step {
+	wait := againAfter << c.row.Orphanings
+	if d := c.row.Deadline; c.row.Orphanings >= maxOrphanings || (!d.IsZero() && c.b.cfg.Now().Add(wait).After(d)) {
+		return (*call).unknown
+	}
+	if !c.wait(wait, false) {
+		return c.interrupted((*call).leave)
+	}
+	if c.b.failpoint("again.before-P8") {
+		return c.leave()
+	}
+	began := c.b.cfg.Now()
+	to := c.b.freshClaim()
+	ok, known := c.move(store.Move{Kind: store.MoveAgain, To: to})
+	switch {
+	case !known:
+		return c.leave()
+	case !ok:
+		c.b.wake(c.row.Run, c.row.ID) // settled, perhaps
+		return nil
+	}
+	c.row.Orphanings++
+	c.row.State, c.row.AgentTaskID, c.row.AgentContextID = store.AttemptClaimed, "", ""
+	c.holdClaim(to, began)
+	c.occupy()
+	return (*call).send
+}
+
+// holdClaim notes a new claim; the attempt's limits start anew (language rule
+// T2: they run from the claim).
+func (c *call) holdClaim(to store.Claim, began time.Time) {
+	c.row.Claim, c.began, c.since = to, began, c.b.cfg.Now()
+	c.heard.Store(0)
+	c.misses.Store(0)
+	c.b.mu.Lock()
+	c.inc = to.Inc
+	c.b.mu.Unlock()
+	c.mine.Store(true)
+}
+
+// wait lets time pass in which the call can be interrupted; true if it was not.
+func (c *call) wait(d time.Duration, limits bool) bool {
+	ctx := c.arm(phaseWaiting, limits)
+	passed := pause(ctx, d)
+	c.disarm(ctx)
+	return passed
+}
+
+// move writes a transition until it is known whether it was committed (protocol.md
+// §4.1). known is false if the bridge ends before that.
+func (c *call) move(m store.Move) (ok, known bool) {
+	b := c.b
+	m.TaskID, m.From, m.At = c.row.ID, c.row.Claim, b.now()
+	inDoubt := false
+	for wait := repeatAfter; ; wait = min(2*wait, repeatAtMost) {
+		ok, err := b.cfg.Ledger.Move(b.hard, m)
+		if err == nil {
+			if !ok && inDoubt && m.Result != nil {
+				// It may have been refused because it was written the first time.
+				b.wake(c.row.Run, c.row.ID)
+			}
+			return ok, true
+		}
+		inDoubt = true
+		b.log.LogAttrs(b.hard, slog.LevelWarn, "transition not known to be written; it is written again",
+			c.attrs("bridge_move", slog.String("move", string(m.Kind)), slog.String("error", err.Error()))...)
+		if parley.CodeOf(err) == parley.CodeInvalid || !pause(b.hard, wait) {
+			return false, false
+		}
+	}
+}
+
+// freshClaim is a claim of the present life under a new token. The token need
+// not be noted as under way: its task has a call.
+func (b *Bridge) freshClaim() store.Claim {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.issued++
+	return store.Claim{Worker: b.cfg.Worker, Inc: b.inc, Token: appendToken(b.prefix, b.issued)}
+}
+
+// occupy takes slots for a call that had given them back; it may be one too
+// many for a while.
+func (c *call) occupy() {
+	b := c.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.follows {
+		c.follows = false
+		b.following--
+	}
+	if c.slots&slotOwn == 0 {
+		c.lane.inFlight++
+	}
+	if c.slots&slotShared == 0 {
+		b.inFlight++
+	}
+	c.slots = slotOwn | slotShared
+}
+
+func (b *Bridge) isStopping() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stopping
+}
+
+// refresh notes the limit of an agent's record as it is now.
+func (b *Bridge) refresh(l *lane, agent parley.Agent) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.capacity = agent.MaxConcurrent > 0
+	l.limit = orDefault(agent.MaxConcurrent, b.cfg.Limits.PerAgent)
+}
+
+// exchangeContext bounds one exchange beside the call itself.
+func (c *call) exchangeContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.b.calling, cancelWithin)
+}

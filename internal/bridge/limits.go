@@ -1,0 +1,85 @@
+package bridge
+
+import "time"
+
+// Limits bound what one bridge has in hand. The zero value of each member is
+// its default.
+type Limits struct {
+	// PerAgent bounds the calls in flight to one agent whose record names no
+	// limit of its own; default 1,024 calls. Tasks that are only followed do
+	// not count then; a limit in the record is the agent's capacity, and they
+	// do.
+	PerAgent int
+	// Global bounds the calls in flight of the whole bridge; default 4,096
+	// calls. One agent never takes the last of them: it gets another slot only
+	// while it holds fewer than are free. So k agents that hang leave one part
+	// in k + 1 of the slots to all others (promise 7).
+	Global int
+	// QueuePerAgent bounds the records that wait unclaimed for slots of one
+	// agent; default 1,024 records. More are deferred in the store.
+	QueuePerAgent int
+	// QueueFor is how long a record waits unclaimed before it is deferred in
+	// the store; default 2 s.
+	QueueFor time.Duration
+	// ClaimBatch bounds the attempts of one claim; default 256 attempts.
+	ClaimBatch int
+	// Following bounds the tasks that are followed at their agents; default
+	// 16,384 tasks. While there are that many nothing new is claimed.
+	Following int
+}
+
+func (l Limits) withDefaults() Limits {
+	l.PerAgent = orDefault(l.PerAgent, 1024)
+	l.Global = orDefault(l.Global, 4096)
+	l.QueuePerAgent = orDefault(l.QueuePerAgent, 1024)
+	l.QueueFor = orDefault(l.QueueFor, 2*time.Second)
+	l.ClaimBatch = orDefault(l.ClaimBatch, 256)
+	l.Following = orDefault(l.Following, 16_384)
+	return l
+}
+
+// The times of protocol.md §1 and §4, relative to the lease where they hang
+// together.
+const (
+	defaultLease = 15 * time.Second
+	// claimWindow is how long after the start of its claim a call may begin.
+	claimWindow = 2 * time.Second
+	// watchEvery is how often own rows are read for cancels, and orphans for
+	// takeovers.
+	watchEvery = time.Second
+	// takeovers bounds the orphans that are looked at in one go.
+	takeovers = 256
+
+	// maxOrphanings is how often the outcome of one attempt may be lost.
+	maxOrphanings = 2
+	// againAfter is the delay before the same attempt is sent once more; it
+	// doubles with each time, up to laterAtMost.
+	againAfter  = time.Second
+	laterAtMost = 30 * time.Second
+
+	// repeatAfter is the delay before a write in doubt is repeated; it doubles
+	// up to repeatAtMost.
+	repeatAfter  = 20 * time.Millisecond
+	repeatAtMost = 2 * time.Second
+
+	// pollFirst and pollAtMost bound the delays between two polls.
+	pollFirst  = 500 * time.Millisecond
+	pollAtMost = 10 * time.Second
+	// cancelWithin bounds the exchange that tells an agent to stop.
+	cancelWithin = 10 * time.Second
+	// cancelPatience is how long a call to an agent that can be told to stop
+	// may go on after a cancel, so that it can name its task.
+	cancelPatience = time.Second
+	// deadlineSlack is added to a task's deadline: the executor's timer is to
+	// end the attempt (P12), the bridge only if that does not happen.
+	deadlineSlack = 2 * time.Second
+
+	// deferFirst and deferAtMost bound how long an attempt without a free slot
+	// waits in the store before it is announced again.
+	deferFirst  = 2 * time.Second
+	deferAtMost = 16 * time.Second
+	// idleLanes is how many agents without calls are remembered.
+	idleLanes = 10_000
+	// reports is how often an agent's progress is passed on.
+	reports = 250 * time.Millisecond
+)

@@ -1,0 +1,135 @@
+package bridge
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the numbers of a bridge (AD-11). It is a [TranslationObserver]:
+// adapters measure what only they see, their translations, through that
+// interface, so that they know neither the bridge nor its metrics library. All
+// methods may be called concurrently, and on nil, which counts nothing.
+type Metrics struct {
+	requests     *prometheus.CounterVec
+	translations *prometheus.HistogramVec
+	failures     *prometheus.CounterVec
+	records      *prometheus.CounterVec
+
+	// A child is looked up by hashing its labels; calls look here first.
+	mu        sync.RWMutex // protects the maps
+	byAgent   map[pair]prometheus.Counter
+	durations map[pair]prometheus.Observer
+}
+
+type pair struct{ protocol, other string }
+
+// maxCached bounds the children that are kept at hand.
+const maxCached = 10_000
+
+// NewMetrics makes the collectors and registers them with reg; nil registers
+// them nowhere. Collectors of the same names that are there already are used.
+// It panics if reg has others under these names, which is a mistake in the
+// program.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		byAgent:   make(map[pair]prometheus.Counter),
+		durations: make(map[pair]prometheus.Observer),
+	}
+	m.requests = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agent_protocol_requests_total", Help: "Calls sent to agents.",
+	}, []string{"protocol", "agent_name"}))
+	m.translations = register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "protocol_translation_duration_seconds", Help: "Time to translate a task or an answer.",
+		Buckets: []float64{1e-6, 5e-6, 10e-6, 50e-6, 100e-6, 500e-6, 1e-3, 5e-3, 10e-3, 100e-3},
+	}, []string{"protocol", "direction"}))
+	m.failures = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "protocol_translation_errors_total", Help: "Tasks and answers that could not be translated.",
+	}, []string{"protocol", "direction", "error_type"}))
+	m.records = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "parley_bridge_records_total", Help: "What became of the task records from the bus.",
+	}, []string{"fate"}))
+	return m
+}
+
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	err := reg.Register(c)
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if same, ok := there.ExistingCollector.(C); ok {
+			return same
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// request counts one call sent to an agent.
+func (m *Metrics) request(protocol, agent string) {
+	if m == nil {
+		return
+	}
+	key := pair{protocol, agent}
+	m.mu.RLock()
+	c := m.byAgent[key]
+	m.mu.RUnlock()
+	if c == nil {
+		c = m.requests.WithLabelValues(protocol, agent)
+		m.mu.Lock()
+		if len(m.byAgent) < maxCached {
+			m.byAgent[key] = c
+		}
+		m.mu.Unlock()
+	}
+	c.Inc()
+}
+
+// Translated measures one translation; direction is "request" or "response".
+func (m *Metrics) Translated(protocol, direction string, took time.Duration) {
+	if m == nil {
+		return
+	}
+	key := pair{protocol, direction}
+	m.mu.RLock()
+	o := m.durations[key]
+	m.mu.RUnlock()
+	if o == nil {
+		o = m.translations.WithLabelValues(protocol, direction)
+		m.mu.Lock()
+		if len(m.durations) < maxCached {
+			m.durations[key] = o
+		}
+		m.mu.Unlock()
+	}
+	o.Observe(took.Seconds())
+}
+
+// TranslationError counts one task or answer that could not be translated.
+func (m *Metrics) TranslationError(protocol, direction, errorType string) {
+	if m == nil {
+		return
+	}
+	m.failures.WithLabelValues(protocol, direction, errorType).Inc()
+}
+
+// The fates of a record from the bus.
+const (
+	fateQueued    = "queued"
+	fateDuplicate = "duplicate"
+	fateDeferred  = "deferred"
+	fateInvalid   = "invalid"
+	// fateRefused: the row is gone, held, or somebody else's.
+	fateRefused = "refused"
+)
+
+func (m *Metrics) record(fate string, n int) {
+	if m != nil && n > 0 {
+		m.records.WithLabelValues(fate).Add(float64(n))
+	}
+}

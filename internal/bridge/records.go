@@ -1,0 +1,69 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/parley-project/parley/internal/bus"
+)
+
+const (
+	// maxTaskID and maxAgentName bound what a record may name, in bytes. A
+	// path of 32 scopes with ids of 255 characters fits in.
+	maxTaskID    = 16 << 10
+	maxAgentName = 1 << 10
+)
+
+// taskRecord is what a bridge with a store reads of an AgentTask (formats.md):
+// the row that it names is the truth about everything else.
+type taskRecord struct {
+	TaskID string `json:"task_id"`
+	Agent  string `json:"agent_name"`
+}
+
+func decodeTask(value []byte) (taskRecord, error) {
+	var r taskRecord
+	if err := json.Unmarshal(value, &r); err != nil {
+		return r, err
+	}
+	switch {
+	case r.TaskID == "" || r.Agent == "":
+		return r, errors.New("it names no task or no agent")
+	case len(r.TaskID) > maxTaskID || len(r.Agent) > maxAgentName:
+		return r, errors.New("its task_id or agent_name is too long")
+	}
+	return r, nil
+}
+
+// progressRecord is what goes out on [bus.SubjectProgress].
+type progressRecord struct {
+	Run     string    `json:"run"`
+	TaskID  string    `json:"task_id"`
+	Step    string    `json:"step"`
+	Attempt int       `json:"attempt"`
+	State   string    `json:"state,omitempty"`
+	Text    string    `json:"text,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// wake tells the executors that an attempt of run was settled. A lost hint
+// costs a second: every executor sweeps.
+func (b *Bridge) wake(run, task string) {
+	err := b.cfg.Bus.Publish(b.hard, bus.Message{Subject: bus.SubjectRuns, Key: run, Value: []byte(task)})
+	if err != nil {
+		b.log.Debug("wake-up not published", "run", run, "task_id", task, "error", err)
+	}
+}
+
+// report passes an agent's progress on, best effort.
+func (b *Bridge) report(ctx context.Context, p progressRecord) {
+	v, err := json.Marshal(p)
+	if err == nil {
+		err = b.cfg.Bus.Publish(ctx, bus.Message{Subject: bus.SubjectProgress, Key: p.Run, Value: v})
+	}
+	if err != nil {
+		b.log.Debug("progress not published", "run", p.Run, "task_id", p.TaskID, "error", err)
+	}
+}
