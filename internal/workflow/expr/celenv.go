@@ -9,6 +9,7 @@ import (
 	"cel.dev/cel-go/common/decls"
 	"cel.dev/cel-go/common/env"
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 )
 
@@ -19,6 +20,9 @@ type environment struct {
 	records *recordTypes
 	// steps are the ids that are variables too (rule E4).
 	steps map[string]bool
+	// typeNames are ids that are names of CEL types: in `int.output` the step
+	// is meant, in `type(x) == int` the type.
+	typeNames map[string]bool
 	// names are all variables, functions all functions, for suggestions.
 	names, functions []string
 }
@@ -61,7 +65,7 @@ func reserved(word string) bool {
 
 // newEnvironment builds the environment. It takes milliseconds.
 func newEnvironment(stepIDs []string) (*environment, error) {
-	e := &environment{records: newRecordTypes(), steps: map[string]bool{}}
+	e := &environment{records: newRecordTypes(), steps: map[string]bool{}, typeNames: map[string]bool{}}
 	options := []cel.EnvOption{
 		cel.StdLib(cel.StdLibSubset(env.NewLibrarySubset().AddExcludedFunctions(
 			env.NewFunction(operators.Add), env.NewFunction(operators.Subtract),
@@ -87,8 +91,16 @@ func newEnvironment(stepIDs []string) (*environment, error) {
 	}
 	options = append(options, bounded...)
 	declared := variables(e.records)
+	types, err := types.NewRegistry()
+	if err != nil {
+		return nil, fmt.Errorf("build CEL types: %w", err)
+	}
 	for _, id := range stepIDs {
 		if _, taken := declared[id]; taken || !isIdentifier(id) {
+			continue
+		}
+		if _, ok := types.FindIdent(id); ok {
+			e.typeNames[id] = true
 			continue
 		}
 		declared[id], e.steps[id] = e.records.step.self, true

@@ -80,11 +80,11 @@ func (c *Compiler) compile(src string, at At) (expression, []Finding) {
 	if depth := astDepth(ast.NativeRep().Expr(), 0); depth > maxASTDepth {
 		return nil, []Finding{tooMuch("expression_depth", maxASTDepth, "levels").finding()}
 	}
-	ast, issues = env.cel.Check(ast)
+	ast, issues = env.check(ast)
 	if issues.Err() != nil {
 		return nil, c.explain(env, issues)
 	}
-	k := &checker{c: c, at: at, bound: map[string]int{}}
+	k := &checker{c: c, env: env, at: at, bound: map[string]int{}}
 	k.walk(ast.NativeRep().Expr())
 	if failed(k.findings) {
 		return c.failing(src, k.findings)

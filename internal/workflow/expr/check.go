@@ -75,6 +75,7 @@ func fromSegments(segments []segment) []access {
 // which steps are read, and what declared schemas say about members.
 type checker struct {
 	c        *Compiler
+	env      *environment
 	at       At
 	bound    map[string]int // variables of macros that hide names
 	refs     []string
@@ -196,7 +197,7 @@ func (k *checker) name(root string, chain []access) {
 		k.inScope(false, root, "plans")
 	case "now":
 	default:
-		if k.c.known[root] {
+		if k.env.steps[root] {
 			k.step(root, chain)
 		}
 	}
@@ -208,7 +209,7 @@ func (k *checker) isName(root string) bool {
 	case "workflow", "steps", "result", "error", "run", "each", "event", "plan", "now":
 		return true
 	}
-	return k.c.known[root]
+	return k.env.steps[root]
 }
 
 func (k *checker) inScope(ok bool, name, where string) {
