@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/parley-project/parley/internal/bridge"
-	"github.com/parley-project/parley/internal/bridge/simplea2a"
 	"github.com/parley-project/parley/internal/bridge/adaptertest"
+	"github.com/parley-project/parley/internal/bridge/simplea2a"
 )
 
 var update = flag.Bool("update", false, "write what was seen into the dialogues")
