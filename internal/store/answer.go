@@ -41,7 +41,7 @@ func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = db.transition(ctx, synced, []string{"P7"}, func(s *session) error {
+	err = db.transition(ctx, synced, point("P7"), func(s *session) error {
 		r := &a.Result
 		n, err := s.exec(answerAttempt, string(r.Outcome), blob(r.Output), blob(meta), unixMicro(a.At), r.TaskID)
 		if err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"slices"
 	"strings"
 
@@ -77,18 +78,26 @@ const insertAttempt = `INSERT INTO attempt (id, run, step, number, agent, input,
  policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at)
  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-func insertAttempts(s *session, list []Attempt, at int64) error {
+// bindAttempts gives the arguments of insertAttempt for each of list.
+func bindAttempts(list []Attempt, at int64) [][]driver.NamedValue {
+	bound := make([][]driver.NamedValue, len(list))
 	for i := range list {
 		a := &list[i]
 		var owner, inc, token, claimed any
 		if a.State == AttemptClaimed {
 			owner, inc, token, claimed = a.Claim.Worker, a.Claim.Inc, a.Claim.Token, micros(a.ClaimedAt)
 		}
-		_, err := s.exec(insertAttempt, a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
+		bound[i] = bind(make([]driver.NamedValue, 0, 20), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
 			text(a.CorrelationID), text(a.ContextID), micros(a.Deadline),
 			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
 			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed)
-		if err != nil {
+	}
+	return bound
+}
+
+func insertAttempts(s *session, bound [][]driver.NamedValue) error {
+	for _, args := range bound {
+		if _, err := s.execBound(insertAttempt, args); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc in
 	if worker == "" {
 		return 0, parley.Errorf(parley.CodeInvalid, "a bridge needs a name")
 	}
-	err = db.transition(ctx, synced, []string{"P16"}, func(s *session) error {
+	err = db.transition(ctx, synced, point("P16"), func(s *session) error {
 		return s.query(`INSERT INTO worker (name, inc, beat, dead, registered_at) VALUES (?, 1, 0, 0, ?)
  ON CONFLICT (name) DO UPDATE SET inc = worker.inc + 1, dead = 0, registered_at = excluded.registered_at RETURNING inc`,
 			func(r *record) error { inc = r.int(); return nil }, worker, unixMicro(at))
@@ -25,7 +25,7 @@ func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc in
 // Beat renews the lease of all of a bridge's claims. ErrStale: it was replaced
 // or declared dead and has to register. Lazy.
 func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
-	return db.transition(ctx, lazy, []string{"beat"}, func(s *session) error {
+	return db.transition(ctx, lazy, point("beat"), func(s *session) error {
 		n, err := s.exec(`UPDATE worker SET beat = beat + 1 WHERE name = ? AND inc = ? AND dead = 0`, worker, inc)
 		if err == nil && n == 0 {
 			return ErrStale
@@ -83,7 +83,7 @@ func (db *DB) Claim(ctx context.Context, c Claim, reqs []ClaimRequest, at time.T
 	if len(reqs) == 0 {
 		return nil, nil
 	}
-	err := db.transition(ctx, synced, []string{"P4"}, func(s *session) error {
+	err := db.transition(ctx, synced, point("P4"), func(s *session) error {
 		list = nil
 		written := false
 		for _, q := range reqs {
@@ -122,7 +122,7 @@ func (db *DB) Defer(ctx context.Context, list []Deferral) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return db.transition(ctx, lazy, []string{"P3"}, func(s *session) error {
+	return db.transition(ctx, lazy, point("P3"), func(s *session) error {
 		for _, d := range list {
 			_, err := s.exec(`UPDATE attempt SET visible_at = ? WHERE id = ? AND state = 'open'`, unixMicro(d.At), d.TaskID)
 			if err != nil {

@@ -3,17 +3,31 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"slices"
 
 	"github.com/parley-project/parley"
 )
 
-// unsettled are the states of an attempt that nobody has an answer to.
-const unsettled = `state IN ('open', 'claimed', 'following')`
+// unsettled holds for an attempt that nobody has an answer to. (For a list of
+// more than two values SQLite would build a table each time.)
+const unsettled = `state NOT IN ('settled', 'closed')`
 
-const updateRun = `UPDATE run SET seq = ?, status = ?, phase = ?, paused = ?, cancelling = ?, error = ?, cancelled_by = ?,
- cancel_reason = ?, due = ?, updated_at = ?, started_at = ?, ended_at = ?
- WHERE id = ? AND seq = ? AND ended_at IS NULL`
+const (
+	// updateRun writes every column that may change.
+	updateRun = `UPDATE run SET seq = ?, phase = ?, paused = ?, cancelling = ?, updated_at = ?,
+ status = ?, due = ?, error = ?, cancelled_by = ?, cancel_reason = ?, started_at = ?, ended_at = ?` + ifSeen
+	// touchRun does the same for a run whose columns with an index, and those
+	// that rarely change, are as they have to be already.
+	touchRun = `UPDATE run SET seq = ?, phase = ?, paused = ?, cancelling = ?, updated_at = ?` + ifSeen + `
+ AND status = ? AND due IS NOT DISTINCT FROM ? AND error IS NOT DISTINCT FROM ? AND cancelled_by = ?
+ AND cancel_reason = ? AND started_at IS NOT DISTINCT FROM ?`
+
+	ifSeen    = ` WHERE id = ? AND seq = ? AND ended_at IS NULL`
+	ifOpen    = ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND ` + unsettled + `)`
+	ifSettled = ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND state = 'settled')`
+	ifAlive   = ` AND ` + workerAlive
+)
 
 const (
 	closeAnswered = `UPDATE attempt SET state = 'closed', outcome = ?, output = ?, meta = ?, settled_at = ?,
@@ -37,11 +51,12 @@ const (
 // decision is a Decision that was checked and encoded outside the writer.
 type decision struct {
 	*Decision
-	events []byte
-	output []byte
-	meta   []byte
-	owner  Claim
-	at     int64
+	events  []byte
+	output  []byte
+	meta    []byte
+	inserts [][]driver.NamedValue
+	owner   Claim
+	at      int64
 }
 
 // Decide is P11, P12, P13, P14 or P15, with P7 if the decision brings an
@@ -54,7 +69,7 @@ func (db *DB) Decide(ctx context.Context, d Decision) error {
 	if err != nil {
 		return err
 	}
-	return db.transition(ctx, synced, d.points(), func(s *session) error { return decide(s, c) })
+	return db.transition(ctx, synced, d.points, func(s *session) error { return decide(s, c) })
 }
 
 func checkDecision(d *Decision) (*decision, error) {
@@ -89,9 +104,14 @@ func checkDecision(d *Decision) (*decision, error) {
 			return nil, parley.Errorf(parley.CodeInvalid, "attempt %q cannot be closed as %q", x.TaskID, x.Outcome)
 		}
 	}
+	c.inserts = bindAttempts(d.Insert, c.at)
 	// Rows are locked in the order of their ids.
-	d.Close = slices.SortedStableFunc(slices.Values(d.Close), func(a, b Close) int { return cmp.Compare(a.TaskID, b.TaskID) })
-	d.RequestCancel = slices.Sorted(slices.Values(d.RequestCancel))
+	if len(d.Close) > 1 {
+		d.Close = slices.SortedStableFunc(slices.Values(d.Close), func(a, b Close) int { return cmp.Compare(a.TaskID, b.TaskID) })
+	}
+	if len(d.RequestCancel) > 1 {
+		d.RequestCancel = slices.Sorted(slices.Values(d.RequestCancel))
+	}
 	return c, nil
 }
 
@@ -135,25 +155,24 @@ func (d *decision) answers(id string) bool { return d.Answer != nil && d.Answer.
 // the first write, so that a refusal has written nothing; where two writers
 // share rows without a common lock the later statements check again.
 func decide(s *session, d *decision) error {
-	query, args := updateRun, runArgs(d)
-	if len(d.Close) == 1 && d.Close[0].Absorb && (d.Answer == nil || d.answers(d.Close[0].TaskID)) {
-		// The usual case costs no statement of its own.
-		if d.Answer != nil {
-			query += ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND ` + unsettled + `)`
-		} else {
-			query += ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND state = 'settled')`
+	usual := len(d.Close) == 1 && d.Close[0].Absorb && (d.Answer == nil || d.answers(d.Close[0].TaskID))
+	if !usual {
+		if err := foresee(s, d); err != nil {
+			return err
 		}
-		args = append(args, d.Close[0].TaskID)
-	} else if err := foresee(s, d); err != nil {
+	}
+	written := false
+	var err error
+	if !d.Run.Status.Terminal() {
+		written, err = fence(s, d, touchRun, usual)
+	}
+	if err == nil && !written {
+		written, err = fence(s, d, updateRun, usual)
+	}
+	if err != nil {
 		return err
 	}
-	if d.owner.Worker != "" {
-		query += ` AND ` + workerAlive
-		args = append(args, d.owner.Worker, d.owner.Inc)
-	}
-	if n, err := s.exec(query, args...); err != nil {
-		return err
-	} else if n == 0 {
+	if !written {
 		return ErrStale
 	}
 	if err := endAttempts(s, d); err != nil {
@@ -164,13 +183,35 @@ func decide(s *session, d *decision) error {
 			return err
 		}
 	}
-	return insertAttempts(s, d.Insert, d.at)
+	return insertAttempts(s, d.inserts)
 }
 
-func runArgs(d *decision) []any {
+// fence writes the run's row if the decision's conditions hold. In the usual
+// case the one attempt's state is among them.
+func fence(s *session, d *decision, query string, usual bool) (bool, error) {
 	r := &d.Run
-	return append(make([]any, 0, 20), r.Seq, string(r.Status), r.Phase, flag(r.Paused), flag(r.Cancelling), blob(r.Error),
-		r.CancelledBy, r.CancelReason, micros(r.Due), d.at, micros(r.StartedAt), micros(r.EndedAt), r.ID, d.Seen)
+	args := bind(s.args[:0], r.Seq, r.Phase, flag(r.Paused), flag(r.Cancelling), d.at)
+	if query == updateRun {
+		args = bind(args, string(r.Status), micros(r.Due), blob(r.Error), r.CancelledBy, r.CancelReason, micros(r.StartedAt),
+			micros(r.EndedAt), r.ID, d.Seen)
+	} else {
+		args = bind(args, r.ID, d.Seen,
+			string(r.Status), micros(r.Due), blob(r.Error), r.CancelledBy, r.CancelReason, micros(r.StartedAt))
+	}
+	if usual && d.Answer != nil {
+		query += ifOpen
+		args = bind(args, d.Close[0].TaskID)
+	} else if usual {
+		query += ifSettled
+		args = bind(args, d.Close[0].TaskID)
+	}
+	if d.owner.Worker != "" {
+		query += ifAlive
+		args = bind(args, d.owner.Worker, d.owner.Inc)
+	}
+	s.args = args
+	n, err := s.execBound(query, args)
+	return n == 1, err
 }
 
 // foresee refuses a decision that endAttempts would have to refuse.

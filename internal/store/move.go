@@ -58,11 +58,11 @@ const ownerGone = `EXISTS (SELECT 1 FROM worker w WHERE w.name = attempt.owner A
 // MoveAgain and MoveTakeover may be repeated when their reply was lost: ok is
 // true if the row is To's. Synced.
 func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
-	point, meta, err := checkMove(&m)
+	name, meta, err := checkMove(&m)
 	if err != nil {
 		return false, err
 	}
-	err = db.transition(ctx, synced, []string{point}, func(s *session) error {
+	err = db.transition(ctx, synced, point(name), func(s *session) error {
 		written := false
 		ok, written, err = move(s, &m, meta)
 		if err == nil && !ok && !written {
@@ -77,26 +77,26 @@ func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
 }
 
 // checkMove gives the protocol's name of a move, and its result's meta data.
-func checkMove(m *Move) (point string, meta []byte, err error) {
+func checkMove(m *Move) (name string, meta []byte, err error) {
 	want := parley.Outcome("")
 	switch m.Kind {
 	case MoveRelease:
-		point = "P5"
+		name = "P5"
 	case MoveCancelled:
-		point, want = "P5", parley.OutcomeCancelled
+		name, want = "P5", parley.OutcomeCancelled
 	case MoveFollow:
-		point = "P6"
+		name = "P6"
 		if m.AgentTaskID == "" {
 			return "", nil, parley.Errorf(parley.CodeInvalid, "following %q needs the agent's task id", m.TaskID)
 		}
 	case MoveFail:
-		point, want = "P8", parley.OutcomeError
+		name, want = "P8", parley.OutcomeError
 	case MoveUnknown:
-		point, want = "P8", parley.OutcomeUnknown
+		name, want = "P8", parley.OutcomeUnknown
 	case MoveAgain, MoveTakeover:
-		point = "P8"
+		name = "P8"
 		if m.Kind == MoveTakeover {
-			point = "P9"
+			name = "P9"
 		}
 		if m.To.Worker == "" || m.To.Token == "" || m.To.Token == m.From.Token {
 			return "", nil, parley.Errorf(parley.CodeInvalid, "a %s of %q needs an owner and a new token", m.Kind, m.TaskID)
@@ -105,13 +105,13 @@ func checkMove(m *Move) (point string, meta []byte, err error) {
 		return "", nil, parley.Errorf(parley.CodeInvalid, "there is no move %q", m.Kind)
 	}
 	if want == "" {
-		return point, nil, nil
+		return name, nil, nil
 	}
 	if m.Result == nil || m.Result.Outcome != want || (m.Result.Err == nil && want != parley.OutcomeCancelled) {
 		return "", nil, parley.Errorf(parley.CodeInvalid, "a %s of %q needs a result of outcome %s with an error", m.Kind, m.TaskID, want)
 	}
 	meta, err = encodeMeta(m.Result)
-	return point, meta, err
+	return name, meta, err
 }
 
 // move executes m. written is true if anything was written.

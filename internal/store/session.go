@@ -62,22 +62,27 @@ func (s *session) prepare(text string) (*statement, error) {
 
 // bind puts args into the driver's form. They are int64, float64, string,
 // []byte or nil.
-func (s *session) bind(args []any) []driver.NamedValue {
-	s.args = s.args[:0]
-	for i, a := range args {
-		s.args = append(s.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+func bind(to []driver.NamedValue, args ...any) []driver.NamedValue {
+	for _, a := range args {
+		to = append(to, driver.NamedValue{Ordinal: len(to) + 1, Value: a})
 	}
-	return s.args
+	return to
 }
 
 // exec runs a statement and gives the number of rows that it has changed.
 func (s *session) exec(text string, args ...any) (int64, error) {
+	s.args = bind(s.args[:0], args...)
+	return s.execBound(text, s.args)
+}
+
+// execBound is exec for arguments that were bound outside the writer.
+func (s *session) execBound(text string, args []driver.NamedValue) (int64, error) {
 	st, err := s.prepare(text)
 	if err != nil {
 		return 0, err
 	}
 	// A statement is never interrupted half way: the background context is meant.
-	res, err := st.execer.ExecContext(context.Background(), s.bind(args))
+	res, err := st.execer.ExecContext(context.Background(), args)
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +106,8 @@ func (s *session) query(text string, each func(*record) error, args ...any) (err
 	if err != nil {
 		return err
 	}
-	rows, err := st.queryer.QueryContext(context.Background(), s.bind(args))
+	s.args = bind(s.args[:0], args...)
+	rows, err := st.queryer.QueryContext(context.Background(), s.args)
 	if err != nil {
 		return err
 	}

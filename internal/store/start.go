@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql/driver"
 
 	"github.com/parley-project/parley"
 )
@@ -37,46 +38,47 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	if err != nil {
 		return "", err
 	}
-	points := []string{"P1", "P4"}
-	if owner.Worker == "" {
-		points = points[:1]
+	query, row := bindStart(&st, labels, owner)
+	attempts := bindAttempts(st.Attempts, unixMicro(st.Run.UpdatedAt))
+	points := func() []string {
+		if owner.Worker == "" {
+			return []string{"P1"}
+		}
+		return []string{"P1", "P4"}
 	}
 	err = db.transition(ctx, synced, points, func(s *session) error {
 		existing = ""
-		written, err := startRun(s, &st, labels, owner)
+		n, err := s.execBound(query, row)
 		if err != nil {
 			return err
 		}
-		if !written {
+		if n == 0 {
 			existing, err = startedBefore(s, &st, owner)
 			return err
 		}
 		if _, err := s.exec(insertEvents, st.Run.ID, int64(1), st.Run.Seq, events); err != nil {
 			return err
 		}
-		return insertAttempts(s, st.Attempts, unixMicro(st.Run.UpdatedAt))
+		return insertAttempts(s, attempts)
 	})
 	return existing, err
 }
 
-// startRun inserts the run's row, if no other stands in its way.
-func startRun(s *session, st *Start, labels any, owner Claim) (bool, error) {
+// bindStart gives the statement that inserts the run's row, if no other stands
+// in its way, and its arguments.
+func bindStart(st *Start, labels any, owner Claim) (string, []driver.NamedValue) {
 	r := &st.Run
-	args := []any{
+	args := bind(make([]driver.NamedValue, 0, 26),
 		r.ID, r.Workflow, r.Name, r.Version, r.DefinitionID, r.Seq, string(r.Status), r.Phase, flag(r.Paused), flag(r.Cancelling),
 		flag(r.Hidden), labels, r.RetriedFrom, r.TriggeredBy, blob(r.Error), r.CancelledBy, r.CancelReason, micros(r.Due),
-		text(st.IdempotencyKey), text(st.InputDigest), unixMicro(r.CreatedAt), unixMicro(r.UpdatedAt), micros(r.StartedAt), micros(r.EndedAt),
+		text(st.IdempotencyKey), text(st.InputDigest), unixMicro(r.CreatedAt), unixMicro(r.UpdatedAt), micros(r.StartedAt), micros(r.EndedAt))
+	if owner.Worker == "" {
+		return insertRun + `true ON CONFLICT DO NOTHING`, args
 	}
-	query := insertRun + `true ON CONFLICT DO NOTHING`
-	if owner.Worker != "" {
-		query = insertRun + workerAlive + ` ON CONFLICT DO NOTHING`
-		args = append(args, owner.Worker, owner.Inc)
-	}
-	n, err := s.exec(query, args...)
-	return n == 1, err
+	return insertRun + workerAlive + ` ON CONFLICT DO NOTHING`, bind(args, owner.Worker, owner.Inc)
 }
 
-// startedBefore tells why startRun has written nothing.
+// startedBefore tells why no row was inserted.
 func startedBefore(s *session, st *Start, owner Claim) (string, error) {
 	var id, digest string
 	if st.IdempotencyKey != "" {

@@ -30,7 +30,7 @@ func (db *DB) Publish(ctx context.Context, now time.Time, limit int) ([]Attempt,
 	query := `UPDATE attempt SET visible_at = ? WHERE id IN (SELECT id FROM attempt WHERE ` + visible +
 		` ORDER BY visible_at LIMIT ?` + db.dialect.skipLocked + `) AND ` + visible + ` RETURNING ` + attemptColumns
 	var list []Attempt
-	err = db.transition(ctx, prompt, []string{"P2"}, func(s *session) error {
+	err = db.transition(ctx, prompt, point("P2"), func(s *session) error {
 		list = nil
 		return s.query(query, attemptList(&list), now.Add(publishAgain).UnixMicro(), at, int64(limit), at)
 	})
@@ -46,7 +46,7 @@ func (db *DB) Publish(ctx context.Context, now time.Time, limit int) ([]Attempt,
 // are afterwards. Lazy.
 func (db *DB) Sweep(ctx context.Context, dead []Worker, at time.Time) ([]Worker, error) {
 	if len(dead) > 0 {
-		err := db.transition(ctx, prompt, []string{"P17"}, func(s *session) error {
+		err := db.transition(ctx, prompt, point("P17"), func(s *session) error {
 			for _, w := range dead {
 				_, err := s.exec(`UPDATE worker SET dead = 1 WHERE name = ? AND inc = ? AND beat = ? AND dead = 0`, w.Name, w.Inc, w.Beat)
 				if err != nil {
@@ -80,7 +80,7 @@ func (db *DB) settleLost(ctx context.Context, at time.Time) error {
 	if err != nil || !any {
 		return err
 	}
-	return db.transition(ctx, prompt, []string{"P10"}, func(s *session) error {
+	return db.transition(ctx, prompt, point("P10"), func(s *session) error {
 		type orphan struct {
 			id, token, agent, step string
 			number                 int

@@ -84,24 +84,28 @@ func (db *DB) enqueue(ctx context.Context, u *unit) error {
 	}
 }
 
+// points names what a unit consists of, for failpoints.
+type points func() []string
+
+func point(name string) points { return func() []string { return []string{name} } }
+
 // transition is submit with the failpoints of the protocol's transitions.
-func (db *DB) transition(ctx context.Context, d durability, points []string, exec func(*session) error) error {
-	hook := db.options.Failpoint
-	if hook != nil {
-		for _, p := range points {
-			if err := hook(p + ".before"); err != nil {
-				return err
-			}
+func (db *DB) transition(ctx context.Context, d durability, p points, exec func(*session) error) error {
+	if db.options.Failpoint == nil {
+		return db.submit(ctx, d, exec)
+	}
+	names := p()
+	for _, name := range names {
+		if err := db.options.Failpoint(name + ".before"); err != nil {
+			return err
 		}
 	}
 	if err := db.submit(ctx, d, exec); err != nil {
 		return err
 	}
-	if hook != nil {
-		for _, p := range points {
-			if err := hook(p + ".after"); err != nil {
-				return err
-			}
+	for _, name := range names {
+		if err := db.options.Failpoint(name + ".after"); err != nil {
+			return err
 		}
 	}
 	return nil
