@@ -1,10 +1,12 @@
 package sample
 
 import (
+	"cmp"
 	_ "embed" // for the workflow
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -65,21 +67,27 @@ func nameIn(input json.RawMessage) string {
 
 // Polisher is an A2A 0.3 agent over JSON-RPC 2.0: it tidies the text of a message
 // and answers with a completed task. It serves its card at
-// /.well-known/agent-card.json below wherever it is mounted; url is the address
-// that the card names, and "" takes the one of the request. It remembers nothing:
+// /.well-known/agent-card.json below wherever it is mounted; address is
+// what the card names as its URL, and "" takes the one of the request. It remembers nothing:
 // tasks/get and tasks/cancel answer that there is no such task.
-func Polisher(url string) http.Handler {
+func Polisher(address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, cardPath) {
-			if url == "" {
-				write(w, card("http://"+r.Host+strings.TrimSuffix(r.RequestURI, cardPath)))
-				return
-			}
-			write(w, card(url))
+			write(w, card(cmp.Or(address, mounted(r))))
 			return
 		}
 		polish(w, r)
 	})
+}
+
+// mounted is the address at which a card was asked for, also below a prefix that
+// was stripped on the way.
+func mounted(r *http.Request) string {
+	path := r.URL.Path
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		path = u.Path
+	}
+	return "http://" + r.Host + strings.TrimSuffix(path, cardPath)
 }
 
 const cardPath = "/.well-known/agent-card.json"
