@@ -172,7 +172,7 @@ func (x *Exchange) Post(ctx context.Context, task parley.Task, agent parley.Agen
 	if err != nil {
 		return Reply{}, err
 	}
-	p := &post{x: x, outer: ctx, task: task, agent: agent, url: target}
+	p := &post{x: x, outer: ctx, errand: errand{task, agent}, url: target}
 	p.timeout = orDefault(agent.Timeout, defaultExchange)
 	inner, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -195,10 +195,9 @@ func (x *Exchange) Post(ctx context.Context, task parley.Task, agent parley.Agen
 type post struct {
 	x            *Exchange
 	outer, inner context.Context
-	task         parley.Task
-	agent        parley.Agent
-	url          *url.URL
-	timeout      time.Duration
+	errand
+	url     *url.URL
+	timeout time.Duration
 }
 
 // send does the round trip. Only a request of which nothing was written, since

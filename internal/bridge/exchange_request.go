@@ -14,15 +14,15 @@ func (x *Exchange) target(task parley.Task, agent parley.Agent, body []byte) (*u
 	switch {
 	case err != nil:
 		// The text of url.Parse repeats the URL, which may hold a secret.
-		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent cannot be read")
+		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent cannot be read")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent has the scheme %q; it must be http or https", u.Scheme)
+		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent has the scheme %q; it must be http or https", u.Scheme)
 	case u.Hostname() == "":
-		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent names no host")
+		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent names no host")
 	case u.User != nil:
-		return nil, refusal(task, agent, parley.CodeInvalid, "the URL of the agent holds a user name; put credentials into its auth")
+		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent holds a user name; put credentials into its auth")
 	case len(body) > x.limits.MaxRequest:
-		e := refusal(task, agent, parley.CodeLimit, "the request to %s has %d bytes; max_request allows %d", place(u), len(body), x.limits.MaxRequest)
+		e := errand{task, agent}.errorf(parley.CodeLimit, "the request to %s has %d bytes; max_request allows %d", place(u), len(body), x.limits.MaxRequest)
 		return nil, e.WithDetails(map[string]any{"limit": "max_request", "value": x.limits.MaxRequest})
 	}
 	return u, nil
@@ -35,7 +35,7 @@ func (x *Exchange) header(task parley.Task, agent parley.Agent) (http.Header, er
 		correlation = task.ID
 	}
 	if !validValue(correlation) {
-		return nil, refusal(task, agent, parley.CodeInvalidInput, "the correlation id holds characters that a header cannot")
+		return nil, errand{task, agent}.errorf(parley.CodeInvalidInput, "the correlation id holds characters that a header cannot")
 	}
 	name, value, err := credential(task, agent)
 	if err != nil {
@@ -69,17 +69,17 @@ func credential(task parley.Task, agent parley.Agent) (name, value string, err e
 	case parley.AuthHeader:
 		name = auth.Header
 	default:
-		return "", "", refusal(task, agent, parley.CodeInvalid, "the agent's auth type %q is unknown", auth.Type)
+		return "", "", errand{task, agent}.errorf(parley.CodeInvalid, "the agent's auth type %q is unknown", auth.Type)
 	}
 	if !validName(name) || reserved(name) {
-		return "", "", refusal(task, agent, parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
+		return "", "", errand{task, agent}.errorf(parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
 	}
 	value = string(agent.Credential.Reveal())
 	if value == "" {
-		return "", "", refusal(task, agent, parley.CodeAgentRejected, "the agent wants %s authentication, and its credential is empty", auth.Type)
+		return "", "", errand{task, agent}.errorf(parley.CodeAgentRejected, "the agent wants %s authentication, and its credential is empty", auth.Type)
 	}
 	if !validValue(value) {
-		return "", "", refusal(task, agent, parley.CodeInvalid, "the agent's credential holds characters that a header cannot (a line end?)")
+		return "", "", errand{task, agent}.errorf(parley.CodeInvalid, "the agent's credential holds characters that a header cannot (a line end?)")
 	}
 	if auth.Type == parley.AuthBearer {
 		value = "Bearer " + value
@@ -117,11 +117,17 @@ func validValue(s string) bool {
 	return true
 }
 
-// refusal is an error about a request that was not made.
-func refusal(task parley.Task, agent parley.Agent, code parley.Code, format string, args ...any) *parley.Error {
-	e := parley.Errorf(code, format, args...)
-	e.Agent, e.Step, e.Attempt = agent.Name, task.Step, task.Attempt
-	return e
+// errand is what an error is about.
+type errand struct {
+	task  parley.Task
+	agent parley.Agent
+}
+
+// errorf makes an error about the errand; it cannot be retried.
+func (e errand) errorf(code parley.Code, format string, args ...any) *parley.Error {
+	err := parley.Errorf(code, format, args...)
+	err.Agent, err.Step, err.Attempt = e.agent.Name, e.task.Step, e.task.Attempt
+	return err
 }
 
 // place is a URL without what may be secret in it: no user, no query.

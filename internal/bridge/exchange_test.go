@@ -194,6 +194,31 @@ func TestExchangeKeepsConnections(t *testing.T) {
 	}
 }
 
+// TestExchangeIdle: an unused connection is given up before the agent's own limit
+// of 5 s, which the usual servers have.
+func TestExchangeIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			ours, theirs := net.Pipe()
+			go rawServe(theirs, []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
+			return ours, nil
+		}
+		x := bridge.NewExchange(bridge.ExchangeConfig{DialContext: dial})
+		for i, pause := range []time.Duration{0, 3 * time.Second, 3 * time.Second, 4500 * time.Millisecond} {
+			time.Sleep(pause) // virtual
+			if _, err := x.Post(t.Context(), testTask(), parley.Agent{URL: "http://agent.test"}, []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+			if want := 1 + i/3; dials != want {
+				t.Errorf("%d connections after call %d, want %d", dials, i+1, want)
+			}
+		}
+		x.Close()
+	})
+}
+
 // TestExchangeConcurrent: many at once, none of which gets another's answer.
 func TestExchangeConcurrent(t *testing.T) {
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {

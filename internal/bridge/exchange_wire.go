@@ -64,7 +64,7 @@ const (
 // Call holds c about task with agent and says what came of it, as
 // [Adapter.Call] does.
 func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c Conversation) (Outcome, error) {
-	t := &talk{Wire: w, ctx: ctx, task: task, agent: agent, protocol: c.Protocol}
+	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: c.Protocol}
 	begun := w.x.now()
 	body, err := c.Request()
 	if err != nil {
@@ -101,9 +101,8 @@ func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c
 // talk is one call of Wire while it lasts.
 type talk struct {
 	*Wire
-	ctx      context.Context //nolint:containedctx // a talk is one call
-	task     parley.Task
-	agent    parley.Agent
+	ctx context.Context //nolint:containedctx // a talk is one call
+	errand
 	protocol string
 }
 
@@ -170,7 +169,7 @@ func (t *talk) badResponse(err error, reply Reply) Outcome {
 		Data: []byte(Redact(t.agent, reply.Body, maxLogged)),
 	}
 	t.untranslated(te)
-	e := refusal(t.task, t.agent, parley.CodeAgentError, "%w", te)
+	e := t.errorf(parley.CodeAgentError, "%w", te)
 	e.Message, e.Retryable = err.Error(), true
 	e = e.WithDetails(errorDetails{Status: reply.Status, Body: Redact(t.agent, reply.Body, maxErrorBody)})
 	return Outcome{Disposition: Answered, Result: parley.Result{TaskID: t.task.ID, Outcome: parley.OutcomeError, Err: e}}

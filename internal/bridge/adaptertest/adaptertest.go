@@ -84,7 +84,9 @@ func (s Suite) play(t *testing.T, file string) {
 		t.Errorf("the credential is in the outcome:\n%s", seen)
 	}
 	if s.Update {
-		update(t, file, d, requests, seen)
+		if err := d.update(file, requests, seen); err != nil {
+			t.Fatal(err)
+		}
 		return
 	}
 	if want := d.section("request"); want != "" {
@@ -97,15 +99,13 @@ func (s Suite) play(t *testing.T, file string) {
 	}
 }
 
-func update(t *testing.T, file string, d *dialogue, requests []string, seen string) {
-	t.Helper()
+// update writes what was seen into the file of d.
+func (d *dialogue) update(file string, requests []string, seen string) error {
 	if d.section("request") != "" {
 		d.replace("request", strings.Join(requests, ""))
 	}
 	d.replace("outcome.json", seen)
-	if err := os.WriteFile(file, txtar.Format(d.archive), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return os.WriteFile(file, txtar.Format(d.archive), 0o600)
 }
 
 // recorder takes what an adapter says besides its outcome.
