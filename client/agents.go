@@ -15,7 +15,7 @@ type Agent struct {
 	ID             string          `json:"id"`
 	Name           string          `json:"name"`
 	URL            string          `json:"url"`
-	Description    string          `json:"description"`
+	Description    string          `json:"description,omitempty"`
 	Protocol       string          `json:"protocol"`
 	ProtocolConfig json.RawMessage `json:"protocol_config"`
 	AuthType       parley.AuthType `json:"auth_type"`
@@ -24,14 +24,14 @@ type Agent struct {
 	// TimeoutMS bounds one HTTP exchange, in milliseconds.
 	TimeoutMS      int64                `json:"timeout_ms"`
 	RetryConfig    Retry                `json:"retry_config"`
-	OutcomeUnknown parley.OutcomePolicy `json:"outcome_unknown"`
+	OutcomeUnknown parley.OutcomePolicy `json:"outcome_unknown,omitempty"`
 	Idempotent     bool                 `json:"idempotent"`
 	MaxConcurrent  int                  `json:"max_concurrent"`
 	Status         parley.AgentStatus   `json:"status"`
 	CreatedAt      time.Time            `json:"created_at"`
 	UpdatedAt      time.Time            `json:"updated_at"`
-	CreatedBy      string               `json:"created_by"`
-	UpdatedBy      string               `json:"updated_by"`
+	CreatedBy      string               `json:"created_by,omitempty"`
+	UpdatedBy      string               `json:"updated_by,omitempty"`
 }
 
 // Retry is the retry policy of an agent. Delays are in milliseconds.

@@ -100,7 +100,7 @@ func newAgentShow(a *app) *cobra.Command {
 			}
 			g, err := c.Agent(cmd.Context(), args[0])
 			if err != nil {
-				return a.suggest(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
 			}
 			return a.showAgent(g)
 		},
@@ -157,7 +157,7 @@ speaks of two agents. To remove it again changes nothing.`,
 				return err
 			}
 			if err := c.RemoveAgent(cmd.Context(), args[0]); err != nil {
-				return a.suggest(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
 			}
 			if err := a.said(message{args[0], "removed"}); err != nil {
 				return err
@@ -221,7 +221,7 @@ func (a *app) agentCall(ctx context.Context, name string, f callFlags) error {
 	}
 	run, err := c.CallAgent(ctx, parley.StartRequest{CallAgent: name, Input: input})
 	if err != nil {
-		return a.suggest(ctx, c, err, nameHint{name, agentNames, "parley agent list"})
+		return a.nearMiss(ctx, c, err, nameHint{name, agentNames, "parley agent list"})
 	}
 	run, waited := a.await(ctx, c, run, f.timeout)
 	if waited != nil {

@@ -264,7 +264,7 @@ func newAgentSet(a *app) *cobra.Command {
 			}
 			g, err := c.SetAgent(cmd.Context(), args[0], spec)
 			if err != nil {
-				return a.suggest(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
 			}
 			return a.showAgent(g)
 		},

@@ -75,8 +75,16 @@ func (a *app) report(err error) int {
 	}
 	f := classify(err)
 	if !f.printed {
-		a.complain(f)
-		if refused, ok := errors.AsType[*client.Error](err); ok {
+		if refused, ok := errors.AsType[*client.Error](err); ok && inDocument(refused) {
+			// Editors look for places at the beginning of a line.
+			for _, x := range refused.Errors {
+				fmt.Fprintln(a.stderr, problemLine(x.Problem()))
+			}
+			c := *f
+			c.text = "the document was refused: " + plural(len(refused.Errors), "finding")
+			a.complain(&c)
+		} else {
+			a.complain(f)
 			a.findings(refused)
 		}
 		if f.hint != "" {
@@ -84,6 +92,11 @@ func (a *app) report(err error) int {
 		}
 	}
 	return f.exit
+}
+
+// inDocument reports whether a refusal is about places in a document.
+func inDocument(e *client.Error) bool {
+	return slices.ContainsFunc(e.Errors, func(x client.FieldError) bool { return x.Line > 0 })
 }
 
 // complain writes the line of one error.
@@ -95,17 +108,17 @@ func (a *app) complain(f *failure) {
 	fmt.Fprintf(a.stderr, "%s %s: %s\n", word, clean(string(f.code)), cleanLines(f.text))
 }
 
-// findings lists what a refusal is made of.
+// findings lists what a refusal is made of; nil is none.
 func (a *app) findings(e *client.Error) {
+	if e == nil {
+		return
+	}
 	for _, x := range e.Errors {
-		switch {
-		case x.Line > 0:
-			fmt.Fprintf(a.stderr, "  %s\n", clean(x.Problem().String()))
-		case x.Path != "":
-			fmt.Fprintf(a.stderr, "  %s: %s\n", clean(x.Path), clean(x.Detail))
-		default:
-			fmt.Fprintf(a.stderr, "  %s\n", clean(x.Detail))
+		where := ""
+		if x.Path != "" {
+			where = clean(x.Path) + ": "
 		}
+		fmt.Fprintf(a.stderr, "  %s%s\n", where, clean(x.Detail))
 	}
 	if e.RequestID != "" && e.Status >= http.StatusInternalServerError {
 		fmt.Fprintf(a.stderr, "  request id: %s\n", clean(e.RequestID))

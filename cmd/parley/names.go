@@ -75,8 +75,8 @@ type nameHint struct {
 	command string
 }
 
-// suggest adds the names that are near to an error about an unknown one.
-func (a *app) suggest(ctx context.Context, c *client.Client, err error, h nameHint) error {
+// nearMiss adds the names that are near to an error about an unknown one.
+func (a *app) nearMiss(ctx context.Context, c *client.Client, err error, h nameHint) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.Code != parley.CodeNotFound {
 		return err

@@ -15,11 +15,10 @@ func newRootCommand(a *app) *cobra.Command {
   parley run list --status FAILED`)
 	root.Long = "Parley runs durable workflows across AI agents that other people operate."
 	root.AddCommand(
-		newRunCommand(a), newWorkflowCommand(a), newAgentCommand(a),
+		newDevCommand(a), newRunCommand(a), newWorkflowCommand(a), newAgentCommand(a),
 		newVersionCommand(a), newExitCodesTopic(),
 	)
 	root.SetHelpCommand(newHelpCommand(root))
-	root.InitDefaultCompletionCmd()
 
 	f := root.PersistentFlags()
 	f.StringVarP(&a.flags.output, "output", "o", "table", "table, wide, json, jsonl or yaml")

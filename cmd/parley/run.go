@@ -88,7 +88,7 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 		Workflow: name, Version: version, Input: input, IdempotencyKey: f.key, Labels: labels,
 	})
 	if err != nil {
-		return a.suggest(ctx, c, err, nameHint{name, workflowNames, "parley workflow list"})
+		return a.nearMiss(ctx, c, err, nameHint{name, workflowNames, "parley workflow list"})
 	}
 	if !f.wait {
 		if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{}) }); err != nil {

@@ -121,7 +121,7 @@ func (a *app) followed(e parley.Event) error {
 }
 
 func (a *app) eventLine(s *sheet, e parley.Event) string {
-	text := fmt.Sprintf("%5d  %s  %-16s  %s", e.Seq, e.At.In(a.zone).Format("15:04:05.000"), clean(string(e.Type)), clean(orDash(e.Step)))
+	text := fmt.Sprintf("%5d  %s  %-16s  %s", e.Seq, e.At.In(a.zone).Format("15:04:05.000"), clean(string(e.Type)), pad(clean(orDash(e.Step)), 16))
 	if d := eventData(e); d != "" {
 		text += "  " + clean(d)
 	}

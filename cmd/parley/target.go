@@ -36,7 +36,7 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Options{URL: t.url, Key: t.key, UserAgent: "parley-cli/" + readBuild().Version})
+	c, err := client.New(client.Options{URL: t.url, Key: t.key, UserAgent: "parley-cli/" + buildVersion()})
 	if err != nil {
 		return nil, err
 	}

@@ -66,3 +66,6 @@ func newVersionCommand(a *app) *cobra.Command {
 		},
 	}
 }
+
+// buildVersion is the version alone, as servers and clients tell it.
+func buildVersion() string { return readBuild().Version }

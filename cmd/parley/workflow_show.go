@@ -25,7 +25,7 @@ func newWorkflowShow(a *app) *cobra.Command {
 			v, err := c.Workflow(cmd.Context(), args[0])
 			if err != nil {
 				name, _, _ := strings.Cut(args[0], "@")
-				return a.suggest(cmd.Context(), c, err, nameHint{name, workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name, workflowNames, "parley workflow list"})
 			}
 			if source {
 				_, err := a.stdout.Write([]byte(strings.TrimRight(v.Source, "\n") + "\n"))
@@ -87,7 +87,7 @@ func newWorkflowVersions(a *app) *cobra.Command {
 			}
 			page, err := c.WorkflowVersions(cmd.Context(), args[0], p)
 			if err != nil {
-				return a.suggest(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
 			}
 			return a.showWorkflows(page, "no versions")
 		},
@@ -122,7 +122,7 @@ go on. To delete it again changes nothing.`,
 				return err
 			}
 			if err := c.DeleteWorkflow(cmd.Context(), args[0]); err != nil {
-				return a.suggest(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
 			}
 			if err := a.said(message{args[0], "deleted"}); err != nil {
 				return err

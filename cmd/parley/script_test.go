@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// scriptState is what the commands of one script share.
+type scriptState struct {
+	url   string
+	stdin string
+	exit  int
+}
+
+type stateKey struct{}
+
+// TestScripts runs the command lines in testdata/script in the process,
+// against a server of their own. Besides the usual commands they have:
+//
+//	parley ARGS…     run a command line; "!" if it must not exit with 0
+//	code N           the last exit code was N
+//	input FILE       the next command line reads FILE as its standard input
+//	data DIR         make a running local server's data folder
+//	agent NAME PATH  serve an agent whose card is at PATH; NAME is set to its URL
+//
+// The environment variable WIDTH makes standard output a terminal so wide.
+// With UPDATE_SCRIPTS=1 the expected outputs are written instead of compared.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			_, url := newWorld(e.T().(testing.TB))
+			e.Values[stateKey{}] = &scriptState{url: url}
+			e.Setenv("PARLEY_URL", url)
+			e.Setenv("PARLEY_URL_OF_TEST", url)
+			e.Setenv("PARLEY_KEY", worldKey)
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"parley": scriptParley, "code": scriptCode, "input": scriptInput, "data": scriptData, "agent": scriptAgent,
+		},
+	})
+}
+
+func scriptParley(ts *testscript.TestScript, neg bool, args []string) {
+	state := ts.Value(stateKey{}).(*scriptState)
+	out := ts.Stdout()
+	a := &app{
+		stdin: strings.NewReader(state.stdin), stdout: out, stderr: ts.Stderr(), dir: ts.MkAbs("."),
+		now: func() time.Time { return epoch().Add(time.Minute) }, zone: time.UTC,
+		terminal: func(w io.Writer) (int, bool) {
+			n, err := strconv.Atoi(ts.Getenv("WIDTH"))
+			return n, err == nil && w == out
+		},
+	}
+	for _, name := range []string{
+		"HOME", "XDG_CONFIG_HOME", "PARLEY_URL", "PARLEY_KEY", "PARLEY_DATA", "NO_COLOR", "TERM", "MY_KEY",
+	} {
+		if v := ts.Getenv(name); v != "" {
+			a.env = append(a.env, name+"="+v)
+		}
+	}
+	state.stdin = ""
+	state.exit = a.execute(context.Background(), args)
+	if neg == (state.exit == exitDone) {
+		ts.Fatalf("parley %s: exit code %d", strings.Join(args, " "), state.exit)
+	}
+}
+
+func scriptCode(ts *testscript.TestScript, _ bool, args []string) {
+	if got := strconv.Itoa(ts.Value(stateKey{}).(*scriptState).exit); len(args) != 1 || got != args[0] {
+		ts.Fatalf("exit code %s, want %v", got, args)
+	}
+}
+
+func scriptInput(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Value(stateKey{}).(*scriptState).stdin = ts.ReadFile(args[0])
+}
+
+func scriptData(ts *testscript.TestScript, _ bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o700))
+	url := ts.Value(stateKey{}).(*scriptState).url
+	ts.Check(os.WriteFile(filepath.Join(dir, "endpoint"), []byte(url+"\n"), 0o600))
+	ts.Check(os.WriteFile(filepath.Join(dir, "key"), []byte(worldKey+"\n"), 0o600))
+}
+
+func scriptAgent(ts *testscript.TestScript, _ bool, args []string) {
+	mux := http.NewServeMux()
+	if len(args) > 1 {
+		mux.HandleFunc(args[1], func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"name":"Fine Translator!","description":"Translates","protocolVersion":"0.3.0","skills":[]}`)
+		})
+	}
+	s := httptest.NewServer(mux)
+	ts.Defer(s.Close)
+	ts.Setenv(args[0], s.URL)
+}

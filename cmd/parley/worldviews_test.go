@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// worldWorkflows shows a world as the keeper of workflows.
+type worldWorkflows struct{ w *world }
+
+func (v worldWorkflows) Apply(_ context.Context, req parley.ApplyRequest) (parley.WorkflowVersion, bool, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	return v.w.apply(req)
+}
+
+func (v worldWorkflows) Validate(_ context.Context, req parley.ApplyRequest) parley.Problems {
+	_, problems := workflow.Parse(workflow.ParseOptions{File: req.File}, req.Source)
+	return problems
+}
+
+func (v worldWorkflows) Get(_ context.Context, ref string) (parley.WorkflowVersion, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	if found := v.w.find(ref, ""); found != nil {
+		return *found, nil
+	}
+	return parley.WorkflowVersion{}, missing("workflow", ref)
+}
+
+func (v worldWorkflows) List(_ context.Context, q parley.WorkflowQuery) ([]parley.WorkflowVersion, int, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	var list []parley.WorkflowVersion
+	seen := map[string]bool{}
+	for _, x := range slices.Backward(v.w.workflows) {
+		if !seen[x.Workflow] && (q.Status == "" || x.Status == q.Status) {
+			list = append(list, *x)
+		}
+		seen[x.Workflow] = true
+	}
+	return window(list, q.Page), len(list), nil
+}
+
+func (v worldWorkflows) Versions(_ context.Context, ref string) ([]parley.WorkflowVersion, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	var list []parley.WorkflowVersion
+	for _, x := range slices.Backward(v.w.workflows) {
+		if x.Workflow == ref {
+			list = append(list, *x)
+		}
+	}
+	if len(list) == 0 {
+		return nil, missing("workflow", ref)
+	}
+	return list, nil
+}
+
+func (v worldWorkflows) Remove(_ context.Context, ref, _ string) error {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	found := v.w.find(ref, "")
+	if found == nil {
+		return missing("workflow", ref)
+	}
+	found.Status = parley.AgentDeleted
+	return nil
+}
+
+// worldAgents shows a world as the register of agents.
+type worldAgents struct{ w *world }
+
+func (v worldAgents) at(ref string) *parley.Agent {
+	for _, g := range v.w.agents {
+		if g.Name == ref || g.ID == ref {
+			return g
+		}
+	}
+	return nil
+}
+
+func (v worldAgents) Add(_ context.Context, spec parley.AgentSpec) (parley.Agent, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	if v.at(*spec.Name) != nil {
+		return parley.Agent{}, parley.Errorf(parley.CodeConflict, "Agent with name '%s' already exists", *spec.Name)
+	}
+	g := &parley.Agent{
+		ID: fmt.Sprintf("00000000-0000-4000-9000-%012d", len(v.w.agents)+1), Name: *spec.Name,
+		Protocol: parley.ProtocolSimpleA2A, Auth: parley.Auth{Type: parley.AuthNone}, Timeout: 30e9,
+		Retry: parley.DefaultRetryConfig(), Status: parley.AgentActive, CreatedAt: epoch(), UpdatedAt: epoch(),
+	}
+	v.w.agents = append(v.w.agents, g)
+	return *g, v.change(g, spec)
+}
+
+func (v worldAgents) change(g *parley.Agent, s parley.AgentSpec) error {
+	if s.Protocol != nil {
+		if *s.Protocol != parley.ProtocolSimpleA2A && *s.Protocol != parley.ProtocolJSONRPC {
+			return parley.Errorf(parley.CodeUnsupportedProtocol, "protocol %q is not supported; the protocols are simple-a2a, jsonrpc-2.0", *s.Protocol)
+		}
+		g.Protocol = *s.Protocol
+	}
+	set(&g.URL, s.URL)
+	set(&g.Description, s.Description)
+	set(&g.Timeout, s.Timeout)
+	set(&g.OutcomeUnknown, s.OutcomeUnknown)
+	set(&g.Status, s.Status)
+	set(&g.Idempotent, s.Idempotent)
+	set(&g.MaxConcurrent, s.MaxConcurrent)
+	if s.ProtocolConfig != nil {
+		g.ProtocolConfig = s.ProtocolConfig
+	}
+	if a := s.Auth; a != nil {
+		g.Auth = parley.Auth{Type: a.Type, Header: a.Header, Secret: a.Secret}
+	}
+	return nil
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func (v worldAgents) Update(_ context.Context, ref string, spec parley.AgentSpec) (parley.Agent, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	g := v.at(ref)
+	if g == nil {
+		return parley.Agent{}, missing("agent", ref)
+	}
+	err := v.change(g, spec)
+	return *g, err
+}
+
+func (v worldAgents) Get(_ context.Context, ref string) (parley.Agent, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	if g := v.at(ref); g != nil {
+		return *g, nil
+	}
+	return parley.Agent{}, missing("agent", ref)
+}
+
+func (v worldAgents) List(_ context.Context, q parley.AgentQuery) ([]parley.Agent, int, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	var list []parley.Agent
+	for _, g := range v.w.agents {
+		if (q.Status == "" || g.Status == q.Status) && (q.Protocol == "" || g.Protocol == q.Protocol) && strings.Contains(g.Name, q.Name) {
+			list = append(list, *g)
+		}
+	}
+	return window(list, q.Page), len(list), nil
+}
+
+func (v worldAgents) Remove(_ context.Context, ref, _ string) (parley.Agent, error) {
+	v.w.mu.Lock()
+	defer v.w.mu.Unlock()
+	g := v.at(ref)
+	if g == nil {
+		return parley.Agent{}, missing("agent", ref)
+	}
+	g.Status = parley.AgentDeleted
+	return *g, nil
+}
+
+func (v worldAgents) Health(context.Context, string) (parley.AgentHealth, error) {
+	return parley.AgentHealth{}, nil
+}
