@@ -86,9 +86,12 @@ func AuthFromOld(authType string, config json.RawMessage) (parley.AuthSpec, erro
 			o.add(path, faultRequired, "says how the credential is sent: none, bearer or apikey")
 		}
 	}
-	spec := o.spec(typ, path)
-	if spec.Type == parley.AuthNone && authType != "" && o.members != nil {
-		o.add("auth_config", faultValue, "must be null for auth_type none")
+	var spec parley.AuthSpec
+	if len(o.faults) == 0 {
+		spec = o.spec(typ, path)
+		if spec.Type == parley.AuthNone && authType != "" && o.members != nil && len(o.faults) == 0 {
+			o.add("auth_config", faultValue, "must be null for auth_type none")
+		}
 	}
 	if err := o.err("agent authentication"); err != nil {
 		return parley.AuthSpec{}, err

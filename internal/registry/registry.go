@@ -114,7 +114,7 @@ func (r *Registry) Add(ctx context.Context, spec parley.AgentSpec) (parley.Agent
 
 // build makes a new record of spec.
 func (r *Registry) build(spec parley.AgentSpec) (parley.Agent, error) {
-	now := r.cfg.Now().UTC()
+	now := r.now()
 	agent := parley.Agent{
 		ID: r.cfg.NewID(), Name: value(spec.Name), Status: parley.AgentActive,
 		CreatedAt: now, CreatedBy: user(spec.By),
@@ -195,7 +195,7 @@ func (r *Registry) merge(agent parley.Agent, spec parley.AgentSpec, known faults
 			return parley.Agent{}, err
 		}
 	}
-	agent.UpdatedAt, agent.UpdatedBy = r.cfg.Now().UTC(), user(spec.By)
+	agent.UpdatedAt, agent.UpdatedBy = r.now(), user(spec.By)
 	agent.Credential = parley.Secret{}
 	return agent, nil
 }
@@ -261,7 +261,7 @@ func (r *Registry) Remove(ctx context.Context, idOrName, by string) error {
 		return err
 	}
 	agent.Status = parley.AgentDeleted
-	agent.UpdatedAt, agent.UpdatedBy = r.cfg.Now().UTC(), user(by)
+	agent.UpdatedAt, agent.UpdatedBy = r.now(), user(by)
 	_, err = r.write(ctx, agent)
 	return err
 }
@@ -302,6 +302,9 @@ func (r *Registry) Health(ctx context.Context, idOrName string) (parley.AgentHea
 	}
 	return health, nil
 }
+
+// now gives the time as precisely as it is stored.
+func (r *Registry) now() time.Time { return r.cfg.Now().UTC().Truncate(time.Microsecond) }
 
 func set[T any](to *T, from *T) {
 	if from != nil {

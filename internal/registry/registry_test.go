@@ -313,7 +313,7 @@ func TestAD7_ConfigBelongsToItsProtocol(t *testing.T) {
 		{"", `null`, `jsonrpc-2.0 `},
 		{"", `{"method":"n"}`, `jsonrpc-2.0 {"method":"n"}`},
 		{"simple-a2a", "", `simple-a2a `},
-		{"", `{"method":"n"}`, `invalid: agent is not valid: protocol_config.method: method: is not a member; this protocol has no configuration`},
+		{"", `{"method":"n"}`, `invalid: agent is not valid: protocol_config.method: is unknown; this protocol has no configuration`},
 	} {
 		if got := update(tt.protocol, tt.config); got != tt.want {
 			t.Errorf("update to %q %q gave %q, want %q", tt.protocol, tt.config, got, tt.want)

@@ -235,7 +235,12 @@ func (r *Registry) checkProtocol(protocol string, config json.RawMessage, f *fau
 	if check := r.checkers[protocol]; known && check != nil {
 		for _, err := range check(stored.Bytes()) {
 			detail := messageOf(err)
-			f.add(configPath(detail, members), faultConfig, "%s", detail)
+			path := configPath(detail, members)
+			// The path says which member it is.
+			for _, prefix := range []string{path + ": ", strings.TrimPrefix(path, "protocol_config.") + ": "} {
+				detail = strings.TrimPrefix(detail, prefix)
+			}
+			f.add(path, faultConfig, "%s", detail)
 		}
 	}
 	return stored.Bytes()
@@ -249,7 +254,7 @@ func checkNoConfig(config json.RawMessage) []error {
 	}
 	var errs []error
 	for _, name := range sortedKeys(members) {
-		errs = append(errs, errors.New(shown(name)+": is not a member; this protocol has no configuration"))
+		errs = append(errs, errors.New(shown(name)+": is unknown; this protocol has no configuration"))
 	}
 	return errs
 }
