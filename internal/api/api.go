@@ -66,7 +66,8 @@ type Config struct {
 	Version string
 	// Ready says whether requests can be served; nil is always.
 	Ready requestCheck
-	// Metrics serves GET /metrics; nil serves api_info and api_uptime_seconds.
+	// Metrics adds to GET /metrics, which always has api_info and
+	// api_uptime_seconds. It must answer in Prometheus' text format.
 	Metrics http.Handler
 
 	// Now is the clock; nil is the wall clock.
@@ -165,6 +166,9 @@ func orDefault[T int | int64 | time.Duration](v, def T) T {
 	return v
 }
 
+// now gives the time as answers carry it: UTC, in microseconds.
+func (s *server) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Microsecond) }
+
 // hostAllowed reports whether a request with this Host header was meant for
 // us: a page that made a browser resolve its own name to our address was not.
 func (s *server) hostAllowed(host string) bool {
@@ -177,7 +181,7 @@ func (s *server) hostAllowed(host string) bool {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)
-	return err == nil && addr.Unmap().IsLoopback()
+	return err == nil && addr.IsLoopback()
 }
 
 // take gives a slot for a stream or a wait, and false if all are in use. The

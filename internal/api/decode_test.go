@@ -17,6 +17,7 @@ import (
 
 func TestStrictJSON(t *testing.T) {
 	for body, want := range map[string]string{
+		`{"a":"\"` + strings.Repeat("[", 100) + `\\"}`: "",
 		`{"a":1}`: "", ` {} `: "", `{"a":{"b":1,"c":1}}`: "",
 		`{"a":1,"a":2}`:              `"/a" appears twice`,
 		`{"x":[{"a":1,"a":2}]}`:      `"/x/0/a" appears twice`,
@@ -122,6 +123,10 @@ func TestAgentSpec(t *testing.T) {
 			parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthBearer, Header: "X-New"}, By: "system"},
 		},
 		{
+			"shown token", "PUT", `{"auth_config":{"token":"[redacted]"}}`,
+			parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthBearer}, By: "system"},
+		},
+		{
 			"type inside", "PUT", `{"auth_config":{"type":"header","header":"X-H","value":"v"}}`,
 			parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthHeader, Header: "X-H", Literal: parley.NewSecret([]byte("v"))}, By: "system"},
 		},
@@ -173,6 +178,38 @@ func TestRunQuery(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, w.queries[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// What can match nothing is not asked for.
+	for _, q := range []string{"status=purple", "status=failed", "workflow_id=" + id + "&workflow_definition_id=" + uuidOf(1, 2)} {
+		rec := call(s.handler(), "GET", "/api/v1/runs?"+q, "")
+		if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `"total":0`) || len(w.queries) != 1 {
+			t.Errorf("%s: %d %s after %d queries", q, rec.Code, rec.Body, len(w.queries))
+		}
+	}
+}
+
+// What is put into a stored plan keeps everything else byte for byte, and asks
+// for the next version; a status alone sends no document.
+func TestPlanChange(t *testing.T) {
+	s, w := setup(nil)
+	h := s.handler()
+	call(h, "POST", "/api/v1/workflows", `{"workflow_id":"wf-1","name":"a","version":"7","start_step":"s","x":12345678901234567890,"steps":{"s":{"id":"s"}}}`)
+	for _, tt := range []struct {
+		body, source string
+		status       parley.AgentStatus
+	}{
+		{`{"start_step":"t","status":"inactive","name":"ignored"}`, `{"name":"a","start_step":"t","steps":{"s":{"id":"s"}},"workflow_id":"wf-1","x":12345678901234567890}`, parley.AgentInactive},
+		{`{"status":"ACTIVE"}`, ``, parley.AgentActive},
+		{`{"steps":{"t":{"id":"t","n":1e400}}}`, `{"name":"a","start_step":"t","steps":{"t":{"id":"t","n":1e400}},"workflow_id":"wf-1","x":12345678901234567890}`, ""},
+	} {
+		if rec := call(h, "PUT", "/api/v1/workflows/wf-1?file=p.json", tt.body); rec.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", tt.body, rec.Code, rec.Body)
+		}
+		want := parley.ApplyRequest{File: "p.json", Source: []byte(tt.source), Replace: uuidOf(1, 1), Status: tt.status, By: "system"}
+		got := w.applies[len(w.applies)-1]
+		if diff := cmp.Diff(want, got, cmp.Transformer("text", func(b []byte) string { return string(b) })); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.body, diff)
+		}
 	}
 }
 

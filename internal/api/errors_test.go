@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/parley-project/parley"
 )
@@ -178,6 +180,7 @@ func TestReady(t *testing.T) {
 		{nil, 200, "ready"},
 		{errors.New("canary"), 503, "not ready"},
 		{parley.Errorf(parley.CodeUnavailable, "the store is away"), 503, "the store is away"},
+		{parley.Errorf(parley.CodeInternal, "canary"), 503, "not ready"},
 	} {
 		err = tt.err
 		for _, path := range []string{"/readyz", "/health/ready"} {
@@ -192,10 +195,60 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// What the server serves as metrics replaces our two lines.
+// What the server measures stands behind the two values of the existing
+// platform, also for clients that would rather have it compressed.
 func TestMetrics(t *testing.T) {
-	s, _ := setup(func(c *Config) { c.Metrics = http.NotFoundHandler() })
-	if rec := call(s.handler(), "GET", "/metrics", ""); rec.Code != http.StatusNotFound {
-		t.Errorf("%d", rec.Code)
+	measured := prometheus.NewRegistry()
+	measured.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "mine_total", Help: "Mine."}))
+	s, _ := setup(func(c *Config) { c.Metrics = promhttp.HandlerFor(measured, promhttp.HandlerOpts{}) })
+	rec := call(s.handler(), "GET", "/metrics", "", "Accept-Encoding", "gzip", "Accept", "application/openmetrics-text")
+	want := "# HELP api_info API information\n# TYPE api_info gauge\napi_info{version=\"1.2.3\"} 1\n" +
+		"# HELP api_uptime_seconds Seconds since the API started\n# TYPE api_uptime_seconds gauge\napi_uptime_seconds 0.00\n" +
+		"# HELP mine_total Mine.\n# TYPE mine_total counter\nmine_total 0\n"
+	if diff := cmp.Diff(want, rec.Body.String()); diff != "" || !strings.HasPrefix(rec.Header().Get("Content-Type"), "text/plain") {
+		t.Errorf("%v (-want +got):\n%s", rec.Header(), diff)
+	}
+	s, _ = setup(func(c *Config) { c.Metrics = http.NotFoundHandler() })
+	if rec := call(s.handler(), "GET", "/metrics", ""); rec.Code != http.StatusNotFound || strings.Contains(rec.Body.String(), "api_info") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
+// Half an answer must not look like a whole one: the connection is cut.
+func TestPanicInMidAnswer(t *testing.T) {
+	s, _ := setup(func(c *Config) {
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("half"))
+			panic("canary")
+		})
+	})
+	defer func() {
+		if v := recover(); v != http.ErrAbortHandler {
+			t.Errorf("recovered %v", v)
+		}
+	}()
+	call(s.handler(), "GET", "/metrics", "")
+}
+
+// An agent that is not there is 400 where the existing platform says so, and
+// only if nothing else is wrong.
+func TestProblemsAreTranslated(t *testing.T) {
+	ghost := parley.Problem{Severity: parley.SeverityError, Code: "unknown_agent", Text: "no such agent"}
+	other := parley.Problem{Severity: parley.SeverityError, Code: "required", Text: "name is missing"}
+	warning := parley.Problem{Severity: parley.SeverityWarning, Code: "unknown_member", Text: "what is this"}
+	for _, tt := range []struct {
+		problems parley.Problems
+		old      bool
+		status   int
+	}{
+		{parley.Problems{ghost, warning}, true, 400},
+		{parley.Problems{ghost}, false, 422},
+		{parley.Problems{ghost, other}, true, 422},
+		{parley.Problems{other}, true, 422},
+	} {
+		e := translate(tt.problems, tt.old)
+		if e.status != tt.status || len(e.findings) != len(tt.problems) {
+			t.Errorf("%v, old %v: %d with %d findings", tt.problems, tt.old, e.status, len(e.findings))
+		}
 	}
 }

@@ -43,7 +43,7 @@ func (s *server) runEvents(w http.ResponseWriter, r *http.Request) error {
 			})
 		}
 		// A browser that reconnects repeats the first URL with its after.
-		after = max(after, n)
+		after = n
 	}
 	if err := q.done(); err != nil {
 		return err

@@ -152,7 +152,7 @@ func translate(err error, old bool) *refusal {
 		return translateProblems(ps, old)
 	}
 	if e, ok := errors.AsType[*parley.Error](err); ok {
-		if status, known := statusOf(e.Code, old); known && status != http.StatusInternalServerError {
+		if status, _ := statusOf(e.Code, old); status != http.StatusInternalServerError {
 			return translateError(e, status)
 		}
 	}
@@ -243,7 +243,7 @@ func (s *server) problem(r *http.Request, e *refusal) problem {
 	return problem{
 		Type: errorCatalogue + string(e.code), Title: title, Status: e.status, Detail: e.detail,
 		Code: e.code, Errors: e.findings, RequestID: requestID(r),
-		Error: title, StatusCode: e.status, Timestamp: s.cfg.Now().UTC(), Path: r.URL.Path,
+		Error: title, StatusCode: e.status, Timestamp: s.now(), Path: r.URL.Path,
 	}
 }
 

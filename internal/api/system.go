@@ -18,7 +18,7 @@ type messageBody struct {
 }
 
 func (s *server) message(text string) messageBody {
-	return messageBody{Message: text, Timestamp: s.cfg.Now().UTC()}
+	return messageBody{Message: text, Timestamp: s.now()}
 }
 
 // indexBody names what is served.
@@ -48,7 +48,7 @@ type aliveBody struct {
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) error {
 	s.reply(w, r, http.StatusOK, aliveBody{
-		Status: "healthy", Timestamp: s.cfg.Now().UTC(), Version: s.cfg.Version, UptimeSeconds: s.uptime(),
+		Status: "healthy", Timestamp: s.now(), Version: s.cfg.Version, UptimeSeconds: s.uptime(),
 	})
 	return nil
 }
@@ -80,7 +80,7 @@ func (s *server) healthReady(w http.ResponseWriter, r *http.Request) error {
 		status, state.Status = http.StatusServiceUnavailable, "unhealthy"
 	}
 	s.reply(w, r, status, readyBody{
-		Ready: ready, Timestamp: s.cfg.Now().UTC(), Checks: map[string]checkState{"service": state},
+		Ready: ready, Timestamp: s.now(), Checks: map[string]checkState{"service": state},
 	})
 	return nil
 }
@@ -121,17 +121,49 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// metrics puts the two values of the existing platform before what the server
+// measures.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) error {
-	if s.cfg.Metrics != nil {
-		s.cfg.Metrics.ServeHTTP(w, r)
-		return nil
-	}
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	version := strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`).Replace(s.cfg.Version)
-	_, _ = fmt.Fprintf(w, "# HELP api_info API information\n# TYPE api_info gauge\napi_info{version=\"%s\"} 1\n"+
+	own := fmt.Appendf(nil, "# HELP api_info API information\n# TYPE api_info gauge\napi_info{version=\"%s\"} 1\n"+
 		"# HELP api_uptime_seconds Seconds since the API started\n# TYPE api_uptime_seconds gauge\napi_uptime_seconds %.2f\n",
 		version, s.uptime())
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	if s.cfg.Metrics == nil {
+		_, _ = w.Write(own)
+		return nil
+	}
+	// Only plain text can be put together from two writers.
+	plain := r.Clone(r.Context())
+	plain.Header.Del("Accept-Encoding")
+	plain.Header.Set("Accept", "text/plain")
+	s.cfg.Metrics.ServeHTTP(&prefixed{ResponseWriter: w, before: own}, plain)
 	return nil
+}
+
+// prefixed writes something before the body.
+type prefixed struct {
+	http.ResponseWriter
+	before []byte
+}
+
+func (p *prefixed) WriteHeader(status int) {
+	if status != http.StatusOK {
+		p.before = nil
+	}
+	p.Header().Del("Content-Length")
+	p.ResponseWriter.WriteHeader(status)
+}
+
+func (p *prefixed) Write(b []byte) (int, error) {
+	if before := p.before; before != nil {
+		p.before = nil
+		p.Header().Del("Content-Length")
+		if _, err := p.ResponseWriter.Write(before); err != nil {
+			return 0, err
+		}
+	}
+	return p.ResponseWriter.Write(b)
 }
 
 func (s *server) openAPI(w http.ResponseWriter, _ *http.Request) error {
