@@ -40,6 +40,9 @@ type dialect struct {
 	rebind func(string) string
 	// begin starts a transaction that is synced at its end, or not.
 	begin func(s *session, synced bool) error
+	// doubtfulCommit: a COMMIT that fails may have happened all the same, so
+	// that its units are not repeated: their callers are told instead.
+	doubtfulCommit bool
 	// connector opens connections: the writing one, or reading ones.
 	connector func(path string, o Options, write bool) (driver.Connector, error)
 	// prepare makes the database if there is none yet.

@@ -79,7 +79,7 @@ func wantStale(t testing.TB, err error) {
 
 func diff(t testing.TB, got, want any) {
 	t.Helper()
-	if d := cmp.Diff(want, got, cmp.Comparer(sameError)); d != "" {
+	if d := cmp.Diff(want, got, cmp.Comparer(sameError), cmp.Comparer(sameSecret)); d != "" {
 		t.Fatalf("(-want +got)\n%s", d)
 	}
 }
@@ -90,6 +90,8 @@ func sameError(a, b *parley.Error) bool {
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }
+
+func sameSecret(a, b parley.Secret) bool { return string(a.Reveal()) == string(b.Reveal()) }
 
 func event(run string, seq int64, typ parley.EventType, step string) parley.Event {
 	return parley.Event{Seq: seq, At: epoch, Type: typ, Run: run, Step: step, Data: json.RawMessage(`{"n":1}`)}

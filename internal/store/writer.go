@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,9 @@ import (
 // errLate is returned by a unit that was refused after it had written. The
 // transaction is rolled back; the units beside it are repeated one by one.
 var errLate = errors.New("store: refused after a write")
+
+// errDoubt is the error of a COMMIT that may have happened.
+var errDoubt = errors.New("whether it was committed is not known")
 
 // durability says what a unit's caller waits for.
 type durability int
@@ -124,11 +128,7 @@ func newWriter(db *DB, s *session) *writer { return &writer{db: db, session: s} 
 
 // loop runs until the queue is closed and drained.
 func (w *writer) loop() {
-	defer func() {
-		if err := w.session.close(); err != nil {
-			w.db.options.Logger.Error("closing the database", "error", err)
-		}
-	}()
+	defer w.closeSession()
 	flush := time.NewTimer(w.db.options.Flush)
 	flush.Stop()
 	for open := true; open; {
@@ -199,14 +199,12 @@ func (w *writer) commitGroup() {
 		}
 	}
 	start := w.db.options.Now()
-	if err := w.attempt(units); err != nil {
-		for _, u := range units {
-			switch err := w.attempt([]*unit{u}); {
-			case errors.Is(err, errLate):
-				u.err = ErrStale
-			case err != nil:
-				w.db.options.Logger.Warn("a write has failed", "error", err)
-				u.err = w.db.failure(err)
+	if err := w.attempt(units); errors.Is(err, errDoubt) {
+		w.fail(units, err)
+	} else if err != nil {
+		for i := range units {
+			if err := w.attempt(units[i : i+1]); err != nil {
+				w.fail(units[i:i+1], err)
 			}
 		}
 	}
@@ -218,6 +216,18 @@ func (w *writer) commitGroup() {
 	}
 	clear(w.group)
 	w.group = w.group[:0]
+}
+
+// fail answers units whose transaction has failed.
+func (w *writer) fail(units []*unit, err error) {
+	answer := ErrStale
+	if !errors.Is(err, errLate) {
+		w.db.options.Logger.Warn("a write has failed", "error", err, "units", len(units))
+		answer = w.db.failure(err)
+	}
+	for _, u := range units {
+		u.err = answer
+	}
 }
 
 // attempt executes units in one transaction. After an error nothing of it is
@@ -237,7 +247,13 @@ func (w *writer) attempt(units []*unit) (err error) {
 			w.db.options.Logger.Error("the database has failed, nothing is written any more", "error", err)
 		}
 	}()
+	if w.session == nil {
+		if w.session, err = w.db.connect(context.Background()); err != nil {
+			return err
+		}
+	}
 	if err := w.db.dialect.begin(w.session, sync); err != nil {
+		w.rollback()
 		return err
 	}
 	wrote := false
@@ -250,6 +266,9 @@ func (w *writer) attempt(units []*unit) (err error) {
 	}
 	if _, err := w.session.exec("COMMIT"); err != nil {
 		w.rollback()
+		if w.db.dialect.doubtfulCommit {
+			return fmt.Errorf("%w: %w", errDoubt, err)
+		}
 		return err
 	}
 	if wrote {
@@ -258,9 +277,22 @@ func (w *writer) attempt(units []*unit) (err error) {
 	return nil
 }
 
-// rollback undoes the transaction. The database may have done so by itself, as
-// SQLite does when the disk is full; a rollback that really failed shows when
-// the next transaction cannot begin.
+// rollback undoes the transaction. Where that fails, perhaps because the
+// database has done so by itself, as SQLite does when the disk is full, the
+// connection is given up: a new one is in no transaction for certain.
 func (w *writer) rollback() {
-	_, _ = w.session.exec("ROLLBACK")
+	if _, err := w.session.exec("ROLLBACK"); err == nil {
+		return
+	}
+	w.closeSession()
+	w.session = nil
+}
+
+func (w *writer) closeSession() {
+	if w.session == nil {
+		return
+	}
+	if err := w.session.close(); err != nil {
+		w.db.options.Logger.Warn("closing a connection of the database", "error", err)
+	}
 }
