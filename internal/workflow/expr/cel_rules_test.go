@@ -396,8 +396,8 @@ func TestE11_LimitsAtRunTime(t *testing.T) {
 		"workflow.input.half + workflow.input.half":                                                         "expression_cost",
 		"workflow.input.half + workflow.input.half + 'x'":                                                   "expression_cost",
 		"workflow.input.list.slice(0, 300).join(',')":                                                       "expression_result",
-		"'%s%s%s'.format([workflow.input.half, workflow.input.half, 'x'])":                                  "expression_result",
-		"'%s'.format([workflow.input.list])":                                                                "expression_result",
+		"'%s%s%s'.format([workflow.input.half, workflow.input.half, 'x'])":                                  "expression_",
+		"'%s'.format([workflow.input.list])":                                                                "expression_",
 		"workflow.input.list.slice(0, 300)":                                                                 "expression_result",
 		"to_json(workflow.input.list)":                                                                      "expression_",
 		"dyn(workflow.input)":                                                                               "expression_result",
@@ -457,7 +457,11 @@ func TestE11_SizesAreKnownBeforeAnythingIsBuilt(t *testing.T) {
 		"replace some":  {replaceSize([]ref.Val{str("aaaaa"), str("a"), str("xx"), int3}), len("xxxxxxaa")},
 		"replace empty": {replaceSize([]ref.Val{str("ab"), str(""), str("--")}), len("--a--b--")},
 		"join":          {joinSize([]ref.Val{words, str(", ")}), len("ab, c, ")},
-		"join tight":    {joinSize([]ref.Val{words}), len("abc")},
+		"format": {
+			formatSize([]ref.Val{str("%s%x"), types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{words, types.Bytes("abc")})}),
+			len("%s%x") + 512 + 32 + (2 + 4) + (2 + 2) + 2 + 512 + 6,
+		},
+		"join tight": {joinSize([]ref.Val{words}), len("abc")},
 	} {
 		if n[0] != n[1] {
 			t.Errorf("%s: %d, want %d", name, n[0], n[1])

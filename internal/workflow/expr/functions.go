@@ -2,7 +2,6 @@ package expr
 
 import (
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -105,48 +104,4 @@ func (e *environment) merge(left, right ref.Val) ref.Val {
 		}
 	}
 	return types.NewRefValMap(e.adapter, merged)
-}
-
-// costs prices the calls for which CEL's own cost model has no price, by what
-// they read and write.
-type costs struct{}
-
-// CallCost implements cel's ActualCostEstimator. It is asked for calls that
-// CEL's libraries do not price.
-func (costs) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
-	var size uint64
-	switch function {
-	case operators.Add, "replace", "join", "format", "parse_json", "to_json",
-		"base64.encode", "base64.decode", "strings.quote":
-		size = lengthOf(result) / 10
-		for _, arg := range args {
-			size += lengthOf(arg) / 10
-		}
-	case "sum", "avg", "merge":
-		for _, arg := range args {
-			size += lengthOf(arg)
-		}
-	default:
-		return nil
-	}
-	size++
-	return &size
-}
-
-// lengthOf counts bytes of text and JSON, and items of what was made here.
-func lengthOf(v ref.Val) uint64 {
-	if raw, ok := rawOf(v); ok {
-		return uint64(len(raw))
-	}
-	switch v := v.(type) {
-	case types.String:
-		return uint64(len(v))
-	case types.Bytes:
-		return uint64(len(v))
-	case traits.Sizer:
-		if n, ok := v.Size().(types.Int); ok && n > 0 {
-			return uint64(n)
-		}
-	}
-	return 0
 }

@@ -65,18 +65,22 @@ func fromNumber(text string) ref.Val {
 type jsonObject struct {
 	raw     rawJSON
 	adapter adapter
-	seen    map[string]ref.Val
+	seen    map[string]ref.Val // nil for members that are not there
 	whole   traits.Mapper
 }
 
+// maxSearches is how often a member is searched for before all are decoded:
+// a loop over many names must not read the text for each.
+const maxSearches = 4
+
 func (o *jsonObject) all() traits.Mapper {
 	if o.whole == nil {
-		members := map[string]rawJSON{}
+		members := map[ref.Val]ref.Val{}
 		eachMember(o.raw, func(name, value []byte) bool {
-			members[unquote(name)] = value
+			members[types.String(unquote(name))] = o.adapter.fromJSON(value)
 			return true
 		})
-		o.whole = types.NewMap(o.adapter, members)
+		o.whole = types.NewRefValMap(o.adapter, members)
 	}
 	return o.whole
 }
@@ -87,19 +91,20 @@ func (o *jsonObject) Find(key ref.Val) (ref.Val, bool) {
 	if !ok || o.whole != nil {
 		return o.all().Find(key)
 	}
-	if v, ok := o.seen[string(name)]; ok {
-		return v, true
+	v, ok := o.seen[string(name)]
+	if !ok && len(o.seen) == maxSearches {
+		return o.all().Find(key)
 	}
-	raw, ok := member(o.raw, string(name))
 	if !ok {
-		return nil, false
+		if raw, found := member(o.raw, string(name)); found {
+			v = o.adapter.fromJSON(rawJSON(raw))
+		}
+		if o.seen == nil {
+			o.seen = map[string]ref.Val{}
+		}
+		o.seen[string(name)] = v
 	}
-	v := o.adapter.fromJSON(rawJSON(raw))
-	if o.seen == nil {
-		o.seen = map[string]ref.Val{}
-	}
-	o.seen[string(name)] = v
-	return v, true
+	return v, v != nil
 }
 
 // Get implements traits.Indexer.

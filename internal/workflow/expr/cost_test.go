@@ -1,0 +1,60 @@
+package expr
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parley-project/parley"
+)
+
+// TestE11_LoopsOverLargeValuesPassTheCostLimit holds expressions that run for
+// seconds or minutes where CEL's own prices count, because the operands have
+// no static type.
+func TestE11_LoopsOverLargeValuesPassTheCostLimit(t *testing.T) {
+	d := document{input: fmt.Sprintf(`{"n":[%s0],"s":"%s","o":[%s1],"w":[%s1]}`, strings.Repeat("0,", 15_000),
+		strings.Repeat("a", 500_000), strings.Repeat(`{"a":[1,2,3,4,5,6,7,8,9]},`, 5000), strings.Repeat(`"some text",`, 15_000))}
+	c := d.compiler(t)
+	for _, inner := range []string{
+		"1 in i.n", "i.n in [i.n]", "i.n == i.n", "i.o != i.o", "i.o.distinct() == []", "i.w.distinct() == []",
+		"i.s == i.s + 'a'", "i.s.contains('b')", "i.s.matches('(a*)*b')", "i.s < i.s", "size(i.s) > 5", "string(i.s) == ''",
+		"bytes(i.s) == b''", "i.s.charAt(5) == ''", "i.s.indexOf('b') == 1", "i.s.lowerAscii() == ''", "i.s.trim() == ''",
+		"i.s.split('a') == []", "i.s.replace('b', 'a') == ''", "i.s.substring(5) == ''", "i.s.reverse() == ''",
+		"strings.quote(i.s) == ''", "[''].join(i.s) == '' && i.w.join() == ''", "'%s'.format([i.s]) == ''", "'%s'.format([i.w]) == ''",
+		"i.n.sort() == []", "i.n.reverse() == []", "i.n.slice(1, 9999) == []", "i.n.flatten() == []", "i.n.hasAll([1])",
+		"math.greatest(i.n) == 1", "lists.range(9999) == []", "sum(i.n) == 1", "avg(i.n) == 1.0", "to_json(i.n) == ''",
+		"(i.n + i.n) == []", "base64.encode(bytes(i.s)) == ''", "parse_json(to_json(i.n)) == []",
+	} {
+		_, err := evalTemplate(t, c, one("cel.bind(i, workflow.input, i.n.filter(x, "+inner+"))"), At{}, d.scope())
+		if parley.CodeOf(err) != parley.CodeLimit {
+			t.Errorf("%s: %v", inner, err)
+		}
+	}
+	// These are cheap and read the large value only once.
+	for _, inner := range []string{"has(i.absent)", "i.?absent.orValue(x) == 0", "merge({'a': x}, {'b': x}).a == 0", "x in {0: 1}"} {
+		if _, err := evalTemplate(t, c, one("cel.bind(i, workflow.input, i.n.slice(0, 300).filter(x, "+inner+").size())"), At{}, d.scope()); err != nil {
+			t.Errorf("%s: %v", inner, err)
+		}
+	}
+}
+
+func TestE11_MembersAreSearchedAFewTimesThenDecoded(t *testing.T) {
+	o := &jsonObject{raw: rawJSON(`{"a":1,"b":2,"c":3,"d":4,"e":5,"e":6}`)}
+	c := document{}.compiler(t)
+	env, err := c.env()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.adapter = env.adapter
+	for name, want := range map[string]string{"a": "1", "b": "2", "x": "", "c": "3", "e": "6", "y": "", "d": "4"} {
+		for range 2 {
+			v, ok := o.Find(env.adapter.NativeToValue(name))
+			if ok != (want != "") || ok && fmt.Sprint(v.Value()) != want {
+				t.Errorf("%s = %v, %v", name, v, ok)
+			}
+		}
+	}
+	if o.whole == nil || len(o.seen) != maxSearches {
+		t.Errorf("searched %d times, decoded %v", len(o.seen), o.whole != nil)
+	}
+}
