@@ -168,6 +168,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	defer b.stopHard(errDrained)
 	defer b.stopCalls(errDrained)
 	if err := b.register(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	stopTasks, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectTasks, "external-agent-executor-group", b.take)

@@ -51,6 +51,10 @@ type call struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	phase  phase
+	// limited: the attempt's limits interrupt the phase. stopped is since when
+	// they stand still, zero if they run.
+	limited bool
+	stopped time.Time
 	// asked: a cancel was requested; told: it was acted upon. gone: the
 	// attempt has ended without this bridge.
 	asked, told, gone bool
@@ -234,11 +238,8 @@ func (c *call) arm(p phase, limits bool) context.Context {
 	case c.asked && !c.told:
 		cancel(errCancelled)
 	case limits:
-		if d, limit := c.remaining(); limit != nil && d <= 0 {
-			cancel(*limit)
-		} else if limit != nil {
-			c.timer = time.AfterFunc(d, c.tick)
-		}
+		c.limited = true
+		c.rearmLocked()
 	}
 	c.mu.Unlock()
 	if p != phaseSending && c.b.isStopping() {
@@ -258,9 +259,30 @@ func (c *call) disarm(ctx context.Context) {
 		c.timer.Stop()
 		c.timer = nil
 	}
-	c.phase = phaseBusy
+	c.phase, c.limited = phaseBusy, false
 	c.cancel(context.Canceled)
 	c.mu.Unlock()
+}
+
+// rearmLocked sets the timer to the first of the limits that interrupt the
+// present phase.
+func (c *call) rearmLocked() {
+	if !c.limited {
+		return
+	}
+	d, limit := c.remaining()
+	switch {
+	case limit == nil:
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	case d <= 0:
+		c.cancel(*limit)
+	case c.timer == nil:
+		c.timer = time.AfterFunc(d, c.tick)
+	default:
+		c.timer.Reset(d)
+	}
 }
 
 // remaining gives the time until the first of the attempt's limits, which is
@@ -272,10 +294,10 @@ func (c *call) remaining() (d time.Duration, limit *limitError) {
 			d, limit = left, &l
 		}
 	}
-	if t := c.row.Policy.AttemptTimeout; t > 0 {
+	if t := c.row.Policy.AttemptTimeout; t > 0 && c.stopped.IsZero() {
 		look(t-passed, limitError{"attempt_timeout", t})
 	}
-	if t := c.row.Policy.Silence; t > 0 {
+	if t := c.row.Policy.Silence; t > 0 && c.stopped.IsZero() {
 		look(t-passed+time.Duration(c.heard.Load()), limitError{"silence", t})
 	}
 	if !c.row.Deadline.IsZero() {
@@ -289,14 +311,7 @@ func (c *call) remaining() (d time.Duration, limit *limitError) {
 func (c *call) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == phaseBusy || c.timer == nil {
-		return
-	}
-	if d, limit := c.remaining(); limit != nil && d > 0 {
-		c.timer.Reset(d)
-	} else if limit != nil {
-		c.cancel(*limit)
-	}
+	c.rearmLocked()
 }
 
 // progress takes signs of life from the adapter.

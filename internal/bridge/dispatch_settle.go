@@ -292,7 +292,10 @@ func (c *call) again() step {
 // holdClaim notes a new claim; the attempt's limits start anew (language rule
 // T2: they run from the claim).
 func (c *call) holdClaim(to store.Claim, began time.Time) {
-	c.row.Claim, c.began, c.since = to, began, c.b.cfg.Now()
+	c.row.Claim, c.began = to, began
+	c.mu.Lock()
+	c.since, c.stopped, c.state = c.b.cfg.Now(), time.Time{}, ""
+	c.mu.Unlock()
 	c.heard.Store(0)
 	c.misses.Store(0)
 	c.b.mu.Lock()

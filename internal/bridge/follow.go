@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -51,15 +52,28 @@ func (b *Bridge) life() int64 {
 	return b.inc
 }
 
+// inputRequired begins the State of an agent that waits for a person. Silence
+// and attempt timeout stop meanwhile (language rule T2).
+const inputRequired = "input-required"
+
 // setState notes where the agent stands; it reports whether that is new.
 func (c *call) setState(s string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed := s != "" && s != c.state
-	if changed {
-		c.state = s
+	if s == "" || s == c.state {
+		return false
 	}
-	return changed
+	c.state = s
+	now := c.b.cfg.Now()
+	switch waits := strings.HasPrefix(s, inputRequired); {
+	case waits && c.stopped.IsZero():
+		c.stopped = now
+	case !waits && !c.stopped.IsZero():
+		c.since = c.since.Add(age(c.stopped, now))
+		c.stopped = time.Time{}
+	}
+	c.rearmLocked()
+	return true
 }
 
 // unslot gives back what a task does not need while it is only followed.
@@ -135,7 +149,7 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 			c.progress(Report{State: out.State})
 		}
 		return changed, nil
-	case out.Result.Err != nil && out.Result.Err.Code == parley.CodeNotFound:
+	case out.Result.Err != nil && (out.Result.Err.Code == parley.CodeNotFound || out.Result.Err.Code == parley.CodeOutcomeUnknown):
 		return true, (*call).forgotten
 	}
 	if ctx.Err() == nil {
@@ -147,6 +161,9 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 
 // forgotten: the agent does not know its task any more (protocol.md §4.7).
 func (c *call) forgotten() step {
+	if c.isAsked() {
+		return (*call).cancelled
+	}
 	if c.policy() == parley.OutcomeResend {
 		return (*call).again
 	}

@@ -1,0 +1,229 @@
+package bridge_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// ways to learn of a cancel: a hint on the bus, or, if that is lost, the own
+// rows a second later (P13).
+var cancelWays = map[string]func(r *rig, id string){
+	"hint": func(r *rig, id string) { r.ledger.requestCancel(id); r.hintCancel(id) },
+	"row":  func(r *rig, id string) { r.ledger.requestCancel(id) },
+}
+
+// TestCancelInFlight: a call to an agent that has named no task is cut, and the
+// attempt is settled as cancelled.
+func TestCancelInFlight(t *testing.T) {
+	for way, ask := range cancelWays {
+		t.Run(way, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.agent.call = func(ctx context.Context, _ parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+					return hang(ctx), nil
+				}
+				p := r.start("b", nil)
+				id := r.task("one", 1, policy(parley.OutcomeResend))
+				r.wait(3500 * time.Millisecond)
+				begun := time.Now()
+				ask(r, id)
+				r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+				if d := time.Since(begun); d > 1500*time.Millisecond {
+					t.Errorf("cancelled after %v", d)
+				}
+				r.wantCalls(r.agent, id, 1)
+				p.stop()
+			})
+		})
+	}
+}
+
+// TestCancelAnswer: an answer that is on its way wins over the cancel.
+func TestCancelAnswer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			<-ctx.Done()
+			return answered(task, `"done all the same"`), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, nil)
+		r.wait(2 * time.Second)
+		cancelWays["hint"](r, id)
+		r.want(id, parley.OutcomeOK, "")
+		p.stop()
+	})
+}
+
+// TestCancelNamesTask: an agent that can be told to stop gets a moment to name
+// the task that it has just begun.
+func TestCancelNamesTask(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.long.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if out := takes(ctx, task, 3*time.Second); out.Disposition == bridge.Lost {
+				return out, nil
+			}
+			return accepted(task, "working"), nil
+		}
+		p := r.start("b", nil)
+		id, late := r.task("long", 1, nil), r.task("long", 2, nil)
+		r.announce(id)
+		r.wait(2500 * time.Millisecond) // named 500 ms from now
+		cancelWays["hint"](r, id)
+		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		if n := r.long.count(r.long.cancels, "agent-"+id); n != 1 {
+			t.Errorf("the agent was told %d times", n)
+		}
+		r.want(late, parley.OutcomeOK, "")
+		p.stop()
+	})
+}
+
+// TestCancelFollowed: the agent is told, and its own word ends the attempt: a
+// success within the grace is a success (language rule C3).
+func TestCancelFollowed(t *testing.T) {
+	working := func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+		return accepted(task, "working"), nil
+	}
+	for _, c := range []struct {
+		name    string
+		adapter func(*scripted) bridge.Adapter
+		cancel  func(context.Context, parley.Task, string) (bridge.Outcome, error)
+		poll    pollScript
+		outcome parley.Outcome
+		code    parley.Code
+		told    int
+	}{
+		{"ends", func(s *scripted) bridge.Adapter { return following{s} }, nil, working, parley.OutcomeCancelled, parley.CodeCancelled, 1},
+		{
+			"had completed", func(s *scripted) bridge.Adapter { return following{s} },
+			func(_ context.Context, task parley.Task, _ string) (bridge.Outcome, error) {
+				return answered(task, "1"), nil
+			},
+			working, parley.OutcomeOK, "", 1,
+		},
+		{
+			"completes later", func(s *scripted) bridge.Adapter { return following{s} },
+			func(_ context.Context, task parley.Task, _ string) (bridge.Outcome, error) {
+				return accepted(task, "stopping"), nil
+			},
+			func(_ context.Context, task parley.Task, n int) (bridge.Outcome, error) {
+				if n > 6 {
+					return answered(task, "1"), nil
+				}
+				return accepted(task, "working"), nil
+			}, parley.OutcomeOK, "", 1,
+		},
+		{"cannot be told", func(s *scripted) bridge.Adapter { return asking{s} }, nil, working, parley.OutcomeCancelled, parley.CodeCancelled, 0},
+		{
+			"has forgotten it", func(s *scripted) bridge.Adapter { return following{s} },
+			func(context.Context, parley.Task, string) (bridge.Outcome, error) { return lost(), nil },
+			func(_ context.Context, task parley.Task, n int) (bridge.Outcome, error) {
+				if n > 3 {
+					return failed(bridge.Lost, parley.CodeOutcomeUnknown, "no such task"), nil
+				}
+				return accepted(task, "working"), nil
+			}, parley.OutcomeCancelled, parley.CodeCancelled, 1,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.long.call, r.long.poll, r.long.cancel = accepts("working"), c.poll, c.cancel
+				p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Adapters = []bridge.Adapter{c.adapter(r.long)} })
+				id := r.task("long", 1, nil)
+				r.wait(2 * time.Second)
+				cancelWays["hint"](r, id)
+				cancelWays["hint"](r, id)
+				r.want(id, c.outcome, c.code)
+				if n := r.long.count(r.long.cancels, "agent-"+id); n != c.told {
+					t.Errorf("the agent was told %d times, want %d", n, c.told)
+				}
+				p.stop()
+			})
+		})
+	}
+}
+
+// TestCancelWhileWaiting: between two tries nothing more is sent.
+func TestCancelWhileWaiting(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) { return lost(), nil }
+		p := r.start("b", nil)
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		r.wait(1500 * time.Millisecond)
+		cancelWays["hint"](r, id)
+		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		if n := r.agent.calls(id); n > 2 {
+			t.Errorf("%d calls", n)
+		}
+		p.stop()
+	})
+}
+
+// TestCancelBeforeSend: a cancel that comes between claim and guard is seen by
+// the guard: nothing is sent (§4.3).
+func TestCancelBeforeSend(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var id string
+		p := r.start("b", func(cfg *bridge.Config, _ *process) {
+			cfg.Failpoint = func(name string) error {
+				if name == "claim.before-guard" {
+					r.ledger.requestCancel(id)
+					r.hintCancel(id)
+					time.Sleep(100 * time.Millisecond)
+				}
+				return nil
+			}
+		})
+		id = r.task("one", 1, nil)
+		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		r.wantCalls(r.agent, id, 0)
+		p.stop()
+	})
+}
+
+// TestEndedElsewhere: a timer or a loser's end closes the attempt (P12). The
+// call is cut, an agent that can be told is told, and nothing is written to
+// the closed row; an answer that comes all the same is kept as late.
+func TestEndedElsewhere(t *testing.T) {
+	for _, hint := range []bool{true, false} {
+		inBubble(t, func(r *rig) {
+			r.agent.call = func(ctx context.Context, _ parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+				return hang(ctx), nil
+			}
+			r.long.call = accepts("working")
+			r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+				return accepted(task, "working"), nil
+			}
+			p := r.start("b", nil)
+			short, long := r.task("one", 1, policy(parley.OutcomeResend)), r.task("long", 1, policy(parley.OutcomeResend))
+			r.wait(3 * time.Second)
+			for _, id := range []string{short, long} {
+				r.ledger.endNow(id, parley.OutcomeTimeout)
+				if hint {
+					r.hintCancel(id)
+				}
+			}
+			r.wait(5 * time.Second)
+			if n := r.long.count(r.long.cancels, "agent-"+long); n != 1 {
+				t.Errorf("hint %v: the agent was told %d times", hint, n)
+			}
+			if r.agent.busy != 0 {
+				t.Errorf("hint %v: the call goes on", hint)
+			}
+			for _, id := range []string{short, long} {
+				if a := r.ledger.row(id); a.State != store.AttemptClosed || a.Result.Outcome != parley.OutcomeTimeout {
+					t.Errorf("hint %v: %s is %s %s", hint, id, a.State, a.Result.Outcome)
+				}
+			}
+			if n := r.ledger.lateAnswers(); n != 1 {
+				t.Errorf("hint %v: %d late answers, want the agent's own end", hint, n)
+			}
+			r.wantCalls(r.agent, short, 1)
+			p.stop()
+		})
+	}
+}
