@@ -20,24 +20,31 @@ func main() {
 	only := flag.String("only", "", "run one benchmark: workflows")
 	quick := flag.Bool("quick", false, "fewer rounds and runs: under a minute")
 	results := flag.String("results", "results", "folder of the records")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of Parley's rounds to this file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *only, *quick, *results); err != nil {
+	if err := run(ctx, options{only: *only, quick: *quick, results: *results, profile: *profile}); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, quick bool, results string) error {
-	if only != "" && only != "workflows" {
-		return fmt.Errorf("no benchmark %q; there is: workflows", only)
+// options are the flags.
+type options struct {
+	only, results, profile string
+	quick                  bool
+}
+
+func run(ctx context.Context, o options) error {
+	if o.only != "" && o.only != "workflows" {
+		return fmt.Errorf("no benchmark %q; there is: workflows", o.only)
 	}
-	rows, err := workflows(ctx, quick)
+	rows, err := workflows(ctx, o)
 	if err != nil {
 		return err
 	}
 	r := newRecord("workflows", rows)
 	r.print(os.Stdout)
-	return r.write(results)
+	return r.write(o.results)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -28,9 +29,9 @@ const (
 
 // workflows measures three-step runs: many at once, one alone, and a thousand
 // at once with agents that take two seconds.
-func workflows(ctx context.Context, quick bool) ([]row, error) {
+func workflows(ctx context.Context, o options) ([]row, error) {
 	rounds := 5
-	if quick {
+	if o.quick {
 		rounds = 3
 	}
 	b, err := newWorkflowsBench(ctx)
@@ -41,6 +42,9 @@ func workflows(ctx context.Context, quick bool) ([]row, error) {
 	// One round of each warms caches, pools and connections up.
 	if _, _, err := b.both(ctx, throughputRuns/4, throughputAtOnce); err != nil {
 		return nil, err
+	}
+	if o.profile != "" {
+		return nil, b.profile(ctx, o.profile)
 	}
 	var rate, cpu, floorRate, floorCPU, alone, floorAlone []float64
 	for range rounds {
@@ -210,6 +214,20 @@ func (b *workflowsBench) both(ctx context.Context, n, atOnce int) (f, p measured
 		return f, p, fmt.Errorf("parley: %w", err)
 	}
 	return f, p, nil
+}
+
+// profile writes a CPU profile of the product under load.
+func (b *workflowsBench) profile(ctx context.Context, file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	_, err = b.measure(5*throughputRuns, throughputAtOnce, b.productRun(ctx))
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
 }
 
 func (b *workflowsBench) floorRun(ctx context.Context) func() error {

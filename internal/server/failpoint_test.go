@@ -31,6 +31,9 @@ func TestFailpoints(t *testing.T) {
 	for _, policy := range []string{"resend", "fail", "lookup"} {
 		for _, point := range failpoints {
 			for _, passage := range []int{1, 3} {
+				if point == "P16.after" && passage > 1 {
+					continue // a process registers once
+				}
 				t.Run(fmt.Sprintf("%s/%s/%d", policy, point, passage), func(t *testing.T) {
 					t.Parallel()
 					dieAt(t, policy, point, passage)
