@@ -85,7 +85,7 @@ func (a *activation) run() *record {
 		case "id":
 			return types.String(r.ID)
 		case "labels":
-			return types.NewStringStringMap(a.env.adapter, r.Labels)
+			return sorted(types.NewStringStringMap(a.env.adapter, r.Labels))
 		case "trigger":
 			return types.String(r.Trigger)
 		case "started_at":

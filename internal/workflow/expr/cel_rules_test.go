@@ -252,6 +252,34 @@ func TestE9_Functions(t *testing.T) {
 	}
 }
 
+// TestE9_MapsHaveAnOrder: the same expression over the same state has the same
+// value each time.
+func TestE9_MapsHaveAnOrder(t *testing.T) {
+	d := document{input: `{"o":{"z":1,"b":2,"y":3,"a":4,"x":5,"c":6,"w":7,"z":8}}`}
+	c := d.compiler(t)
+	s := d.scope()
+	s.Run.Labels = map[string]string{"e": "", "b": "", "d": "", "a": "", "c": ""}
+	for expression, want := range map[string]string{
+		"workflow.input.o.map(k, k)":                                      `["z","b","y","a","x","c","w"]`,
+		"workflow.input.o.map(k, workflow.input.o[k])":                    `[8,2,3,4,5,6,7]`,
+		"{'z': 1, 'b': 2, 'y': 3, 'a': 4, 'x': 5}.map(k, k)":              `["a","b","x","y","z"]`,
+		"{5: 1, 1: 2, 'a': 3, 4: 3, 2: 4, 3: 5, true: 1}.map(k, k)":       `[true,1,2,3,4,5,"a"]`,
+		"{'z': 1 + now.getHours(), 'b': 2, 'y': 3, 'a': 4}.map(k, k)":     `["a","b","y","z"]`,
+		"merge(workflow.input.o, {'zz': 1, 'aa': 2}).map(k, k)":           `["a","aa","b","c","w","x","y","z","zz"]`,
+		"run.labels.map(k, k)":                                            `["a","b","c","d","e"]`,
+		"parse_json('{\"c\":1,\"a\":2,\"b\":3}').map(k, k)":               `["c","a","b"]`,
+		"'%s'.format([{'z': 1, 'b': 2, 'y': 3, 'a': 4, 'x': 5, 'c': 6}])": `"{a: 4, b: 2, c: 6, x: 5, y: 3, z: 1}"`,
+		"'%s'.format([workflow.input.o])":                                 `"{a: 4, b: 2, c: 6, w: 7, x: 5, y: 3, z: 8}"`,
+	} {
+		for range 20 {
+			if got, err := evalTemplate(t, c, one(expression), At{}, s); err != nil || got != want {
+				t.Errorf("%s = %s, %v; want %s", expression, got, err, want)
+				break
+			}
+		}
+	}
+}
+
 func TestE9_ParseJSON(t *testing.T) {
 	deep := strings.Repeat("[", 64) + strings.Repeat("]", 64)
 	for text, want := range map[string]string{

@@ -136,6 +136,7 @@ func (e *environment) withTypes(env *cel.Env) (*cel.Env, error) {
 // program plans a checked expression with the limits of rule E11.
 func (e *environment) program(ast *cel.Ast) (cel.Program, error) {
 	return e.cel.Program(ast,
+		cel.CustomDecoratorV2(orderMaps),
 		cel.EvalOptions(cel.OptOptimize),
 		cel.CostTracking(costs{}),
 		cel.CostLimit(maxCost),

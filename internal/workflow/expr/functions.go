@@ -103,5 +103,5 @@ func (e *environment) merge(left, right ref.Val) ref.Val {
 			merged[key] = m.Get(key)
 		}
 	}
-	return types.NewRefValMap(e.adapter, merged)
+	return sorted(types.NewRefValMap(e.adapter, merged))
 }

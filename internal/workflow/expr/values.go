@@ -66,21 +66,25 @@ type jsonObject struct {
 	raw     rawJSON
 	adapter adapter
 	seen    map[string]ref.Val // nil for members that are not there
-	whole   traits.Mapper
+	whole   *orderedMap
 }
 
 // maxSearches is how often a member is searched for before all are decoded:
 // a loop over many names must not read the text for each.
 const maxSearches = 4
 
-func (o *jsonObject) all() traits.Mapper {
+func (o *jsonObject) all() *orderedMap {
 	if o.whole == nil {
-		members := map[ref.Val]ref.Val{}
+		members, keys := map[ref.Val]ref.Val{}, []ref.Val{}
 		eachMember(o.raw, func(name, value []byte) bool {
-			members[types.String(unquote(name))] = o.adapter.fromJSON(value)
+			key := types.String(unquote(name))
+			if _, twin := members[key]; !twin {
+				keys = append(keys, key)
+			}
+			members[key] = o.adapter.fromJSON(value)
 			return true
 		})
-		o.whole = types.NewRefValMap(o.adapter, members)
+		o.whole = &orderedMap{Mapper: types.NewRefValMap(o.adapter, members), keys: keys}
 	}
 	return o.whole
 }
@@ -126,7 +130,7 @@ func (o *jsonObject) Contains(key ref.Val) ref.Val {
 }
 
 // Fold implements traits.Foldable.
-func (o *jsonObject) Fold(f traits.Folder)             { types.ToFoldableMap(o.all()).Fold(f) }
+func (o *jsonObject) Fold(f traits.Folder)             { o.all().Fold(f) }
 func (o *jsonObject) ConvertToType(t ref.Type) ref.Val { return o.all().ConvertToType(t) }
 func (o *jsonObject) Equal(other ref.Val) ref.Val      { return o.all().Equal(other) }
 func (o *jsonObject) Type() ref.Type                   { return types.MapType }
