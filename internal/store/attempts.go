@@ -104,6 +104,8 @@ func insertAttempts(s *session, bound [][]driver.NamedValue) error {
 	return nil
 }
 
+const selectAttempts = `SELECT ` + attemptColumns + `, scheduled_at FROM attempt WHERE id >= ? AND id < ? AND run = ?`
+
 // Attempts gives every attempt of a run, closed ones too, in the order in
 // which they were scheduled. It is empty for a run that is not there.
 func (db *DB) Attempts(ctx context.Context, run string) ([]Attempt, error) {
@@ -113,7 +115,7 @@ func (db *DB) Attempts(ctx context.Context, run string) ([]Attempt, error) {
 	}
 	var rows []scheduled
 	from, to := idRange(run)
-	err := db.read(ctx, `SELECT `+attemptColumns+`, scheduled_at FROM attempt WHERE id >= ? AND id < ? AND run = ?`,
+	err := db.read(ctx, selectAttempts,
 		func(r *record) error {
 			a, err := readAttempt(r)
 			rows = append(rows, scheduled{r.int(), a})

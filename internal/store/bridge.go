@@ -34,13 +34,15 @@ func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
 	})
 }
 
+const selectOwned = `SELECT id, token, state, orphanings, cancel_requested FROM attempt
+ WHERE owner = ? AND owner_inc = ? AND state IN ('claimed', 'following')`
+
 // Owned gives the claimed and followed attempts of one incarnation, for
 // reconciliation and to learn of cancels. A row that a bridge has in hand and
 // that is missing here was settled, closed or taken over.
 func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, error) {
 	var list []Owned
-	err := db.read(ctx, `SELECT id, token, state, orphanings, cancel_requested FROM attempt
- WHERE owner = ? AND owner_inc = ? AND state IN ('claimed', 'following')`, func(r *record) error {
+	err := db.read(ctx, selectOwned, func(r *record) error {
 		list = append(list, Owned{r.str(), r.str(), AttemptState(r.str()), int(r.int()), r.flag()})
 		return nil
 	}, worker, inc)
@@ -51,17 +53,19 @@ func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, err
 // attempt without a policy counts as one that is never sent again.
 const mayTakeOver = `(state = 'following' OR policy IN ('lookup', 'resend'))`
 
+// Incarnations only grow: all those below the present one are replaced. The
+// cross join begins with the workers, which are few.
+const selectOrphans = `SELECT ` + attemptColumns + ` FROM attempt WHERE id IN (
+ SELECT a.id FROM worker w CROSS JOIN attempt a WHERE a.owner = w.name AND a.owner_inc < w.inc + w.dead
+ AND a.state IN ('claimed', 'following')) AND ` + mayTakeOver + ` AND ` + workerAlive + ` ORDER BY id LIMIT ?`
+
 // Orphans gives at most limit attempts that wait for a takeover (P9): their
 // owner is dead or was replaced. Claimed ones under policy fail are not among
 // them, those are settled by Sweep. The caller must itself be alive, or there
 // are none for it; its own earlier incarnations count as replaced.
 func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) ([]Attempt, error) {
 	var list []Attempt
-	// Incarnations only grow: all those below the present one are replaced.
-	err := db.read(ctx, `SELECT `+attemptColumns+` FROM attempt WHERE id IN (
- SELECT a.id FROM worker w JOIN attempt a ON a.owner = w.name AND a.owner_inc < w.inc + w.dead
- WHERE a.state IN ('claimed', 'following')) AND `+mayTakeOver+` AND `+workerAlive+` ORDER BY id LIMIT ?`,
-		attemptList(&list), worker, inc, limit)
+	err := db.read(ctx, selectOrphans, attemptList(&list), worker, inc, limit)
 	return list, err
 }
 

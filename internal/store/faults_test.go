@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,14 @@ func (s faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 // openFaulty opens a new database whose write connection has faults.
 func openFaulty(t testing.TB, f *faults, change func(*dialect)) *DB {
 	t.Helper()
+	path := filepath.Join(t.TempDir(), "parley.db")
+	check(t, reopen(t, path, Options{}).Close())
+	return openFaultyAt(t, path, f, change)
+}
+
+// openFaultyAt is openFaulty for a database that is there.
+func openFaultyAt(t testing.TB, path string, f *faults, change func(*dialect)) *DB {
+	t.Helper()
 	f.arm(1<<40, 0)
 	d := sqliteDialect()
 	connector := d.connector
@@ -97,10 +106,9 @@ func openFaulty(t testing.TB, f *faults, change func(*dialect)) *DB {
 	if change != nil {
 		change(&d)
 	}
-	db, err := open(t.Context(), d, filepath.Join(t.TempDir(), "parley.db"), Options{})
+	db, err := open(t.Context(), d, path, Options{})
 	check(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	check(t, db.Migrate(t.Context()))
 	return db
 }
 
@@ -169,9 +177,15 @@ func checkEnded(t *testing.T, db *DB) {
 // reported so, or not at all and reported as failed, and can be repeated.
 func TestEveryStatementFails(t *testing.T) {
 	f := &faults{err: errors.New("fault")}
-	for _, times := range []int64{1, 3, 5} {
+	template := newDB(t, Options{})
+	check(t, template.Close())
+	empty, err := os.ReadFile(template.path)
+	check(t, err)
+	for _, times := range []int64{1, 4} {
 		for n := int64(0); ; n++ {
-			db := openFaulty(t, f, nil)
+			path := filepath.Join(t.TempDir(), "parley.db")
+			check(t, os.WriteFile(path, empty, 0o600))
+			db := openFaultyAt(t, path, f, nil)
 			c := bridge(t, db, "b1")
 			f.arm(n, times)
 			for i, call := range scenario(db, c) {

@@ -164,7 +164,7 @@ func TestRaces(t *testing.T) {
 		t.Run(strings.ReplaceAll(r.name, "/", " against "), func(t *testing.T) {
 			eachDB(t, func(t *testing.T, db *DB) {
 				wins := [2]int{}
-				for i := range 8 {
+				for i := range 4 {
 					k := fmt.Sprintf("k%02dx", i)
 					writers := [2]func() bool{}
 					writers[0], writers[1] = r.setup(t, db, k)

@@ -32,6 +32,14 @@ func readRun(r *record) (Run, error) {
 
 func noRun(id string) error { return parley.Errorf(parley.CodeNotFound, "there is no run %q", id) }
 
+const (
+	selectEvents    = `SELECT seq, last, data FROM event WHERE run = ? ORDER BY seq`
+	selectEventPage = `SELECT seq, last, data FROM event WHERE run = ?
+ AND seq >= (SELECT coalesce(max(seq), 0) FROM event WHERE run = ? AND seq <= ?) ORDER BY seq LIMIT ?`
+	selectUnclosed = `SELECT ` + attemptColumns + ` FROM attempt
+ WHERE id >= ? AND id < ? AND run = ? AND state <> 'closed' ORDER BY id`
+)
+
 const selectRun = `SELECT ` + runColumns + ` FROM run WHERE id = ?`
 
 // RunRow gives one run, or the error not_found.
@@ -65,7 +73,7 @@ func (db *DB) History(ctx context.Context, id string) (History, error) {
 		if !found {
 			return noRun(id)
 		}
-		err = db.readOn(ctx, tx, `SELECT seq, last, data FROM event WHERE run = ? ORDER BY seq`, func(r *record) error {
+		err = db.readOn(ctx, tx, selectEvents, func(r *record) error {
 			events, err := decodeEvents(id, r.int(), r.int(), r.bytes())
 			h.Events = append(h.Events, events...)
 			return err
@@ -74,8 +82,7 @@ func (db *DB) History(ctx context.Context, id string) (History, error) {
 			return err
 		}
 		from, to := idRange(id)
-		return db.readOn(ctx, tx, `SELECT `+attemptColumns+` FROM attempt
- WHERE id >= ? AND id < ? AND run = ? AND state <> 'closed' ORDER BY id`, attemptList(&h.Attempts), from, to, id)
+		return db.readOn(ctx, tx, selectUnclosed, attemptList(&h.Attempts), from, to, id)
 	})
 	return h, err
 }
@@ -87,8 +94,8 @@ func (db *DB) Events(ctx context.Context, run string, after int64, limit int) ([
 		limit = 1000
 	}
 	var list []parley.Event
-	// A row holds an event at least, and the first may begin before after.
-	err := db.read(ctx, `SELECT seq, last, data FROM event WHERE run = ? AND last > ? ORDER BY seq LIMIT ?`, func(r *record) error {
+	// The first row is the one that holds after, each other an event at least.
+	err := db.read(ctx, selectEventPage, func(r *record) error {
 		events, err := decodeEvents(run, r.int(), r.int(), r.bytes())
 		for _, e := range events {
 			if e.Seq > after && len(list) < limit {
@@ -96,7 +103,7 @@ func (db *DB) Events(ctx context.Context, run string, after int64, limit int) ([
 			}
 		}
 		return err
-	}, run, after, limit)
+	}, run, run, after, limit+1)
 	return list, err
 }
 
@@ -190,17 +197,22 @@ func (db *DB) Runs(ctx context.Context, q parley.RunQuery) ([]Run, int, error) {
 	return runs, total, err
 }
 
+const (
+	selectSettled = `SELECT DISTINCT run FROM attempt WHERE state = 'settled' LIMIT ?`
+	selectDue     = `SELECT id FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? ORDER BY due LIMIT ?`
+)
+
 // Wakeups gives at most limit runs of each kind that want attention at now.
 func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (Wakeups, error) {
 	var w Wakeups
 	collect := func(list *[]string) func(*record) error {
 		return func(r *record) error { *list = append(*list, r.str()); return nil }
 	}
-	err := db.read(ctx, `SELECT DISTINCT run FROM attempt WHERE state = 'settled' LIMIT ?`, collect(&w.Settled), limit)
+	err := db.read(ctx, selectSettled, collect(&w.Settled), limit)
 	if err != nil {
 		return Wakeups{}, err
 	}
-	err = db.read(ctx, `SELECT id FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? ORDER BY due LIMIT ?`,
+	err = db.read(ctx, selectDue,
 		collect(&w.Due), now.UnixMicro(), limit)
 	return w, err
 }

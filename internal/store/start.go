@@ -78,11 +78,13 @@ func bindStart(st *Start, labels any, owner Claim) (string, []driver.NamedValue)
 	return insertRun + workerAlive + ` ON CONFLICT DO NOTHING`, bind(args, owner.Worker, owner.Inc)
 }
 
+const selectByKey = `SELECT id, input_digest FROM run WHERE workflow = ? AND idempotency_key = ?`
+
 // startedBefore tells why no row was inserted.
 func startedBefore(s *session, st *Start, owner Claim) (string, error) {
 	var id, digest string
 	if st.IdempotencyKey != "" {
-		err := s.query(`SELECT id, input_digest FROM run WHERE workflow = ? AND idempotency_key = ?`,
+		err := s.query(selectByKey,
 			func(r *record) error { id, digest = r.str(), r.str(); return nil }, st.Run.Workflow, st.IdempotencyKey)
 		if err != nil {
 			return "", err

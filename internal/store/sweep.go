@@ -14,7 +14,15 @@ const publishAgain = 5 * time.Second
 // sweepLimit bounds the orphans that one Sweep settles.
 const sweepLimit = 500
 
-const visible = `state = 'open' AND held = 0 AND visible_at <= ?`
+const (
+	visible    = `state = 'open' AND held = 0 AND visible_at <= ?`
+	anyVisible = `SELECT 1 FROM attempt WHERE ` + visible + ` LIMIT 1`
+)
+
+func publishAttempts(skipLocked string) string {
+	return `UPDATE attempt SET visible_at = ? WHERE id IN (SELECT id FROM attempt WHERE ` + visible +
+		` ORDER BY visible_at LIMIT ?` + skipLocked + `) AND ` + visible + ` RETURNING ` + attemptColumns
+}
 
 // Publish is P2: it gives at most limit open attempts that are visible at now,
 // oldest first, and hides them for 5 s. The caller puts them on the bus. Lazy:
@@ -22,13 +30,12 @@ const visible = `state = 'open' AND held = 0 AND visible_at <= ?`
 func (db *DB) Publish(ctx context.Context, now time.Time, limit int) ([]Attempt, error) {
 	at := now.UnixMicro()
 	any := false
-	err := db.read(ctx, `SELECT 1 FROM attempt WHERE `+visible+` LIMIT 1`,
+	err := db.read(ctx, anyVisible,
 		func(*record) error { any = true; return nil }, at)
 	if err != nil || !any || limit <= 0 {
 		return nil, err
 	}
-	query := `UPDATE attempt SET visible_at = ? WHERE id IN (SELECT id FROM attempt WHERE ` + visible +
-		` ORDER BY visible_at LIMIT ?` + db.dialect.skipLocked + `) AND ` + visible + ` RETURNING ` + attemptColumns
+	query := publishAttempts(db.dialect.skipLocked)
 	var list []Attempt
 	err = db.transition(ctx, prompt, point("P2"), func(s *session) error {
 		list = nil
@@ -70,8 +77,8 @@ func (db *DB) Sweep(ctx context.Context, dead []Worker, at time.Time) ([]Worker,
 	return workers, err
 }
 
-const lostClaims = ` FROM worker w JOIN attempt a ON a.owner = w.name AND a.owner_inc < w.inc + w.dead
- WHERE a.state IN ('claimed', 'following') AND a.state = 'claimed' AND a.policy NOT IN ('lookup', 'resend') LIMIT ?`
+const lostClaims = ` FROM worker w CROSS JOIN attempt a WHERE a.owner = w.name AND a.owner_inc < w.inc + w.dead
+ AND a.state IN ('claimed', 'following') AND a.state = 'claimed' AND a.policy NOT IN ('lookup', 'resend') LIMIT ?`
 
 // settleLost is P10.
 func (db *DB) settleLost(ctx context.Context, at time.Time) error {
