@@ -83,8 +83,9 @@ func (c *schemaCursor) read(schemas []*jsonschema.Schema) error {
 		return c.object(schemas)
 	case jsontext.KindBeginArray:
 		return c.list(schemas)
+	default:
+		return c.dec.SkipValue()
 	}
-	return c.dec.SkipValue()
 }
 
 func (c *schemaCursor) object(schemas []*jsonschema.Schema) error {

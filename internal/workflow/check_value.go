@@ -160,11 +160,11 @@ func schemaCollect(fault *jsonschema.ValidationError) *SchemaError {
 }
 
 func schemaPointer(tokens []string) string {
-	out := ""
+	var out strings.Builder
 	for _, token := range tokens {
-		out += "/" + strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
+		out.WriteString("/" + strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1"))
 	}
-	return out
+	return out.String()
 }
 
 // schemaText says what a leaf found; "" for what only groups others.

@@ -130,7 +130,7 @@ func TestLimits_Document(t *testing.T) {
 // TestLimits_Bombs reads documents that would grow without end, or cost the
 // square of their size, and bounds time and memory.
 func TestLimits_Bombs(t *testing.T) {
-	laughs := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	laughs := "a0: &a0 [" + strings.Repeat("x, ", 10) + "]\n"
 	for i := 1; i < 30; i++ {
 		laughs += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -80,21 +81,18 @@ func (p *parser) top(root *node) {
 
 // refuse records a member that this version or this language does not have.
 func (p *parser) refuse(of *node, m nodeMember, later []string) bool {
-	for _, name := range parseReserved() {
-		if m.name == name {
-			p.refused = true
-			p.reportName(of, m, parley.Problem{Code: problemUnsupported, Text: fmt.Sprintf("%q is not in language 1", m.name)})
-			return true
-		}
+	problem := parley.Problem{Code: problemUnsupported}
+	switch {
+	case slices.Contains(parseReserved(), m.name):
+		problem.Text = fmt.Sprintf("%q is not in language 1", m.name)
+	case slices.Contains(later, m.name):
+		problem.Text = fmt.Sprintf("the member %q is not in this version", m.name)
+	default:
+		return false
 	}
-	for _, name := range later {
-		if m.name == name {
-			p.refused = true
-			p.reportName(of, m, parley.Problem{Code: problemUnsupported, Text: fmt.Sprintf("the member %q is not in this version", m.name)})
-			return true
-		}
-	}
-	return false
+	p.refused = true
+	p.reportName(of, m, problem)
+	return true
 }
 
 func (p *parser) workflowID(n *node) (string, bool) {
