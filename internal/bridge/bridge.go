@@ -96,6 +96,7 @@ type Bridge struct {
 
 	dispatch  chan struct{} // there is something to claim
 	reconcile chan struct{} // a claim is in doubt: look at the own rows
+	beating   chan struct{} // held during a beat
 
 	mu sync.Mutex // protects what follows
 	// inc is 0 before the first registration.
@@ -124,7 +125,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg.withDefaults(), adapters: make(map[string]Adapter, len(cfg.Adapters)),
-		dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1),
+		dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), beating: make(chan struct{}, 1),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
 		queued: make(map[string]struct{}), lanes: make(map[string]*lane),
 	}

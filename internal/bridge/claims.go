@@ -39,7 +39,15 @@ func (b *Bridge) serveBeats(ctx context.Context) {
 	}
 }
 
+// beatOnce renews the lease, or begins a new life if it was lost. Calls do not
+// overlap, so that one loss is one new life.
 func (b *Bridge) beatOnce(ctx context.Context) error {
+	select {
+	case b.beating <- struct{}{}:
+		defer func() { <-b.beating }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	b.mu.Lock()
 	inc := b.inc
 	b.mu.Unlock()
@@ -201,15 +209,30 @@ func (b *Bridge) watch(ctx context.Context, reconcile bool) error {
 			}
 		}
 	}
+	var missing []*call
 	for id, c := range seen {
 		o, there := owned[id]
 		switch {
 		case there && o.CancelRequested:
 			c.requestCancel()
-		case !there && c.incOf() == current:
-			c.missed()
-		default:
+		case there || c.incOf() != current:
 			c.misses.Store(0)
+		case c.misses.Add(1) > 1:
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	// A claim of a bridge that lives now was not taken over before. Then these
+	// attempts have ended; else they are somebody else's, and go on here too,
+	// since whoever gets the answer may give it.
+	if err := b.beatOnce(ctx); err != nil {
+		return err
+	}
+	for _, c := range missing {
+		if c.incOf() == b.life() {
+			c.endedElsewhere()
 		}
 	}
 	return nil

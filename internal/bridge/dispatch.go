@@ -176,14 +176,15 @@ func (b *Bridge) serveClaims(ctx context.Context) {
 	}
 }
 
-// expire defers what has waited too long for a slot.
+// expire defers what has waited too long for a slot, but for a few that the
+// next free slots are for.
 func (b *Bridge) expire() {
 	now := b.cfg.Now()
 	b.mu.Lock()
 	n := 0
 	for _, l := range b.waiting {
 		before := n
-		for len(l.queue) > 0 && now.Sub(l.queue[0].since) >= b.cfg.Limits.QueueFor {
+		for len(l.queue) > spare && now.Sub(l.queue[0].since) >= b.cfg.Limits.QueueFor {
 			b.deferLocked(l, l.popLocked(b))
 			n++
 		}

@@ -134,6 +134,9 @@ func (c *call) begin() step {
 	if c.b.failpoint("claim.before-guard") {
 		return c.leave()
 	}
+	if c.b.isStopping() {
+		return (*call).release
+	}
 	return (*call).send
 }
 
@@ -350,12 +353,8 @@ func (c *call) requestCancel() {
 	c.interruptLocked(errCancelled)
 }
 
-// missed notes that the row was not among this bridge's own ones. Twice in a
-// row means that it has ended: a living bridge's claim cannot be taken over.
-func (c *call) missed() {
-	if c.misses.Add(1) < 2 {
-		return
-	}
+// endedElsewhere interrupts the call because its attempt is settled or closed.
+func (c *call) endedElsewhere() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.gone {

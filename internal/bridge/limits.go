@@ -78,6 +78,9 @@ const (
 	// waits in the store before it is announced again.
 	deferFirst  = 2 * time.Second
 	deferAtMost = 16 * time.Second
+	// spare is how many records of an agent wait for its next slots however
+	// long that takes. They are announced again meanwhile, and dropped.
+	spare = 8
 	// idleLanes is how many agents without calls are remembered.
 	idleLanes = 10_000
 	// reports is how often an agent's progress is passed on.

@@ -417,7 +417,11 @@ func (r *rig) wait(d time.Duration) { time.Sleep(d); synctest.Wait() }
 // settled gives the row once it is settled, waiting for at most limit.
 func (r *rig) settled(id string, limit time.Duration) store.Attempt {
 	r.t.Helper()
-	for until := time.Now().Add(limit); ; r.wait(10 * time.Millisecond) {
+	step := 10 * time.Millisecond
+	for begun, until := time.Now(), time.Now().Add(limit); ; r.wait(step) {
+		if time.Since(begun) > 2*time.Minute {
+			step = time.Second
+		}
 		if a := r.ledger.row(id); a.State == store.AttemptSettled || a.State == store.AttemptClosed {
 			return a
 		}

@@ -1,0 +1,446 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// TestGuardStaleLease: while no beat gets through, nothing begins: whatever was
+// claimed is released, and is called once the lease is good again (§4.3).
+func TestGuardStaleLease(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		blind := true
+		r.ledger.fault = func(op, _ string) fault {
+			if op == "beat" && blind {
+				return refusedConnection
+			}
+			return noFault
+		}
+		p := r.start("b", nil)
+		r.wait(9500 * time.Millisecond)
+		early, ok := p.Reserve("one")
+		if !ok {
+			t.Fatal("no slot though the lease is good")
+		}
+		r.wait(2 * time.Second) // ⅔ of the lease are over
+		if _, ok := p.Reserve("one"); ok {
+			t.Error("a slot though the lease may be over")
+		}
+		id := r.task("one", 1, nil)
+		reserved := r.task("one", 2, func(a *store.Attempt) { a.State, a.Claim = store.AttemptClaimed, early.Claim })
+		early.Start(r.ledger.row(reserved))
+		r.wait(20 * time.Second)
+		if r.agent.calls(id)+r.agent.calls(reserved) > 0 {
+			t.Error("called under a lease that may be over")
+		}
+		if n := r.ledger.count(string(store.MoveRelease)); n < 2 {
+			t.Errorf("%d releases", n)
+		}
+		blind = false
+		r.want(id, parley.OutcomeOK, "")
+		r.want(reserved, parley.OutcomeOK, "")
+		r.wantCalls(r.agent, id, 1)
+		r.wantCalls(r.agent, reserved, 1)
+		p.stop()
+	})
+}
+
+// TestGuardOldClaim: a claim whose write took two seconds is not used.
+func TestGuardOldClaim(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		first := true
+		r.ledger.fault = func(op, _ string) fault {
+			if op == "P4" && first {
+				first = false
+				time.Sleep(2 * time.Second)
+			}
+			return noFault
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, nil)
+		r.want(id, parley.OutcomeOK, "")
+		r.wantCalls(r.agent, id, 1)
+		if n := r.ledger.count(string(store.MoveRelease)); n != 1 {
+			t.Errorf("%d releases", n)
+		}
+		p.stop()
+	})
+}
+
+// TestGuardAfterSend: what was sent once and then waits for its guard is never
+// released; it is tried later.
+func TestGuardAfterSend(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(_ context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if n == 1 {
+				return lost(), nil
+			}
+			return answered(task, "2"), nil
+		}
+		slow := true
+		r.ledger.fault = func(op, _ string) fault {
+			if op == string(store.MoveAgain) && slow {
+				slow = false
+				time.Sleep(3 * time.Second)
+			}
+			return noFault
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		a := r.want(id, parley.OutcomeOK, "")
+		r.wantCalls(r.agent, id, 2)
+		if a.Orphanings != 1 || r.ledger.count(string(store.MoveRelease)) != 0 {
+			t.Errorf("%d orphanings, %d releases", a.Orphanings, r.ledger.count(string(store.MoveRelease)))
+		}
+		p.stop()
+	})
+}
+
+// TestDoubtfulCommits: each write fails in each way, the first time or twice;
+// the attempt ends, and the agent is not called more often than its policy and
+// the orphanings allow (protocol.md §4.1, I1, L1).
+func TestDoubtfulCommits(t *testing.T) {
+	ops := []string{"P3", "P4", "P7", "beat"}
+	for _, k := range []store.MoveKind{
+		store.MoveRelease, store.MoveCancelled, store.MoveFollow, store.MoveFail,
+		store.MoveUnknown, store.MoveAgain, store.MoveTakeover,
+	} {
+		ops = append(ops, string(k))
+	}
+	for _, op := range ops {
+		for kind, name := range map[fault]string{refusedConnection: "refused", replyLost: "reply lost", commitLater: "commit later"} {
+			for _, times := range []int{1, 2} {
+				t.Run(fmt.Sprintf("%s %s %d", op, name, times), func(t *testing.T) {
+					inBubble(t, func(r *rig) { r.doubt(op, kind, times) })
+				})
+			}
+		}
+	}
+}
+
+// doubt lets one kind of write of each task fail so many times.
+func (r *rig) doubt(op string, kind fault, times int) {
+	seen := map[string]int{}
+	r.ledger.fault = func(o, task string) fault {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if o != op || seen[task] >= times {
+			return noFault
+		}
+		seen[task]++
+		return kind
+	}
+	r.agents.put(parley.Agent{Name: "narrow", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 1})
+	r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+		switch {
+		case task.Agent == "narrow":
+			return takes(ctx, task, 3*time.Second), nil
+		case n == 1:
+			return lost(), nil
+		}
+		return answered(task, "2"), nil
+	}
+	r.long.call = accepts("working")
+	p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.DrainGrace = time.Millisecond })
+	var ids []string
+	for i, pol := range []parley.OutcomePolicy{parley.OutcomeResend, parley.OutcomeFail, parley.OutcomeLookup} {
+		ids = append(ids, r.task("one", i, policy(pol)), r.task("long", i, policy(pol)), r.task("narrow", i, policy(pol)))
+	}
+	cancelled := r.task("narrow", 9, nil)
+	ids = append(ids, cancelled, r.task("nobody", 1, nil))
+	r.wait(1200 * time.Millisecond)
+	r.ledger.requestCancel(cancelled)
+	r.wait(300 * time.Millisecond)
+	p.stop() // leaves orphans for takeovers
+	q := r.start("b", nil)
+	for _, id := range ids {
+		r.settled(id, 5*time.Minute)
+	}
+	q.stop()
+	r.judge(ids)
+	if seen == nil {
+		r.t.Error("unreachable")
+	}
+}
+
+// judge asserts I1 from the agents' logs.
+func (r *rig) judge(ids []string) {
+	r.t.Helper()
+	for _, id := range ids {
+		a := r.ledger.row(id)
+		limit := 1
+		if a.Policy.OutcomeUnknown == parley.OutcomeResend {
+			limit += a.Orphanings
+		}
+		if n := r.agent.calls(id) + r.long.calls(id); n > limit {
+			r.t.Errorf("I1: %s (policy %s, %d orphanings) was called %d times", id, a.Policy.OutcomeUnknown, a.Orphanings, n)
+		}
+	}
+}
+
+// TestCrashPoints: the process dies at each point between its writes, at the
+// first and at a later attempt, and another life goes on (protocol.md §9).
+func TestCrashPoints(t *testing.T) {
+	for _, point := range []string{
+		"claim.before-guard", "guard.before-send", "answer.before-P7", "P7.before-wakeup", "follow.before-P6", "poll.before", "again.before-P8",
+	} {
+		for _, pol := range []parley.OutcomePolicy{parley.OutcomeFail, parley.OutcomeLookup, parley.OutcomeResend} {
+			for _, next := range []string{"b", "other"} {
+				t.Run(fmt.Sprintf("%s %s then %s", point, pol, next), func(t *testing.T) {
+					inBubble(t, func(r *rig) { r.crash(point, pol, next) })
+				})
+			}
+		}
+	}
+}
+
+func (r *rig) crash(point string, pol parley.OutcomePolicy, next string) {
+	r.agent.call = func(_ context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+		if n == 1 && task.Run == "run-one-2" {
+			return lost(), nil
+		}
+		return answered(task, fmt.Sprint(n)), nil
+	}
+	r.long.call = accepts("working")
+	r.long.poll = func(_ context.Context, task parley.Task, n int) (bridge.Outcome, error) {
+		if n < 3 {
+			return accepted(task, "working"), nil
+		}
+		return answered(task, `"followed"`), nil
+	}
+	died := make(chan struct{})
+	p := r.start("b", func(cfg *bridge.Config, p *process) {
+		cfg.DrainGrace = time.Millisecond
+		cfg.Failpoint = func(name string) error {
+			if name == point && p.dead.CompareAndSwap(false, true) {
+				close(died)
+			}
+			if p.dead.Load() {
+				return errDoubt
+			}
+			return nil
+		}
+	})
+	ids := []string{r.task("one", 1, policy(pol)), r.task("one", 2, policy(pol)), r.task("long", 1, policy(pol))}
+	if point == "again.before-P8" && pol != parley.OutcomeResend {
+		p.stop() // never passed
+		return
+	}
+	<-died
+	p.kill()
+	if next != "b" {
+		r.ledger.declareDead("b")
+	}
+	q := r.start(next, nil)
+	for _, id := range ids {
+		a := r.settled(id, 5*time.Minute)
+		if pol == parley.OutcomeResend && a.Result.Outcome != parley.OutcomeOK {
+			r.t.Errorf("%s: one crash under resend gives %s: %v", id, a.Result.Outcome, a.Result.Err)
+		}
+		if n := r.agent.calls(id) + r.long.calls(id); n == 0 && a.Result.Outcome == parley.OutcomeOK {
+			r.t.Errorf("%s: an answer without a call", id)
+		}
+	}
+	if point == "P7.before-wakeup" && r.ledger.count("P7") < 1 {
+		r.t.Error("I2: the answer is not there")
+	}
+	q.stop()
+	r.judge(ids)
+}
+
+// TestOrphansOfTheDead: a bridge that was declared dead while its call hangs
+// is taken over by policy; its answer is good as long as nobody's is there.
+func TestOrphansOfTheDead(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if n == 1 {
+				return takes(ctx, task, time.Minute), nil
+			}
+			return takes(ctx, task, 10*time.Minute), nil
+		}
+		var beats fault
+		r.ledger.fault = func(op, task string) fault {
+			if op == "beat" {
+				return beats
+			}
+			return noFault
+		}
+		p := r.start("b", nil)
+		resend, lookup := r.task("one", 1, policy(parley.OutcomeResend)), r.task("one", 2, policy(parley.OutcomeLookup))
+		r.wait(2 * time.Second)
+		beats = refusedConnection // b is cut off and does not know
+		r.ledger.declareDead("b")
+		beats = noFault
+		q := r.start("other", nil)
+		r.want(lookup, parley.OutcomeUnknown, parley.CodeOutcomeUnknown)
+		a := r.want(resend, parley.OutcomeOK, "")
+		if a.Orphanings != 1 {
+			t.Errorf("%d orphanings", a.Orphanings)
+		}
+		r.wantCalls(r.agent, resend, 2)
+		r.wait(time.Minute)
+		if a := r.ledger.row(lookup); a.Result.Outcome != parley.OutcomeOK {
+			t.Errorf("I2: the first bridge's answer did not displace %s", a.Result.Outcome)
+		}
+		p.stop()
+		q.stop()
+		r.judge([]string{resend, lookup})
+	})
+}
+
+// TestDeadThenRegister: a bridge that finds itself declared dead registers
+// anew (P16), keeps its calls, takes no call of its own over, and works on.
+func TestDeadThenRegister(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, time.Minute), nil
+		}
+		r.long.call = accepts("working")
+		r.long.poll = func(_ context.Context, task parley.Task, n int) (bridge.Outcome, error) {
+			if n < 10 {
+				return accepted(task, "working"), nil
+			}
+			return answered(task, "1"), nil
+		}
+		p := r.start("b", nil)
+		id, long := r.task("one", 1, policy(parley.OutcomeResend)), r.task("long", 1, policy(parley.OutcomeResend))
+		r.wait(3 * time.Second)
+		r.ledger.declareDead("b")
+		r.wait(10 * time.Second)
+		if n := r.ledger.count("P16"); n != 2 {
+			t.Fatalf("%d registrations", n)
+		}
+		later := r.task("one", 2, nil)
+		for _, task := range []string{id, long, later} {
+			r.want(task, parley.OutcomeOK, "")
+			r.wantCalls(r.agent, id, 1)
+		}
+		if r.ledger.row(id).Orphanings != 0 || r.ledger.row(later).Claim.Inc != 2 {
+			t.Error("an own call was taken over, or a claim was made under the dead incarnation")
+		}
+		p.stop()
+	})
+}
+
+// TestDeadThenCancel: a cancel reaches calls that were begun under an earlier
+// incarnation, too.
+func TestDeadThenCancel(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, _ parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return hang(ctx), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		r.wait(3 * time.Second)
+		r.ledger.declareDead("b")
+		r.wait(10 * time.Second)
+		r.ledger.requestCancel(id)
+		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		p.stop()
+	})
+}
+
+// TestClaimsInDoubtAreForgotten: nothing is sent on a doubtful claim, not even
+// when it commits half a second later; it is found, released and called once
+// (bad variants 10 and 12).
+func TestClaimsInDoubtAreForgotten(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		first := true
+		r.ledger.fault = func(op, _ string) fault {
+			if op == "P4" && first {
+				first = false
+				return commitLater
+			}
+			return noFault
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, nil)
+		r.announce(id)
+		r.wait(time.Second)
+		if a := r.ledger.row(id); a.State != store.AttemptClaimed || r.agent.calls(id) != 0 {
+			t.Errorf("%s after %d calls", a.State, r.agent.calls(id))
+		}
+		r.want(id, parley.OutcomeOK, "")
+		r.wantCalls(r.agent, id, 1)
+		p.stop()
+	})
+}
+
+// TestDrain: calls in flight get their grace, what waits goes back, what is
+// followed stays as it is, and Run ends with nothing running.
+func TestDrain(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "narrow", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 2})
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			switch task.Run {
+			case "run-narrow-1":
+				return takes(ctx, task, 6*time.Second), nil
+			case "run-one-5":
+				<-ctx.Done()
+				return notSent(), nil
+			}
+			return hang(ctx), nil
+		}
+		p := r.start("b", nil)
+		within, beyond := r.task("narrow", 1, nil), r.task("narrow", 2, nil)
+		waits, dialling := r.task("narrow", 3, nil), r.task("one", 5, nil)
+		r.wait(1500 * time.Millisecond)
+		slot, _ := p.Reserve("one")
+		begun := time.Now()
+		p.cancel()
+		r.wait(time.Second)
+		if _, ok := p.Reserve("one"); ok {
+			t.Error("a slot while the bridge stops")
+		}
+		reserved := r.task("one", 6, func(a *store.Attempt) { a.State, a.Claim = store.AttemptClaimed, slot.Claim })
+		slot.Start(r.ledger.row(reserved))
+		p.stop()
+		if d := time.Since(begun); d != 10*time.Second {
+			t.Errorf("Run ended after %v", d)
+		}
+		r.want(within, parley.OutcomeOK, "")
+		if a := r.ledger.row(beyond); a.State != store.AttemptClaimed {
+			t.Errorf("a call that was cut is %s: its outcome is the policy's matter", a.State)
+		}
+		for _, id := range []string{waits, dialling, reserved} {
+			if a := r.ledger.row(id); a.State != store.AttemptOpen {
+				t.Errorf("%s is %s: nothing was sent", id, a.State)
+			}
+		}
+		r.wantCalls(r.agent, reserved, 0)
+	})
+}
+
+// TestDrainWithoutLedger: Run ends also if nothing can be written any more.
+func TestDrainWithoutLedger(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.DrainGrace = time.Second })
+		slow := make(chan struct{})
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			<-slow
+			return answered(task, "1"), nil
+		}
+		id := r.task("one", 1, nil)
+		r.wait(2 * time.Second)
+		r.ledger.fault = func(string, string) fault { return refusedConnection }
+		close(slow)
+		r.wait(time.Second)
+		begun := time.Now()
+		p.stop()
+		if d := time.Since(begun); d > 2100*time.Millisecond {
+			t.Errorf("Run ended after %v", d)
+		}
+		r.ledger.fault = nil
+		if r.ledger.row(id).State != store.AttemptClaimed {
+			t.Error("the row changed")
+		}
+		synctest.Wait()
+	})
+}
