@@ -70,17 +70,17 @@ func TestNewRefusesBadOptions(t *testing.T) {
 	}
 }
 
-func TestRequests(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	name, url, token := "a/b", "http://h/", "tok"
-	timeout, at := 1500*time.Millisecond, time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
-	for _, tt := range []struct {
-		name   string
-		answer string
-		call   func(c *client.Client) error
-		want   seen
-	}{
+// requestCase is a method and what the server is to see of it.
+type requestCase struct {
+	name   string
+	answer string
+	call   func(c *client.Client) error
+	want   seen
+}
+
+func runRequests(ctx context.Context) []requestCase {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
+	return []requestCase{
 		{"start keeps the input's bytes", `{"id":"r"}`, func(c *client.Client) error {
 			_, err := c.StartRun(ctx, parley.StartRequest{
 				Workflow: "a b/c?", Version: "2", Input: json.RawMessage(`{"z":1e400,"a":"<&>"}`),
@@ -112,6 +112,12 @@ func TestRequests(t *testing.T) {
 			seen{"POST", "/api/v1/runs/r/cancel", "application/json", `{"reason":"why"}`},
 		},
 		{"retry", `{}`, func(c *client.Client) error { _, err := c.Retry(ctx, "r"); return err }, seen{"POST", "/api/v1/runs/r/retry", "", ""}},
+	}
+}
+
+func recordRequests(ctx context.Context) []requestCase {
+	name, url, token, timeout := "a/b", "http://h/", "tok", 1500*time.Millisecond
+	return []requestCase{
 		{"apply", `{}`, func(c *client.Client) error {
 			_, err := c.ApplyWorkflow(ctx, parley.ApplyRequest{File: "d/a b.yaml", Source: []byte("name: x\n")})
 			return err
@@ -138,7 +144,12 @@ func TestRequests(t *testing.T) {
 			return err
 		}, seen{"PUT", "/api/v1/agents/g", "application/json", `{"auth_type":"none"}`}},
 		{"health", ``, func(c *client.Client) error { return c.Health(ctx) }, seen{"GET", "/readyz", "", ""}},
-	} {
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	for _, tt := range append(runRequests(t.Context()), recordRequests(t.Context())...) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var got seen

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -112,17 +113,28 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 		_, err := d.Token()
 		return n, err
 	case string:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}, nil
-	case json.Number:
-		tag := "!!int"
-		if bytes.ContainsAny([]byte(v), ".eE") {
-			tag = "!!float"
+		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
+		if isOldYAML(v) {
+			n.Style = yaml.DoubleQuotedStyle
 		}
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: v.String()}, nil
+		return n, nil
+	case json.Number:
+		// Without a tag, so that numbers too big for the library stay plain.
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: v.String()}, nil
 	case bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}, nil
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
+}
+
+// isOldYAML reports whether readers of YAML 1.1 would take a plain text for a
+// truth value or a number in base 60.
+func isOldYAML(s string) bool {
+	switch strings.ToLower(s) {
+	case "yes", "no", "on", "off":
+		return true
+	}
+	return strings.Contains(s, ":") && strings.Trim(s, "+-0123456789:._") == ""
 }
 
 // listing is a list of T in every format.

@@ -100,7 +100,7 @@ func (m *progressModel) flush() tea.Cmd {
 // View draws what runs now, at most as many lines as the terminal has.
 func (m *progressModel) View() tea.View {
 	if m.over {
-		return tea.NewView("")
+		return picture("")
 	}
 	var lines []string
 	for _, id := range m.board.order {
@@ -110,12 +110,20 @@ func (m *progressModel) View() tea.View {
 	}
 	most := max(1, min(tallest, m.height-2))
 	if hidden := len(lines) - most; hidden > 0 {
-		lines = append(lines[:most:most], m.paint(styleDim, fmt.Sprintf("  and %d more running", hidden)))
+		lines = append(lines[:most:most], m.paint(styleDim, clip(fmt.Sprintf("  and %d more running", hidden), m.width)))
 	}
 	ended, all := m.board.counts()
 	foot := fmt.Sprintf("%s  %s  %d of %s  %s", m.board.run, m.board.status, ended, plural(all, "step"), m.since(m.board.started))
 	lines = append(lines, m.paint(styleDim, clip(clean(foot), m.width)))
-	return tea.NewView(strings.Join(lines, "\n"))
+	return picture(strings.Join(lines, "\n"))
+}
+
+// picture is a view that leaves the terminal's modes alone: nothing is typed
+// into it.
+func picture(text string) tea.View {
+	v := tea.NewView(text)
+	v.DisableBracketedPasteMode = true
+	return v
 }
 
 // since counts up; a server whose clock is ahead gives 0.
@@ -149,7 +157,10 @@ func (m *progressModel) line(n news) string {
 // draw gives one line: mark, id, status word, agent, time, note. It is cut at
 // the terminal's edge before it is coloured, so that no colour is cut open.
 func (m *progressModel) draw(mark string, n news) string {
-	ids, agents := []string{m.board.run}, []string{}
+	ids, agents := []string{"run"}, []string{}
+	if n.id == m.board.run {
+		n.id = "run"
+	}
 	for _, s := range m.board.steps {
 		ids, agents = append(ids, s.id), append(agents, s.agent)
 	}

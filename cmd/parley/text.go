@@ -97,6 +97,9 @@ func clip(s string, n int) string {
 	if width(s) <= n {
 		return s
 	}
+	if n == 1 {
+		return "…"
+	}
 	return lipgloss.NewStyle().Inline(true).MaxWidth(n-1).Render(s) + "…"
 }
 

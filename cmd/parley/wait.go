@@ -41,9 +41,9 @@ func (a *app) await(ctx context.Context, c *client.Client, run parley.Run, timeo
 	if waiting.Err() == nil {
 		return run, err
 	}
-	why := "interrupted"
+	code, why := parley.Code("interrupted"), "waiting ended"
 	if errors.Is(context.Cause(waiting), errTimedOut) {
-		why = fmt.Sprintf("waited %s", timeout)
+		code, why = parley.CodeTimeout, fmt.Sprintf("waited %s", timeout)
 	}
 	look, stop := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer stop()
@@ -53,15 +53,16 @@ func (a *app) await(ctx context.Context, c *client.Client, run parley.Run, timeo
 	if run.Status.Terminal() {
 		return run, nil
 	}
-	f := &failure{exit: exitTimedOut, code: parley.CodeTimeout, text: fmt.Sprintf("%s; run %s goes on (%s)", why, run.ID, run.Status)}
+	f := &failure{exit: exitTimedOut, code: code, text: fmt.Sprintf("%s; run %s goes on (%s)", why, run.ID, run.Status)}
 	return run, f.withHint("parley run watch %s, or parley run cancel %s", run.ID, run.ID)
 }
 
 // follow shows the events of a run on stderr as they happen, up to its end.
 func (a *app) follow(ctx context.Context, c *client.Client, run parley.Run) error {
 	board := newBoard(run)
-	if _, tty := a.terminal(a.stderr); tty && !a.flags.quiet && a.getenv("TERM") != "dumb" {
-		return a.followDrawn(ctx, c, board)
+	if columns, tty := a.terminal(a.stderr); tty && !a.flags.quiet && a.getenv("TERM") != "dumb" {
+		// The height is only a first guess: the picture asks the terminal.
+		return a.followDrawn(ctx, c, newProgressModel(board, a.now(), a.paint()), tea.WithWindowSize(columns, 24))
 	}
 	return watchRun(ctx, c, board.run, watcher{
 		event: func(e parley.Event) {
@@ -75,18 +76,15 @@ func (a *app) follow(ctx context.Context, c *client.Client, run parley.Run) erro
 
 // followDrawn is follow on a terminal. Two goroutines: this one draws, the
 // other watches; it ends when the run does or ctx ends, and is waited for.
-func (a *app) followDrawn(ctx context.Context, c *client.Client, board *board) error {
-	paint := func(_ ink, s string) string { return s }
-	if a.colour(a.stderr) {
-		paint = ink.Render
-	}
-	p := tea.NewProgram(newProgressModel(board, a.now(), paint),
-		tea.WithInput(nil), tea.WithOutput(a.stderr), tea.WithoutSignalHandler(), tea.WithEnvironment(quietTerminal(a.env)))
+func (a *app) followDrawn(ctx context.Context, c *client.Client, m *progressModel, o ...tea.ProgramOption) error {
+	p := tea.NewProgram(m, append(o, tea.WithInput(nil), tea.WithOutput(a.stderr), tea.WithoutSignalHandler(),
+		tea.WithEnvironment(quietTerminal(a.env)))...)
+	run := m.board.run
 	var watched error
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		// Sends are dropped once the picture has ended.
-		watched = watchRun(ctx, c, board.run, watcher{
+		watched = watchRun(ctx, c, run, watcher{
 			event: func(e parley.Event) { p.Send(eventMsg(e)) },
 			say:   func(text string) { p.Send(sayMsg(text)) },
 		})
@@ -102,6 +100,14 @@ func (a *app) followDrawn(ctx context.Context, c *client.Client, board *board) e
 		a.note("the progress could not be drawn: %v", err)
 	}
 	return nil
+}
+
+// paint gives how to colour what goes to standard error.
+func (a *app) paint() func(ink, string) string {
+	if a.colour(a.stderr) {
+		return ink.Render
+	}
+	return func(_ ink, s string) string { return s }
 }
 
 // watcher is who wants to know.

@@ -31,6 +31,9 @@ type world struct {
 	keys      map[string]string
 	workflows []*parley.WorkflowVersion
 	agents    []*parley.Agent
+	// watched is closed when somebody first waits for events.
+	watched chan struct{}
+	once    sync.Once
 }
 
 type worldRun struct {
@@ -43,7 +46,7 @@ type worldRun struct {
 // newWorld serves a world with the workflows hello, bad, stopped and slow and
 // the agents greeter and polisher.
 func newWorld(t testing.TB) (w *world, url string) {
-	w = &world{keys: map[string]string{}}
+	w = &world{keys: map[string]string{}, watched: make(chan struct{})}
 	for _, name := range []string{"hello", "bad", "stopped", "slow"} {
 		source := fmt.Sprintf("name: %s\nsteps:\n  - id: greet\n    agent: greeter\n  - id: polish\n    agent: polisher\n", name)
 		if _, _, err := w.apply(parley.ApplyRequest{Source: []byte(source)}); err != nil {
@@ -241,6 +244,7 @@ func (w *world) Events(ctx context.Context, id string, after int64, limit int, w
 		if len(list) > 0 || over || !wait {
 			return list, nil
 		}
+		w.once.Do(func() { close(w.watched) })
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+type row struct{ a, b, c string }
+
+func rowColumns() []column[row] {
+	return []column[row]{
+		{head: "NAME", cell: plain(func(r row) string { return r.a })},
+		{head: "STATUS", fixed: true, cell: func(r row) cell { return cell{r.b, styleGood} }},
+		{head: "TEXT", cell: plain(func(r row) string { return r.c })},
+	}
+}
+
+func table(columns int, colour bool, rows ...row) string {
+	var b bytes.Buffer
+	drawTable(&sheet{w: &b, columns: columns, colour: colour}, rowColumns(), rows)
+	return b.String()
+}
+
+func TestTableAlignsWideCharacters(t *testing.T) {
+	t.Parallel()
+	got := table(0, false, row{"検索", "COMPLETED", "x"}, row{"👩‍👩‍👧", "FAILED", ""}, row{"e\u0301", "RUNNING", "two\nlines"}, row{"ab\x1b[31m", "SKIPPED", "\u202eabc"})
+	want := strings.Join([]string{
+		"NAME        STATUS     TEXT",
+		"検索        COMPLETED  x",
+		"👩‍👩‍👧          FAILED     -",
+		"e\u0301           RUNNING    two\\nlines",
+		"ab\\x1b[31m  SKIPPED    \\u202eabc",
+		"",
+	}, "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTableFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	rows := []row{{"a name of some length", "COMPLETED", strings.Repeat("長い文", 20)}, {"b", "FAILED", strings.Repeat("👩‍👩‍👧", 30)}, {"c", "RUNNING", "x"}}
+	for columns := 1; columns <= 130; columns++ {
+		for _, colour := range []bool{false, true} {
+			text := table(columns, colour, rows...)
+			for line := range strings.Lines(text) {
+				if w := width(strings.TrimSuffix(line, "\n")); w > columns {
+					t.Fatalf("%d columns on a terminal of %d: %q", w, columns, line)
+				}
+			}
+			if columns >= 30 && !strings.Contains(text, "COMPLETED") {
+				t.Fatalf("the status was cut on a terminal of %d: %q", columns, text)
+			}
+		}
+	}
+}
+
+// Whatever a name holds, the terminal gets it as text.
+func FuzzClean(f *testing.F) {
+	for _, s := range []string{"a\x1b[2Jb", "\u202e\u2066", "a\nb\tc\r", "\x9b31m", "\xff\xfe", "ok é 漢字 👋", "\u0085\u2028"} {
+		f.Add(s, 10)
+	}
+	f.Fuzz(func(t *testing.T, s string, n int) {
+		got := clean(s)
+		if strings.ContainsFunc(got, func(r rune) bool {
+			return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+		}) {
+			t.Errorf("%q", got)
+		}
+		if clean(got) != got {
+			t.Errorf("not stable: %q", got)
+		}
+		if n = n % 200; n < 0 {
+			n = -n
+		}
+		if w := width(clip(got, n)); w > n {
+			t.Errorf("clip(%q, %d) has %d columns", got, n, w)
+		}
+	})
+}
+
+func TestYAMLKeepsOrderAndNumbers(t *testing.T) {
+	t.Parallel()
+	in := `{"z":12345678901234567890123,"a":[],"m":{},"e":1E400,"f":1.50,"s":["yes","1","null","~","a: b","- x","\u0000","line\nline\n","\ud83d\udc4b"],"n":null,"t":true,"":{"k":[{"x":[1]}]}}`
+	got, err := toYAML([]byte(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `z: 12345678901234567890123
+a: []
+m: {}
+e: 1E400
+f: 1.50
+s:
+  - "yes"
+  - "1"
+  - "null"
+  - "~"
+  - 'a: b'
+  - '- x'
+  - "\0"
+  - |
+    line
+    line
+  - "\U0001F44B"
+n: null
+t: true
+"":
+  k:
+    - x:
+        - 1
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// YAML that is written reads back as the strings and structure that went in.
+func FuzzYAML(f *testing.F) {
+	f.Add(`{"a":["b",{"c":"d"}],"e":"\u0007 x"}`)
+	f.Add(`["on","0x1","1_0","2026-11-21","<<","=", "!t", "&a", "*a","%","@"]`)
+	f.Fuzz(func(t *testing.T, in string) {
+		var v any
+		if json.Unmarshal([]byte(in), &v) != nil || strings.ContainsRune(in, '\ufffd') {
+			return
+		}
+		strip(&v)
+		b, err := toJSON(v)
+		if err != nil {
+			return
+		}
+		out, err := toYAML(b)
+		if err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+		var back any
+		if err := yaml.Unmarshal(out, &back); err != nil {
+			t.Fatalf("%s\n%s: %v", b, out, err)
+		}
+		if diff := cmp.Diff(v, back); diff != "" {
+			t.Errorf("%s\n%s\n%s", b, out, diff)
+		}
+	})
+}
+
+// strip makes every number a text, since the two languages disagree on types.
+func strip(v *any) {
+	switch x := (*v).(type) {
+	case float64:
+		*v = fmt.Sprint(x)
+	case []any:
+		for i := range x {
+			strip(&x[i])
+		}
+	case map[string]any:
+		for k, e := range x {
+			strip(&e)
+			x[k] = e
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0ms", 0: "0ms", 999 * time.Millisecond: "999ms", time.Second: "1.0s", 59*time.Second + 990*time.Millisecond: "59.9s",
+		time.Minute: "1m00s", 61 * time.Second: "1m01s", time.Hour - time.Second: "59m59s", 26*time.Hour + 5*time.Minute: "26h05m",
+	} {
+		if got := duration(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"start", "list", "show", "watch", "events", "cancel", "retry"}
+	for name, want := range map[string][]string{
+		"strat": {"start"}, "lst": {"list"}, "sho": {"show"}, "SHOW": {"show"}, "can": {"cancel"}, "evnets": {"events"}, "x": nil, "frobnicate": nil, "": nil,
+	} {
+		if diff := cmp.Diff(want, nearest(name, names)); diff != "" {
+			t.Error(name, diff)
+		}
+	}
+}
+
+func TestSlug(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"Fine Translator!": "fine-translator", "agents.example.com": "agents.example.com", "  ": "", "../..": "", "A_B--C": "a-b-c", "検索 Agent": "検索-agent",
+		"127.0.0.1": "127.0.0.1",
+	} {
+		if got := slug(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	if got := slug(strings.Repeat("名", 200)); len(got) > maxSlug+3 {
+		t.Errorf("%d bytes", len(got))
+	}
+}
