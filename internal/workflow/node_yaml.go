@@ -76,6 +76,10 @@ func nodeDecode(dec *yaml.Decoder) (doc *yaml.Node, err error) {
 func (y *nodeYAML) value(from *yaml.Node, depth int, n *node) *node {
 	if n.line == 0 {
 		n.line, n.col = from.Line, from.Column
+		if n.line > len(y.lines) {
+			// The library puts a value that is left out behind the last line.
+			n.line, n.col = y.position(len(y.src))
+		}
 	}
 	if from.Kind == yaml.AliasNode {
 		if y.open[from.Alias] {
