@@ -150,7 +150,7 @@ func (db *DB) Agents(ctx context.Context, q parley.AgentQuery) ([]parley.Agent, 
 		c.add(`status = ?`, string(q.Status))
 	}
 	var list []parley.Agent
-	total, err := db.list(ctx, agentColumns, `agents`, ` ORDER BY name`, &c, q.Page, func(r *record) error {
+	total, err := db.list(ctx, &listing{agentColumns, `agents`, c, ` ORDER BY name`, q.Page}, func(r *record) error {
 		a, err := readAgent(r)
 		list = append(list, a)
 		return err

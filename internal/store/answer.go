@@ -16,15 +16,10 @@ const answerAttempt = `UPDATE attempt SET state = 'settled', outcome = ?, output
 // checkAnswer refuses what is no answer: only an agent, or a cancel that it
 // has confirmed, ends a task.
 func checkAnswer(r *parley.Result) error {
-	switch r.Outcome {
-	case parley.OutcomeOK:
-		if r.Err == nil && len(r.Output) > 0 {
-			return nil
-		}
-	case parley.OutcomeError, parley.OutcomeCancelled:
-		if r.Err != nil {
-			return nil
-		}
+	ok := r.Outcome == parley.OutcomeOK && r.Err == nil && len(r.Output) > 0
+	failed := (r.Outcome == parley.OutcomeError || r.Outcome == parley.OutcomeCancelled) && r.Err != nil
+	if ok || failed {
+		return nil
 	}
 	return parley.Errorf(parley.CodeInvalid, "no answer to %q: outcome %q, %d bytes of output", r.TaskID, r.Outcome, len(r.Output))
 }

@@ -180,22 +180,32 @@ type reader interface {
 
 // read runs a query on the readers and calls each with every row.
 func (db *DB) read(ctx context.Context, query string, each func(*record) error, args ...any) error {
-	cached, ok := db.reads.Load(query)
-	if !ok {
-		st, err := db.readers.PrepareContext(ctx, db.dialect.rebind(query))
-		if err != nil {
-			return db.readFailure(ctx, err)
-		}
-		var loaded bool
-		if cached, loaded = db.reads.LoadOrStore(query, st); loaded {
-			_ = st.Close()
-		}
+	st, err := db.prepared(ctx, query) //nolint:sqlclosecheck // kept for the next call, closed by Close
+	if err != nil {
+		return db.readFailure(ctx, err)
 	}
-	rows, err := cached.(*sql.Stmt).QueryContext(ctx, args...)
+	rows, err := st.QueryContext(ctx, args...)
 	if err != nil {
 		return db.readFailure(ctx, err)
 	}
 	return db.readFailure(ctx, eachRow(rows, each))
+}
+
+// prepared gives the statement of a text, which must be one of a bounded
+// number of texts: statements stay prepared until Close.
+func (db *DB) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st, ok := db.reads.Load(query); ok {
+		return st.(*sql.Stmt), nil
+	}
+	st, err := db.readers.PrepareContext(ctx, db.dialect.rebind(query))
+	if err != nil {
+		return nil, err
+	}
+	kept, loaded := db.reads.LoadOrStore(query, st)
+	if loaded {
+		defer st.Close() //nolint:errcheck // another goroutine was faster: this one was never used
+	}
+	return kept.(*sql.Stmt), nil
 }
 
 // snapshot runs f with a reader that sees one state of the database throughout.

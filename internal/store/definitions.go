@@ -33,6 +33,10 @@ func one(d *Definition, found *bool) func(*record) error {
 	}
 }
 
+// maxRef bounds a reference: a workflow_id or name of 255 characters and a
+// version, at four bytes each.
+const maxRef = 4 * 320
+
 // exactVersion is one version by "workflow@version" or "id@version".
 const exactVersion = `SELECT ` + definitionColumns + ` FROM definition
  WHERE (workflow = ? OR id = ?) AND version = ? ORDER BY number DESC LIMIT 1`
@@ -46,6 +50,9 @@ const exactVersion = `SELECT ` + definitionColumns + ` FROM definition
 // come to stand for a newer version ([PutReplace]).
 func (db *DB) Definition(ctx context.Context, ref string) (Definition, error) {
 	var d Definition
+	if len(ref) > maxRef {
+		return d, parley.Errorf(parley.CodeNotFound, "there is no workflow with a name of %d bytes", len(ref))
+	}
 	found := false
 	err := db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE id = ? ORDER BY number DESC LIMIT 1`, one(&d, &found), ref)
 	// Either side of the @ may hold one.
@@ -159,12 +166,12 @@ func (db *DB) Definitions(ctx context.Context, q parley.WorkflowQuery) ([]Defini
 		c.add(`status = ?`, string(q.Status))
 	}
 	var list []Definition
-	total, err := db.list(ctx, definitionColumns, `definition`, order(q.SortBy, q.Ascending, "workflow", "created_at", "updated_at", "name"), &c, q.Page,
-		func(r *record) error {
-			d, err := readDefinition(r)
-			list = append(list, d)
-			return err
-		})
+	by := order(q.SortBy, q.Ascending, "workflow", "created_at", "updated_at", "name")
+	total, err := db.list(ctx, &listing{definitionColumns, `definition`, c, by, q.Page}, func(r *record) error {
+		d, err := readDefinition(r)
+		list = append(list, d)
+		return err
+	})
 	return list, total, err
 }
 

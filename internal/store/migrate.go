@@ -16,7 +16,7 @@ import (
 var migrations embed.FS
 
 // migrate runs f with the migrations, on a connection of its own.
-func (db *DB) migrate(ctx context.Context, f func(*goose.Provider) error) (err error) {
+func (db *DB) migrate(f func(*goose.Provider) error) (err error) {
 	files, err := fs.Sub(migrations, db.dialect.migrations)
 	if err != nil {
 		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
@@ -45,7 +45,7 @@ func (db *DB) migrate(ctx context.Context, f func(*goose.Provider) error) (err e
 // Migrate brings the schema to the newest version, each step in a transaction.
 // It does nothing if the schema is the newest already.
 func (db *DB) Migrate(ctx context.Context) error {
-	return db.migrate(ctx, func(p *goose.Provider) error {
+	return db.migrate(func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
 		return err
 	})
@@ -54,7 +54,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 // MigrateUpTo is Migrate up to version to, for tests of what later versions do
 // to the rows of earlier ones.
 func (db *DB) MigrateUpTo(ctx context.Context, to int64) error {
-	return db.migrate(ctx, func(p *goose.Provider) error {
+	return db.migrate(func(p *goose.Provider) error {
 		_, err := p.UpTo(ctx, to)
 		return err
 	})
@@ -63,7 +63,7 @@ func (db *DB) MigrateUpTo(ctx context.Context, to int64) error {
 // MigrateDown undoes every step above version to. Going below 1 drops all
 // tables.
 func (db *DB) MigrateDown(ctx context.Context, to int64) error {
-	return db.migrate(ctx, func(p *goose.Provider) error {
+	return db.migrate(func(p *goose.Provider) error {
 		_, err := p.DownTo(ctx, to)
 		return err
 	})
@@ -72,7 +72,7 @@ func (db *DB) MigrateDown(ctx context.Context, to int64) error {
 // SchemaVersion gives the version that the database is at; 0 is a new one.
 func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
-	err := db.migrate(ctx, func(p *goose.Provider) (err error) {
+	err := db.migrate(func(p *goose.Provider) (err error) {
 		version, err = p.GetDBVersion(ctx)
 		return err
 	})
@@ -81,7 +81,7 @@ func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 
 // checkSchema refuses a database that a newer program has made.
 func (db *DB) checkSchema(ctx context.Context) error {
-	return db.migrate(ctx, func(p *goose.Provider) error {
+	return db.migrate(func(p *goose.Provider) error {
 		at, err := p.GetDBVersion(ctx)
 		if err != nil {
 			return err

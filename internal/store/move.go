@@ -63,9 +63,8 @@ func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
 		return false, err
 	}
 	err = db.transition(ctx, synced, point(name), func(s *session) error {
-		written := false
-		ok, written, err = move(s, &m, meta)
-		if err == nil && !ok && !written {
+		moved, written, err := move(s, &m, meta)
+		if ok = moved; err == nil && !ok && !written {
 			return ErrStale
 		}
 		return err

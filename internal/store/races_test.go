@@ -149,7 +149,7 @@ func races() []race {
 func rowsOf(t testing.TB, db *DB, key string) string {
 	t.Helper()
 	var list []string
-	for _, l := range strings.Split(dump(t, db), "\n") {
+	for l := range strings.SplitSeq(dump(t, db), "\n") {
 		if strings.Contains(l, key) && !strings.HasPrefix(l, "late ") {
 			list = append(list, strings.ReplaceAll(l, key, "K"))
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,18 +151,27 @@ func order(by string, ascending bool, tie string, allowed ...string) string {
 	return " ORDER BY " + column + direction + ", " + tie + direction
 }
 
+// listing is what a list is made of.
+type listing struct {
+	columns, from string
+	where         condition
+	order         string
+	page          parley.Page
+}
+
 // list runs the two queries of a list: the count of all, and one page.
-func (db *DB) list(ctx context.Context, columns, from, order string, c *condition, page parley.Page, each func(*record) error) (int, error) {
+func (db *DB) list(ctx context.Context, l *listing, each func(*record) error) (int, error) {
+	args := l.where.args
 	total := 0
 	err := db.snapshot(ctx, func(tx reader) error {
-		err := db.readOn(ctx, tx, `SELECT count(*) FROM `+from+c.String(),
-			func(r *record) error { total = int(r.int()); return nil }, c.args...)
+		err := db.readOn(ctx, tx, `SELECT count(*) FROM `+l.from+l.where.String(),
+			func(r *record) error { total = int(r.int()); return nil }, args...)
 		if err != nil {
 			return err
 		}
-		limit, offset := window(page)
-		return db.readOn(ctx, tx, `SELECT `+columns+` FROM `+from+c.String()+order+` LIMIT ? OFFSET ?`,
-			each, append(c.args[:len(c.args):len(c.args)], limit, offset)...)
+		limit, offset := window(l.page)
+		return db.readOn(ctx, tx, `SELECT `+l.columns+` FROM `+l.from+l.where.String()+l.order+` LIMIT ? OFFSET ?`,
+			each, append(slices.Clip(args), limit, offset)...)
 	})
 	return total, err
 }
@@ -188,12 +198,12 @@ func (db *DB) Runs(ctx context.Context, q parley.RunQuery) ([]Run, int, error) {
 		c.add(`hidden = 0`)
 	}
 	var runs []Run
-	total, err := db.list(ctx, runColumns, `run`, order(q.SortBy, q.Ascending, "id", "created_at", "updated_at", "status"), &c, q.Page,
-		func(r *record) error {
-			run, err := readRun(r)
-			runs = append(runs, run)
-			return err
-		})
+	by := order(q.SortBy, q.Ascending, "id", "created_at", "updated_at", "status")
+	total, err := db.list(ctx, &listing{runColumns, `run`, c, by, q.Page}, func(r *record) error {
+		run, err := readRun(r)
+		runs = append(runs, run)
+		return err
+	})
 	return runs, total, err
 }
 
