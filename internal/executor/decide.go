@@ -16,7 +16,7 @@ import (
 // attempts turns what the core scheduled into rows. Those that a slot of the
 // own bridge is free for are claimed by it; their reservations come back in
 // the same order, with a zero Start where there is none.
-func (x *Executor) attempts(d workflow.Decision, now time.Time) ([]store.Attempt, []Reservation) {
+func (x *Executor) attempts(d workflow.Decision, now time.Time, reserve bool) ([]store.Attempt, []Reservation) {
 	if len(d.Schedule) == 0 {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func (x *Executor) attempts(d workflow.Decision, now time.Time) ([]store.Attempt
 		if info, ok := x.cfg.Agent(context.Background(), s.Task.Agent); ok {
 			rows[i].Policy.OutcomeUnknown = info.Policy
 		}
-		if x.cfg.Reserve == nil || s.At.After(now) {
+		if !reserve || x.cfg.Reserve == nil || s.At.After(now) {
 			continue
 		}
 		if slot, ok := x.cfg.Reserve(s.Task.Agent); ok {
@@ -46,12 +46,13 @@ func (x *Executor) attempts(d workflow.Decision, now time.Time) ([]store.Attempt
 // be used any more.
 func (x *Executor) commit(ctx context.Context, l *liveRun, d workflow.Decision, answer *store.Answer) error {
 	now := x.now()
-	rows, slots := x.attempts(d, now)
+	rows, slots := x.attempts(d, now, !l.refused)
 	err := x.cfg.Store.Decide(ctx, store.Decision{
 		Run:  x.row(l, now),
 		Seen: d.Events[0].Seq - 1, Events: d.Events, Answer: answer,
 		Close: closes(d.Close), RequestCancel: d.RequestCancel, Insert: rows,
 	})
+	l.refused = err != nil
 	if err != nil {
 		l.state = nil
 		release(slots)

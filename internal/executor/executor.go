@@ -104,6 +104,9 @@ type liveRun struct {
 	state *workflow.State
 	// gone: the entry has left the map; look again.
 	gone bool
+	// refused: the last decision was. The next one claims nothing for the own
+	// bridge, since that may be what was refused.
+	refused bool
 }
 
 // wakeup says that a run wants attention. If task is set, only if that task is

@@ -104,6 +104,7 @@ func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error)
 	if err != nil {
 		return parley.Run{}, err
 	}
+	x.cfg.Logger.Info("run is retried", "run", id, "by", by)
 	view := old.View()
 	run, _, err := x.begin(ctx, v, beginning{
 		fact: workflow.Start{

@@ -80,7 +80,7 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	l.state = workflow.NewState(id, v.def, x.cfg.Limits)
 	b.fact.At = x.now()
 	d := l.state.Apply(b.fact)
-	rows, slots := x.attempts(d, b.fact.At)
+	rows, slots := x.attempts(d, b.fact.At, true)
 	row := x.row(l, b.fact.At)
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
