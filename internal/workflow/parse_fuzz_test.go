@@ -44,7 +44,7 @@ func FuzzParse(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		start := time.Now()
 		def, problems := Parse(ParseOptions{}, source)
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 512<<20 {

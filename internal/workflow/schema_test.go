@@ -126,7 +126,7 @@ func TestSchema_Bounded(t *testing.T) {
 		s := testSchema(t, schema)
 		start := time.Now()
 		err := s.Check(json.RawMessage(value))
-		if err == nil || !strings.Contains(err.Error(), "takes more than") || time.Since(start) > 30*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "takes more than") || time.Since(start) > time.Minute {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		if err := s.Check(json.RawMessage(`{"a": {"a": 1}}`)); schema != flat && err != nil {
