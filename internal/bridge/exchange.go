@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -213,8 +214,9 @@ func (p *post) send(header http.Header, body []byte) (*http.Response, error) {
 			Method: http.MethodPost, URL: p.url, Host: p.url.Host, Header: header,
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			// A body of its own for each try: the former may still be read. There
-			// is no GetBody, so net/http cannot repeat anything by itself.
-			Body: &requestBody{rest: body}, ContentLength: int64(len(body)),
+			// is no GetBody, so net/http cannot repeat anything by itself. Of this
+			// type it knows that it need not send the head in a packet ahead.
+			Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
 		}).WithContext(httptrace.WithClientTrace(p.inner, &pr.trace))
 		resp, err := t.RoundTrip(req)
 		sent, reused := pr.sent(), pr.reused
@@ -283,17 +285,3 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 		}
 	}
 }
-
-// requestBody is read at most once, by net/http.
-type requestBody struct{ rest []byte }
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	if len(b.rest) == 0 {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-func (b *requestBody) Close() error { return nil }

@@ -74,6 +74,15 @@ func TestEgressPolicy(t *testing.T) {
 	}
 }
 
+// TestExchangeNoProxy: net/http reads the proxy of the environment once in a
+// process, so only its absence can be looked at.
+func TestExchangeNoProxy(t *testing.T) {
+	x := NewExchange(ExchangeConfig{})
+	if x.plain.Proxy != nil || x.secure.Proxy != nil {
+		t.Error("the proxy of the environment would be used")
+	}
+}
+
 // TestRedact: a secret in any of its spellings is gone, also where the text is
 // cut.
 func TestRedact(t *testing.T) {
