@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
@@ -165,12 +166,7 @@ func merge(a, b map[string]string) map[string]string {
 	if len(a) == 0 {
 		return b
 	}
-	out := make(map[string]string, len(a)+len(b))
-	for k, v := range a {
-		out[k] = v
-	}
-	for k, v := range b {
-		out[k] = v
-	}
+	out := maps.Clone(a)
+	maps.Copy(out, b)
 	return out
 }

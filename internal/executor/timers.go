@@ -89,10 +89,10 @@ func (t *timers) due() (timer, time.Duration) {
 
 type timerHeap []timer
 
-func (h timerHeap) Len() int           { return len(h) }
-func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *timerHeap) Push(v any)        { *h = append(*h, v.(timer)) }
+func (h *timerHeap) Len() int           { return len(*h) }
+func (h *timerHeap) Less(i, j int) bool { return (*h)[i].at.Before((*h)[j].at) }
+func (h *timerHeap) Swap(i, j int)      { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
+func (h *timerHeap) Push(v any)         { *h = append(*h, v.(timer)) }
 func (h *timerHeap) Pop() any {
 	old := *h
 	v := old[len(old)-1]

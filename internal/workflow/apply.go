@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -252,8 +253,8 @@ func (a *decider) anyInFlight(sc scope) bool {
 // blockOutput is rule S6: the output of the last step in list order that is
 // COMPLETED or handled.
 func (a *decider) blockOutput(sc scope) json.RawMessage {
-	for i := len(sc.block.Steps) - 1; i >= 0; i-- {
-		x := a.child(sc, sc.block.Steps[i])
+	for _, step := range slices.Backward(sc.block.Steps) {
+		x := a.child(sc, step)
 		if x != nil && (x.status == parley.StepCompleted || x.handled) {
 			return orNull(x.output)
 		}
@@ -269,7 +270,7 @@ func (a *decider) endCompleted() {
 			err = a.fits("output", v)
 		}
 		if err != nil {
-			a.endFailed(asError(err, parley.CodeExpression))
+			a.endFailed(asError(err))
 			return
 		}
 		output = v

@@ -32,7 +32,7 @@ func (a *decider) consider(sc scope, step *Step) *execution {
 	if step.If != nil {
 		run, err := step.If.Eval(a.newScope(a.at, nil))
 		if err != nil {
-			a.fail(x, asError(err, parley.CodeExpression), attemptEnd{})
+			a.fail(x, asError(err), attemptEnd{})
 			return x
 		}
 		if !run {
@@ -90,7 +90,7 @@ func (a *decider) beginAgent(x *execution) {
 			return
 		}
 	}
-	a.fail(x, asError(err, parley.CodeExpression), attemptEnd{})
+	a.fail(x, asError(err), attemptEnd{})
 }
 
 func (a *decider) launch(x *execution, agent string, input json.RawMessage) {
@@ -146,7 +146,7 @@ func (a *decider) beginValue(x *execution, value *expr.Template) {
 		err = a.fits("set", v)
 	}
 	if err != nil {
-		a.fail(x, asError(err, parley.CodeExpression), attemptEnd{})
+		a.fail(x, asError(err), attemptEnd{})
 		return
 	}
 	a.complete(x, v, completion{})
@@ -160,7 +160,7 @@ func (a *decider) authorError(x *execution) *parley.Error {
 	if spec.Message != nil {
 		v, err := spec.Message.Eval(scope)
 		if err != nil {
-			return asError(err, parley.CodeExpression)
+			return asError(err)
 		}
 		var text string
 		if json.Unmarshal(v, &text) != nil {
@@ -171,7 +171,7 @@ func (a *decider) authorError(x *execution) *parley.Error {
 	if spec.Details != nil {
 		v, err := spec.Details.Eval(scope)
 		if err != nil {
-			return asError(err, parley.CodeExpression)
+			return asError(err)
 		}
 		e.Details = v
 	}
@@ -185,7 +185,7 @@ func (a *decider) beginFinish(x *execution) {
 		err = a.fits("finish", v)
 	}
 	if err != nil {
-		a.fail(x, asError(err, parley.CodeExpression), attemptEnd{})
+		a.fail(x, asError(err), attemptEnd{})
 		return
 	}
 	a.record(parley.EventStepCompleted, x, stepCompleted{Kind: KindFinish, Output: v})
@@ -226,7 +226,7 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 	}
 	end := attemptEnd{started: c.started, agentRetry: c.agentRetry}
 	if err != nil {
-		a.fail(x, asError(err, parley.CodeExpression), end)
+		a.fail(x, asError(err), end)
 		return
 	}
 	if x.step.Schema != nil {
@@ -419,11 +419,12 @@ func (p RetryPolicy) delay(n int, jitter float64) time.Duration {
 	return time.Duration(d).Truncate(time.Millisecond)
 }
 
-func asError(err error, code parley.Code) *parley.Error {
+// asError gives the error of an evaluation as one that can be recorded.
+func asError(err error) *parley.Error {
 	if e, ok := errors.AsType[*parley.Error](err); ok {
 		return e
 	}
-	return parley.Errorf(code, "%v", err)
+	return parley.Errorf(parley.CodeExpression, "%v", err)
 }
 
 // recordable gives an error as the history will give it back: without the Go
