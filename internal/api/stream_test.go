@@ -165,6 +165,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			!strings.Contains(rec.Body.String(), "limit streams of 2") || rec.Header().Get("Retry-After") == "" {
 			t.Errorf("%d %s", rec.Code, rec.Body)
 		}
+		checkDocumented(t, schemas(t, s), "GET /api/v1/runs/{id}/events", rec)
 		// A start that cannot wait is answered at once.
 		begin := time.Now()
 		rec = call(h, "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`, "Prefer", "wait=30")
