@@ -83,15 +83,6 @@ func openStream(h http.Handler, target string, header ...string) *stream {
 	return s
 }
 
-func (s *stream) ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
 func begun(t *testing.T) (*server, *world) {
 	t.Helper()
 	s, w := setup(func(c *Config) { c.Limits.Streams = 2 })
