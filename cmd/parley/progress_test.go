@@ -147,6 +147,21 @@ func TestProgressPicture(t *testing.T) {
 	}
 }
 
+// What goes above the picture keeps its order: the next lines wait until those
+// before are written, and the end waits for all.
+func TestProgressKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	m := newProgressModel(newBoard(parley.Run{ID: "run-1"}), epoch(), uncoloured)
+	for i, step := range []struct {
+		msg  tea.Msg
+		asks bool
+	}{{sayMsg("a"), true}, {sayMsg("b"), false}, {overMsg{}, false}, {flushedMsg{}, true}, {flushedMsg{}, true}} {
+		if _, cmd := m.Update(step.msg); (cmd != nil) != step.asks {
+			t.Errorf("message %d: asks for something: %v", i, cmd != nil)
+		}
+	}
+}
+
 func TestProgressFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, columns := range []int{1, 7, 20, 40, 80} {
@@ -225,7 +240,8 @@ func TestInterruptedWait(t *testing.T) {
 			if code != exitTimedOut || !strings.Contains(errs.String(), "run run-1 goes on (RUNNING)\nhint: parley run watch run-1") {
 				t.Errorf("exit code %d: %q", code, errs.String())
 			}
-			if !strings.HasPrefix(out.String(), `{"id":"run-1"`) {
+			// The run as it is now, not as it was at its start.
+			if !strings.HasPrefix(out.String(), `{"id":"run-1"`) || !strings.Contains(out.String(), `"seq":2}`) {
 				t.Errorf("output %q", out.String())
 			}
 			if r, err := w.Run(t.Context(), "run-1"); err != nil || r.Status != parley.RunRunning {
