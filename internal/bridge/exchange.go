@@ -195,7 +195,7 @@ func (x *Exchange) Post(ctx context.Context, task parley.Task, agent parley.Agen
 // post is one exchange while it lasts.
 type post struct {
 	x            *Exchange
-	outer, inner context.Context
+	outer, inner context.Context //nolint:containedctx // a post is one call
 	errand
 	url     *url.URL
 	timeout time.Duration

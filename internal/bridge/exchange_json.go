@@ -13,24 +13,24 @@ import (
 // MaxDepth is how deep JSON from or for an agent may be nested (language.md §10).
 const MaxDepth = 64
 
-// Defect says what is wrong with the form of a message. Kind is one word for
+// DefectError says what is wrong with the form of a message. Kind is one word for
 // metrics, Text a sentence for people.
-type Defect struct {
+type DefectError struct {
 	Kind string
 	Text string
 }
 
-// Defectf makes a [Defect].
-func Defectf(kind, format string, args ...any) *Defect {
-	return &Defect{Kind: kind, Text: fmt.Sprintf(format, args...)}
+// Defectf makes a [DefectError].
+func Defectf(kind, format string, args ...any) *DefectError {
+	return &DefectError{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
 // Error gives Text.
-func (d *Defect) Error() string { return d.Text }
+func (d *DefectError) Error() string { return d.Text }
 
 // CheckJSON gives body without a byte order mark and without the space around
 // its one JSON value, which [Members], [Elements] and [Text] can then read. The
-// error is a [*Defect]: empty, html, not_utf8, too_deep or not_json; its text
+// error is a [*DefectError]: empty, html, not_utf8, too_deep or not_json; its text
 // begins with what, the name of the body.
 //
 // Names may repeat and escaped surrogates may lack their pair: both pass
@@ -58,7 +58,7 @@ func CheckJSON(what string, body []byte) ([]byte, error) {
 }
 
 // notJSON reads once more to find the place.
-func notJSON(what string, body []byte, opts []jsontext.Options) *Defect {
+func notJSON(what string, body []byte, opts []jsontext.Options) *DefectError {
 	dec := jsontext.NewDecoder(bytes.NewReader(body), opts...)
 	_, err := dec.ReadValue()
 	if err == nil {

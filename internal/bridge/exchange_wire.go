@@ -10,7 +10,7 @@ import (
 )
 
 // TranslationObserver counts translations (AD-11). Direction is "request" or
-// "response"; errorType is the Kind of a [Defect], or "other".
+// "response"; errorType is the Kind of a [DefectError], or "other".
 type TranslationObserver interface {
 	Translated(protocol, direction string, took time.Duration)
 	TranslationError(protocol, direction, errorType string)
@@ -46,7 +46,7 @@ type Conversation struct {
 	Protocol string
 	// Request makes the body.
 	Request func() ([]byte, error)
-	// Answer reads the body of a 2xx response. Its error, a [*Defect] as a rule,
+	// Answer reads the body of a 2xx response. Its error, a [*DefectError] as a rule,
 	// means that the agent answered something that cannot be used.
 	Answer func(body []byte) (Outcome, []Warning, error)
 	// Refusal may turn the body of another response into a better error than
@@ -177,7 +177,7 @@ func (t *talk) badResponse(err error, reply Reply) Outcome {
 
 func (t *talk) untranslated(te *TranslationError) {
 	kind := "other"
-	if d, ok := errors.AsType[*Defect](te.Err); ok {
+	if d, ok := errors.AsType[*DefectError](te.Err); ok {
 		kind = d.Kind
 	}
 	if t.obs != nil {

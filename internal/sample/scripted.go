@@ -163,7 +163,7 @@ func (s *Scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c = s.Log.add(c)
 	if s.script.Delay != nil {
-		time.Sleep(s.script.Delay(c))
+		<-time.After(s.script.Delay(c))
 	}
 	if s.script.Status != nil {
 		if status := s.script.Status(c); status != 0 && status != http.StatusOK {

@@ -201,7 +201,7 @@ func TestBR2_OutputIsACopy(t *testing.T) {
 // says which translation failed, with the original.
 func TestAD9_TranslationError(t *testing.T) {
 	_, _, err := a2a.Response([]byte(`{"jsonrpc":"1.0"}`), taskID)
-	d, ok := errors.AsType[*bridge.Defect](err)
+	d, ok := errors.AsType[*bridge.DefectError](err)
 	if !ok || d.Kind != "wrong_version" {
 		t.Fatalf("%v", err)
 	}
@@ -226,7 +226,7 @@ func FuzzA2AResponse(f *testing.F) {
 			t.Fatal("the body was changed")
 		}
 		if err != nil {
-			if _, ok := errors.AsType[*bridge.Defect](err); !ok {
+			if _, ok := errors.AsType[*bridge.DefectError](err); !ok {
 				t.Fatalf("%T: %v", err, err)
 			}
 			return

@@ -43,10 +43,8 @@ func ReadConfig(config json.RawMessage) (Config, []error) {
 	seen := map[string]bool{}
 	for name, value := range bridge.Members(raw) {
 		member := string(name)
-		fault := ""
-		if seen[member] {
-			fault = "stands more than once"
-		} else {
+		fault := "stands more than once"
+		if !seen[member] {
 			fault = cfg.set(member, value)
 		}
 		seen[member] = true

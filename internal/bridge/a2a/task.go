@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"strconv"
+
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
 )
@@ -13,11 +15,12 @@ type answer struct {
 	status, artifacts, history  []byte
 	role, parts                 []byte
 	state, statusMessage        []byte
+	timestamp                   []byte // of the status
 
 	warnings []bridge.Warning
 }
 
-// readAnswer takes result apart. The error is a [*bridge.Defect].
+// readAnswer takes result apart. The error is a [*bridge.DefectError].
 func readAnswer(result []byte) (*answer, error) {
 	a := &answer{raw: result}
 	if result[0] != '{' {
@@ -44,6 +47,8 @@ func readAnswer(result []byte) (*answer, error) {
 			member = &a.state
 		case "message":
 			member = &a.statusMessage
+		case "timestamp":
+			member = &a.timestamp
 		default:
 			continue
 		}
@@ -107,6 +112,27 @@ func (a *answer) stateName() string {
 	return limited(state)
 }
 
+// standing is the state together with what else changes while an agent works:
+// when it said so last, and how much there is.
+func (a *answer) standing(state string) string {
+	if at, _ := bridge.Text(a.timestamp); at != "" {
+		state += " " + limited(at)
+	}
+	for _, list := range []struct {
+		raw  []byte
+		noun string
+	}{{a.artifacts, "artifacts"}, {a.history, "messages"}} {
+		n := 0
+		for range bridge.Elements(list.raw) {
+			n++
+		}
+		if n > 0 {
+			state += ", " + strconv.Itoa(n) + " " + list.noun
+		}
+	}
+	return state
+}
+
 // outcome is what the answer means for the attempt taskID.
 func (a *answer) outcome(taskID string) bridge.Outcome {
 	id, _ := bridge.Text(a.id)
@@ -128,7 +154,7 @@ func (a *answer) outcome(taskID string) bridge.Outcome {
 		return out
 	case "submitted", "working", "input-required", "auth-required":
 		if id != "" {
-			out.Disposition = bridge.Accepted
+			out.Disposition, out.State = bridge.Accepted, a.standing(state)
 			return out
 		}
 	}
@@ -163,7 +189,7 @@ func (a *answer) statusText() string {
 }
 
 // Response reads an agent's answer to message/send for the attempt taskID, with
-// a 2xx status. The error is a [*bridge.Defect]: the answer cannot be used.
+// a 2xx status. The error is a [*bridge.DefectError]: the answer cannot be used.
 func Response(body []byte, taskID string) (bridge.Outcome, []bridge.Warning, error) {
 	return respond(body, taskID, nil)
 }
@@ -183,7 +209,7 @@ func respond(body []byte, taskID string, progress bridge.Progress) (bridge.Outco
 	}
 	out := a.outcome(taskID)
 	if out.Disposition == bridge.Accepted && progress != nil {
-		progress(bridge.Report{State: a.stateName(), Text: a.statusText()})
+		progress(bridge.Report{State: out.State, Text: a.statusText()})
 	}
 	return out, a.warnings, nil
 }

@@ -131,6 +131,7 @@ type seen struct {
 	RetryAfter  string          `json:"retry_after,omitempty"`
 	AgentTaskID string          `json:"agent_task_id,omitempty"`
 	ContextID   string          `json:"context_id,omitempty"`
+	State       string          `json:"state,omitempty"`
 	// Refused is the error of a call that was not made.
 	Refused  string     `json:"refused,omitempty"`
 	Progress []progress `json:"progress,omitempty"`
@@ -154,7 +155,7 @@ func (r *recorder) outcome(t *testing.T, d *dialogue, adapter bridge.Adapter) st
 	} else {
 		s.Disposition = dispositions()[out.Disposition]
 		s.Outcome, s.Output, s.Error = out.Result.Outcome, out.Result.Output, out.Result.Err
-		s.AgentTaskID, s.ContextID = out.AgentTaskID, out.ContextID
+		s.AgentTaskID, s.ContextID, s.State = out.AgentTaskID, out.ContextID, out.State
 		if out.Result.RetryAfter > 0 {
 			s.RetryAfter = out.Result.RetryAfter.String()
 		}

@@ -92,7 +92,7 @@ const maxErrorText = 4 << 10
 
 // Response reads an agent's answer to the task taskID. The result always names
 // taskID; warnings say where the answer was odd. The error is a
-// [*bridge.Defect]: the answer cannot be used.
+// [*bridge.DefectError]: the answer cannot be used.
 func Response(body []byte, taskID string) (parley.Result, []bridge.Warning, error) {
 	body, err := bridge.CheckJSON("Response", body)
 	if err != nil {

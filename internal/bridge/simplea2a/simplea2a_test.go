@@ -92,7 +92,7 @@ func FuzzSimpleResponse(f *testing.F) {
 			t.Fatal("the body was changed")
 		}
 		if err != nil {
-			if _, ok := errors.AsType[*bridge.Defect](err); !ok {
+			if _, ok := errors.AsType[*bridge.DefectError](err); !ok {
 				t.Fatalf("%T: %v", err, err)
 			}
 			return
