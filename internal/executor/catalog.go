@@ -60,6 +60,9 @@ func (c *Catalog) Validate(ctx context.Context, req parley.ApplyRequest) parley.
 // conflict for a version that exists with other content, not_found if there is
 // nothing to replace.
 func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.WorkflowVersion, bool, error) {
+	if req.Replace != "" && len(req.Source) == 0 {
+		return c.setStatus(ctx, req)
+	}
 	def, problems := c.parse(ctx, req)
 	if def == nil {
 		return parley.WorkflowVersion{}, false, problems
@@ -70,6 +73,9 @@ func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.Wo
 		ID: c.cfg.NewID(), Workflow: def.ID, Name: def.Name, Version: def.Version, Description: def.Description,
 		Format: format(req.Source), Source: req.Source, Digest: hex.EncodeToString(sum[:]), Status: parley.AgentActive,
 		CreatedAt: now, UpdatedAt: now, CreatedBy: req.By, UpdatedBy: req.By,
+	}
+	if req.Status != "" {
+		row.Status = req.Status
 	}
 	mode := store.PutVersion
 	switch {
@@ -90,6 +96,17 @@ func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.Wo
 	v := version(row, def)
 	v.Warnings = problems
 	return v, row.ID == id, nil
+}
+
+// setStatus switches a version on or off without changing its document.
+func (c *Catalog) setStatus(ctx context.Context, req parley.ApplyRequest) (parley.WorkflowVersion, bool, error) {
+	err := c.cfg.DB.SetDefinitionStatus(ctx, req.Replace, req.Status, req.By, c.cfg.Now().UTC().Truncate(time.Microsecond))
+	if err != nil {
+		return parley.WorkflowVersion{}, false, err
+	}
+	c.cfg.Executor.defs.forget()
+	v, err := c.Get(ctx, req.Replace)
+	return v, false, err
 }
 
 // format tells the two spellings apart as the parser does.

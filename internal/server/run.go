@@ -76,7 +76,7 @@ func (s *Server) watchDisk(ctx context.Context) error {
 
 // stopServing lets requests end, but no event stream or wait hold the stop up.
 func (s *Server) stopServing() {
-	const grace = 2 * time.Second
+	const grace = time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {

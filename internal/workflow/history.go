@@ -15,7 +15,7 @@ type (
 	runStarted struct {
 		Workflow    string            `json:"workflow"`
 		Version     string            `json:"version"`
-		Input       json.RawMessage   `json:"input"`
+		Input       json.RawMessage   `json:"input,omitempty"`
 		Labels      map[string]string `json:"labels,omitempty"`
 		Trigger     string            `json:"trigger,omitempty"`
 		Deadline    time.Time         `json:"deadline"`
