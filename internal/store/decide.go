@@ -20,8 +20,8 @@ const (
 	// touchRun does the same for a run whose columns with an index, and those
 	// that rarely change, are as they have to be already.
 	touchRun = `UPDATE run SET seq = ?, phase = ?, paused = ?, cancelling = ?, updated_at = ?` + ifSeen + `
- AND status = ? AND due IS NOT DISTINCT FROM ? AND error IS NOT DISTINCT FROM ? AND cancelled_by = ?
- AND cancel_reason = ? AND started_at IS NOT DISTINCT FROM ?`
+ AND status = ? AND due IS NOT DISTINCT FROM ? AND error IS NOT DISTINCT FROM ?
+ AND cancelled_by IS NOT DISTINCT FROM ? AND cancel_reason IS NOT DISTINCT FROM ? AND started_at IS NOT DISTINCT FROM ?`
 
 	ifSeen    = ` WHERE id = ? AND seq = ? AND ended_at IS NULL`
 	ifOpen    = ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND ` + unsettled + `)`
@@ -190,13 +190,13 @@ func decide(s *session, d *decision) error {
 // case the one attempt's state is among them.
 func fence(s *session, d *decision, query string, usual bool) (bool, error) {
 	r := &d.Run
-	args := bind(s.args[:0], r.Seq, r.Phase, flag(r.Paused), flag(r.Cancelling), d.at)
+	args := bind(s.args[:0], r.Seq, text(r.Phase), flag(r.Paused), flag(r.Cancelling), d.at)
 	if query == updateRun {
-		args = bind(args, string(r.Status), micros(r.Due), blob(r.Error), r.CancelledBy, r.CancelReason, micros(r.StartedAt),
+		args = bind(args, string(r.Status), micros(r.Due), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.StartedAt),
 			micros(r.EndedAt), r.ID, d.Seen)
 	} else {
 		args = bind(args, r.ID, d.Seen,
-			string(r.Status), micros(r.Due), blob(r.Error), r.CancelledBy, r.CancelReason, micros(r.StartedAt))
+			string(r.Status), micros(r.Due), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.StartedAt))
 	}
 	if usual && d.Answer != nil {
 		query += ifOpen

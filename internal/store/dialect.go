@@ -90,9 +90,10 @@ func sqliteConnector(path string, _ Options, write bool) (driver.Connector, erro
 	}
 	pragmas := []string{"busy_timeout(10000)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	if write {
-		// 64 MiB of pages, a checkpoint each 16 MiB, and a log that shrinks to
-		// 64 MiB after a burst.
-		pragmas = append(pragmas, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-65536)",
+		// A checkpoint each 16 MiB, and a log that shrinks to 64 MiB after a
+		// burst. 16 MiB of pages: a commit that has split a page walks over
+		// the whole table of the cache, so that a larger one costs time.
+		pragmas = append(pragmas, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16384)",
 			"wal_autocheckpoint(4096)", "journal_size_limit(67108864)")
 	} else {
 		pragmas = append(pragmas, "query_only(1)", "cache_size(-8192)")

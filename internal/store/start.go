@@ -69,8 +69,8 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 func bindStart(st *Start, labels any, owner Claim) (string, []driver.NamedValue) {
 	r := &st.Run
 	args := bind(make([]driver.NamedValue, 0, 26),
-		r.ID, r.Workflow, r.Name, r.Version, r.DefinitionID, r.Seq, string(r.Status), r.Phase, flag(r.Paused), flag(r.Cancelling),
-		flag(r.Hidden), labels, r.RetriedFrom, r.TriggeredBy, blob(r.Error), r.CancelledBy, r.CancelReason, micros(r.Due),
+		r.ID, r.Workflow, r.Name, r.Version, r.DefinitionID, r.Seq, string(r.Status), text(r.Phase), flag(r.Paused), flag(r.Cancelling),
+		flag(r.Hidden), labels, text(r.RetriedFrom), text(r.TriggeredBy), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.Due),
 		text(st.IdempotencyKey), text(st.InputDigest), unixMicro(r.CreatedAt), unixMicro(r.UpdatedAt), micros(r.StartedAt), micros(r.EndedAt))
 	if owner.Worker == "" {
 		return insertRun + `true ON CONFLICT DO NOTHING`, args
