@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,8 +180,9 @@ func (r *rig) judge(ids []string) {
 		if a.Policy.OutcomeUnknown == parley.OutcomeResend {
 			limit += a.Orphanings
 		}
-		if n := r.agent.calls(id) + r.long.calls(id); n > limit {
-			r.t.Errorf("I1: %s (policy %s, %d orphanings) was called %d times", id, a.Policy.OutcomeUnknown, a.Orphanings, n)
+		if n := r.agent.executions(id) + r.long.executions(id); n > limit {
+			r.t.Errorf("I1: %s (policy %s, %d orphanings) was executed %d times:\n%s",
+				id, a.Policy.OutcomeUnknown, a.Orphanings, n, strings.Join(r.ledger.trace[id], "\n"))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ type modelLedger struct {
 	rows    map[string]*store.Attempt
 	workers map[string]*store.Worker
 	late    []store.Answer
+	// trace says what happened to each task, for whoever looks for a mistake.
+	trace map[string][]string
 	// moves counts what was committed, by transition.
 	moves map[string]int
 	// fault, if set, is asked about each write.
@@ -41,7 +44,7 @@ const (
 var errDoubt = errors.New("connection reset: the outcome of the commit is unknown")
 
 func newModel() *modelLedger {
-	return &modelLedger{rows: map[string]*store.Attempt{}, workers: map[string]*store.Worker{}, moves: map[string]int{}}
+	return &modelLedger{rows: map[string]*store.Attempt{}, workers: map[string]*store.Worker{}, moves: map[string]int{}, trace: map[string][]string{}}
 }
 
 // write executes f as one transaction, or lets it go wrong.
@@ -57,6 +60,7 @@ func (l *modelLedger) write(op, task string, f func()) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		f()
+		l.noteLocked(task, "%s written, fault %d", op, kind)
 	}
 	switch kind {
 	case noFault:
@@ -70,8 +74,23 @@ func (l *modelLedger) write(op, task string, f func()) error {
 	return errDoubt
 }
 
-func (l *modelLedger) Register(_ context.Context, worker string, _ time.Time) (inc int64, err error) {
-	err = l.write("P16", "", func() {
+func (l *modelLedger) note(task, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteLocked(task, format, args...)
+}
+
+func (l *modelLedger) noteLocked(task, format string, args ...any) {
+	text := time.Now().Format("04:05.000 ") + fmt.Sprintf(format, args...)
+	if a := l.rows[task]; a != nil {
+		text += fmt.Sprintf(" -> %s %v, %d orphanings", a.State, a.Claim, a.Orphanings)
+	}
+	l.trace[task] = append(l.trace[task], text)
+}
+
+func (l *modelLedger) Register(_ context.Context, worker string, _ time.Time) (int64, error) {
+	var inc int64
+	err := l.write("P16", "", func() {
 		w := l.workers[worker]
 		if w == nil {
 			w = &store.Worker{Name: worker}
@@ -82,7 +101,10 @@ func (l *modelLedger) Register(_ context.Context, worker string, _ time.Time) (i
 		inc = w.Inc
 		l.moves["P16"]++
 	})
-	return inc, err
+	if err != nil {
+		return 0, err // what f wrote is not looked at: it may still run
+	}
+	return inc, nil
 }
 
 func (l *modelLedger) alive(worker string, inc int64) bool {
@@ -141,9 +163,9 @@ func (l *modelLedger) Orphans(_ context.Context, worker string, inc int64, limit
 	return list[:min(limit, len(list))], nil
 }
 
-func (l *modelLedger) Claim(_ context.Context, c store.Claim, reqs []store.ClaimRequest, at time.Time) (list []store.Attempt, err error) {
-	err = l.write("P4", reqs[0].TaskID, func() {
-		list = nil
+func (l *modelLedger) Claim(_ context.Context, c store.Claim, reqs []store.ClaimRequest, at time.Time) ([]store.Attempt, error) {
+	var list []store.Attempt
+	err := l.write("P4", reqs[0].TaskID, func() {
 		for _, q := range reqs {
 			a := l.rows[q.TaskID]
 			mine := store.Claim{Worker: c.Worker, Inc: c.Inc, Token: q.Token}
@@ -175,13 +197,17 @@ func (l *modelLedger) Defer(_ context.Context, ds []store.Deferral) error {
 	})
 }
 
-func (l *modelLedger) Move(_ context.Context, m store.Move) (ok bool, err error) {
-	err = l.write(string(m.Kind), m.TaskID, func() {
+func (l *modelLedger) Move(_ context.Context, m store.Move) (bool, error) {
+	ok := false
+	err := l.write(string(m.Kind), m.TaskID, func() {
 		if ok = l.move(m); ok {
 			l.moves[string(m.Kind)]++
 		}
 	})
-	return ok && err == nil, err
+	if err != nil {
+		return false, err
+	}
+	return ok, nil
 }
 
 func (l *modelLedger) move(m store.Move) bool {
@@ -241,8 +267,9 @@ func (l *modelLedger) settle(a *store.Attempt, r parley.Result) {
 	a.State, a.Result = store.AttemptSettled, &r
 }
 
-func (l *modelLedger) Answer(_ context.Context, in store.Answer) (accepted bool, err error) {
-	err = l.write("P7", in.Result.TaskID, func() {
+func (l *modelLedger) Answer(_ context.Context, in store.Answer) (bool, error) {
+	accepted := false
+	err := l.write("P7", in.Result.TaskID, func() {
 		a := l.rows[in.Result.TaskID]
 		open := a != nil && (a.State == store.AttemptOpen || held(a) ||
 			(a.State == store.AttemptSettled && a.Result.Outcome == parley.OutcomeUnknown))
@@ -257,7 +284,10 @@ func (l *modelLedger) Answer(_ context.Context, in store.Answer) (accepted bool,
 			l.late = append(l.late, in)
 		}
 	})
-	return accepted && err == nil, err
+	if err != nil {
+		return false, err
+	}
+	return accepted, nil
 }
 
 // The executor's half.

@@ -51,6 +51,7 @@ func newRig(t *testing.T) *rig {
 		t: t, ledger: newModel(), bus: memory.New(memory.Options{}), agents: newAgentBook(),
 		agent: newScripted(parley.ProtocolSimpleA2A), long: newScripted(parley.ProtocolJSONRPC), woken: map[string]int{},
 	}
+	r.agent.note, r.long.note = r.ledger.note, r.ledger.note
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	_, err := r.bus.Subscribe(ctx, bus.SubjectRuns, "executor", func(_ context.Context, m bus.Message) error {
@@ -244,7 +245,9 @@ type scripted struct {
 	mu       sync.Mutex
 	log      map[string][]time.Time
 	agents   map[string]int
+	note     func(task, format string, args ...any)
 	cancels  map[string]int
+	unsent   map[string]int
 	polls    map[string][]time.Time
 	busy     int
 	most     int
@@ -256,8 +259,8 @@ type scripted struct {
 
 func newScripted(protocol string) *scripted {
 	return &scripted{
-		protocol: protocol, log: map[string][]time.Time{}, agents: map[string]int{},
-		cancels: map[string]int{}, polls: map[string][]time.Time{},
+		protocol: protocol, note: func(string, string, ...any) {}, log: map[string][]time.Time{}, agents: map[string]int{},
+		cancels: map[string]int{}, unsent: map[string]int{}, polls: map[string][]time.Time{},
 	}
 }
 
@@ -276,10 +279,25 @@ func (s *scripted) Call(ctx context.Context, task parley.Task, _ parley.Agent, p
 		s.busy--
 		s.mu.Unlock()
 	}()
+	s.note(task.ID, "call %d", n)
 	if script == nil {
 		return answered(task, fmt.Sprintf(`{"n":%d}`, n)), nil
 	}
-	return script(ctx, task, n, p)
+	out, err := script(ctx, task, n, p)
+	s.note(task.ID, "call %d came to %d", n, out.Disposition)
+	if err != nil || out.Disposition == bridge.NotSent {
+		s.mu.Lock()
+		s.unsent[task.ID]++
+		s.mu.Unlock()
+	}
+	return out, err
+}
+
+// executions is how often an agent got the task.
+func (s *scripted) executions(task string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.log[task]) - s.unsent[task]
 }
 
 func (s *scripted) calls(task string) int {
