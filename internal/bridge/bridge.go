@@ -94,6 +94,7 @@ type Bridge struct {
 	// inHand counts reservations and calls.
 	inHand sync.WaitGroup
 
+	taking    chan struct{} // closed once tasks are taken
 	dispatch  chan struct{} // there is something to claim
 	reconcile chan struct{} // a claim is in doubt: look at the own rows
 	beating   chan struct{} // held during a beat
@@ -125,7 +126,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg.withDefaults(), adapters: make(map[string]Adapter, len(cfg.Adapters)),
-		dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), beating: make(chan struct{}, 1),
+		taking: make(chan struct{}), dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), beating: make(chan struct{}, 1),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
 		queued: make(map[string]struct{}), lanes: make(map[string]*lane),
 	}
@@ -157,6 +158,10 @@ func DefaultPolicy(protocol string) parley.OutcomePolicy {
 // errDrained is why calls end when their grace is over.
 var errDrained = errors.New("the bridge is being stopped")
 
+// Taking is closed once Run has registered and subscribed: what is announced
+// on the bus from then on is taken.
+func (b *Bridge) Taking() <-chan struct{} { return b.taking }
+
 // Run takes tasks until ctx ends. It registers, which takes the claims of this
 // bridge's former lives away from them; takes what the bus announces, what
 // [Bridge.Reserve] hands out and what dead bridges left; and beats, so that
@@ -183,6 +188,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		stopTasks()
 		return err
 	}
+	close(b.taking)
 	var intake, lease sync.WaitGroup
 	intake.Go(func() { b.serveClaims(ctx) })
 	intake.Go(func() { b.every(ctx, watchEvery, b.takeOrphans) })

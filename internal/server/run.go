@@ -40,8 +40,12 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		}
 	}
 	bridgeDone := make(chan struct{})
-	layers.Go(part(func() error { return s.executor.Run(engine) }))
 	layers.Go(part(func() error { defer close(bridgeDone); return s.bridge.Run(calls) }))
+	select {
+	case <-s.bridge.Taking(): // what is announced before would be lost for 5 s
+	case <-ended.Done():
+	}
+	layers.Go(part(func() error { return s.executor.Run(engine) }))
 	if s.samples != nil {
 		layers.Go(part(func() error { return s.samples.run(engine) }))
 	}
