@@ -2,6 +2,7 @@ package logging_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -293,6 +294,39 @@ func TestQuotedMembers(t *testing.T) {
 		if got := r.String(tt.text); got != tt.want {
 			t.Errorf("String(%s) = %s, want %s", tt.text, got, tt.want)
 		}
+	}
+}
+
+func TestRedactorForgetsTheOldest(t *testing.T) {
+	const most = 10_000
+	r := logging.NewRedactor()
+	secret := func(i int) string { return fmt.Sprintf("secret-%05d", i) }
+	for i := range most + 1 {
+		r.Add(parley.NewSecret([]byte(secret(i))))
+	}
+	for i, want := range map[int]string{0: secret(0), 1: "[redacted]", most: "[redacted]"} {
+		if got := r.String(secret(i)); got != want {
+			t.Errorf("number %d is shown as %q, want %q", i, got, want)
+		}
+	}
+	if got := r.String(hex.EncodeToString([]byte(secret(0)))); got == "[redacted]" {
+		t.Error("a form of what was forgotten is still looked for")
+	}
+}
+
+// A text that somebody else chose costs time in proportion to its length.
+func TestHostileTextsAreQuick(t *testing.T) {
+	r := logging.NewRedactor()
+	r.Add(parley.NewSecret([]byte("aaaaaaaaaaaaaaaaaaaaaaaa")))
+	start := time.Now()
+	for _, unit := range []string{`\`, `"`, `"token":"\`, `"token":"`, `\":`, "://", "://a:", " ", "bearer ", "token=", "a", "=", "token:'", "{", "[", `{"a":`} {
+		text := strings.Repeat(unit, 1<<20/len(unit))
+		_ = r.String(text)
+		_ = r.String(`"token":"` + text)
+		_ = line(t, logging.JSON, "v", text, "w", []byte(text), "x", json.RawMessage(text))
+	}
+	if d := time.Since(start); d > 30*time.Second {
+		t.Errorf("took %v", d)
 	}
 }
 

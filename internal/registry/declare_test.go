@@ -1,8 +1,10 @@
 package registry_test
 
 import (
-	"errors"
+	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,19 +140,39 @@ func TestAD12_DeclareWhileAnotherServerDoes(t *testing.T) {
 	}
 }
 
+// Nobody changes an agent between another one's reading and writing.
 func TestAD5_UpdatesAreNotLost(t *testing.T) {
 	f := newFixture(t)
 	f.mustAdd(t, spec("a"))
-	done := make(chan error)
-	go func() {
-		_, err := f.Update(t.Context(), "a", parley.AgentSpec{Timeout: new(2 * time.Second)})
-		done <- err
-	}()
-	_, err := f.Update(t.Context(), "a", parley.AgentSpec{Description: new("x")})
-	if err := errors.Join(err, <-done); err != nil {
-		t.Fatal(err)
+	var between atomic.Int64
+	f.store.onRead = func(context.Context, string) error {
+		if n := between.Add(1); n > 1 {
+			t.Errorf("%d changes at once", n)
+		}
+		time.Sleep(time.Millisecond) // for the others to come
+		return nil
 	}
-	if a, _ := f.Get(t.Context(), "a"); a.Timeout != 2*time.Second || a.Description != "x" {
-		t.Errorf("%+v lost an update", a)
+	f.store.onWrite = func(parley.Agent) error {
+		between.Add(-1)
+		return nil
+	}
+	var wg sync.WaitGroup
+	for i, change := range []func() error{
+		func() error {
+			return second(f.Update(t.Context(), "a", parley.AgentSpec{Timeout: new(2 * time.Second)}))
+		},
+		func() error { return second(f.Update(t.Context(), "a", parley.AgentSpec{Description: new("x")})) },
+		func() error { return f.Remove(t.Context(), "a", "") },
+	} {
+		wg.Go(func() {
+			if err := change(); err != nil {
+				t.Errorf("change %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	f.store.onRead = nil
+	if a, _ := f.Get(t.Context(), "a"); a.Timeout != 2*time.Second || a.Description != "x" || a.Status != parley.AgentDeleted {
+		t.Errorf("%+v lost a change", a)
 	}
 }

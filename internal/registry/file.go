@@ -70,7 +70,7 @@ func readAgents(file string, data []byte, sections []string) ([]parley.AgentSpec
 		spec := a.read()
 		if name := value(spec.Name); name != "" {
 			if first, twice := names[name]; twice {
-				r.problem(a.at["name"].node, a.path+".name", faultDuplicate, "agents[%d] has the same name", first)
+				r.problem(a.at["name"].node, a.path+".name", faultDuplicate, fmt.Sprintf("agents[%d] has the same name", first))
 			} else {
 				names[name] = i
 			}
@@ -170,7 +170,7 @@ func (a *entryReader) member(members map[string]*yaml.Node, name, path string) *
 func (a *entryReader) either(members map[string]*yaml.Node, name, old string) *yaml.Node {
 	n, o := a.member(members, name, old), members[old]
 	if n != nil && o != nil {
-		a.problem(o, a.path+"."+old, faultDuplicate, "%s says the same as %s; give one of them", old, name)
+		a.problem(o, a.path+"."+old, faultDuplicate, old+" says the same as "+name+"; give one of them")
 		return n
 	}
 	if n == nil {
@@ -185,7 +185,7 @@ func (a *entryReader) span(members map[string]*yaml.Node, path, name, ms string)
 	key := strings.TrimPrefix(path+"."+ms, a.path+".")
 	switch {
 	case n != nil && m != nil:
-		a.problem(m, path+"."+ms, faultDuplicate, "%s says the same as %s; give one of them", ms, name)
+		a.problem(m, path+"."+ms, faultDuplicate, ms+" says the same as "+name+"; give one of them")
 		return nil
 	case n != nil:
 		a.at[key] = place{n, path + "." + name}
@@ -319,6 +319,6 @@ func (a *entryReader) faults(f faults) {
 			i := strings.LastIndexByte(key, '.')
 			key = key[:max(i, 0)]
 		}
-		a.problem(at.node, at.path, x.Code, "%s", x.Detail)
+		a.problem(at.node, at.path, x.Code, x.Detail)
 	}
 }

@@ -141,6 +141,38 @@ func TestLookupThatAChangeOvertakes(t *testing.T) {
 	})
 }
 
+// Who asks after an agent was added does not get what was read before.
+func TestLookupThatAnAddOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		hold := make(chan struct{})
+		var held atomic.Bool
+		held.Store(true)
+		f.store.onRead = func(context.Context, string) error {
+			if held.Swap(false) {
+				<-hold
+			}
+			return nil
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := f.Lookup(t.Context(), "a"); parley.CodeOf(err) != parley.CodeUnknownAgent {
+				t.Errorf("the slow one: %v", err)
+			}
+		})
+		synctest.Wait()
+		f.mustAdd(t, spec("a"))
+		wg.Go(func() {
+			if _, err := f.Lookup(t.Context(), "a"); err != nil {
+				t.Errorf("after Add: %v", err)
+			}
+		})
+		synctest.Wait()
+		close(hold)
+		wg.Wait()
+	})
+}
+
 func TestLookupReadsOnceForMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -202,12 +202,12 @@ func reason(err error) error {
 }
 
 // usable refuses what is absent, empty or too large. A secret is never cut.
-func usable(ref, todo string, value []byte, ok bool) ([]byte, error) {
+func usable(ref, remedy string, value []byte, ok bool) ([]byte, error) {
 	switch {
 	case !ok:
-		return nil, parley.Errorf(parley.CodeUnavailable, "secret %s does not exist; %s", ref, todo)
+		return nil, parley.Errorf(parley.CodeUnavailable, "secret %s does not exist; %s", ref, remedy)
 	case len(value) == 0:
-		return nil, parley.Errorf(parley.CodeUnavailable, "secret %s is empty; %s", ref, todo)
+		return nil, parley.Errorf(parley.CodeUnavailable, "secret %s is empty; %s", ref, remedy)
 	case len(value) > maxSecret:
 		return nil, parley.Errorf(parley.CodeUnavailable, "secret %s is larger than %d bytes", ref, maxSecret)
 	}

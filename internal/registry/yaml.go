@@ -36,10 +36,8 @@ type reader struct {
 }
 
 // problem notes an error and gives it, to be added to.
-func (r *reader) problem(n *yaml.Node, path, code, format string, args ...any) *parley.Problem {
-	return r.note(&r.errors, n, parley.Problem{
-		Path: path, Severity: parley.SeverityError, Code: code, Text: fmt.Sprintf(format, args...),
-	})
+func (r *reader) problem(n *yaml.Node, path, code, text string) *parley.Problem {
+	return r.note(&r.errors, n, parley.Problem{Path: path, Severity: parley.SeverityError, Code: code, Text: text})
 }
 
 func (r *reader) warning(n *yaml.Node, path, code, text string) {
@@ -68,7 +66,7 @@ var lineOf = regexp.MustCompile(`^yaml: line (\d+): `)
 // document parses data to its one document; nil with a problem, or if empty.
 func (r *reader) document(data []byte) *yaml.Node {
 	if len(data) > maxFile {
-		r.problem(nil, "", faultLimit, "the file is larger than %d bytes", maxFile)
+		r.problem(nil, "", faultLimit, fmt.Sprintf("the file is larger than %d bytes", maxFile))
 		return nil
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -94,7 +92,7 @@ func (r *reader) document(data []byte) *yaml.Node {
 		at.Line, _ = strconv.Atoi(m[1])
 		at.Column = 1
 	}
-	r.problem(at, "", faultSyntax, "%s", strings.TrimPrefix(lineOf.ReplaceAllString(text, ""), "yaml: "))
+	r.problem(at, "", faultSyntax, strings.TrimPrefix(lineOf.ReplaceAllString(text, ""), "yaml: "))
 	return nil
 }
 
@@ -103,7 +101,7 @@ func (r *reader) document(data []byte) *yaml.Node {
 func (r *reader) plain(n *yaml.Node, path string) (*yaml.Node, bool) {
 	if r.nodes++; r.nodes > maxNodes {
 		if r.nodes == maxNodes+1 {
-			r.problem(n, path, faultLimit, "the file has more than %d values, with its aliases expanded", maxNodes)
+			r.problem(n, path, faultLimit, fmt.Sprintf("the file has more than %d values, with its aliases expanded", maxNodes))
 		}
 		return n, false
 	}
@@ -141,9 +139,9 @@ func (r *reader) members(n *yaml.Node, path string, known []string) map[string]*
 		case key.Kind != yaml.ScalarNode:
 			r.problem(to.Content[i], path, faultType, "the name of a member must be a string")
 		case twice:
-			r.problem(to.Content[i], at, faultDuplicate, "%s is given twice", shown(name))
+			r.problem(to.Content[i], at, faultDuplicate, shown(name)+" is given twice")
 		case known != nil && !slices.Contains(known, name):
-			p := r.problem(to.Content[i], at, faultUnknown, "unknown member %s", shown(name))
+			p := r.problem(to.Content[i], at, faultUnknown, "unknown member "+shown(name))
 			if near := nearest(name, known); near != "" {
 				p.Suggestion = "did you mean " + near + "?"
 			}
@@ -161,7 +159,7 @@ func (r *reader) scalar(n *yaml.Node, path, want string, tags ...string) (string
 		return "", false
 	}
 	if to.Kind != yaml.ScalarNode || !slices.Contains(tags, to.ShortTag()) {
-		r.problem(n, path, faultType, "must be %s", want)
+		r.problem(n, path, faultType, "must be "+want)
 		return "", false
 	}
 	return to.Value, true
@@ -264,7 +262,7 @@ func (r *reader) toJSON(out *bytes.Buffer, n *yaml.Node, path string, depth int)
 		return false
 	}
 	if depth > maxDepth {
-		r.problem(n, path, faultLimit, "is nested deeper than %d levels", maxDepth)
+		r.problem(n, path, faultLimit, fmt.Sprintf("is nested deeper than %d levels", maxDepth))
 		return false
 	}
 	switch to.Kind {
