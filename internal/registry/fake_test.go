@@ -128,7 +128,7 @@ func checkJSONRPC(config json.RawMessage) []error {
 		errs = append(errs, errors.New("method: must be a string that is not empty"))
 	}
 	if v, ok := c["version"]; ok && string(v) != `"2.0"` {
-		errs = append(errs, errors.New(`version must be "2.0"`))
+		errs = append(errs, parley.Errorf(parley.CodeInvalid, `protocol_config.version: can only be "2.0"`))
 	}
 	return errs
 }

@@ -42,14 +42,14 @@ func (f *faults) add(path, code, format string, args ...any) {
 
 // err gives nil without faults, else a [*parley.Error] of code invalid whose
 // details are all of them, and whose message begins with what.
-func (f faults) err(what string) error {
-	if len(f) == 0 {
+func (f *faults) err(what string) error {
+	if len(*f) == 0 {
 		return nil
 	}
 	var text strings.Builder
-	for i, x := range f {
+	for i, x := range *f {
 		if i == maxFaultsInText {
-			fmt.Fprintf(&text, " (and %d more)", len(f)-i)
+			fmt.Fprintf(&text, " (and %d more)", len(*f)-i)
 			break
 		}
 		if i > 0 {
@@ -57,7 +57,7 @@ func (f faults) err(what string) error {
 		}
 		fmt.Fprintf(&text, "%s: %s", x.Path, x.Detail)
 	}
-	return parley.Errorf(parley.CodeInvalid, "%s is not valid: %s", what, text.String()).WithDetails([]fault(f))
+	return parley.Errorf(parley.CodeInvalid, "%s is not valid: %s", what, text.String()).WithDetails([]fault(*f))
 }
 
 // detailsOf gives back the faults of an error that [faults.err] made.

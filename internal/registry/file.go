@@ -80,11 +80,6 @@ func readAgents(file string, data []byte, sections []string) ([]parley.AgentSpec
 	return specs, r.problems
 }
 
-var agentMembers = []string{
-	"name", "url", "description", "protocol", "protocol_config", "auth", "auth_type", "auth_config",
-	"timeout", "timeout_ms", "retry", "retry_config", "limits", "outcome_unknown", "idempotent", "breaker", "priority",
-}
-
 // entryReader reads one entry of the list.
 type entryReader struct {
 	*reader
@@ -102,7 +97,10 @@ type place struct {
 
 func (a *entryReader) read() parley.AgentSpec {
 	spec := parley.AgentSpec{By: declaredBy}
-	members := a.members(a.node, a.path, agentMembers)
+	members := a.members(a.node, a.path, []string{
+		"name", "url", "description", "protocol", "protocol_config", "auth", "auth_type", "auth_config",
+		"timeout", "timeout_ms", "retry", "retry_config", "limits", "outcome_unknown", "idempotent", "breaker", "priority",
+	})
 	if members == nil {
 		return spec
 	}

@@ -180,7 +180,7 @@ func TestAD12_ProblemsAllAtOnce(t *testing.T) {
 
 func TestAD12_WholeFiles(t *testing.T) {
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
-	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	bomb := "a: &a [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
 	for i := range 8 {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", 'b'+i, 'b'+i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", 'a'+i), 10), ", "))
 	}

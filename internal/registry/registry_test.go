@@ -257,6 +257,11 @@ func TestAD7_AllFaultsAtOnce(t *testing.T) {
 	if diff := cmp.Diff(want, pathsOf(t, err)); diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+	// The checker's texts don't say the path again.
+	e, _ := errors.AsType[*parley.Error](err)
+	if text := `{"path":"protocol_config.version","code":"protocol_config","detail":"can only be \"2.0\""}`; !strings.Contains(string(e.Details), text) {
+		t.Errorf("details %s\nwant among them %s", e.Details, text)
+	}
 	if len(f.store.byID) != 0 {
 		t.Error("an agent that is not valid was stored")
 	}
