@@ -240,6 +240,7 @@ func TestE9_Functions(t *testing.T) {
 		"workflow.input.o.map(k, k).size()":                         "2",
 		"'abc'.matches('^a.c$')":                                    "true",
 		"size(workflow.input.o) + size('äö') + size(workflow.input.list)": "7",
+		"timestamp('2026-01-01T00:30:00+01:00').getHours()":               "23",
 		"now.getFullYear()": "2026",
 		"'z' in workflow.input.o && 2.5 in workflow.input.list": "true",
 		"workflow.input.o == {'a': [1.5], 'z': 1.0}":            "true",
@@ -315,7 +316,7 @@ func TestE10_DeclaredSchemas(t *testing.T) {
 	c := d.compiler(t, func(o *Options) {
 		o.InputSchema = json.RawMessage(`{"type":"object","additionalProperties":false,"required":["topic"],"properties":{
 			"topic":{"type":"string"},"list":{"type":"array","items":{"$ref":"#/$defs/item"}},
-			"open":{"type":"object"},"map":{"additionalProperties":{"properties":{"k":{}}}},"any":{"anyOf":[{}]},
+			"open":{"type":"object"},"map":{"additionalProperties":{"properties":{"k":{}}}},"any":{"properties":{"z":{}},"anyOf":[{}]},
 			"never":false, "yes":true},
 			"$defs":{"item":{"properties":{"name":{"type":"string"}},"patternProperties":{"^x-":{}}}}}`)
 		o.StepSchemas = map[string]json.RawMessage{
