@@ -54,7 +54,7 @@ func (x *Exchange) get(ctx context.Context, agent parley.Agent) (status int, bod
 		return 0, nil, err
 	}
 	header.Del("Content-Type")
-	header.Del("X-Correlation-ID")
+	delete(header, "X-Correlation-ID")
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
 	half := x.plain
 	if u.Scheme == "https" {
