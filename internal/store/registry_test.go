@@ -114,8 +114,10 @@ func TestDefinitionVersions(t *testing.T) {
 		diff(t, []any{three.Number, three.Version}, []any{3, "4"})
 		named.ID = "id-x"
 		diff(t, put(named, PutVersion), three)
+		_, err := db.PutDefinition(ctx, named, PutAlways)
+		wantCode(t, err, parley.CodeConflict)
 		named.Digest = "sha-other"
-		_, err := db.PutDefinition(ctx, named, PutVersion)
+		_, err = db.PutDefinition(ctx, named, PutVersion)
 		wantCode(t, err, parley.CodeConflict)
 		_, err = db.PutDefinition(ctx, named, PutAlways)
 		wantCode(t, err, parley.CodeConflict)

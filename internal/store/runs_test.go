@@ -28,6 +28,40 @@ func TestStartIsReadBackWhole(t *testing.T) {
 	})
 }
 
+// Whatever changes in a run's row is read back, alone or with the rest.
+func TestRunRowIsWrittenWhole(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		run := begin(t, db, "run-1")
+		for i, change := range []func(*Run){
+			func(*Run) {},
+			func(r *Run) { r.Status = parley.RunPending },
+			func(r *Run) { r.Status = parley.RunRunning },
+			func(r *Run) { r.Due = epoch.Add(time.Minute) },
+			func(r *Run) { r.Due = time.Time{} },
+			func(r *Run) { r.Due = epoch.Add(time.Hour) },
+			func(r *Run) { r.StartedAt = time.Time{} },
+			func(r *Run) { r.StartedAt = epoch.Add(time.Second) },
+			func(r *Run) { r.Phase = "waiting" },
+			func(r *Run) { r.Phase = "" },
+			func(r *Run) { r.Paused = true },
+			func(r *Run) { r.Paused, r.Cancelling = false, true },
+			func(r *Run) { r.CancelledBy = "ann" },
+			func(r *Run) { r.CancelReason = "no need" },
+			func(r *Run) { r.CancelledBy, r.CancelReason = "", "" },
+			func(r *Run) { r.Error = []byte(`{"code":"x"}`) },
+			func(r *Run) { r.Error = nil },
+			func(r *Run) { r.Status, r.EndedAt = parley.RunCancelled, epoch.Add(time.Hour) },
+		} {
+			d := next(run, i%2)
+			d.Run.UpdatedAt = epoch.Add(time.Duration(i) * time.Second)
+			change(&d.Run)
+			check(t, db.Decide(t.Context(), d))
+			diff(t, must(db.RunRow(t.Context(), "run-1"))(t), d.Run)
+			run = d.Run
+		}
+	})
+}
+
 func TestUnknownRun(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		begin(t, db, "run-1", attempt("run-1", "a", 1))

@@ -119,6 +119,45 @@ func TestGroupIsolation(t *testing.T) {
 	}
 }
 
+// A decision is refused before it has written, so that the group goes on.
+func TestRefusalsDoNotBreakTheGroup(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		run := begin(t, db, "run-1", attempt("run-1", "a", 1), attempt("run-1", "b", 1), attempt("run-1", "c", 1))
+		must(db.Answer(t.Context(), answer("run-1.a.1", `1`)))(t)
+		decision := func(change func(*Decision)) func(*session) error {
+			d := next(run, 1)
+			change(&d)
+			c := must(checkDecision(&d))(t)
+			return func(s *session) error { return decide(s, c) }
+		}
+		late := func(task string) *Answer { a := answer(task, `2`); return &a }
+		units := []func(*session) error{
+			decision(func(d *Decision) { d.Answer, d.Close = late("run-1.a.1"), []Close{{TaskID: "run-1.a.1", Absorb: true}} }),
+			decision(func(d *Decision) { d.Answer = late("run-1.a.1") }),
+			decision(func(d *Decision) { d.Close = []Close{{TaskID: "run-1.b.1", Absorb: true}} }),
+			decision(func(d *Decision) { d.Close = []Close{{TaskID: "run-1.x.1", Absorb: true}} }),
+			decision(func(d *Decision) { d.Close = []Close{{TaskID: "run-1.a.1", Outcome: parley.OutcomeTimeout}} }),
+			decision(func(d *Decision) {
+				d.Close = []Close{{TaskID: "run-1.b.1", Outcome: parley.OutcomeTimeout}, {TaskID: "run-1.c.1", Absorb: true}}
+			}),
+			decision(func(d *Decision) { d.Insert = []Attempt{claimed(attempt("run-1", "d", 1), Claim{"b9", 1, "t"})} }),
+			insert("neighbour 1", nil),
+			insert("neighbour 2", nil),
+		}
+		before, rows := db.SyncedCommits(), rowsOf(t, db, "run-1")
+		errs := together(t, db, synced, units...)
+		for i, err := range errs[:len(errs)-2] {
+			if !errors.Is(err, ErrStale) {
+				t.Errorf("unit %d: %v", i, err)
+			}
+		}
+		check(t, errors.Join(errs[len(errs)-2:]...))
+		diff(t, db.SyncedCommits()-before, int64(1))
+		diff(t, rowsOf(t, db, "run-1"), rows)
+		diff(t, lateRows(t, db), []string{"neighbour 1", "neighbour 2"})
+	})
+}
+
 // A run of k steps in one process is k + 1 synced commits (protocol.md §6).
 func TestSyncedCommitsOfARun(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
