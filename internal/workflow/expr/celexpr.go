@@ -104,6 +104,9 @@ func (c *Compiler) explain(env *environment, issues *cel.Issues) []Finding {
 	var findings []Finding
 	for _, issue := range issues.Errors() {
 		f := c.explainOne(env, issue.Message)
+		if f.Code == CodeSyntax && issue.Location.Line() > 0 {
+			f.Text = fmt.Sprintf("%s (line %d, character %d)", f.Text, issue.Location.Line(), issue.Location.Column()+1)
+		}
 		if !slices.Contains(findings, f) {
 			findings = append(findings, f)
 		}
@@ -143,7 +146,9 @@ func (c *Compiler) explainOne(env *environment, message string) Finding {
 const reservedWord = "reserved identifier: "
 
 func (c *Compiler) explainSyntax(text string) Finding {
-	f := Finding{Code: CodeSyntax, Text: "not CEL: " + text}
+	// The parser lists every token that it knows.
+	text, _, _ = strings.Cut(text, " expecting {")
+	f := Finding{Code: CodeSyntax, Text: "not CEL: " + strings.ReplaceAll(text, "'<EOF>'", "end")}
 	if word, ok := strings.CutPrefix(text, reservedWord); ok {
 		f.Text = fmt.Sprintf("%q is a reserved word of CEL", word)
 		f.Suggestion = fmt.Sprintf("write steps[%q] for the step", word)

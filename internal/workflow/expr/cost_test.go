@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"github.com/parley-project/parley"
 )
 
@@ -56,5 +59,39 @@ func TestE11_MembersAreSearchedAFewTimesThenDecoded(t *testing.T) {
 	}
 	if o.whole == nil || len(o.seen) != maxSearches {
 		t.Errorf("searched %d times, decoded %v", len(o.seen), o.whole != nil)
+	}
+}
+
+func TestE11_PricesFollowTheSizeOfWhatIsRead(t *testing.T) {
+	c := document{}.compiler(t)
+	env, err := c.env()
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(raw string) ref.Val { return env.adapter.fromJSON(rawJSON(raw)) }
+	deep := value("[[" + strings.Repeat("[1,2,3,4],", 10_000) + "1]]")
+	for name, tc := range map[string]struct {
+		function string
+		args     []ref.Val
+		least    uint64
+	}{
+		"equality":    {operators.Equals, []ref.Val{deep, deep}, 10_000},
+		"inequality":  {operators.NotEquals, []ref.Val{deep, deep}, 10_000},
+		"membership":  {operators.In, []ref.Val{deep, types.NewRefValList(env.adapter, []ref.Val{deep})}, 10_000},
+		"made list":   {operators.Equals, []ref.Val{types.NewRefValList(env.adapter, []ref.Val{deep}), deep}, 10_000},
+		"conversion":  {"string", []ref.Val{types.String(strings.Repeat("x", 1000))}, 100},
+		"format":      {"format", []ref.Val{types.String("%s"), types.NewRefValList(env.adapter, []ref.Val{deep})}, 10_000},
+		"known later": {"reverse", []ref.Val{deep}, 10_000},
+	} {
+		price := costs{}.CallCost(tc.function, "", tc.args, types.True)
+		if price == nil || *price < tc.least {
+			t.Errorf("%s costs %v, want at least %d", name, price, tc.least)
+		}
+	}
+	if price := (costs{}).CallCost(operators.Equals, "", []ref.Val{deep, types.True}, types.False); *price > 1 {
+		t.Errorf("what differs at once costs %d", *price)
+	}
+	if price := (costs{}).CallCost("contains", "contains_string", nil, types.True); price != nil {
+		t.Errorf("CEL's own price is replaced by %d", *price)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -163,4 +164,26 @@ func TestE1_Property_TextIsEscaped(t *testing.T) {
 			t.Fatalf("%q, want %q", text, before+inside+after)
 		}
 	})
+}
+
+// TestConcurrentUse compiles and evaluates with one compiler in many goroutines;
+// the race detector watches.
+func TestConcurrentUse(t *testing.T) {
+	d := document{input: `{"n":1,"o":{"k":[1,2]}}`, steps: map[string]StepInfo{"a": done(`{"k":{"z":1}}`)}}
+	c, s := d.compiler(t), d.scope()
+	shared, _ := c.Template(json.RawMessage(`["${workflow.input.o.k.map(x, x + a.output.k.z)}","${a.output.k}"]`), At{})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 20 {
+				own, _ := c.Template(json.RawMessage(one("workflow.input.n + a.output.k.z")), At{})
+				got, err := shared.Eval(s)
+				sum, err2 := own.Eval(s)
+				if err != nil || err2 != nil || string(got) != `[[2,3],{"z":1}]` || string(sum) != "2" {
+					t.Errorf("got %s, %v and %s, %v", got, err, sum, err2)
+				}
+			}
+		})
+	}
+	group.Wait()
 }

@@ -436,9 +436,11 @@ func TestE5_VisibilityAndRefs(t *testing.T) {
 func TestE5_StepsThatHaveNotRun(t *testing.T) {
 	d := document{input: `{}`, steps: map[string]StepInfo{
 		"p": {Status: parley.StepPending}, "s": {Status: parley.StepSkipped}, "x": {Status: parley.StepCancelled},
+		"f": {Status: parley.StepFailed, Output: json.RawMessage("1")},
+		"h": {Status: parley.StepFailed, Output: json.RawMessage("2"), Handled: true},
 	}}
-	got, err := evalTemplate(t, d.compiler(t), one("[p, s, x].map(v, [v.status, v.output])"), At{}, d.scope())
-	if want := `[["PENDING",null],["SKIPPED",null],["CANCELLED",null]]`; err != nil || got != want {
+	got, err := evalTemplate(t, d.compiler(t), one("[p, s, x, f, h].map(v, [v.status, v.output])"), At{}, d.scope())
+	if want := `[["PENDING",null],["SKIPPED",null],["CANCELLED",null],["FAILED",null],["FAILED",2]]`; err != nil || got != want {
 		t.Errorf("got %s, %v", got, err)
 	}
 	hidden := d.scope()
