@@ -28,11 +28,12 @@ const (
 	moveAgain = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
  orphanings = orphanings + 1, agent_task_id = NULL, agent_context_id = NULL` + mine +
 		` AND state IN ('claimed', 'following') AND policy IN ('lookup', 'resend') AND orphanings < ?`
-	// A task that is only followed is not sent again: nothing is counted.
+	// A task that is only followed is not sent again: nothing is counted. Who
+	// takes it over must know that: it may have been claimed when it was seen.
 	moveTakeover = `UPDATE attempt SET owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
  orphanings = orphanings + CASE WHEN state = 'claimed' THEN 1 ELSE 0 END` + mine +
 		` AND state IN ('claimed', 'following') AND ` + mayTakeOver + ` AND (state = 'following' OR orphanings < ?)
- AND ` + workerAlive + ` AND ` + ownerGone
+ AND ` + workerAlive + ` AND ` + ownerGone + ` AND (state = 'claimed' OR agent_task_id = ?)`
 	// The limit is passed.
 	moveSpent     = moveSettle + ` AND policy IN ('lookup', 'resend') AND orphanings >= ?`
 	moveSpentLost = moveSpent + ` AND state = 'claimed' AND ` + ownerGone
@@ -52,8 +53,9 @@ const ownerGone = `EXISTS (SELECT 1 FROM worker w WHERE w.name = attempt.owner A
 //   - MoveAgain: claimed or followed, under lookup or resend. With two orphanings behind it the attempt
 //     is settled as unknown instead, and ok is false.
 //   - MoveTakeover: From's bridge is dead or replaced, To's alive, and the
-//     attempt is followed, or claimed under lookup or resend. With two
-//     orphanings behind it a claimed one is settled as unknown, and ok is false.
+//     attempt is followed under the given AgentTaskID, or claimed under lookup
+//     or resend. With two orphanings behind it a claimed one is settled as
+//     unknown, and ok is false.
 //
 // MoveAgain and MoveTakeover may be repeated when their reply was lost: ok is
 // true if the row is To's. Synced.
@@ -148,7 +150,7 @@ func moveOn(s *session, m *Move, from []any) (ok, written bool, err error) {
 	args = append(args, int64(maxOrphanings))
 	if m.Kind == MoveTakeover {
 		again, spent = moveTakeover, moveSpentLost
-		args = append(args, m.To.Worker, m.To.Inc)
+		args = append(args, m.To.Worker, m.To.Inc, m.AgentTaskID)
 	}
 	n, err := s.exec(again, args...)
 	if err != nil || n == 1 {

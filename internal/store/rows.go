@@ -196,7 +196,9 @@ type Move struct {
 	From Claim
 	// To is the new claim of MoveAgain and MoveTakeover.
 	To Claim
-	// AgentTaskID and AgentContextID are stored by MoveFollow.
+	// AgentTaskID and AgentContextID are stored by MoveFollow. For MoveTakeover
+	// AgentTaskID is the one that the caller saw on the orphan: if it has been
+	// followed since, it must not be taken for one whose outcome is lost.
 	AgentTaskID, AgentContextID string
 	// Result settles the attempt (MoveFail, MoveUnknown, MoveCancelled).
 	Result *parley.Result

@@ -230,8 +230,9 @@ func TestTakeover(t *testing.T) {
 		diff(t, orphans(c2), []string{followed.ID, kept.ID})
 		diff(t, orphans(c1), []string(nil)) // a dead one takes nothing
 
+		seen := ""
 		take := func(task string, from, to Claim) bool {
-			return must(db.Move(t.Context(), Move{Kind: MoveTakeover, TaskID: task, From: from, To: to, At: epoch}))(t)
+			return must(db.Move(t.Context(), Move{Kind: MoveTakeover, TaskID: task, From: from, To: to, AgentTaskID: seen, At: epoch}))(t)
 		}
 		to := Claim{"b2", c2.Inc, "n1"}
 		if take(lost.ID, cl, to) || take(kept.ID, cl, to) {
@@ -242,9 +243,14 @@ func TestTakeover(t *testing.T) {
 				t.Fatal("refused")
 			}
 		}
+		if take(followed.ID, cf, Claim{"b2", c2.Inc, "n2"}) {
+			t.Fatal("taken over by who saw it before it was followed")
+		}
+		seen = "at"
 		if !take(followed.ID, cf, Claim{"b2", c2.Inc, "n2"}) {
 			t.Fatal("refused")
 		}
+		seen = ""
 		if a := row(t, db, kept.ID); a.Orphanings != 1 || a.Claim != to || a.State != AttemptClaimed {
 			t.Fatalf("%+v", a)
 		}
