@@ -266,7 +266,7 @@ func TestPolicies(t *testing.T) {
 		{"lost, resend answers", parley.OutcomeResend, secondTime, parley.OutcomeOK, "", 2},
 		{"lost, resend gives up", parley.OutcomeResend, always(lost), parley.OutcomeUnknown, parley.CodeOutcomeUnknown, 3},
 		{"lost, then not sent: tried later", parley.OutcomeResend, thenRefused, parley.OutcomeOK, "", 4},
-		{"default of simple-a2a is resend", "", secondTime, parley.OutcomeOK, "", 2},
+		{"a row without a policy is never sent again", "", secondTime, parley.OutcomeUnknown, parley.CodeOutcomeUnknown, 1},
 		{"an adapter that says nothing", parley.OutcomeFail, always(func() bridge.Outcome { return bridge.Outcome{} }), parley.OutcomeUnknown, parley.CodeOutcomeUnknown, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -29,7 +29,10 @@ func (c *call) answer() step {
 		}
 		b.log.LogAttrs(b.hard, slog.LevelWarn, "answer not known to be written; it is written again",
 			c.attrs("bridge_answer", slog.String("error", err.Error()))...)
-		if parley.CodeOf(err) == parley.CodeInvalid || parley.CodeOf(err) == parley.CodeLimit {
+		switch parley.CodeOf(err) {
+		case parley.CodeNotFound, parley.CodeConflict:
+			return nil // the row is gone
+		case parley.CodeInvalid, parley.CodeLimit:
 			// The ledger cannot hold it. The run must know how it ended all the same.
 			a.Result = parley.Result{TaskID: c.row.ID, Outcome: parley.OutcomeError, Err: c.name(
 				parley.Errorf(parley.CodeAgentError, "the answer of agent %q cannot be recorded: %w", c.row.Agent, err))}
@@ -158,7 +161,8 @@ func (c *call) lost() step {
 }
 
 // policy is the one that was frozen for the attempt, or else the agent's, or
-// else the protocol's.
+// else the protocol's. The ledger has the last word: it lets nothing be sent
+// again whose row does not say so.
 func (c *call) policy() parley.OutcomePolicy {
 	return firstOf(c.row.Policy.OutcomeUnknown, c.agent.OutcomeUnknown, DefaultPolicy(c.agent.Protocol))
 }
@@ -279,8 +283,10 @@ func (c *call) again() step {
 	case !known:
 		return c.leave()
 	case !ok:
-		c.b.wake(c.row.Run, c.row.ID) // settled, perhaps
-		return nil
+		// Settled as unknown, or somebody else's; or the row names no policy,
+		// and the ledger sends nothing again without one. It must not stay
+		// claimed without a call: it would be taken for never sent.
+		return (*call).unknown
 	}
 	c.row.Orphanings++
 	c.row.State, c.row.AgentTaskID, c.row.AgentContextID = store.AttemptClaimed, "", ""
@@ -326,6 +332,9 @@ func (c *call) move(m store.Move) (ok, known bool) {
 				b.wake(c.row.Run, c.row.ID)
 			}
 			return ok, true
+		}
+		if code := parley.CodeOf(err); code == parley.CodeNotFound || code == parley.CodeConflict {
+			return false, true // the row is gone
 		}
 		inDoubt = true
 		b.log.LogAttrs(b.hard, slog.LevelWarn, "transition not known to be written; it is written again",

@@ -203,12 +203,12 @@ func TestInvalidRecords(t *testing.T) {
 		metrics := bridge.NewMetrics(reg)
 		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Metrics = metrics })
 		for _, v := range []string{"", "null", "[]", "{", `{"task_id":1}`, `{"task_id":"x"}`, `{"task_id":"","agent_name":"one"}`} {
-			if err := r.bus.Publish(t.Context(), bus.Message{Subject: bus.SubjectTasks, Key: "k", Value: []byte(v)}); err != nil {
+			if err := r.bus.Publish(r.t.Context(), bus.Message{Subject: bus.SubjectTasks, Key: "k", Value: []byte(v)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		gone, _ := json.Marshal(map[string]string{"task_id": "run-x.a.1", "agent_name": "one"})
-		if err := r.bus.Publish(t.Context(), bus.Message{Subject: bus.SubjectTasks, Key: "k", Value: gone}); err != nil {
+		if err := r.bus.Publish(r.t.Context(), bus.Message{Subject: bus.SubjectTasks, Key: "k", Value: gone}); err != nil {
 			t.Fatal(err)
 		}
 		id := r.task("one", 1, nil)
@@ -331,7 +331,7 @@ func TestProgress(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var mu sync.Mutex
 		var got []map[string]any
-		stop, err := r.bus.Subscribe(t.Context(), bus.SubjectProgress, "", func(_ context.Context, m bus.Message) error {
+		stop, err := r.bus.Subscribe(r.t.Context(), bus.SubjectProgress, "", func(_ context.Context, m bus.Message) error {
 			var v map[string]any
 			if err := json.Unmarshal(m.Value, &v); err != nil {
 				return err

@@ -267,7 +267,7 @@ func (c *call) takeOver() step {
 	c.inc = to.Inc
 	b.mu.Unlock()
 	began := b.cfg.Now()
-	ok, known := c.move(store.Move{Kind: store.MoveTakeover, To: to})
+	ok, known := c.move(store.Move{Kind: store.MoveTakeover, To: to, AgentTaskID: c.row.AgentTaskID})
 	switch {
 	case !known:
 		return c.leave()

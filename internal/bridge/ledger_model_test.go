@@ -241,6 +241,9 @@ func (l *modelLedger) move(m store.Move) bool {
 	case store.MoveUnknown, store.MoveCancelled:
 		l.settle(a, *m.Result)
 	case store.MoveAgain:
+		if p := a.Policy.OutcomeUnknown; p != parley.OutcomeLookup && p != parley.OutcomeResend {
+			return false
+		}
 		if a.Orphanings >= 2 {
 			l.settle(a, parley.Result{TaskID: a.ID, Outcome: parley.OutcomeUnknown, Err: parley.Errorf(parley.CodeOutcomeUnknown, "spent")})
 			return false
@@ -248,7 +251,7 @@ func (l *modelLedger) move(m store.Move) bool {
 		a.State, a.Claim, a.AgentTaskID, a.AgentContextID = store.AttemptClaimed, m.To, "", ""
 		a.Orphanings++
 	case store.MoveTakeover:
-		if !l.gone(m.From) || !l.alive(m.To.Worker, m.To.Inc) || !mayTakeOver(a) {
+		if !l.gone(m.From) || !l.alive(m.To.Worker, m.To.Inc) || !mayTakeOver(a) || (following && a.AgentTaskID != m.AgentTaskID) {
 			return false
 		}
 		if claimed && a.Orphanings >= 2 {
