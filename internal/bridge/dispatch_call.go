@@ -275,12 +275,12 @@ func (c *call) rearmLocked() {
 	}
 	d, limit := c.remaining()
 	switch {
-	case limit == nil:
+	case limit.limit == "":
 		if c.timer != nil {
 			c.timer.Stop()
 		}
 	case d <= 0:
-		c.cancel(*limit)
+		c.cancel(limit)
 	case c.timer == nil:
 		c.timer = time.AfterFunc(d, c.tick)
 	default:
@@ -288,13 +288,13 @@ func (c *call) rearmLocked() {
 	}
 }
 
-// remaining gives the time until the first of the attempt's limits, which is
-// nil if there is none.
-func (c *call) remaining() (d time.Duration, limit *limitError) {
+// remaining gives the time until the first of the attempt's limits, which has
+// no name if there is none.
+func (c *call) remaining() (d time.Duration, limit limitError) {
 	passed := age(c.since, c.b.cfg.Now())
 	look := func(left time.Duration, l limitError) {
-		if limit == nil || left < d {
-			d, limit = left, &l
+		if limit.limit == "" || left < d {
+			d, limit = left, l
 		}
 	}
 	if t := c.row.Policy.AttemptTimeout; t > 0 && c.stopped.IsZero() {
