@@ -100,7 +100,7 @@ func newSpecBody(s parley.AgentSpec) specBody {
 // [parley.CodeUnsupportedProtocol]. By is not sent.
 func (c *Client) AddAgent(ctx context.Context, spec parley.AgentSpec) (Agent, error) {
 	var a Agent
-	_, err := c.post(ctx, call{path: path("agents")}, newSpecBody(spec), &a)
+	err := c.post(ctx, call{path: path("agents")}, newSpecBody(spec), &a)
 	return a, err
 }
 
@@ -111,7 +111,7 @@ func (c *Client) SetAgent(ctx context.Context, ref string, spec parley.AgentSpec
 		return a, err
 	}
 	spec.Name = nil
-	_, err := c.post(ctx, call{method: http.MethodPut, path: path("agents", ref)}, newSpecBody(spec), &a)
+	err := c.post(ctx, call{method: http.MethodPut, path: path("agents", ref)}, newSpecBody(spec), &a)
 	return a, err
 }
 
@@ -167,6 +167,6 @@ func (c *Client) CallAgent(ctx context.Context, r parley.StartRequest) (parley.R
 		IdempotencyKey string            `json:"idempotency_key,omitempty"`
 		Labels         map[string]string `json:"labels,omitempty"`
 	}{r.Input, r.IdempotencyKey, r.Labels}
-	_, err := c.post(ctx, call{path: path("agents", r.CallAgent, "call")}, in, &run)
+	err := c.post(ctx, call{path: path("agents", r.CallAgent, "call")}, in, &run)
 	return run, err
 }

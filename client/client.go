@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -140,11 +141,13 @@ type reply struct {
 
 // path joins segments below /api/v1, each escaped.
 func path(segments ...string) string {
-	p := "/api/v1"
+	var p strings.Builder
+	p.WriteString("/api/v1")
 	for _, s := range segments {
-		p += "/" + url.PathEscape(s)
+		p.WriteByte('/')
+		p.WriteString(url.PathEscape(s))
 	}
-	return p
+	return p.String()
 }
 
 // do sends a call, reads the answer and decodes it into out, unless that is
@@ -209,9 +212,7 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	if k.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	for name, values := range k.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, k.header)
 	if !c.key.IsZero() {
 		req.Header.Set("Authorization", "Bearer "+string(c.key.Reveal()))
 	}
@@ -255,13 +256,14 @@ func encode(v any) ([]byte, error) {
 }
 
 // post sends in as JSON and decodes the answer into out.
-func (c *Client) post(ctx context.Context, k call, in, out any) (reply, error) {
+func (c *Client) post(ctx context.Context, k call, in, out any) error {
 	body, err := encode(in)
 	if err != nil {
-		return reply{}, err
+		return err
 	}
 	k.method, k.body = cmp.Or(k.method, http.MethodPost), body
-	return c.do(ctx, k, out)
+	_, err = c.do(ctx, k, out)
+	return err
 }
 
 // get decodes the answer to a read into out.

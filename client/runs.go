@@ -42,7 +42,7 @@ func (c *Client) StartRun(ctx context.Context, r parley.StartRequest) (parley.Ru
 		return parley.Run{}, err
 	}
 	var run parley.Run
-	_, err := c.post(ctx, call{path: path("workflows", r.Workflow, "execute")}, newStartBody(r), &run)
+	err := c.post(ctx, call{path: path("workflows", r.Workflow, "execute")}, newStartBody(r), &run)
 	return run, err
 }
 
@@ -146,7 +146,7 @@ func (c *Client) Cancel(ctx context.Context, id, reason string) (parley.Run, err
 	in := struct {
 		Reason string `json:"reason,omitempty"`
 	}{reason}
-	_, err := c.post(ctx, call{path: path("runs", id, "cancel")}, in, &run)
+	err := c.post(ctx, call{path: path("runs", id, "cancel")}, in, &run)
 	return run, err
 }
 

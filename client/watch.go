@@ -63,17 +63,17 @@ func (c *Client) Watch(ctx context.Context, run string, o WatchOptions) iter.Seq
 // The ways in which a stream ends by itself.
 const (
 	// errStopped: the caller wants no more.
-	errStopped = watchEnd("stopped")
+	errStopped = watchError("stopped")
 	// errOver: the run's last event was given.
-	errOver = watchEnd("over")
+	errOver = watchError("over")
 	// errSilent: nothing was heard for idleLimit. Unlike the others it is a
 	// failure.
-	errSilent = watchEnd("the server has fallen silent")
+	errSilent = watchError("the server has fallen silent")
 )
 
-type watchEnd string
+type watchError string
 
-func (w watchEnd) Error() string { return string(w) }
+func (w watchError) Error() string { return string(w) }
 
 // watch is one call of Watch.
 type watch struct {

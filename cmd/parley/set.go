@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -84,10 +85,8 @@ func splitKey(name string) ([]string, error) {
 	if len(keys) > maxKeyDepth {
 		return nil, usagef("--set: a name has more than %d parts", maxKeyDepth)
 	}
-	for _, k := range keys {
-		if k == "" {
-			return nil, usagef("--set %s: a part of the name is empty (write \\. for a dot within a name)", name)
-		}
+	if slices.Contains(keys, "") {
+		return nil, usagef("--set %s: a part of the name is empty (write \\. for a dot within a name)", name)
 	}
 	return keys, nil
 }

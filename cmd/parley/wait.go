@@ -17,11 +17,11 @@ import (
 const lastLook = 3 * time.Second
 
 // errTimedOut is the cause of a wait that took too long.
-const errTimedOut = waitEnd("timed out")
+const errTimedOut = waitError("timed out")
 
-type waitEnd string
+type waitError string
 
-func (w waitEnd) Error() string { return string(w) }
+func (w waitError) Error() string { return string(w) }
 
 // await follows a run to its end and gives it as it is then. The error says
 // that waiting ended first: the run goes on, and is given as far as it is

@@ -84,15 +84,13 @@ func window[T any](list []T, p parley.Page) []T {
 func (w *world) Start(_ context.Context, req parley.StartRequest) (parley.Run, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	name, version := req.Workflow, "1"
+	name, version := "_call", "1"
 	if req.CallAgent == "" {
 		v := w.find(req.Workflow, req.Version)
 		if v == nil {
 			return parley.Run{}, false, missing("workflow", req.Workflow)
 		}
 		name, version = v.Workflow, v.Version
-	} else {
-		name = "_call"
 	}
 	if id := w.keys[req.IdempotencyKey]; req.IdempotencyKey != "" && id != "" {
 		r := w.at(id)

@@ -110,7 +110,7 @@ func TestLargeBodiesAreNotRead(t *testing.T) {
 	h := s.handler()
 	for _, declared := range []bool{true, false} {
 		body := &countingReader{left: 100 << 20}
-		r := httptest.NewRequest("POST", "/api/v1/workflows/a/execute", body)
+		r := httptest.NewRequest(http.MethodPost, "/api/v1/workflows/a/execute", body)
 		r.Host, r.ContentLength = "localhost", -1
 		if declared {
 			r.ContentLength = 100 << 20
@@ -159,7 +159,7 @@ func TestHosts(t *testing.T) {
 		"parley.example.evil": 421, "notlocalhost": 421, "0.0.0.0": 421, "2130706433": 421, "[::]:80": 421,
 	} {
 		for _, path := range []string{"/healthz", "/api/v1/runs"} {
-			r := httptest.NewRequest("GET", path, nil)
+			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.Host = host
 			r.Header.Set("Authorization", "Bearer test-key")
 			rec := httptest.NewRecorder()

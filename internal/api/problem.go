@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -222,9 +223,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error, old boo
 	if t, ok := w.(*tracked); ok && t.status != 0 {
 		return
 	}
-	for name, values := range e.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), e.header)
 	p := s.problem(r, e)
 	if pe, ok := errors.AsType[*parley.Error](err); ok && pe.Code == e.code &&
 		e.status != http.StatusInternalServerError && len(e.findings) == 0 {

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -215,9 +216,7 @@ func mergeChange(req parley.ApplyRequest, v parley.WorkflowVersion, change *obje
 		return req, invalid([]finding{bodyFinding("", "value", "value_error",
 			"the stored document is not a plan with steps by id: send the whole document")})
 	}
-	for name, m := range given {
-		stored.members[name] = m
-	}
+	maps.Copy(stored.members, given)
 	delete(stored.members, "version")
 	merged, err := encode(rawMembers(stored.members))
 	if err != nil {

@@ -8,6 +8,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func split(args []string) (test, modules []string) {
 
 // test runs go test in dir and reports whether it succeeded.
 func (t *tally) test(dir string, args []string) bool {
-	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd := exec.CommandContext(context.Background(), "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
@@ -97,9 +98,10 @@ func (t *tally) take(e event) {
 
 func (t *tally) ended(e event, key string) {
 	if e.Test == "" {
-		if e.Action == "pass" {
+		switch e.Action {
+		case "pass":
 			_, _ = fmt.Fprintf(t.out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
-		} else if e.Action == "fail" {
+		case "fail":
 			_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(t.output[key], ""))
 			if t.failed == 0 {
 				t.failed++ // a package that does not build has no failed test
