@@ -104,9 +104,6 @@ func (c *Compiler) explain(env *environment, issues *cel.Issues) []Finding {
 	var findings []Finding
 	for _, issue := range issues.Errors() {
 		f := c.explainOne(env, issue.Message)
-		if f.Code == CodeSyntax && issue.Location.Line() > 0 {
-			f.Text = fmt.Sprintf("%s (line %d, character %d)", f.Text, issue.Location.Line(), issue.Location.Column()+1)
-		}
 		if !slices.Contains(findings, f) {
 			findings = append(findings, f)
 		}
