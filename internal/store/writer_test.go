@@ -99,7 +99,7 @@ func TestGroupIsolation(t *testing.T) {
 	}{
 		"refused":            {refused, func(err error) bool { return errors.Is(err, ErrStale) }, 1},
 		"refused with words": {func(*session) error { return noRun("x") }, func(err error) bool { return parley.CodeOf(err) == parley.CodeNotFound }, 1},
-		"refused late":       {insert("late", errLate), func(err error) bool { return err == ErrStale }, 4}, //nolint:errorlint // exactly
+		"refused late":       {insert("late", errLate), func(err error) bool { return err == ErrStale }, 4},
 		"constraint":         {broken, func(err error) bool { return parley.CodeOf(err) == parley.CodeConflict }, 4},
 		"error":              {insert("odd", errors.New("odd")), func(err error) bool { return parley.CodeOf(err) == parley.CodeInternal }, 4},
 	} {
