@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -153,7 +154,11 @@ func (s *Server) agentInfo(ctx context.Context, name string) (executor.AgentInfo
 	if err != nil {
 		return executor.AgentInfo{}, false
 	}
-	return executor.AgentInfo{Protocol: a.Protocol, Retry: a.Retry, Policy: a.OutcomeUnknown}, true
+	// The policy is frozen with the attempt, so the protocol's default is
+	// settled here.
+	return executor.AgentInfo{
+		Protocol: a.Protocol, Retry: a.Retry, Policy: cmp.Or(a.OutcomeUnknown, bridge.DefaultPolicy(a.Protocol)),
+	}, true
 }
 
 func (s *Server) knownAgent(ctx context.Context, name string) bool {
