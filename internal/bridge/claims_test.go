@@ -398,6 +398,9 @@ func TestDrain(t *testing.T) {
 		begun := time.Now()
 		p.cancel()
 		r.wait(time.Second)
+		if n := r.ledger.count("P3"); n != 1 {
+			t.Errorf("%d tasks were put back", n)
+		}
 		if _, ok := p.Reserve("one"); ok {
 			t.Error("a slot while the bridge stops")
 		}
@@ -417,6 +420,79 @@ func TestDrain(t *testing.T) {
 			}
 		}
 		r.wantCalls(r.agent, reserved, 0)
+	})
+}
+
+// TestDrainWaiting: a call that fails while the bridge stops does not wait for
+// its next try, and is not sent again by a bridge that is about to end.
+func TestDrainWaiting(t *testing.T) {
+	for _, when := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
+		inBubble(t, func(r *rig) {
+			r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+				takes(ctx, task, when)
+				return lost(), nil
+			}
+			p := r.start("b", nil)
+			id := r.task("one", 1, policy(parley.OutcomeResend))
+			r.announce(id)
+			r.wait(time.Second) // the first is waiting then, the second in flight
+			begun := time.Now()
+			p.stop()
+			if d := time.Since(begun); d > 1100*time.Millisecond {
+				t.Errorf("Run ended after %v", d)
+			}
+			r.wantCalls(r.agent, id, 1)
+			if a := r.ledger.row(id); a.State != store.AttemptClaimed {
+				t.Errorf("%s", a.State)
+			}
+		})
+	}
+}
+
+// TestTakenOverThenRefused: what was sent in a former life, and cannot be sent
+// in this one, is tried again soon and never released.
+func TestTakenOverThenRefused(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			switch n {
+			case 1:
+				return hang(ctx), nil
+			case 2, 3:
+				return notSent(), nil
+			}
+			return answered(task, "4"), nil
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.DrainGrace = time.Millisecond })
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		r.wait(3 * time.Second)
+		p.stop()
+		q := r.start("b", nil)
+		begun := time.Now()
+		a := r.want(id, parley.OutcomeOK, "")
+		if d := time.Since(begun); d > 4*time.Second || a.Orphanings != 1 || r.ledger.count(string(store.MoveRelease)) != 0 {
+			t.Errorf("after %v with %d orphanings and %d releases", d, a.Orphanings, r.ledger.count(string(store.MoveRelease)))
+		}
+		q.stop()
+	})
+}
+
+// TestRemovedAfterLost: the agent was removed after its task had been sent: that
+// cannot be called an error before the agent was reached.
+func TestRemovedAfterLost(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) {
+			r.agents.mu.Lock()
+			delete(r.agents.m, "one")
+			r.agents.mu.Unlock()
+			return lost(), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		a := r.want(id, parley.OutcomeUnknown, parley.CodeOutcomeUnknown)
+		if a.Result.Err.Cause == nil || a.Result.Err.Cause.Code != parley.CodeUnknownAgent {
+			t.Errorf("cause %v", a.Result.Err.Cause)
+		}
+		p.stop()
 	})
 }
 

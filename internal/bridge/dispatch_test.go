@@ -54,6 +54,32 @@ func TestDuplicates(t *testing.T) {
 	})
 }
 
+// TestHeldRecords: a record of what is in hand already is dropped without a
+// word to the ledger.
+func TestHeldRecords(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		reg := prometheus.NewRegistry()
+		r.agents.put(parley.Agent{Name: "narrow", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 1})
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, time.Second), nil
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Metrics = bridge.NewMetrics(reg) })
+		called, waits := r.task("narrow", 1, nil), r.task("narrow", 2, nil)
+		for range 4 {
+			r.announce(called)
+			r.announce(waits)
+			synctest.Wait()
+		}
+		got := gathered(t, reg)
+		if got["parley_bridge_records_total fate=duplicate"] != 6 || got["parley_bridge_records_total fate=refused"] != 0 {
+			t.Error(got)
+		}
+		r.want(called, parley.OutcomeOK, "")
+		r.want(waits, parley.OutcomeOK, "")
+		p.stop()
+	})
+}
+
 // TestDeadAgent: a thousand tasks for an agent that hangs do not delay another
 // agent's (promise 7).
 func TestDeadAgent(t *testing.T) {
@@ -72,6 +98,9 @@ func TestDeadAgent(t *testing.T) {
 			r.announce(r.task("dead", i, nil))
 		}
 		r.wait(1500 * time.Millisecond)
+		if n := r.ledger.count("P3"); n < 790 {
+			t.Errorf("%d tasks were deferred at once, 10 are called and 200 wait", n)
+		}
 		for i := range 50 {
 			begun := time.Now()
 			id := r.task("one", i, nil)
@@ -412,6 +441,29 @@ func TestUnrecordable(t *testing.T) {
 }
 
 type narrowLedger struct{ bridge.Ledger }
+
+// TestInvalidMove: if the ledger takes a move for nonsense, which is a mistake
+// in the program, what was sent is not taken for never sent.
+func TestInvalidMove(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) { return lost(), nil }
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Ledger = narrowLedger{cfg.Ledger} })
+		id := r.task("one", 1, nil)
+		r.wait(30 * time.Second)
+		r.wantCalls(r.agent, id, 1)
+		if a := r.ledger.row(id); a.State != store.AttemptClaimed {
+			t.Errorf("%s", a.State)
+		}
+		p.stop()
+	})
+}
+
+func (l narrowLedger) Move(ctx context.Context, m store.Move) (bool, error) {
+	if m.Kind == store.MoveUnknown {
+		return false, parley.Errorf(parley.CodeInvalid, "nonsense")
+	}
+	return l.Ledger.Move(ctx, m)
+}
 
 func (l narrowLedger) Answer(ctx context.Context, a store.Answer) (bool, error) {
 	if len(a.Result.Output) > 0 {

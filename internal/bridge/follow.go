@@ -25,11 +25,11 @@ func (c *call) accept() step {
 		return c.leave()
 	}
 	c.row.AgentTaskID, c.row.AgentContextID = c.out.AgentTaskID, c.out.ContextID
-	if !ok && c.row.Claim.Inc == b.life() {
-		return (*call).abandon
+	if !ok && b.beatOnce(b.hard) == nil && c.row.Claim.Inc == b.life() {
+		return (*call).abandon // a living bridge's claim is not taken over
 	}
-	// If the claim was lost meanwhile, this bridge is still the only one that
-	// knows the agent's task: an answer is good whoever brings it.
+	// If the claim was, this bridge is still the only one that knows the
+	// agent's task: an answer is good whoever brings it.
 	c.row.State = store.AttemptFollowing
 	c.setState(c.out.State)
 	return (*call).follow

@@ -242,6 +242,55 @@ func TestFollowAcrossRestart(t *testing.T) {
 	}
 }
 
+// TestAcceptedTooLate: the agent names its task when the attempt is not this
+// bridge's any more. If it has ended, the agent is told to stop; if somebody has
+// taken it over, this bridge alone knows the task, and asks on.
+func TestAcceptedTooLate(t *testing.T) {
+	for _, ended := range []bool{true, false} {
+		inBubble(t, func(r *rig) {
+			r.long.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+				if n > 1 {
+					return hang(ctx), nil
+				}
+				takes(ctx, task, 1800*time.Millisecond)
+				return accepted(task, "working"), nil
+			}
+			r.long.poll = func(_ context.Context, task parley.Task, n int) (bridge.Outcome, error) {
+				if n < 3 {
+					return accepted(task, "working"), nil
+				}
+				return answered(task, `"mine"`), nil
+			}
+			p := r.start("b", nil)
+			id := r.task("long", 1, policy(parley.OutcomeResend))
+			r.announce(id)
+			synctest.Wait()
+			if ended {
+				r.ledger.endNow(id, parley.OutcomeTimeout)
+				r.wait(4 * time.Second)
+				if n := r.long.count(r.long.cancels, "agent-"+id); n != 1 {
+					t.Errorf("the agent was told %d times", n)
+				}
+				p.stop()
+				return
+			}
+			r.ledger.declareDead("b")
+			q := r.start("other", func(cfg *bridge.Config, _ *process) { cfg.DrainGrace = time.Millisecond })
+			r.wait(1100 * time.Millisecond)
+			if c := r.ledger.row(id).Claim; c.Worker != "other" {
+				t.Fatalf("claim %+v", c)
+			}
+			r.wait(4 * time.Second) // b has registered anew
+			a := r.want(id, parley.OutcomeOK, "")
+			if string(a.Result.Output) != `"mine"` {
+				t.Errorf("output %s", a.Result.Output)
+			}
+			p.stop()
+			q.stop()
+		})
+	}
+}
+
 // TestTimeLimits: attempt timeout, silence and deadline, in flight and while
 // followed (language rules R1 and T2, protocol.md §4.8).
 func TestTimeLimits(t *testing.T) {
