@@ -53,6 +53,37 @@ func TestGuardStaleLease(t *testing.T) {
 	})
 }
 
+// TestGuardSlowBeat: the lease runs from the start of a beat, since nobody
+// knows when it was written.
+func TestGuardSlowBeat(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		slow := true
+		r.ledger.fault = func(op, _ string) fault {
+			if op != "beat" {
+				return noFault
+			}
+			if slow {
+				slow = false
+				time.Sleep(9 * time.Second) // from 5 s to 14 s
+				return noFault
+			}
+			return refusedConnection
+		}
+		p := r.start("b", nil)
+		r.wait(14500 * time.Millisecond)
+		if slot, ok := p.Reserve("one"); !ok {
+			t.Error("no slot 9.5 s after the beat began")
+		} else {
+			slot.Release()
+		}
+		r.wait(time.Second)
+		if _, ok := p.Reserve("one"); ok {
+			t.Error("a slot 10.5 s after the beat began")
+		}
+		p.stop()
+	})
+}
+
 // TestGuardOldClaim: a claim whose write took two seconds is not used.
 func TestGuardOldClaim(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -345,6 +376,29 @@ func TestDeadThenCancel(t *testing.T) {
 		r.wait(10 * time.Second)
 		r.ledger.requestCancel(id)
 		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		p.stop()
+	})
+}
+
+// TestReconcileLeavesPending: a claim that is committed, and whose slot is just
+// about to be started, is not taken for one that nobody knows of.
+func TestReconcileLeavesPending(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		p := r.start("b", nil)
+		r.wait(4900 * time.Millisecond)
+		slot, ok := p.Reserve("one")
+		if !ok {
+			t.Fatal("no slot")
+		}
+		id := r.task("one", 1, func(a *store.Attempt) { a.State, a.Claim = store.AttemptClaimed, slot.Claim })
+		r.wait(200 * time.Millisecond) // own rows are reconciled at 5 s
+		slot.Start(r.ledger.row(id))
+		r.want(id, parley.OutcomeOK, "")
+		r.wait(10 * time.Second)
+		r.wantCalls(r.agent, id, 1)
+		if n := r.ledger.count(string(store.MoveRelease)); n != 0 {
+			t.Errorf("%d releases", n)
+		}
 		p.stop()
 	})
 }

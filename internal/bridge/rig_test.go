@@ -109,50 +109,50 @@ type processLedger struct {
 	p *process
 }
 
-func (l processLedger) alive() error {
+func (l processLedger) alive(ctx context.Context) error {
 	if l.p.dead.Load() {
 		return errDoubt
 	}
-	return nil
+	return ctx.Err()
 }
 
 func (l processLedger) Beat(ctx context.Context, w string, inc int64) error {
-	if err := l.alive(); err != nil {
+	if err := l.alive(ctx); err != nil {
 		return err
 	}
 	return l.modelLedger.Beat(ctx, w, inc)
 }
 
 func (l processLedger) Register(ctx context.Context, w string, at time.Time) (int64, error) {
-	if err := l.alive(); err != nil {
+	if err := l.alive(ctx); err != nil {
 		return 0, err
 	}
 	return l.modelLedger.Register(ctx, w, at)
 }
 
 func (l processLedger) Claim(ctx context.Context, c store.Claim, reqs []store.ClaimRequest, at time.Time) ([]store.Attempt, error) {
-	if err := l.alive(); err != nil {
+	if err := l.alive(ctx); err != nil {
 		return nil, err
 	}
 	return l.modelLedger.Claim(ctx, c, reqs, at)
 }
 
 func (l processLedger) Defer(ctx context.Context, ds []store.Deferral) error {
-	if err := l.alive(); err != nil {
+	if err := l.alive(ctx); err != nil {
 		return err
 	}
 	return l.modelLedger.Defer(ctx, ds)
 }
 
 func (l processLedger) Move(ctx context.Context, m store.Move) (bool, error) {
-	if err := l.alive(); err != nil {
+	if err := l.alive(ctx); err != nil {
 		return false, err
 	}
 	return l.modelLedger.Move(ctx, m)
 }
 
 func (l processLedger) Answer(ctx context.Context, a store.Answer) (bool, error) {
-	if err := l.alive(); err != nil {
+	if err := l.alive(ctx); err != nil {
 		return false, err
 	}
 	return l.modelLedger.Answer(ctx, a)
