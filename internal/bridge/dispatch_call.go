@@ -337,7 +337,7 @@ func (c *call) progress(r Report) {
 	ctx, cancel := context.WithTimeout(c.b.hard, reports/5)
 	defer cancel()
 	c.b.report(ctx, progressRecord{
-		Run: c.row.Run, TaskID: c.row.ID, Step: c.row.Step, Attempt: c.row.Task.Attempt,
+		Run: c.row.Run, TaskID: c.row.ID, Step: c.row.Step, Attempt: c.row.Attempt,
 		State: r.State, Text: r.Text, At: now.UTC(),
 	})
 }

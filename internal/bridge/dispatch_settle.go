@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -102,32 +103,31 @@ func (c *call) name(err *parley.Error) *parley.Error {
 		err = parley.Errorf(parley.CodeInternal, "no reason was given")
 	}
 	e := *err
-	e.Agent, e.Step, e.Attempt = c.row.Agent, c.row.Step, c.row.Task.Attempt
+	e.Agent, e.Step, e.Attempt = c.row.Agent, c.row.Step, c.row.Attempt
 	return &e
 }
 
 // notSent: nothing was executed under this claim (P8).
 func (c *call) notSent() step {
-	switch why := c.why.(type) { //nolint:errorlint // set by arm and its like, never wrapped
-	case nil:
-		if c.row.Orphanings > 0 {
-			return (*call).sendLater
-		}
-		return (*call).fail
-	case limitError:
-		c.out.Result.Err = c.passed(why)
-		return (*call).fail
+	limit, passed := errors.AsType[limitError](c.why)
+	switch {
+	case passed:
+		c.out.Result.Err = c.passed(limit)
+	case c.why != nil:
+		return c.interrupted((*call).release)
+	case c.row.Orphanings > 0:
+		return (*call).sendLater
 	}
-	return c.interrupted((*call).release)
+	return (*call).fail
 }
 
 // interrupted is the next step after an interruption by anything but a limit;
 // drained is that for a bridge that stops.
 func (c *call) interrupted(drained step) step {
-	switch c.why {
-	case errCancelled:
+	switch {
+	case errors.Is(c.why, errCancelled):
 		return (*call).cancelled
-	case errGone:
+	case errors.Is(c.why, errGone):
 		return nil
 	}
 	return drained
@@ -147,11 +147,11 @@ func (c *call) fail() step {
 
 // lost: bytes left and no answer is held. The policy decides (language rule R1).
 func (c *call) lost() step {
-	switch why := c.why.(type) { //nolint:errorlint // set by arm and its like, never wrapped
-	case nil:
-	case limitError:
-		c.out.Result.Err = c.passed(why)
-	default:
+	limit, passed := errors.AsType[limitError](c.why)
+	switch {
+	case passed:
+		c.out.Result.Err = c.passed(limit)
+	case c.why != nil:
 		return c.interrupted((*call).leave)
 	}
 	if c.policy() == parley.OutcomeResend {
@@ -245,7 +245,7 @@ func (c *call) sendLater() step {
 	wait := max(min(againAfter<<min(c.later, 5), laterAtMost), min(c.out.Result.RetryAfter, laterAtMost))
 	c.later++
 	if !c.wait(wait, true) {
-		if l, ok := c.why.(limitError); ok { //nolint:errorlint // set by disarm, never wrapped
+		if l, ok := errors.AsType[limitError](c.why); ok {
 			c.out.Result.Err = c.passed(l)
 			return (*call).unknown
 		}

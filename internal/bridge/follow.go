@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -172,17 +173,15 @@ func (c *call) forgotten() step {
 
 // disturbed: something has interrupted the following.
 func (c *call) disturbed() step {
-	switch why := c.why.(type) { //nolint:errorlint // set by disarm, never wrapped
-	case limitError:
-		c.out = Outcome{Result: parley.Result{Err: c.passed(why)}}
+	limit, passed := errors.AsType[limitError](c.why)
+	switch {
+	case passed:
+		c.out = Outcome{Result: parley.Result{Err: c.passed(limit)}}
 		return (*call).overdue
-	default:
-		switch c.why {
-		case errCancelled:
-			return (*call).tellAgent
-		case errGone:
-			return (*call).abandon
-		}
+	case errors.Is(c.why, errCancelled):
+		return (*call).tellAgent
+	case errors.Is(c.why, errGone):
+		return (*call).abandon
 	}
 	return c.leave() // anybody goes on with it
 }
