@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 )
 
 func main() {
@@ -22,6 +23,9 @@ func main() {
 	results := flag.String("results", "results", "folder of the records")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of Parley's rounds to this file")
 	flag.Parse()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // as the command does
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, options{only: *only, quick: *quick, results: *results, profile: *profile}); err != nil {

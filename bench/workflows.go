@@ -225,8 +225,11 @@ func (b *workflowsBench) profile(ctx context.Context, file string) error {
 	if err := pprof.StartCPUProfile(f); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	_, err = b.measure(5*throughputRuns, throughputAtOnce, b.productRun(ctx))
+	commits := b.server.SyncedCommits()
+	m, err := b.measure(5*throughputRuns, throughputAtOnce, b.productRun(ctx))
 	pprof.StopCPUProfile()
+	fmt.Printf("%.0f wf/s, %.4f ms CPU each, %.1f writes per commit\n",
+		m.rate(), m.cpuEach(), 4*float64(m.n)/float64(b.server.SyncedCommits()-commits))
 	return errors.Join(err, f.Close())
 }
 

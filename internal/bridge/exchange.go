@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -80,6 +81,9 @@ type Exchange struct {
 	// userAgent and jsonType are header values that all requests share.
 	userAgent, jsonType []string
 	probes              sync.Pool // of *probe
+	// urls holds *url.URL by their text, urlCount at most so many.
+	urls     sync.Map
+	urlCount atomic.Int64
 }
 
 // NewExchange makes an Exchange. The caller closes it with [Exchange.Close].

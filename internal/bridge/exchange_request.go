@@ -8,9 +8,30 @@ import (
 	"github.com/parley-project/parley"
 )
 
+// maxURLs bounds the parsed URLs that are remembered.
+const maxURLs = 10_000
+
+// parseURL is url.Parse with a memory: agents are few, calls are many. The
+// result is shared and must not be changed.
+func (x *Exchange) parseURL(raw string) (*url.URL, error) {
+	if u, ok := x.urls.Load(raw); ok {
+		return u.(*url.URL), nil
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	if x.urlCount.Add(1) > maxURLs {
+		x.urls.Clear()
+		x.urlCount.Store(1)
+	}
+	x.urls.Store(raw, u)
+	return u, nil
+}
+
 // target checks what can be checked without a connection.
 func (x *Exchange) target(task parley.Task, agent parley.Agent, body []byte) (*url.URL, error) {
-	u, err := url.Parse(agent.URL)
+	u, err := x.parseURL(agent.URL)
 	switch {
 	case err != nil:
 		// The text of url.Parse repeats the URL, which may hold a secret.

@@ -74,11 +74,11 @@ CREATE TABLE run (
   started_at      INTEGER,
   ended_at        INTEGER
 ) STRICT;
-CREATE INDEX run_due ON run (due) WHERE due IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX run_live ON run (due) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX run_idempotency ON run (workflow, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX run_created ON run (created_at);
 CREATE INDEX run_workflow ON run (workflow, created_at);
-CREATE INDEX run_status ON run (status, created_at);
+CREATE INDEX run_failed ON run (status, created_at) WHERE status IN ('FAILED', 'CANCELLED');
 
 -- One row per decision: the events seq to last as a JSON array.
 CREATE TABLE event (
@@ -87,7 +87,7 @@ CREATE TABLE event (
   last INTEGER NOT NULL,
   data BLOB    NOT NULL,
   PRIMARY KEY (run, seq)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 -- One row per attempt of a step: outbox, claim, deferral and result at once.
 -- The id is "{run}.{path}.{number}".
