@@ -39,13 +39,16 @@ type Task struct {
 	// Input is one JSON value, never empty.
 	Input json.RawMessage
 	// CorrelationID is sent to the agent as X-Correlation-ID and stands on
-	// every log line about the task.
+	// every log line about the task; see [CorrelationID].
 	CorrelationID string
 	// ContextID continues an earlier conversation with the same agent, if set.
 	ContextID string
 	// Deadline is the instant at which the step's time is up; zero is none.
 	Deadline time.Time
 }
+
+// CorrelationID is the correlation id of a task that was given no other.
+func CorrelationID(taskID string) string { return "corr-" + taskID }
 
 // MessageID is the idempotency key that agents get beside the task id: stable
 // for one attempt (BR-1.8).

@@ -18,9 +18,10 @@ type hub struct {
 // watch is what the watchers of one run share.
 type watch struct {
 	watchers int
-	changed  chan struct{}
-	ended    chan struct{}
-	status   parley.RunStatus
+	// changed is nil until somebody waits for the next change.
+	changed chan struct{}
+	ended   chan struct{}
+	status  parley.RunStatus
 }
 
 func newHub() *hub { return &hub{watched: make(map[string]*watch)} }
@@ -31,7 +32,7 @@ func (h *hub) join(run string) *watch {
 	defer h.mu.Unlock()
 	w := h.watched[run]
 	if w == nil {
-		w = &watch{changed: make(chan struct{}), ended: make(chan struct{})}
+		w = &watch{ended: make(chan struct{})}
 		h.watched[run] = w
 	}
 	w.watchers++
@@ -54,8 +55,10 @@ func (h *hub) changed(run string, status parley.RunStatus) {
 	if w == nil {
 		return
 	}
-	close(w.changed)
-	w.changed = make(chan struct{})
+	if w.changed != nil {
+		close(w.changed)
+		w.changed = nil
+	}
 	if status.Terminal() && !w.status.Terminal() {
 		w.status = status
 		close(w.ended)
@@ -66,6 +69,9 @@ func (h *hub) changed(run string, status parley.RunStatus) {
 func (h *hub) next(w *watch) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if w.changed == nil {
+		w.changed = make(chan struct{})
+	}
 	return w.changed
 }
 
@@ -99,8 +105,6 @@ func (x *Executor) Await(ctx context.Context, run string, look func() (done bool
 func (x *Executor) Wait(ctx context.Context, run string) (parley.RunStatus, error) {
 	w := x.hub.join(run)
 	defer x.hub.leave(run, w)
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
 	for look := !x.holds(run); ; look = true {
 		if look {
 			h, err := x.cfg.Store.History(ctx, run)
@@ -116,7 +120,7 @@ func (x *Executor) Wait(ctx context.Context, run string) (parley.RunStatus, erro
 			return "", ctx.Err()
 		case <-w.ended:
 			return w.status, nil
-		case <-poll.C:
+		case <-time.After(pollEvery):
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (x *Executor) view(ctx context.Context, s *workflow.State, row store.Run) p
 	run := s.View()
 	run.DefinitionID, run.UpdatedAt = row.DefinitionID, row.UpdatedAt
 	for i := range run.Steps {
-		if name := run.Steps[i].Agent; name != "" {
+		if name := run.Steps[i].Agent; name != "" && run.Steps[i].Status != parley.StepPending {
 			if info, ok := x.cfg.Agent(ctx, name); ok {
 				run.Steps[i].Protocol = info.Protocol
 			}

@@ -30,6 +30,9 @@ func readAttempt(r *record) (Attempt, error) {
 	if r.err != nil {
 		return Attempt{}, r.err
 	}
+	if a.CorrelationID == "" {
+		a.CorrelationID = parley.CorrelationID(a.ID)
+	}
 	if outcome != "" {
 		var err error
 		if a.Result, err = decodeResult(a.ID, outcome, output, meta); err != nil {
@@ -83,12 +86,15 @@ func bindAttempts(list []Attempt, at int64) [][]driver.NamedValue {
 	bound := make([][]driver.NamedValue, len(list))
 	for i := range list {
 		a := &list[i]
-		var owner, inc, token, claimed any
+		var owner, inc, token, claimed, correlation any
+		if a.CorrelationID != parley.CorrelationID(a.ID) {
+			correlation = text(a.CorrelationID) // the usual one need not be stored
+		}
 		if a.State == AttemptClaimed {
 			owner, inc, token, claimed = a.Claim.Worker, a.Claim.Inc, a.Claim.Token, micros(a.ClaimedAt)
 		}
 		bound[i] = bind(make([]driver.NamedValue, 0, 20), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
-			text(a.CorrelationID), text(a.ContextID), micros(a.Deadline),
+			correlation, text(a.ContextID), micros(a.Deadline),
 			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
 			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed)
 	}

@@ -107,7 +107,7 @@ func (a *decider) launch(x *execution, agent string, input json.RawMessage) {
 func (a *decider) schedule(x *execution, at time.Time) {
 	task := parley.Task{
 		ID: x.taskID, Run: a.run, Step: x.path, Attempt: x.attempts, Agent: x.agent,
-		Input: x.input, CorrelationID: "corr-" + x.taskID, Deadline: a.earliest(x.deadline, a.deadline),
+		Input: x.input, CorrelationID: parley.CorrelationID(x.taskID), Deadline: a.earliest(x.deadline, a.deadline),
 	}
 	if x.step.Session != "" {
 		task.ContextID = a.sessions[x.step.Session+"\x00"+x.agent]
