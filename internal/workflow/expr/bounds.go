@@ -55,7 +55,7 @@ func bound(f *decls.FunctionDecl, size func(args []ref.Val) int) (cel.EnvOption,
 		call := caller(binding)
 		guarded := func(args ...ref.Val) ref.Val {
 			if size(args) > maxResult {
-				return limitErr("expression_result", maxResult, "bytes")
+				return limitErr(maxResult, "bytes")
 			}
 			return call(args)
 		}

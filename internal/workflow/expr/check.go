@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -83,12 +84,9 @@ type checker struct {
 }
 
 func (k *checker) add(f Finding) {
-	for _, old := range k.findings {
-		if old == f {
-			return
-		}
+	if !slices.Contains(k.findings, f) {
+		k.findings = append(k.findings, f)
 	}
-	k.findings = append(k.findings, f)
 }
 
 func (k *checker) walk(e ast.Expr) {

@@ -73,25 +73,26 @@ func add(l, r ref.Val) ref.Val {
 	switch left := l.(type) {
 	case types.String:
 		if right, ok := r.(types.String); ok && len(left)+len(right) > maxResult {
-			return limitErr("expression_result", maxResult, "bytes")
+			return limitErr(maxResult, "bytes")
 		}
 	case types.Bytes:
 		if right, ok := r.(types.Bytes); ok && len(left)+len(right) > maxResult {
-			return limitErr("expression_result", maxResult, "bytes")
+			return limitErr(maxResult, "bytes")
 		}
 	case traits.Lister:
 		if right, ok := r.(traits.Lister); ok {
 			n, okL := left.Size().(types.Int)
 			m, okR := right.Size().(types.Int)
 			if okL && okR && n+m > maxElements {
-				return limitErr("expression_result", maxElements, "elements")
+				return limitErr(maxElements, "elements")
 			}
 		}
 	}
 	return promoting(func(l, r ref.Val) ref.Val { return l.(traits.Adder).Add(r) })(l, r)
 }
 
-// limitErr is a CEL error that comes out as a fault of code limit.
-func limitErr(name string, limit int, unit string) ref.Val {
-	return types.WrapErr(tooMuch(name, limit, unit))
+// limitErr is a CEL error that comes out as a fault of code limit: the result
+// would be too large.
+func limitErr(limit int, unit string) ref.Val {
+	return types.WrapErr(tooMuch("expression_result", limit, unit))
 }

@@ -3,6 +3,7 @@ package expr
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -37,7 +38,7 @@ func parseJSON(text string) (json.RawMessage, *fault) {
 		return nil, faultf("not JSON: there is no value")
 	}
 	raw := json.RawMessage(body)
-	if _, f := checkJSON(raw); f != nil {
+	if f := checkJSON(raw); f != nil {
 		return nil, f
 	}
 	return raw, nil
@@ -61,33 +62,33 @@ func unfence(text string) string {
 }
 
 // checkJSON reports whether raw is exactly one JSON value without duplicate
-// names, not nested too deep; it gives the depth.
-func checkJSON(raw json.RawMessage) (depth int, f *fault) {
+// names, not nested too deep.
+func checkJSON(raw json.RawMessage) *fault {
 	if !utf8.Valid(raw) {
-		return 0, faultf("not JSON: a string is not valid UTF-8")
+		return faultf("not JSON: a string is not valid UTF-8")
 	}
 	// Escaped halves of surrogate pairs are JSON and pass; they are what
 	// AllowInvalidUTF8 is about once the bytes are known to be UTF-8.
 	dec := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowInvalidUTF8(true))
 	for {
 		_, err := dec.ReadToken()
-		if err == io.EOF {
-			return 0, faultf("not JSON: the value ends too early")
+		if errors.Is(err, io.EOF) {
+			return faultf("not JSON: the value ends too early")
 		}
 		if err != nil {
-			return 0, faultf("not JSON: %s (at byte %d)", syntaxText(err), dec.InputOffset())
+			return faultf("not JSON: %s (at byte %d)", syntaxText(err), dec.InputOffset())
 		}
-		if depth = max(depth, dec.StackDepth()); depth > maxDepth {
-			return 0, tooMuch("json_depth", maxDepth, "levels")
+		if dec.StackDepth() > maxDepth {
+			return tooMuch("json_depth", maxDepth, "levels")
 		}
 		if dec.StackDepth() == 0 {
 			break
 		}
 	}
 	if rest := raw[dec.InputOffset():]; skipSpace(rest, 0) < len(rest) {
-		return 0, faultf("not JSON: something follows the value (at byte %d)", dec.InputOffset())
+		return faultf("not JSON: something follows the value (at byte %d)", dec.InputOffset())
 	}
-	return depth, nil
+	return nil
 }
 
 // syntaxText says what is wrong with JSON text without showing the text.

@@ -25,7 +25,7 @@ func (c *Compiler) Template(value json.RawMessage, at At) (*Template, []Finding)
 	if len(value) > maxValue {
 		return nil, []Finding{tooMuch("value_size", maxValue, "bytes").finding()}
 	}
-	if _, f := checkJSON(value); f != nil {
+	if f := checkJSON(value); f != nil {
 		x := f.finding()
 		if x.Code == CodeExpression {
 			x.Code = CodeSyntax
