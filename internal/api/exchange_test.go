@@ -91,12 +91,13 @@ func readRequest(t *testing.T, data []byte) *http.Request {
 	head = strings.TrimSuffix(head, "\n")
 	body = strings.TrimSuffix(body, "\n")
 	line, header, _ := strings.Cut(head, "\n")
-	raw := line + " HTTP/1.1\r\nHost: 127.0.0.1:8420\r\n"
+	var raw strings.Builder
+	raw.WriteString(line + " HTTP/1.1\r\nHost: 127.0.0.1:8420\r\n")
 	if body != "" {
-		raw += fmt.Sprintf("Content-Length: %d\r\n", len(body))
+		raw.WriteString(fmt.Sprintf("Content-Length: %d\r\n", len(body)))
 	}
 	if !strings.Contains(header, "Authorization:") {
-		raw += "Authorization: Bearer test-key\r\n"
+		raw.WriteString("Authorization: Bearer test-key\r\n")
 	}
 	host := ""
 	for l := range strings.Lines(header) {
@@ -106,12 +107,12 @@ func readRequest(t *testing.T, data []byte) *http.Request {
 			continue
 		}
 		if l != "Authorization: none" {
-			raw += l + "\r\n"
+			raw.WriteString(l + "\r\n")
 		}
 	}
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw + "\r\n" + body)))
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw.String() + "\r\n" + body)))
 	if err != nil {
-		t.Fatalf("%v in %q", err, raw)
+		t.Fatalf("%v in %q", err, raw.String())
 	}
 	if host != "" {
 		r.Host = host

@@ -285,16 +285,16 @@ func TestStreamOverConnection(t *testing.T) {
 	defer func() { _ = res.Body.Close() }()
 	lines := bufio.NewScanner(res.Body)
 	next := map[string]string{"id: 1": "begin run-1", "id: 2": "complete run-1"}
-	got := ""
+	var got strings.Builder
 	for lines.Scan() {
 		if action := next[lines.Text()]; action != "" {
 			must(t, w.do(action))
 		}
 		if strings.HasPrefix(lines.Text(), "id: ") {
-			got += lines.Text()[4:]
+			got.WriteString(lines.Text()[4:])
 		}
 	}
-	if got != "1234" {
-		t.Errorf("saw %q", got)
+	if got.String() != "1234" {
+		t.Errorf("saw %q", got.String())
 	}
 }

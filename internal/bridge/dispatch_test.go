@@ -287,14 +287,15 @@ func gathered(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	all := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			name := f.GetName()
+			var name strings.Builder
+			name.WriteString(f.GetName())
 			for _, l := range m.GetLabel() {
-				name += " " + l.GetName() + "=" + l.GetValue()
+				name.WriteString(" " + l.GetName() + "=" + l.GetValue())
 			}
 			if h := m.GetHistogram(); h != nil {
-				all[name] = float64(h.GetSampleCount())
+				all[name.String()] = float64(h.GetSampleCount())
 			} else {
-				all[name] = m.GetCounter().GetValue()
+				all[name.String()] = m.GetCounter().GetValue()
 			}
 		}
 	}

@@ -347,12 +347,12 @@ func TestAD5_ListPages(t *testing.T) {
 		{parley.AgentQuery{Page: parley.Page{Offset: 99}}, "", 3},
 	} {
 		agents, total, err := f.List(t.Context(), tt.q)
-		names := ""
+		var names strings.Builder
 		for _, a := range agents {
-			names += a.Name
+			names.WriteString(a.Name)
 		}
-		if names != tt.names || total != tt.total || err != nil {
-			t.Errorf("List(%+v) = %q, %d, %v; want %q, %d", tt.q, names, total, err, tt.names, tt.total)
+		if names.String() != tt.names || total != tt.total || err != nil {
+			t.Errorf("List(%+v) = %q, %d, %v; want %q, %d", tt.q, names.String(), total, err, tt.names, tt.total)
 		}
 	}
 }

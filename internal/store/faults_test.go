@@ -266,7 +266,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	})
 	big := start("run-2")
-	big.Events[0].Data = []byte(fmt.Sprintf(`"%01000000d"`, 0))
+	big.Events[0].Data = fmt.Appendf(nil, `"%01000000d"`, 0)
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
 	release := stall(t, db)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,12 +200,12 @@ func claim(t testing.TB, db *DB, c Claim, task, token string) Claim {
 // dump gives every row of every table as text, to see that nothing was written.
 func dump(t testing.TB, db *DB) string {
 	t.Helper()
-	out := ""
+	var out strings.Builder
 	for _, table := range []string{"run", "event", "attempt", "worker", "late", "definition", "agents"} {
 		check(t, db.read(t.Context(), `SELECT * FROM `+table+` ORDER BY 1, 2`, func(r *record) error {
-			out += fmt.Sprintf("%s %v\n", table, r.values)
+			out.WriteString(fmt.Sprintf("%s %v\n", table, r.values))
 			return nil
 		}))
 	}
-	return out
+	return out.String()
 }

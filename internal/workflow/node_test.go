@@ -70,14 +70,15 @@ func TestD1_Places(t *testing.T) {
 		json := strings.ReplaceAll("{ \"é\": [\"ä\", \"ö\"],\n\t\"b\": [{\"😀\": {\"x\": 1}},\n[\"z\"], [\n\"z\"]]}", "\n", ends)
 		var places func(n *node) string
 		places = func(n *node) string {
-			out := fmt.Sprintf("%s@%d:%d ", n.path(), n.line, n.col)
+			var out strings.Builder
+			out.WriteString(fmt.Sprintf("%s@%d:%d ", n.path(), n.line, n.col))
 			for _, m := range n.members {
-				out += fmt.Sprintf("%s@%d:%d=", m.name, m.line, m.col) + places(m.value)
+				out.WriteString(fmt.Sprintf("%s@%d:%d=", m.name, m.line, m.col) + places(m.value))
 			}
 			for _, item := range n.items {
-				out += places(item)
+				out.WriteString(places(item))
 			}
-			return out
+			return out.String()
 		}
 		want := `@1:1 é@1:1=é@1:4 é[0]@1:5 é[1]@1:8 b@2:1=b@3:3 b[0]@3:5 😀@3:5=b[0].😀@3:10 x@3:11=b[0].😀.x@3:14 b[1]@4:5 b[1][0]@4:9 b[2]@5:5 b[2][0]@4:9 `
 		if diff := cmp.Diff(want, places(testRead(t, yaml))); diff != "" {
@@ -130,16 +131,17 @@ func TestLimits_Document(t *testing.T) {
 // TestLimits_Bombs reads documents that would grow without end, or cost the
 // square of their size, and bounds time and memory.
 func TestLimits_Bombs(t *testing.T) {
-	laughs := "a0: &a0 [" + strings.Repeat("x, ", 10) + "]\n"
+	var laughs strings.Builder
+	laughs.WriteString("a0: &a0 [" + strings.Repeat("x, ", 10) + "]\n")
 	for i := 1; i < 30; i++ {
-		laughs += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
+		laughs.WriteString(fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10)))
 	}
 	nested := ""
 	for i := range 1300 {
 		nested += strings.Repeat(" ", i) + "a:\n"
 	}
 	for name, source := range map[string]string{
-		"laughs": laughs, "nested": nested,
+		"laughs": laughs.String(), "nested": nested,
 		"flow": strings.Repeat("- [", 1<<18), "json": strings.Repeat("[", 1<<20), "objects": strings.Repeat(`{"a":`, 1<<17),
 		"dashes": strings.Repeat("- ", 1<<19), "questions": strings.Repeat("? ", 1<<19),
 		"commas": "a: [" + strings.Repeat("a,", 1<<18) + "]", "lines": strings.Repeat("-\n", 1<<19),

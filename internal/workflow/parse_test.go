@@ -290,12 +290,13 @@ func TestLimits_Workflow(t *testing.T) {
 // reported and refuses the document.
 func TestProblems_ErrorsStay(t *testing.T) {
 	for _, n := range []int{500, 5000} {
-		source := `{"name": "x"`
+		var source strings.Builder
+		source.WriteString(`{"name": "x"`)
 		for i := range n {
-			source += fmt.Sprintf(`, "x%d": 1`, i)
+			source.WriteString(fmt.Sprintf(`, "x%d": 1`, i))
 		}
-		source += `, "start_step": "a", "steps": {"a": {"agent_name": ""}}}`
-		def, problems := Parse(ParseOptions{}, []byte(source))
+		source.WriteString(`, "start_step": "a", "steps": {"a": {"agent_name": ""}}}`)
+		def, problems := Parse(ParseOptions{}, []byte(source.String()))
 		found := slices.ContainsFunc(problems, func(p parley.Problem) bool {
 			return p.Severity == parley.SeverityError && p.Path == "steps.a.agent_name"
 		})

@@ -114,32 +114,34 @@ func TestSchema_Refused(t *testing.T) {
 
 // TestSchema_Bounded checks schemas whose work doubles at every level.
 func TestSchema_Bounded(t *testing.T) {
-	flat := `{"$defs": {"a0": {"type": "number"}`
+	var flat strings.Builder
+	flat.WriteString(`{"$defs": {"a0": {"type": "number"}`)
 	for i := 1; i < 40; i++ {
-		flat += fmt.Sprintf(`, "a%d": {"allOf": [{"$ref": "#/$defs/a%d"}, {"$ref": "#/$defs/a%d"}]}`, i, i-1, i-1)
+		flat.WriteString(fmt.Sprintf(`, "a%d": {"allOf": [{"$ref": "#/$defs/a%d"}, {"$ref": "#/$defs/a%d"}]}`, i, i-1, i-1))
 	}
-	flat += `}, "$ref": "#/$defs/a39"}`
+	flat.WriteString(`}, "$ref": "#/$defs/a39"}`)
 	deep := `{"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]}`
 	value := strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60)
 	old := strings.Replace(deep, "{", `{"$schema": "http://json-schema.org/draft-07/schema#",`, 1)
-	for schema, value := range map[string]string{flat: "1", deep: value, old: value} {
+	for schema, value := range map[string]string{flat.String(): "1", deep: value, old: value} {
 		s := testSchema(t, schema)
 		start := time.Now()
 		err := s.Check(json.RawMessage(value))
 		if err == nil || !strings.Contains(err.Error(), "takes more than") || time.Since(start) > time.Minute {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		if err := s.Check(json.RawMessage(`{"a": {"a": 1}}`)); schema != flat && err != nil {
+		if err := s.Check(json.RawMessage(`{"a": {"a": 1}}`)); schema != flat.String() && err != nil {
 			t.Errorf("the next check fails: %v", err)
 		}
 	}
-	fills := `{"$defs": {"a0": {}`
+	var fills strings.Builder
+	fills.WriteString(`{"$defs": {"a0": {}`)
 	for i := 1; i < 40; i++ {
-		fills += fmt.Sprintf(`, "a%d": {"properties": {"x": {"$ref": "#/$defs/a%d", "default": {}}, "y": {"$ref": "#/$defs/a%d", "default": {}}}}`, i, i-1, i-1)
+		fills.WriteString(fmt.Sprintf(`, "a%d": {"properties": {"x": {"$ref": "#/$defs/a%d", "default": {}}, "y": {"$ref": "#/$defs/a%d", "default": {}}}}`, i, i-1, i-1))
 	}
-	fills += `}, "$ref": "#/$defs/a39"}`
+	fills.WriteString(`}, "$ref": "#/$defs/a39"}`)
 	endless := `{"properties": {"a": {"$ref": "#", "default": {}}}}`
-	for _, schema := range []string{fills, endless} {
+	for _, schema := range []string{fills.String(), endless} {
 		s := testSchema(t, schema)
 		if got := s.FillDefaults(json.RawMessage("{}")); string(got) != "{}" {
 			t.Errorf("filled %d bytes", len(got))
