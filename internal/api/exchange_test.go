@@ -94,7 +94,7 @@ func readRequest(t *testing.T, data []byte) *http.Request {
 	var raw strings.Builder
 	raw.WriteString(line + " HTTP/1.1\r\nHost: 127.0.0.1:8420\r\n")
 	if body != "" {
-		raw.WriteString(fmt.Sprintf("Content-Length: %d\r\n", len(body)))
+		fmt.Fprintf(&raw, "Content-Length: %d\r\n", len(body))
 	}
 	if !strings.Contains(header, "Authorization:") {
 		raw.WriteString("Authorization: Bearer test-key\r\n")

@@ -183,7 +183,7 @@ func TestAD12_WholeFiles(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("a: &a [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n")
 	for i := range 8 {
-		bomb.WriteString(fmt.Sprintf("%c: &%c [%s]\n", 'b'+i, 'b'+i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", 'a'+i), 10), ", ")))
+		fmt.Fprintf(&bomb, "%c: &%c [%s]\n", 'b'+i, 'b'+i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", 'a'+i), 10), ", "))
 	}
 	bomb.WriteString("agents: [{name: n, url: 'http://h', protocol_config: {x: *i}}]\n")
 	for _, tt := range []struct{ name, text, want string }{

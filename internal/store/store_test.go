@@ -203,7 +203,7 @@ func dump(t testing.TB, db *DB) string {
 	var out strings.Builder
 	for _, table := range []string{"run", "event", "attempt", "worker", "late", "definition", "agents"} {
 		check(t, db.read(t.Context(), `SELECT * FROM `+table+` ORDER BY 1, 2`, func(r *record) error {
-			out.WriteString(fmt.Sprintf("%s %v\n", table, r.values))
+			fmt.Fprintf(&out, "%s %v\n", table, r.values)
 			return nil
 		}))
 	}

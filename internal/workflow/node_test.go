@@ -71,7 +71,7 @@ func TestD1_Places(t *testing.T) {
 		var places func(n *node) string
 		places = func(n *node) string {
 			var out strings.Builder
-			out.WriteString(fmt.Sprintf("%s@%d:%d ", n.path(), n.line, n.col))
+			fmt.Fprintf(&out, "%s@%d:%d ", n.path(), n.line, n.col)
 			for _, m := range n.members {
 				out.WriteString(fmt.Sprintf("%s@%d:%d=", m.name, m.line, m.col) + places(m.value))
 			}
@@ -134,14 +134,14 @@ func TestLimits_Bombs(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString("a0: &a0 [" + strings.Repeat("x, ", 10) + "]\n")
 	for i := 1; i < 30; i++ {
-		laughs.WriteString(fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10)))
+		fmt.Fprintf(&laughs, "a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}
-	nested := ""
+	var nested strings.Builder
 	for i := range 1300 {
-		nested += strings.Repeat(" ", i) + "a:\n"
+		nested.WriteString(strings.Repeat(" ", i) + "a:\n")
 	}
 	for name, source := range map[string]string{
-		"laughs": laughs.String(), "nested": nested,
+		"laughs": laughs.String(), "nested": nested.String(),
 		"flow": strings.Repeat("- [", 1<<18), "json": strings.Repeat("[", 1<<20), "objects": strings.Repeat(`{"a":`, 1<<17),
 		"dashes": strings.Repeat("- ", 1<<19), "questions": strings.Repeat("? ", 1<<19),
 		"commas": "a: [" + strings.Repeat("a,", 1<<18) + "]", "lines": strings.Repeat("-\n", 1<<19),

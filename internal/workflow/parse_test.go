@@ -293,7 +293,7 @@ func TestProblems_ErrorsStay(t *testing.T) {
 		var source strings.Builder
 		source.WriteString(`{"name": "x"`)
 		for i := range n {
-			source.WriteString(fmt.Sprintf(`, "x%d": 1`, i))
+			fmt.Fprintf(&source, `, "x%d": 1`, i)
 		}
 		source.WriteString(`, "start_step": "a", "steps": {"a": {"agent_name": ""}}}`)
 		def, problems := Parse(ParseOptions{}, []byte(source.String()))

@@ -117,7 +117,7 @@ func TestSchema_Bounded(t *testing.T) {
 	var flat strings.Builder
 	flat.WriteString(`{"$defs": {"a0": {"type": "number"}`)
 	for i := 1; i < 40; i++ {
-		flat.WriteString(fmt.Sprintf(`, "a%d": {"allOf": [{"$ref": "#/$defs/a%d"}, {"$ref": "#/$defs/a%d"}]}`, i, i-1, i-1))
+		fmt.Fprintf(&flat, `, "a%d": {"allOf": [{"$ref": "#/$defs/a%d"}, {"$ref": "#/$defs/a%d"}]}`, i, i-1, i-1)
 	}
 	flat.WriteString(`}, "$ref": "#/$defs/a39"}`)
 	deep := `{"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]}`
@@ -137,7 +137,7 @@ func TestSchema_Bounded(t *testing.T) {
 	var fills strings.Builder
 	fills.WriteString(`{"$defs": {"a0": {}`)
 	for i := 1; i < 40; i++ {
-		fills.WriteString(fmt.Sprintf(`, "a%d": {"properties": {"x": {"$ref": "#/$defs/a%d", "default": {}}, "y": {"$ref": "#/$defs/a%d", "default": {}}}}`, i, i-1, i-1))
+		fmt.Fprintf(&fills, `, "a%d": {"properties": {"x": {"$ref": "#/$defs/a%d", "default": {}}, "y": {"$ref": "#/$defs/a%d", "default": {}}}}`, i, i-1, i-1)
 	}
 	fills.WriteString(`}, "$ref": "#/$defs/a39"}`)
 	endless := `{"properties": {"a": {"$ref": "#", "default": {}}}}`
