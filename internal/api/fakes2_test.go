@@ -214,7 +214,7 @@ func (f fakeAgents) Add(_ context.Context, spec parley.AgentSpec) (parley.Agent,
 	return *a, nil
 }
 
-func set[T any](to *T, from *T) {
+func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}

@@ -36,7 +36,8 @@ func (c *call) answer() step {
 		case parley.CodeInvalid, parley.CodeLimit:
 			// The ledger cannot hold it. The run must know how it ended all the same.
 			a.Result = parley.Result{TaskID: c.row.ID, Outcome: parley.OutcomeError, Err: c.name(
-				parley.Errorf(parley.CodeAgentError, "the answer of agent %q cannot be recorded: %w", c.row.Agent, err))}
+				parley.Errorf(parley.CodeAgentError, "the answer of agent %q cannot be recorded: %w", c.row.Agent, err),
+			)}
 		}
 		if !pause(b.hard, wait) {
 			return c.leave()

@@ -306,7 +306,7 @@ func (r *Registry) Health(ctx context.Context, idOrName string) (parley.AgentHea
 // now gives the time as precisely as it is stored.
 func (r *Registry) now() time.Time { return r.cfg.Now().UTC().Truncate(time.Microsecond) }
 
-func set[T any](to *T, from *T) {
+func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}

@@ -69,7 +69,8 @@ func newEnvironment(stepIDs []string) (*environment, error) {
 	options := []cel.EnvOption{
 		cel.StdLib(cel.StdLibSubset(env.NewLibrarySubset().AddExcludedFunctions(
 			env.NewFunction(operators.Add), env.NewFunction(operators.Subtract),
-			env.NewFunction(operators.Multiply), env.NewFunction(operators.Divide)))),
+			env.NewFunction(operators.Multiply), env.NewFunction(operators.Divide),
+		))),
 		cel.OptionalTypes(cel.OptionalTypesVersion(4)),
 		ext.Bindings(ext.BindingsVersion(1)),
 		ext.Strings(ext.StringsVersion(5)),

@@ -87,7 +87,8 @@ func TestE1_UnclosedIsAnErrorInListFormAndTextInGraphForm(t *testing.T) {
 func TestE1_AllFindingsComeAtOnceWithTheirPlace(t *testing.T) {
 	d := document{input: `{}`, steps: map[string]StepInfo{"a": done("1")}}
 	_, findings := d.compiler(t).Template(json.RawMessage(
-		`{"x":"ok ${b.output} and ${1 +}","y/z":["${a.output}", "é ${nope}"]}`), At{})
+		`{"x":"ok ${b.output} and ${1 +}","y/z":["${a.output}", "é ${nope}"]}`,
+	), At{})
 	var got []string
 	for _, f := range findings {
 		got = append(got, fmt.Sprintf("%s@%d %s", f.Pointer, f.Offset, f.Code))
