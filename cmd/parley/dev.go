@@ -172,7 +172,7 @@ func (a *app) suggest() {
 func (a *app) program() string {
 	name := os.Args[0]
 	if strings.ContainsRune(name, filepath.Separator) {
-		if rel, err := filepath.Rel(a.dir, name); err == nil && !strings.HasPrefix(rel, "..") {
+		if rel, err := filepath.Rel(a.dir, a.path(name)); err == nil && !strings.HasPrefix(rel, "..") {
 			return "./" + rel
 		}
 	}

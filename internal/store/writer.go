@@ -171,7 +171,7 @@ func (w *writer) collect(u *unit, flush *time.Timer) bool {
 			continue
 		default:
 		}
-		if yielded || !due || len(w.group) >= companions {
+		if yielded || !due {
 			return due
 		}
 		// Those whom the last commit has woken get the chance to come along.
@@ -188,10 +188,6 @@ func (w *writer) collect(u *unit, flush *time.Timer) bool {
 		}
 	}
 }
-
-// companions are enough for a group not to wait for more: under load the
-// writer would stand in line behind everybody whom it lets go first.
-const companions = 8
 
 // commitGroup executes the group in one transaction, or, if that fails, each
 // unit in one of its own, and answers all of them.
