@@ -47,5 +47,8 @@ func number(s string) string {
 	if err != nil || f.MantExp(nil) > maxExponent*4 || f.MantExp(nil) < -maxExponent*4 {
 		return s
 	}
+	if f.Sign() == 0 {
+		return "0" // -0 is equal to it
+	}
 	return f.Text('p', 0)
 }

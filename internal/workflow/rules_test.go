@@ -201,6 +201,9 @@ output: "${steps.g.output}"
 	}
 	s.fail("g/a", parley.CodeAgentRejected).
 		want(parley.RunRunning, "run.started", "scheduled g", "scheduled g/a", "failed g/a", "retrying g")
+	if due := s.state.Due(); !due.Equal(s.now.Add(10 * time.Second)) {
+		t.Errorf("the next round is due at %s, want %s", due, s.now.Add(10*time.Second))
+	}
 	s.after(9 * time.Second).want(parley.RunRunning)
 	s.after(time.Second).want(parley.RunRunning, "scheduled g", "scheduled g#2/a")
 	s.answer("g#2/a", `{"v":2}`).want(parley.RunCompleted, "completed g#2/a", "completed g#2/b", "completed g", "run.completed")
@@ -457,7 +460,7 @@ func TestLimits_AreErrorsWithNameAndValue(t *testing.T) {
 	def, _ := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"id":"a","agent":"one"},{"id":"b","set":"${a.output}"}]}`))
 	for name, limits := range map[string]RunLimits{
 		"output":              {Value: 10, RunValues: 1 << 20, Executions: 10, Attempts: 10},
-		"all values of a run": {Value: 1 << 20, RunValues: 10, Executions: 10, Attempts: 10},
+		"all values of a run": {Value: 1 << 20, RunValues: 20, Executions: 10, Attempts: 10},
 		"executions":          {Value: 1 << 20, RunValues: 1 << 20, Executions: 1, Attempts: 10},
 	} {
 		s := &script{t: t, state: NewState("r", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
@@ -466,5 +469,33 @@ func TestLimits_AreErrorsWithNameAndValue(t *testing.T) {
 		if e := s.state.Err(); e == nil || e.Code != parley.CodeLimit || !strings.Contains(string(e.Details), name) {
 			t.Errorf("%s: %v", name, e)
 		}
+	}
+}
+
+// TestS3_RunningSiblingsAreCancelled lets two steps run side by side, as
+// `needs` will.
+func TestS3_RunningSiblingsAreCancelled(t *testing.T) {
+	def, problems := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"id":"a","agent":"one"},{"id":"b","agent":"one"}]}`))
+	if def == nil {
+		t.Fatal(problems)
+	}
+	def.Body.Steps[1].Needs = nil
+	s := &script{t: t, state: NewState("r", def, DefaultRunLimits()), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+	s.apply(Start{At: s.now, Input: json.RawMessage(`{}`)})
+	s.fail("b", parley.CodeAgentRejected).
+		want(parley.RunFailed, "run.started", "scheduled a", "scheduled b", "failed b", "cancelled a", "run.failed")
+	if len(s.open) > 0 {
+		t.Errorf("left open: %v", s.open)
+	}
+}
+
+func TestC10_ReplayRefusesAGap(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","set":1}]}`)
+	again := NewState("run-1", s.state.Definition(), DefaultRunLimits())
+	if err := again.Replay(s.last.Events[1]); err == nil {
+		t.Error("a history that begins with event 2 was accepted")
+	}
+	if err := again.Replay(parley.Event{Seq: 1, Type: parley.EventStepCompleted, Step: "nobody", Data: json.RawMessage(`{}`)}); err == nil {
+		t.Error("an event of a step that does not exist was accepted")
 	}
 }
