@@ -140,7 +140,11 @@ func (c *call) fail() step {
 	if c.row.Orphanings > 0 {
 		return (*call).unknown
 	}
-	c.b.log.LogAttrs(c.b.hard, slog.LevelError, "task failed before the agent was reached",
+	level := slog.LevelError
+	if !c.sentAt.IsZero() {
+		level = slog.LevelDebug // the adapter was asked and has said why
+	}
+	c.b.log.LogAttrs(c.b.hard, level, "task failed before the agent was reached",
 		c.attrs("agent_failure", slog.String("code", string(c.out.Result.Err.Code)), slog.String("error", c.out.Result.Err.Message))...)
 	c.out.Result.Outcome = parley.OutcomeError
 	return c.settle(store.MoveFail, c.result())

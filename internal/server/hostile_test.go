@@ -44,7 +44,11 @@ func TestHostileAgents(t *testing.T) {
 	agents := map[string]http.Handler{"healthy simple-a2a": newCallLog().simpleAgent("healthy", 0)}
 	docs := []string{`{"name":"healthy","steps":[{"id":"a","agent":"healthy"}]}`, `{"name":"unknown","steps":[{"id":"a","agent":"nobody"}]}`}
 	for _, c := range cases {
-		agents[c.name+" "+c.protocol+" , outcome_unknown: fail, timeout: 1s, retry: {max_retries: 0}"] = hijack(c.answer)
+		timeout := "20s"
+		if c.name == "endless" || c.name == "dripping" {
+			timeout = "1s"
+		}
+		agents[c.name+" "+c.protocol+" , outcome_unknown: fail, timeout: "+timeout+", retry: {max_retries: 0}"] = hijack(c.answer)
 		docs = append(docs, fmt.Sprintf(`{"name":%q,"steps":[{"id":"a","agent":%q,"input":{"text":"x"}}]}`, c.name, c.name))
 	}
 	w := newWorld(t, agents, docs...)

@@ -384,3 +384,33 @@ func TestREST(t *testing.T) {
 		}
 	}
 }
+
+// TestOldPlan runs a plan of the existing platform as it is: chained steps, a
+// reference to a custom member of an A2A result, literals beside references.
+func TestOldPlan(t *testing.T) {
+	t.Parallel()
+	log := newCallLog()
+	researcher := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			ID json.RawMessage `json:"id"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"status":{"state":"completed"},"findings":{"n":1.50},"list":[{"name":"x"}]}}`, req.ID)
+	})
+	w := newWorld(t, map[string]http.Handler{
+		"ResearchAgent jsonrpc-2.0": researcher,
+		"WriterAgent simple-a2a":    log.simpleAgent("WriterAgent", 0),
+	}, `
+{"workflow_id":"wf-1","name":"Research and write","version":"1.0.0","start_step":"step-1",
+ "steps":{"step-2":{"id":"step-2","agent_name":"WriterAgent","next_step":null,
+            "input_mapping":{"data":"${step-1.output.findings}","first":"${step-1.output.list[0].name}","note":"About ${workflow.input.topic}","kind":"report"}},
+          "step-1":{"id":"step-1","agent_name":"ResearchAgent","next_step":"step-2",
+            "input_mapping":{"topic":"${workflow.input.topic}"}}}}`)
+	run := w.run("wf-1", `{"topic":"queues"}`)
+	if want := `{"data":{"n":1.50},"first":"x","note":"About queues","kind":"report"}`; run.Status != parley.RunCompleted || !sameJSON(string(run.Output), want) {
+		t.Errorf("%s: %v, output %s, want %s", run.Status, run.Error, run.Output, want)
+	}
+}
