@@ -22,7 +22,7 @@ import (
 const (
 	throughputRuns   = 2_000
 	throughputAtOnce = 100
-	aloneRuns        = 200
+	aloneRuns        = 500
 	slowRuns         = 1_000
 	slowAnswer       = 2 * time.Second
 )
