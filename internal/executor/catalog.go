@@ -145,19 +145,32 @@ func (c *Catalog) Versions(ctx context.Context, ref string) ([]parley.WorkflowVe
 	return c.versions(rows), err
 }
 
-// Remove marks a workflow's version deleted: it takes no new runs, and those
-// under way go on. Again is no error.
+// Remove marks a version deleted, if ref is its id or workflow@version, else
+// the whole workflow: an older version must not take the place of the newest.
+// What is deleted takes no new runs, and those under way go on. Again is no
+// error.
 func (c *Catalog) Remove(ctx context.Context, ref, by string) error {
 	row, err := c.cfg.DB.Definition(ctx, ref)
 	if err != nil {
 		return err
 	}
-	if row.Status == parley.AgentDeleted {
-		return nil
+	rows := []store.Definition{row}
+	if ref == row.Workflow || ref == row.Name {
+		if rows, err = c.cfg.DB.Versions(ctx, ref); err != nil {
+			return err
+		}
 	}
-	err = c.cfg.DB.SetDefinitionStatus(ctx, row.ID, parley.AgentDeleted, by, c.cfg.Now().UTC().Truncate(time.Microsecond))
-	c.cfg.Executor.defs.forget()
-	return err
+	defer c.cfg.Executor.defs.forget()
+	now := c.cfg.Now().UTC().Truncate(time.Microsecond)
+	for _, row := range rows {
+		if row.Status == parley.AgentDeleted {
+			continue
+		}
+		if err := c.cfg.DB.SetDefinitionStatus(ctx, row.ID, parley.AgentDeleted, by, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Catalog) versions(rows []store.Definition) []parley.WorkflowVersion {

@@ -414,3 +414,35 @@ func TestOldPlan(t *testing.T) {
 		t.Errorf("%s: %v, output %s, want %s", run.Status, run.Error, run.Output, want)
 	}
 }
+
+// TestRemovedWorkflowStaysRemoved: removing a workflow by its name must not
+// bring an older version back; removing one version leaves the others.
+func TestRemovedWorkflowStaysRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	apply := func(n int) (id string) {
+		status, b := w.call("POST", "/api/v1/workflows", fmt.Sprintf("name: twice\nsteps: [{id: a, set: %d}]\n", n), "Content-Type", "application/yaml")
+		var v struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(b, &v); err != nil || status != 201 {
+			t.Fatalf("%d %s", status, b)
+		}
+		return v.ID
+	}
+	apply(1)
+	second := apply(2)
+	if status, b := w.call("DELETE", "/api/v1/workflows/"+second, ""); status != 200 {
+		t.Fatalf("%d %s", status, b)
+	}
+	if run := w.run("twice", `{}`); string(run.Output) != "1" {
+		t.Errorf("without its second version the workflow gives %s", run.Output)
+	}
+	apply(3)
+	if status, b := w.call("DELETE", "/api/v1/workflows/twice", ""); status != 200 {
+		t.Fatalf("%d %s", status, b)
+	}
+	if status, b := w.call("POST", "/api/v1/workflows/twice/execute", `{"input_data":{}}`); status != 404 {
+		t.Errorf("a removed workflow was started: %d %s", status, b)
+	}
+}

@@ -15,7 +15,8 @@ import (
 type ParseOptions struct {
 	// File names the document in problems.
 	File string
-	// Version is used when the document names none; "" is "1".
+	// Version is used when the document names none. With "" the definition has
+	// none either, and whoever deploys it gives the next whole number.
 	Version string
 	// KnownAgents says whether an agent of that name is there; nil checks no
 	// names.
@@ -156,9 +157,6 @@ func (p *parser) names() {
 	}
 	if p.def.Version == "" {
 		p.def.Version = p.o.Version
-	}
-	if p.def.Version == "" {
-		p.def.Version = "1"
 	}
 }
 

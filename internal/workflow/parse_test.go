@@ -149,7 +149,7 @@ func checkTree(t *testing.T, def *Definition) {
 			}
 		}
 	}
-	if def.Body.Parent != nil || len(def.Body.Steps) == 0 || def.Timeout == 0 || def.ID == "" || def.Version == "" || def.Language != 1 {
+	if def.Body.Parent != nil || len(def.Body.Steps) == 0 || def.Timeout == 0 || def.ID == "" || def.Language != 1 {
 		t.Errorf("definition is not complete: %+v", def)
 	}
 	walk(def.Body)
@@ -238,7 +238,7 @@ func TestR1_Defaults(t *testing.T) {
 	if s := bare.Steps["a"]; s.Retry != nil || s.Silence != 5*time.Minute || s.AttemptTimeout != 0 || s.Timeout != 0 {
 		t.Errorf("without defaults: %+v", s)
 	}
-	if bare.Timeout != 30*24*time.Hour || bare.CleanupTimeout != 10*time.Minute || bare.Version != "1" {
+	if bare.Timeout != 30*24*time.Hour || bare.CleanupTimeout != 10*time.Minute || bare.Version != "" {
 		t.Errorf("without defaults: %+v", bare)
 	}
 	if def, _ := Parse(ParseOptions{Version: "12"}, []byte("name: x\nsteps: [{agent: a}]")); def.Version != "12" {
@@ -349,7 +349,7 @@ func TestGraph_Plans(t *testing.T) {
 	for name, want := range map[string]string{
 		"research.json":      "wf-harbour-report-007 2.1.0 [step-1 step-2]",
 		"literals.json":      "scan-and-file 1.0.0 [scan_page file_page]",
-		"four_in_a_row.json": "four-in-a-row 1 [fetch-it check-it work-it keep-it]",
+		"four_in_a_row.json": "four-in-a-row  [fetch-it check-it work-it keep-it]",
 	} {
 		def := testParse(t, string(testFile(t, name)))
 		checkTree(t, def)
