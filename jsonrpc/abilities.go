@@ -1,0 +1,67 @@
+package jsonrpc
+
+import (
+	"os"
+	"time"
+)
+
+// The optional abilities of a Stream, as the comment on Stream describes them.
+type (
+	tryWriter     interface{ TryWrite(p []byte) (int, error) }
+	readDeadliner interface{ SetReadDeadline(t time.Time) error }
+)
+
+// One type for each set of abilities, so that a Stream has the methods that
+// work and no others.
+type (
+	tryStream struct {
+		Stream
+		tryWriter
+	}
+	deadlineStream struct {
+		Stream
+		readDeadliner
+	}
+	tryDeadlineStream struct {
+		Stream
+		tryWriter
+		readDeadliner
+	}
+)
+
+func withAbilities(s Stream, t tryWriter, d readDeadliner) Stream {
+	switch {
+	case t != nil && d != nil:
+		return &tryDeadlineStream{s, t, d}
+	case t != nil:
+		return &tryStream{s, t}
+	case d != nil:
+		return &deadlineStream{s, d}
+	default:
+		return s
+	}
+}
+
+// tryWriterOf returns what can write to rw without waiting, or nil. Only rw's
+// own method and the exact types of the standard library count: a type that
+// embeds a *net.TCPConn and overrides Write inherits SyscallConn, but writing
+// past its Write would corrupt what it carries.
+func tryWriterOf(rw any) tryWriter {
+	if t, ok := rw.(tryWriter); ok {
+		return t
+	}
+	return descriptorWriter(rw)
+}
+
+// readDeadlinerOf returns rw if its reads can be interrupted, or nil. Files
+// have the method always, and only some of them the ability.
+func readDeadlinerOf(rw any) readDeadliner {
+	d, ok := rw.(readDeadliner)
+	if !ok {
+		return nil
+	}
+	if f, ok := rw.(*os.File); ok && f.SetReadDeadline(time.Time{}) != nil {
+		return nil
+	}
+	return d
+}
