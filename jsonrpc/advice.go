@@ -1,0 +1,192 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+)
+
+// An Advice says what a caller may do about an error (RPC-22).
+type Advice int
+
+// The advice that AdviceFor gives.
+const (
+	// AdviceNone: this package cannot know; the application must.
+	AdviceNone Advice = iota
+	// AdviceRetry: the connection is fine, the same call may work later. After
+	// a timeout that is only safe for methods that may run twice.
+	AdviceRetry
+	// AdviceReconnect: the connection is gone, a new one may work. Client does
+	// it by itself.
+	AdviceReconnect
+	// AdviceGiveUp: the same will fail again, someone has to change something.
+	AdviceGiveUp
+)
+
+// String returns "none", "retry", "reconnect" or "give up".
+func (a Advice) String() string {
+	switch a {
+	case AdviceRetry:
+		return "retry"
+	case AdviceReconnect:
+		return "reconnect"
+	case AdviceGiveUp:
+		return "give up"
+	default:
+		return "none"
+	}
+}
+
+// AdviceFor says what to do about an error that this package returned (RPC-22):
+//
+//	error                                                advice
+//	*Error CodeServerBusy, CodeTimeout                   retry, after a pause
+//	*Error CodeClosing                                   reconnect
+//	*Error CodeParseError, CodeInvalidRequest,
+//	       CodeMethodNotFound, CodeInvalidParams         give up: the request is wrong
+//	*Error CodeInternalError, codes of applications      none: ask the application
+//	*Error CodeCancelled, context.Canceled               give up: somebody wanted it
+//	*TimeoutError, context.DeadlineExceeded              retry, if it may run twice
+//	*ResourceError about calls or buffers                retry, when some calls ended
+//	*ResourceError about a message's size or shape       give up: send less
+//	*ConnError                                           reconnect if Recoverable, else give up
+//	*ResultError, *SyntaxError, *DecodeError             give up: one side has to change
+//	errors of the transport by themselves                reconnect if the network failed, else give up
+//	everything else, nil                                 none
+func AdviceFor(err error) Advice {
+	// The first of these in the chain decides: a call that the peer answered
+	// with an error does not speak for the calls that the peer made.
+	var (
+		wire     *Error
+		conn     *ConnError
+		resource *ResourceError
+		result   *ResultError
+		syntax   *SyntaxError
+		decode   *DecodeError
+	)
+	switch {
+	case err == nil:
+		return AdviceNone
+	case errors.As(err, &conn):
+		if conn.Recoverable {
+			return AdviceReconnect
+		}
+		return AdviceGiveUp
+	case errors.As(err, &result), errors.As(err, &decode), errors.As(err, &syntax):
+		return AdviceGiveUp
+	case errors.As(err, &resource):
+		switch resource.Unit {
+		case unitBytes, unitLevels, unitEntries:
+			return AdviceGiveUp
+		}
+		return AdviceRetry
+	case errors.As(err, &wire):
+		return adviceForCode(wire.Code)
+	case errors.Is(err, context.DeadlineExceeded):
+		return AdviceRetry
+	case errors.Is(err, context.Canceled):
+		return AdviceGiveUp
+	case errors.Is(err, ErrClosed):
+		return AdviceReconnect
+	case isTransport(err):
+		if recoverableTransport(err) {
+			return AdviceReconnect
+		}
+		return AdviceGiveUp
+	}
+	return AdviceNone
+}
+
+// Recoverable says whether trying again, on this connection or a new one, may
+// help: AdviceFor gives retry or reconnect (RPC-22).
+func Recoverable(err error) bool {
+	a := AdviceFor(err)
+	return a == AdviceRetry || a == AdviceReconnect
+}
+
+func adviceForCode(code Code) Advice {
+	switch code {
+	case CodeServerBusy, CodeTimeout:
+		return AdviceRetry
+	case CodeClosing:
+		return AdviceReconnect
+	case CodeParseError, CodeInvalidRequest, CodeMethodNotFound, CodeInvalidParams, CodeCancelled:
+		return AdviceGiveUp
+	}
+	return AdviceNone
+}
+
+// Units of limits on one message, which do not go away by waiting.
+const (
+	unitBytes   = "bytes"
+	unitLevels  = "levels"
+	unitEntries = "entries"
+)
+
+// isTransport says whether an error comes from below, by its looks.
+func isTransport(err error) bool {
+	var (
+		number syscall.Errno
+		netErr net.Error
+		own    recoverer
+		path   *fs.PathError
+	)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) ||
+		errors.As(err, &own) || errors.As(err, &number) || errors.As(err, &netErr) || errors.As(err, &path)
+}
+
+// A recoverer is an error of a Stream that knows whether a new connection may
+// work: lost framing does not come back, a proxy's 503 does.
+type recoverer interface {
+	error
+	Recoverable() bool
+}
+
+// recoverableTransport says whether a new connection may work after err ended
+// one, or kept one from beginning (RPC-22). A Stream may say so itself, by an
+// error with a method Recoverable() bool. Otherwise a peer that hung up and a
+// network that fails or is slow are recoverable; an address that means
+// nothing, missing rights, a program that is not there, a certificate that
+// does not fit, and everything unknown are not: it is better to tell somebody
+// than to try for ever.
+func recoverableTransport(err error) bool {
+	var (
+		own    recoverer
+		number syscall.Errno
+		dns    *net.DNSError
+		netErr net.Error
+	)
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &own):
+		return own.Recoverable()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
+		errors.Is(err, os.ErrClosed), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
+		return true
+	case errors.As(err, &dns):
+		return dns.IsTemporary || dns.IsTimeout
+	case errors.As(err, &number):
+		return recoverableErrno(number)
+	case errors.As(err, &netErr):
+		return netErr.Timeout()
+	}
+	return false
+}
+
+func recoverableErrno(number syscall.Errno) bool {
+	switch number {
+	case syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
+		syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ENETRESET, syscall.EAGAIN,
+		syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
+		return true
+	case syscall.ENOENT: // a unix socket whose server is not up yet
+		return true
+	}
+	return false
+}

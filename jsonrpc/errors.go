@@ -1,0 +1,283 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A Code is the code of an Error: an integer that says what kind of error it
+// is. JSON-RPC 2.0 section 5.1 reserves -32768 to -32000; applications use any
+// other number.
+type Code int64
+
+// The codes that the specification gives a meaning, and those of the range
+// -32000 to -32099, which it leaves to implementations, that this package
+// sends. The latter keep clear of the codes of MCP, A2A, vscode-jsonrpc,
+// go-ethereum and jsonrpsee, so that no application's error is mistaken for
+// one of ours.
+const (
+	// CodeParseError answers what is no JSON text.
+	CodeParseError Code = -32700
+	// CodeInvalidRequest answers JSON that is no JSON-RPC 2.0 message, or one
+	// beyond a limit.
+	CodeInvalidRequest Code = -32600
+	// CodeMethodNotFound answers a request for a method that is not there.
+	CodeMethodNotFound Code = -32601
+	// CodeInvalidParams answers params that the method cannot use.
+	CodeInvalidParams Code = -32602
+	// CodeInternalError answers when the handler failed or panicked.
+	CodeInternalError Code = -32603
+
+	// CodeServerBusy answers a request that was not begun, since too many are
+	// being handled.
+	CodeServerBusy Code = -32050
+	// CodeTimeout answers when the handler ran out of time.
+	CodeTimeout Code = -32051
+	// CodeClosing answers a request that was not begun, since the connection
+	// is being closed.
+	CodeClosing Code = -32052
+	// CodeCancelled answers a request that its caller cancelled. The number is
+	// the one of the Language Server Protocol.
+	CodeCancelled Code = -32800
+)
+
+// String returns the code's name, as the specification words it where it does,
+// or "error" and the number.
+func (c Code) String() string {
+	switch c {
+	case CodeParseError:
+		return "parse error"
+	case CodeInvalidRequest:
+		return "invalid request"
+	case CodeMethodNotFound:
+		return "method not found"
+	case CodeInvalidParams:
+		return "invalid params"
+	case CodeInternalError:
+		return "internal error"
+	case CodeServerBusy:
+		return "server busy"
+	case CodeTimeout:
+		return "timeout"
+	case CodeClosing:
+		return "connection closing"
+	case CodeCancelled:
+		return "request cancelled"
+	}
+	return "error " + strconv.FormatInt(int64(c), 10)
+}
+
+// An Error is the error of a response (JSON-RPC 2.0 section 5.1): what a
+// handler returns to be sent as it is, and what a call returns that the peer
+// answered with an error (RPC-20).
+//
+// errors.Is compares the code only, so that
+//
+//	errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound})
+//
+// finds the kind of an error; errors.As gets the rest of it.
+type Error struct {
+	Code Code
+	// Message is a short description for people, one sentence. Empty: the name
+	// of the code is sent.
+	Message string
+	// Data is any JSON value that says more; nil when there is none.
+	Data json.RawMessage
+}
+
+// Errorf returns an Error with a formatted message. It reaches the peer, so
+// nothing internal belongs in it. A %w in the format formats like %v, but what
+// it stands for is not kept: the wire could not carry it.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Errorf(format, args...).Error()}
+}
+
+// WithData returns a copy of the error whose Data is v as JSON. It panics when
+// v cannot be JSON, which is a mistake of the program.
+func (e *Error) WithData(v any) *Error {
+	data, err := StrictCodec().Append(nil, v)
+	if err != nil {
+		panic("jsonrpc: data of an error: " + err.Error())
+	}
+	return &Error{Code: e.Code, Message: e.Message, Data: data}
+}
+
+// Error returns the message and the code. Data is left out: it may be long,
+// and secret.
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("%v (%d)", e.Code, int64(e.Code))
+	}
+	return fmt.Sprintf("%s (%d)", e.Message, int64(e.Code))
+}
+
+// Is says whether target is an *Error with the same code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// Errors that errors.Is finds in what this package returns.
+var (
+	// ErrClosed says that the connection has ended or is being closed; it is
+	// in every *ConnError.
+	ErrClosed = errors.New("jsonrpc: connection closed")
+	// ErrTimeout says that no answer came in time; it is in every
+	// *TimeoutError.
+	ErrTimeout = errors.New("jsonrpc: timeout")
+	// ErrExhausted says that a limit of this side was reached (RPC-23); it is
+	// in every *ResourceError.
+	ErrExhausted = errors.New("jsonrpc: resource exhausted")
+)
+
+// A CallError is what Call, Notify and Batch return: what was tried, and what
+// came of it in Err, one of *Error (the peer said so), *ConnError, *TimeoutError,
+// a context's error, *ResourceError, *ResultError, or an error of the codec
+// about params (RPC-21).
+type CallError struct {
+	Conn          string        // name of the connection
+	Method        string        // of the call
+	ID            ID            // zero when the call got none: a notification, or never begun
+	CorrelationID string        // from the Meta of the call's context, or from the peer's answer
+	Elapsed       time.Duration // from the call to its end
+	Err           error
+}
+
+// Error says what was called where and what came of it.
+func (e *CallError) Error() string {
+	text := "jsonrpc: " + e.Method + " on " + e.Conn
+	if !e.ID.IsZero() {
+		text += ", id " + e.ID.String()
+	}
+	if e.CorrelationID != "" {
+		text += ", correlation id " + e.CorrelationID
+	}
+	return text + ", after " + e.Elapsed.Round(time.Microsecond).String() + ": " + unprefixed(e.Err)
+}
+
+// Unwrap returns what came of the call.
+func (e *CallError) Unwrap() error { return e.Err }
+
+// A ConnError says that a connection ended, or is ending (RPC-14).
+type ConnError struct {
+	// Conn is the name of the connection.
+	Conn string
+	// State is where the connection was, as the error came about.
+	State State
+	// Recoverable says that a new connection may well work (RPC-22).
+	Recoverable bool
+	// Err is why: io.EOF when the peer hung up, ErrClosed when this side closed
+	// the connection, the transport's error otherwise.
+	Err error
+}
+
+// Error names the connection and the reason.
+func (e *ConnError) Error() string {
+	return "jsonrpc: connection " + e.Conn + " " + e.State.String() + ": " + unprefixed(e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *ConnError) Unwrap() error { return e.Err }
+
+// Is says that every ConnError is an ErrClosed.
+func (e *ConnError) Is(target error) bool { return target == ErrClosed }
+
+// A TimeoutError says that a call was given up since no answer came in time
+// (RPC-10). The peer may have acted on the request all the same.
+type TimeoutError struct {
+	// After is the time that the call was given.
+	After time.Duration
+}
+
+// Error tells the time that passed.
+func (e *TimeoutError) Error() string { return "jsonrpc: no answer within " + e.After.String() }
+
+// Timeout returns true, as net.Error has it.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// Is says that a TimeoutError is an ErrTimeout, and for callers who only know
+// contexts a context.DeadlineExceeded.
+func (e *TimeoutError) Is(target error) bool {
+	return target == ErrTimeout || target == context.DeadlineExceeded
+}
+
+// A ResourceError says that a limit of this side was reached, and nothing was
+// sent (RPC-19, RPC-23).
+type ResourceError struct {
+	What  string // what there was too much of, such as "pending calls"
+	Limit int    // how much is allowed
+	Unit  string // of Limit, such as "calls", "bytes", "levels"
+}
+
+// Error tells the limit.
+func (e *ResourceError) Error() string {
+	return fmt.Sprintf("jsonrpc: %s: more than the limit of %d %s", e.What, e.Limit, e.Unit)
+}
+
+// Is says that every ResourceError is an ErrExhausted.
+func (e *ResourceError) Is(target error) bool { return target == ErrExhausted }
+
+// A ResultError says that the peer answered, but the result is not what the
+// caller can take.
+type ResultError struct {
+	// Err is the codec's error, or that of the io.Writer the result went to.
+	Err error
+}
+
+// Error says why the result could not be taken.
+func (e *ResultError) Error() string { return "jsonrpc: the peer's result: " + unprefixed(e.Err) }
+
+// Unwrap returns the codec's error.
+func (e *ResultError) Unwrap() error { return e.Err }
+
+// unprefixed is err's text without the name of this package, which the text it
+// becomes part of has already.
+func unprefixed(err error) string {
+	if err == nil {
+		return "unknown"
+	}
+	const prefix = "jsonrpc: "
+	text := err.Error()
+	if len(text) > len(prefix) && text[:len(prefix)] == prefix {
+		return text[len(prefix):]
+	}
+	return text
+}
+
+// wireError makes the error of a handler fit for the wire, and says whether
+// something of it stays here, for the hooks (RPC-21). An *Error goes as it is;
+// but one that a call to someone else returned says something about that call,
+// and not about this one.
+func wireError(err error, correlationID string) (e *Error, hidden bool) {
+	var call *CallError
+	if !errors.As(err, &call) {
+		if errors.As(err, &e) && e != nil {
+			return e, false
+		}
+		switch {
+		case errors.Is(err, context.Canceled):
+			return &Error{Code: CodeCancelled, Message: CodeCancelled.String()}, false
+		case errors.Is(err, context.DeadlineExceeded):
+			return &Error{Code: CodeTimeout, Message: CodeTimeout.String()}, false
+		}
+	}
+	return internalError(correlationID), true
+}
+
+// internalError is all that the peer learns about a failure or a panic here:
+// that there was one, and by which word it is found in the logs.
+//
+//	{"code":-32603,"message":"internal error","data":{"correlation_id":"…"}}
+func internalError(correlationID string) *Error {
+	e := &Error{Code: CodeInternalError, Message: CodeInternalError.String()}
+	if correlationID != "" {
+		e.Data = append(e.Data, `{"correlation_id":`...)
+		e.Data = appendString(e.Data, correlationID)
+		e.Data = append(e.Data, '}')
+	}
+	return e
+}

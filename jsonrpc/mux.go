@@ -1,0 +1,162 @@
+package jsonrpc
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A Mux is a Handler that finds the Handler of each request by its method. The
+// zero value is ready to use. Methods may be registered while requests are
+// being handled; a table is never changed but replaced, so that looking up
+// takes no lock.
+type Mux struct {
+	mu    sync.Mutex // for registering
+	table atomic.Pointer[muxTable]
+}
+
+// A muxTable is one state of a Mux; it is not changed after it was stored.
+type muxTable struct {
+	methods    map[string]*muxEntry
+	middleware []Middleware
+	missing    Handler // with the middleware around it
+}
+
+type muxEntry struct {
+	name    string
+	inline  bool
+	plain   Handler
+	wrapped Handler // plain with the middleware around it
+}
+
+// Register makes h the handler of a method. It panics when the method has one
+// already, when the name begins with "rpc.", which JSON-RPC 2.0 section 4.1
+// reserves, or when h is nil: these are mistakes of the program.
+func (m *Mux) Register(method string, h Handler) { m.register(method, h, false) }
+
+// RegisterInline registers as Register does a handler that is quick and calls
+// nobody back, so that it may run where the connection is read (see Inliner).
+// The middleware has to keep the promise too.
+func (m *Mux) RegisterInline(method string, h Handler) { m.register(method, h, true) }
+
+func (m *Mux) register(method string, h Handler, inline bool) {
+	switch {
+	case h == nil:
+		panic("jsonrpc: nil Handler for method " + strconv.Quote(method))
+	case strings.HasPrefix(method, "rpc."):
+		panic("jsonrpc: method " + strconv.Quote(method) + `: names that begin with "rpc." are reserved`)
+	}
+	m.change(func(t *muxTable) {
+		if t.methods[method] != nil {
+			panic("jsonrpc: method " + strconv.Quote(method) + " is registered twice")
+		}
+		t.methods[method] = &muxEntry{name: strings.Clone(method), inline: inline, plain: h}
+	})
+}
+
+// Use adds middleware around all handlers, those registered already and those
+// to come, and around the answer to unknown methods. The first one added is
+// the outermost; each is called once per method, not once per request.
+func (m *Mux) Use(middleware ...Middleware) {
+	m.change(func(t *muxTable) { t.middleware = append(t.middleware, middleware...) })
+}
+
+// change replaces the table by a changed copy.
+func (m *Mux) change(f func(*muxTable)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := &muxTable{methods: map[string]*muxEntry{}}
+	if old := m.table.Load(); old != nil {
+		next.methods = maps.Clone(old.methods)
+		next.middleware = slices.Clone(old.middleware)
+	}
+	f(next)
+	for name, e := range next.methods {
+		next.methods[name] = &muxEntry{name: e.name, inline: e.inline, plain: e.plain, wrapped: next.wrap(e.plain)}
+	}
+	next.missing = next.wrap(HandlerFunc(methodNotFound))
+	m.table.Store(next)
+}
+
+func (t *muxTable) wrap(h Handler) Handler {
+	for _, w := range slices.Backward(t.middleware) {
+		h = w(h)
+	}
+	return h
+}
+
+// Methods returns the names of the registered methods, sorted.
+func (m *Mux) Methods() []string {
+	t := m.table.Load()
+	if t == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(t.methods))
+}
+
+// Handle gives the request to the handler of its method; an unknown one is
+// answered CodeMethodNotFound with a message that names it (RPC-6).
+func (m *Mux) Handle(ctx context.Context, req *Request) (any, error) {
+	t := m.table.Load()
+	if t == nil {
+		return methodNotFound(ctx, req)
+	}
+	if e := t.methods[req.Method()]; e != nil {
+		return e.wrapped.Handle(ctx, req)
+	}
+	return t.missing.Handle(ctx, req)
+}
+
+// Inline says whether the method was registered with RegisterInline.
+func (m *Mux) Inline(method []byte) bool {
+	t := m.table.Load()
+	if t == nil {
+		return false
+	}
+	e := t.methods[string(method)]
+	return e != nil && e.inline
+}
+
+// intern returns the name of a registered method as a string that exists
+// already.
+func (m *Mux) intern(method []byte) (string, bool) {
+	t := m.table.Load()
+	if t == nil {
+		return "", false
+	}
+	e := t.methods[string(method)]
+	if e == nil {
+		return "", false
+	}
+	return e.name, true
+}
+
+// methodString returns method as a string, without allocating when h is a Mux
+// (or wraps one, with the same unexported method) that knows it.
+func methodString(h Handler, method []byte) string {
+	if m, ok := h.(*Mux); ok {
+		if name, ok := m.intern(method); ok {
+			return name
+		}
+	}
+	return string(method)
+}
+
+// longestMethod bounds how much of a method's name an error repeats, in bytes.
+const longestMethod = 100
+
+// methodNotFound answers a request for an unknown method.
+func methodNotFound(_ context.Context, req *Request) (any, error) {
+	return nil, methodNotFoundError(req.Method())
+}
+
+func methodNotFoundError(method string) *Error {
+	if len(method) > longestMethod {
+		method = strings.ToValidUTF8(method[:longestMethod], "") + "…"
+	}
+	return Errorf(CodeMethodNotFound, "method not found: %s", method)
+}
