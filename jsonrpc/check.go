@@ -24,27 +24,27 @@ func (e *SyntaxError) Error() string {
 type phase uint8
 
 const (
-	phaseValue      phase = iota // a value must come
-	phaseFirstItem               // a value or the end of an empty array
-	phaseFirstKey                // a member or the end of an empty object
-	phaseKey                     // a member
-	phaseColon                   // the colon of a member
-	phaseAfter                   // a comma or an end; at the top nothing more
-	phaseString                  // inside a string
-	phaseUTF8                    // inside a character of several bytes
-	phaseEscape                  // after a backslash
-	phaseHex                     // inside the digits of \u
-	phaseLowEscape               // the backslash of the second half of a pair
-	phaseLowU                    // the u of the second half of a pair
-	phaseMinus                   // after the minus of a number
-	phaseZero                    // after a leading zero
-	phaseInteger                 // inside the digits before the point
-	phasePoint                   // after the point
-	phaseFraction                // inside the digits after the point
-	phaseE                       // after the e
-	phaseESign                   // after the sign behind the e
-	phaseExponent                // inside the digits of the exponent
-	phaseLiteral                 // inside true, false or null
+	phaseValue     phase = iota // a value must come
+	phaseFirstItem              // a value or the end of an empty array
+	phaseFirstKey               // a member or the end of an empty object
+	phaseKey                    // a member
+	phaseColon                  // the colon of a member
+	phaseAfter                  // a comma or an end; at the top nothing more
+	phaseString                 // inside a string
+	phaseUTF8                   // inside a character of several bytes
+	phaseEscape                 // after a backslash
+	phaseHex                    // inside the digits of \u
+	phaseLowEscape              // the backslash of the second half of a pair
+	phaseLowU                   // the u of the second half of a pair
+	phaseMinus                  // after the minus of a number
+	phaseZero                   // after a leading zero
+	phaseInteger                // inside the digits before the point
+	phasePoint                  // after the point
+	phaseFraction               // inside the digits after the point
+	phaseE                      // after the e
+	phaseESign                  // after the sign behind the e
+	phaseExponent               // inside the digits of the exponent
+	phaseLiteral                // inside true, false or null
 )
 
 // A valueChecker checks one JSON value that comes in pieces, by the same rules

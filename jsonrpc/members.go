@@ -1,0 +1,448 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// A shape is what checkMembers has to know about a type of Go: which JSON
+// values it takes and the exact names of its members. Nil takes everything.
+type shape struct {
+	typ    reflect.Type
+	takes  jsonKind
+	fields []shapeField   // of a struct, in the order of declaration
+	byName map[string]int // index into fields
+	elem   *shape         // of an array, a slice or a map
+	// open says that somewhere inside is an interface, where encoding/json
+	// would make numbers float64. Only set on a shape from newShape.
+	open bool
+}
+
+type shapeField struct {
+	name  string
+	shape *shape
+}
+
+// jsonKind is a set of kinds of JSON values.
+type jsonKind uint8
+
+const (
+	jsonString jsonKind = 1 << iota
+	jsonNumber
+	jsonBool
+	jsonObject
+	jsonArray
+	jsonAny = 1<<iota - 1
+)
+
+// newShape examines a type.
+func newShape(t reflect.Type) *shape {
+	s := buildShape(t, map[reflect.Type]*shape{})
+	if s == nil { // of a kind of its own, or an interface
+		return &shape{typ: t, takes: jsonAny, open: t.Kind() == reflect.Interface}
+	}
+	s.open = isOpen(s, map[*shape]bool{})
+	return s
+}
+
+// isOpen looks for an interface in s.
+func isOpen(s *shape, seen map[*shape]bool) bool {
+	if s == nil || seen[s] {
+		return false
+	}
+	seen[s] = true
+	if s.typ.Kind() == reflect.Interface || isOpen(s.elem, seen) {
+		return true
+	}
+	for _, f := range s.fields {
+		if isOpen(f.shape, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+// buildShape builds the shape of a type; built holds those at hand, since
+// types may contain themselves.
+func buildShape(t reflect.Type, built map[reflect.Type]*shape) *shape {
+	for t.Kind() == reflect.Pointer && !hasOwnDecoder(t) {
+		t = t.Elem()
+	}
+	if s, ok := built[t]; ok {
+		return s
+	}
+	s := &shape{typ: t, takes: jsonAny}
+	built[t] = s
+	if hasOwnDecoder(t) || t == reflect.TypeFor[json.Number]() {
+		return s
+	}
+	switch t.Kind() {
+	case reflect.String:
+		s.takes = jsonString
+	case reflect.Bool:
+		s.takes = jsonBool
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr,
+		reflect.Float32, reflect.Float64:
+		s.takes = jsonNumber
+	case reflect.Slice, reflect.Array:
+		s.takes = jsonArray
+		s.elem = buildShape(t.Elem(), built)
+		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
+			s.takes |= jsonString // bytes in base64
+		}
+	case reflect.Map:
+		s.takes = jsonObject
+		s.elem = buildShape(t.Elem(), built)
+	case reflect.Struct:
+		s.takes = jsonObject
+		s.fields = structFields(t, built)
+		s.byName = make(map[string]int, len(s.fields))
+		for i, f := range s.fields {
+			s.byName[f.name] = i
+		}
+	}
+	return s
+}
+
+// hasOwnDecoder says whether encoding/json leaves values of the type to their
+// own methods.
+func hasOwnDecoder(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// A candidate is a field of a struct or of one embedded in it.
+type candidate struct {
+	name   string
+	depth  int
+	tagged bool
+	text   bool // the option string: the value is inside a JSON string
+	typ    reflect.Type
+}
+
+// structFields returns the members that encoding/json sees in a struct. Of
+// several with the same name the least deeply embedded counts, then the one
+// with a tag; if that leaves more than one, none does.
+func structFields(t reflect.Type, built map[reflect.Type]*shape) []shapeField {
+	var all []candidate
+	collectFields(t, nil, &all)
+	best := make(map[string]candidate, len(all))
+	clash := make(map[string]bool)
+	for _, c := range all {
+		b, ok := best[c.name]
+		switch {
+		case !ok || c.depth < b.depth || c.depth == b.depth && c.tagged && !b.tagged:
+			best[c.name] = c
+			clash[c.name] = false
+		case c.depth == b.depth && c.tagged == b.tagged:
+			clash[c.name] = true
+		}
+	}
+	var fields []shapeField
+	for _, c := range all {
+		if b, ok := best[c.name]; ok && b == c && !clash[c.name] {
+			f := shapeField{name: c.name}
+			if !c.text {
+				f.shape = buildShape(c.typ, built)
+			}
+			fields = append(fields, f)
+			delete(best, c.name)
+		}
+	}
+	return fields
+}
+
+// collectFields appends the fields of t, which is reached by way of the
+// structs in path.
+func collectFields(t reflect.Type, path []reflect.Type, all *[]candidate) {
+	for _, p := range path {
+		if p == t { // it contains itself, and the outer one counts
+			return
+		}
+	}
+	path = append(path, t)
+	for f := range t.Fields() {
+		tag := f.Tag.Get("json")
+		name, options, _ := strings.Cut(tag, ",")
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer && inner.Name() == "" {
+			inner = inner.Elem()
+		}
+		isStruct := inner.Kind() == reflect.Struct
+		if tag == "-" || !f.IsExported() && !(f.Anonymous && isStruct) {
+			continue
+		}
+		if !validTag(name) {
+			name = ""
+		}
+		if f.Anonymous && name == "" && isStruct {
+			collectFields(inner, path, all)
+			continue
+		}
+		if !f.IsExported() {
+			continue
+		}
+		c := candidate{name: name, depth: len(path), tagged: name != "", typ: f.Type}
+		if name == "" {
+			c.name = f.Name
+		}
+		for option := range strings.SplitSeq(options, ",") {
+			c.text = c.text || option == "string"
+		}
+		*all = append(*all, c)
+	}
+}
+
+// validTag says whether encoding/json takes a name from a tag.
+func validTag(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool {
+		return !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+}
+
+// expected describes what a type takes, for people.
+func expected(t reflect.Type) string {
+	if t == nil {
+		return "something else"
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "an integer of at most " + strconv.Itoa(t.Bits()) + " bits"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return "an integer from 0 on of at most " + strconv.Itoa(t.Bits()) + " bits"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "a string with bytes in base64"
+		}
+		return "an array"
+	case reflect.Array:
+		return "an array"
+	default:
+		return "a " + t.String()
+	}
+}
+
+// checkMembers checks a JSON text in the light of the type that it will be
+// decoded into: grammar and UTF-8 as checkValue does, no duplicate members
+// anywhere, the kinds of values, and the names of members. A nil shape takes
+// any value.
+func checkMembers(text []byte, s *shape) error {
+	c := memberCheck{b: text}
+	end := c.value(skipSpace(text, 0), s, maxRecursion)
+	if c.fault != nil {
+		return c.fault
+	}
+	if end < 0 || skipSpace(text, end) != len(text) {
+		return &DecodeError{Expected: "valid JSON", Err: checkValue(text, maxRecursion)}
+	}
+	return nil
+}
+
+// fewMembers is how many members are compared one with another; in larger
+// objects a map finds duplicates.
+const fewMembers = 16
+
+type memberCheck struct {
+	b     []byte
+	fault *DecodeError
+}
+
+// value checks the value at i and returns where it ends, or a negative number.
+func (c *memberCheck) value(i int, s *shape, depth int) int {
+	if i >= len(c.b) {
+		return malformed
+	}
+	if s != nil && s.takes != jsonAny && !s.accepts(c.b[i]) {
+		c.fault = &DecodeError{Expected: expected(s.typ)}
+		return malformed
+	}
+	switch c.b[i] {
+	case '{':
+		if depth <= 0 {
+			return deep
+		}
+		return c.object(i+1, s, depth-1)
+	case '[':
+		if depth <= 0 {
+			return deep
+		}
+		return c.array(i+1, s, depth-1)
+	default:
+		return skipValue(c.b, i, 0)
+	}
+}
+
+// accepts says whether the type takes a value that begins with b. Null it
+// always takes, as encoding/json does.
+func (s *shape) accepts(b byte) bool {
+	switch b {
+	case '"':
+		return s.takes&jsonString != 0
+	case '{':
+		return s.takes&jsonObject != 0
+	case '[':
+		return s.takes&jsonArray != 0
+	case 't', 'f':
+		return s.takes&jsonBool != 0
+	case 'n':
+		return true
+	default:
+		return s.takes&jsonNumber != 0
+	}
+}
+
+func (c *memberCheck) array(i int, s *shape, depth int) int {
+	var elem *shape
+	if s != nil {
+		elem = s.elem
+	}
+	i = skipSpace(c.b, i)
+	if i < len(c.b) && c.b[i] == ']' {
+		return i + 1
+	}
+	for n := 0; ; n++ {
+		if i = c.value(i, elem, depth); i < 0 {
+			c.within("[" + strconv.Itoa(n) + "]")
+			return i
+		}
+		if i = skipSpace(c.b, i); i >= len(c.b) {
+			return malformed
+		}
+		switch c.b[i] {
+		case ',':
+			i = skipSpace(c.b, i+1)
+		case ']':
+			return i + 1
+		default:
+			return malformed
+		}
+	}
+}
+
+// within puts the name of what contains the fault before its path.
+func (c *memberCheck) within(name string) {
+	switch {
+	case c.fault == nil:
+	case c.fault.Member == "" || c.fault.Member[0] == '[':
+		c.fault.Member = name + c.fault.Member
+	default:
+		c.fault.Member = name + "." + c.fault.Member
+	}
+}
+
+func (c *memberCheck) object(i int, s *shape, depth int) int {
+	var names nameSet
+	i = skipSpace(c.b, i)
+	if i < len(c.b) && c.b[i] == '}' {
+		return i + 1
+	}
+	for {
+		if i >= len(c.b) || c.b[i] != '"' {
+			return malformed
+		}
+		key := i + 1
+		if i = skipString(c.b, key); i < 0 {
+			return i
+		}
+		name := c.b[key : i-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = unescape(nil, name)
+		}
+		elem, what := s.member(name)
+		if !names.add(name) {
+			what = "there only once"
+		}
+		if what != "" {
+			c.fault = &DecodeError{Member: string(name), Expected: what}
+			return malformed
+		}
+		if i = skipSpace(c.b, i); i >= len(c.b) || c.b[i] != ':' {
+			return malformed
+		}
+		if i = c.value(skipSpace(c.b, i+1), elem, depth); i < 0 {
+			if c.fault != nil {
+				c.within(string(name))
+			}
+			return i
+		}
+		if i = skipSpace(c.b, i); i >= len(c.b) {
+			return malformed
+		}
+		switch c.b[i] {
+		case ',':
+			i = skipSpace(c.b, i+1)
+		case '}':
+			return i + 1
+		default:
+			return malformed
+		}
+	}
+}
+
+// member returns the shape of a member, or what is wrong with its name.
+func (s *shape) member(name []byte) (elem *shape, what string) {
+	if s == nil || s.byName == nil {
+		if s != nil {
+			elem = s.elem
+		}
+		return elem, ""
+	}
+	if i, ok := s.byName[string(name)]; ok {
+		return s.fields[i].shape, ""
+	}
+	for _, f := range s.fields {
+		if strings.EqualFold(f.name, string(name)) {
+			return nil, "spelled " + f.name
+		}
+	}
+	return nil, ""
+}
+
+// A nameSet holds the names of one object's members.
+type nameSet struct {
+	few  [fewMembers][]byte
+	n    int
+	many map[string]struct{}
+}
+
+// add adds a name, unless it is there already.
+func (s *nameSet) add(name []byte) bool {
+	if s.n < fewMembers {
+		for _, other := range s.few[:s.n] {
+			if string(other) == string(name) {
+				return false
+			}
+		}
+		s.few[s.n] = name
+		s.n++
+		return true
+	}
+	if s.many == nil {
+		s.many = make(map[string]struct{}, 4*fewMembers)
+		for _, other := range s.few {
+			s.many[string(other)] = struct{}{}
+		}
+	}
+	if _, ok := s.many[string(name)]; ok {
+		return false
+	}
+	s.many[string(name)] = struct{}{}
+	return true
+}
