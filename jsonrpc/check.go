@@ -117,7 +117,7 @@ func (c *valueChecker) step(p []byte, one bool) (int, error) {
 		switch {
 		case c.phase <= phaseAfter:
 			if isSpace(p[i]) {
-				if c.spaceOut {
+				if c.spaceOut && (p[i] == '\n' || p[i] == '\r') {
 					p[i] = ' '
 				}
 				break
