@@ -1,0 +1,204 @@
+package jsonrpc
+
+// An assembly is a message that comes in parts, since it is longer than the
+// Stream's buffer.
+type assembly struct {
+	mode assemblyMode
+	size int    // bytes of the message so far
+	buf  []byte // what is kept of it
+	head head   // what its beginning tells, once it is dropped
+
+	// While the value of a result is streamed, buf is the message without it:
+	// what came before, a zero in its place, and what comes after.
+	sink  *sink
+	check valueChecker
+}
+
+type assemblyMode uint8
+
+const (
+	assemblyEmpty   assemblyMode = iota
+	assemblyCollect              // parts are kept
+	assemblyDrop                 // too long: parts are counted
+	assemblyStream               // in the value of a result that goes to a Writer
+	assemblyTail                 // behind it
+)
+
+// keepAssembly is the size, in bytes, above which the memory of a message is
+// given back after it.
+const keepAssembly = 64 << 10
+
+func (a *assembly) empty() bool { return a.mode == assemblyEmpty }
+
+func (a *assembly) reset() {
+	buf := a.buf[:0]
+	if cap(buf) > keepAssembly {
+		buf = nil
+	}
+	*a = assembly{buf: buf}
+}
+
+// part takes a part of a message.
+func (in *receiver) part(p Part) {
+	a := &in.assembly
+	a.size += len(p.Data)
+	if a.mode != assemblyDrop && a.size > in.c.cfg.MaxMessage {
+		in.drop(p.Data)
+	}
+	switch a.mode {
+	case assemblyEmpty:
+		a.buf = append(a.buf, p.Data...)
+		a.mode = assemblyCollect
+		in.beginSink()
+	case assemblyCollect, assemblyTail:
+		a.buf = append(a.buf, p.Data...)
+	case assemblyStream:
+		in.streamResult(p.Data)
+	case assemblyDrop:
+	}
+	if !p.End {
+		return
+	}
+	switch a.mode {
+	case assemblyCollect:
+		in.whole(a.buf)
+	case assemblyDrop:
+		in.oversize(a.head, a.size)
+	case assemblyStream, assemblyTail:
+		in.endSink()
+	case assemblyEmpty:
+	}
+	a.reset()
+}
+
+// drop gives up a message that is too long: from now on it is only counted.
+func (in *receiver) drop(next []byte) {
+	a := &in.assembly
+	if a.mode == assemblyEmpty {
+		a.buf = append(a.buf, next...)
+	}
+	a.head = scanHead(a.buf, in.c.cfg.MaxDepth)
+	a.head.id = append([]byte(nil), a.head.id...)
+	a.buf, a.mode = nil, assemblyDrop
+}
+
+// oversize answers a message that was longer than allowed (RPC-24), or ends the
+// call that it was the answer to.
+func (in *receiver) oversize(h head, size int) {
+	limit := in.c.cfg.MaxMessage
+	tooLong := &ResourceError{What: "an incoming message", Limit: limit, Unit: "bytes"}
+	in.c.report.notice(NoticeOversize, tooLong)
+	if h.response && in.c.failCall(h.id, tooLong) {
+		return
+	}
+	in.answer(nil, &response{err: oversizeError(limit)})
+}
+
+// oversizeError is the answer to a message longer than limit bytes: nobody knows
+// its id, since nobody read it.
+//
+//	{"code":-32600,"message":"…","data":{"limit":1048576,"unit":"bytes"}}
+func oversizeError(limit int) *Error {
+	e := &Error{Code: CodeInvalidRequest, Message: "invalid request: the message is too long"}
+	e.Data = appendLimit(nil, limit, "bytes")
+	return e
+}
+
+// beginSink begins to stream the result at hand, if it is for a call that wants
+// it in a Writer: what has come of its value is written.
+func (in *receiver) beginSink() {
+	a := &in.assembly
+	h := scanHead(a.buf, in.c.cfg.MaxDepth)
+	if h.value == 0 || h.id == nil {
+		return
+	}
+	id, ok := in.c.ids.parse(h.id)
+	if !ok {
+		return
+	}
+	if a.sink = in.c.pending.sink(id); a.sink == nil {
+		return
+	}
+	a.mode = assemblyStream
+	a.check = valueChecker{maxDepth: in.c.cfg.MaxDepth - 1}
+	value := append([]byte(nil), a.buf[h.value:]...)
+	a.buf = append(a.buf[:h.value], '0')
+	in.streamResult(value)
+}
+
+// streamResult writes the next bytes of the result's value, as far as it goes;
+// the rest is the message's tail.
+func (in *receiver) streamResult(data []byte) {
+	a := &in.assembly
+	n, err := a.check.step(data, true)
+	if err != nil {
+		// The tail makes the message malformed for scan too, as it is.
+		a.buf, a.mode = append(a.buf, '!'), assemblyTail
+		return
+	}
+	a.sink.write(data[:n])
+	if a.check.complete() {
+		a.buf, a.mode = append(a.buf, data[n:]...), assemblyTail
+	}
+}
+
+// endSink handles the message around the value that was streamed.
+func (in *receiver) endSink() {
+	a, m := &in.assembly, &in.msg
+	m.scan(a.buf, in.c.cfg.MaxDepth)
+	if m.kind == kindResult {
+		if s := in.c.claim(m); s != nil {
+			s.done <- struct{}{}
+		}
+		return
+	}
+	h := scanHead(a.buf, in.c.cfg.MaxDepth)
+	fault := m.fail()
+	in.refuse(m)
+	in.c.failCall(h.id, &ResultError{Err: fault})
+}
+
+// A head is what the beginning of a message tells.
+type head struct {
+	id       []byte // nil when it has not come yet
+	response bool   // it has a result or an error
+	value    int    // where the value of the result begins; 0: not yet
+}
+
+// scanHead looks at the beginning of a message, up to the first member that is
+// not there as a whole. value is set only when that member is the result, and
+// an array, an object or a string.
+func scanHead(b []byte, maxDepth int) (h head) {
+	i := skipSpace(b, 0)
+	for i < len(b) && (b[i] == '{' || b[i] == ',') {
+		if i = skipSpace(b, i+1); i >= len(b) || b[i] != '"' {
+			return h
+		}
+		key := i + 1
+		if i = skipString(b, key); i < 0 {
+			return h
+		}
+		name := string(b[key : i-1])
+		if i = skipSpace(b, i); i >= len(b) || b[i] != ':' {
+			return h
+		}
+		start := skipSpace(b, i+1)
+		if start >= len(b) {
+			return h
+		}
+		h.response = h.response || name == "result" || name == "error"
+		i = skipValue(b, start, maxDepth)
+		if i < 0 {
+			if name == "result" && (b[start] == '{' || b[start] == '[' || b[start] == '"') {
+				h.value = start
+			}
+			return h
+		}
+		end := i
+		i = skipSpace(b, i)
+		if name == "id" && i < len(b) { // else more digits may follow
+			h.id = b[start:end]
+		}
+	}
+	return h
+}

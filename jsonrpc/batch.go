@@ -1,0 +1,230 @@
+package jsonrpc
+
+import (
+	"context"
+	"sync"
+)
+
+// A batch is an array of requests of the peer that is being answered (JSON-RPC
+// 2.0 section 6). Its entries are handled side by side, within the bound on
+// handlers; the answer is written when the last of them is done, in the order
+// of the entries.
+type batch struct {
+	s     *server
+	reply func(*batch) // writes the answer
+
+	mu        sync.Mutex
+	waiting   []*job // entries that nobody handles yet
+	spreading bool   // another goroutine is asked to join in
+	left      int    // entries not done
+	answers   []byte
+	spans     []span // of answers, by entry; empty for notifications
+}
+
+type span struct{ from, to int }
+
+// batch handles a batch on the goroutine that reads.
+func (in *receiver) batch(text []byte) {
+	m := &in.msg
+	in.entries = m.scanBatch(in.entries[:0], text, in.c.cfg.MaxDepth, in.c.cfg.MaxBatch)
+	if m.kind != kindBatch {
+		in.refuse(m)
+		return
+	}
+	b := &batch{s: in.c.srv, reply: in.c.replyBatch, left: 1, spans: make([]span, len(in.entries))}
+	responses := true
+	for i := range in.entries {
+		e := &in.entries[i]
+		if e.kind == kindResult || e.kind == kindError {
+			in.c.settle(e)
+			continue
+		}
+		responses = false
+		in.batchEntry(b, i, e)
+	}
+	clear(in.entries)
+	if responses {
+		return
+	}
+	b.start()
+	if b.done() {
+		in.replyBatch(b)
+	}
+}
+
+// batchEntry handles what is handled at once of a batch, and leaves the rest
+// waiting.
+func (in *receiver) batchEntry(b *batch, i int, e *message) {
+	s := in.c.srv
+	if e.kind == kindInvalid {
+		fault := e.fail()
+		in.c.report.notice(NoticeInvalid, fault)
+		if !e.response || !in.c.failCall(e.id, &ResultError{Err: fault}) {
+			b.append(i, e.answerID(), &response{err: fault})
+		}
+		return
+	}
+	raw, name := in.name(e)
+	switch {
+	case s.running.cancels(e, name):
+	case in.c.state.get() != StateConnected:
+		if e.kind == kindRequest {
+			b.append(i, e.id, &response{err: &Error{Code: CodeClosing, Message: CodeClosing.String()}})
+		}
+	case s.inlines(raw):
+		j := &in.inline
+		s.fill(j, e, name)
+		s.begin(s.base, j)
+		result, err := s.handle(j)
+		b.answer(i, &j.req, result, err)
+		if poison {
+			overwrite(e.params)
+		}
+	default:
+		j := s.newJob(e, name)
+		s.begin(s.base, j)
+		b.add(i, j)
+	}
+}
+
+// add leaves an entry waiting.
+func (b *batch) add(i int, j *job) {
+	j.batch, j.entry = b, i
+	b.waiting = append(b.waiting, j)
+	b.left++
+}
+
+// start has the waiting entries handled: by one goroutine, which asks others to
+// join in. When there is none to be had, the answer to all of them is that.
+func (b *batch) start() {
+	if len(b.waiting) == 0 || b.spread() {
+		return
+	}
+	for j := b.take(); j != nil; j = b.take() {
+		b.s.running.remove(j.req.id)
+		b.answer(j.entry, &j.req, nil, b.s.busy(&j.req))
+		b.s.free(j)
+		b.done()
+	}
+}
+
+// done counts an entry that is done, and says whether it was the last. Who
+// fills the batch counts as an entry.
+func (b *batch) done() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left--
+	return b.left == 0
+}
+
+// take returns an entry that waits; nil when none does.
+func (b *batch) take() *job {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		return nil
+	}
+	j := b.waiting[0]
+	b.waiting = b.waiting[1:]
+	return j
+}
+
+// spread asks another goroutine to join in, if entries wait and none was asked
+// before that has not come yet. It says whether one comes, or need not.
+func (b *batch) spread() bool {
+	b.mu.Lock()
+	if b.spreading || len(b.waiting) == 0 {
+		b.mu.Unlock()
+		return true
+	}
+	j := b.waiting[0]
+	b.waiting, b.spreading = b.waiting[1:], true
+	b.mu.Unlock()
+	if b.s.pool.submit(j) {
+		return true
+	}
+	b.mu.Lock()
+	b.waiting, b.spreading = append(b.waiting, j), false
+	b.mu.Unlock()
+	return false
+}
+
+// run handles entries on a goroutine of the pool, as long as there are any.
+func (b *batch) run(j *job) {
+	b.mu.Lock()
+	b.spreading = false
+	b.mu.Unlock()
+	for j != nil {
+		b.spread()
+		i := j.entry
+		result, err := b.s.handle(j)
+		b.answer(i, &j.req, result, err)
+		b.s.free(j)
+		if b.done() {
+			b.reply(b)
+			return
+		}
+		j = b.take()
+	}
+}
+
+// answer takes what the handler of the entry i returned.
+func (b *batch) answer(i int, req *Request, result any, err error) {
+	if req.IsNotification() {
+		b.s.dropped(req, err)
+		return
+	}
+	r := b.s.respond(req, result, err)
+	if r.stream != nil {
+		r = b.s.readAll(req, r)
+	}
+	b.append(i, req.id, &r)
+	b.s.bufs.put(r.scratch)
+}
+
+// append keeps the answer to the entry i.
+func (b *batch) append(i int, id []byte, r *response) {
+	b.mu.Lock()
+	from := len(b.answers)
+	b.answers = r.append(b.answers, id)
+	b.spans[i] = span{from, len(b.answers)}
+	b.mu.Unlock()
+}
+
+// appendTo appends the answer to the batch, which is nothing when all entries
+// were notifications.
+func (b *batch) appendTo(dst []byte) []byte {
+	next := byte('[')
+	for _, s := range b.spans {
+		if s.from == s.to {
+			continue
+		}
+		dst = append(append(dst, next), b.answers[s.from:s.to]...)
+		next = ','
+	}
+	if next == '[' {
+		return dst
+	}
+	return append(dst, ']')
+}
+
+// replyBatch writes the answer from a goroutine of the pool.
+func (c *Conn) replyBatch(b *batch) {
+	if len(b.answers) == 0 || c.w.lock(context.Background(), 0) != nil {
+		return
+	}
+	start := len(c.w.buf)
+	c.w.buf = endLine(b.appendTo(c.w.buf), start)
+	c.w.flush(c.srv.pool.busy())
+}
+
+// replyBatch writes the answer on the goroutine that reads.
+func (in *receiver) replyBatch(b *batch) {
+	if len(b.answers) == 0 || in.c.w.lockAnswer() != nil {
+		return
+	}
+	out := in.c.w.out()
+	start := len(*out)
+	*out = endLine(b.appendTo(*out), start)
+	in.appended(len(*out))
+}

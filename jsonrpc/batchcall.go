@@ -1,0 +1,162 @@
+package jsonrpc
+
+import "context"
+
+// A Batch is a number of calls and notifications that are sent as one array
+// (JSON-RPC 2.0 section 6). The zero value is empty and ready to use. It is
+// filled by one goroutine and sent once, by Conn.Batch or Client.Batch.
+type Batch struct {
+	calls []*BatchCall
+}
+
+// A BatchCall is one call or notification of a Batch.
+type BatchCall struct {
+	method         string
+	params, result any
+	notification   bool
+	err            error
+
+	// While it is under way.
+	call outCall
+	slot *slot
+}
+
+// Err returns nil when the call was answered and its result taken, or sent if
+// it is a notification, and a *CallError otherwise. Before the Batch was sent it
+// is nil.
+func (b *BatchCall) Err() error { return b.err }
+
+// Call adds a call. params and result are those of Conn.Call; params that are an
+// io.Reader are read into memory.
+func (b *Batch) Call(method string, params, result any) *BatchCall {
+	e := &BatchCall{method: method, params: params, result: result}
+	b.calls = append(b.calls, e)
+	return e
+}
+
+// Notify adds a notification.
+func (b *Batch) Notify(method string, params any) *BatchCall {
+	e := &BatchCall{method: method, params: params, notification: true}
+	b.calls = append(b.calls, e)
+	return e
+}
+
+// Len returns the number of entries.
+func (b *Batch) Len() int { return len(b.calls) }
+
+// Batch sends the entries of b as one message and waits until each of its calls
+// is answered, or has timed out by itself. The answers may come in any order,
+// in one array or in several messages. An empty Batch sends nothing.
+//
+// It returns an error, and then every entry has one, when the batch was not
+// sent as a whole: a *CallError with the method "batch". What became of the
+// entries otherwise is said by BatchCall.Err.
+func (c *Conn) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
+	if len(b.calls) == 0 {
+		return nil
+	}
+	all := outCall{method: "batch", start: c.clock.now(), timeout: c.cfg.Timeout}
+	if len(opts) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = all.apply(ctx, opts)
+		defer cancel()
+	}
+	if err := c.sendBatch(ctx, b, &all); err != nil {
+		for _, e := range b.calls {
+			if e.slot != nil {
+				c.giveUp(e.slot, &e.call)
+				e.slot = nil
+			}
+			e.call = outCall{method: e.method, start: all.start}
+			e.finish(ctx, c, err)
+		}
+		return c.wrap(ctx, &all, err)
+	}
+	for _, e := range b.calls {
+		if e.notification {
+			continue
+		}
+		e.call.sent = true
+		err := c.await(ctx, e.slot, &e.call)
+		if err == nil {
+			err = c.take(e.slot, e.result)
+			c.pending.release(e.slot)
+		}
+		e.slot = nil
+		e.finish(ctx, c, err)
+	}
+	return nil
+}
+
+// finish sets what became of the entry.
+func (b *BatchCall) finish(ctx context.Context, c *Conn, err error) {
+	switch {
+	case !b.notification:
+		b.err = c.callDone(ctx, &b.call, err)
+	case err != nil:
+		b.err = c.wrap(ctx, &b.call, err)
+	}
+}
+
+// sendBatch gives every call a slot and writes the array.
+func (c *Conn) sendBatch(ctx context.Context, b *Batch, all *outCall) error {
+	if len(b.calls) > c.cfg.MaxBatch {
+		return &ResourceError{What: "batch", Limit: c.cfg.MaxBatch, Unit: "entries"}
+	}
+	if ctx.Err() != nil {
+		return c.contextError(ctx, all)
+	}
+	text := c.bufs.get()
+	defer c.bufs.put(text)
+	dst := append(text.b[:0], '[')
+	deadline := c.deadline(ctx, all)
+	meta := c.metaToSend(ctx)
+	for i, e := range b.calls {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		e.call = outCall{method: e.method, start: all.start, timeout: all.timeout}
+		var err error
+		if dst, err = c.appendEntry(dst, e, deadline, meta); err != nil {
+			return err
+		}
+	}
+	dst = append(dst, ']')
+	text.b = dst
+	if deadline != 0 {
+		c.armSweep()
+	}
+	if err := c.w.lock(ctx, all.timeout); err != nil {
+		return c.sendError(ctx, all, err)
+	}
+	start := len(c.w.buf)
+	c.w.buf = endLine(append(c.w.buf, dst...), start)
+	c.w.flush(false)
+	return nil
+}
+
+// appendEntry appends one entry, and takes a slot for it if it is a call.
+func (c *Conn) appendEntry(dst []byte, e *BatchCall, deadline int64, meta *Meta) ([]byte, error) {
+	out, err := c.encode(e.params)
+	if err == nil && out.stream != nil {
+		err = c.readRest(&out)
+	}
+	defer c.bufs.put(out.scratch)
+	if err != nil {
+		return dst, err
+	}
+	var id [uuidText]byte
+	o := outgoing{method: e.method, params: out.raw, meta: meta}
+	if e.notification {
+		c.report.notifications.Add(1)
+	} else {
+		c.report.calls.Add(1)
+		want := awaiting{deadline: deadline}
+		want.wants(e.result)
+		if e.slot, e.call.id, err = c.pending.take(want); err != nil {
+			return dst, err
+		}
+		o.id = c.ids.append(id[:0], e.call.id)
+	}
+	return appendRequest(dst, &o), nil
+}

@@ -1,0 +1,261 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Call calls a method of the peer and waits for the answer (RPC-7).
+//
+// params: nil leaves them out; a json.RawMessage is checked and sent as it is;
+// an io.Reader is streamed, as JSON text, and keeps other messages waiting
+// while it is read; everything else is encoded by the Codec. They must become
+// an array or an object (JSON-RPC 2.0 section 4.2); null is left out.
+//
+// result: nil drops the result; *json.RawMessage has its storage reused for the
+// text; an io.Writer has the text written to it, for results longer than the
+// Stream's buffer as it arrives and from the goroutine that reads, never after
+// Call returned; everything else is a pointer that the Codec decodes into.
+//
+// ctx bounds the whole of the call, waiting for room to write included; its
+// deadline takes the place of Config.Timeout. An error is always a *CallError.
+func (c *Conn) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
+	call := outCall{method: method, start: c.clock.now(), timeout: c.cfg.Timeout}
+	if len(opts) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = call.apply(ctx, opts)
+		defer cancel()
+	}
+	err := c.call(ctx, &call, params, result)
+	if err == nil && c.cfg.Hooks.CallDone == nil {
+		return nil
+	}
+	return c.callDone(ctx, &call, err)
+}
+
+// An outCall is one call or notification of ours.
+type outCall struct {
+	method  string
+	start   int64 // on the Conn's clock
+	timeout time.Duration
+	id      uint64 // zero: none yet
+	// sent says that some of the message may have reached the Stream.
+	sent bool
+}
+
+// apply applies the options.
+func (call *outCall) apply(ctx context.Context, opts []CallOption) (context.Context, context.CancelFunc) {
+	var o callOptions
+	for _, option := range opts {
+		option(&o)
+	}
+	if o.timeout != 0 {
+		call.timeout = -1
+	}
+	if o.timeout > 0 {
+		return context.WithTimeout(ctx, o.timeout)
+	}
+	return ctx, func() {}
+}
+
+// callDone wraps up a call: its error, and the hook.
+func (c *Conn) callDone(ctx context.Context, call *outCall, err error) error {
+	if err != nil {
+		err = c.wrap(ctx, call, err)
+	}
+	if c.cfg.Hooks.CallDone != nil {
+		c.cfg.Hooks.CallDone(CallInfo{
+			Conn: c.cfg.Name, Method: call.method, Elapsed: time.Duration(c.clock.now() - call.start), Err: err,
+		})
+	}
+	return err
+}
+
+// wrap says which call it was that ended with err (RPC-21).
+func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
+	e := &CallError{Conn: c.cfg.Name, Method: call.method, Elapsed: time.Duration(c.clock.now() - call.start), Err: err}
+	if call.id != 0 {
+		e.ID = ID{string(c.ids.append(nil, call.id))}
+	}
+	if meta, ok := MetaFrom(ctx); ok {
+		e.CorrelationID = meta.CorrelationID
+	}
+	return e
+}
+
+// call makes a call, and returns the bare error.
+func (c *Conn) call(ctx context.Context, call *outCall, params, result any) error {
+	c.report.calls.Add(1)
+	if err := ctx.Err(); err != nil {
+		return c.contextError(ctx, call)
+	}
+	out, err := c.encode(params)
+	if err != nil {
+		return err
+	}
+	defer c.bufs.put(out.scratch)
+
+	want := awaiting{deadline: c.deadline(ctx, call)}
+	want.wants(result)
+	s, id, err := c.pending.take(want)
+	if err != nil {
+		return err
+	}
+	call.id = id
+	if want.deadline != 0 {
+		c.armSweep()
+	}
+	if err := c.send(ctx, call, &out); err != nil {
+		c.giveUp(s, call)
+		return err
+	}
+	if err := c.await(ctx, s, call); err != nil {
+		return err
+	}
+	err = c.take(s, result)
+	c.pending.release(s)
+	return err
+}
+
+// deadline is when the sweeper ends the call; zero: never.
+func (c *Conn) deadline(ctx context.Context, call *outCall) int64 {
+	if call.timeout <= 0 {
+		return 0
+	}
+	if ctx.Done() != nil {
+		if _, ok := ctx.Deadline(); ok {
+			call.timeout = -1
+			return 0
+		}
+	}
+	return call.start + int64(call.timeout)
+}
+
+// wants sets how the result is wanted.
+func (a *awaiting) wants(result any) {
+	switch r := result.(type) {
+	case nil:
+	case *json.RawMessage:
+		a.raw = r
+	case io.Writer:
+		a.sink, a.keep = &sink{w: r}, true
+	default:
+		a.keep = true
+	}
+}
+
+// await waits until the call is settled. With an error the slot is free again.
+func (c *Conn) await(ctx context.Context, s *slot, call *outCall) error {
+	var err error
+	switch done := ctx.Done(); {
+	case c.token != nil:
+		return c.token.await(ctx, s, call)
+	case done == nil:
+		<-s.done
+		err = s.err
+	default:
+		select {
+		case <-s.done:
+			err = s.err
+		case <-done:
+			return c.abandon(ctx, s, call)
+		}
+	}
+	if err != nil {
+		c.pending.release(s)
+	}
+	return err
+}
+
+// abandon gives up a call whose context has ended, unless it is being settled
+// at this moment. With an error the slot is free again.
+func (c *Conn) abandon(ctx context.Context, s *slot, call *outCall) error {
+	if won, _ := c.pending.settle(call.id); won == nil {
+		<-s.done
+		err := s.err
+		if err != nil {
+			c.pending.release(s)
+		}
+		return err
+	}
+	if s.sink != nil {
+		s.sink.close()
+	}
+	c.pending.release(s)
+	c.tellCancelled(call)
+	return c.contextError(ctx, call)
+}
+
+// giveUp frees the slot of a call that was not sent, however it stands.
+func (c *Conn) giveUp(s *slot, call *outCall) {
+	if won, _ := c.pending.settle(call.id); won == nil {
+		<-s.done
+		c.bufs.put(s.answer)
+	}
+	c.pending.release(s)
+}
+
+// contextError says how ctx ended.
+func (c *Conn) contextError(ctx context.Context, call *outCall) error {
+	err := ctx.Err()
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &TimeoutError{After: time.Duration(c.clock.now() - call.start)}
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// take hands the result that has come to the caller.
+func (c *Conn) take(s *slot, result any) error {
+	if !s.keep {
+		return nil
+	}
+	answer, k := s.answer, s.sink
+	defer c.bufs.put(answer)
+	switch {
+	case k == nil:
+		if err := c.cfg.Codec.Decode(answer.b, result); err != nil {
+			return &ResultError{Err: err}
+		}
+	case answer != nil: // it came whole
+		k.write(answer.b)
+	}
+	if k != nil && k.err != nil {
+		return &ResultError{Err: k.err}
+	}
+	return nil
+}
+
+// Notify sends a notification: params are as in Call, nothing comes back. It
+// returns when the message is handed over for writing, so that an error of the
+// Stream may come too late for it. ctx bounds the wait for room to write.
+func (c *Conn) Notify(ctx context.Context, method string, params any) error {
+	call := outCall{method: method, start: c.clock.now(), timeout: c.cfg.Timeout}
+	err := c.notify(ctx, &call, params)
+	if err == nil {
+		return nil
+	}
+	return c.wrap(ctx, &call, err)
+}
+
+func (c *Conn) notify(ctx context.Context, call *outCall, params any) error {
+	c.report.notifications.Add(1)
+	if ctx.Err() != nil {
+		return c.contextError(ctx, call)
+	}
+	if c.state.get() != StateConnected {
+		return c.connError(c.state.get())
+	}
+	out, err := c.encode(params)
+	if err != nil {
+		return err
+	}
+	defer c.bufs.put(out.scratch)
+	return c.send(ctx, call, &out)
+}

@@ -1,0 +1,216 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Conn is one end of a connection: it calls the peer and answers the peer's
+// calls over one Stream, with ids that are separate for each direction (RPC-9).
+// Its methods may be called by any number of goroutines at once (RPC-8).
+//
+// Goroutines: one reads, parses and runs inline handlers, one writes what did
+// not go without waiting, and up to Config.MaxHandlers run the other handlers.
+// Close waits for all of them.
+type Conn struct {
+	cfg     Config
+	report  reporter
+	stream  Stream
+	clock   clock
+	ids     idForm
+	pending *pending
+	bufs    buffers
+	w       *writer
+	srv     *server
+	in      receiver
+	token   *readToken // with Config.CallerReads
+	state   stateBox
+
+	sweepEvery time.Duration
+	sweeping   atomic.Bool
+	sweeper    *time.Timer
+
+	ending sync.Once
+	ended  sync.Once
+	cause  error // why the connection ends; set before ending
+	stop   chan struct{}
+	done   chan struct{}
+	// tasks are the goroutines that Close waits for.
+	tasks sync.WaitGroup
+}
+
+// Bounds of the time between two looks for calls that have timed out.
+const (
+	maxSweep = 250 * time.Millisecond
+	minSweep = time.Millisecond
+)
+
+// flushGrace is how long the end of a connection waits for the peer to take
+// what was written before.
+const flushGrace = time.Second
+
+// NewConn makes a connection of a Stream, which it owns from now on, and starts
+// to read. Close it when it is no longer needed, even after it ended by itself.
+//
+// It panics when cfg asks for CallerReads together with a Handler, or on a
+// Stream without SetReadDeadline.
+func NewConn(s Stream, cfg Config) *Conn {
+	c := newConn(s, cfg.withDefaults())
+	c.tasks.Go(func() { c.w.run(c.stop) })
+	if c.cfg.CallerReads {
+		c.token = newReadToken(c)
+	} else {
+		c.tasks.Go(c.read)
+	}
+	return c
+}
+
+func newConn(s Stream, cfg Config) *Conn {
+	c := &Conn{
+		cfg:        cfg,
+		stream:     s,
+		clock:      clock{time.Now()},
+		ids:        newIDForm(cfg.IDs),
+		pending:    newPending(cfg.MaxPending),
+		sweepEvery: min(max(cfg.Timeout/4, minSweep), maxSweep),
+		stop:       make(chan struct{}),
+		done:       make(chan struct{}),
+	}
+	c.report.conn, c.report.hooks = cfg.Name, cfg.Hooks
+	c.state.conn, c.state.tell = cfg.Name, cfg.Hooks.StateChange
+	c.state.now.Store(uint32(StateConnected))
+	c.w = newWriter(s, &c.cfg, func(err error) { c.end(err, true) })
+	c.srv = newServer(&c.cfg, &c.report, &c.bufs, c)
+	c.in.c = c
+	c.sweeper = time.AfterFunc(time.Hour, c.sweep)
+	c.sweeper.Stop()
+	return c
+}
+
+// Pair returns two connections that are joined in memory.
+func Pair(a, b Config) (*Conn, *Conn) {
+	x, y := Pipe()
+	return NewConn(x, a), NewConn(y, b)
+}
+
+// Name returns the connection's name, as in Config.
+func (c *Conn) Name() string { return c.cfg.Name }
+
+// State returns where the connection is in its life.
+func (c *Conn) State() State { return c.state.get() }
+
+// Done returns a channel that is closed when the connection is disconnected.
+// Handlers may still be running then; Close waits for them.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err returns nil until Done is closed, and then a *ConnError with the cause.
+func (c *Conn) Err() error {
+	select {
+	case <-c.done:
+		return c.connError(StateDisconnected)
+	default:
+		return nil
+	}
+}
+
+// Stats returns what happened on the connection so far.
+func (c *Conn) Stats() Stats {
+	s := c.report.stats()
+	s.Pending, s.Handling = int(c.pending.count.Load()), c.srv.pool.running()
+	return s
+}
+
+// Close ends the connection: new calls and requests are refused, pending calls
+// fail at once with a *ConnError, running handlers have Config.Grace to answer
+// before their contexts end, what was written has a second to get out. It
+// returns when no goroutine of the connection is left, which takes as long as
+// the slowest handler does that ignores its context; for the same reason a
+// handler must not call it (it may do so in a goroutine of its own). It may be
+// called more than once and from several goroutines; it returns nil, or the
+// error that ended the connection before.
+func (c *Conn) Close() error {
+	c.end(ErrClosed, false)
+	c.tasks.Wait()
+	if errors.Is(c.cause, ErrClosed) || errors.Is(c.cause, io.EOF) {
+		return nil
+	}
+	return c.connError(StateDisconnected)
+}
+
+// end begins the end of the connection, the first time it is called; cause is
+// why. With broken nothing can be written or read any more.
+func (c *Conn) end(cause error, broken bool) {
+	c.ending.Do(func() {
+		c.cause = cause
+		if !broken {
+			c.state.set(StateClosing, cause, func(from State) bool { return from < StateClosing })
+		} else {
+			c.disconnect()
+		}
+		c.pending.failAll(c.connError(c.state.get()))
+		c.tasks.Go(c.finish)
+	})
+	if broken {
+		c.disconnect()
+	}
+}
+
+// finish gives the handlers their grace and then ends everything.
+func (c *Conn) finish() {
+	grace, cancel := context.WithTimeout(context.Background(), max(c.cfg.Grace, 0))
+	c.srv.pool.wait(grace)
+	cancel()
+	c.srv.cancel(c.connError(StateClosing))
+	flush, cancel := context.WithTimeout(context.Background(), flushGrace)
+	c.w.flushed(flush)
+	cancel()
+	c.disconnect()
+	c.srv.pool.close()
+	c.sweeper.Stop()
+	close(c.stop)
+}
+
+// disconnect ends reading and writing, once.
+func (c *Conn) disconnect() {
+	c.ended.Do(func() {
+		c.w.close(c.connError(StateDisconnected))
+		c.stream.Close()
+		c.state.set(StateDisconnected, c.cause, func(from State) bool { return from < StateDisconnected })
+		close(c.done)
+	})
+}
+
+// connError says that, and why, the connection is in state.
+func (c *Conn) connError(state State) error {
+	return &ConnError{
+		Conn:        c.cfg.Name,
+		State:       state,
+		Recoverable: !errors.Is(c.cause, ErrClosed),
+		Err:         c.cause,
+	}
+}
+
+// armSweep sees to it that the calls that have timed out are looked for.
+func (c *Conn) armSweep() {
+	if !c.sweeping.Load() && c.sweeping.CompareAndSwap(false, true) {
+		c.sweeper.Reset(c.sweepEvery)
+	}
+}
+
+// sweep ends the calls that have timed out. It says that it is not coming again
+// before it looks, so that a call that begins meanwhile is either seen or makes
+// it come again.
+func (c *Conn) sweep() {
+	c.sweeping.Store(false)
+	more := c.pending.expire(c.clock.now(), &TimeoutError{After: c.cfg.Timeout})
+	if c.token != nil {
+		c.token.interrupt()
+	}
+	if more {
+		c.armSweep()
+	}
+}

@@ -1,0 +1,201 @@
+package jsonrpc
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// A receiver takes what the Stream gives and puts it where it belongs. It is
+// used by one goroutine at a time: the reading one, or with Config.CallerReads
+// the caller whose turn it is.
+type receiver struct {
+	c        *Conn
+	msg      message
+	entries  []message // of the batch at hand
+	names    map[string]string
+	nameBuf  [maxNameLen]byte
+	inline   job  // the request being handled inline
+	unsent   bool // answers were appended and not flushed
+	assembly assembly
+}
+
+// Bounds of the table of method names, which saves a copy of the name for each
+// request; a peer that sends other names all the time gets its copies.
+const (
+	maxNames   = 256 // names
+	maxNameLen = 64  // bytes
+)
+
+// flushSize is how many bytes of answers wait for further messages that are
+// there already, at most.
+const flushSize = 32 << 10
+
+// read is the goroutine that reads, until the Stream ends.
+func (c *Conn) read() {
+	err := errors.New("jsonrpc: a handler ended the goroutine that reads")
+	defer func() { // deferred for handlers that call runtime.Goexit
+		c.end(err, !errors.Is(err, io.EOF))
+	}()
+	for {
+		if err = c.in.next(); err != nil {
+			return
+		}
+	}
+}
+
+// next reads the next part of a message and handles it. An error is the end of
+// the Stream.
+func (in *receiver) next() error {
+	part, err := in.c.stream.Read()
+	if err != nil {
+		if lost, ok := errors.AsType[*UndeliveredError](err); ok {
+			in.c.undelivered(lost)
+			return nil
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && in.c.token == nil {
+			return nil
+		}
+		return err
+	}
+	if part.End && in.assembly.empty() {
+		in.whole(part.Data)
+	} else {
+		in.part(part)
+	}
+	if in.unsent && (!part.More || !part.End) {
+		in.flush()
+	}
+	return nil
+}
+
+// flush sees to it that the answers get written.
+func (in *receiver) flush() {
+	in.unsent = false
+	in.c.w.mu.Lock()
+	in.c.w.flush(false)
+}
+
+// whole handles a message that is there as a whole.
+func (in *receiver) whole(text []byte) {
+	if len(text) > in.c.cfg.MaxMessage {
+		in.oversize(scanHead(text, in.c.cfg.MaxDepth), len(text))
+		return
+	}
+	m := &in.msg
+	m.scan(text, in.c.cfg.MaxDepth)
+	if m.kind == kindBatch {
+		in.batch(text)
+		return
+	}
+	switch m.kind {
+	case kindRequest, kindNotification:
+		in.request(m)
+	case kindResult, kindError:
+		in.c.settle(m)
+	default:
+		in.refuse(m)
+	}
+	if poison {
+		overwrite(m.params)
+	}
+}
+
+// refuse answers what is no message, and goes on (RPC-4, RPC-5, RPC-25). What
+// looks like a response to a call of ours ends that call instead.
+func (in *receiver) refuse(m *message) {
+	e := m.fail()
+	kind := NoticeInvalid
+	if m.kind == kindMalformed {
+		kind = NoticeMalformed
+	}
+	in.c.report.notice(kind, e)
+	if m.response && in.c.failCall(m.id, &ResultError{Err: errors.New("jsonrpc: not a valid response: " + m.fault)}) {
+		return
+	}
+	in.answer(m.answerID(), &response{err: e})
+}
+
+// answer appends a response to the write buffer; it is flushed when no further
+// message is there.
+func (in *receiver) answer(id []byte, r *response) {
+	w := in.c.w
+	if w.lockAnswer() != nil {
+		return
+	}
+	out := w.out()
+	start := len(*out)
+	*out = endLine(r.append(*out, id), start)
+	in.appended(len(*out))
+}
+
+// appended unlocks the writer after an answer was appended.
+func (in *receiver) appended(waiting int) {
+	if waiting < flushSize {
+		in.c.w.mu.Unlock()
+		in.unsent = true
+		return
+	}
+	in.c.w.flush(false)
+	in.unsent = false
+}
+
+// name returns the message's method: its bytes, and as a string.
+func (in *receiver) name(m *message) (raw []byte, name string) {
+	raw = m.methodName(in.nameBuf[:0])
+	if name, ok := in.names[string(raw)]; ok {
+		return raw, name
+	}
+	name = string(raw)
+	if len(in.names) < maxNames && len(name) <= maxNameLen {
+		if in.names == nil {
+			in.names = make(map[string]string)
+		}
+		in.names[name] = name
+	}
+	return raw, name
+}
+
+// request has a request or a notification handled.
+func (in *receiver) request(m *message) {
+	s := in.c.srv
+	raw, name := in.name(m)
+	switch {
+	case s.running.cancels(m, name):
+	case in.c.state.get() != StateConnected:
+		if m.kind == kindRequest {
+			in.answer(m.id, &response{err: &Error{Code: CodeClosing, Message: CodeClosing.String()}})
+		}
+	case s.inlines(raw):
+		j := &in.inline
+		s.fill(j, m, name)
+		s.begin(s.base, j)
+		result, err := s.handle(j)
+		in.answerInline(j, result, err)
+	default:
+		j := s.newJob(m, name)
+		s.begin(s.base, j)
+		if !s.pool.submit(j) {
+			s.running.remove(j.req.id)
+			in.answerInline(j, nil, s.busy(&j.req))
+			s.free(j)
+		}
+	}
+}
+
+// answerInline answers a request on the goroutine that reads.
+func (in *receiver) answerInline(j *job, result any, err error) {
+	s := in.c.srv
+	if j.req.IsNotification() {
+		s.dropped(&j.req, err)
+		return
+	}
+	r := s.respond(&j.req, result, err)
+	if r.stream != nil {
+		// Writing it piece by piece could mean to wait for a peer that waits
+		// for us to read.
+		r = s.readAll(&j.req, r)
+	}
+	in.answer(j.req.id, &r)
+	s.bufs.put(r.scratch)
+}

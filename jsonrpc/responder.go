@@ -1,0 +1,183 @@
+package jsonrpc
+
+import (
+	"context"
+	"sync"
+)
+
+// A Responder answers messages that come without a connection, one by one: the
+// bodies of HTTP requests, for example. It may be used by several goroutines
+// at once. Of its Config the limits, the Handler, the Codec and the Hooks count.
+type Responder struct {
+	cfg    Config
+	report reporter
+	bufs   buffers
+	srv    *server
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup // of Respond
+}
+
+// NewResponder returns a Responder. Close it when it is no longer needed.
+func NewResponder(cfg Config) *Responder {
+	r := &Responder{cfg: cfg.withDefaults()}
+	r.report.conn, r.report.hooks = r.cfg.Name, r.cfg.Hooks
+	r.srv = newServer(&r.cfg, &r.report, &r.bufs, nil)
+	return r
+}
+
+// Respond handles msg, a request, a notification or a batch, and appends the
+// answer to dst, without a line break. It appends nothing when there is
+// nothing to answer: for notifications, batches of nothing else, and
+// responses. It waits for the handlers, whose contexts derive from ctx. msg is
+// not used after it returned.
+//
+// The error is a *ConnError after Close, and nil otherwise: what is wrong with
+// msg is part of the answer (RPC-4, RPC-5, RPC-24).
+func (r *Responder) Respond(ctx context.Context, msg, dst []byte) ([]byte, error) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return dst, &ConnError{Conn: r.cfg.Name, State: StateDisconnected, Err: ErrClosed}
+	}
+	r.calls.Add(1)
+	r.mu.Unlock()
+	defer r.calls.Done()
+
+	if len(msg) > r.cfg.MaxMessage {
+		tooLong := &ResourceError{What: "an incoming message", Limit: r.cfg.MaxMessage, Unit: "bytes"}
+		r.report.notice(NoticeOversize, tooLong)
+		return appendErrorResponse(dst, nil, oversizeError(r.cfg.MaxMessage)), nil
+	}
+	var m message
+	m.scan(msg, r.cfg.MaxDepth)
+	switch m.kind {
+	case kindBatch:
+		return r.batch(ctx, msg, dst), nil
+	case kindRequest, kindNotification:
+		return r.single(ctx, &m, dst), nil
+	case kindResult, kindError:
+		r.report.notice(NoticeUnknown, errNoCalls)
+		return dst, nil
+	}
+	return r.refuse(&m, dst), nil
+}
+
+// Stats returns what happened so far.
+func (r *Responder) Stats() Stats {
+	s := r.report.stats()
+	s.Handling = r.srv.pool.running()
+	return s
+}
+
+// Close refuses further messages, ends the contexts of running handlers after
+// Config.Grace, and waits until they have answered.
+func (r *Responder) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	grace, cancel := context.WithTimeout(context.Background(), max(r.cfg.Grace, 0))
+	r.srv.pool.wait(grace)
+	cancel()
+	r.srv.cancel(ErrClosed)
+	r.calls.Wait()
+	r.srv.pool.close()
+	return nil
+}
+
+// refuse appends the answer to what is no message.
+func (r *Responder) refuse(m *message, dst []byte) []byte {
+	e := m.fail()
+	kind := NoticeInvalid
+	if m.kind == kindMalformed {
+		kind = NoticeMalformed
+	}
+	r.report.notice(kind, e)
+	return appendErrorResponse(dst, m.answerID(), e)
+}
+
+// single handles one request on the caller's goroutine.
+func (r *Responder) single(ctx context.Context, m *message, dst []byte) []byte {
+	s, j := r.srv, new(job)
+	s.fill(j, m, string(m.methodName(nil)))
+	if !s.pool.enter() {
+		s.begin(ctx, j)
+		return appendAnswer(s, j, dst, nil, s.busy(&j.req))
+	}
+	defer s.pool.leave()
+	stop := s.both(ctx, j)
+	defer stop()
+	result, err := s.handle(j)
+	return appendAnswer(s, j, dst, result, err)
+}
+
+// both begins the job in a context that derives from ctx and ends with the
+// server's too.
+func (s *server) both(ctx context.Context, j *job) (undo func() bool) {
+	s.begin(ctx, j)
+	return context.AfterFunc(s.base, func() { j.ctx.end(ErrClosed) })
+}
+
+// appendAnswer appends what a handler returned.
+func appendAnswer(s *server, j *job, dst []byte, result any, err error) []byte {
+	if j.req.IsNotification() {
+		s.dropped(&j.req, err)
+		return dst
+	}
+	r := s.respond(&j.req, result, err)
+	if r.stream != nil {
+		r = s.readAll(&j.req, r)
+	}
+	dst = r.append(dst, j.req.id)
+	s.bufs.put(r.scratch)
+	return dst
+}
+
+// batch handles a batch: its entries side by side on the pool, those to be
+// handled inline here.
+func (r *Responder) batch(ctx context.Context, msg, dst []byte) []byte {
+	var m message
+	entries := m.scanBatch(nil, msg, r.cfg.MaxDepth, r.cfg.MaxBatch)
+	if m.kind != kindBatch {
+		return r.refuse(&m, dst)
+	}
+	done := make(chan struct{})
+	b := &batch{s: r.srv, left: 1, spans: make([]span, len(entries)), reply: func(*batch) { close(done) }}
+	for i := range entries {
+		r.batchEntry(ctx, b, i, &entries[i])
+	}
+	b.start()
+	if !b.done() {
+		<-done
+	}
+	return b.appendTo(dst)
+}
+
+func (r *Responder) batchEntry(ctx context.Context, b *batch, i int, e *message) {
+	s := r.srv
+	switch e.kind {
+	case kindRequest, kindNotification:
+	case kindResult, kindError:
+		r.report.notice(NoticeUnknown, errNoCalls)
+		return
+	default:
+		fault := e.fail()
+		r.report.notice(NoticeInvalid, fault)
+		b.append(i, e.answerID(), &response{err: fault})
+		return
+	}
+	name := e.methodName(nil)
+	if s.inlines(name) {
+		j := new(job)
+		s.fill(j, e, string(name))
+		stop := s.both(ctx, j)
+		result, err := s.handle(j)
+		stop()
+		b.answer(i, &j.req, result, err)
+		return
+	}
+	j := s.newJob(e, string(name))
+	j.undo = s.both(ctx, j)
+	b.add(i, j)
+}

@@ -1,0 +1,82 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+)
+
+// Why the context of a request ended.
+var (
+	errHandled  = errors.New("jsonrpc: the request was handled")
+	errPeerGone = errors.New("jsonrpc: the peer cancelled the request")
+)
+
+// running knows the contexts of the requests being handled, by the raw text of
+// their ids, when there is a notification by which the peer cancels them. The
+// zero value knows nothing.
+type running struct {
+	method, member string // of the notification, see CancelStyle
+
+	mu       sync.Mutex
+	contexts map[string]*requestContext
+}
+
+// add remembers a request. Of two with the same id, which is the peer's
+// mistake, the first is remembered.
+func (r *running) add(id []byte, ctx *requestContext) {
+	if r.contexts == nil || id == nil {
+		return
+	}
+	r.mu.Lock()
+	if _, twice := r.contexts[string(id)]; !twice {
+		r.contexts[string(id)] = ctx
+	}
+	r.mu.Unlock()
+}
+
+func (r *running) remove(id []byte) {
+	if r.contexts == nil || id == nil {
+		return
+	}
+	r.mu.Lock()
+	delete(r.contexts, string(id))
+	r.mu.Unlock()
+}
+
+// cancels says whether the message is the peer's cancellation of a request, and
+// if so cancels it. One that names no running request is ignored: the answer
+// was on its way.
+func (r *running) cancels(m *message, name string) bool {
+	if r.contexts == nil || m.kind != kindNotification || name != r.method {
+		return false
+	}
+	var params map[string]json.RawMessage
+	if m.params == nil || json.Unmarshal(m.params, &params) != nil {
+		return true
+	}
+	r.mu.Lock()
+	ctx := r.contexts[string(params[r.member])]
+	r.mu.Unlock()
+	if ctx != nil {
+		ctx.end(errPeerGone)
+	}
+	return true
+}
+
+// tellCancelled tells the peer that nobody waits for the answer any more. It
+// waits for nothing: where there is no room to write, the peer goes on in vain.
+func (c *Conn) tellCancelled(call *outCall) {
+	method, member := c.cfg.Cancel.method()
+	if method == "" || !call.sent {
+		return
+	}
+	params := append([]byte(`{"`), member...)
+	params = append(params, `":`...)
+	params = append(c.ids.append(params, call.id), '}')
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	notice := outCall{method: method, timeout: -1}
+	_ = c.send(now, &notice, &outParams{raw: params})
+}

@@ -1,0 +1,145 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// outParams are the params of a message of ours, ready to be written.
+type outParams struct {
+	raw     []byte    // checked; nil when absent
+	scratch *buffer   // what raw points into, to be given back; may be nil
+	stream  io.Reader // the rest of params, which begin with raw; nil when raw is all
+	check   valueChecker
+}
+
+// encode makes the JSON text of params.
+func (c *Conn) encode(params any) (outParams, error) {
+	switch p := params.(type) {
+	case nil:
+		return outParams{}, nil
+	case json.RawMessage:
+		if len(p) == 0 {
+			return outParams{}, nil
+		}
+		if err := checkValue(p, c.cfg.MaxDepth-1); err != nil {
+			return outParams{}, err
+		}
+		return shaped(outParams{raw: p})
+	case io.Reader:
+		return c.encodeReader(p)
+	}
+	out := outParams{scratch: c.bufs.get()}
+	text, err := c.cfg.Codec.Append(out.scratch.b[:0], params)
+	if err == nil && !trusted(c.cfg.Codec) {
+		err = checkValue(text, c.cfg.MaxDepth-1)
+	}
+	if err != nil {
+		c.bufs.put(out.scratch)
+		return outParams{}, err
+	}
+	out.scratch.b, out.raw = text, text
+	out, err = shaped(out)
+	if err != nil {
+		c.bufs.put(out.scratch)
+		out.scratch = nil
+	}
+	return out, err
+}
+
+// encodeReader reads as much of params as fits a piece, so that short ones
+// are sent like any others.
+func (c *Conn) encodeReader(r io.Reader) (outParams, error) {
+	out := outParams{scratch: c.bufs.get(), check: valueChecker{maxDepth: c.cfg.MaxDepth - 1, spaceOut: true}}
+	more, err := beginStream(r, out.scratch, &out.check)
+	if err == nil {
+		out.raw = out.scratch.b
+		out, err = shaped(out)
+	}
+	if err != nil {
+		c.bufs.put(out.scratch)
+		return outParams{}, err
+	}
+	if more {
+		out.stream = r
+	}
+	return out, nil
+}
+
+// readRest reads streamed params into memory.
+func (c *Conn) readRest(out *outParams) error {
+	text, err := readRest(out.scratch.b, out.stream, &out.check)
+	out.scratch.b, out.raw, out.stream = text, text, nil
+	return err
+}
+
+// shaped checks that params are an array or an object (JSON-RPC 2.0 section
+// 4.2), and leaves out null.
+func shaped(out outParams) (outParams, error) {
+	absent, err := checkParams(out.raw)
+	if absent {
+		out.raw = nil
+	}
+	return out, err
+}
+
+// send appends a message to the write buffer, waiting for room, and sees to it
+// that it gets written. Without an id it is a notification, which may wait a
+// moment for others; for a call somebody waits.
+func (c *Conn) send(ctx context.Context, call *outCall, out *outParams) error {
+	var id [uuidText]byte
+	o := outgoing{method: call.method, params: out.raw}
+	if call.id != 0 {
+		o.id = c.ids.append(id[:0], call.id)
+	}
+	o.meta = c.metaToSend(ctx)
+	w := c.w
+	if err := w.lock(ctx, call.timeout); err != nil {
+		return c.sendError(ctx, call, err)
+	}
+	call.sent = true
+	if out.stream != nil {
+		if call.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, call.timeout)
+			defer cancel()
+		}
+		w.buf = append(appendRequestHead(w.buf, &o), paramsKey...)
+		err := w.streamLocked(ctx, out.raw, out.stream, &out.check)
+		return c.sendError(ctx, call, err)
+	}
+	start := len(w.buf)
+	w.buf = endLine(appendRequest(w.buf, &o), start)
+	if call.id == 0 {
+		w.flushLater()
+	} else {
+		w.flush(c.pending.count.Load() > 1)
+	}
+	return nil
+}
+
+// metaToSend returns the metadata that goes out with a message; nil: none.
+func (c *Conn) metaToSend(ctx context.Context) *Meta {
+	if !c.cfg.SendMeta {
+		return nil
+	}
+	if meta, ok := MetaFrom(ctx); ok {
+		return &meta
+	}
+	return nil
+}
+
+// sendError turns the error of waiting for room into what a caller gets.
+func (c *Conn) sendError(ctx context.Context, call *outCall, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return c.contextError(ctx, call)
+	case errors.Is(err, context.DeadlineExceeded):
+		return &TimeoutError{After: call.timeout}
+	}
+	return err
+}

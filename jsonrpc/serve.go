@@ -1,0 +1,60 @@
+package jsonrpc
+
+import "context"
+
+// inlines says whether the method is handled by the goroutine that reads.
+func (s *server) inlines(method []byte) bool {
+	return s.inliner != nil && s.inliner.Inline(method)
+}
+
+// serve handles a job on a goroutine of the pool, and answers.
+func (s *server) serve(j *job) {
+	if j.batch != nil {
+		j.batch.run(j)
+		return
+	}
+	result, err := s.handle(j)
+	if j.req.IsNotification() {
+		s.dropped(&j.req, err)
+	} else {
+		s.conn.answer(&j.req, result, err)
+	}
+	s.free(j)
+}
+
+// dropped reports the error of a notification's handler, which nobody is told
+// otherwise.
+func (s *server) dropped(req *Request, err error) {
+	if err == nil {
+		return
+	}
+	if _, told := err.(*PanicError); !told { //nolint:errorlint // our own, from invoke
+		s.report.notice(NoticeHandlerError, s.handlerError(req, err))
+	}
+}
+
+// answer answers a request from a goroutine of the pool, which waits for room
+// as long as the connection stands.
+func (c *Conn) answer(req *Request, result any, err error) {
+	r := c.srv.respond(req, result, err)
+	c.writeResponse(req, &r)
+	c.bufs.put(r.scratch)
+}
+
+func (c *Conn) writeResponse(req *Request, r *response) {
+	w := c.w
+	if w.lock(context.Background(), 0) != nil {
+		return
+	}
+	if r.stream != nil {
+		w.buf = appendResultHead(w.buf, req.id)
+		if err := w.streamLocked(context.Background(), r.raw, r.stream, &r.check); err != nil {
+			failed := c.srv.respond(req, nil, err) // behind the line that was cut off
+			c.writeResponse(req, &failed)
+		}
+		return
+	}
+	start := len(w.buf)
+	w.buf = endLine(r.append(w.buf, req.id), start)
+	w.flush(c.srv.pool.busy())
+}

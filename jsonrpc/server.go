@@ -1,0 +1,240 @@
+package jsonrpc
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// A server handles requests, for a Conn or a Responder: it runs the handler in
+// its context, keeps its panics in, tells the hooks, and makes of what it
+// returns something fit for the wire.
+type server struct {
+	cfg     *Config
+	report  *reporter
+	bufs    *buffers
+	conn    *Conn // nil for a Responder
+	handler Handler
+	inliner Inliner         // nil: no method is handled inline
+	base    context.Context //nolint:containedctx // that of all handlers
+	cancel  context.CancelCauseFunc
+	clock   clock
+	pool    pool
+	jobs    sync.Pool
+	running running
+}
+
+// A job is one request on its way through a handler.
+type job struct {
+	req   Request
+	buf   *buffer // what req points into; nil when it points into the read buffer
+	ctx   *requestContext
+	undo  func() bool // frees what the context hangs on; may be nil
+	batch *batch      // that it is an entry of
+	entry int         // of batch
+	next  *job        // in the pool's queue
+}
+
+func newServer(cfg *Config, report *reporter, bufs *buffers, conn *Conn) *server {
+	s := &server{cfg: cfg, report: report, bufs: bufs, conn: conn, handler: cfg.Handler, clock: clock{time.Now()}}
+	if s.handler == nil {
+		s.handler = HandlerFunc(notFound)
+	}
+	s.inliner, _ = s.handler.(Inliner)
+	s.base, s.cancel = context.WithCancelCause(context.Background())
+	s.pool.max, s.pool.run = cfg.MaxHandlers, s.serve
+	if method, member := cfg.Cancel.method(); method != "" {
+		s.running = running{method: method, member: member, contexts: make(map[string]*requestContext)}
+	}
+	return s
+}
+
+// notFound is the handler of those who have none (JSON-RPC 2.0 section 5.1).
+func notFound(_ context.Context, req *Request) (any, error) {
+	return nil, Errorf(CodeMethodNotFound, "method not found: %s", req.Method())
+}
+
+// fill makes a job of a message, whose bytes it points into. name is the
+// message's method.
+func (s *server) fill(j *job, m *message, name string) {
+	j.req = Request{conn: s.conn, codec: s.cfg.Codec, method: name, params: m.params}
+	if m.kind == kindRequest {
+		j.req.id = m.id
+	}
+	if m.hasMeta() {
+		j.req.meta = m.metadata()
+	}
+}
+
+// newJob makes a job of a message, with a copy of its bytes.
+func (s *server) newJob(m *message, name string) *job {
+	j, ok := s.jobs.Get().(*job)
+	if !ok {
+		j = new(job)
+	}
+	s.fill(j, m, name)
+	j.buf = s.bufs.get()
+	n := len(j.req.id)
+	j.buf.b = append(append(j.buf.b[:0], j.req.id...), j.req.params...)
+	if j.req.id != nil {
+		j.req.id = j.buf.b[:n:n]
+	}
+	if j.req.params != nil {
+		j.req.params = j.buf.b[n:]
+	}
+	return j
+}
+
+// free gives back a job from newJob.
+func (s *server) free(j *job) {
+	if j.undo != nil {
+		j.undo()
+	}
+	s.bufs.put(j.buf)
+	*j = job{}
+	s.jobs.Put(j)
+}
+
+// begin gives the job a context, which derives from base and can be cancelled
+// by the peer from now on.
+func (s *server) begin(base context.Context, j *job) {
+	if j.req.meta != (Meta{}) {
+		base = WithMeta(base, j.req.meta)
+	}
+	j.ctx = &requestContext{base: base}
+	s.running.add(j.req.id, j.ctx)
+	s.report.requests.Add(1)
+}
+
+// handle runs the handler.
+func (s *server) handle(j *job) (result any, err error) {
+	req := &j.req
+	if s.report.hooks.RequestDone == nil {
+		return s.invoke(j)
+	}
+	start := s.clock.now()
+	result, err = s.invoke(j)
+	s.report.hooks.RequestDone(RequestInfo{
+		Conn: s.report.conn, Method: req.method, Notification: req.IsNotification(), Meta: req.meta,
+		Elapsed: time.Duration(s.clock.now() - start), Err: err,
+	})
+	return result, err
+}
+
+// invoke calls the handler, whose panics become errors.
+func (s *server) invoke(j *job) (result any, err error) {
+	defer func() {
+		s.running.remove(j.req.id)
+		j.ctx.end(errHandled)
+		if v := recover(); v != nil {
+			result, err = nil, s.panicked(&j.req, v)
+		}
+	}()
+	return s.handler.Handle(j.ctx, &j.req)
+}
+
+// panicked tells the hooks of a panic, with its stack.
+func (s *server) panicked(req *Request, v any) error {
+	if req.meta.CorrelationID == "" {
+		req.meta.CorrelationID = rand.Text()
+	}
+	e := &PanicError{Method: req.method, CorrelationID: req.meta.CorrelationID, Value: v, Stack: debug.Stack()}
+	s.report.notice(NoticePanic, e)
+	return e
+}
+
+// A response is an answer that is ready to be written.
+type response struct {
+	raw     []byte    // the result, checked; nil for null
+	err     *Error    // in place of a result
+	scratch *buffer   // what raw points into, to be given back; may be nil
+	stream  io.Reader // the rest of the result, which begins with raw
+	check   valueChecker
+}
+
+// respond makes a response of what a handler returned.
+func (s *server) respond(req *Request, result any, err error) response {
+	if err == nil {
+		r, err := s.encode(req, result)
+		if err == nil {
+			return r
+		}
+		s.bufs.put(r.scratch)
+		s.report.notice(NoticeUnencodable, s.handlerError(req, err))
+		return response{err: internalError(req.meta.CorrelationID)}
+	}
+	if p, ok := err.(*PanicError); ok { //nolint:errorlint // our own, from invoke
+		return response{err: internalError(p.CorrelationID)}
+	}
+	e, hidden := wireError(err, req.meta.CorrelationID)
+	if hidden {
+		s.report.notice(NoticeHandlerError, s.handlerError(req, err))
+		e = internalError(req.meta.CorrelationID)
+	}
+	return response{err: e}
+}
+
+// handlerError says for the hooks what the peer is not told, and sees to it
+// that there is a word by which both are found.
+func (s *server) handlerError(req *Request, err error) error {
+	if req.meta.CorrelationID == "" {
+		req.meta.CorrelationID = rand.Text()
+	}
+	return &HandlerError{Method: req.method, CorrelationID: req.meta.CorrelationID, Err: err}
+}
+
+// encode makes the JSON text of a result.
+func (s *server) encode(req *Request, result any) (response, error) {
+	switch v := result.(type) {
+	case nil:
+		return response{}, nil
+	case json.RawMessage:
+		if len(v) == len(req.params) && len(v) > 0 && &v[0] == &req.params[0] {
+			return response{raw: v}, nil // an echo: it was checked when it came
+		}
+		if v == nil {
+			return response{}, nil
+		}
+		return response{raw: v}, checkValue(v, s.cfg.MaxDepth-1)
+	case io.Reader:
+		r := response{scratch: s.bufs.get(), check: valueChecker{maxDepth: s.cfg.MaxDepth - 1, spaceOut: true}}
+		more, err := beginStream(v, r.scratch, &r.check)
+		r.raw = r.scratch.b
+		if more {
+			r.stream = v
+		}
+		return r, err
+	}
+	r := response{scratch: s.bufs.get()}
+	text, err := s.cfg.Codec.Append(r.scratch.b[:0], result)
+	if err != nil {
+		return r, err
+	}
+	r.scratch.b, r.raw = text, text
+	if !trusted(s.cfg.Codec) {
+		err = checkValue(text, s.cfg.MaxDepth-1)
+	}
+	return r, err
+}
+
+// append appends the response to the request with the id.
+func (r *response) append(dst, id []byte) []byte {
+	if r.err != nil {
+		return appendErrorResponse(dst, id, r.err)
+	}
+	return appendResult(dst, id, r.raw)
+}
+
+// busy is the answer to a request beyond the bound on handlers.
+func (s *server) busy(req *Request) *Error {
+	s.report.notice(NoticeBusy, s.handlerError(req, &ResourceError{
+		What: "requests being handled", Limit: s.cfg.MaxHandlers, Unit: "requests",
+	}))
+	e := &Error{Code: CodeServerBusy, Message: CodeServerBusy.String()}
+	e.Data = appendLimit(nil, s.cfg.MaxHandlers, "requests")
+	return e
+}

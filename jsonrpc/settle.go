@@ -1,0 +1,84 @@
+package jsonrpc
+
+import (
+	"errors"
+	"fmt"
+)
+
+// errNoCalls reports a response with an id of no call of ours.
+var errNoCalls = errors.New("jsonrpc: a response with an id that no call had")
+
+// settle gives a response to the call that waits for it (RPC-7).
+func (c *Conn) settle(m *message) {
+	s := c.claim(m)
+	if s == nil {
+		return
+	}
+	switch {
+	case m.kind == kindError:
+		s.err = decodeError(m.err)
+	case s.raw != nil:
+		*s.raw = append((*s.raw)[:0], m.result...)
+	case s.keep:
+		s.answer = c.bufs.get()
+		s.answer.b = append(s.answer.b[:0], m.result...)
+	}
+	s.done <- struct{}{}
+}
+
+// claim takes the right to settle the call that a response is for; nil when
+// there is none, which is reported.
+func (c *Conn) claim(m *message) *slot {
+	id, ok := c.ids.parse(m.id)
+	if !ok {
+		if m.kind == kindError && string(m.id) == "null" {
+			// JSON-RPC 2.0 section 5: the peer could not tell the id of what
+			// it refuses, and neither can we.
+			c.report.notice(NoticePeerError, decodeError(m.err))
+		} else {
+			c.report.notice(NoticeUnknown, errNoCalls)
+		}
+		return nil
+	}
+	s, late := c.pending.settle(id)
+	switch {
+	case s != nil:
+	case late:
+		c.report.notice(NoticeLate, fmt.Errorf("jsonrpc: the response with the id %s comes late: its call was given up", m.id))
+	default:
+		c.report.notice(NoticeUnknown, fmt.Errorf("jsonrpc: a response with the id %s, which no call had", m.id))
+	}
+	return s
+}
+
+// failCall ends the call with the id, if there is one, with err.
+func (c *Conn) failCall(rawID []byte, err error) bool {
+	id, ok := c.ids.parse(rawID)
+	if !ok {
+		return false
+	}
+	s, _ := c.pending.settle(id)
+	if s == nil {
+		return false
+	}
+	s.fail(err)
+	return true
+}
+
+// undelivered ends the calls in a message that did not reach the peer, and only
+// those.
+func (c *Conn) undelivered(lost *UndeliveredError) {
+	var m message
+	entries := []message{m}
+	m.scan(lost.Message, maxRecursion)
+	if m.kind == kindBatch {
+		entries = m.scanBatch(nil, lost.Message, maxRecursion, len(lost.Message))
+	} else {
+		entries[0] = m
+	}
+	for i := range entries {
+		if e := &entries[i]; e.kind != kindRequest || !c.failCall(e.id, lost) {
+			c.report.notice(NoticeUndelivered, lost.Err)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Values that come from an io.Reader are written while they are read, so that
+// they need no more memory than a piece (RPC-24). A message that was begun has
+// to be ended before the next one can begin: meanwhile callers wait, with their
+// contexts, and answers of the goroutine that reads are held back.
+
+// streamPiece is how much of a streamed value is read at once, in bytes.
+const streamPiece = 32 << 10
+
+// beginStream reads the first piece of a value, and says whether there is more.
+// All of a short value is checked afterwards.
+func beginStream(r io.Reader, into *buffer, check *valueChecker) (more bool, err error) {
+	if cap(into.b) < streamPiece {
+		into.b = make([]byte, 0, streamPiece)
+	}
+	n, err := io.ReadFull(r, into.b[:streamPiece])
+	into.b = into.b[:n]
+	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if err != nil && !ended {
+		return false, fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
+	}
+	if err := check.Write(into.b); err != nil {
+		return false, err
+	}
+	if ended {
+		return false, check.Close()
+	}
+	return true, nil
+}
+
+// streamLocked ends a message whose head is in w.buf already with a value that
+// begins with first, was checked by check so far, and goes on with r. w.mu is
+// held on entry, and not on return.
+//
+// If r fails, or what it gives is no JSON, the line is ended where it is: for
+// the peer it is malformed, since the message's closing brace is missing, and
+// the connection goes on.
+func (w *writer) streamLocked(ctx context.Context, first []byte, r io.Reader, check *valueChecker) error {
+	w.owned = true
+	piece := make([]byte, streamPiece)
+	w.buf = append(w.buf, first...)
+	w.flush(false)
+	var failed error
+	for failed == nil {
+		n, err := r.Read(piece)
+		if failed = check.Write(piece[:n]); failed != nil {
+			break
+		}
+		if failed = w.lockOwner(ctx); failed != nil {
+			break
+		}
+		w.buf = append(w.buf, piece[:n]...)
+		w.flush(false)
+		if errors.Is(err, io.EOF) {
+			failed = check.Close()
+			break
+		}
+		if err != nil {
+			failed = fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
+		}
+	}
+	w.mu.Lock()
+	if failed == nil {
+		w.buf = append(w.buf, '}')
+	}
+	w.buf = append(append(w.buf, '\n'), w.held...)
+	w.held = w.held[:0]
+	w.owned = false
+	w.tellRoom()
+	w.flush(false)
+	return failed
+}
+
+// lockOwner takes w.mu when there is room for the next piece of the message
+// that this goroutine has begun.
+func (w *writer) lockOwner(ctx context.Context) error {
+	w.mu.Lock()
+	for w.err == nil {
+		if w.waiting() < w.limit {
+			return nil
+		}
+		if err := w.waitRoom(ctx); err != nil {
+			w.mu.Unlock()
+			return err
+		}
+	}
+	w.mu.Unlock()
+	return w.err
+}
+
+// readRest reads the rest of a value into memory, for where it cannot be
+// streamed.
+func readRest(text []byte, r io.Reader, check *valueChecker) ([]byte, error) {
+	for {
+		n := len(text)
+		text = slices.Grow(text, streamPiece)
+		k, err := r.Read(text[n:cap(text)])
+		text = text[:n+k]
+		if fault := check.Write(text[n:]); fault != nil {
+			return text, fault
+		}
+		if errors.Is(err, io.EOF) {
+			return text, check.Close()
+		}
+		if err != nil {
+			return text, fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
+		}
+	}
+}
+
+// readAll reads the rest of a streamed result into memory.
+func (s *server) readAll(req *Request, r response) response {
+	text, err := readRest(r.scratch.b, r.stream, &r.check)
+	r.scratch.b = text
+	if err != nil {
+		s.bufs.put(r.scratch)
+		return s.respond(req, nil, err)
+	}
+	return response{raw: text, scratch: r.scratch}
+}

@@ -1,0 +1,344 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Messages are appended to one buffer and written together: what a write costs
+// is mostly paid per write, not per byte, so that this is what makes a busy
+// connection fast. Who appends and finds nobody writing writes for all.
+
+const (
+	// writePiece is how much is given to a Stream at once when that may block,
+	// in bytes: a peer that takes one within the StallTimeout is alive.
+	writePiece = 64 << 10
+	// inlineRounds is how many buffers a sender writes for all before it leaves
+	// the rest to the writer goroutine and goes on with its own work.
+	inlineRounds = 4
+	// keepWriteBuffer is the size, in bytes, above which an empty write buffer
+	// is given up.
+	keepWriteBuffer = 512 << 10
+)
+
+// errStalled ends a connection whose peer takes nothing.
+var errStalled = errors.New("jsonrpc: the peer has taken no byte for too long")
+
+// A writer is the sending half of a connection.
+type writer struct {
+	stream Stream
+	try    tryWriter // nil: only the writer goroutine writes
+	limit  int       // bytes that may wait before senders do
+	extra  int       // bytes that answers of the reader may wait beyond
+	stall  time.Duration
+	broken func(error) // told once when the Stream fails or stalls
+	wake   chan struct{}
+	dead   chan struct{} // closed with err set
+
+	mu      sync.Mutex
+	buf     []byte // messages waiting
+	held    []byte // answers of the reader, waiting for the end of a streamed message
+	spare   []byte // the other buffer
+	rest    []byte // what a sender left to the writer goroutine, before buf
+	flying  int    // bytes being written, rest included
+	writing bool   // somebody writes, or the writer goroutine is about to go on
+	handed  bool   // the latter
+	owned   bool   // a streamed message has begun and not ended; nobody else may append
+	err     error  // why nothing is written any more
+	room    chan struct{}
+}
+
+func newWriter(s Stream, cfg *Config, broken func(error)) *writer {
+	w := &writer{
+		stream: s,
+		limit:  cfg.WriteBuffer,
+		extra:  4 * cfg.MaxMessage,
+		stall:  cfg.StallTimeout,
+		broken: broken,
+		wake:   make(chan struct{}, 1),
+		dead:   make(chan struct{}),
+	}
+	w.try, _ = s.(tryWriter)
+	return w
+}
+
+// lock takes w.mu when there is room to append a message, and waits for it
+// with ctx, and no longer than timeout when that is positive.
+func (w *writer) lock(ctx context.Context, timeout time.Duration) error {
+	w.mu.Lock()
+	if w.err == nil && !w.owned && w.waiting() < w.limit {
+		return nil
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	for w.err == nil {
+		if err := w.waitRoom(ctx); err != nil {
+			w.mu.Unlock()
+			return err
+		}
+		if w.err == nil && !w.owned && w.waiting() < w.limit {
+			return nil
+		}
+	}
+	w.mu.Unlock()
+	return w.err
+}
+
+// lockAnswer takes w.mu for an answer of the goroutine that reads. It may go
+// beyond the limit: if both ends stopped reading until the other one reads,
+// neither ever would. It waits only for a peer that leaves megabytes of
+// answers lying.
+func (w *writer) lockAnswer() error {
+	w.mu.Lock()
+	for w.err == nil {
+		if w.waiting() < w.limit+w.extra {
+			return nil
+		}
+		_ = w.waitRoom(context.Background()) // which does not end
+	}
+	w.mu.Unlock()
+	return w.err
+}
+
+// out is the buffer an answer of the reader is appended to; w.mu is held.
+func (w *writer) out() *[]byte {
+	if w.owned {
+		return &w.held
+	}
+	return &w.buf
+}
+
+func (w *writer) waiting() int { return len(w.buf) + len(w.held) + w.flying }
+
+// waitRoom waits until there may be room; w.mu is held before and after.
+func (w *writer) waitRoom(ctx context.Context) error {
+	if w.room == nil {
+		w.room = make(chan struct{})
+	}
+	room := w.room
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-room:
+	case <-w.dead:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// tellRoom wakes those who wait for room; w.mu is held.
+func (w *writer) tellRoom() {
+	if w.room != nil {
+		close(w.room)
+		w.room = nil
+	}
+}
+
+// flush sees to it that what was appended gets written, by this goroutine when
+// that goes without waiting, and unlocks w.mu. With yield it lets others append
+// first, who are known to be about to.
+func (w *writer) flush(yield bool) {
+	if w.writing || len(w.buf) == 0 || w.err != nil {
+		w.mu.Unlock()
+		return
+	}
+	if w.try == nil {
+		w.mu.Unlock()
+		w.signal()
+		return
+	}
+	w.writing = true
+	if yield {
+		w.mu.Unlock()
+		runtime.Gosched()
+		w.mu.Lock()
+	}
+	for range inlineRounds {
+		p := w.swap()
+		if len(p) == 0 {
+			w.writing = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		n, err := w.try.TryWrite(p)
+		w.mu.Lock()
+		w.flying -= n
+		switch {
+		case err != nil:
+			w.fail(err)
+			return
+		case n < len(p):
+			w.handOver(p[n:])
+			return
+		}
+		w.recycle(p)
+	}
+	w.handOver(nil)
+}
+
+// handOver leaves rest, and the writing, to the writer goroutine, and unlocks
+// w.mu.
+func (w *writer) handOver(rest []byte) {
+	w.rest, w.handed = rest, true
+	if w.waiting() < w.limit {
+		w.tellRoom()
+	}
+	w.mu.Unlock()
+	w.signal()
+}
+
+// flushLater unlocks w.mu and leaves the writing to the writer goroutine, which
+// takes along what others append until it runs.
+func (w *writer) flushLater() {
+	idle := !w.writing
+	w.mu.Unlock()
+	if idle {
+		w.signal()
+	}
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// swap takes the waiting bytes, for writing; w.mu is held.
+func (w *writer) swap() []byte {
+	p := w.buf
+	w.buf, w.spare = w.spare[:0], nil
+	w.flying = len(p)
+	return p
+}
+
+// recycle gives back a buffer that was written; w.mu is held.
+func (w *writer) recycle(p []byte) {
+	if cap(p) <= keepWriteBuffer {
+		w.spare = p[:0]
+	}
+	w.tellRoom()
+}
+
+// run is the writer goroutine: it writes what senders leave to it, until stop
+// is closed.
+func (w *writer) run(stop <-chan struct{}) {
+	watch := time.AfterFunc(time.Hour, func() { w.broken(errStalled) })
+	watch.Stop()
+	defer watch.Stop()
+	for {
+		select {
+		case <-w.wake:
+			w.drain(watch)
+		case <-stop:
+			return
+		}
+	}
+}
+
+// drain writes until nothing waits, or until the Stream fails.
+func (w *writer) drain(watch *time.Timer) {
+	w.mu.Lock()
+	var p []byte
+	switch {
+	case w.handed:
+		p, w.rest, w.handed = w.rest, nil, false
+	case w.writing || w.err != nil: // a sender writes, and comes round to everything
+		w.mu.Unlock()
+		return
+	default:
+		p = w.swap()
+	}
+	w.writing = true
+	for {
+		for left := p; len(left) > 0; {
+			w.mu.Unlock()
+			n, err := w.write(left[:min(len(left), writePiece)], watch)
+			w.mu.Lock()
+			if err != nil {
+				w.fail(err)
+				return
+			}
+			left = left[n:]
+			w.flying -= n
+			if w.waiting() < w.limit {
+				w.tellRoom()
+			}
+		}
+		w.recycle(p[:0])
+		if len(w.buf) == 0 || w.err != nil {
+			w.writing = false
+			w.mu.Unlock()
+			return
+		}
+		p = w.swap()
+	}
+}
+
+// write writes one piece, watched for a peer that takes nothing.
+func (w *writer) write(p []byte, watch *time.Timer) (int, error) {
+	if w.stall > 0 {
+		watch.Reset(w.stall)
+		defer watch.Stop()
+	}
+	n, err := w.stream.Write(p)
+	if err == nil && n < len(p) {
+		err = errors.New("jsonrpc: the Stream wrote less than it was given")
+	}
+	return n, err
+}
+
+// fail ends all writing and unlocks w.mu.
+func (w *writer) fail(err error) {
+	w.end(err)
+	w.mu.Unlock()
+	w.broken(err)
+}
+
+// close refuses everything from now on, and makes those who wait return.
+func (w *writer) close(err error) {
+	w.mu.Lock()
+	w.end(err)
+	w.mu.Unlock()
+}
+
+// end sets the error that senders get; w.mu is held.
+func (w *writer) end(err error) {
+	if w.err != nil {
+		return
+	}
+	w.err = err
+	w.buf, w.held, w.spare, w.rest, w.flying = nil, nil, nil, nil, 0
+	close(w.dead)
+}
+
+// idle says that nothing waits to be written; flushed waits for it.
+func (w *writer) idle() bool { return w.err != nil || !w.writing && w.waiting() == 0 && !w.owned }
+
+// flushed waits until everything is written, or ctx ends, or writing has.
+func (w *writer) flushed(ctx context.Context) {
+	w.mu.Lock()
+	for !w.idle() {
+		w.signal()
+		if w.waitRoom(ctx) != nil {
+			break
+		}
+	}
+	w.mu.Unlock()
+}
+
+// endLine ends the message that begins at start: line breaks in raw values,
+// which mean nothing in JSON outside of strings and cannot be inside, become
+// spaces, since a line break ends the message for the Stream.
+func endLine(buf []byte, start int) []byte {
+	spaceOut(buf[start:])
+	return append(buf, '\n')
+}
