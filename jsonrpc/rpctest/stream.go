@@ -80,7 +80,11 @@ func (p *pair) run(c streamCheck, a, b jsonrpc.Stream) {
 	p.Helper()
 	p.a, p.b, p.writing = a, b, make(map[jsonrpc.Stream]<-chan struct{})
 	defer func() {
-		p.within("close both ends", func() { a.Close(); b.Close() })
+		p.within("close both ends", func() {
+			defer p.caught("Close")
+			a.Close()
+			b.Close()
+		})
 		p.within("return from Read and Write after Close", p.tasks.Wait)
 	}()
 	c.run(p)

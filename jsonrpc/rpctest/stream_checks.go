@@ -36,6 +36,7 @@ func streamChecks() []streamCheck {
 		{"Close ends Write", true, checkCloseWrite},
 		{"Close again", true, checkCloseAgain},
 		{"nothing works after Close", true, checkAfterClose},
+		{"Read and Write do not wait for each other", true, checkIndependent},
 		{"both directions full", false, checkFullDuplex},
 		{"Read, Write and Close side by side", false, checkSideBySide},
 		{"TryWrite writes what it says", true, checkTryWrite},
@@ -120,7 +121,7 @@ func checkBorrowed(p *pair) {
 	}
 	before := string(part.Data)
 	// More arrives while the reader still looks at the first message.
-	p.send(p.a, lines(texts[1:]))
+	p.ended(p.send(p.a, lines(texts[1:])))
 	p.ended(nil)
 	if string(part.Data) != before {
 		p.Fatalf("Data became %s before the next Read, it was %s", short(string(part.Data)), short(before))
@@ -275,6 +276,25 @@ func checkAfterClose(p *pair) {
 			}
 		})
 	}
+}
+
+func checkIndependent(p *pair) {
+	read := p.start(func() { p.count(p.b, []string{`{"to":"b"}`}) })
+	if p.ended(read) {
+		p.Fatalf("Read with nothing to read ended")
+	}
+	p.send(p.b, `{"to":"a"}`+"\n")
+	p.expect(p.a, `{"to":"a"}`)
+	p.send(p.a, `{"to":"b"}`+"\n")
+	p.await("read what came while Write was used", read)
+
+	// a reads nothing of this for now.
+	texts := []string{large(bigMessage), large(bigMessage)}
+	stuck := p.send(p.b, lines(texts))
+	p.ended(stuck)
+	p.send(p.a, `{"to":"b"}`+"\n")
+	p.expect(p.b, `{"to":"b"}`)
+	p.expect(p.a, texts...)
 }
 
 func checkFullDuplex(p *pair) {
