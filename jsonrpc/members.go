@@ -46,21 +46,21 @@ func newShape(t reflect.Type) *shape {
 	if s == nil { // of a kind of its own, or an interface
 		return &shape{typ: t, takes: jsonAny, open: t.Kind() == reflect.Interface}
 	}
-	s.open = isOpen(s, map[*shape]bool{})
+	s.open = hasInterface(s, map[*shape]bool{})
 	return s
 }
 
-// isOpen looks for an interface in s.
-func isOpen(s *shape, seen map[*shape]bool) bool {
+// hasInterface looks for an interface in s.
+func hasInterface(s *shape, seen map[*shape]bool) bool {
 	if s == nil || seen[s] {
 		return false
 	}
 	seen[s] = true
-	if s.typ.Kind() == reflect.Interface || isOpen(s.elem, seen) {
+	if s.typ.Kind() == reflect.Interface || hasInterface(s.elem, seen) {
 		return true
 	}
 	for _, f := range s.fields {
-		if isOpen(f.shape, seen) {
+		if hasInterface(f.shape, seen) {
 			return true
 		}
 	}
