@@ -1,6 +1,9 @@
 package jsonrpc
 
-import "context"
+import (
+	"context"
+	"io"
+)
 
 // A Batch is a number of calls and notifications that are sent as one array
 // (JSON-RPC 2.0 section 6). The zero value is empty and ready to use. It is
@@ -41,6 +44,16 @@ func (b *Batch) Notify(method string, params any) *BatchCall {
 	return e
 }
 
+// reader returns one of the params that can be read only once; nil: none.
+func (b *Batch) reader() any {
+	for _, e := range b.calls {
+		if r, ok := e.params.(io.Reader); ok {
+			return r
+		}
+	}
+	return nil
+}
+
 // Len returns the number of entries.
 func (b *Batch) Len() int { return len(b.calls) }
 
@@ -52,8 +65,14 @@ func (b *Batch) Len() int { return len(b.calls) }
 // sent as a whole: a *CallError with the method "batch". What became of the
 // entries otherwise is said by BatchCall.Err.
 func (c *Conn) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
+	_, err := c.batch(ctx, b, opts)
+	return err
+}
+
+// batch is Batch; sent says that the peer may have got it.
+func (c *Conn) batch(ctx context.Context, b *Batch, opts []CallOption) (sent bool, err error) {
 	if len(b.calls) == 0 {
-		return nil
+		return false, nil
 	}
 	all := outCall{method: "batch", start: c.clock.now(), timeout: c.cfg.Timeout}
 	if len(opts) > 0 {
@@ -70,7 +89,7 @@ func (c *Conn) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
 			e.call = outCall{method: e.method, start: all.start}
 			e.finish(ctx, c, err)
 		}
-		return c.wrap(ctx, &all, err)
+		return false, c.wrap(ctx, &all, err)
 	}
 	for _, e := range b.calls {
 		if e.notification {
@@ -85,11 +104,12 @@ func (c *Conn) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
 		e.slot = nil
 		e.finish(ctx, c, err)
 	}
-	return nil
+	return true, nil
 }
 
 // finish sets what became of the entry.
 func (b *BatchCall) finish(ctx context.Context, c *Conn, err error) {
+	b.err = nil
 	switch {
 	case !b.notification:
 		b.err = c.callDone(ctx, &b.call, err)

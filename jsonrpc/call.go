@@ -24,17 +24,23 @@ import (
 // ctx bounds the whole of the call, waiting for room to write included; its
 // deadline takes the place of Config.Timeout. An error is always a *CallError.
 func (c *Conn) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
+	_, err := c.do(ctx, method, params, result, opts)
+	return err
+}
+
+// do is Call; sent says that the peer may have got the request.
+func (c *Conn) do(ctx context.Context, method string, params, result any, opts []CallOption) (sent bool, err error) {
 	call := outCall{method: method, start: c.clock.now(), timeout: c.cfg.Timeout}
 	if len(opts) > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = call.apply(ctx, opts)
 		defer cancel()
 	}
-	err := c.call(ctx, &call, params, result)
-	if err == nil && c.cfg.Hooks.CallDone == nil {
-		return nil
+	err = c.call(ctx, &call, params, result)
+	if err != nil || c.cfg.Hooks.CallDone != nil {
+		err = c.callDone(ctx, &call, err)
 	}
-	return c.callDone(ctx, &call, err)
+	return call.sent, err
 }
 
 // An outCall is one call or notification of ours.

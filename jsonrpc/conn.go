@@ -38,7 +38,8 @@ type Conn struct {
 	ended  sync.Once
 	cause  error // why the connection ends; set before ending
 	stop   chan struct{}
-	done   chan struct{}
+	down   chan struct{} // closed when it is no longer connected
+	done   chan struct{} // closed when it is disconnected
 	// tasks are the goroutines that Close waits for.
 	tasks sync.WaitGroup
 }
@@ -78,6 +79,7 @@ func newConn(s Stream, cfg Config) *Conn {
 		pending:    newPending(cfg.MaxPending),
 		sweepEvery: min(max(cfg.Timeout/4, minSweep), maxSweep),
 		stop:       make(chan struct{}),
+		down:       make(chan struct{}),
 		done:       make(chan struct{}),
 	}
 	c.report.conn, c.report.hooks = cfg.Name, cfg.Hooks
@@ -141,6 +143,25 @@ func (c *Conn) Close() error {
 	return c.connError(StateDisconnected)
 }
 
+// Shutdown closes the connection after the pending calls and running handlers
+// have ended, or with ctx: new calls and requests are refused at once, but
+// nothing that was begun is broken off before then.
+func (c *Conn) Shutdown(ctx context.Context) error {
+	c.state.set(StateClosing, ErrClosed, func(from State) bool { return from < StateClosing })
+	c.pending.refuse(&ConnError{Conn: c.cfg.Name, State: StateClosing, Err: ErrClosed})
+	tick := time.NewTicker(minSweep)
+	defer tick.Stop()
+	for (c.pending.count.Load() > 0 || c.srv.pool.running() > 0) && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-c.done:
+			return c.Close()
+		case <-ctx.Done():
+		}
+	}
+	return c.Close()
+}
+
 // end begins the end of the connection, the first time it is called; cause is
 // why. With broken nothing can be written or read any more.
 func (c *Conn) end(cause error, broken bool) {
@@ -152,6 +173,7 @@ func (c *Conn) end(cause error, broken bool) {
 			c.disconnect()
 		}
 		c.pending.failAll(c.connError(c.state.get()))
+		close(c.down)
 		c.tasks.Go(c.finish)
 	})
 	if broken {
@@ -184,14 +206,15 @@ func (c *Conn) disconnect() {
 	})
 }
 
-// connError says that, and why, the connection is in state.
+// connError says that, and why, the connection is in state. A connection that
+// stood once may stand again, unless this side ended it or its Stream knows
+// better.
 func (c *Conn) connError(state State) error {
-	return &ConnError{
-		Conn:        c.cfg.Name,
-		State:       state,
-		Recoverable: !errors.Is(c.cause, ErrClosed),
-		Err:         c.cause,
+	recoverable := !errors.Is(c.cause, ErrClosed)
+	if r, ok := errors.AsType[recoverer](c.cause); ok {
+		recoverable = r.Recoverable()
 	}
+	return &ConnError{Conn: c.cfg.Name, State: state, Recoverable: recoverable, Err: c.cause}
 }
 
 // armSweep sees to it that the calls that have timed out are looked for.

@@ -166,13 +166,18 @@ func (s *slot) fail(err error) {
 	s.done <- struct{}{}
 }
 
-// failAll settles all calls with err, and refuses those to come.
-func (p *pending) failAll(err error) {
+// refuse makes calls to come fail with err.
+func (p *pending) refuse(err error) {
 	p.mu.Lock()
 	if p.err == nil {
 		p.err = err
 	}
 	p.mu.Unlock()
+}
+
+// failAll settles all calls with err, and refuses those to come.
+func (p *pending) failAll(err error) {
+	p.refuse(err)
 	p.each(func(s *slot, _ int64) bool { return true }, err)
 }
 

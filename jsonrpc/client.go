@@ -1,0 +1,271 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A ClientConfig says how a Client connects, and in Config how each of its
+// connections behaves. Hooks.StateChange is told the states of the Client, with
+// Config.Name, and not those of its connections.
+type ClientConfig struct {
+	Config
+	// MinBackoff is the time before the first new attempt to connect; it
+	// doubles with every failure up to MaxBackoff, which it begins after again
+	// when a connection has stood for MaxBackoff. Defaults: 100 ms and 30 s.
+	MinBackoff, MaxBackoff time.Duration
+	// DialTimeout bounds one attempt to connect. Default 10 s.
+	DialTimeout time.Duration
+	// MaxDials is how many times the Client connects again before it gives up
+	// for good, unless a connection stood for MaxBackoff meanwhile. Default 100;
+	// negative: no bound.
+	MaxDials int
+	// MaxAttempts bounds how many times a call is tried. Default 3.
+	MaxAttempts int
+	// Random returns a number in [0, 1), by which the Client takes up to half
+	// off a backoff, so that many clients do not come back at the same moment
+	// (RPC-22). Default: rand.Float64.
+	Random func() float64
+}
+
+// A Client calls a peer over one connection at a time and makes a new one when
+// it ends (RPC-22). Its methods may be called by any number of goroutines at
+// once.
+type Client struct {
+	dial  func(context.Context) (Stream, error)
+	cfg   ClientConfig
+	state stateBox
+	ctx   context.Context //nolint:containedctx // ends with Close; that of dialing
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	mu      sync.Mutex
+	conn    *Conn         // nil while there is none
+	cause   error         // why there is none
+	over    bool          // there never will be one again
+	changed chan struct{} // closed when one of the above changes
+}
+
+// NewClient returns a Client and begins to connect. dial makes a connected
+// Stream, which then belongs to the Client; its context ends with
+// ClientConfig.DialTimeout or with Close. Close the Client when it is no longer
+// needed.
+func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig) *Client {
+	cfg.Config = cfg.withDefaults()
+	setDefault(&cfg.MinBackoff, 100*time.Millisecond)
+	setDefault(&cfg.MaxBackoff, 30*time.Second)
+	setDefault(&cfg.DialTimeout, 10*time.Second)
+	setDefault(&cfg.MaxDials, 100)
+	setDefault(&cfg.MaxAttempts, 3)
+	if cfg.Random == nil {
+		cfg.Random = rand.Float64
+	}
+	cl := &Client{dial: dial, cfg: cfg, changed: make(chan struct{})}
+	cl.state.conn, cl.state.tell = cfg.Name, cfg.Hooks.StateChange
+	cl.cfg.Hooks.StateChange = nil
+	cl.ctx, cl.stop = context.WithCancel(context.Background())
+	cl.tasks.Go(cl.run)
+	return cl
+}
+
+// Call is Conn.Call on the present connection, or on the next one: while the
+// Client connects, a call waits, with its context or Config.Timeout. When the
+// connection ends, a call is made again on the next one if it was certainly
+// not sent, or is Idempotent; params that are an io.Reader are not read twice.
+func (cl *Client) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
+	return cl.try(ctx, method, params, opts, func(c *Conn) (bool, error) {
+		return c.do(ctx, method, params, result, opts)
+	})
+}
+
+// Notify is Conn.Notify on the present connection or the next one; a
+// notification that was certainly not sent is sent again.
+func (cl *Client) Notify(ctx context.Context, method string, params any) error {
+	return cl.try(ctx, method, params, nil, func(c *Conn) (bool, error) {
+		err := c.Notify(ctx, method, params)
+		return false, err // it reports no error once it was handed over
+	})
+}
+
+// Batch is Conn.Batch on the present connection or the next one. It is made
+// again as a whole, and only when it was certainly not sent or is Idempotent.
+func (cl *Client) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
+	return cl.try(ctx, "batch", b.reader(), opts, func(c *Conn) (bool, error) {
+		return c.batch(ctx, b, opts)
+	})
+}
+
+// State returns where the Client is: it comes back to StateConnecting until it
+// is closed or has given up.
+func (cl *Client) State() State { return cl.state.get() }
+
+// Name returns the name, as in Config.
+func (cl *Client) Name() string { return cl.cfg.Name }
+
+// Close ends the Client and its connection, as Conn.Close does. It may be called
+// more than once.
+func (cl *Client) Close() error {
+	cl.state.set(StateClosing, ErrClosed, func(from State) bool { return from < StateClosing })
+	cl.stop()
+	cl.tasks.Wait()
+	return nil
+}
+
+// try makes a call until it need not or must not be made again.
+func (cl *Client) try(ctx context.Context, method string, params any, opts []CallOption, call func(*Conn) (sent bool, err error)) error {
+	var o callOptions
+	for _, option := range opts {
+		option(&o)
+	}
+	_, once := params.(io.Reader)
+	start := time.Now()
+	for attempt := 1; ; attempt++ {
+		conn, err := cl.await(ctx, o.timeout)
+		if err != nil {
+			return &CallError{Conn: cl.cfg.Name, Method: method, Elapsed: time.Since(start), Err: err}
+		}
+		sent, err := call(conn)
+		var ended *ConnError
+		if !errors.As(err, &ended) || once || attempt >= cl.cfg.MaxAttempts || sent && !o.idempotent {
+			return err
+		}
+	}
+}
+
+// await waits for a connection.
+func (cl *Client) await(ctx context.Context, timeout time.Duration) (*Conn, error) {
+	if timeout == 0 {
+		timeout = cl.cfg.Timeout
+	}
+	if _, ok := ctx.Deadline(); timeout > 0 && !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	start := time.Now()
+	for {
+		cl.mu.Lock()
+		conn, cause, over, changed := cl.conn, cl.cause, cl.over, cl.changed
+		cl.mu.Unlock()
+		switch {
+		case conn != nil && conn.State() == StateConnected:
+			return conn, nil
+		case over:
+			return nil, &ConnError{Conn: cl.cfg.Name, State: StateDisconnected, Err: cause}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, cl.waitError(ctx, cause, time.Since(start))
+		}
+	}
+}
+
+// waitError says why there was no connection in time.
+func (cl *Client) waitError(ctx context.Context, cause error, waited time.Duration) error {
+	err := ctx.Err()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = &TimeoutError{After: waited}
+	}
+	if cause == nil {
+		return err
+	}
+	return errors.Join(err, &ConnError{Conn: cl.cfg.Name, State: StateConnecting, Recoverable: true, Err: cause})
+}
+
+// set makes conn the present connection, or cause the reason why there is none.
+func (cl *Client) set(conn *Conn, cause error, over bool) {
+	cl.mu.Lock()
+	cl.conn, cl.cause, cl.over = conn, cause, over
+	close(cl.changed)
+	cl.changed = make(chan struct{})
+	cl.mu.Unlock()
+}
+
+// run is the goroutine that connects, again and again.
+func (cl *Client) run() {
+	failures := 0 // since a connection stood for a while
+	for {
+		conn, err := cl.connect()
+		if err == nil {
+			began := time.Now()
+			cl.set(conn, nil, false)
+			cl.state.set(StateConnected, nil, notEnded)
+			err = cl.watch(conn)
+			if time.Since(began) >= cl.cfg.MaxBackoff {
+				failures = 0
+			}
+		}
+		failures++
+		cl.set(nil, err, false)
+		if cl.ctx.Err() != nil || AdviceFor(err) == AdviceGiveUp || cl.cfg.MaxDials > 0 && failures > cl.cfg.MaxDials {
+			cl.giveUp(err)
+			return
+		}
+		cl.state.set(StateDisconnected, err, notEnded)
+		cl.state.set(StateConnecting, err, func(from State) bool { return from == StateDisconnected })
+		cl.pause(failures)
+	}
+}
+
+// notEnded says whether nobody has closed the Client.
+func notEnded(from State) bool { return from < StateClosing }
+
+// connect dials once.
+func (cl *Client) connect() (*Conn, error) {
+	ctx, cancel := context.WithTimeout(cl.ctx, cl.cfg.DialTimeout)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, err := cl.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return NewConn(s, cl.cfg.Config), nil
+}
+
+// watch waits until the connection is of no more use, and returns why. What
+// handlers still run on it have their grace beside the next connection.
+func (cl *Client) watch(conn *Conn) error {
+	select {
+	case <-conn.down:
+		cl.tasks.Go(func() { _ = conn.Close() })
+		return conn.connError(StateDisconnected)
+	case <-cl.ctx.Done():
+		_ = conn.Close()
+		return ErrClosed
+	}
+}
+
+// giveUp ends the Client for good.
+func (cl *Client) giveUp(cause error) {
+	if cl.ctx.Err() != nil {
+		cause = ErrClosed
+	}
+	cl.set(nil, cause, true)
+	cl.state.set(StateDisconnected, cause, func(from State) bool { return from != StateDisconnected })
+}
+
+// pause waits before the next attempt: MinBackoff, doubled with every failure
+// up to MaxBackoff, less up to half of it by chance.
+func (cl *Client) pause(failures int) {
+	d := cl.cfg.MinBackoff
+	for range failures - 1 {
+		if d *= 2; d >= cl.cfg.MaxBackoff {
+			break
+		}
+	}
+	d = min(d, cl.cfg.MaxBackoff)
+	d -= time.Duration(cl.cfg.Random() * float64(d) / 2)
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-cl.ctx.Done():
+	}
+}
