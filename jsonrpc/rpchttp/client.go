@@ -1,0 +1,355 @@
+package rpchttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
+)
+
+// A WayBack says whether the client opens a stream of server-sent events on
+// which the server sends requests and notifications of its own.
+type WayBack uint8
+
+const (
+	// WayBackNone: the server only answers.
+	WayBackNone WayBack = iota
+	// WayBackAtOnce opens the stream, and with it a session, before the first
+	// message is sent: what Server expects.
+	WayBackAtOnce
+	// WayBackWithSession opens the stream when the answer to a message brings a
+	// session id, and goes on without it when the server has none to offer, as
+	// the Model Context Protocol has it.
+	WayBackWithSession
+)
+
+// A ClientConfig says how a Stream behaves. The zero value is ready to use.
+type ClientConfig struct {
+	// Client sends the requests. Default: one with connections of its own, which
+	// Close closes, without compression, and with the proxy of the environment.
+	// Without CheckRedirect, redirects are followed only when they keep method,
+	// scheme, host and port.
+	Client *http.Client
+	// Headers adds to the header of each request: credentials, usually. It is
+	// called from several goroutines at once; ctx ends with the request. An
+	// error means that the message is not delivered.
+	Headers func(ctx context.Context, header http.Header) error
+	// MaxInFlight bounds the POSTs at the same time; more messages wait. With 1
+	// they arrive in the order of writing. Default 64.
+	MaxInFlight int
+	// MaxQueue bounds the messages waiting for their turn, in bytes; when they
+	// are more, Write waits. Default 4 MiB.
+	MaxQueue int
+	// MaxMessage bounds one message of the server, in bytes; a POST whose answer
+	// is longer counts as undelivered. Keep it at Config.MaxMessage of the Conn.
+	// Default 1 MiB; negative: none.
+	MaxMessage int
+	// MaxSend bounds one message of ours, in bytes: it is kept whole until it
+	// is delivered. Write fails on a longer one. Default 64 MiB.
+	MaxSend int
+	// Timeout bounds a POST from its start to the end of its answer, and the
+	// time between two events of one answered as a stream of events. A call
+	// that is given up earlier leaves its POST running so long. Keep it above
+	// the longest call. Default 2 min; negative: none.
+	Timeout time.Duration
+	// CloseTimeout bounds what Close waits for notifications and responses that
+	// are on their way, and for the server to end the session. Default 1 s.
+	CloseTimeout time.Duration
+	// SessionHeader is the header that carries the id of a session, which the
+	// client takes from answers and repeats. Default "Rpc-Session-Id"; servers
+	// of the Model Context Protocol want "Mcp-Session-Id".
+	SessionHeader string
+	// WayBack opens the way back. Default: none.
+	WayBack WayBack
+	// WayBackIdle ends a way back that has been silent for so long, comments
+	// included, and opens it anew. Default: never, since servers are not bound
+	// to send comments; Server does so every 15 s.
+	WayBackIdle time.Duration
+	// MaxReconnects bounds the attempts in a row to open the way back again,
+	// after which the Stream ends with the last error. Default 8, which takes
+	// about half a minute; negative: none.
+	MaxReconnects int
+}
+
+// DefaultSessionHeader carries session ids unless it is configured otherwise.
+const DefaultSessionHeader = "Rpc-Session-Id"
+
+const maxQueued = 4096 // messages waiting for their turn
+
+func (cfg ClientConfig) withDefaults() ClientConfig {
+	setDefault(&cfg.MaxInFlight, 64)
+	setDefault(&cfg.MaxQueue, 4<<20)
+	setDefault(&cfg.MaxMessage, 1<<20)
+	setDefault(&cfg.MaxSend, 64<<20)
+	setDefault(&cfg.MaxReconnects, 8)
+	setDefault(&cfg.Timeout, 2*time.Minute)
+	setDefault(&cfg.CloseTimeout, time.Second)
+	setDefault(&cfg.SessionHeader, DefaultSessionHeader)
+	cfg.MaxInFlight = max(cfg.MaxInFlight, 1)
+	cfg.SessionHeader = http.CanonicalHeaderKey(cfg.SessionHeader)
+	return cfg
+}
+
+func setDefault[T int | string | time.Duration](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// A Stream is the client's end: a jsonrpc.Stream with TryWrite and
+// SetReadDeadline. See the package documentation for what it promises.
+type Stream struct {
+	cfg    ClientConfig
+	url    *url.URL
+	client http.Client
+	own    *http.Transport // closed with the Stream; nil when the caller brought a client
+	header http.Header     // of POSTs when nothing varies; not changed
+	in     *inbox
+
+	// written by Write only
+	partial []byte // of the message at hand
+	workers int
+	jobs    chan *job
+	active  atomic.Int64  // jobs queued or being worked on
+	queued  atomic.Int64  // bytes of the jobs queued
+	room    chan struct{} // one signal: jobs were taken out of the queue
+	free    sync.Pool     // of *job
+
+	// start begins a worker, begin the way back; they hold the contexts.
+	start     func(*job)
+	startBack func()
+	backOnce  sync.Once
+	kill      context.CancelCauseFunc // ends every request
+	killBack  context.CancelFunc      // ends the way back
+	wg        sync.WaitGroup
+
+	session     atomic.Pointer[string]
+	established chan struct{} // the way back is open; nil when POSTs need not wait for it
+
+	mu      sync.Mutex
+	slots   []*slot // one for each worker
+	closing chan struct{}
+	isOver  bool          // closing is closed
+	done    chan struct{} // Close has ended
+}
+
+// A slot shows Close what a worker is doing.
+type slot struct {
+	job    *job // nil between two jobs
+	cancel context.CancelCauseFunc
+}
+
+// NewStream returns a Stream that POSTs each message to rawURL, which has to be
+// an http or https URL. Nothing is sent before the first Write, except that
+// WayBackAtOnce starts to open the way back; whether the server can be reached
+// shows in Read.
+func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		// The error of url.Parse repeats the URL, which may hold a password.
+		return nil, errors.New("rpchttp: this is no URL; write it as http://host:port/path")
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, fmt.Errorf("rpchttp: %q is no http or https URL with a host; write it as http://host:port/path", bareURL(u))
+	}
+	u.Fragment = ""
+	cfg = cfg.withDefaults()
+	s := &Stream{
+		cfg: cfg, url: u,
+		in:      newInbox(cfg.MaxInFlight),
+		jobs:    make(chan *job, maxQueued),
+		room:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+		done:    make(chan struct{}),
+		header:  http.Header{"Content-Type": {jsonType}, "Accept": {jsonType + ", " + eventType}},
+	}
+	s.useClient()
+	base, kill := context.WithCancelCause(context.Background())
+	back, killBack := context.WithCancel(base)
+	s.kill, s.killBack = kill, killBack
+	s.start = func(j *job) { s.wg.Go(func() { s.work(base, j) }) }
+	s.startBack = func() { s.wg.Go(func() { s.wayBack(back) }) }
+	if cfg.WayBack == WayBackAtOnce {
+		s.established = make(chan struct{})
+		s.backOnce.Do(s.startBack)
+	}
+	return s, nil
+}
+
+// useClient takes the caller's client or makes one.
+func (s *Stream) useClient() {
+	if s.cfg.Client != nil {
+		s.client = *s.cfg.Client
+	} else {
+		s.own = &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			ForceAttemptHTTP2:     true,
+			MaxIdleConnsPerHost:   s.cfg.MaxInFlight,
+			IdleConnTimeout:       90 * time.Second,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ExpectContinueTimeout: time.Second,
+			DisableCompression:    true,
+		}
+		s.client.Transport = s.own
+	}
+	if s.client.CheckRedirect == nil {
+		s.client.CheckRedirect = sameOrigin
+	}
+}
+
+// sameOrigin follows redirects that lead to the same server with the same
+// method: a message and its credentials go nowhere else.
+func sameOrigin(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	if len(via) > 4 || req.Method != first.Method || req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// SessionID returns the id of the session that the server has opened; "" when
+// there is none yet.
+func (s *Stream) SessionID() string {
+	if id := s.session.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// Read returns messages of the server, and an *jsonrpc.UndeliveredError with an
+// *Error in it for each message of ours that failed. It ends with io.EOF when
+// the server ended the session, and with an *Error when the way back, or the
+// session, was lost.
+func (s *Stream) Read() (jsonrpc.Part, error) { return s.in.read() }
+
+// SetReadDeadline interrupts a blocked Read at t; the zero time means never.
+func (s *Stream) SetReadDeadline(t time.Time) error {
+	s.in.limit.set(t)
+	return nil
+}
+
+// Write queues the messages in p, each of which a POST of its own carries. It
+// waits while more than ClientConfig.MaxQueue bytes wait for their turn.
+func (s *Stream) Write(p []byte) (int, error) { return s.write(p, true) }
+
+// TryWrite is Write without waiting: it returns what it took, possibly nothing.
+func (s *Stream) TryWrite(p []byte) (int, error) { return s.write(p, false) }
+
+func (s *Stream) write(p []byte, wait bool) (int, error) {
+	n := 0
+	for n < len(p) {
+		if err := s.roomFor(wait); err != nil {
+			if errors.Is(err, errFull) {
+				err = nil
+			}
+			return n, err
+		}
+		text := p[n:]
+		end := bytes.IndexByte(text, '\n')
+		if end >= 0 {
+			text = text[:end]
+		}
+		if len(s.partial)+len(text) > s.cfg.MaxSend {
+			return n, fmt.Errorf("rpchttp: a message is longer than %d bytes; send less at once, or raise ClientConfig.MaxSend", s.cfg.MaxSend)
+		}
+		if end < 0 {
+			s.partial = append(s.partial, text...)
+			return len(p), nil
+		}
+		n += end + 1
+		j := s.newJob()
+		if s.partial != nil {
+			j.msg, s.partial = append(s.partial, text...), nil
+		} else {
+			j.msg = append(j.msg, text...)
+		}
+		if skipSpace(j.msg, 0) == len(j.msg) {
+			s.finish(j) // an empty message is none
+			continue
+		}
+		s.push(j)
+	}
+	return n, nil
+}
+
+var errFull = errors.New("rpchttp: queue full")
+
+// roomFor returns nil when one more message can be queued. Write being called
+// by one goroutine at a time, the room stays until it is used.
+func (s *Stream) roomFor(wait bool) error {
+	for {
+		select {
+		case <-s.closing:
+			return net.ErrClosed
+		case <-s.in.dead:
+			return s.in.failure()
+		default:
+		}
+		if len(s.jobs) < cap(s.jobs) && s.queued.Load() < int64(s.cfg.MaxQueue) {
+			return nil
+		}
+		if !wait {
+			return errFull
+		}
+		select {
+		case <-s.room:
+		case <-s.closing:
+		case <-s.in.dead:
+		}
+	}
+}
+
+// push queues j, with a new worker when all are busy and there may be more.
+func (s *Stream) push(j *job) {
+	size := int64(len(j.msg))
+	if s.active.Add(1) > int64(s.workers) && s.workers < s.cfg.MaxInFlight {
+		s.workers++
+		s.start(j)
+		return
+	}
+	s.queued.Add(size)
+	s.jobs <- j
+}
+
+// Close ends the Stream: Read and Write return at once, calls on their way are
+// cut short, notifications and responses have ClientConfig.CloseTimeout to
+// arrive; then the session is ended. No goroutine is left when it returns,
+// except those of connections that a ClientConfig.Client keeps.
+func (s *Stream) Close() error {
+	s.mu.Lock()
+	if s.isOver {
+		s.mu.Unlock()
+		<-s.done
+		return nil
+	}
+	s.isOver = true
+	close(s.closing)
+	for _, sl := range s.slots {
+		if sl.job != nil && peek(sl.job.msg).calls > 0 {
+			sl.cancel(errClosing)
+		}
+	}
+	s.mu.Unlock()
+	defer close(s.done)
+	s.in.close()
+	s.killBack()
+	linger := time.AfterFunc(s.cfg.CloseTimeout, func() { s.kill(errClosing) })
+	s.wg.Wait()
+	linger.Stop()
+	s.endSession()
+	s.kill(errClosing)
+	if s.own != nil {
+		s.own.CloseIdleConnections()
+	}
+	return nil
+}

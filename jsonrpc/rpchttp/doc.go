@@ -1,0 +1,2 @@
+// Package rpchttp carries JSON-RPC 2.0 over HTTP.
+package rpchttp

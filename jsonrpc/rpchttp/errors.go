@@ -1,0 +1,208 @@
+package rpchttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ErrTimeout is the cause of a request that ClientConfig.Timeout ended. It
+// matches context.DeadlineExceeded.
+var ErrTimeout error = timeoutError{}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string        { return "rpchttp: the server did not answer in time" }
+func (timeoutError) Timeout() bool        { return true }
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// errClosing is the cause of requests that Close cut short.
+var errClosing = errors.New("rpchttp: the stream was closed before the answer came")
+
+// maxSnippet bounds what an Error shows of an answer, in bytes.
+const maxSnippet = 200
+
+// An Error is an HTTP exchange that brought no JSON-RPC answer: the request
+// failed, or something else than JSON-RPC came back. It holds no credentials:
+// the URL is without user, password and query, and values of headers that
+// ClientConfig.Headers set are blotted out of the snippet.
+type Error struct {
+	Method  string // "POST", "GET" or "DELETE"
+	URL     string // without user, query and fragment
+	Status  int    // HTTP status; 0 when there was no answer
+	Problem string // what is wrong, in words
+	Advice  string // what to do next, in words
+	Snippet string // the beginning of the answer: printable, ≤ 200 bytes
+	// RetryAfter is what the server asks to wait before the next attempt; 0
+	// when it does not.
+	RetryAfter time.Duration
+	// NotSent says that the server certainly got nothing of the message, so
+	// that it can be sent again without happening twice.
+	NotSent bool
+	// Err is the cause: the error of net/http, a *jsonrpc.Error that the server
+	// sent without the id of a request, or nil.
+	Err error
+}
+
+// Error says what happened, with the status and the snippet, and what to do.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "rpchttp: %s %s: ", e.Method, e.URL)
+	if e.Status != 0 {
+		fmt.Fprintf(&b, "status %d %s: ", e.Status, http.StatusText(e.Status))
+	}
+	b.WriteString(e.Problem)
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	if e.Snippet != "" {
+		fmt.Fprintf(&b, " (the answer begins %q)", e.Snippet)
+	}
+	if e.Advice != "" {
+		b.WriteString("; " + e.Advice)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause, which may be nil.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Recoverable says whether the same request may succeed later without anybody
+// changing anything: overload, restarts, network failures (RPC-22).
+// jsonrpc.AdviceFor asks it.
+func (e *Error) Recoverable() bool {
+	switch e.Status {
+	case 0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// A limitError says that an answer is longer than it may be.
+type limitError struct{ limit int }
+
+func tooLarge(limit int) error { return limitError{limit} }
+
+func (e limitError) Error() string {
+	return "the answer is longer than " + strconv.Itoa(e.limit) + " bytes"
+}
+
+// bareURL returns u fit for messages: no user, no password, no query.
+func bareURL(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// failed is the error of a request that net/http could not complete.
+func failed(req *http.Request, err error) *Error {
+	// A *url.Error repeats the whole URL; what is in it says enough.
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if cause := context.Cause(req.Context()); cause != nil && errors.Is(err, context.Canceled) {
+		err = cause
+	}
+	e := &Error{Method: req.Method, URL: bareURL(req.URL), Problem: "the request failed", Err: err}
+	switch {
+	case errors.Is(err, ErrTimeout):
+		e.Problem, e.Advice = "gave up", "raise ClientConfig.Timeout if the method takes that long"
+	case errors.Is(err, errClosing):
+		e.Advice = "dial again"
+	default:
+		e.Advice = "check that the server runs and can be reached at this address, then try again"
+	}
+	return e
+}
+
+// refused is the error of an answer that is not one: a status, a content type
+// or a body that does not fit.
+func refused(res *http.Response, problem string) *Error {
+	e := &Error{
+		Method: res.Request.Method, URL: bareURL(res.Request.URL), Status: res.StatusCode,
+		Problem: problem, Advice: adviceFor(res.StatusCode),
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.RetryAfter = time.Duration(min(s, 3600)) * time.Second
+	}
+	// These two are answered before anything was done, by their definition.
+	e.NotSent = res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusTooEarly
+	return e
+}
+
+func adviceFor(status int) string {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
+		return "check the credentials that ClientConfig.Headers sets, and that this client may call the server"
+	case status == http.StatusNotFound, status == http.StatusGone:
+		return "check the path of the URL; if a session was open it is over, and a new one is needed"
+	case status == http.StatusMethodNotAllowed:
+		return "check the path of the URL: what is there does not take this HTTP method"
+	case status == http.StatusRequestEntityTooLarge:
+		return "send less at once, or raise the server's limit"
+	case status == http.StatusUnsupportedMediaType, status == http.StatusNotAcceptable:
+		return "check that the server speaks JSON-RPC over HTTP at this path"
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return "the server is busy: try again later"
+	case status >= 500:
+		return "look into the server's log; trying again later may help"
+	case status >= 300 && status < 400:
+		return "use the URL that the server redirects to, if you trust it"
+	}
+	return "check that the URL is that of a JSON-RPC server"
+}
+
+// snippet returns the beginning of an answer for an Error: one line of
+// printable text, with the secrets blotted out.
+func snippet(body []byte, secrets []string) string {
+	text := string(body)
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s, "[…]")
+	}
+	var b strings.Builder
+	space := true
+	for _, r := range text {
+		if unicode.IsSpace(r) {
+			if !space {
+				b.WriteByte(' ')
+			}
+			space = true
+			continue
+		}
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			r = '.'
+		}
+		if b.Len()+utf8.RuneLen(r) > maxSnippet {
+			break
+		}
+		b.WriteRune(r)
+		space = false
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// secretsOf lists the values that the caller put into header, and the words in
+// them, since a server may repeat "KEY" of "Bearer KEY".
+func secretsOf(header, common http.Header) []string {
+	var secrets []string
+	for name, values := range header {
+		if _, ok := common[name]; ok {
+			continue
+		}
+		for _, v := range values {
+			secrets = append(secrets, v)
+			for _, word := range strings.Fields(v) {
+				if len(word) >= 8 {
+					secrets = append(secrets, word)
+				}
+			}
+		}
+	}
+	return secrets
+}

@@ -1,0 +1,267 @@
+package rpchttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// Delays between two attempts to open a stream of events again.
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 10 * time.Second
+)
+
+// hasResult is a quick look at what is nearly always true of an answer.
+func hasResult(text []byte) bool { return bytes.Contains(text, []byte(`"result"`)) }
+
+// follow parses body to its end; touch is called for whatever arrives. Nil
+// says that the stream of events ended properly.
+func follow(body io.Reader, p *eventParser, touch func()) error {
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			touch()
+			if err := p.feed(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// get opens a stream of events behind the event lastID. An error is an *Error.
+func (s *Stream) get(ctx context.Context, lastID string) (*http.Response, error) {
+	header := http.Header{"Accept": {eventType}, "Cache-Control": {"no-store"}}
+	if lastID != "" {
+		header["Last-Event-Id"] = []string{lastID}
+	}
+	req, err := s.request(ctx, http.MethodGet, header)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return nil, failed(req, err)
+	}
+	if kind := mediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != eventType {
+		defer res.Body.Close()
+		problem := "the way back was not opened"
+		if res.StatusCode == http.StatusOK {
+			problem += ": the answer is " + printable(kind) + ", not " + eventType
+		}
+		body := make([]byte, 4<<10)
+		n, _ := io.ReadFull(res.Body, body) // what there is; an error adds nothing
+		e := refused(res, problem)
+		e.Snippet = snippet(body[:n], secretsOf(req.Header, s.header))
+		return nil, e
+	}
+	return res, nil
+}
+
+// pause waits before the attempt with this number, the first being 1: longer
+// each time, and never in step with other clients. It is false when ctx ended.
+func pause(ctx context.Context, attempt int, asked time.Duration) bool {
+	d := min(minBackoff<<min(max(attempt-1, 0), 10), maxBackoff)
+	d = max(d/2+rand.N(d/2+1), min(asked, maxBackoff))
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// A backSink puts the events of the way back into the inbox.
+type backSink struct{ rcv receiver }
+
+func (b *backSink) data(p []byte) error { return b.rcv.add(p) }
+
+func (b *backSink) event(kind string) error {
+	if kind != "" && kind != "message" {
+		b.rcv.drop()
+		return nil
+	}
+	return b.rcv.end()
+}
+
+// wayBack keeps the way back open until ctx ends, the session ends, or it
+// cannot be opened any more.
+func (s *Stream) wayBack(ctx context.Context) {
+	// The Conn decides about messages that are too long, and answers them.
+	sink := &backSink{rcv: receiver{in: s.in, limit: -1}}
+	p := &eventParser{sink: sink}
+	opened := false
+	for attempt := 1; ; attempt++ {
+		err := s.openBack(ctx, p, &opened, &attempt)
+		sink.rcv.drop() // an event that was cut comes again, whole
+		p.forget()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && s.over(err, opened, attempt) {
+			return
+		}
+		if !pause(ctx, attempt, p.retry) {
+			return
+		}
+	}
+}
+
+// openBack opens the way back once and follows it to its end.
+func (s *Stream) openBack(ctx context.Context, p *eventParser, opened *bool, attempt *int) error {
+	ctx, l := newLease(ctx, s.cfg.Timeout)
+	defer func() { l.rest(); l.cancel(nil) }()
+	res, err := s.get(ctx, p.lastID)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if !l.rest() {
+		return nil // headers and timeout came at the same time: come again
+	}
+	if id := res.Header[s.cfg.SessionHeader]; len(id) > 0 {
+		s.learn(id[0])
+	}
+	if !*opened && s.established != nil {
+		close(s.established)
+	}
+	*opened = true
+	idle := func() { *attempt = 0 }
+	if s.cfg.WayBackIdle > 0 {
+		l.span = s.cfg.WayBackIdle
+		idle = func() { *attempt = 0; l.touch() }
+		l.timer = time.AfterFunc(l.span, func() { l.cancel(ErrTimeout) })
+	}
+	if err := follow(res.Body, p, idle); errors.Is(err, errNoReader) && ctx.Err() == nil {
+		return err
+	}
+	return nil // however it ended, the next attempt tells more
+}
+
+// over decides whether err, from an attempt to open the way back, ends it, and
+// with it the Stream.
+func (s *Stream) over(err error, opened bool, attempt int) bool {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok: // nobody reads any more
+	case !opened && s.cfg.WayBack == WayBackWithSession && noWayBack(e.Status):
+		// The server has none to offer.
+	case opened && e.Status == http.StatusNotFound:
+		s.in.fail(io.EOF)
+	case (opened || s.cfg.WayBack == WayBackWithSession) && e.Recoverable() && (s.cfg.MaxReconnects < 0 || attempt <= s.cfg.MaxReconnects):
+		return false
+	default:
+		s.in.fail(err)
+	}
+	return true
+}
+
+// noWayBack says whether a server with this answer offers no way back. It
+// should be 405, and often is something else.
+func noWayBack(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 400 && status < 500 || status == http.StatusNotImplemented
+}
+
+// events hands over the messages of a stream of events that answers the POST.
+// When the stream ends before the answer was in it, and its events had ids, it
+// is opened again behind the last one, as the Model Context Protocol has it.
+func (a *answer) events(ctx context.Context) error {
+	want := peek(a.job.msg).calls
+	p := &eventParser{sink: a}
+	err := follow(a.res.Body, p, a.lease.touch)
+	for attempt := 1; a.responses < want && a.resumable(ctx, err) && p.lastID != ""; attempt++ {
+		a.rcv.drop()
+		p.forget()
+		if attempt > a.s.cfg.MaxReconnects && a.s.cfg.MaxReconnects >= 0 || !pause(ctx, attempt, p.retry) {
+			break
+		}
+		a.lease.touch()
+		res, getErr := a.s.get(ctx, p.lastID)
+		if getErr != nil {
+			if e, ok := errors.AsType[*Error](getErr); ok && e.Recoverable() {
+				continue
+			}
+			return getErr
+		}
+		err = follow(res.Body, p, func() { attempt = 0; a.lease.touch() })
+		res.Body.Close()
+	}
+	a.rcv.drop()
+	switch {
+	case a.responses >= want, errors.Is(err, errNoReader) && ctx.Err() == nil:
+		return nil
+	case err == nil:
+		err = io.ErrUnexpectedEOF
+	}
+	return a.explain(err)
+}
+
+// resumable says whether a stream of events that ended with err may be opened
+// again.
+func (a *answer) resumable(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, errNoReader) {
+		return false
+	}
+	if _, ok := errors.AsType[limitError](err); ok {
+		return false
+	}
+	fault, ok := errors.AsType[*Error](err)
+	return !ok || fault.Status == 0
+}
+
+// data takes a piece of an event.
+func (a *answer) data(p []byte) error { return a.rcv.add(p) }
+
+// event hands over an event.
+func (a *answer) event(kind string) error {
+	if kind != "" && kind != "message" {
+		a.rcv.drop()
+		return nil
+	}
+	text, whole := a.rcv.whole()
+	if !whole {
+		// Too long to be looked at, and so most likely the answer.
+		a.responses++
+		return a.rcv.end()
+	}
+	e := peek(text)
+	if e.fault != nil && e.responses == 1 {
+		return a.check(text)
+	}
+	a.responses += e.responses
+	return a.rcv.end()
+}
+
+// endSession tells the server that the session is over. Whether it hears is
+// its own affair: sessions nobody uses end by themselves.
+func (s *Stream) endSession() {
+	if s.session.Load() == nil || s.in.failure() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.CloseTimeout)
+	defer cancel()
+	req, err := s.request(ctx, http.MethodDelete, http.Header{})
+	if err != nil {
+		return
+	}
+	if res, err := s.client.Do(req); err == nil {
+		res.Body.Close()
+	}
+}

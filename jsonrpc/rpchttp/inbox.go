@@ -1,0 +1,330 @@
+package rpchttp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
+)
+
+const (
+	partSize   = 256 << 10 // bytes: messages up to here are handed over whole, longer ones in parts
+	keptBuffer = 64 << 10  // bytes: larger buffers are left to the garbage collector
+	firstRead  = 2 << 10   // bytes: size of a new buffer
+)
+
+// An item is a message, or a part of one, on its way to Read.
+type item struct {
+	buf  []byte
+	end  bool
+	rest chan *item // where the other parts come from; nil in a whole message and in later parts
+	err  error      // instead of bytes: an *jsonrpc.UndeliveredError
+}
+
+// An inbox is the reading half of a Stream: many goroutines put messages in,
+// Read takes them out one after the other.
+type inbox struct {
+	ready  chan *item
+	closed chan struct{} // by close: nothing is read any more
+	dead   chan struct{} // by fail: what is in there is read, then the error
+	free   sync.Pool     // of *item
+	faults atomic.Int32  // items in ready that are errors
+
+	mu    sync.Mutex
+	err   error // set before dead is closed
+	limit deadline
+
+	// used by Read only
+	last *item
+	rest chan *item
+}
+
+func newInbox(size int) *inbox {
+	return &inbox{
+		ready:  make(chan *item, size),
+		closed: make(chan struct{}),
+		dead:   make(chan struct{}),
+		limit:  newDeadline(),
+	}
+}
+
+// item returns an empty one with room for size bytes.
+func (in *inbox) item(size int) *item {
+	it, ok := in.free.Get().(*item)
+	if !ok {
+		it = new(item)
+	}
+	if cap(it.buf) < size {
+		it.buf = make([]byte, 0, size)
+	}
+	return it
+}
+
+func (in *inbox) recycle(it *item) {
+	if it == nil || cap(it.buf) > keptBuffer {
+		return
+	}
+	*it = item{buf: it.buf[:0]}
+	in.free.Put(it)
+}
+
+// put hands over it; false when nobody will read it any more.
+func (in *inbox) put(to chan *item, it *item) bool {
+	select {
+	case to <- it:
+		return true
+	default:
+	}
+	select {
+	case to <- it:
+		return true
+	case <-in.closed:
+	case <-in.dead:
+	}
+	return false
+}
+
+// undelivered reports that msg, which the inbox may keep, did not arrive.
+func (in *inbox) undelivered(msg []byte, err error) {
+	in.faults.Add(1)
+	in.put(in.ready, &item{err: &jsonrpc.UndeliveredError{Message: msg, Err: err}})
+}
+
+// fail ends the inbox with err after what it holds already.
+func (in *inbox) fail(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.err == nil {
+		in.err = err
+		close(in.dead)
+	}
+}
+
+// failure returns what fail was called with, nil before.
+func (in *inbox) failure() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.err
+}
+
+// close makes Read and put return at once. Only the first call counts, which
+// is for the caller to see to.
+func (in *inbox) close() { close(in.closed) }
+
+// read is Stream.Read.
+func (in *inbox) read() (jsonrpc.Part, error) {
+	in.recycle(in.last)
+	in.last = nil
+	from := in.ready
+	if in.rest != nil {
+		from = in.rest
+	}
+	it, err := in.next(from)
+	if err != nil {
+		return jsonrpc.Part{}, err
+	}
+	if it.err != nil {
+		in.faults.Add(-1)
+		return jsonrpc.Part{}, it.err
+	}
+	if it.rest != nil {
+		in.rest = it.rest
+	}
+	if it.end {
+		in.rest = nil
+	}
+	in.last = it
+	return jsonrpc.Part{Data: it.buf, End: it.end, More: it.end && len(in.ready) > int(in.faults.Load())}, nil
+}
+
+func (in *inbox) next(from chan *item) (*item, error) {
+	select {
+	case <-in.closed:
+		return nil, net.ErrClosed
+	case it := <-from:
+		return it, nil
+	default:
+	}
+	select {
+	case it := <-from:
+		return it, nil
+	case <-in.closed:
+		return nil, net.ErrClosed
+	case <-in.limit.passed():
+		return nil, os.ErrDeadlineExceeded
+	case <-in.dead:
+	}
+	select {
+	case it := <-from:
+		return it, nil
+	default:
+	}
+	if in.rest != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return nil, in.failure()
+}
+
+// errNoReader says that nobody reads any more: no failure, but an end.
+var errNoReader = errors.New("rpchttp: nobody reads")
+
+// A receiver puts one message after the other into an inbox, as their bytes
+// arrive. It belongs to one goroutine.
+type receiver struct {
+	in    *inbox
+	limit int // bytes of one message; negative: none
+
+	it    *item
+	size  int        // bytes of the message at hand so far
+	parts chan *item // the message at hand is being handed over in parts
+}
+
+// reserve makes room for a message of about size bytes.
+func (r *receiver) reserve(size int) {
+	if r.it == nil {
+		r.it = r.in.item(min(max(size, firstRead), partSize))
+	}
+}
+
+// add takes the next bytes of the message at hand.
+func (r *receiver) add(p []byte) error {
+	if r.size += len(p); r.limit >= 0 && r.size > r.limit {
+		return tooLarge(r.limit)
+	}
+	for len(p) > 0 {
+		r.reserve(len(p))
+		n := min(len(p), partSize-len(r.it.buf))
+		r.it.buf = append(r.it.buf, p[:n]...)
+		if p = p[n:]; len(r.it.buf) >= partSize {
+			if err := r.flush(false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readFrom takes bytes from body until its end, a whole message.
+func (r *receiver) readFrom(body io.Reader) error {
+	for {
+		r.reserve(firstRead)
+		if len(r.it.buf) == cap(r.it.buf) {
+			r.it.buf = append(r.it.buf, 0)[:len(r.it.buf)]
+		}
+		n, err := body.Read(r.it.buf[len(r.it.buf):cap(r.it.buf)])
+		r.it.buf = r.it.buf[:len(r.it.buf)+n]
+		if r.size += n; r.limit >= 0 && r.size > r.limit {
+			return tooLarge(r.limit)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil && len(r.it.buf) >= partSize {
+			err = r.flush(false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// whole returns the message at hand as long as nothing of it has been handed
+// over.
+func (r *receiver) whole() ([]byte, bool) {
+	if r.parts != nil || r.it == nil {
+		return nil, r.parts == nil
+	}
+	return r.it.buf, true
+}
+
+// end hands over what there is of the message at hand as its end. Blank
+// messages are dropped.
+func (r *receiver) end() error {
+	if text, ok := r.whole(); ok && skipSpace(text, 0) == len(text) {
+		r.drop()
+		return nil
+	}
+	return r.flush(true)
+}
+
+// drop forgets the message at hand. When parts of it were handed over, it ends
+// here: cut off, it is not JSON, and its reader will see that.
+func (r *receiver) drop() {
+	if r.parts != nil {
+		if r.it != nil {
+			r.it.buf = r.it.buf[:0]
+		}
+		_ = r.flush(true) // nobody reading is what drop wants
+		return
+	}
+	r.in.recycle(r.it)
+	r.it, r.size = nil, 0
+}
+
+func (r *receiver) flush(end bool) error {
+	it := r.it
+	if it == nil {
+		it = r.in.item(0)
+	}
+	r.it = nil
+	it.end = end
+	to := r.parts
+	if to == nil {
+		to = r.in.ready
+		if !end {
+			it.rest = make(chan *item)
+			r.parts = it.rest
+		}
+	}
+	if end {
+		r.parts, r.size = nil, 0
+	}
+	if !r.in.put(to, it) {
+		return errNoReader
+	}
+	return nil
+}
+
+// A deadline is a channel that is closed at a time that may be changed.
+type deadline struct {
+	mu    *sync.Mutex
+	timer *time.Timer
+	done  chan struct{}
+}
+
+func newDeadline() deadline { return deadline{mu: new(sync.Mutex), done: make(chan struct{})} }
+
+// set moves the deadline to t; the zero time means none.
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil && !d.timer.Stop() {
+		<-d.done // it fired: its function closes the channel, if it has not yet
+	}
+	d.timer = nil
+	select {
+	case <-d.done:
+		d.done = make(chan struct{})
+	default:
+	}
+	if t.IsZero() {
+		return
+	}
+	done := d.done
+	if left := time.Until(t); left > 0 {
+		d.timer = time.AfterFunc(left, func() { close(done) })
+	} else {
+		close(done)
+	}
+}
+
+func (d *deadline) passed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.done
+}

@@ -1,0 +1,140 @@
+package rpchttp
+
+// An envelope is what this package has to know of a message before anybody has
+// checked it: which kinds it holds, so that answers find their way, and
+// nothing else. It is a guess on texts that are not JSON-RPC; the Conn or the
+// Responder that gets the text afterwards judges it.
+type envelope struct {
+	calls         int    // requests with an id
+	notifications int    // requests without one
+	responses     int    // results and errors
+	method        []byte // of the first request, without quotes, not unescaped
+	fault         []byte // the error member of a response whose id is null
+}
+
+// peek reads the members of the object, or of the objects in the array, that
+// text holds. Member names written with escapes are not recognised.
+func peek(text []byte) envelope {
+	var e envelope
+	i := skipSpace(text, 0)
+	if i == len(text) {
+		return e
+	}
+	if text[i] == '{' {
+		e.object(text, i)
+		return e
+	}
+	if text[i] != '[' {
+		return e
+	}
+	for i = skipSpace(text, i+1); i < len(text); i = skipSpace(text, i+1) {
+		if text[i] == '{' {
+			i = e.object(text, i)
+		} else {
+			i = skipValue(text, i)
+		}
+		i = skipSpace(text, i)
+		if i == len(text) || text[i] != ',' {
+			break
+		}
+	}
+	return e
+}
+
+// object reads the object at i and returns the index behind it.
+func (e *envelope) object(text []byte, i int) int {
+	var method, id, fault []byte
+	var result bool
+	for i = skipSpace(text, i+1); i < len(text) && text[i] == '"'; i = skipSpace(text, i+1) {
+		end := skipString(text, i)
+		name := text[i:end]
+		i = skipSpace(text, end)
+		if i == len(text) || text[i] != ':' {
+			break
+		}
+		i = skipSpace(text, i+1)
+		end = skipValue(text, i)
+		value := text[i:end]
+		switch string(name) {
+		case `"method"`:
+			method = value
+		case `"id"`:
+			id = value
+		case `"result"`:
+			result = true
+		case `"error"`:
+			fault = value
+		}
+		i = skipSpace(text, end)
+		if i == len(text) || text[i] != ',' {
+			break
+		}
+	}
+	switch {
+	case method != nil && id != nil:
+		e.calls++
+	case method != nil:
+		e.notifications++
+	case result || fault != nil:
+		e.responses++
+		if string(id) == "null" && fault != nil {
+			e.fault = fault
+		}
+	}
+	if e.method == nil && len(method) >= 2 && method[0] == '"' {
+		e.method = method[1 : len(method)-1]
+	}
+	return min(i+1, len(text))
+}
+
+func skipSpace(text []byte, i int) int {
+	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipString returns the index behind the string that begins at i.
+func skipString(text []byte, i int) int {
+	for i++; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// skipValue returns the index behind the value that begins at i; nesting is
+// counted, not followed, so that deep texts cost no stack.
+func skipValue(text []byte, i int) int {
+	depth := 0
+	for i < len(text) {
+		switch text[i] {
+		case '"':
+			i = skipString(text, i)
+			if depth == 0 {
+				return i
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+			if depth == 0 {
+				return i + 1
+			}
+			if depth < 0 {
+				return i
+			}
+		case ',', ' ', '\n', '\t', '\r':
+			if depth == 0 {
+				return i
+			}
+		}
+		i++
+	}
+	return len(text)
+}

@@ -1,0 +1,467 @@
+package rpchttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parley-project/parley/jsonrpc"
+)
+
+const (
+	jsonType  = "application/json"
+	eventType = "text/event-stream"
+)
+
+// A job is a message on its way.
+type job struct {
+	msg []byte
+	// open counts the bodies that net/http has not closed: as long as there are
+	// any, msg must not change. taken says that one of them was read.
+	open  atomic.Int32
+	taken atomic.Bool
+	// lost says that msg was given to the reader as undelivered.
+	lost bool
+}
+
+// A body is the body of a request that carries a job.
+type body struct {
+	job    *job
+	off    int
+	closed bool
+}
+
+func (j *job) body() *body {
+	j.open.Add(1)
+	return &body{job: j}
+}
+
+// Read gives out the message.
+func (b *body) Read(p []byte) (int, error) {
+	if b.off == len(b.job.msg) {
+		return 0, io.EOF
+	}
+	b.job.taken.Store(true)
+	n := copy(p, b.job.msg[b.off:])
+	b.off += n
+	return n, nil
+}
+
+// WriteTo gives it out without a buffer between.
+func (b *body) WriteTo(w io.Writer) (int64, error) {
+	b.job.taken.Store(true)
+	n, err := w.Write(b.job.msg[b.off:])
+	b.off += n
+	return int64(n), err
+}
+
+// Close is called once by net/http when it is done with the body.
+func (b *body) Close() error {
+	if !b.closed {
+		b.closed = true
+		b.job.open.Add(-1)
+	}
+	return nil
+}
+
+func (s *Stream) newJob() *job {
+	if j, ok := s.free.Get().(*job); ok {
+		return j
+	}
+	return new(job)
+}
+
+// finish returns the job for reuse unless somebody may still look at it.
+func (s *Stream) finish(j *job) {
+	if j.lost || j.open.Load() != 0 || cap(j.msg) > keptBuffer {
+		return
+	}
+	j.msg = j.msg[:0]
+	j.taken.Store(false)
+	s.free.Put(j)
+}
+
+// A lease is a context for one request after the other, until one of them is
+// cut short: making a context with a timeout for each would cost more than the
+// rest of what the client adds to net/http.
+type lease struct {
+	cancel context.CancelCauseFunc
+	timer  *time.Timer // nil without a timeout
+	span   time.Duration
+}
+
+func newLease(base context.Context, span time.Duration) (context.Context, *lease) {
+	ctx, cancel := context.WithCancelCause(base)
+	l := &lease{cancel: cancel, span: span}
+	if span > 0 {
+		l.timer = time.AfterFunc(span, func() { cancel(ErrTimeout) })
+	}
+	return ctx, l
+}
+
+// touch begins the span anew.
+func (l *lease) touch() {
+	if l.timer != nil {
+		l.timer.Reset(l.span)
+	}
+}
+
+// rest says that no request is running; false: the lease is used up.
+func (l *lease) rest() bool { return l.timer == nil || l.timer.Stop() }
+
+// work is a worker: it delivers first, and then what it finds in the queue.
+func (s *Stream) work(base context.Context, first *job) {
+	sl := new(slot)
+	s.mu.Lock()
+	s.slots = append(s.slots, sl)
+	s.mu.Unlock()
+	ctx, l := newLease(base, s.cfg.Timeout)
+	defer func() { l.rest(); l.cancel(nil) }()
+	for j := first; j != nil; j = s.next() {
+		if s.take(sl, j, l) {
+			l.touch()
+			s.post(ctx, j, l)
+		}
+		s.release(sl, j)
+		if !l.rest() || ctx.Err() != nil {
+			l.cancel(nil)
+			ctx, l = newLease(base, s.cfg.Timeout)
+			l.rest()
+		}
+	}
+}
+
+// next returns the next job, nil when the Stream is closing and none is left.
+func (s *Stream) next() *job {
+	var j *job
+	select {
+	case j = <-s.jobs:
+	case <-s.closing:
+		select {
+		case j = <-s.jobs:
+		default:
+			return nil
+		}
+	}
+	s.queued.Add(-int64(len(j.msg)))
+	select {
+	case s.room <- struct{}{}:
+	default:
+	}
+	return j
+}
+
+// take notes that a worker begins with j; false when it must not any more,
+// because nobody waits for the answers.
+func (s *Stream) take(sl *slot, j *job, l *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isOver && peek(j.msg).calls > 0 {
+		return false
+	}
+	sl.job, sl.cancel = j, l.cancel
+	return true
+}
+
+func (s *Stream) release(sl *slot, j *job) {
+	s.mu.Lock()
+	sl.job, sl.cancel = nil, nil
+	s.mu.Unlock()
+	s.finish(j)
+	s.active.Add(-1)
+}
+
+// request makes a request of the Stream, with everything but its body.
+func (s *Stream) request(ctx context.Context, method string, header http.Header) (*http.Request, error) {
+	id := s.session.Load()
+	if s.cfg.Headers != nil || s.client.Jar != nil || id != nil {
+		header = header.Clone()
+	}
+	if id != nil {
+		header[s.cfg.SessionHeader] = []string{*id}
+	}
+	req := (&http.Request{
+		Method: method, URL: s.url, Host: s.url.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	if s.cfg.Headers == nil {
+		return req, nil
+	}
+	if err := s.cfg.Headers(ctx, header); err != nil {
+		return nil, &Error{
+			Method: method, URL: bareURL(s.url), NotSent: true, Err: err,
+			Problem: "no header for the request", Advice: "see why ClientConfig.Headers failed",
+		}
+	}
+	return req, nil
+}
+
+// post delivers j and hands over its answer.
+func (s *Stream) post(ctx context.Context, j *job, l *lease) {
+	if !s.ready(ctx) {
+		s.lost(j, s.notEstablished())
+		return
+	}
+	req, err := s.request(ctx, http.MethodPost, s.header)
+	if err != nil {
+		s.lost(j, err)
+		return
+	}
+	req.Body, req.ContentLength = j.body(), int64(len(j.msg))
+	req.GetBody = func() (io.ReadCloser, error) { return j.body(), nil }
+	res, err := s.client.Do(req)
+	if err != nil {
+		e := failed(req, err)
+		op, dialing := errors.AsType[*net.OpError](err)
+		e.NotSent = !j.taken.Load() || dialing && op.Op == "dial"
+		s.lost(j, e)
+		return
+	}
+	defer res.Body.Close()
+	if id := res.Header[s.cfg.SessionHeader]; len(id) > 0 {
+		s.learn(id[0])
+	}
+	a := answer{s: s, job: j, res: res, lease: l, rcv: receiver{in: s.in, limit: s.cfg.MaxMessage}}
+	if err := a.deliver(ctx); err != nil {
+		a.rcv.drop()
+		s.lost(j, err)
+		s.checkSession(req, res, err)
+	}
+}
+
+// ready waits until the way back is open, where it has to be.
+func (s *Stream) ready(ctx context.Context) bool {
+	if s.established == nil {
+		return true
+	}
+	select {
+	case <-s.established:
+		return true
+	case <-s.in.dead:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (s *Stream) notEstablished() error {
+	err := s.in.failure()
+	if err == nil {
+		err = ErrTimeout
+	}
+	return &Error{
+		Method: http.MethodPost, URL: bareURL(s.url), NotSent: true, Err: err,
+		Problem: "the session was not opened", Advice: "see the cause, then dial again",
+	}
+}
+
+// lost reports that j was not delivered.
+func (s *Stream) lost(j *job, err error) {
+	j.lost = true
+	s.in.undelivered(j.msg, err)
+}
+
+// learn takes the session id that an answer brought.
+func (s *Stream) learn(id string) {
+	if old := s.session.Load(); old != nil && *old == id {
+		return
+	}
+	s.session.Store(&id)
+	if s.cfg.WayBack == WayBackWithSession {
+		s.backOnce.Do(s.startBack)
+	}
+}
+
+// checkSession ends the Stream when the server does not know its session any
+// more: every later message would fail the same way.
+func (s *Stream) checkSession(req *http.Request, res *http.Response, err error) {
+	if res.StatusCode == http.StatusNotFound && req.Header.Get(s.cfg.SessionHeader) != "" {
+		s.in.fail(err)
+	}
+}
+
+// An answer is the answer to a POST, on its way to Read.
+type answer struct {
+	s     *Stream
+	job   *job
+	res   *http.Response
+	lease *lease
+	rcv   receiver
+
+	responses int // seen so far, in a stream of events
+}
+
+// deliver hands over what the answer holds. An error says why the message
+// counts as undelivered.
+func (a *answer) deliver(ctx context.Context) error {
+	res := a.res
+	switch status := res.StatusCode; {
+	case status == http.StatusAccepted, status == http.StatusNoContent:
+		return a.nothing()
+	case status >= 300 && status < 400:
+		return a.refuse(redirected(res))
+	}
+	if enc := res.Header.Get("Content-Encoding"); enc != "" && enc != "identity" && !res.Uncompressed {
+		return a.refuse("the answer is compressed (" + printable(enc) + "), which the client did not ask for")
+	}
+	switch kind := mediaType(res.Header.Get("Content-Type")); {
+	case isJSON(kind):
+		return a.json()
+	case kind == eventType && res.StatusCode == http.StatusOK:
+		return a.events(ctx)
+	case res.StatusCode >= 400:
+		return a.refuse("the server refused the message")
+	case res.ContentLength == 0:
+		return a.nothing()
+	case kind == "":
+		return a.refuse("the answer has no content type")
+	default:
+		return a.refuse("the answer is " + printable(kind) + ", not " + jsonType)
+	}
+}
+
+// nothing is the answer to notifications and responses. Calls in the message
+// may be answered on the way back; without one they would wait in vain.
+func (a *answer) nothing() error {
+	if a.s.cfg.WayBack == WayBackNone && peek(a.job.msg).calls > 0 {
+		return a.refuse("the server took the call but does not answer it here, and there is no way back")
+	}
+	return nil
+}
+
+// json hands over one message.
+func (a *answer) json() error {
+	res := a.res
+	if res.ContentLength > int64(a.s.cfg.MaxMessage) && a.s.cfg.MaxMessage >= 0 {
+		return a.explain(tooLarge(a.s.cfg.MaxMessage))
+	}
+	a.rcv.reserve(int(min(res.ContentLength, partSize)) + 1)
+	if err := a.rcv.readFrom(res.Body); err != nil {
+		return a.explain(err)
+	}
+	text, whole := a.rcv.whole()
+	if whole {
+		if err := a.check(text); err != nil {
+			return err
+		}
+	}
+	return a.handOver()
+}
+
+// check finds out whether text answers the message. Most texts have a result,
+// which is enough to pass them on to the Conn, who reads them thoroughly.
+func (a *answer) check(text []byte) error {
+	if a.res.StatusCode < 400 && hasResult(text) {
+		return nil
+	}
+	e := peek(text)
+	switch {
+	case e.fault != nil && e.responses == 1:
+		// The server could not even read the id, but here it can only mean the
+		// message of this POST.
+		err := a.refused("the server could not read the message", nil)
+		err.Err = decodeFault(e.fault)
+		return err
+	case e.responses > 0:
+		return nil
+	case skipSpace(text, 0) == len(text) && a.res.StatusCode < 300:
+		return a.nothing()
+	case a.res.StatusCode >= 400:
+		return a.refused("the server refused the message", text)
+	default:
+		return a.refused("the answer is JSON, but no JSON-RPC response", text)
+	}
+}
+
+// handOver ends the message at hand; nobody reading any more is no failure of
+// the message.
+func (a *answer) handOver() error {
+	if err := a.rcv.end(); err != nil && !errors.Is(err, errNoReader) {
+		return err
+	}
+	return nil
+}
+
+// explain is the error of an answer that could not be read to its end.
+func (a *answer) explain(err error) error {
+	if cause := context.Cause(a.res.Request.Context()); cause != nil {
+		err = cause
+	}
+	e := a.refused("the answer could not be read to its end", nil)
+	e.Err = err
+	e.Advice = "ask the server for the outcome before sending again: it got the message"
+	if _, ok := errors.AsType[limitError](err); ok {
+		e.Problem = "the answer was not taken"
+		e.Advice = "ask for less at once, or raise ClientConfig.MaxMessage"
+	} else if errors.Is(err, ErrTimeout) {
+		e.Advice = "raise ClientConfig.Timeout if the method takes that long"
+	}
+	return e
+}
+
+// refuse is refused with the beginning of the body as snippet.
+func (a *answer) refuse(problem string) error {
+	body := make([]byte, 4<<10)
+	n, _ := io.ReadFull(a.res.Body, body) // what there is; an error adds nothing
+	return a.refused(problem, body[:n])
+}
+
+func (a *answer) refused(problem string, body []byte) *Error {
+	e := refused(a.res, problem)
+	e.Snippet = snippet(body, secretsOf(a.res.Request.Header, a.s.header))
+	return e
+}
+
+func redirected(res *http.Response) string {
+	to, err := url.Parse(res.Header.Get("Location"))
+	if err != nil || to.String() == "" {
+		return "the server redirects, without a usable address"
+	}
+	return "the server redirects to " + printable(bareURL(res.Request.URL.ResolveReference(to))) + ", which is not followed"
+}
+
+func decodeFault(raw []byte) error {
+	var e struct {
+		Code    jsonrpc.Code    `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return errors.New("an error that cannot be read")
+	}
+	return &jsonrpc.Error{Code: e.Code, Message: e.Message, Data: e.Data}
+}
+
+// mediaType returns the type in a Content-Type header, in lower case and
+// without parameters; "" when there is none.
+func mediaType(header string) string {
+	if header == jsonType { // nearly always
+		return header
+	}
+	kind, _, err := mime.ParseMediaType(header)
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		kind, _, _ = strings.Cut(strings.ToLower(header), ";")
+		kind = strings.TrimSpace(kind)
+	}
+	return kind
+}
+
+func isJSON(kind string) bool {
+	return kind == jsonType || kind == "application/json-rpc" || kind == "application/jsonrequest"
+}
+
+// printable makes a header's value fit for an error.
+func printable(s string) string {
+	if !utf8.ValidString(s) {
+		return "?"
+	}
+	return snippet([]byte(s), nil)
+}

@@ -1,0 +1,363 @@
+package rpchttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
+)
+
+// A ServerConfig says how a Server behaves. The zero value answers every
+// request that its method does not exist.
+type ServerConfig struct {
+	// Config is for the Responder that answers what is POSTed, and for the
+	// Conns of sessions: Handler and all limits.
+	Config jsonrpc.Config
+	// AllowedOrigins lists the origins, such as "https://app.example.com",
+	// whose pages may call: they get the CORS headers that browsers ask for.
+	// Every other request with an Origin header is refused with 403, since any
+	// page could send it. "*" allows all. Default: none.
+	AllowedOrigins []string
+	// AllowedHosts lists the values of the Host header that are served, with or
+	// without port; others are refused with 403. It protects against pages that
+	// make their own name point to this machine (DNS rebinding). "*" allows
+	// all. Default: all, except on connections to a loopback address, where
+	// only the names and addresses of the loopback are served.
+	AllowedHosts []string
+	// Sessions opens the way back. Default: none; GET and DELETE are answered
+	// 405.
+	Sessions *SessionConfig
+}
+
+// A Server answers JSON-RPC over HTTP. It is an http.Handler; Close ends it.
+type Server struct {
+	cfg       ServerConfig
+	limit     int // bytes of a body
+	responder *jsonrpc.Responder
+	sessions  *sessions // nil: none
+	hostSeen  atomic.Pointer[string]
+	free      sync.Pool // of *exchange
+	closed    atomic.Bool
+}
+
+// Handler returns a Server. Mount it at the path of your choice, and Close it
+// after, or while, the http.Server shuts down; NewHTTPServer does so.
+func Handler(cfg ServerConfig) *Server {
+	s := &Server{cfg: cfg, limit: cfg.Config.MaxMessage, responder: jsonrpc.NewResponder(cfg.Config)}
+	if s.limit <= 0 {
+		s.limit = 1 << 20
+	}
+	if cfg.Sessions != nil {
+		s.sessions = &sessions{cfg: cfg.Sessions.withDefaults(), byID: make(map[string]*Session)}
+	}
+	return s
+}
+
+// NewHTTPServer returns an http.Server for h with limits that a server on the
+// open network should have: 10 s for a header, 30 s for a request with its
+// body, 2 min for an idle connection, 64 KiB of headers. Its Shutdown closes h,
+// so that open ways back do not hold it up.
+func NewHTTPServer(addr string, h *Server) *http.Server {
+	srv := &http.Server{
+		Addr: addr, Handler: h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+	srv.RegisterOnShutdown(func() { h.Close() })
+	return srv
+}
+
+// Close ends all sessions and refuses new requests, then waits for running
+// handlers as Responder.Close and Conn.Close do.
+func (s *Server) Close() error {
+	s.closed.Store(true)
+	if s.sessions != nil {
+		s.sessions.close()
+	}
+	return s.responder.Close()
+}
+
+// ServeHTTP answers one request, as the package documentation describes.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.closed.Load() {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, jsonrpc.Errorf(jsonrpc.CodeClosing, "the server is closing; try again later"))
+		return
+	}
+	if !s.admit(w, r) {
+		return
+	}
+	switch {
+	case r.Method == http.MethodPost:
+		s.post(w, r)
+	case s.sessions != nil && r.Method == http.MethodGet:
+		s.back(w, r)
+	case s.sessions != nil && r.Method == http.MethodDelete:
+		s.delete(w, r)
+	case r.Method == http.MethodOptions && r.Header.Get("Origin") != "":
+		s.preflight(w)
+	default:
+		w.Header().Set("Allow", s.methods())
+		refuse(w, http.StatusMethodNotAllowed, invalid("JSON-RPC requests are sent with POST"))
+	}
+}
+
+func (s *Server) methods() string {
+	if s.sessions != nil {
+		return "POST, GET, DELETE"
+	}
+	return "POST"
+}
+
+// An exchange holds the buffers of one POST.
+type exchange struct{ body, out []byte }
+
+// post answers a POST.
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	if !fits(w, r) {
+		return
+	}
+	x, ok := s.free.Get().(*exchange)
+	if !ok {
+		x = new(exchange)
+	}
+	defer func() {
+		if cap(x.body) <= keptBuffer && cap(x.out) <= keptBuffer {
+			x.body, x.out = x.body[:0], x.out[:0]
+			s.free.Put(x)
+		}
+	}()
+	if err := s.readBody(x, r); err != nil {
+		s.refuseBody(w, err)
+		return
+	}
+	ctx := r.Context()
+	if s.sessions != nil {
+		var done bool
+		if ctx, done = s.inSession(ctx, w, r, x.body); done {
+			return
+		}
+	}
+	ctx = s.withMeta(ctx, w, r)
+	out, err := s.responder.Respond(ctx, x.body, x.out[:0])
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, jsonrpc.Errorf(jsonrpc.CodeClosing, "the server is closing; try again later"))
+		return
+	}
+	x.out = out
+	if len(out) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	h := w.Header()
+	h["Content-Type"] = jsonTypeHeader()
+	if len(out) > 2048 { // net/http counts short answers itself
+		h["Content-Length"] = []string{strconv.Itoa(len(out))}
+	}
+	// What cannot be written is the loss of the client that hung up.
+	_, _ = w.Write(out)
+}
+
+func jsonTypeHeader() []string { return []string{jsonType} }
+
+// readBody reads the body into x, up to the limit.
+func (s *Server) readBody(x *exchange, r *http.Request) error {
+	if r.ContentLength > int64(s.limit) {
+		return tooLarge(s.limit)
+	}
+	buf := x.body[:0]
+	if need := int(max(r.ContentLength, 1)); cap(buf) < need {
+		buf = make([]byte, 0, max(need, firstRead))
+	}
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		x.body = buf
+		if len(buf) > s.limit {
+			return tooLarge(s.limit)
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		if int64(len(buf)) == r.ContentLength {
+			return nil
+		}
+	}
+}
+
+func (s *Server) refuseBody(w http.ResponseWriter, err error) {
+	// What is left of the body is not worth reading.
+	w.Header().Set("Connection", "close")
+	if _, ok := errors.AsType[limitError](err); ok {
+		refuse(w, http.StatusRequestEntityTooLarge,
+			invalid("the message is too long").WithData(map[string]any{"limit": s.limit, "unit": "bytes"}))
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		refuse(w, http.StatusRequestTimeout, invalid("the message did not arrive in time"))
+		return
+	}
+	refuse(w, http.StatusBadRequest, jsonrpc.Errorf(jsonrpc.CodeParseError, "the message did not arrive whole"))
+}
+
+// inSession finds the session of a POST, or opens one. True: the request was
+// answered.
+func (s *Server) inSession(ctx context.Context, w http.ResponseWriter, r *http.Request, msg []byte) (context.Context, bool) {
+	cfg := &s.sessions.cfg
+	var ses *Session
+	if id := r.Header[cfg.Header]; len(id) > 0 {
+		if ses = s.find(w, r, id[0]); ses == nil {
+			return ctx, true
+		}
+		defer ses.use()()
+	}
+	var e envelope
+	if cfg.Accept == nil {
+		e = peek(msg)
+	}
+	switch {
+	case ses == nil && cfg.Accept != nil:
+		refuse(w, http.StatusBadRequest, invalid("there is no session; open one with GET, and send its id in "+cfg.Header))
+		return ctx, true
+	case ses == nil && opens(cfg.OpenOn, e.method):
+		if ses = s.open(w, r); ses == nil {
+			return ctx, true
+		}
+		w.Header()[cfg.Header] = []string{ses.id}
+	case ses == nil:
+		return ctx, false
+	case cfg.Accept != nil || e.responses > 0:
+		s.deliver(w, r, ses, msg)
+		return ctx, true
+	}
+	return context.WithValue(ctx, sessionKey{}, ses), false
+}
+
+func opens(methods []string, method []byte) bool {
+	for _, m := range methods {
+		if m == string(method) {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the session with this id, or tells the client that there is
+// none.
+func (s *Server) find(w http.ResponseWriter, r *http.Request, id string) *Session {
+	ses := s.sessions.find(r, id)
+	if ses == nil {
+		refuse(w, http.StatusNotFound, invalid("there is no such session, it may have ended; open a new one"))
+	}
+	return ses
+}
+
+// open opens a session, or tells the client why not.
+func (s *Server) open(w http.ResponseWriter, r *http.Request) *Session {
+	ses, err := s.sessions.open(r, s.cfg.Config)
+	if err != nil {
+		w.Header().Set("Retry-After", "5")
+		refuse(w, http.StatusServiceUnavailable, jsonrpc.Errorf(jsonrpc.CodeServerBusy, "too many sessions; try again later"))
+	}
+	return ses
+}
+
+// deliver hands msg to the reader of the session.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, ses *Session, msg []byte) {
+	if skipSpace(msg, 0) == len(msg) {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	in := ses.stream.in
+	it := in.item(len(msg))
+	it.buf, it.end = append(it.buf, msg...), true
+	select {
+	case in.ready <- it:
+		w.WriteHeader(http.StatusAccepted)
+	case <-r.Context().Done():
+	case <-ses.stream.over:
+		refuse(w, http.StatusNotFound, invalid("the session has ended; open a new one"))
+	}
+}
+
+// Headers in their canonical form.
+const (
+	correlationHeader = "X-Correlation-Id"
+	parentHeader      = "Traceparent"
+	stateHeader       = "Tracestate"
+)
+
+// Limits of the values of these headers, in bytes; longer ones are ignored.
+const (
+	maxCorrelationID = 256
+	maxTraceParent   = 256
+	maxTraceState    = 1024
+)
+
+// withMeta puts the metadata of the request into the context, and repeats the
+// correlation id in the answer.
+func (s *Server) withMeta(ctx context.Context, w http.ResponseWriter, r *http.Request) context.Context {
+	var meta jsonrpc.Meta
+	if v := r.Header[correlationHeader]; len(v) > 0 && len(v[0]) <= maxCorrelationID {
+		meta.CorrelationID = v[0]
+		w.Header()[correlationHeader] = v[:1:1]
+	}
+	if v := r.Header[parentHeader]; len(v) > 0 && len(v[0]) <= maxTraceParent {
+		meta.TraceParent = v[0]
+	}
+	if v := strings.Join(r.Header[stateHeader], ","); len(v) <= maxTraceState {
+		meta.TraceState = v
+	}
+	if meta == (jsonrpc.Meta{}) {
+		return ctx
+	}
+	return jsonrpc.WithMeta(ctx, meta)
+}
+
+func invalid(text string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: text}
+}
+
+// refuse answers with an HTTP error and the same in JSON-RPC:
+//
+//	{"jsonrpc":"2.0","error":{"code":-32600,"message":"…"},"id":null}
+//
+// The id is null because the message was not read.
+func refuse(w http.ResponseWriter, status int, e *jsonrpc.Error) {
+	type wire struct {
+		Code    jsonrpc.Code    `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data,omitempty"`
+	}
+	text, err := json.Marshal(struct {
+		Version string `json:"jsonrpc"`
+		Error   wire   `json:"error"`
+		ID      any    `json:"id"`
+	}{"2.0", wire{e.Code, e.Message, e.Data}, nil})
+	if err != nil { // strings and numbers always can be written
+		text = nil
+	}
+	h := w.Header()
+	h.Set("Content-Type", jsonType)
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // the client that hung up needs no answer
+}
