@@ -29,7 +29,11 @@ func decodeError(raw []byte) *Error {
 	e.Message = stringValue(message)
 	if err != nil {
 		e.Code = CodeInternalError
-		e.Message = "the peer's error has no usable code: " + e.Message
+		text := "the peer's error has no usable code"
+		if e.Message != "" {
+			text += ": " + e.Message
+		}
+		e.Message = text
 	}
 	if e.Message == "" {
 		e.Message = e.Code.String()

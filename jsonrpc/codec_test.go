@@ -1,0 +1,330 @@
+package jsonrpc
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+type address struct {
+	Street string `json:"street"`
+	Zip    *int16 `json:"zip,omitempty"`
+}
+
+type base struct {
+	ID      string `json:"id"`
+	Hidden  string `json:"-"`
+	Shadow  int    `json:"shadow"`
+	private int
+}
+
+type person struct {
+	base
+	Name    string             `json:"name"`
+	Tags    []string           `json:"tags"`
+	Home    address            `json:"home"`
+	Others  map[string]address `json:"others"`
+	Friends []*person          `json:"friends"`
+	Any     any                `json:"any"`
+	When    time.Time          `json:"when"`
+	Key     ID                 `json:"key"`
+	Raw     json.RawMessage    `json:"raw"`
+	Bytes   []byte             `json:"bytes"`
+	Count   uint8              `json:"count"`
+	Quoted  int                `json:"quoted,string"`
+	Shadow  string             `json:"shadow"`
+	Odd     bool               `json:"a\\b"`
+	Plain   float32
+}
+
+// TestStrictDecode holds the strict codec to its promises (RPC-5, RPC-25):
+// exact names, no duplicates, kinds, at any depth, with the path to what is
+// wrong.
+func TestStrictDecode(t *testing.T) {
+	tests := []struct {
+		text, member, expected string // expected empty: the text is accepted
+	}{
+		{`{"name":"x","tags":["a"],"home":{"street":"s","zip":5}}`, "", ""},
+		{`{}`, "", ""},
+		{`null`, "", ""},
+		{`{"name":null,"tags":null,"home":null,"others":null,"count":null}`, "", ""},
+		{`{"unknown":{"Name":1,"home":2}}`, "", ""},
+		{`{"n\u0061me":"x"}`, "", ""},
+		{`{"id":"x","shadow":"outer"}`, "", ""},
+		{`{"Hidden":5,"hidden":6,"private":7}`, "", ""},
+		{`{"any":{"Name":1,"NAME":2}}`, "", ""},
+		{`{"raw":{"Name":1},"key":1.50,"when":"2026-01-02T03:04:05Z","bytes":"AAE=","quoted":"7","Odd":true,"Plain":1e3}`, "", ""},
+		{`{"others":{"Street":{"street":"x"},"street":{}}}`, "", ""},
+
+		{`{"Name":"x"}`, "Name", "spelled name"},
+		{`{"name":"x","NAME":"y"}`, "NAME", "spelled name"},
+		{`{"plain":1}`, "plain", "spelled Plain"},
+		{`{"home":{"Street":"x"}}`, "home.Street", "spelled street"},
+		{`{"others":{"a":{"ZIP":1}}}`, "others.a.ZIP", "spelled zip"},
+		{`{"friends":[{},{"friends":[{"Id":"x"}]}]}`, "friends[1].friends[0].Id", "spelled id"},
+		{"{\"\u212Aey\":1}", "\u212Aey", "spelled key"},
+
+		{`{"name":"x","name":"x"}`, "name", "there only once"},
+		{`{"name":"x","n\u0061me":"x"}`, "name", "there only once"},
+		{`{"unknown":[{"a":1,"a":2}]}`, "unknown[0].a", "there only once"},
+		{`{"any":{"x":{"y":1,"z":2,"y":1}}}`, "any.x.y", "there only once"},
+		{`{"raw":{"x":1,"x":1}}`, "raw.x", "there only once"},
+		{`{"others":{"a":{},"a":{}}}`, "others.a", "there only once"},
+		{`{"unknown":{` + manyMembers(100) + `,"m7":1}}`, "unknown.m7", "there only once"},
+
+		{`[]`, "", "an object"},
+		{`"x"`, "", "an object"},
+		{`{"name":5}`, "name", "a string"},
+		{`{"name":{"a":1}}`, "name", "a string"},
+		{`{"tags":["a",5]}`, "tags[1]", "a string"},
+		{`{"tags":"a"}`, "tags", "an array"},
+		{`{"home":[]}`, "home", "an object"},
+		{`{"home":{"zip":"x"}}`, "home.zip", "an integer of at most 16 bits"},
+		{`{"home":{"zip":40000}}`, "home.zip", "an integer of at most 16 bits"},
+		{`{"home":{"zip":1.5}}`, "home.zip", "an integer of at most 16 bits"},
+		{`{"count":-1}`, "count", "an integer from 0 on of at most 8 bits"},
+		{`{"Plain":"x"}`, "Plain", "a number"},
+		{`{"a\\b":1,"Odd":1}`, "Odd", "true or false"},
+		{`{"bytes":{}}`, "bytes", "a string with bytes in base64"},
+		{`{"others":{"a":5}}`, "others.a", "an object"},
+		{`{"name":"x"`, "", "valid JSON"},
+		{"{\"name\":\"\xff\"}", "", "valid JSON"},
+		{`{"name":"x"} {}`, "", "valid JSON"},
+		{`{"any":[[[}`, "", "valid JSON"},
+	}
+	codec := StrictCodec()
+	for _, tc := range tests {
+		var p person
+		err := codec.Decode([]byte(tc.text), &p)
+		var d *DecodeError
+		switch {
+		case tc.expected == "":
+			if err != nil {
+				t.Errorf("%s: %v", tc.text, err)
+			}
+			reference := person{}
+			if json.Unmarshal([]byte(tc.text), &reference); p.Name != reference.Name || p.ID != reference.ID {
+				t.Errorf("%s: %+v, want %+v", tc.text, p, reference)
+			}
+		case !errors.As(err, &d) || d.Member != tc.member || d.Expected != tc.expected:
+			t.Errorf("%s:\n got %v\nwant %s must be %s", tc.text, err, tc.member, tc.expected)
+		}
+	}
+}
+
+func manyMembers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(`"m` + IntegerID(int64(i)).String() + `":0,`)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+// TestStrictDecodeFields compares the members that the strict codec sees in a
+// type with those that encoding/json writes for it.
+func TestStrictDecodeFields(t *testing.T) {
+	type Deep struct{ A, B, C int }
+	type Left struct {
+		Deep
+		B int
+		X int
+	}
+	type Right struct {
+		B int
+		X int
+		Y int `json:"y"`
+	}
+	type tagged struct {
+		Y int
+		Z int `json:"Y"`
+	}
+	type loop struct {
+		Next *loop `json:"next"`
+		L    int
+	}
+	type embedsItself struct {
+		*embedsItself
+		M int
+	}
+	type named struct {
+		Left `json:"left"`
+		*Right
+		error
+	}
+	for _, v := range []any{
+		Left{}, struct {
+			Left
+			Right
+		}{}, tagged{}, loop{}, embedsItself{}, named{Right: &Right{}}, person{}, struct {
+			Left
+			*Right
+			Y string
+		}{Right: &Right{}}, struct {
+			A int `json:"a,b"`
+			C int `json:",omitempty"`
+			D int `json:"-,"`
+			E int `json:"é ü"`
+			F int `json:"\"bad\""`
+		}{C: 1},
+	} {
+		s := StrictCodec().(*strictCodec).shape(reflect.TypeOf(v))
+		got := make(map[string]bool)
+		for _, f := range s.fields {
+			got[f.name] = true
+		}
+		want := make(map[string]bool)
+		for name := range membersOf(t, v) {
+			want[name] = true
+		}
+		delete(got, "zip")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%T:\n%s", v, diff)
+		}
+	}
+}
+
+// TestStrictDecodeNumbers keeps integers beyond 2^53 wherever an interface
+// takes them.
+func TestStrictDecodeNumbers(t *testing.T) {
+	const n = "9007199254740993"
+	var v any
+	var m map[string]any
+	var s struct{ In struct{ V []any } }
+	var typed struct{ N int64 }
+	var own struct{ V json.RawMessage }
+	codec := StrictCodec()
+	for text, target := range map[string]any{`[` + n + `]`: &v, `{"a":` + n + `}`: &m, `{"In":{"V":[` + n + `]}}`: &s, `{"N":` + n + `}`: &typed, `{"V":` + n + `}`: &own} {
+		if err := codec.Decode([]byte(text), target); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		back, err := codec.Append(nil, target)
+		if err != nil || string(back) != text {
+			t.Errorf("%s came back as %s (%v)", text, back, err)
+		}
+	}
+	if _, ok := m["a"].(json.Number); !ok {
+		t.Errorf("%T in an interface", m["a"])
+	}
+	var lenient any
+	if err := LenientCodec().Decode([]byte(`{"a":1,"a":2}`), &lenient); err != nil || lenient.(map[string]any)["a"] != 2.0 {
+		t.Errorf("the lenient codec: %v, %v", lenient, err)
+	}
+}
+
+// TestStrictDecodeTarget refuses what cannot be decoded into, and fills raw
+// messages without a copy too many.
+func TestStrictDecodeTarget(t *testing.T) {
+	codec := StrictCodec()
+	for _, v := range []any{nil, 5, person{}, (*person)(nil)} {
+		if err := codec.Decode([]byte(`{}`), v); err == nil {
+			t.Errorf("decoded into %T", v)
+		}
+	}
+	raw := make(json.RawMessage, 0, 64)
+	text := []byte(`{"a":[1]}`)
+	if n := testing.AllocsPerRun(100, func() { codec.Decode(text, &raw) }); n != 0 || string(raw) != string(text) {
+		t.Errorf("%v allocations for %s", n, raw)
+	}
+	if err := codec.Decode([]byte(`{"a":1,"a":2}`), &raw); err == nil {
+		t.Error("duplicates in a raw message")
+	}
+}
+
+// TestAppend holds encoding to its promises: no HTML escapes, no line breaks,
+// nothing invalid.
+func TestAppend(t *testing.T) {
+	tests := []struct {
+		v    any
+		want string // empty: refused
+	}{
+		{nil, `null`},
+		{"<a&b>\u2028", `"<a&b>\u2028"`},
+		{person{Name: "x"}.Tags, `null`},
+		{map[string]any{"b": 1, "a": []int{}}, `{"a":[],"b":1}`},
+		{json.RawMessage("{\n\"a\": \"<\"}"), `{ "a": "<"}`},
+		{json.RawMessage(nil), `null`},
+		{struct{ R json.RawMessage }{json.RawMessage("[1,\n 2]")}, `{"R":[1,2]}`},
+		{&Error{Code: 1}, `{"Code":1,"Message":"","Data":null}`},
+		{IntegerID(5), `5`},
+		{"a\xff", "\"a\uFFFD\""},
+		{json.RawMessage(``), ``},
+		{json.RawMessage(`{"a":`), ``},
+		{json.RawMessage("\"\xff\""), ``},
+		{struct{ R json.RawMessage }{json.RawMessage("\"\xff\"")}, ``},
+		{struct{ R json.RawMessage }{json.RawMessage(`"\ud83d"`)}, ``},
+		{math.NaN(), ``},
+		{make(chan int), ``},
+	}
+	for _, codec := range []Codec{StrictCodec(), LenientCodec()} {
+		if !trusted(codec) {
+			t.Errorf("%T is not trusted", codec)
+		}
+		for _, tc := range tests {
+			got, err := codec.Append([]byte("before "), tc.v)
+			got = []byte(strings.Replace(string(got), "\\ufffd", "\uFFFD", 1))
+			if want := "before " + tc.want; tc.want != "" && (err != nil || string(got) != want) || tc.want == "" && err == nil {
+				t.Errorf("%T %v: %s, %v; want %s", codec, tc.v, got, err, tc.want)
+			}
+		}
+	}
+}
+
+// FuzzStrictDecode looks for texts that the strict codec takes and
+// encoding/json reads differently by exact names.
+func FuzzStrictDecode(f *testing.F) {
+	f.Add([]byte(`{"name":"x","home":{"street":"s","zip":5},"friends":[{"id":"y"}],"any":[1,{"a":2}]}`))
+	f.Add([]byte(`{"Name":"x"}`))
+	f.Add([]byte(`{"unknown":{"name":1},"tags":["a","b"],"Plain":1e3,"quoted":"5"}`))
+	codec := StrictCodec()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var got person
+		if codec.Decode(text, &got) != nil {
+			return
+		}
+		var exact map[string]json.RawMessage
+		if err := json.Unmarshal(text, &exact); err != nil {
+			t.Fatal(err)
+		}
+		var name string
+		json.Unmarshal(exact["name"], &name)
+		if got.Name != name {
+			t.Errorf("%s: name %q, want %q", text, got.Name, name)
+		}
+	})
+}
+
+func BenchmarkStrictDecode(b *testing.B) {
+	text := []byte(`{"name":"Ada","tags":["alpha","beta"],"home":{"street":"Main Street 1","zip":123},"id":"3f2a9c70","count":7}`)
+	codec := StrictCodec()
+	for name, decode := range map[string]func([]byte, any) error{"strict": codec.Decode, "encoding-json": json.Unmarshal} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				var p person
+				if err := decode(text, &p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// membersOf returns the members that encoding/json writes for v.
+func membersOf(t *testing.T, v any) map[string]json.RawMessage {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		t.Fatal(err)
+	}
+	return members
+}
