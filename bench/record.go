@@ -24,8 +24,10 @@ type record struct {
 	Rows   []row  `json:"rows"`
 }
 
-// row is one figure beside its floor. Ratio is value ÷ floor; spread is the
-// distance between the extreme rounds as a share of the median.
+// row is one figure beside its floor or the peers. Ratio is value ÷ floor, or
+// value ÷ best peer where the bar names it; spread is the distance between the
+// extreme rounds as a share of the median. A row without a bar is information,
+// and holds.
 type row struct {
 	Case   string             `json:"case"`
 	Metric string             `json:"metric"`
@@ -37,6 +39,7 @@ type row struct {
 	Bar    string             `json:"bar"`
 	Ratio  float64            `json:"ratio,omitempty"`
 	Holds  bool               `json:"holds"`
+	best   string             // name of the best peer, for people
 }
 
 func newRecord(name string, rows []row) record {
@@ -50,19 +53,40 @@ func newRecord(name string, rows []row) record {
 	}
 }
 
+// print writes the table of rows, with a column for the peers if there are any.
 func (r record) print(w io.Writer) {
+	peers := slices.ContainsFunc(r.Rows, func(x row) bool { return x.best != "" })
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(t, "CASE\tMETRIC\tPARLEY\tFLOOR\tRATIO\tSPREAD\tBAR\tHOLDS\n")
+	fmt.Fprint(t, "CASE\tMETRIC\tPARLEY\tFLOOR\t")
+	if peers {
+		fmt.Fprint(t, "BEST PEER\t")
+	}
+	fmt.Fprint(t, "RATIO\tSPREAD\tBAR\tHOLDS\n")
+	missed := 0
 	for _, x := range r.Rows {
-		holds := "yes"
-		if !x.Holds {
+		holds, floor := "yes", "–"
+		switch {
+		case x.Bar == "":
+			x.Bar, holds = "–", "–"
+		case !x.Holds:
 			holds = "NO"
+			missed++
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.4g %s\t%.4g %s\t%.2f\t±%.0f %%\t%s\t%s\n",
-			x.Case, x.Metric, x.Value, x.Unit, x.Floor, x.Unit, x.Ratio, x.Spread*50, x.Bar, holds)
+		if x.Floor != 0 {
+			floor = fmt.Sprintf("%.4g %s", x.Floor, x.Unit)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.4g %s\t%s\t", x.Case, x.Metric, x.Value, x.Unit, floor)
+		if peers {
+			best := "–"
+			if x.best != "" {
+				best = fmt.Sprintf("%.4g %s", x.Peers[x.best], x.best)
+			}
+			fmt.Fprintf(t, "%s\t", best)
+		}
+		fmt.Fprintf(t, "%.2f\t±%.0f %%\t%s\t%s\n", x.Ratio, x.Spread*50, x.Bar, holds)
 	}
 	_ = t.Flush()
-	fmt.Fprintf(w, "commit %s, %s, %d cores\n", r.Commit, r.Go, r.Cores)
+	fmt.Fprintf(w, "commit %s, %s, %d cores, %d of %d rows miss their bar\n", r.Commit, r.Go, r.Cores, missed, len(r.Rows))
 }
 
 func (r record) write(dir string) error {
