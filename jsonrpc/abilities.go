@@ -47,15 +47,24 @@ func withAbilities(s Stream, t tryWriter, d readDeadliner) Stream {
 // embeds a *net.TCPConn and overrides Write inherits SyscallConn, but writing
 // past its Write would corrupt what it carries.
 func tryWriterOf(rw any) tryWriter {
-	if t, ok := rw.(tryWriter); ok {
-		return t
+	switch rw := rw.(type) {
+	case tryWriter:
+		return rw
+	case *stdioConn:
+		return descriptorWriter(rw.out)
+	case *childConn:
+		return descriptorWriter(rw.in)
+	default:
+		return descriptorWriter(rw)
 	}
-	return descriptorWriter(rw)
 }
 
 // readDeadlinerOf returns rw if its reads can be interrupted, or nil. Files
 // have the method always, and only some of them the ability.
 func readDeadlinerOf(rw any) readDeadliner {
+	if c, ok := rw.(*stdioConn); ok {
+		rw = c.inFile
+	}
 	d, ok := rw.(readDeadliner)
 	if !ok {
 		return nil

@@ -1,0 +1,86 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// How Serve goes on after errors of Accept, which are passing ones mostly: the
+// process has no descriptor left, a peer gave up before it was accepted.
+const (
+	maxAcceptErrors  = 20 // in a row, about 15 seconds
+	acceptPause      = 5 * time.Millisecond
+	maxAcceptPause   = time.Second
+	defaultConnLimit = 1024 // connections
+)
+
+// A ServeConfig says how Serve treats connections. The zero value is ready.
+type ServeConfig struct {
+	// Framing makes a Stream of each connection; nil: NewLineStream.
+	Framing Framing
+	// MaxConns is how many connections are served at a time, 0: 1024. Beyond
+	// it, peers wait to be accepted.
+	MaxConns int
+}
+
+// Serve accepts connections from ln and calls handle for each, on a goroutine
+// of its own, with a Stream that it closes when handle returns. It returns when
+// ctx ends or ln is closed (then with nil), or when ln fails 20 times in a row;
+// before that it closes ln and all Streams, and waits for every handle. Usually
+// handle makes a Conn and waits for its end:
+//
+//	func(s jsonrpc.Stream) { <-jsonrpc.NewConn(s, config).Done() }
+func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(Stream)) error {
+	if cfg.Framing == nil {
+		cfg.Framing = NewLineStream
+	}
+	if cfg.MaxConns <= 0 {
+		cfg.MaxConns = defaultConnLimit
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	defer cancel() // before waiting: it closes the Streams
+	defer ln.Close()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+
+	slots := make(chan struct{}, cfg.MaxConns)
+	for failures := 0; ; {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := ln.Accept()
+		switch {
+		case err == nil:
+			failures = 0
+			handlers.Go(func() {
+				defer func() { <-slots }()
+				serveConn(ctx, cfg.Framing(conn), handle)
+			})
+			continue
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		}
+		<-slots
+		if failures++; failures == maxAcceptErrors {
+			return fmt.Errorf("jsonrpc: accept on %v: %w", ln.Addr(), err)
+		}
+		select {
+		case <-time.After(min(acceptPause<<failures, maxAcceptPause)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// serveConn calls handle, and closes s when it returns or ctx ends.
+func serveConn(ctx context.Context, s Stream, handle func(Stream)) {
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	handle(s)
+}

@@ -1,0 +1,405 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSubprocessChild is the child of the tests below: this test binary, run
+// again with the kind of child in its environment. By itself it does nothing.
+func TestSubprocessChild(t *testing.T) {
+	kind := os.Getenv("JSONRPC_TEST_CHILD")
+	if kind == "" {
+		return
+	}
+	children := map[string]func(){
+		"echo": func() { echoLines(Stdio()) },
+		"fail": func() {
+			fmt.Fprintln(os.Stderr, "boom: no such database")
+			os.Exit(3)
+		},
+		"deaf": func() {
+			signal.Ignore(syscall.SIGTERM)
+			fmt.Println(`{"ready":true}`)
+			select {}
+		},
+		"needs SIGTERM": func() {
+			signalled := make(chan os.Signal, 1)
+			signal.Notify(signalled, syscall.SIGTERM)
+			fmt.Println(`{"ready":true}`)
+			<-signalled
+		},
+		"floods stderr": func() {
+			line := strings.Repeat("e", 1023) + "\n"
+			for range 4 << 10 {
+				io.WriteString(os.Stderr, line)
+			}
+			io.WriteString(os.Stderr, "the end\r\n"+strings.Repeat("l", 40)+"\nopen")
+			echoLines(Stdio())
+		},
+		"leaves a child": func() {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestSubprocessChild$")
+			cmd.Env = append(os.Environ(), "JSONRPC_TEST_CHILD=deaf")
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+			if err := cmd.Start(); err != nil {
+				panic(err)
+			}
+			fmt.Fprintln(os.Stderr, cmd.Process.Pid)
+		},
+		"last words": func() {
+			io.Copy(io.Discard, os.Stdin)
+			if _, err := io.WriteString(os.Stdout, strings.Repeat("w", 1<<20)); err == nil {
+				os.WriteFile(os.Getenv("JSONRPC_TEST_FILE"), []byte("said"), 0o600)
+			}
+		},
+		"closes stdout": func() {
+			os.Stdout.Close()
+			io.Copy(io.Discard, os.Stdin)
+		},
+		"cut": func() { io.WriteString(os.Stdout, `{"id":`) },
+	}
+	children[kind]()
+	os.Exit(0)
+}
+
+// echoLines sends back what it reads.
+func echoLines(s Stream) {
+	for {
+		part, err := s.Read()
+		if err != nil {
+			return
+		}
+		text := part.Data
+		if part.End {
+			text = append(bytes.Clone(text), '\n')
+		}
+		if _, err := s.Write(text); err != nil {
+			return
+		}
+	}
+}
+
+func childCommand(kind string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSubprocessChild$")
+	cmd.Env = append(os.Environ(), "JSONRPC_TEST_CHILD="+kind)
+	return cmd
+}
+
+func startChild(t *testing.T, kind string, cfg SubprocessConfig) *Subprocess {
+	t.Helper()
+	s, err := Start(t.Context(), childCommand(kind), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// readText reads one message.
+func readText(t *testing.T, s Stream) string {
+	t.Helper()
+	var text []byte
+	for {
+		part, err := s.Read()
+		if err != nil {
+			t.Fatalf("Read after %q: %v", text, err)
+		}
+		if text = append(text, part.Data...); part.End {
+			return string(text)
+		}
+	}
+}
+
+// RPC-12: messages through a child's stdin and stdout, and an end by closing
+// stdin that is no error.
+func TestSubprocessEcho(t *testing.T) {
+	s := startChild(t, "echo", SubprocessConfig{})
+	for _, text := range []string{`{"id":1}`, `{"id":2,"x":"` + strings.Repeat("x", 1<<20) + `"}`, `{"id":3}`} {
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Write([]byte(text + "\n"))
+			done <- err
+		}()
+		if got := readText(t, s); got != text {
+			t.Errorf("echo of %.40q is %.40q", text, got)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if err := s.Err(); err != nil {
+		t.Errorf("Err: %v", err)
+	}
+	if _, err := s.Read(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Read after Close: %v", err)
+	}
+}
+
+// RPC-14, RPC-21: a child that exits at once is told from one that hung up: by
+// its status and by what it said last.
+func TestSubprocessExitStatus(t *testing.T) {
+	s := startChild(t, "fail", SubprocessConfig{})
+	_, err := s.Read()
+	var exit *ExitError
+	var status *exec.ExitError
+	if !errors.As(err, &exit) || !errors.As(err, &status) || !errors.Is(err, io.EOF) {
+		t.Fatalf("Read: %v, want an *ExitError that matches io.EOF", err)
+	}
+	if status.ExitCode() != 3 || !strings.Contains(err.Error(), "boom: no such database") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("Read: %v, exit code %d", err, status.ExitCode())
+	}
+	<-s.Exited()
+	for what, err := range map[string]error{"Err": s.Err(), "Close": s.Close(), "second Close": s.Close()} {
+		if !errors.As(err, &exit) || errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := s.Write([]byte("{}\n")); err == nil {
+		t.Error("Write after Close returned no error")
+	}
+}
+
+func TestSubprocessWriteToTheDead(t *testing.T) {
+	s := startChild(t, "fail", SubprocessConfig{})
+	<-s.Exited()
+	var err error
+	for err == nil { // the pipe may take something first
+		_, err = s.Write([]byte("{}\n"))
+	}
+	var exit *ExitError
+	if !errors.As(err, &exit) || !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("Write: %v, want an *ExitError that matches EPIPE", err)
+	}
+}
+
+func TestSubprocessCut(t *testing.T) {
+	s := startChild(t, "cut", SubprocessConfig{})
+	if part, err := s.Read(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Read: %q, %v", part.Data, err)
+	}
+}
+
+// A child that closes stdout and goes on has not failed.
+func TestSubprocessClosesStdout(t *testing.T) {
+	s := startChild(t, "closes stdout", SubprocessConfig{})
+	if _, err := s.Read(); err != io.EOF {
+		t.Errorf("Read: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// The steps of the graceful stop, each with a time of its own.
+func TestSubprocessStop(t *testing.T) {
+	tests := map[string]struct {
+		cfg  SubprocessConfig
+		want string // of Close's error
+	}{
+		"needs SIGTERM": {SubprocessConfig{CloseWait: 30 * time.Millisecond, TermWait: time.Minute}, ""},
+		"deaf":          {SubprocessConfig{CloseWait: 30 * time.Millisecond, TermWait: 30 * time.Millisecond}, "signal: killed"},
+	}
+	for kind, tt := range tests {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := startChild(t, kind, tt.cfg)
+			readText(t, s)
+			read := make(chan error, 1)
+			go func() {
+				_, err := s.Read()
+				read <- err
+			}()
+			err := s.Close()
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("Close: %v, want %q", err, tt.want)
+			}
+			if err := <-read; !errors.Is(err, os.ErrClosed) {
+				t.Errorf("Read, ended by Close: %v", err)
+			}
+			gone(t, s.PID())
+		})
+	}
+}
+
+// gone fails the test if there is a process, or a zombie, with this number.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; {
+		// A process whose parent is gone waits for the system to reap it.
+		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && bytes.Contains(state, []byte(") Z ")) && !ourChild(state) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is still there", pid)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// ourChild says whether the process with this /proc/PID/stat is this one's.
+func ourChild(stat []byte) bool {
+	_, rest, _ := bytes.Cut(stat, []byte(") Z "))
+	parent, _, _ := bytes.Cut(rest, []byte(" "))
+	return string(parent) == strconv.Itoa(os.Getpid())
+}
+
+// What the child says after its stdin was closed goes nowhere, but does not
+// kill it.
+func TestSubprocessLastWords(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "said")
+	cmd := childCommand("last words")
+	cmd.Env = append(cmd.Env, "JSONRPC_TEST_FILE="+file)
+	s, err := Start(t.Context(), cmd, SubprocessConfig{CloseWait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the child could not finish: %v", err)
+	}
+}
+
+func TestSubprocessContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := Start(ctx, childCommand("deaf"), SubprocessConfig{CloseWait: -1, TermWait: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	readText(t, s)
+	cancel()
+	if _, err := s.Read(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Read, ended by the context: %v", err)
+	}
+	<-s.Exited()
+	gone(t, s.PID())
+
+	if _, err := Start(ctx, childCommand("echo"), SubprocessConfig{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Start with a context that has ended: %v", err)
+	}
+}
+
+// A flood on stderr stops neither the child nor the messages; the end of it is
+// kept, lines are cut at their limit.
+func TestSubprocessStderr(t *testing.T) {
+	var mu sync.Mutex
+	var lines []string
+	cfg := SubprocessConfig{StderrLineLimit: 32, StderrTail: 1000, StderrLine: func(line []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines = append(lines, string(line))
+	}}
+	cmd := childCommand("floods stderr")
+	var all bytes.Buffer
+	cmd.Stderr = &all
+	s, err := Start(t.Context(), cmd, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Write([]byte(`{"id":1}` + "\n"))
+	if got := readText(t, s); got != `{"id":1}` {
+		t.Errorf("echo is %q", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	end := "the end\r\n" + strings.Repeat("l", 40) + "\nopen"
+	if tail := string(s.Stderr()); len(tail) != 1000 || !strings.HasSuffix(tail, "e\n"+end) {
+		t.Errorf("tail of %d bytes: %q", len(tail), tail)
+	}
+	if got, want := all.Len(), 4<<20+len(end); got != want {
+		t.Errorf("the copy of stderr has %d bytes, want %d", got, want)
+	}
+	const pieces = 4 << 10 * 32 // 1023 bytes in pieces of 32
+	last := lines[len(lines)-4:]
+	if want := []string{"the end", strings.Repeat("l", 32), "llllllll", "open"}; strings.Join(last, ",") != strings.Join(want, ",") || len(lines) != pieces+4 {
+		t.Errorf("%d lines, the last are %q", len(lines), last)
+	}
+}
+
+// A grandchild that keeps the pipes open does not keep the Stream open.
+func TestSubprocessGrandchild(t *testing.T) {
+	s := startChild(t, "leaves a child", SubprocessConfig{})
+	if got := readText(t, s); got != `{"ready":true}` {
+		t.Errorf("the grandchild says %q", got)
+	}
+	if _, err := s.Read(); err != io.EOF {
+		t.Errorf("Read: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(s.Stderr())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pid)
+}
+
+func TestSubprocessStartErrors(t *testing.T) {
+	before := openDescriptors(t)
+	if _, err := Start(t.Context(), exec.Command("/nonexistent/program"), SubprocessConfig{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Start: %v", err)
+	}
+	cmd := childCommand("echo")
+	cmd.Stdin = strings.NewReader("")
+	if _, err := Start(t.Context(), cmd, SubprocessConfig{}); err == nil || !strings.Contains(err.Error(), "leave them unset") {
+		t.Errorf("Start: %v", err)
+	}
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// RPC-19: nothing is left of a subprocess: no goroutine, no descriptor.
+func TestSubprocessLeavesNothing(t *testing.T) {
+	descriptors, goroutines := openDescriptors(t), runtime.NumGoroutine()
+	for _, kind := range []string{"echo", "fail", "deaf", "leaves a child"} {
+		s, err := Start(t.Context(), childCommand(kind), SubprocessConfig{CloseWait: 20 * time.Millisecond, TermWait: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		gone(t, s.PID())
+	}
+	if after := openDescriptors(t); after != descriptors {
+		t.Errorf("%d descriptors before, %d after", descriptors, after)
+	}
+	// A goroutine that was waited for may still be on its way out.
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines before, %d after", goroutines, runtime.NumGoroutine())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0 // only Linux tells
+	}
+	return len(entries)
+}
