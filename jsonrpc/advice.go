@@ -58,8 +58,9 @@ func (a Advice) String() string {
 //	errors of the transport by themselves                reconnect if the network failed, else give up
 //	everything else, nil                                 none
 func AdviceFor(err error) Advice {
-	// The first of these in the chain decides: a call that the peer answered
-	// with an error does not speak for the calls that the peer made.
+	// From the most telling on: what ended the connection says more than the
+	// transport's error in it, an unusable result more than what it was read
+	// from.
 	var (
 		wire     *Error
 		conn     *ConnError

@@ -73,8 +73,14 @@ func positions(p reflect.Type) []string {
 // are names for the positions.
 func decodeParams(req *Request, names []string, v any) error {
 	raw := req.Params()
-	if names == nil || len(raw) == 0 || raw[0] != '[' {
-		return req.Decode(v)
+	switch {
+	case len(raw) == 0:
+		return nil
+	case names == nil || raw[0] != '[':
+		if err := req.Codec().Decode(raw, v); err != nil {
+			return invalidParams(err)
+		}
+		return nil
 	}
 	named, n := nameParams(raw, names)
 	if n > len(names) {
