@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -28,6 +29,10 @@ type ExchangeLimits struct {
 	// MaxHeader is the largest response head in bytes, interim (1xx) heads
 	// included, default 64 KiB.
 	MaxHeader int
+	// MaxDirect is the largest body of a request without TLS that is sent in
+	// the caller's goroutine (default 16 KiB; negative: none). net/http carries
+	// the others.
+	MaxDirect int
 }
 
 // ExchangeConfig is what an [Exchange] is made from. The zero value refuses
@@ -76,6 +81,7 @@ const (
 // twice: what had bytes on the wire is reported, not repeated.
 type Exchange struct {
 	plain, secure *http.Transport
+	direct        *direct
 	now           func() time.Time
 	limits        ExchangeLimits
 	// userAgent and jsonType are header values that all requests share.
@@ -98,10 +104,12 @@ func NewExchange(cfg ExchangeConfig) *Exchange {
 	x.limits.MaxRequest = orDefault(cfg.Limits.MaxRequest, defaultMaxRequest)
 	x.limits.MaxResponse = orDefault(cfg.Limits.MaxResponse, defaultMaxResponse)
 	x.limits.MaxHeader = orDefault(cfg.Limits.MaxHeader, defaultMaxHeader)
+	x.limits.MaxDirect = cmp.Or(cfg.Limits.MaxDirect, maxDirect)
 	cfg.IdleTimeout = orDefault(cfg.IdleTimeout, defaultIdleTimeout)
 	x.probes.New = func() any { return newProbe() }
 	x.plain = transport(cfg, x.limits, false)
 	x.secure = transport(cfg, x.limits, true)
+	x.direct = &direct{pool: newConnPool(cfg.IdleTimeout), dial: cfg.dialer(false), maxHead: x.limits.MaxHeader}
 	return x
 }
 
@@ -112,13 +120,18 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
+// dialer gives what opens connections; secure is whether TLS follows.
+func (cfg *ExchangeConfig) dialer(secure bool) func(context.Context, string, string) (net.Conn, error) {
+	if cfg.DialContext != nil {
+		return cfg.DialContext
+	}
+	return cfg.Egress.dialer(secure).DialContext
+}
+
 // transport makes one half of the pool. The halves differ in what the egress
 // policy allows: a public agent is called over TLS only.
 func transport(cfg ExchangeConfig, limits ExchangeLimits, secure bool) *http.Transport {
-	dial := cfg.DialContext
-	if dial == nil {
-		dial = cfg.Egress.dialer(secure).DialContext
-	}
+	dial := cfg.dialer(secure)
 	t := &http.Transport{
 		Proxy: nil, // whatever the environment says
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -149,6 +162,7 @@ func transport(cfg ExchangeConfig, limits ExchangeLimits, secure bool) *http.Tra
 func (x *Exchange) Close() {
 	x.plain.CloseIdleConnections()
 	x.secure.CloseIdleConnections()
+	x.direct.pool.closeIdle(time.Now())
 }
 
 // Reply is the response to one exchange. The caller owns it.
@@ -177,13 +191,14 @@ func (x *Exchange) Post(ctx context.Context, task parley.Task, agent parley.Agen
 	if err != nil {
 		return Reply{}, err
 	}
-	p := &post{x: x, outer: ctx, errand: errand{task, agent}, url: target}
+	p := &post{x: x, outer: ctx, inner: ctx, errand: errand{task, agent}, url: target}
 	p.timeout = orDefault(agent.Timeout, defaultExchange)
-	inner, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	p.inner = inner
-
-	resp, err := p.send(header, body)
+	if !p.direct(body) {
+		inner, cancel := context.WithTimeout(ctx, p.timeout)
+		defer cancel()
+		p.inner = inner
+	}
+	resp, err := p.roundTrip(header, body)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -205,7 +220,24 @@ type post struct {
 	timeout time.Duration
 }
 
-// send does the round trip. Only a request of which nothing was written, since
+// direct says whether the exchange is a small one without TLS.
+func (p *post) direct(body []byte) bool {
+	return p.url.Scheme == "http" && len(body) <= p.x.limits.MaxDirect
+}
+
+// roundTrip gives the response, whose body is not read yet.
+func (p *post) roundTrip(header http.Header, body []byte) (*http.Response, error) {
+	if !p.direct(body) {
+		return p.send(header, body)
+	}
+	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.url, header, body, p.timeout})
+	if err != nil {
+		return nil, p.broken(err, sent)
+	}
+	return resp, nil
+}
+
+// send does the round trip of net/http. Only a request of which nothing was written, since
 // its kept connection had been closed meanwhile, is tried on another one.
 func (p *post) send(header http.Header, body []byte) (*http.Response, error) {
 	t := p.x.plain

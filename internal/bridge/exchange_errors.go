@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -77,16 +78,17 @@ func (p *post) broken(err error, sent bool) *ExchangeError {
 		d, tail = Lost, "the request had been sent; what became of it is not known"
 	}
 	why := cause(err)
+	timeUp := p.inner.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)
 	switch {
 	case p.outer.Err() != nil && errors.Is(context.Cause(p.outer), context.DeadlineExceeded):
 		return p.fail(d, parley.CodeTimeout, true, "the time for the attempt was up; "+tail).
 			with(errorDetails{Limit: "attempt_timeout"})
 	case p.outer.Err() != nil:
 		return p.fail(d, parley.CodeCancelled, false, "the call was given up; "+tail)
-	case p.inner.Err() != nil && !sent:
+	case timeUp && !sent:
 		return p.fail(d, parley.CodeAgentUnavailable, true, fmt.Sprintf("no connection within %v; %s", p.timeout, tail)).
 			with(errorDetails{Limit: "exchange", Value: p.timeout.Milliseconds()})
-	case p.inner.Err() != nil:
+	case timeUp:
 		return p.fail(d, parley.CodeTimeout, true, fmt.Sprintf("no complete answer within %v (the agent's timeout); %s", p.timeout, tail)).
 			with(errorDetails{Limit: "exchange", Value: p.timeout.Milliseconds()})
 	case errors.Is(err, errEgress):
@@ -109,7 +111,7 @@ func (p *post) tooLarge(limit string, value int, part string) *ExchangeError {
 // no other mark than their text.
 func headTooLarge(err error) bool {
 	s := err.Error()
-	return strings.Contains(s, "response headers exceeded") || strings.Contains(s, "response header list larger")
+	return errors.Is(err, errHead) || strings.Contains(s, "response headers exceeded") || strings.Contains(s, "response header list larger")
 }
 
 // cause is err without addresses of this machine.

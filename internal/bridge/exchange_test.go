@@ -34,6 +34,19 @@ func newExchange(t *testing.T, cfg bridge.ExchangeConfig) *bridge.Exchange {
 	return x
 }
 
+// bothPaths runs a test with requests that go over a connection of the
+// exchange's own, and with the same ones left to net/http.
+func bothPaths(t *testing.T, test func(*testing.T, bridge.ExchangeLimits)) {
+	t.Helper()
+	t.Run("direct", func(t *testing.T) { test(t, bridge.ExchangeLimits{}) })
+	t.Run("net/http", func(t *testing.T) { test(t, bridge.ExchangeLimits{MaxDirect: -1}) })
+}
+
+func limited(cfg bridge.ExchangeConfig, limits bridge.ExchangeLimits) bridge.ExchangeConfig {
+	cfg.Limits = limits
+	return cfg
+}
+
 func newServer(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -97,120 +110,132 @@ func (d *flakyDialer) DialContext(ctx context.Context, network, address string) 
 // TestExchangeStaleConnection: a kept connection on which nothing can be written
 // is replaced, and the agent gets the request once.
 func TestExchangeStaleConnection(t *testing.T) {
-	var calls atomic.Int64
-	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); _, _ = io.WriteString(w, "{}") })
-	d := &flakyDialer{broken: &atomic.Bool{}}
-	x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext})
-	agent := parley.Agent{URL: s.URL}
-	if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
-	d.broken.Store(true)
-	if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
-		t.Fatalf("the stale connection was not replaced: %v", err)
-	}
-	if calls.Load() != 2 || d.dials.Load() != 2 {
-		t.Errorf("%d calls over %d connections, want 2 over 2", calls.Load(), d.dials.Load())
-	}
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		var calls atomic.Int64
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); _, _ = io.WriteString(w, "{}") })
+		d := &flakyDialer{broken: &atomic.Bool{}}
+		x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext, Limits: limits})
+		agent := parley.Agent{URL: s.URL}
+		if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		d.broken.Store(true)
+		if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
+			t.Fatalf("the stale connection was not replaced: %v", err)
+		}
+		if calls.Load() != 2 || d.dials.Load() != 2 {
+			t.Errorf("%d calls over %d connections, want 2 over 2", calls.Load(), d.dials.Load())
+		}
+	})
 }
 
 // TestExchangeNothingWritten: a new connection on which nothing can be written
 // is no reason to try again, and nothing was sent.
 func TestExchangeNothingWritten(t *testing.T) {
-	s := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("the agent was called") })
-	d := &flakyDialer{broken: &atomic.Bool{}, always: true}
-	d.broken.Store(true)
-	x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext})
-	_, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte("{}"))
-	wantExchangeError(t, err, bridge.NotSent, parley.CodeAgentUnavailable)
-	if d.dials.Load() != 1 {
-		t.Errorf("%d connections, want 1", d.dials.Load())
-	}
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		s := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("the agent was called") })
+		d := &flakyDialer{broken: &atomic.Bool{}, always: true}
+		d.broken.Store(true)
+		x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext, Limits: limits})
+		_, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte("{}"))
+		wantExchangeError(t, err, bridge.NotSent, parley.CodeAgentUnavailable)
+		if d.dials.Load() != 1 {
+			t.Errorf("%d connections, want 1", d.dials.Load())
+		}
+	})
 }
 
 // TestExchangePartlyWritten: one byte on the wire, also of a kept connection,
 // and the request is lost: it is not repeated.
 func TestExchangePartlyWritten(t *testing.T) {
-	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
-	d := &flakyDialer{broken: &atomic.Bool{}, pass: 10}
-	x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext})
-	agent := parley.Agent{URL: s.URL}
-	if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
-	d.broken.Store(true)
-	_, err := x.Post(t.Context(), testTask(), agent, []byte("{}"))
-	wantExchangeError(t, err, bridge.Lost, parley.CodeAgentUnavailable)
-	if d.dials.Load() != 1 {
-		t.Errorf("%d connections, want 1", d.dials.Load())
-	}
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+		d := &flakyDialer{broken: &atomic.Bool{}, pass: 10}
+		x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext, Limits: limits})
+		agent := parley.Agent{URL: s.URL}
+		if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		d.broken.Store(true)
+		_, err := x.Post(t.Context(), testTask(), agent, []byte("{}"))
+		wantExchangeError(t, err, bridge.Lost, parley.CodeAgentUnavailable)
+		if d.dials.Load() != 1 {
+			t.Errorf("%d connections, want 1", d.dials.Load())
+		}
+	})
 }
 
 // TestExchangeNeverTwice: an agent that takes the request from a kept connection
 // and closes it gets it once, whatever net/http makes of it.
 func TestExchangeNeverTwice(t *testing.T) {
-	var calls atomic.Int64
-	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		if calls.Add(1) == 1 {
-			_, _ = io.WriteString(w, "{}")
-			return
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		var calls atomic.Int64
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if calls.Add(1) == 1 {
+				_, _ = io.WriteString(w, "{}")
+				return
+			}
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				_ = c.Close()
+			}
+		})
+		x := newExchange(t, limited(loopback(), limits))
+		agent := parley.Agent{URL: s.URL, Auth: parley.Auth{Type: parley.AuthBearer}, Credential: parley.NewSecret([]byte("k"))}
+		if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
+			t.Fatal(err)
 		}
-		c, _, err := http.NewResponseController(w).Hijack()
-		if err == nil {
-			_ = c.Close()
+		_, err := x.Post(t.Context(), testTask(), agent, []byte("{}"))
+		wantExchangeError(t, err, bridge.Lost, parley.CodeAgentUnavailable)
+		if calls.Load() != 2 {
+			t.Errorf("the agent was called %d times, want 2", calls.Load())
 		}
 	})
-	x := newExchange(t, loopback())
-	agent := parley.Agent{URL: s.URL, Auth: parley.Auth{Type: parley.AuthBearer}, Credential: parley.NewSecret([]byte("k"))}
-	if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := x.Post(t.Context(), testTask(), agent, []byte("{}"))
-	wantExchangeError(t, err, bridge.Lost, parley.CodeAgentUnavailable)
-	if calls.Load() != 2 {
-		t.Errorf("the agent was called %d times, want 2", calls.Load())
-	}
 }
 
 // TestExchangeKeepsConnections: bodies are read to their end, so that one
 // connection serves all calls; refusals included.
 func TestExchangeKeepsConnections(t *testing.T) {
-	var n atomic.Int64
-	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		if n.Add(1)%2 == 0 {
-			w.WriteHeader(http.StatusInternalServerError)
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		var n atomic.Int64
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if n.Add(1)%2 == 0 {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			_, _ = io.WriteString(w, strings.Repeat("x", int(n.Load())*100))
+		})
+		d := &flakyDialer{broken: &atomic.Bool{}}
+		x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext, Limits: limits})
+		for range 50 {
+			_, _ = x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte("{}"))
 		}
-		_, _ = io.WriteString(w, strings.Repeat("x", int(n.Load())*100))
+		if d.dials.Load() != 1 {
+			t.Errorf("%d connections for 50 calls, want 1", d.dials.Load())
+		}
 	})
-	d := &flakyDialer{broken: &atomic.Bool{}}
-	x := newExchange(t, bridge.ExchangeConfig{DialContext: d.DialContext})
-	for range 50 {
-		_, _ = x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte("{}"))
-	}
-	if d.dials.Load() != 1 {
-		t.Errorf("%d connections for 50 calls, want 1", d.dials.Load())
-	}
 }
 
 // TestExchangeOnePacket: head and body of a small request leave together.
 func TestExchangeOnePacket(t *testing.T) {
-	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
-	writes := &countingConn{}
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, network, address)
-		writes.Conn = c
-		return writes, err
-	}
-	x := newExchange(t, bridge.ExchangeConfig{DialContext: dial})
-	if _, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte(`{"small":true}`)); err != nil {
-		t.Fatal(err)
-	}
-	if n := writes.n.Load(); n != 1 {
-		t.Errorf("%d writes for one request", n)
-	}
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+		writes := &countingConn{}
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			var d net.Dialer
+			c, err := d.DialContext(ctx, network, address)
+			writes.Conn = c
+			return writes, err
+		}
+		x := newExchange(t, bridge.ExchangeConfig{DialContext: dial, Limits: limits})
+		if _, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte(`{"small":true}`)); err != nil {
+			t.Fatal(err)
+		}
+		if n := writes.n.Load(); n != 1 {
+			t.Errorf("%d writes for one request", n)
+		}
+	})
 }
 
 type countingConn struct {
@@ -250,25 +275,27 @@ func TestExchangeIdle(t *testing.T) {
 
 // TestExchangeConcurrent: many at once, none of which gets another's answer.
 func TestExchangeConcurrent(t *testing.T) {
-	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body) // before the answer: HTTP/1 is half-duplex in net/http
-		_, _ = w.Write(b)
-	})
-	x := newExchange(t, loopback())
-	var wg sync.WaitGroup
-	for i := range 32 {
-		wg.Go(func() {
-			body := strings.Repeat(string(rune('a'+i%26)), 10+i*300)
-			for range 10 {
-				reply, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte(body))
-				if err != nil || string(reply.Body) != body {
-					t.Errorf("call %d: %d bytes, %v", i, len(reply.Body), err)
-					return
-				}
-			}
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body) // before the answer: HTTP/1 is half-duplex in net/http
+			_, _ = w.Write(b)
 		})
-	}
-	wg.Wait()
+		x := newExchange(t, limited(loopback(), limits))
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				body := strings.Repeat(string(rune('a'+i%26)), 10+i*300)
+				for range 10 {
+					reply, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte(body))
+					if err != nil || string(reply.Body) != body {
+						t.Errorf("call %d: %d bytes, %v", i, len(reply.Body), err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 // pipeAgent serves connections made of net.Pipe, so that time can be virtual.
@@ -283,45 +310,47 @@ func pipeAgent(t *testing.T, serve func(net.Conn)) func(context.Context, string,
 
 // TestExchangeTime: who ends an exchange that gets no answer, and what is said.
 func TestExchangeTime(t *testing.T) {
-	swallow := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
-	cases := []struct {
-		name     string
-		agent    time.Duration
-		ctx      func(context.Context) (context.Context, context.CancelFunc)
-		took     time.Duration
-		code     parley.Code
-		limit    string
-		retrying bool
-	}{
-		{"default", 0, context.WithCancel, 30 * time.Second, parley.CodeTimeout, `"exchange"`, true},
-		{"agent", 3 * time.Second, context.WithCancel, 3 * time.Second, parley.CodeTimeout, `"exchange"`, true},
-		{"attempt", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 2*time.Second)
-		}, 2 * time.Second, parley.CodeTimeout, `"attempt_timeout"`, true},
-		{"given up", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Second, cancel)
-			return ctx, cancel
-		}, time.Second, parley.CodeCancelled, "", false},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newExchange(t, bridge.ExchangeConfig{DialContext: pipeAgent(t, swallow)})
-				ctx, cancel := c.ctx(t.Context())
-				defer cancel()
-				begun := time.Now()
-				_, err := x.Post(ctx, testTask(), parley.Agent{URL: "http://agent.test", Timeout: c.agent}, []byte("{}"))
-				e := wantExchangeError(t, err, bridge.Lost, c.code)
-				if took := time.Since(begun); took != c.took {
-					t.Errorf("took %v, want %v", took, c.took)
-				}
-				if !strings.Contains(string(e.Err.Details), c.limit) || e.Err.Retryable != c.retrying {
-					t.Errorf("details %s, retryable %v", e.Err.Details, e.Err.Retryable)
-				}
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		swallow := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+		cases := []struct {
+			name     string
+			agent    time.Duration
+			ctx      func(context.Context) (context.Context, context.CancelFunc)
+			took     time.Duration
+			code     parley.Code
+			limit    string
+			retrying bool
+		}{
+			{"default", 0, context.WithCancel, 30 * time.Second, parley.CodeTimeout, `"exchange"`, true},
+			{"agent", 3 * time.Second, context.WithCancel, 3 * time.Second, parley.CodeTimeout, `"exchange"`, true},
+			{"attempt", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 2*time.Second)
+			}, 2 * time.Second, parley.CodeTimeout, `"attempt_timeout"`, true},
+			{"given up", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(time.Second, cancel)
+				return ctx, cancel
+			}, time.Second, parley.CodeCancelled, "", false},
+		}
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					x := newExchange(t, bridge.ExchangeConfig{DialContext: pipeAgent(t, swallow)})
+					ctx, cancel := c.ctx(t.Context())
+					defer cancel()
+					begun := time.Now()
+					_, err := x.Post(ctx, testTask(), parley.Agent{URL: "http://agent.test", Timeout: c.agent}, []byte("{}"))
+					e := wantExchangeError(t, err, bridge.Lost, c.code)
+					if took := time.Since(begun); took != c.took {
+						t.Errorf("took %v, want %v", took, c.took)
+					}
+					if !strings.Contains(string(e.Err.Details), c.limit) || e.Err.Retryable != c.retrying {
+						t.Errorf("details %s, retryable %v", e.Err.Details, e.Err.Retryable)
+					}
+				})
 			})
-		})
-	}
+		}
+	})
 }
 
 // TestExchangeNoConnection: what ends before there is a connection has sent
@@ -348,16 +377,18 @@ func TestExchangeNoConnection(t *testing.T) {
 // TestExchangeInterimThenAnswer: interim responses before the final one are
 // passed over.
 func TestExchangeInterimThenAnswer(t *testing.T) {
-	s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusEarlyHints)
-		w.WriteHeader(http.StatusProcessing)
-		_, _ = io.WriteString(w, "{}")
+	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusProcessing)
+			_, _ = io.WriteString(w, "{}")
+		})
+		x := newExchange(t, limited(loopback(), limits))
+		reply, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte("{}"))
+		if err != nil || string(reply.Body) != "{}" || reply.Status != 200 {
+			t.Errorf("reply %v, %v", reply, err)
+		}
 	})
-	x := newExchange(t, loopback())
-	reply, err := x.Post(t.Context(), testTask(), parley.Agent{URL: s.URL}, []byte("{}"))
-	if err != nil || string(reply.Body) != "{}" || reply.Status != 200 {
-		t.Errorf("reply %v, %v", reply, err)
-	}
 }
 
 // TestExchangeRequestLimit: a body that is too large is not sent.

@@ -1,0 +1,114 @@
+package bridge
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// connPool keeps idle connections, at most maxIdlePerHost for each host and
+// maxIdle together, none for longer than idleTimeout. It may be used
+// concurrently.
+type connPool struct {
+	idleTimeout time.Duration
+
+	mu sync.Mutex
+	// idle has the most recently used connection of each host last.
+	idle  map[string][]*directConn
+	count int
+	// sweeper closes what stays idle. It runs while anything is kept.
+	sweeper  *time.Timer
+	sweeping bool
+}
+
+func newConnPool(idleTimeout time.Duration) *connPool {
+	return &connPool{idleTimeout: idleTimeout, idle: map[string][]*directConn{}}
+}
+
+// take gives a connection to host that seems to be alive, or nil. The caller
+// puts it back or closes it.
+func (p *connPool) take(host string) *directConn {
+	for {
+		c := p.pop(host)
+		if c == nil || time.Since(c.idleSince) < p.idleTimeout && c.alive() {
+			return c
+		}
+		_ = c.Close()
+	}
+}
+
+func (p *connPool) pop(host string) *directConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.idle[host]
+	if len(list) == 0 {
+		return nil
+	}
+	last := len(list) - 1
+	c := list[last]
+	list[last] = nil
+	p.idle[host] = list[:last]
+	p.count--
+	return c
+}
+
+// put keeps c, or closes it if enough are kept.
+func (p *connPool) put(c *directConn) error {
+	c.idleSince = time.Now()
+	if cap(c.out) > maxKeptBuffer {
+		c.out = nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.count >= maxIdle || len(p.idle[c.host]) >= maxIdlePerHost {
+		return c.Close()
+	}
+	p.idle[c.host] = append(p.idle[c.host], c)
+	p.count++
+	if !p.sweeping {
+		p.sweeping = true
+		p.sweepLaterLocked()
+	}
+	return nil
+}
+
+func (p *connPool) sweepLaterLocked() {
+	if p.sweeper == nil {
+		p.sweeper = time.AfterFunc(p.idleTimeout, p.sweep)
+		return
+	}
+	p.sweeper.Reset(p.idleTimeout)
+}
+
+// sweep closes what was idle for too long. A connection goes at the latest
+// after twice the timeout.
+func (p *connPool) sweep() {
+	p.closeIdle(time.Now().Add(-p.idleTimeout))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sweeping = p.count > 0; p.sweeping {
+		p.sweepLaterLocked()
+	}
+}
+
+// closeIdle closes what is idle since before the given time, or then.
+func (p *connPool) closeIdle(before time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for host, list := range p.idle {
+		// The longest idle ones are first.
+		n := slices.IndexFunc(list, func(c *directConn) bool { return c.idleSince.After(before) })
+		if n < 0 {
+			n = len(list)
+		}
+		for _, c := range list[:n] {
+			_ = c.Close()
+		}
+		p.count -= n
+		if n == len(list) {
+			delete(p.idle, host)
+			continue
+		}
+		p.idle[host] = slices.Delete(list, 0, n)
+	}
+}
