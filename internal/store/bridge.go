@@ -15,6 +15,7 @@ func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc in
 		return 0, parley.Errorf(parley.CodeInvalid, "a bridge needs a name")
 	}
 	err = db.transition(ctx, synced, point("P16"), func(s *session) error {
+		s.workersChanged()
 		return s.query(`INSERT INTO worker (name, inc, beat, dead, registered_at) VALUES (?, 1, 0, 0, ?)
  ON CONFLICT (name) DO UPDATE SET inc = worker.inc + 1, dead = 0, registered_at = excluded.registered_at RETURNING inc`,
 			func(r *record) error { inc = r.int(); return nil }, worker, unixMicro(at))

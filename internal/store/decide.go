@@ -26,8 +26,15 @@ const (
 	ifSeen    = ` WHERE id = ? AND seq = ? AND ended_at IS NULL`
 	ifOpen    = ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND ` + unsettled + `)`
 	ifSettled = ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND state = 'settled')`
-	ifAlive   = ` AND ` + workerAlive
 )
+
+// fences are the texts of one write to a run's row: where one attempt is closed
+// and nothing else, the state of that attempt is a condition of it.
+type fences struct{ plain, open, settled string }
+
+// touch and update are the two ways to write a run's row.
+func touch() fences  { return fences{touchRun, touchRun + ifOpen, touchRun + ifSettled} }
+func update() fences { return fences{updateRun, updateRun + ifOpen, updateRun + ifSettled} }
 
 const (
 	closeAnswered = `UPDATE attempt SET state = 'closed', outcome = ?, output = ?, meta = ?, settled_at = ?,
@@ -161,13 +168,20 @@ func decide(s *session, d *decision) error {
 			return err
 		}
 	}
+	if d.owner.Worker != "" {
+		if ok, err := s.alive(d.owner); err != nil {
+			return err
+		} else if !ok {
+			return ErrStale
+		}
+	}
 	written := false
 	var err error
 	if !d.Run.Status.Terminal() {
-		written, err = fence(s, d, touchRun, usual)
+		written, err = fence(s, d, touch(), usual)
 	}
 	if err == nil && !written {
-		written, err = fence(s, d, updateRun, usual)
+		written, err = fence(s, d, update(), usual)
 	}
 	if err != nil {
 		return err
@@ -188,26 +202,23 @@ func decide(s *session, d *decision) error {
 
 // fence writes the run's row if the decision's conditions hold. In the usual
 // case the one attempt's state is among them.
-func fence(s *session, d *decision, query string, usual bool) (bool, error) {
+func fence(s *session, d *decision, f fences, usual bool) (bool, error) {
 	r := &d.Run
 	args := bind(s.args[:0], r.Seq, text(r.Phase), flag(r.Paused), flag(r.Cancelling), d.at)
-	if query == updateRun {
+	if f.plain == updateRun {
 		args = bind(args, string(r.Status), micros(r.Due), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.StartedAt),
 			micros(r.EndedAt), r.ID, d.Seen)
 	} else {
 		args = bind(args, r.ID, d.Seen,
 			string(r.Status), micros(r.Due), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.StartedAt))
 	}
-	if usual && d.Answer != nil {
-		query += ifOpen
+	query := f.plain
+	if usual {
+		query = f.settled
+		if d.Answer != nil {
+			query = f.open
+		}
 		args = bind(args, d.Close[0].TaskID)
-	} else if usual {
-		query += ifSettled
-		args = bind(args, d.Close[0].TaskID)
-	}
-	if d.owner.Worker != "" {
-		query += ifAlive
-		args = bind(args, d.owner.Worker, d.owner.Inc)
 	}
 	s.args = args
 	n, err := s.execBound(query, args)

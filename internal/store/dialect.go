@@ -36,6 +36,9 @@ type dialect struct {
 	goose      goose.Dialect
 	// skipLocked follows a subselect that picks rows to be updated.
 	skipLocked string
+	// lockShared follows a SELECT whose rows must stay as they are until the
+	// transaction ends.
+	lockShared string
 	// rebind turns ? placeholders into the database's own.
 	rebind func(string) string
 	// begin starts a transaction that is synced at its end, or not.

@@ -10,7 +10,7 @@ import (
 func TestPlans(t *testing.T) {
 	db := newDB(t, Options{})
 	for name, query := range map[string]string{
-		"touch":     touchRun + ifOpen + ifAlive,
+		"touch":     touchRun + ifOpen,
 		"update":    updateRun + ifSettled,
 		"answer":    answerAttempt,
 		"close":     closeAnswered,
@@ -31,6 +31,7 @@ func TestPlans(t *testing.T) {
 		"events":    selectEvents,
 		"page":      selectEventPage,
 		"duplicate": selectByKey,
+		"alive":     selectAlive,
 	} {
 		t.Run(name, func(t *testing.T) {
 			check(t, db.submit(t.Context(), prompt, func(s *session) error {

@@ -19,7 +19,35 @@ type session struct {
 	row        record
 	// synced is the durability that the connection is set to.
 	synced bool
+	// living is the bridge that was found alive in the present transaction.
+	living Claim
 }
+
+// begin starts a transaction.
+func (s *session) begin(synced bool) error {
+	s.living = Claim{}
+	return s.dialect.begin(s, synced)
+}
+
+const selectAlive = `SELECT 1 FROM worker WHERE name = ? AND inc = ? AND dead = 0`
+
+// alive reports whether owner's bridge was neither replaced nor declared dead.
+// What was true once is true until the transaction ends, unless a unit of it
+// says otherwise (see workersChanged): nobody else writes meanwhile.
+func (s *session) alive(owner Claim) (bool, error) {
+	bridge := Claim{Worker: owner.Worker, Inc: owner.Inc}
+	if s.living == bridge {
+		return true, nil
+	}
+	ok, err := s.exists(selectAlive+s.dialect.lockShared, bridge.Worker, bridge.Inc)
+	if ok && err == nil {
+		s.living = bridge
+	}
+	return ok, err
+}
+
+// workersChanged is told by units that write the rows of bridges.
+func (s *session) workersChanged() { s.living = Claim{} }
 
 // statement is one prepared statement.
 type statement struct {

@@ -10,7 +10,7 @@ import (
 const insertRun = `INSERT INTO run (id, workflow, name, version, definition_id, seq, status, phase, paused, cancelling,
  hidden, labels, retried_from, triggered_by, error, cancelled_by, cancel_reason, due, idempotency_key, input_digest,
  created_at, updated_at, started_at, ended_at)
- SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE `
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 const insertEvents = `INSERT INTO event (run, seq, last, data) VALUES (?, ?, ?, ?)`
 
@@ -38,7 +38,7 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	if err != nil {
 		return "", err
 	}
-	query, row := bindStart(&st, labels, owner)
+	row := bindStart(&st, labels)
 	attempts := bindAttempts(st.Attempts, unixMicro(st.Run.UpdatedAt))
 	points := func() []string {
 		if owner.Worker == "" {
@@ -47,15 +47,15 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 		return []string{"P1", "P4"}
 	}
 	err = db.transition(ctx, synced, points, func(s *session) error {
-		existing = ""
-		n, err := s.execBound(query, row)
+		started, err := insertStart(s, owner, row)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			existing, err = startedBefore(s, &st, owner)
+		if !started {
+			existing, err = startedBefore(s, &st)
 			return err
 		}
+		existing = ""
 		if _, err := s.exec(insertEvents, st.Run.ID, int64(1), st.Run.Seq, events); err != nil {
 			return err
 		}
@@ -64,24 +64,32 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	return existing, err
 }
 
-// bindStart gives the statement that inserts the run's row, if no other stands
-// in its way, and its arguments.
-func bindStart(st *Start, labels any, owner Claim) (string, []driver.NamedValue) {
+// bindStart gives the arguments of insertRun.
+func bindStart(st *Start, labels any) []driver.NamedValue {
 	r := &st.Run
-	args := bind(make([]driver.NamedValue, 0, 26),
+	return bind(make([]driver.NamedValue, 0, 24),
 		r.ID, r.Workflow, r.Name, r.Version, r.DefinitionID, r.Seq, string(r.Status), text(r.Phase), flag(r.Paused), flag(r.Cancelling),
 		flag(r.Hidden), labels, text(r.RetriedFrom), text(r.TriggeredBy), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.Due),
 		text(st.IdempotencyKey), text(st.InputDigest), unixMicro(r.CreatedAt), unixMicro(r.UpdatedAt), micros(r.StartedAt), micros(r.EndedAt))
-	if owner.Worker == "" {
-		return insertRun + `true ON CONFLICT DO NOTHING`, args
+}
+
+// insertStart inserts the run's row, if no other stands in its way and the
+// bridge that claims its first attempts, if any, is alive.
+func insertStart(s *session, owner Claim, row []driver.NamedValue) (bool, error) {
+	if owner.Worker != "" {
+		if ok, err := s.alive(owner); !ok || err != nil {
+			return false, err
+		}
 	}
-	return insertRun + workerAlive + ` ON CONFLICT DO NOTHING`, bind(args, owner.Worker, owner.Inc)
+	n, err := s.execBound(insertRun, row)
+	return n == 1, err
 }
 
 const selectByKey = `SELECT id, input_digest FROM run WHERE workflow = ? AND idempotency_key = ?`
 
-// startedBefore tells why no row was inserted.
-func startedBefore(s *session, st *Start, owner Claim) (string, error) {
+// startedBefore tells why no row was inserted: ErrStale if no other run stands
+// in the way.
+func startedBefore(s *session, st *Start) (string, error) {
 	var id, digest string
 	if st.IdempotencyKey != "" {
 		err := s.query(selectByKey,
@@ -101,7 +109,7 @@ func startedBefore(s *session, st *Start, owner Claim) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if taken || owner.Worker == "" {
+	if taken {
 		return "", parley.Errorf(parley.CodeConflict, "there is a run %q already", st.Run.ID)
 	}
 	return "", ErrStale

@@ -54,6 +54,7 @@ func (db *DB) Publish(ctx context.Context, now time.Time, limit int) ([]Attempt,
 func (db *DB) Sweep(ctx context.Context, dead []Worker, at time.Time) ([]Worker, error) {
 	if len(dead) > 0 {
 		err := db.transition(ctx, prompt, point("P17"), func(s *session) error {
+			s.workersChanged()
 			for _, w := range dead {
 				_, err := s.exec(`UPDATE worker SET dead = 1 WHERE name = ? AND inc = ? AND beat = ? AND dead = 0`, w.Name, w.Inc, w.Beat)
 				if err != nil {

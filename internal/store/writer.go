@@ -252,7 +252,7 @@ func (w *writer) attempt(units []*unit) (err error) {
 			return err
 		}
 	}
-	if err := w.db.dialect.begin(w.session, sync); err != nil {
+	if err := w.session.begin(sync); err != nil {
 		w.rollback()
 		return err
 	}
