@@ -74,7 +74,7 @@ func (in *receiver) batchEntry(b *batch, i int, e *message) {
 	case s.inlines(raw):
 		j := &in.inline
 		s.fill(j, e, name)
-		s.begin(s.base, j)
+		s.begin(s.base, &in.contexts, j)
 		result, err := s.handle(j)
 		b.answer(i, &j.req, result, err)
 		if poison {
@@ -82,7 +82,7 @@ func (in *receiver) batchEntry(b *batch, i int, e *message) {
 		}
 	default:
 		j := s.newJob(e, name)
-		s.begin(s.base, j)
+		s.begin(s.base, &in.contexts, j)
 		b.add(i, j)
 	}
 }
@@ -102,7 +102,9 @@ func (b *batch) start() {
 	}
 	for j := b.take(); j != nil; j = b.take() {
 		b.s.running.remove(j.req.id)
-		b.answer(j.entry, &j.req, nil, b.s.busy(&j.req))
+		if e := b.s.busy(&j.req); !j.req.IsNotification() {
+			b.append(j.entry, j.req.id, &response{err: e})
+		}
 		b.s.free(j)
 		b.done()
 	}
@@ -223,7 +225,7 @@ func (in *receiver) replyBatch(b *batch) {
 	if len(b.answers) == 0 || in.c.w.lockAnswer() != nil {
 		return
 	}
-	out := in.c.w.out()
+	out := in.c.w.answers()
 	start := len(*out)
 	*out = endLine(b.appendTo(*out), start)
 	in.appended(len(*out))

@@ -10,6 +10,7 @@ import (
 // filled by one goroutine and sent once, by Conn.Batch or Client.Batch.
 type Batch struct {
 	calls []*BatchCall
+	slab  []BatchCall // to be given out: fewer and larger allocations
 }
 
 // A BatchCall is one call or notification of a Batch.
@@ -32,16 +33,22 @@ func (b *BatchCall) Err() error { return b.err }
 // Call adds a call. params and result are those of Conn.Call; params that are an
 // io.Reader are read into memory.
 func (b *Batch) Call(method string, params, result any) *BatchCall {
-	e := &BatchCall{method: method, params: params, result: result}
-	b.calls = append(b.calls, e)
-	return e
+	return b.add(BatchCall{method: method, params: params, result: result})
 }
 
 // Notify adds a notification.
 func (b *Batch) Notify(method string, params any) *BatchCall {
-	e := &BatchCall{method: method, params: params, notification: true}
-	b.calls = append(b.calls, e)
-	return e
+	return b.add(BatchCall{method: method, params: params, notification: true})
+}
+
+func (b *Batch) add(e BatchCall) *BatchCall {
+	if len(b.slab) == cap(b.slab) {
+		b.slab = make([]BatchCall, 0, min(max(2*cap(b.slab), 4), 64))
+	}
+	b.slab = append(b.slab, e)
+	p := &b.slab[len(b.slab)-1]
+	b.calls = append(b.calls, p)
+	return p
 }
 
 // reader returns one of the params that can be read only once; nil: none.

@@ -73,3 +73,22 @@ func (c *requestContext) end(cause error) {
 		c.cancel(cause)
 	}
 }
+
+// A contextSlab makes requestContexts, several with one allocation. It is used
+// by one goroutine. A nil slab makes one at a time.
+type contextSlab struct{ rest []requestContext }
+
+const slabContexts = 16
+
+func (s *contextSlab) next(base context.Context) *requestContext {
+	if s == nil {
+		return &requestContext{base: base}
+	}
+	if len(s.rest) == 0 {
+		s.rest = make([]requestContext, slabContexts)
+	}
+	c := &s.rest[0]
+	s.rest = s.rest[1:]
+	c.base = base
+	return c
+}

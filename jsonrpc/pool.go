@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -19,6 +20,7 @@ type pool struct {
 	head    *job // waiting jobs, first come first served
 	tail    *job
 	active  int       // jobs waiting and running
+	done    uint64    // jobs that ended
 	workers int       // goroutines that were not dismissed
 	idle    []*worker // the last in is the first out, so that the rest can end
 	waking  bool      // a worker was woken, and has not looked yet
@@ -54,6 +56,27 @@ func (p *pool) submit(j *job) bool {
 	p.tail = j
 	p.wakeLocked()
 	return true
+}
+
+// submitSoon submits j. With max jobs active it lets them run, as long as some
+// of them end: quick jobs that come faster than they are done hold up who
+// submits them, and are not refused. Jobs that all wait, perhaps for an answer
+// that who submits has to read, do not hold it up.
+func (p *pool) submitSoon(j *job) bool {
+	const patience = 100 // turns without any job ending
+	var done uint64
+	for turn := 0; turn < patience; turn++ {
+		if p.submit(j) {
+			return true
+		}
+		p.mu.Lock()
+		if p.done != done {
+			done, turn = p.done, 0
+		}
+		p.mu.Unlock()
+		runtime.Gosched()
+	}
+	return false
 }
 
 // wakeLocked sees to it that somebody looks for waiting jobs.
@@ -121,6 +144,7 @@ func (p *pool) runUnlocked(j *job) {
 
 func (p *pool) doneLocked() {
 	p.active--
+	p.done++
 	if p.active == 0 && p.quiet != nil {
 		close(p.quiet)
 		p.quiet = nil

@@ -15,7 +15,8 @@ type receiver struct {
 	entries  []message // of the batch at hand
 	names    map[string]string
 	nameBuf  [maxNameLen]byte
-	inline   job  // the request being handled inline
+	inline   job // the request being handled inline
+	contexts contextSlab
 	unsent   bool // answers were appended and not flushed
 	assembly assembly
 }
@@ -123,7 +124,7 @@ func (in *receiver) answer(id []byte, r *response) {
 	if w.lockAnswer() != nil {
 		return
 	}
-	out := w.out()
+	out := w.answers()
 	start := len(*out)
 	*out = endLine(r.append(*out, id), start)
 	in.appended(len(*out))
@@ -169,18 +170,27 @@ func (in *receiver) request(m *message) {
 	case s.inlines(raw):
 		j := &in.inline
 		s.fill(j, m, name)
-		s.begin(s.base, j)
+		s.begin(s.base, &in.contexts, j)
 		result, err := s.handle(j)
 		in.answerInline(j, result, err)
 	default:
 		j := s.newJob(m, name)
-		s.begin(s.base, j)
-		if !s.pool.submit(j) {
-			s.running.remove(j.req.id)
-			in.answerInline(j, nil, s.busy(&j.req))
-			s.free(j)
+		s.begin(s.base, &in.contexts, j)
+		if !s.pool.submitSoon(j) {
+			in.busy(j)
 		}
 	}
+}
+
+// busy refuses a job for want of handlers (RPC-23).
+func (in *receiver) busy(j *job) {
+	s := in.c.srv
+	s.running.remove(j.req.id)
+	e := s.busy(&j.req)
+	if !j.req.IsNotification() {
+		in.answer(j.req.id, &response{err: e})
+	}
+	s.free(j)
 }
 
 // answerInline answers a request on the goroutine that reads.

@@ -102,8 +102,11 @@ func (r *Responder) single(ctx context.Context, m *message, dst []byte) []byte {
 	s, j := r.srv, new(job)
 	s.fill(j, m, string(m.methodName(nil)))
 	if !s.pool.enter() {
-		s.begin(ctx, j)
-		return appendAnswer(s, j, dst, nil, s.busy(&j.req))
+		e := s.busy(&j.req)
+		if j.req.IsNotification() {
+			return dst
+		}
+		return appendErrorResponse(dst, j.req.id, e)
 	}
 	defer s.pool.leave()
 	stop := s.both(ctx, j)
@@ -115,7 +118,7 @@ func (r *Responder) single(ctx context.Context, m *message, dst []byte) []byte {
 // both begins the job in a context that derives from ctx and ends with the
 // server's too.
 func (s *server) both(ctx context.Context, j *job) (undo func() bool) {
-	s.begin(ctx, j)
+	s.begin(ctx, nil, j)
 	return context.AfterFunc(s.base, func() { j.ctx.end(ErrClosed) })
 }
 

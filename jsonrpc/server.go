@@ -99,13 +99,13 @@ func (s *server) free(j *job) {
 	s.jobs.Put(j)
 }
 
-// begin gives the job a context, which derives from base and can be cancelled
-// by the peer from now on.
-func (s *server) begin(base context.Context, j *job) {
+// begin gives the job a context of slab, which derives from base and can be
+// cancelled by the peer from now on.
+func (s *server) begin(base context.Context, slab *contextSlab, j *job) {
 	if j.req.meta != (Meta{}) {
 		base = WithMeta(base, j.req.meta)
 	}
-	j.ctx = &requestContext{base: base}
+	j.ctx = slab.next(base)
 	s.running.add(j.req.id, j.ctx)
 	s.report.requests.Add(1)
 }

@@ -41,8 +41,9 @@ type writer struct {
 	mu      sync.Mutex
 	buf     []byte // messages waiting
 	held    []byte // answers of the reader, waiting for the end of a streamed message
-	spare   []byte // the other buffer
-	rest    []byte // what a sender left to the writer goroutine, before buf
+	spare   []byte // the other buffer, while it is not being written
+	out     []byte // the buffer being written
+	rest    []byte // what a sender left to the writer goroutine, of out
 	flying  int    // bytes being written, rest included
 	writing bool   // somebody writes, or the writer goroutine is about to go on
 	handed  bool   // the latter
@@ -106,8 +107,8 @@ func (w *writer) lockAnswer() error {
 	return w.err
 }
 
-// out is the buffer an answer of the reader is appended to; w.mu is held.
-func (w *writer) out() *[]byte {
+// answers is the buffer that the reader appends to; w.mu is held.
+func (w *writer) answers() *[]byte {
 	if w.owned {
 		return &w.held
 	}
@@ -161,12 +162,12 @@ func (w *writer) flush(yield bool) {
 		w.mu.Lock()
 	}
 	for range inlineRounds {
-		p := w.swap()
-		if len(p) == 0 {
+		if len(w.buf) == 0 {
 			w.writing = false
 			w.mu.Unlock()
 			return
 		}
+		p := w.swap()
 		w.mu.Unlock()
 		n, err := w.try.TryWrite(p)
 		w.mu.Lock()
@@ -179,7 +180,7 @@ func (w *writer) flush(yield bool) {
 			w.handOver(p[n:])
 			return
 		}
-		w.recycle(p)
+		w.recycle()
 	}
 	w.handOver(nil)
 }
@@ -214,17 +215,17 @@ func (w *writer) signal() {
 
 // swap takes the waiting bytes, for writing; w.mu is held.
 func (w *writer) swap() []byte {
-	p := w.buf
-	w.buf, w.spare = w.spare[:0], nil
-	w.flying = len(p)
-	return p
+	w.out, w.buf, w.spare = w.buf, w.spare[:0], nil
+	w.flying = len(w.out)
+	return w.out
 }
 
-// recycle gives back a buffer that was written; w.mu is held.
-func (w *writer) recycle(p []byte) {
-	if cap(p) <= keepWriteBuffer {
-		w.spare = p[:0]
+// recycle makes the buffer that was written the spare one; w.mu is held.
+func (w *writer) recycle() {
+	if w.spare == nil && cap(w.out) <= keepWriteBuffer {
+		w.spare = w.out[:0]
 	}
+	w.out = nil
 	w.tellRoom()
 }
 
@@ -273,7 +274,7 @@ func (w *writer) drain(watch *time.Timer) {
 				w.tellRoom()
 			}
 		}
-		w.recycle(p[:0])
+		w.recycle()
 		if len(w.buf) == 0 || w.err != nil {
 			w.writing = false
 			w.mu.Unlock()
@@ -316,7 +317,7 @@ func (w *writer) end(err error) {
 		return
 	}
 	w.err = err
-	w.buf, w.held, w.spare, w.rest, w.flying = nil, nil, nil, nil, 0
+	w.buf, w.held, w.spare, w.out, w.rest, w.flying = nil, nil, nil, nil, nil, 0
 	close(w.dead)
 }
 
