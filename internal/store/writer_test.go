@@ -447,3 +447,45 @@ func TestSlowCommitIsLogged(t *testing.T) {
 		t.Errorf("log %q", out.String())
 	}
 }
+
+// That a bridge is alive is looked up once per transaction, and again after
+// another unit of the same transaction has replaced it or declared it dead.
+func TestAliveWithinAGroup(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, db *DB, c Claim) error{
+		"replaced": func(t *testing.T, db *DB, c Claim) error {
+			_, err := db.Register(t.Context(), c.Worker, time.Unix(1000, 0))
+			return err
+		},
+		"dead": func(t *testing.T, db *DB, c Claim) error {
+			_, err := db.Sweep(t.Context(), []Worker{{Name: c.Worker, Inc: c.Inc}}, time.Unix(1000, 0))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDB(t, func(t *testing.T, db *DB) {
+				c := bridge(t, db, "b")
+				startClaimed := func(run string) error {
+					c := Claim{c.Worker, c.Inc, "token-" + run}
+					_, err := db.StartRun(t.Context(), start(run, claimed(attempt(run, "a", 1), c)))
+					return err
+				}
+				before := db.SyncedCommits()
+				release := stall(t, db)
+				var errs [3]error
+				var wg sync.WaitGroup
+				wg.Go(func() { errs[0] = startClaimed("run-1") })
+				queued(t, db, 1)
+				wg.Go(func() { errs[1] = end(t, db, c) })
+				queued(t, db, 2)
+				wg.Go(func() { errs[2] = startClaimed("run-2") })
+				queued(t, db, 3)
+				release()
+				wg.Wait()
+				check(t, errs[0])
+				check(t, errs[1])
+				wantStale(t, errs[2])
+				diff(t, db.SyncedCommits()-before, int64(1))
+			})
+		})
+	}
+}
