@@ -229,11 +229,11 @@ func (c *valueChecker) value(b byte) string {
 	case b >= '1' && b <= '9':
 		c.phase = phaseInteger
 	case b == 't':
-		c.phase, c.rest = phaseLiteral, "rue"
+		c.phase, c.rest = phaseLiteral, "true"[1:]
 	case b == 'f':
-		c.phase, c.rest = phaseLiteral, "alse"
+		c.phase, c.rest = phaseLiteral, "false"[1:]
 	case b == 'n':
-		c.phase, c.rest = phaseLiteral, "ull"
+		c.phase, c.rest = phaseLiteral, "null"[1:]
 	default:
 		return "a value must come"
 	}

@@ -253,9 +253,8 @@ func unprefixed(err error) string {
 // but one that a call to someone else returned says something about that call,
 // and not about this one.
 func wireError(err error, correlationID string) (e *Error, hidden bool) {
-	var call *CallError
-	if !errors.As(err, &call) {
-		if errors.As(err, &e) && e != nil {
+	if _, ok := errors.AsType[*CallError](err); !ok {
+		if e, ok := errors.AsType[*Error](err); ok && e != nil {
 			return e, false
 		}
 		switch {

@@ -20,7 +20,7 @@ import (
 func TestErrorChains(t *testing.T) {
 	wire := Errorf(CodeMethodNotFound, "method not found: %s", "x").WithData(map[string]int{"n": 1})
 	call := &CallError{Conn: "rpc-7", Method: "x", ID: IntegerID(5), CorrelationID: "c-9", Elapsed: 1500 * time.Microsecond, Err: wire}
-	var err error = fmt.Errorf("doing: %w", call)
+	err := fmt.Errorf("doing: %w", call)
 
 	if want := "doing: jsonrpc: x on rpc-7, id 5, correlation id c-9, after 1.5ms: method not found: x (-32601)"; err.Error() != want {
 		t.Errorf("\n got %s\nwant %s", err, want)
@@ -128,10 +128,10 @@ func TestWireError(t *testing.T) {
 	}
 }
 
-type ownVerdict bool
+type verdictError bool
 
-func (v ownVerdict) Error() string     { return "own" }
-func (v ownVerdict) Recoverable() bool { return bool(v) }
+func (v verdictError) Error() string     { return "own" }
+func (v verdictError) Recoverable() bool { return bool(v) }
 
 // TestAdvice follows the table of AdviceFor (RPC-22).
 func TestAdvice(t *testing.T) {
@@ -179,8 +179,8 @@ func TestAdvice(t *testing.T) {
 		{&net.AddrError{}, AdviceGiveUp},
 		{&os.PathError{Op: "dial", Err: syscall.ENOENT}, AdviceReconnect},
 		{&os.PathError{Op: "dial", Err: syscall.EACCES}, AdviceGiveUp},
-		{ownVerdict(true), AdviceReconnect},
-		{ownVerdict(false), AdviceGiveUp},
+		{verdictError(true), AdviceReconnect},
+		{verdictError(false), AdviceGiveUp},
 	}
 	for _, tc := range tests {
 		var err error

@@ -44,7 +44,7 @@ func answerOne(dst []byte, h Handler, m *message) []byte {
 	}
 	var buf [64]byte
 	codec := StrictCodec()
-	req := &Request{codec: codec, method: methodString(h, m.methodName(buf[:])), id: m.id, params: m.params, meta: m.metadata()}
+	req := &Request{codec: codec, method: string(m.methodName(buf[:])), id: m.id, params: m.params, meta: m.metadata()}
 	result, err := h.Handle(context.Background(), req)
 	switch {
 	case m.kind == kindNotification:

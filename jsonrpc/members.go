@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -161,10 +162,8 @@ func structFields(t reflect.Type, built map[reflect.Type]*shape) []shapeField {
 // collectFields appends the fields of t, which is reached by way of the
 // structs in path.
 func collectFields(t reflect.Type, path []reflect.Type, all *[]candidate) {
-	for _, p := range path {
-		if p == t { // it contains itself, and the outer one counts
-			return
-		}
+	if slices.Contains(path, t) { // it contains itself, and the outer one counts
+		return
 	}
 	path = append(path, t)
 	for f := range t.Fields() {
@@ -175,7 +174,8 @@ func collectFields(t reflect.Type, path []reflect.Type, all *[]candidate) {
 			inner = inner.Elem()
 		}
 		isStruct := inner.Kind() == reflect.Struct
-		if tag == "-" || !f.IsExported() && !(f.Anonymous && isStruct) {
+		hidden := !f.IsExported() && (!f.Anonymous || !isStruct)
+		if tag == "-" || hidden {
 			continue
 		}
 		if !validTag(name) {
@@ -183,9 +183,6 @@ func collectFields(t reflect.Type, path []reflect.Type, all *[]candidate) {
 		}
 		if f.Anonymous && name == "" && isStruct {
 			collectFields(inner, path, all)
-			continue
-		}
-		if !f.IsExported() {
 			continue
 		}
 		c := candidate{name: name, depth: len(path), tagged: name != "", typ: f.Type}

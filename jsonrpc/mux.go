@@ -121,31 +121,6 @@ func (m *Mux) Inline(method []byte) bool {
 	return e != nil && e.inline
 }
 
-// intern returns the name of a registered method as a string that exists
-// already.
-func (m *Mux) intern(method []byte) (string, bool) {
-	t := m.table.Load()
-	if t == nil {
-		return "", false
-	}
-	e := t.methods[string(method)]
-	if e == nil {
-		return "", false
-	}
-	return e.name, true
-}
-
-// methodString returns method as a string, without allocating when h is a Mux
-// (or wraps one, with the same unexported method) that knows it.
-func methodString(h Handler, method []byte) string {
-	if m, ok := h.(*Mux); ok {
-		if name, ok := m.intern(method); ok {
-			return name
-		}
-	}
-	return string(method)
-}
-
 // longestMethod bounds how much of a method's name an error repeats, in bytes.
 const longestMethod = 100
 

@@ -47,9 +47,6 @@ func TestMux(t *testing.T) {
 	if mux.Inline([]byte("a")) || !mux.Inline([]byte("b")) || mux.Inline([]byte("c")) {
 		t.Error("Inline is not as registered")
 	}
-	if got := methodString(&mux, []byte("unknown")); got != "unknown" {
-		t.Error(got)
-	}
 }
 
 // TestMuxPanics refuses mistakes of the program at registration.

@@ -388,7 +388,7 @@ func (m *message) fail() *Error {
 		e = &Error{Code: CodeParseError, Message: "parse error: " + m.fault}
 	}
 	if m.unit != "" {
-		e.Data = appendLimit(nil, m.limit, m.unit)
+		e.Data = appendLimit(make([]byte, 0, 48), m.limit, m.unit)
 	}
 	return e
 }

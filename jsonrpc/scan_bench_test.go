@@ -13,7 +13,7 @@ import (
 func benchText(name string) []byte {
 	switch name {
 	case "290":
-		return []byte(`{"jsonrpc":"2.0","id":1234567,"method":"tasks/send","params":{"id":"3f2a9c70-8d55-4b1e-9a0f-5b2c7d1e8f44","session":"a1b2c3d4e5f6","priority":3,"deadline":1893456000.25,"retry":true,"parent":null,"tags":["alpha","beta","gamma"],"message":{"role":"user","text":"Summarise the incident report, please."}}}`)
+		return []byte(`{"jsonrpc":"2.0","id":1234567,"method":"tasks/send","params":{"id":"3f2a9c70-8d55-4b1e-9a0f-5b2c7d1e8f44","session":"a1b2c3d4e5f6","priority":3,"deadline":1893456000.25,"retry":true,"parent":null,"tags":["alpha","beta","gamma"],"message":{"role":"user","text":"Summarise the report, now"}}}`)
 	case "records":
 		var b bytes.Buffer
 		b.WriteString(`{"jsonrpc":"2.0","id":1,"result":[`)

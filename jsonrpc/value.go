@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"math"
 	"math/bits"
 	"unicode/utf8"
@@ -380,10 +379,4 @@ func unescape(dst, s []byte) []byte {
 			dst = append(dst, c)
 		}
 	}
-}
-
-// isTooDeep says whether the error of a check is about nesting.
-func isTooDeep(err error) bool {
-	var r *ResourceError
-	return errors.As(err, &r)
 }

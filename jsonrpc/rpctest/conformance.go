@@ -120,7 +120,7 @@ type Exchange func(ctx context.Context, send []byte, answers int) ([]byte, error
 // lines.
 func StreamExchange(s jsonrpc.Stream) Exchange {
 	return func(ctx context.Context, send []byte, answers int) ([]byte, error) {
-		stop := context.AfterFunc(ctx, func() { s.Close() })
+		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 		defer stop()
 		if _, err := s.Write(append(slices.Clip(send), '\n')); err != nil {
 			return nil, err
@@ -174,7 +174,8 @@ func RunConformance(t *testing.T, exchange Exchange, opts ConformanceOptions) {
 			if err != nil {
 				t.Fatalf("%v\nhaving answered %s", err, got)
 			}
-			if err := c.Check(got); err != nil && !(opts.Foreign && c.Lenient) {
+			anything := opts.Foreign && c.Lenient
+			if err := c.Check(got); err != nil && !anything {
 				t.Errorf("%v\nsent     %.300q\nwant     %s\nanswered %s", err, c.Send, c.Answers, got)
 			}
 			id := fmt.Sprintf(`"probe-%d"`, i)
