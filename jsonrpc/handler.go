@@ -1,0 +1,42 @@
+package jsonrpc
+
+import "context"
+
+// A Handler answers the requests and notifications that a Conn or a Responder
+// receives. It is called from several goroutines at once, except for methods
+// that the handler declares inline (see Inliner).
+type Handler interface {
+	// Handle answers req: with a result (a json.RawMessage is sent as it is, an
+	// io.Reader is streamed, nil is null, everything else goes through the
+	// Codec), or with an error: an *Error is sent as it is, context errors
+	// become CodeCancelled or CodeTimeout, every other error becomes
+	// CodeInternalError, whose text stays here and reaches the hooks, never
+	// the peer. What it returns for a notification is dropped, an error
+	// reported to the hooks.
+	//
+	// ctx ends when the peer cancels the request, when the connection ends and
+	// its grace is over, and at the latest when Handle returned. req and all
+	// bytes that it gives out are borrowed until Handle returns; a result may
+	// alias them.
+	Handle(ctx context.Context, req *Request) (any, error)
+}
+
+// A HandlerFunc is a Handler.
+type HandlerFunc func(ctx context.Context, req *Request) (any, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, req *Request) (any, error) { return f(ctx, req) }
+
+// Middleware wraps a Handler in another one.
+type Middleware func(Handler) Handler
+
+// An Inliner is a Handler that promises for some methods that handling them is
+// quick and calls nobody back. They run on the goroutine that reads the
+// connection: in the order of arrival, and without a copy of their params. A
+// handler that breaks the promise holds up the connection.
+type Inliner interface {
+	Handler
+	// Inline says whether the method with this name is handled inline. The
+	// bytes are borrowed.
+	Inline(method []byte) bool
+}

@@ -1,0 +1,81 @@
+package jsonrpc
+
+// A Stream carries JSON texts in both directions: the seam between a Conn and
+// its transport (RPC-15). Lines and headers over pipes and sockets are in this
+// package, HTTP and WebSocket in packages below it; rpctest.TestStream is the
+// contract as a test that every implementation passes.
+//
+// A Conn calls Read from one goroutine and Write from at most one goroutine at
+// a time; Read, Write and Close may run side by side. A Stream neither parses
+// nor checks what it carries, and it has no limit on the size of a message:
+// large ones come and go in parts, and the Conn decides how many it wants.
+//
+// Two abilities are optional. A Stream with
+//
+//	TryWrite(p []byte) (n int, err error)
+//
+// writes as much of p as goes without waiting, possibly nothing; a Conn then
+// sends from the goroutine that has something to send, and only leaves to its
+// writer what did not fit. A Stream with
+//
+//	SetReadDeadline(t time.Time) error
+//
+// lets a blocked Read be interrupted (the error matches
+// os.ErrDeadlineExceeded, nothing that was read is lost, and a later deadline
+// makes the Stream usable again); a Conn needs it for Config.CallerReads.
+type Stream interface {
+	// Read returns the next part of the message at hand, or the first part of
+	// the next message. The bytes are borrowed until the next Read. Empty
+	// messages (blank lines) are not returned.
+	//
+	// An error ends the Stream, io.EOF when the peer closed it between two
+	// messages and io.ErrUnexpectedEOF when it closed it within one, with two
+	// exceptions, after which Read goes on: an error that matches
+	// os.ErrDeadlineExceeded, and an *UndeliveredError, which says that a
+	// message of ours did not reach the peer.
+	Read() (Part, error)
+
+	// Write takes the next bytes of a sequence of messages, each ended by one
+	// newline and holding no other. A message may be spread over several
+	// calls, and a call may hold several messages; the Stream puts its own
+	// framing in place of the newline. It returns when the bytes are handed to
+	// the transport or kept for it. After an error the Stream is broken, and
+	// Close is all that is left.
+	Write(p []byte) (n int, err error)
+
+	// Close ends both directions and makes blocked calls of Read and Write
+	// return. It may be called more than once, from any goroutine.
+	Close() error
+}
+
+// A Part is a piece of an incoming message: nearly always a whole one, since
+// Streams hand over messages that fit their buffer at once.
+type Part struct {
+	// Data is the next bytes of the message, without framing.
+	Data []byte
+	// End says that Data completes the message.
+	End bool
+	// More says that the next message, or the beginning of it, is known to be
+	// there already, so that an answer to this one may wait to be sent
+	// together with the next answer. False is always correct.
+	More bool
+}
+
+// An UndeliveredError is returned by Stream.Read for a message of ours that
+// the transport could not deliver, while the Stream goes on: an HTTP request
+// that failed, for example. A Conn fails the calls in it with Err.
+type UndeliveredError struct {
+	// Message is the undelivered message: one request, notification, response
+	// or batch.
+	Message []byte
+	// Err says why.
+	Err error
+}
+
+// Error says why the message was not delivered.
+func (e *UndeliveredError) Error() string {
+	return "jsonrpc: message not delivered: " + e.Err.Error()
+}
+
+// Unwrap returns the transport's error.
+func (e *UndeliveredError) Unwrap() error { return e.Err }
