@@ -63,6 +63,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{name: "workflows", run: workflows},
 		{name: "jsonrpc", run: jsonrpc},
+		{name: "jsonrpc-soak", run: jsonrpcSoak, asked: true},
 	}
 }
 
