@@ -177,7 +177,8 @@ func TestStrictDecodeFields(t *testing.T) {
 			*Right
 			Y string
 		}{Right: &Right{}},
-		oddTags(), unexported{inner: inner{5}, io: nil},
+		oddTags(),
+		unexported{inner: inner{5}, io: nil},
 	} {
 		s := StrictCodec().(*strictCodec).shape(reflect.TypeOf(v))
 		got := make(map[string]bool)

@@ -243,10 +243,13 @@ func skipDigits(b []byte, i int) int {
 // stops marks the high bit of the first byte of w that cannot be skipped
 // within a string: a quote, a backslash, a control character. Marks behind the
 // first one may be wrong, since a subtraction borrows from the next byte.
+//
+// Flipping bit 1 changes places between the quote (0x22) and the blank (0x20),
+// and leaves control characters among themselves, so that one subtraction
+// finds both: all below 0x21. Bytes beyond ASCII keep their high bit in both
+// terms and are never marked.
 func stops(w uint64) uint64 {
-	quote := w ^ '"'*lowBits
-	slash := w ^ '\\'*lowBits
-	return ((quote-lowBits)&^quote | (slash-lowBits)&^slash | (w-' '*lowBits)&^w) & highBits
+	return (((w ^ 0x02*lowBits) - 0x21*lowBits) | ((w ^ '\\'*lowBits) - lowBits)) &^ w & highBits
 }
 
 // skipString skips the rest of a string; i is behind its first quote. It looks
@@ -254,25 +257,16 @@ func stops(w uint64) uint64 {
 // checks UTF-8 at the end, if there was anything but ASCII.
 func skipString(b []byte, i int) int {
 	start, wide := i, uint64(0)
-	for {
-		for i+8 <= len(b) {
-			w := binary.LittleEndian.Uint64(b[i:])
-			m := stops(w)
-			if m != 0 {
-				wide |= w & (m&-m - 1)
-				i += bits.TrailingZeros64(m) >> 3
-				break
-			}
+	for i+8 <= len(b) {
+		w := binary.LittleEndian.Uint64(b[i:])
+		m := stops(w)
+		if m == 0 {
 			wide |= w
 			i += 8
+			continue
 		}
-		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
-			wide |= uint64(b[i])
-			i++
-		}
-		if i >= len(b) {
-			return malformed
-		}
+		wide |= w & (m&-m - 1)
+		i += bits.TrailingZeros64(m) >> 3
 		switch b[i] {
 		case '"':
 			if wide&highBits != 0 && !utf8.Valid(b[start:i]) {
@@ -287,6 +281,30 @@ func skipString(b []byte, i int) int {
 			return malformed
 		}
 	}
+	return skipStringTail(b, start, i)
+}
+
+// skipStringTail skips the rest of a string that began at start, when fewer
+// than eight bytes of the text are left.
+func skipStringTail(b []byte, start, i int) int {
+	for i < len(b) {
+		switch c := b[i]; {
+		case c == '"':
+			if !utf8.Valid(b[start:i]) {
+				return malformed
+			}
+			return i + 1
+		case c == '\\':
+			if i = skipEscape(b, i+1); i < 0 {
+				return malformed
+			}
+		case c < ' ':
+			return malformed
+		default:
+			i++
+		}
+	}
+	return malformed
 }
 
 // skipEscape skips the rest of an escape; i is behind its backslash. Half of a
