@@ -3,6 +3,7 @@ package rpchttp
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -111,6 +112,7 @@ type Stream struct {
 	cfg    ClientConfig
 	url    *url.URL
 	client http.Client
+	direct bool            // requests go to its Transport directly
 	own    *http.Transport // closed with the Stream; nil when the caller brought a client
 	header http.Header     // of POSTs when nothing varies; not changed
 	in     *inbox
@@ -122,7 +124,6 @@ type Stream struct {
 	active  atomic.Int64  // jobs queued or being worked on
 	queued  atomic.Int64  // bytes of the jobs queued
 	room    chan struct{} // one signal: jobs were taken out of the queue
-	free    sync.Pool     // of *job
 
 	// start begins a worker, begin the way back; they hold the contexts.
 	start     func(*job)
@@ -161,7 +162,13 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, fmt.Errorf("rpchttp: %q is no http or https URL with a host; write it as http://host:port/path", bareURL(u))
 	}
-	u.Fragment = ""
+	header := http.Header{"Content-Type": {jsonType}, "Accept": {jsonType + ", " + eventType}}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		auth := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password))
+		header.Set("Authorization", "Basic "+auth)
+	}
+	u.User, u.Fragment = nil, ""
 	cfg = cfg.withDefaults()
 	s := &Stream{
 		cfg: cfg, url: u,
@@ -170,7 +177,7 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 		room:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		done:    make(chan struct{}),
-		header:  http.Header{"Content-Type": {jsonType}, "Accept": {jsonType + ", " + eventType}},
+		header:  header,
 	}
 	s.useClient()
 	base, kill := context.WithCancelCause(context.Background())
@@ -202,16 +209,16 @@ func (s *Stream) useClient() {
 		}
 		s.client.Transport = s.own
 	}
+	s.direct = s.client.Jar == nil && s.client.Timeout == 0 && s.client.CheckRedirect == nil
 	if s.client.CheckRedirect == nil {
 		s.client.CheckRedirect = sameOrigin
 	}
 }
 
-// sameOrigin follows redirects that lead to the same server with the same
-// method: a message and its credentials go nowhere else.
+// sameOrigin follows redirects as send does.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	first := via[0]
-	if len(via) > 4 || req.Method != first.Method || req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host {
+	if len(via) > maxRedirects || req.Method != first.Method || req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host {
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -267,17 +274,11 @@ func (s *Stream) write(p []byte, wait bool) (int, error) {
 			return len(p), nil
 		}
 		n += end + 1
-		j := s.newJob()
-		if s.partial != nil {
-			j.msg, s.partial = append(s.partial, text...), nil
-		} else {
-			j.msg = append(j.msg, text...)
+		msg := append(s.partial, text...)
+		s.partial = nil
+		if skipSpace(msg, 0) < len(msg) {
+			s.push(&job{msg: msg})
 		}
-		if skipSpace(j.msg, 0) == len(j.msg) {
-			s.finish(j) // an empty message is none
-			continue
-		}
-		s.push(j)
 	}
 	return n, nil
 }

@@ -2,8 +2,10 @@ package rpchttp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/parley-project/parley/jsonrpc"
 )
 
 // ErrTimeout is the cause of a request that ClientConfig.Timeout ended. It
@@ -43,12 +47,15 @@ type Error struct {
 	// RetryAfter is what the server asks to wait before the next attempt; 0
 	// when it does not.
 	RetryAfter time.Duration
-	// NotSent says that the server certainly got nothing of the message, so
-	// that it can be sent again without happening twice.
+	// NotSent says that the server certainly did nothing with the message, so
+	// that it can be sent again without happening twice: it could not be
+	// reached, or said so.
 	NotSent bool
 	// Err is the cause: the error of net/http, a *jsonrpc.Error that the server
 	// sent without the id of a request, or nil.
 	Err error
+
+	verdict verdict
 }
 
 // Error says what happened, with the status and the snippet, and what to do.
@@ -60,7 +67,7 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(e.Problem)
 	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+		b.WriteString(": " + strings.TrimPrefix(e.Err.Error(), "rpchttp: "))
 	}
 	if e.Snippet != "" {
 		fmt.Fprintf(&b, " (the answer begins %q)", e.Snippet)
@@ -74,14 +81,30 @@ func (e *Error) Error() string {
 // Unwrap returns the cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Recoverable says whether the same request may succeed later without anybody
-// changing anything: overload, restarts, network failures (RPC-22).
-// jsonrpc.AdviceFor asks it.
+// A verdict on whether the same request may succeed later.
+type verdict int8
+
+const (
+	byStatus verdict = iota
+	later            // it may, with a new session at least
+	never            // it cannot, before somebody changes something
+)
+
+// Recoverable says whether the same request, or a new session, may succeed
+// later without anybody changing anything: after overload, restarts and
+// failures of the network (RPC-22). jsonrpc.AdviceFor asks it.
 func (e *Error) Recoverable() bool {
+	if e.verdict != byStatus {
+		return e.verdict == later
+	}
 	switch e.Status {
-	case 0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
+	case 0:
+		// Most of what net/http returns is a network that failed.
+		_, certificate := errors.AsType[*tls.CertificateVerificationError](e.Err)
+		return !certificate && jsonrpc.AdviceFor(e.Err) != jsonrpc.AdviceGiveUp
 	}
 	return false
 }
@@ -110,6 +133,8 @@ func failed(req *http.Request, err error) *Error {
 		err = cause
 	}
 	e := &Error{Method: req.Method, URL: bareURL(req.URL), Problem: "the request failed", Err: err}
+	op, ok := errors.AsType[*net.OpError](err)
+	e.NotSent = ok && (op.Op == "dial" || op.Op == "proxyconnect")
 	switch {
 	case errors.Is(err, ErrTimeout):
 		e.Problem, e.Advice = "gave up", "raise ClientConfig.Timeout if the method takes that long"
@@ -187,15 +212,20 @@ func snippet(body []byte, secrets []string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// secretsOf lists the values that the caller put into header, and the words in
-// them, since a server may repeat "KEY" of "Bearer KEY".
-func secretsOf(header, common http.Header) []string {
+// secretsOf lists the values of the headers that this package does not set to
+// the same for everybody, and the words in them, since a server may repeat
+// "KEY" of "Bearer KEY".
+func secretsOf(header http.Header) []string {
 	var secrets []string
 	for name, values := range header {
-		if _, ok := common[name]; ok {
+		switch name {
+		case "Content-Type", "Accept", "Cache-Control", "Last-Event-Id":
 			continue
 		}
 		for _, v := range values {
+			if v == "" {
+				continue
+			}
 			secrets = append(secrets, v)
 			for _, word := range strings.Fields(v) {
 				if len(word) >= 8 {

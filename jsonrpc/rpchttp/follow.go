@@ -50,7 +50,7 @@ func (s *Stream) get(ctx context.Context, lastID string) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.client.Do(req)
+	res, err := s.send(req)
 	if err != nil {
 		return nil, failed(req, err)
 	}
@@ -63,7 +63,7 @@ func (s *Stream) get(ctx context.Context, lastID string) (*http.Response, error)
 		body := make([]byte, 4<<10)
 		n, _ := io.ReadFull(res.Body, body) // what there is; an error adds nothing
 		e := refused(res, problem)
-		e.Snippet = snippet(body[:n], secretsOf(req.Header, s.header))
+		e.Snippet = snippet(body[:n], secretsOf(req.Header))
 		return nil, e
 	}
 	return res, nil
@@ -164,6 +164,9 @@ func (s *Stream) over(err error, opened bool, attempt int) bool {
 	case (opened || s.cfg.WayBack == WayBackWithSession) && e.Recoverable() && (s.cfg.MaxReconnects < 0 || attempt <= s.cfg.MaxReconnects):
 		return false
 	default:
+		if opened && e.Status == http.StatusGone {
+			e.verdict, e.Advice = later, "dial again; what the server said in between is lost"
+		}
 		s.in.fail(err)
 	}
 	return true
@@ -261,7 +264,7 @@ func (s *Stream) endSession() {
 	if err != nil {
 		return
 	}
-	if res, err := s.client.Do(req); err == nil {
+	if res, err := s.send(req); err == nil {
 		res.Body.Close()
 	}
 }

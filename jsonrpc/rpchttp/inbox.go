@@ -24,6 +24,8 @@ type item struct {
 	end  bool
 	rest chan *item // where the other parts come from; nil in a whole message and in later parts
 	err  error      // instead of bytes: an *jsonrpc.UndeliveredError
+
+	counted bool // in the inbox's bytes
 }
 
 // An inbox is the reading half of a Stream: many goroutines put messages in,
@@ -34,6 +36,8 @@ type inbox struct {
 	dead   chan struct{} // by fail: what is in there is read, then the error
 	free   sync.Pool     // of *item
 	faults atomic.Int32  // items in ready that are errors
+	bytes  atomic.Int64  // of messages that offer left in ready
+	room   chan struct{} // one signal: offer may try again
 
 	mu    sync.Mutex
 	err   error // set before dead is closed
@@ -49,6 +53,7 @@ func newInbox(size int) *inbox {
 		ready:  make(chan *item, size),
 		closed: make(chan struct{}),
 		dead:   make(chan struct{}),
+		room:   make(chan struct{}, 1),
 		limit:  newDeadline(),
 	}
 }
@@ -87,6 +92,28 @@ func (in *inbox) put(to chan *item, it *item) bool {
 	case <-in.dead:
 	}
 	return false
+}
+
+// offer puts a copy of msg in, if there is room: fewer than most bytes before it.
+// One of those who wait for room has to offer again, and leaves the signal for
+// the next one when there was room for it.
+func (in *inbox) offer(msg []byte, most int64) bool {
+	if in.bytes.Load() >= most {
+		return false
+	}
+	it := in.item(len(msg))
+	it.buf, it.end, it.counted = append(it.buf, msg...), true, true
+	size := int64(len(msg))
+	in.bytes.Add(size)
+	select {
+	case in.ready <- it:
+		signal(in.room)
+		return true
+	default:
+		in.bytes.Add(-size)
+		in.recycle(it)
+		return false
+	}
 }
 
 // undelivered reports that msg, which the inbox may keep, did not arrive.
@@ -131,6 +158,10 @@ func (in *inbox) read() (jsonrpc.Part, error) {
 	if it.err != nil {
 		in.faults.Add(-1)
 		return jsonrpc.Part{}, it.err
+	}
+	if it.counted {
+		in.bytes.Add(-int64(len(it.buf)))
+		signal(in.room)
 	}
 	if it.rest != nil {
 		in.rest = it.rest

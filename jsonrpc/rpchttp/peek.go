@@ -9,7 +9,7 @@ type envelope struct {
 	notifications int    // requests without one
 	responses     int    // results and errors
 	method        []byte // of the first request, without quotes, not unescaped
-	fault         []byte // the error member of a response whose id is null
+	fault         []byte // the error member of a response whose id is null, or missing
 }
 
 // peek reads the members of the object, or of the objects in the array, that
@@ -44,7 +44,7 @@ func peek(text []byte) envelope {
 // object reads the object at i and returns the index behind it.
 func (e *envelope) object(text []byte, i int) int {
 	var method, id, fault []byte
-	var result bool
+	var result, version bool
 	for i = skipSpace(text, i+1); i < len(text) && text[i] == '"'; i = skipSpace(text, i+1) {
 		end := skipString(text, i)
 		name := text[i:end]
@@ -64,6 +64,8 @@ func (e *envelope) object(text []byte, i int) int {
 			result = true
 		case `"error"`:
 			fault = value
+		case `"jsonrpc"`:
+			version = true
 		}
 		i = skipSpace(text, end)
 		if i == len(text) || text[i] != ',' {
@@ -75,9 +77,9 @@ func (e *envelope) object(text []byte, i int) int {
 		e.calls++
 	case method != nil:
 		e.notifications++
-	case result || fault != nil:
+	case (result || fault != nil) && (version || id != nil): // others have errors too
 		e.responses++
-		if string(id) == "null" && fault != nil {
+		if fault != nil && (id == nil || string(id) == "null") {
 			e.fault = fault
 		}
 	}

@@ -1,16 +1,15 @@
 package rpchttp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -22,72 +21,23 @@ const (
 	eventType = "text/event-stream"
 )
 
-// A job is a message on its way.
+// A job is a message on its way. Its bytes are not used again: net/http may look
+// at them after it gave the answer.
 type job struct {
-	msg []byte
-	// open counts the bodies that net/http has not closed: as long as there are
-	// any, msg must not change. taken says that one of them was read.
-	open  atomic.Int32
-	taken atomic.Bool
-	// lost says that msg was given to the reader as undelivered.
-	lost bool
+	msg    []byte
+	reader bytes.Reader
 }
 
-// A body is the body of a request that carries a job.
-type body struct {
-	job    *job
-	off    int
-	closed bool
+// body returns the message for a request. net/http knows this type, and sends
+// head and body at once.
+func (j *job) body() io.ReadCloser {
+	j.reader.Reset(j.msg)
+	return io.NopCloser(&j.reader)
 }
 
-func (j *job) body() *body {
-	j.open.Add(1)
-	return &body{job: j}
-}
-
-// Read gives out the message.
-func (b *body) Read(p []byte) (int, error) {
-	if b.off == len(b.job.msg) {
-		return 0, io.EOF
-	}
-	b.job.taken.Store(true)
-	n := copy(p, b.job.msg[b.off:])
-	b.off += n
-	return n, nil
-}
-
-// WriteTo gives it out without a buffer between.
-func (b *body) WriteTo(w io.Writer) (int64, error) {
-	b.job.taken.Store(true)
-	n, err := w.Write(b.job.msg[b.off:])
-	b.off += n
-	return int64(n), err
-}
-
-// Close is called once by net/http when it is done with the body.
-func (b *body) Close() error {
-	if !b.closed {
-		b.closed = true
-		b.job.open.Add(-1)
-	}
-	return nil
-}
-
-func (s *Stream) newJob() *job {
-	if j, ok := s.free.Get().(*job); ok {
-		return j
-	}
-	return new(job)
-}
-
-// finish returns the job for reuse unless somebody may still look at it.
-func (s *Stream) finish(j *job) {
-	if j.lost || j.open.Load() != 0 || cap(j.msg) > keptBuffer {
-		return
-	}
-	j.msg = j.msg[:0]
-	j.taken.Store(false)
-	s.free.Put(j)
+// again returns it once more, while the first one may still be in use.
+func (j *job) again() (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(j.msg)), nil
 }
 
 // A lease is a context for one request after the other, until one of them is
@@ -131,7 +81,7 @@ func (s *Stream) work(base context.Context, first *job) {
 			l.touch()
 			s.post(ctx, j, l)
 		}
-		s.release(sl, j)
+		s.release(sl)
 		if !l.rest() || ctx.Err() != nil {
 			l.cancel(nil)
 			ctx, l = newLease(base, s.cfg.Timeout)
@@ -172,11 +122,10 @@ func (s *Stream) take(sl *slot, j *job, l *lease) bool {
 	return true
 }
 
-func (s *Stream) release(sl *slot, j *job) {
+func (s *Stream) release(sl *slot) {
 	s.mu.Lock()
 	sl.job, sl.cancel = nil, nil
 	s.mu.Unlock()
-	s.finish(j)
 	s.active.Add(-1)
 }
 
@@ -185,6 +134,9 @@ func (s *Stream) request(ctx context.Context, method string, header http.Header)
 	id := s.session.Load()
 	if s.cfg.Headers != nil || s.client.Jar != nil || id != nil {
 		header = header.Clone()
+	}
+	if auth := s.header["Authorization"]; auth != nil { // of the URL
+		header["Authorization"] = auth
 	}
 	if id != nil {
 		header[s.cfg.SessionHeader] = []string{*id}
@@ -198,7 +150,7 @@ func (s *Stream) request(ctx context.Context, method string, header http.Header)
 	}
 	if err := s.cfg.Headers(ctx, header); err != nil {
 		return nil, &Error{
-			Method: method, URL: bareURL(s.url), NotSent: true, Err: err,
+			Method: method, URL: bareURL(s.url), NotSent: true, Err: err, verdict: never,
 			Problem: "no header for the request", Advice: "see why ClientConfig.Headers failed",
 		}
 	}
@@ -217,13 +169,10 @@ func (s *Stream) post(ctx context.Context, j *job, l *lease) {
 		return
 	}
 	req.Body, req.ContentLength = j.body(), int64(len(j.msg))
-	req.GetBody = func() (io.ReadCloser, error) { return j.body(), nil }
-	res, err := s.client.Do(req)
+	req.GetBody = j.again
+	res, err := s.send(req)
 	if err != nil {
-		e := failed(req, err)
-		op, dialing := errors.AsType[*net.OpError](err)
-		e.NotSent = !j.taken.Load() || dialing && op.Op == "dial"
-		s.lost(j, e)
+		s.lost(j, failed(req, err))
 		return
 	}
 	defer res.Body.Close()
@@ -233,10 +182,50 @@ func (s *Stream) post(ctx context.Context, j *job, l *lease) {
 	a := answer{s: s, job: j, res: res, lease: l, rcv: receiver{in: s.in, limit: s.cfg.MaxMessage}}
 	if err := a.deliver(ctx); err != nil {
 		a.rcv.drop()
+		over := s.sessionOver(req, res, err)
 		s.lost(j, err)
-		s.checkSession(req, res, err)
+		if over {
+			s.in.fail(err)
+		}
 	}
 }
+
+// send is client.Do. Where the caller has no wishes for redirects, cookies and
+// time, which cost as much as the rest of what the client does, it goes to the
+// transport directly, and follows redirects only to the same server with the
+// same method: a message and its credentials go nowhere else.
+func (s *Stream) send(req *http.Request) (*http.Response, error) {
+	if !s.direct {
+		return s.client.Do(req)
+	}
+	transport := s.client.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	for hops := 0; ; hops++ {
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		if res.StatusCode != http.StatusTemporaryRedirect && res.StatusCode != http.StatusPermanentRedirect || hops == maxRedirects {
+			return res, nil
+		}
+		to, err := res.Location()
+		if err != nil || to.Scheme != req.URL.Scheme || to.Host != req.URL.Host {
+			return res, nil //nolint:nilerr // the caller explains the redirect
+		}
+		res.Body.Close()
+		req = req.WithContext(req.Context())
+		req.URL = to
+		if req.GetBody != nil {
+			if req.Body, err = req.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+const maxRedirects = 4
 
 // ready waits until the way back is open, where it has to be.
 func (s *Stream) ready(ctx context.Context) bool {
@@ -265,7 +254,6 @@ func (s *Stream) notEstablished() error {
 
 // lost reports that j was not delivered.
 func (s *Stream) lost(j *job, err error) {
-	j.lost = true
 	s.in.undelivered(j.msg, err)
 }
 
@@ -280,12 +268,16 @@ func (s *Stream) learn(id string) {
 	}
 }
 
-// checkSession ends the Stream when the server does not know its session any
-// more: every later message would fail the same way.
-func (s *Stream) checkSession(req *http.Request, res *http.Response, err error) {
-	if res.StatusCode == http.StatusNotFound && req.Header.Get(s.cfg.SessionHeader) != "" {
-		s.in.fail(err)
+// sessionOver says whether the server does not know the session any more: every
+// later message would fail the same way, until there is a new one.
+func (s *Stream) sessionOver(req *http.Request, res *http.Response, err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || res.StatusCode != http.StatusNotFound || req.Header.Get(s.cfg.SessionHeader) == "" {
+		return false
 	}
+	e.NotSent, e.verdict = true, later
+	e.Problem, e.Advice = "the session is over", "dial again"
+	return true
 }
 
 // An answer is the answer to a POST, on its way to Read.
@@ -416,7 +408,7 @@ func (a *answer) refuse(problem string) error {
 
 func (a *answer) refused(problem string, body []byte) *Error {
 	e := refused(a.res, problem)
-	e.Snippet = snippet(body, secretsOf(a.res.Request.Header, a.s.header))
+	e.Snippet = snippet(body, secretsOf(a.res.Request.Header))
 	return e
 }
 

@@ -285,16 +285,17 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, ses *Session, m
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	in := ses.stream.in
-	it := in.item(len(msg))
-	it.buf, it.end = append(it.buf, msg...), true
-	select {
-	case in.ready <- it:
-		w.WriteHeader(http.StatusAccepted)
-	case <-r.Context().Done():
-	case <-ses.stream.over:
-		refuse(w, http.StatusNotFound, invalid("the session has ended; open a new one"))
+	for !ses.stream.in.offer(msg, int64(s.sessions.cfg.Backlog)) {
+		select {
+		case <-ses.stream.in.room:
+		case <-r.Context().Done():
+			return
+		case <-ses.stream.over:
+			refuse(w, http.StatusNotFound, invalid("the session has ended; open a new one"))
+			return
+		}
 	}
+	w.WriteHeader(http.StatusAccepted)
 }
 
 // Headers in their canonical form.

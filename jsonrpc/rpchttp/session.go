@@ -38,9 +38,10 @@ type SessionConfig struct {
 	// WriteTimeout ends a GET whose client takes no byte for so long. Default
 	// 30 s.
 	WriteTimeout time.Duration
-	// Backlog bounds the messages kept in a session, in bytes: those that wait
-	// for the client to come, and after them those that it may ask for again.
-	// The Conn's writing waits when it is full of the former. Default 256 KiB.
+	// Backlog bounds the messages kept in a session for each direction, in
+	// bytes: those that wait for the client to come, and after them those that
+	// it may ask for again; and those that were POSTed and not yet read. Writing
+	// waits when it is full, and so does the POST. Default 256 KiB.
 	Backlog int
 	// Owner names whoever sends a request, by its credentials: a session is of
 	// use to its owner only, others are told that there is none. Default:
@@ -248,7 +249,7 @@ var (
 // open makes a session for the sender of r.
 func (t *sessions) open(r *http.Request, conn jsonrpc.Config) (*Session, error) {
 	s := &Session{id: rand.Text(), owner: t.owner(r), idle: t.cfg.Idle}
-	stream := &sessionStream{in: newInbox(16), out: newBacklog(t.cfg.Backlog), over: make(chan struct{})}
+	stream := &sessionStream{in: newInbox(maxEvents), out: newBacklog(t.cfg.Backlog), over: make(chan struct{})}
 	s.stream = stream
 	stream.remove = func() {
 		t.mu.Lock()

@@ -285,8 +285,11 @@ func (p *serverPlay) hide(text string) string {
 	for i, id := range p.sessions {
 		text = strings.ReplaceAll(text, id, fmt.Sprintf("SESSION-%d", i+1))
 	}
+	text = randomID.ReplaceAllString(text, `"correlation_id":"RANDOM"`)
 	return strings.ReplaceAll(text, p.addr, "ADDR")
 }
+
+var randomID = regexp.MustCompile(`"correlation_id":"[A-Z2-7]{26}"`)
 
 func (c *wire) response(t *testing.T) string {
 	res, err := http.ReadResponse(c.r, nil)
