@@ -93,6 +93,7 @@ type Bridge struct {
 	stopCalls, stopHard context.CancelCauseFunc
 	// inHand counts reservations and calls.
 	inHand sync.WaitGroup
+	crew   *crew
 
 	taking    chan struct{} // closed once tasks are taken
 	dispatch  chan struct{} // there is something to claim
@@ -125,7 +126,7 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, parley.Errorf(parley.CodeInvalid, "a bridge needs a name, a ledger, agents, a bus and adapters")
 	}
 	b := &Bridge{
-		cfg: cfg.withDefaults(), adapters: make(map[string]Adapter, len(cfg.Adapters)),
+		cfg: cfg.withDefaults(), crew: newCrew(), adapters: make(map[string]Adapter, len(cfg.Adapters)),
 		taking: make(chan struct{}), dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), beating: make(chan struct{}, 1),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
 		queued: make(map[string]struct{}), lanes: make(map[string]*lane),
@@ -205,6 +206,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	intake.Wait()
 	b.putBack()
 	b.drain()
+	b.crew.dismiss()
 	stopCancels()
 	letGo()
 	lease.Wait()

@@ -130,7 +130,7 @@ func (r Reservation) Start(a store.Attempt) {
 	}
 	b.mu.Unlock()
 	if pending {
-		go c.run((*call).begin)
+		b.crew.do(func() { c.run((*call).begin) })
 	}
 }
 
@@ -311,7 +311,7 @@ func (b *Bridge) adopt(row store.Attempt, began time.Time, first step) {
 	b.inHand.Add(1)
 	b.calls[row.ID] = c
 	b.mu.Unlock()
-	go c.run(first)
+	b.crew.do(func() { c.run(first) })
 }
 
 // cancelHint is the handler of [bus.SubjectCancel].
