@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"strconv"
 )
@@ -410,7 +409,7 @@ func (c *valueChecker) inObject() bool {
 // skipPlain skips the plain ASCII inside a string.
 func skipPlain(b []byte, i int) int {
 	for i+8 <= len(b) {
-		w := binary.LittleEndian.Uint64(b[i:])
+		w := load8(b, i)
 		if m := stops(w) | w&highBits; m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}

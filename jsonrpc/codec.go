@@ -125,7 +125,7 @@ type strictCodec struct {
 // Decode implements Codec.
 func (c *strictCodec) Decode(data []byte, v any) error {
 	if raw, ok := v.(*json.RawMessage); ok && raw != nil {
-		if err := checkMembers(data, nil); err != nil {
+		if _, err := checkMembers(data, nil); err != nil {
 			return err
 		}
 		*raw = append((*raw)[:0], data...)
@@ -135,12 +135,11 @@ func (c *strictCodec) Decode(data []byte, v any) error {
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return fmt.Errorf("jsonrpc: Decode wants a pointer that is not nil, not a %T", v)
 	}
-	s := c.shape(target.Type().Elem())
-	if err := checkMembers(data, s); err != nil {
+	openNumbers, err := checkMembers(data, c.shape(target.Type().Elem()))
+	if err != nil {
 		return err
 	}
-	var err error
-	if s != nil && s.open {
+	if openNumbers {
 		dec := json.NewDecoder(bytes.NewReader(data))
 		dec.UseNumber()
 		err = dec.Decode(v)

@@ -18,10 +18,7 @@ type shape struct {
 	takes  jsonKind
 	fields []shapeField   // of a struct, in the order of declaration
 	byName map[string]int // index into fields
-	elem   *shape         // of an array, a slice or a map
-	// open says that somewhere inside is an interface, where encoding/json
-	// would make numbers float64. Only set on a shape from newShape.
-	open bool
+	elem   *shape         // of an array, a slice or a map; of an interface itself
 }
 
 type shapeField struct {
@@ -43,35 +40,13 @@ const (
 
 // newShape examines a type.
 func newShape(t reflect.Type) *shape {
-	s := buildShape(t, map[reflect.Type]*shape{})
-	if s == nil { // of a kind of its own, or an interface
-		return &shape{typ: t, takes: jsonAny, open: t.Kind() == reflect.Interface}
-	}
-	s.open = hasInterface(s, map[*shape]bool{})
-	return s
-}
-
-// hasInterface looks for an interface in s.
-func hasInterface(s *shape, seen map[*shape]bool) bool {
-	if s == nil || seen[s] {
-		return false
-	}
-	seen[s] = true
-	if s.typ.Kind() == reflect.Interface || hasInterface(s.elem, seen) {
-		return true
-	}
-	for _, f := range s.fields {
-		if hasInterface(f.shape, seen) {
-			return true
-		}
-	}
-	return false
+	return buildShape(t, map[reflect.Type]*shape{})
 }
 
 // buildShape builds the shape of a type; built holds those at hand, since
 // types may contain themselves.
 func buildShape(t reflect.Type, built map[reflect.Type]*shape) *shape {
-	for t.Kind() == reflect.Pointer && !hasOwnDecoder(t) {
+	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if s, ok := built[t]; ok {
@@ -97,6 +72,8 @@ func buildShape(t reflect.Type, built map[reflect.Type]*shape) *shape {
 		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
 			s.takes |= jsonString // bytes in base64
 		}
+	case reflect.Interface:
+		s.elem = s
 	case reflect.Map:
 		s.takes = jsonObject
 		s.elem = buildShape(t.Elem(), built)
@@ -239,17 +216,18 @@ func expected(t reflect.Type) string {
 // checkMembers checks a JSON text in the light of the type that it will be
 // decoded into: grammar and UTF-8 as checkValue does, no duplicate members
 // anywhere, the kinds of values, and the names of members. A nil shape takes
-// any value.
-func checkMembers(text []byte, s *shape) error {
+// any value. It says whether a number goes into an interface, where
+// encoding/json by itself would make it a float64.
+func checkMembers(text []byte, s *shape) (openNumbers bool, err error) {
 	c := memberCheck{b: text}
 	end := c.value(skipSpace(text, 0), s, maxRecursion)
 	if c.fault != nil {
-		return c.fault
+		return false, c.fault
 	}
 	if end < 0 || skipSpace(text, end) != len(text) {
-		return &DecodeError{Expected: "valid JSON", Err: checkValue(text, maxRecursion)}
+		return false, &DecodeError{Expected: "valid JSON", Err: checkValue(text, maxRecursion)}
 	}
-	return nil
+	return c.openNumbers, nil
 }
 
 // fewMembers is how many members are compared one with another; in larger
@@ -257,8 +235,9 @@ func checkMembers(text []byte, s *shape) error {
 const fewMembers = 16
 
 type memberCheck struct {
-	b     []byte
-	fault *DecodeError
+	b           []byte
+	fault       *DecodeError
+	openNumbers bool
 }
 
 // value checks the value at i and returns where it ends, or a negative number.
@@ -281,9 +260,11 @@ func (c *memberCheck) value(i int, s *shape, depth int) int {
 			return deep
 		}
 		return c.array(i+1, s, depth-1)
+	case '"', 't', 'f', 'n':
 	default:
-		return skipValue(c.b, i, 0)
+		c.openNumbers = c.openNumbers || s != nil && s.elem == s
 	}
+	return skipValue(c.b, i, 0)
 }
 
 // accepts says whether the type takes a value that begins with b. Null it
