@@ -47,7 +47,7 @@ func (in *receiver) batch(text []byte) {
 		return
 	}
 	b.start()
-	if b.done() {
+	if b.last() {
 		in.replyBatch(b)
 	}
 }
@@ -110,9 +110,15 @@ func (b *batch) start() {
 	}
 }
 
-// done counts an entry that is done, and says whether it was the last. Who
+// done counts an entry that is done, and replies when it was the last. Who
 // fills the batch counts as an entry.
-func (b *batch) done() bool {
+func (b *batch) done() {
+	if b.last() {
+		b.reply(b)
+	}
+}
+
+func (b *batch) last() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left--
@@ -156,18 +162,34 @@ func (b *batch) run(j *job) {
 	b.mu.Lock()
 	b.spreading = false
 	b.mu.Unlock()
+	exited := true
+	defer func() {
+		if exited { // the handler has; somebody else has to go on
+			b.mu.Lock()
+			b.left++
+			b.mu.Unlock()
+			b.start()
+			b.done()
+		}
+	}()
 	for j != nil {
 		b.spread()
-		i := j.entry
-		result, err := b.s.handle(j)
-		b.answer(i, &j.req, result, err)
-		b.s.free(j)
-		if b.done() {
-			b.reply(b)
-			return
-		}
+		b.handle(j)
 		j = b.take()
 	}
+	exited = false
+}
+
+// handle handles one entry.
+func (b *batch) handle(j *job) {
+	var result any
+	err := errExited
+	defer func() {
+		b.answer(j.entry, &j.req, result, err)
+		b.s.free(j)
+		b.done()
+	}()
+	result, err = b.s.handle(j)
 }
 
 // answer takes what the handler of the entry i returned.

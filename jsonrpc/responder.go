@@ -151,7 +151,7 @@ func (r *Responder) batch(ctx context.Context, msg, dst []byte) []byte {
 		r.batchEntry(ctx, b, i, &entries[i])
 	}
 	b.start()
-	if !b.done() {
+	if !b.last() {
 		<-done
 	}
 	return b.appendTo(dst)

@@ -1,6 +1,9 @@
 package jsonrpc
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // inlines says whether the method is handled by the goroutine that reads.
 func (s *server) inlines(method []byte) bool {
@@ -13,14 +16,22 @@ func (s *server) serve(j *job) {
 		j.batch.run(j)
 		return
 	}
-	result, err := s.handle(j)
-	if j.req.IsNotification() {
-		s.dropped(&j.req, err)
-	} else {
-		s.conn.answer(&j.req, result, err)
-	}
-	s.free(j)
+	var result any
+	err := errExited
+	defer func() { // deferred for handlers that end their goroutine
+		if j.req.IsNotification() {
+			s.dropped(&j.req, err)
+		} else {
+			s.conn.answer(&j.req, result, err)
+		}
+		s.free(j)
+	}()
+	result, err = s.handle(j)
 }
+
+// errExited is the error of a handler that called runtime.Goexit, as testing's
+// FailNow does.
+var errExited = errors.New("jsonrpc: the handler ended its goroutine")
 
 // dropped reports the error of a notification's handler, which nobody is told
 // otherwise.
