@@ -16,7 +16,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.Long = "Parley runs durable workflows across AI agents that other people operate."
 	root.AddCommand(
 		newDevCommand(a), newRunCommand(a), newWorkflowCommand(a), newAgentCommand(a),
-		newVersionCommand(a), newExitCodesTopic(),
+		newRPCCommand(a), newVersionCommand(a), newExitCodesTopic(),
 	)
 	root.SetHelpCommand(newHelpCommand(root))
 
