@@ -57,7 +57,7 @@ func Accept(w http.ResponseWriter, r *http.Request, cfg AcceptConfig) (jsonrpc.S
 	if err != nil {
 		return nil, fmt.Errorf("rpcws: accept: %w", err)
 	}
-	return s, nil
+	return s.withAbilities(), nil
 }
 
 func accept(w http.ResponseWriter, r *http.Request, cfg AcceptConfig) (*stream, error) {
@@ -138,6 +138,7 @@ func (t *tapWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	received, _ := brw.Peek(brw.Reader.Buffered()) // a hasty client's first frames
 	t.wire = newWire(conn, received)
+	t.wire.try = tryWriterOf(conn)
 	return tapConn{conn, t.wire}, bufio.NewReadWriter(bufio.NewReader(t.wire), bufio.NewWriter(t.wire)), nil
 }
 

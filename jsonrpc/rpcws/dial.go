@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"time"
@@ -59,7 +61,8 @@ type HandshakeError struct {
 	// was not followed.
 	Location string
 	// Body is the beginning of the answer, at most 256 bytes, with unprintable
-	// characters replaced and without the token of DialConfig.Bearer.
+	// characters replaced and without the token of DialConfig.Bearer; empty for
+	// a redirect, whose text repeats the whole URL.
 	Body string
 	// Err says what was wrong when the status was right: a header, for example.
 	// Else nil.
@@ -114,7 +117,7 @@ func Dial(ctx context.Context, rawURL string, cfg DialConfig) (jsonrpc.Stream, e
 	if err != nil {
 		return nil, fmt.Errorf("rpcws: dial %s: %w", publicURL(target), err)
 	}
-	return s, nil
+	return s.withAbilities(), nil
 }
 
 func dial(ctx context.Context, target *url.URL, cfg DialConfig) (*stream, error) {
@@ -195,7 +198,7 @@ func dialError(err error, resp *http.Response, token string) error {
 	if to, err := resp.Location(); err == nil {
 		e.Location = publicURL(to)
 	}
-	if resp.Body != nil {
+	if resp.Body != nil && e.Location == "" {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4*maxBody))
 		body := string(text)
 		if token != "" {
@@ -220,13 +223,19 @@ type tapTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *tapTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.base.RoundTrip(r)
+	var conn net.Conn
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { conn = info.Conn }}
+	resp, err := t.base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		return resp, err
 	}
 	if rwc, ok := resp.Body.(io.ReadWriteCloser); ok {
 		t.wire = newWire(rwc, nil)
 		resp.Body = t.wire
+		if _, ok := t.base.(*http.Transport); ok {
+			// The body's Write is that of the connection, and nothing else.
+			t.wire.try = tryWriterOf(conn)
+		}
 	}
 	return resp, nil
 }

@@ -62,7 +62,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	s.serve(ctx, stream)
+	s.serve(ctx, stream.withAbilities())
 }
 
 // Shutdown refuses new connections, ends the contexts of all others and waits

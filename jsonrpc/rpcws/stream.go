@@ -44,6 +44,8 @@ type stream struct {
 	// Used by Write.
 	partial []byte         // the beginning of a message whose end is to come
 	parts   io.WriteCloser // the message that is being sent in fragments, or nil
+	trying  bool           // do not wait for room
+	owed    bool           // the next byte to come is the newline of a message that was framed
 }
 
 func newStream(ws *websocket.Conn, w *wire, o options) *stream {
@@ -141,19 +143,27 @@ func (s *stream) readError(err error) error {
 }
 
 // Write implements jsonrpc.Stream.
-func (s *stream) Write(p []byte) (int, error) {
+func (s *stream) Write(p []byte) (n int, err error) {
 	s.wire.cork()
-	n, err := s.frame(p)
+	if s.owed && len(p) > 0 {
+		s.owed, n = false, 1
+	}
+	m, err := s.frame(p[n:])
 	if e := s.wire.uncork(); err == nil {
 		err = e
 	}
-	if err != nil {
-		if why := s.lost.Load(); why != nil {
-			return n, *why
-		}
-		return n, ioError("write", err)
+	return n + m, s.writeError(err)
+}
+
+// writeError names why writing ended.
+func (s *stream) writeError(err error) error {
+	if err == nil {
+		return nil
 	}
-	return n, nil
+	if why := s.lost.Load(); why != nil {
+		return *why
+	}
+	return ioError("write", err)
 }
 
 // frame writes the messages of p to the wire, and keeps or sends in fragments
@@ -161,8 +171,10 @@ func (s *stream) Write(p []byte) (int, error) {
 func (s *stream) frame(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		line, rest, end := bytes.Cut(p, []byte{'\n'})
+		if s.parts == nil && len(s.partial) == 0 {
+			line = trimStart(line)
+		}
 		switch {
-		case end && s.parts == nil && len(s.partial) == 0 && blank(line):
 		case s.parts == nil && len(s.partial)+len(line) > room(end):
 			if s.parts, err = s.ws.Writer(context.Background(), websocket.MessageText); err != nil {
 				return n, err
@@ -179,14 +191,14 @@ func (s *stream) frame(p []byte) (n int, err error) {
 			s.partial = append(s.partial, line...)
 			err = s.ws.Write(context.Background(), websocket.MessageText, s.partial)
 			s.partial = s.partial[:0]
-		default:
+		case len(line) > 0:
 			err = s.ws.Write(context.Background(), websocket.MessageText, line)
 		}
 		if err == nil && end && s.parts != nil {
 			err = s.parts.Close()
 			s.parts = nil
 		}
-		if err == nil {
+		if err == nil && !s.trying {
 			err = s.wire.relieve()
 		}
 		if err != nil {
@@ -198,14 +210,12 @@ func (s *stream) frame(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// blank says whether a line is no message.
-func blank(line []byte) bool {
-	for _, c := range line {
-		if c != ' ' && c != '\t' && c != '\r' {
-			return false
-		}
+// trimStart drops the blanks before a message: what has nothing else is none.
+func trimStart(line []byte) []byte {
+	for len(line) > 0 && (line[0] == ' ' || line[0] == '\t' || line[0] == '\r') {
+		line = line[1:]
 	}
-	return true
+	return line
 }
 
 // room is how much of a message goes into one frame: more when all of it is

@@ -28,6 +28,7 @@ const (
 // one has been read.
 type wire struct {
 	rwc        io.ReadWriteCloser
+	try        tryWriter      // writes to rwc without waiting; may be nil
 	background sync.WaitGroup // writes control frames
 
 	mu       sync.Mutex
