@@ -43,8 +43,10 @@ type ClientConfig struct {
 	// called from several goroutines at once; ctx ends with the request. An
 	// error means that the message is not delivered.
 	Headers func(ctx context.Context, header http.Header) error
-	// MaxInFlight bounds the POSTs at the same time; more messages wait. With 1
-	// they arrive in the order of writing. Default 64.
+	// MaxInFlight bounds the POSTs of calls at the same time; more calls wait.
+	// Notifications and answers to the server's calls have as many for
+	// themselves, since running calls may wait for them. With 1, calls and
+	// notifications arrive in the order of writing. Default 64.
 	MaxInFlight int
 	// MaxQueue bounds the messages waiting for their turn, in bytes; when they
 	// are more, Write waits. Default 4 MiB.
@@ -119,14 +121,12 @@ type Stream struct {
 
 	// written by Write only
 	partial []byte // of the message at hand
-	workers int
-	jobs    chan *job
-	active  atomic.Int64  // jobs queued or being worked on
+	lanes   [3]lane
 	queued  atomic.Int64  // bytes of the jobs queued
-	room    chan struct{} // one signal: jobs were taken out of the queue
+	room    chan struct{} // one signal: jobs were taken out of a queue
 
-	// start begins a worker, begin the way back; they hold the contexts.
-	start     func(*job)
+	// These begin a worker, and the way back; they hold the contexts.
+	start     func(*lane, *job)
 	startBack func()
 	backOnce  sync.Once
 	kill      context.CancelCauseFunc // ends every request
@@ -173,7 +173,6 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 	s := &Stream{
 		cfg: cfg, url: u,
 		in:      newInbox(cfg.MaxInFlight),
-		jobs:    make(chan *job, maxQueued),
 		room:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		done:    make(chan struct{}),
@@ -183,7 +182,10 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 	base, kill := context.WithCancelCause(context.Background())
 	back, killBack := context.WithCancel(base)
 	s.kill, s.killBack = kill, killBack
-	s.start = func(j *job) { s.wg.Go(func() { s.work(base, j) }) }
+	s.start = func(l *lane, j *job) { s.wg.Go(func() { s.work(base, l, j) }) }
+	for i := range s.lanes {
+		s.lanes[i].jobs = make(chan *job, maxQueued/len(s.lanes))
+	}
 	s.startBack = func() { s.wg.Go(func() { s.wayBack(back) }) }
 	if cfg.WayBack == WayBackAtOnce {
 		s.established = make(chan struct{})
@@ -201,7 +203,7 @@ func (s *Stream) useClient() {
 			Proxy:                 http.ProxyFromEnvironment,
 			DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			ForceAttemptHTTP2:     true,
-			MaxIdleConnsPerHost:   s.cfg.MaxInFlight,
+			MaxIdleConnsPerHost:   len(s.lanes) * s.cfg.MaxInFlight,
 			IdleConnTimeout:       90 * time.Second,
 			TLSHandshakeTimeout:   10 * time.Second,
 			ExpectContinueTimeout: time.Second,
@@ -277,7 +279,7 @@ func (s *Stream) write(p []byte, wait bool) (int, error) {
 		msg := append(s.partial, text...)
 		s.partial = nil
 		if skipSpace(msg, 0) < len(msg) {
-			s.push(&job{msg: msg})
+			s.push(&s.lanes[s.laneOf(msg)], &job{msg: msg})
 		}
 	}
 	return n, nil
@@ -296,7 +298,7 @@ func (s *Stream) roomFor(wait bool) error {
 			return s.in.failure()
 		default:
 		}
-		if len(s.jobs) < cap(s.jobs) && s.queued.Load() < int64(s.cfg.MaxQueue) {
+		if s.queued.Load() < int64(s.cfg.MaxQueue) && !s.anyFull() {
 			return nil
 		}
 		if !wait {
@@ -310,16 +312,52 @@ func (s *Stream) roomFor(wait bool) error {
 	}
 }
 
+// A lane is a queue with workers of its own, so that what a call waits for is
+// not stuck behind calls. The lanes are those of calls, notifications and
+// answers to the server's calls.
+type lane struct {
+	jobs    chan *job
+	workers int          // used by Write only
+	active  atomic.Int64 // jobs queued or being worked on
+}
+
+const (
+	callLane = iota
+	notificationLane
+	answerLane
+)
+
+// laneOf returns the lane of a message.
+func (s *Stream) laneOf(msg []byte) int {
+	switch kindOf(msg) {
+	case isAnswer:
+		return answerLane
+	case isNotification:
+		if s.cfg.MaxInFlight > 1 { // else order counts
+			return notificationLane
+		}
+	}
+	return callLane
+}
+
+func (s *Stream) anyFull() bool {
+	for i := range s.lanes {
+		if len(s.lanes[i].jobs) == cap(s.lanes[i].jobs) {
+			return true
+		}
+	}
+	return false
+}
+
 // push queues j, with a new worker when all are busy and there may be more.
-func (s *Stream) push(j *job) {
-	size := int64(len(j.msg))
-	if s.active.Add(1) > int64(s.workers) && s.workers < s.cfg.MaxInFlight {
-		s.workers++
-		s.start(j)
+func (s *Stream) push(l *lane, j *job) {
+	if l.active.Add(1) > int64(l.workers) && l.workers < s.cfg.MaxInFlight {
+		l.workers++
+		s.start(l, j)
 		return
 	}
-	s.queued.Add(size)
-	s.jobs <- j
+	s.queued.Add(int64(len(j.msg)))
+	l.jobs <- j
 }
 
 // Close ends the Stream: Read and Write return at once, calls on their way are

@@ -89,6 +89,53 @@ func (e *envelope) object(text []byte, i int) int {
 	return min(i+1, len(text))
 }
 
+// The kinds of our own messages, as kindOf tells them apart.
+type messageKind uint8
+
+const (
+	isCall messageKind = iota // or anything else: nothing depends on it
+	isNotification
+	isAnswer
+)
+
+// kindOf looks at the first members only: Conns write the id before the
+// method, and both before what may be long. A batch is of the kind of its first
+// entry, or a call, since a batch with calls has to be treated as one.
+func kindOf(text []byte) messageKind {
+	i := skipSpace(text, 0)
+	batch := i < len(text) && text[i] == '['
+	if batch {
+		i = skipSpace(text, i+1)
+	}
+	if i == len(text) || text[i] != '{' {
+		return isCall
+	}
+	id := false
+	for i = skipSpace(text, i+1); i < len(text) && text[i] == '"'; i = skipSpace(text, i+1) {
+		end := skipString(text, i)
+		name := text[i:end]
+		if i = skipSpace(text, end); i == len(text) || text[i] != ':' {
+			break
+		}
+		switch string(name) {
+		case `"id"`:
+			id = true
+		case `"result"`, `"error"`:
+			return isAnswer
+		case `"method"`:
+			if id || batch {
+				return isCall
+			}
+			return isNotification
+		}
+		i = skipSpace(text, skipValue(text, skipSpace(text, i+1)))
+		if i == len(text) || text[i] != ',' {
+			break
+		}
+	}
+	return isCall
+}
+
 func skipSpace(text []byte, i int) int {
 	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r') {
 		i++

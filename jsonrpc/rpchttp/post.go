@@ -68,20 +68,21 @@ func (l *lease) touch() {
 // rest says that no request is running; false: the lease is used up.
 func (l *lease) rest() bool { return l.timer == nil || l.timer.Stop() }
 
-// work is a worker: it delivers first, and then what it finds in the queue.
-func (s *Stream) work(base context.Context, first *job) {
+// work is a worker: it delivers first, and then what it finds in its lane.
+func (s *Stream) work(base context.Context, ln *lane, first *job) {
 	sl := new(slot)
 	s.mu.Lock()
 	s.slots = append(s.slots, sl)
 	s.mu.Unlock()
 	ctx, l := newLease(base, s.cfg.Timeout)
 	defer func() { l.rest(); l.cancel(nil) }()
-	for j := first; j != nil; j = s.next() {
+	for j := first; j != nil; j = s.next(ln) {
 		if s.take(sl, j, l) {
 			l.touch()
 			s.post(ctx, j, l)
 		}
 		s.release(sl)
+		ln.active.Add(-1)
 		if !l.rest() || ctx.Err() != nil {
 			l.cancel(nil)
 			ctx, l = newLease(base, s.cfg.Timeout)
@@ -91,22 +92,19 @@ func (s *Stream) work(base context.Context, first *job) {
 }
 
 // next returns the next job, nil when the Stream is closing and none is left.
-func (s *Stream) next() *job {
+func (s *Stream) next(l *lane) *job {
 	var j *job
 	select {
-	case j = <-s.jobs:
+	case j = <-l.jobs:
 	case <-s.closing:
 		select {
-		case j = <-s.jobs:
+		case j = <-l.jobs:
 		default:
 			return nil
 		}
 	}
 	s.queued.Add(-int64(len(j.msg)))
-	select {
-	case s.room <- struct{}{}:
-	default:
-	}
+	signal(s.room)
 	return j
 }
 
@@ -126,7 +124,6 @@ func (s *Stream) release(sl *slot) {
 	s.mu.Lock()
 	sl.job, sl.cancel = nil, nil
 	s.mu.Unlock()
-	s.active.Add(-1)
 }
 
 // request makes a request of the Stream, with everything but its body.
