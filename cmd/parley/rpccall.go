@@ -101,6 +101,7 @@ func (a *app) rpcCall(ctx context.Context, args []string, f rpcCallFlags) error 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimedOut)
 	defer cancel()
+	a.shareStderr() // with the process that may be started
 	s, err := a.dial(ctx, to, f.dial)
 	if err != nil {
 		return a.rpcFailure(ctx, err, f.timeout)

@@ -53,10 +53,10 @@ func TestSketchOfBeginnings(t *testing.T) {
 	t.Parallel()
 	const fault = " fault=large: not looked at to its end"
 	for _, c := range []struct{ text, want string }{
-		{`{"jsonrpc":"2.0","id":1,"method":"a","params":["xxxx`, `request a 1 asks=1 answers=0` + fault},
-		{`{"jsonrpc":"2.0","id":1,"result":"xxxx`, `response  1 asks=0 answers=1` + fault},
-		{`{"jsonrpc":"2.0","method":"a","params":["xxxx`, `large a  asks=0 answers=0` + fault},
-		{`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"xxx`, `error  1 asks=0 answers=1` + fault},
+		{`{"jsonrpc":"2.0","id":1,"method":"a","params":["yyyy`, `request a 1 asks=1 answers=0` + fault},
+		{`{"jsonrpc":"2.0","id":1,"result":"yyyy`, `response  1 asks=0 answers=1` + fault},
+		{`{"jsonrpc":"2.0","method":"a","params":["yyyy`, `large a  asks=0 answers=0` + fault},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"yyy`, `error  1 asks=0 answers=1` + fault},
 		{`[{"jsonrpc":"2.0","id":1,"method":"a"},{"js`, `batch   asks=1 answers=0 entries=1` + fault},
 		{`   `, `large   asks=0 answers=0`},
 	} {
