@@ -37,6 +37,7 @@ import (
 //	read               what Stream.Read returns
 //	close              Stream.Close
 func TestClientTranscripts(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/client/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)
@@ -234,7 +235,7 @@ func (p *clientPlay) read(t *testing.T) string {
 	case err != nil:
 		return fmt.Sprintf("%s\nend: %s\n", text, hide(err.Error()))
 	}
-	return "message " + string(section([]byte(text)))
+	return "message " + section([]byte(text))
 }
 
 var ports = regexp.MustCompile(`127\.0\.0\.1:\d+->`)

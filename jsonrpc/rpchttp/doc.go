@@ -1,2 +1,92 @@
-// Package rpchttp carries JSON-RPC 2.0 over HTTP.
+// Package rpchttp carries JSON-RPC 2.0 over HTTP: each message, or batch, is the
+// body of a POST, and its answer the body of the response. A session adds a way
+// back, a stream of server-sent events on which the server calls the client.
+//
+// # Serving
+//
+// [Handler] makes an [http.Handler] of a jsonrpc.Handler:
+//
+//	h := rpchttp.Handler(rpchttp.ServerConfig{Config: jsonrpc.Config{Handler: &mux}})
+//	srv := rpchttp.NewHTTPServer("127.0.0.1:8080", h)
+//	err := srv.ListenAndServe()
+//
+// What is POSTed is answered 200 with the response, or 202 without a body when
+// it holds notifications only: even errors of JSON-RPC are 200, since HTTP did
+// its part. What HTTP itself refuses has the fitting status, and in the body a
+// JSON-RPC error whose id is null:
+//
+//	400  the body did not arrive whole; a session is needed
+//	403  an Origin or Host that may be a foreign page (see ServerConfig)
+//	404  a session that does not exist, has ended, or is someone else's
+//	405  not POST, with sessions nor GET nor DELETE
+//	406  an Accept header that excludes the answer
+//	408  the body did not arrive in time
+//	410  a Last-Event-ID whose events are not kept any more
+//	413  a body above Config.MaxMessage, which is refused without being read
+//	415  not application/json (application/json-rpc and charset=utf-8 are
+//	     tolerated), or compressed, which would hide its size
+//	503  too many sessions, or the Server is closed
+//
+// The headers X-Correlation-ID, traceparent and tracestate become the Meta of
+// the handler's context, and the first is repeated in the answer. A client that
+// hangs up ends the contexts of its handlers. How long a body may take is a
+// matter of the http.Server; [NewHTTPServer] sets its limits.
+//
+// # Calling
+//
+// [NewStream] is the client's end, for jsonrpc.NewConn or a jsonrpc.Client:
+//
+//	st, err := rpchttp.NewStream("http://127.0.0.1:8080/", rpchttp.ClientConfig{})
+//	conn := jsonrpc.NewConn(st, jsonrpc.Config{})
+//
+// A POST that brings no JSON-RPC response fails the calls in it with an *[Error],
+// which has the status, the beginning of what came, and advice; the Conn lives
+// on. An HTTP error with a JSON-RPC response in it is that response; if its id
+// is null, it can only mean the message of this POST, and is in the Error. An
+// answer may also be a stream of events, in which requests and notifications of
+// the server come before the response; if it is cut, and its events had ids, the
+// client asks for the rest.
+//
+// # The way back
+//
+// With ServerConfig.Sessions, a GET that accepts text/event-stream opens a
+// session and its way back. The header Rpc-Session-Id brings its id, which the
+// client repeats in its POSTs; a handler finds the session with [SessionFrom],
+// and in it the Conn on which to call the client:
+//
+//	GET  →  200, Rpc-Session-Id: S, text/event-stream
+//	        id: 1
+//	        data: {"jsonrpc":"2.0","id":4096,"method":"name"}
+//	POST {"jsonrpc":"2.0","id":4096,"result":"Ada"}, Rpc-Session-Id: S  →  202
+//
+// When the stream breaks, the client comes back with the id of the last event
+// it has (Last-Event-ID), and gets what it missed, once. Only one way back is
+// open at a time: a newer GET ends the older one. DELETE ends the session, and
+// so do ServerConfig's limits. With other names for header and methods this is
+// the Streamable HTTP of the Model Context Protocol: SessionConfig.Header
+// "Mcp-Session-Id" and OpenOn "initialize" here, WayBackWithSession there.
+//
+// # What a Stream over HTTP promises
+//
+// Both ends, [Stream] and what SessionConfig.Accept gets, keep the contract of
+// jsonrpc.Stream (RPC-15), with these differences:
+//
+//   - Messages of the client travel at the same time, and may overtake each
+//     other, unless ClientConfig.MaxInFlight is 1; even then answers to the
+//     server's calls have a lane of their own, since calls may wait for them.
+//   - A message is whole before it is POSTed, up to ClientConfig.MaxSend; large
+//     answers are handed over in parts. A large message that is cut off ends
+//     where it was cut, which makes it no JSON, and the Read after that tells
+//     that it was lost.
+//   - Events cannot hold carriage returns. They become spaces, which is the same
+//     JSON.
+//   - io.EOF is what Read returns when the server ended the session. Without a
+//     way back there is nothing that ends: every POST succeeds or fails by
+//     itself.
+//   - The context of a call cannot reach its POST, which goes on until the
+//     answer comes or ClientConfig.Timeout is over; the call returns at once.
+//     To tell the server, use jsonrpc.Config.Cancel.
+//
+// Close waits for its goroutines. Credentials in URLs and headers appear in no
+// error.
 package rpchttp

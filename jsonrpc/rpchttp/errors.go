@@ -227,7 +227,7 @@ func secretsOf(header http.Header) []string {
 				continue
 			}
 			secrets = append(secrets, v)
-			for _, word := range strings.Fields(v) {
+			for word := range strings.FieldsSeq(v) {
 				if len(word) >= 8 {
 					secrets = append(secrets, word)
 				}

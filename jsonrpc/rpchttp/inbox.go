@@ -252,7 +252,7 @@ func (r *receiver) readFrom(body io.Reader) error {
 		if r.size += n; r.limit >= 0 && r.size > r.limit {
 			return tooLarge(r.limit)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil && len(r.it.buf) >= partSize {

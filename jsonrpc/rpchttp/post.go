@@ -74,19 +74,26 @@ func (s *Stream) work(base context.Context, ln *lane, first *job) {
 	s.mu.Lock()
 	s.slots = append(s.slots, sl)
 	s.mu.Unlock()
+	for j := first; j != nil; {
+		j = s.workOn(base, ln, sl, j)
+	}
+}
+
+// workOn delivers j and what comes after it until its lease is used up, and
+// returns the next job then.
+func (s *Stream) workOn(base context.Context, ln *lane, sl *slot, j *job) *job {
 	ctx, l := newLease(base, s.cfg.Timeout)
 	defer func() { l.rest(); l.cancel(nil) }()
-	for j := first; j != nil; j = s.next(ln) {
+	for {
 		if s.take(sl, j, l) {
 			l.touch()
 			s.post(ctx, j, l)
 		}
 		s.release(sl)
 		ln.active.Add(-1)
-		if !l.rest() || ctx.Err() != nil {
-			l.cancel(nil)
-			ctx, l = newLease(base, s.cfg.Timeout)
-			l.rest()
+		usable := l.rest() && ctx.Err() == nil
+		if j = s.next(ln); j == nil || !usable {
+			return j
 		}
 	}
 }

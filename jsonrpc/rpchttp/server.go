@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +75,7 @@ func NewHTTPServer(addr string, h *Server) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
-	srv.RegisterOnShutdown(func() { h.Close() })
+	srv.RegisterOnShutdown(func() { _ = h.Close() }) // it has no errors
 	return srv
 }
 
@@ -191,7 +192,7 @@ func (s *Server) readBody(x *exchange, r *http.Request) error {
 			return tooLarge(s.limit)
 		}
 		if err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return err
@@ -236,7 +237,7 @@ func (s *Server) inSession(ctx context.Context, w http.ResponseWriter, r *http.R
 	case ses == nil && cfg.Accept != nil:
 		refuse(w, http.StatusBadRequest, invalid("there is no session; open one with GET, and send its id in "+cfg.Header))
 		return ctx, true
-	case ses == nil && opens(cfg.OpenOn, e.method):
+	case ses == nil && slices.Contains(cfg.OpenOn, string(e.method)):
 		if ses = s.open(w, r); ses == nil {
 			return ctx, true
 		}
@@ -248,15 +249,6 @@ func (s *Server) inSession(ctx context.Context, w http.ResponseWriter, r *http.R
 		return ctx, true
 	}
 	return context.WithValue(ctx, sessionKey{}, ses), false
-}
-
-func opens(methods []string, method []byte) bool {
-	for _, m := range methods {
-		if m == string(method) {
-			return true
-		}
-	}
-	return false
 }
 
 // find returns the session with this id, or tells the client that there is

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,7 +171,7 @@ func (s *sessionStream) write(p []byte, wait bool) (int, error) {
 			s.partial = append(s.partial, text...)
 			return len(p), nil
 		}
-		msg := append(s.partial[:len(s.partial):len(s.partial)], text...)
+		msg := append(slices.Clip(s.partial), text...)
 		if skipSpace(msg, 0) < len(msg) && !s.send(oneLine(msg), wait) {
 			if wait {
 				return n, net.ErrClosed
@@ -271,7 +272,7 @@ func (t *sessions) open(r *http.Request, conn jsonrpc.Config) (*Session, error) 
 		s.conn = jsonrpc.NewConn(stream, conn)
 		t.wg.Go(func() {
 			<-s.conn.Done()
-			s.conn.Close()
+			_ = s.conn.Close() // it has ended, whatever Close says
 		})
 	} else {
 		t.wg.Go(func() { t.cfg.Accept(stream) })

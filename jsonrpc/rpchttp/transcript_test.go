@@ -300,6 +300,11 @@ func (c *wire) response(t *testing.T) string {
 	if res.Close {
 		res.Header.Set("Connection", "close")
 	}
+	defer func() {
+		if c.body == nil { // else the events are read by and by
+			res.Body.Close()
+		}
+	}()
 	text := head(fmt.Sprintf("%s %s", res.Proto, res.Status), res.Header)
 	if res.Header.Get("Content-Type") == "text/event-stream" {
 		c.body, c.r = res.Body, bufio.NewReader(res.Body)
