@@ -256,7 +256,9 @@ func (c *Conn) notify(ctx context.Context, call *outCall, params any) error {
 		return c.contextError(ctx, call)
 	}
 	if c.state.get() != StateConnected {
-		return c.connError(c.state.get())
+		if err := c.pending.refused(); err != nil {
+			return err
+		}
 	}
 	out, err := c.encode(params)
 	if err != nil {

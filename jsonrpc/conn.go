@@ -147,8 +147,8 @@ func (c *Conn) Close() error {
 // have ended, or with ctx: new calls and requests are refused at once, but
 // nothing that was begun is broken off before then.
 func (c *Conn) Shutdown(ctx context.Context) error {
-	c.state.set(StateClosing, ErrClosed, func(from State) bool { return from < StateClosing })
 	c.pending.refuse(&ConnError{Conn: c.cfg.Name, State: StateClosing, Err: ErrClosed})
+	c.state.set(StateClosing, ErrClosed, func(from State) bool { return from < StateClosing })
 	tick := time.NewTicker(minSweep)
 	defer tick.Stop()
 	for (c.pending.count.Load() > 0 || c.srv.pool.running() > 0) && ctx.Err() == nil {
@@ -167,12 +167,18 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 func (c *Conn) end(cause error, broken bool) {
 	c.ending.Do(func() {
 		c.cause = cause
-		if !broken {
-			c.state.set(StateClosing, cause, func(from State) bool { return from < StateClosing })
-		} else {
-			c.disconnect()
+		state := StateClosing
+		if broken {
+			state = StateDisconnected
 		}
-		c.pending.failAll(c.connError(c.state.get()))
+		why := c.connError(state)
+		c.pending.refuse(why) // before the hook is told, which may try to call
+		if broken {
+			c.disconnect()
+		} else {
+			c.state.set(state, cause, func(from State) bool { return from < state })
+		}
+		c.pending.failAll(why)
 		close(c.down)
 		c.tasks.Go(c.finish)
 	})

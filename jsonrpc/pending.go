@@ -175,6 +175,13 @@ func (p *pending) refuse(err error) {
 	p.mu.Unlock()
 }
 
+// refused returns what refuse was given.
+func (p *pending) refused() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
 // failAll settles all calls with err, and refuses those to come.
 func (p *pending) failAll(err error) {
 	p.refuse(err)

@@ -297,22 +297,17 @@ func (w *writer) write(p []byte, watch *time.Timer) (int, error) {
 	return n, err
 }
 
-// fail ends all writing and unlocks w.mu.
+// fail unlocks w.mu and tells that the Stream has failed; it is closed for that.
+// Until then writing stays set, so that nobody tries again.
 func (w *writer) fail(err error) {
-	w.end(err)
 	w.mu.Unlock()
 	w.broken(err)
 }
 
-// close refuses everything from now on, and makes those who wait return.
+// close makes everything fail with err from now on, for those who wait too.
 func (w *writer) close(err error) {
 	w.mu.Lock()
-	w.end(err)
-	w.mu.Unlock()
-}
-
-// end sets the error that senders get; w.mu is held.
-func (w *writer) end(err error) {
+	defer w.mu.Unlock()
 	if w.err != nil {
 		return
 	}

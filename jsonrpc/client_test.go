@@ -1,0 +1,187 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A site is where a Client under test dials.
+type site struct {
+	mu    sync.Mutex
+	peers []*Conn
+	dials []time.Time
+	down  error // what dialing fails with, while it is set
+	cfg   Config
+}
+
+func (s *site) dial(context.Context) (Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dials = append(s.dials, time.Now())
+	if s.down != nil {
+		return nil, s.down
+	}
+	near, far := Pipe()
+	s.peers = append(s.peers, NewConn(far, s.cfg))
+	return near, nil
+}
+
+func (s *site) set(down error) {
+	s.mu.Lock()
+	s.down = down
+	s.mu.Unlock()
+}
+
+func (s *site) hangUp() { s.peers[len(s.peers)-1].Close() }
+
+func noJitter() float64 { return 0 }
+
+// TestClientReconnects proves that a Client comes back after its connection
+// ended, with a growing pause, that its states are told, and that calls wait
+// for it (RPC-22, RPC-26).
+func TestClientReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen states
+		s := &site{cfg: Config{Handler: HandlerFunc(echo)}}
+		cl := NewClient(s.dial, ClientConfig{
+			Config: Config{Name: "cl", Hooks: Hooks{StateChange: seen.add}}, Random: noJitter, MinBackoff: time.Second, MaxBackoff: 3 * time.Second,
+		})
+		var got []int
+		if err := cl.Call(t.Context(), "m", []int{1}, &got); err != nil || got[0] != 1 || cl.State() != StateConnected {
+			t.Error(got, err)
+		}
+		start := time.Now()
+		s.set(syscall.ECONNREFUSED)
+		s.hangUp()
+		synctest.Wait()
+		time.AfterFunc(5*time.Second, func() { s.set(nil) })
+		if err := cl.Call(t.Context(), "m", []int{2}, &got); err != nil || got[0] != 2 {
+			t.Error(got, err)
+		}
+		// Pauses of 1, 2 and 3 seconds.
+		if took := time.Since(start); took != 6*time.Second || len(s.dials) != 4 {
+			t.Errorf("back after %v and %d dials", took, len(s.dials))
+		}
+		if err := cl.Notify(t.Context(), "n", nil); err != nil {
+			t.Error(err)
+		}
+		var b Batch
+		e := b.Call("m", []int{3}, &got)
+		if err := cl.Batch(t.Context(), &b); err != nil || e.Err() != nil || got[0] != 3 {
+			t.Error(got, err, e.Err())
+		}
+		cl.Close()
+		if err := cl.Call(t.Context(), "m", nil, nil); !errors.Is(err, ErrClosed) || cl.State() != StateDisconnected {
+			t.Error(err, cl.State())
+		}
+		for _, peer := range s.peers {
+			peer.Close()
+		}
+		refused := "connecting disconnected connection refused,disconnected connecting connection refused"
+		seen.check(t, strings.Split("connecting connected <nil>,"+
+			"connected disconnected jsonrpc: connection cl disconnected: EOF,disconnected connecting jsonrpc: connection cl disconnected: EOF,"+
+			refused+","+refused+",connecting connected <nil>,"+
+			"connected closing jsonrpc: connection closed,closing disconnected jsonrpc: connection closed", ",")...)
+	})
+}
+
+// TestClientWaits proves that a call made while there is no connection waits
+// for its context, or for the default timeout, and then says why there was
+// none.
+func TestClientWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{down: syscall.ECONNREFUSED}
+		cl := NewClient(s.dial, ClientConfig{Config: Config{Timeout: 5 * time.Second}})
+		for _, opts := range [][]CallOption{nil, {WithTimeout(time.Second)}} {
+			start := time.Now()
+			err := cl.Call(t.Context(), "m", nil, nil, opts...)
+			want := 5 * time.Second
+			if opts != nil {
+				want = time.Second
+			}
+			if took := time.Since(start); !errors.Is(err, ErrTimeout) || !errors.Is(err, syscall.ECONNREFUSED) || took != want {
+				t.Errorf("%v after %v", err, took)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if err := cl.Call(ctx, "m", nil, nil); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		failed := make(chan error)
+		go func() { failed <- cl.Call(t.Context(), "m", nil, nil) }()
+		synctest.Wait()
+		cl.Close()
+		if err := <-failed; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestClientGivesUp proves that it does not try for ever, and not at all where
+// trying cannot help.
+func TestClientGivesUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		down  error
+		dials int
+	}{
+		"hopeless": {&ConnError{Err: errors.New("no such host")}, 1},
+		"bounded":  {syscall.ECONNREFUSED, 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{down: tt.down}
+			cl := NewClient(s.dial, ClientConfig{MaxDials: 3, Config: Config{Timeout: -1}})
+			if err := cl.Call(t.Context(), "m", nil, nil); !errors.Is(err, tt.down) || len(s.dials) != tt.dials {
+				t.Errorf("%s: %v after %d dials", name, err, len(s.dials))
+			}
+			if cl.State() != StateDisconnected {
+				t.Error(cl.State())
+			}
+			cl.Close()
+		})
+	}
+}
+
+// TestClientRepeats proves which calls are made again: those that were
+// certainly not sent, and those that may be made twice.
+func TestClientRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		calls := make(map[string]int)
+		s := &site{}
+		s.cfg = Config{Grace: -1, Handler: HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+			mu.Lock()
+			calls[req.Method()]++
+			n := calls[req.Method()]
+			mu.Unlock()
+			if n <= 2 && req.Method() != "fine" {
+				go s.hangUp() // after the request was read
+				time.Sleep(time.Minute)
+			}
+			return n, nil
+		})}
+		cl := NewClient(s.dial, ClientConfig{MaxAttempts: 3})
+		var n int
+		if err := cl.Call(t.Context(), "idempotent", nil, &n, Idempotent()); err != nil || n != 3 {
+			t.Errorf("idempotent: %d, %v", n, err)
+		}
+		if err := cl.Call(t.Context(), "other", nil, &n); !errors.Is(err, ErrClosed) || !errors.Is(err, io.EOF) || calls["other"] != 1 {
+			t.Errorf("other: %d, %v", calls["other"], err)
+		}
+		// The Client does not know yet that its connection has ended.
+		if err := cl.Call(t.Context(), "fine", nil, &n); err != nil || n != 1 {
+			t.Errorf("fine: %d, %v", n, err)
+		}
+		cl.Close()
+		for _, peer := range s.peers {
+			peer.Close()
+		}
+	})
+}

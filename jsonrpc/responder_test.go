@@ -1,0 +1,126 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestResponder proves what a Responder answers, and that it is bounded.
+func TestResponder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := HandlerFunc(func(ctx context.Context, req *Request) (any, error) {
+			switch req.Method() {
+			case "wait":
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			case "read":
+				return req.ParamsReader(), nil
+			}
+			if req.Conn() != nil {
+				t.Error("a Responder has no Conn")
+			}
+			return echo(ctx, req)
+		})
+		r := NewResponder(Config{Handler: h, MaxHandlers: 2, MaxMessage: 1000})
+		respond := func(ctx context.Context, msg string) string {
+			got, err := r.Respond(ctx, []byte(msg), []byte("> "))
+			if err != nil {
+				t.Error(err)
+			}
+			return string(got)
+		}
+		for _, tt := range [][2]string{
+			{`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, `{"jsonrpc":"2.0","id":1,"result":[1]}`},
+			{`{"jsonrpc":"2.0","id":1,"method":"read","params":[1]}`, `{"jsonrpc":"2.0","id":1,"result":[1]}`},
+			{`{"jsonrpc":"2.0","method":"m"}`, ``},
+			{`{"jsonrpc":"2.0","id":1,"result":1}`, ``},
+			{`[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","method":"m"}]`, ``},
+			{`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`, `[{"jsonrpc":"2.0","id":1,"result":null},{"jsonrpc":"2.0","id":2,"result":null}]`},
+			{`{"a":"` + strings.Repeat("x", 1000) + `"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: the message is too long","data":{"limit":1000,"unit":"bytes"}}}`},
+		} {
+			if got := respond(t.Context(), tt[0]); got != "> "+tt[1] {
+				t.Errorf("%s\nis answered %s\nwant          %s", tt[0], got, tt[1])
+			}
+		}
+
+		// The caller's context ends the handler's; so does Close, after the grace.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if got := respond(ctx, `[{"jsonrpc":"2.0","id":1,"method":"wait"}]`); !strings.Contains(got, "-32051") || time.Since(start) != time.Second {
+			t.Error(got, time.Since(start))
+		}
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if got := respond(context.Background(), `{"jsonrpc":"2.0","id":1,"method":"wait"}`); !strings.Contains(got, "-32603") {
+					t.Error(got)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := respond(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"m"}`); !strings.Contains(got, "-32050") {
+			t.Error(got)
+		}
+		if got := respond(t.Context(), `[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","method":"m"}]`); !strings.Contains(got, "-32050") {
+			t.Error(got)
+		}
+		start = time.Now()
+		r.Close()
+		if took := time.Since(start); took != 5*time.Second {
+			t.Error(took)
+		}
+		wg.Wait()
+		if _, err := r.Respond(t.Context(), []byte(`{}`), nil); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if s := r.Stats(); s.Busy != 3 || s.Oversize != 1 || s.Unknown != 2 || s.Handling != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestHooks shows what hooks are told of calls and requests (RPC-21).
+func TestHooks(t *testing.T) {
+	var mu sync.Mutex
+	var calls []CallInfo
+	var requests []RequestInfo
+	synctest.Test(t, func(t *testing.T) {
+		near, far := Pair(
+			Config{Name: "near", SendMeta: true, Hooks: Hooks{CallDone: func(i CallInfo) { mu.Lock(); calls = append(calls, i); mu.Unlock() }}},
+			Config{Name: "far", Handler: HandlerFunc(func(ctx context.Context, req *Request) (any, error) {
+				time.Sleep(time.Second)
+				return json.RawMessage(`1`), errIf(req.Method() == "bad")
+			}), Hooks: Hooks{RequestDone: func(i RequestInfo) { mu.Lock(); requests = append(requests, i); mu.Unlock() }}})
+		ctx := WithMeta(t.Context(), Meta{CorrelationID: "abc", TraceParent: "p", TraceState: "s"})
+		if err := near.Call(ctx, "good", nil, nil); err != nil {
+			t.Error(err)
+		}
+		err := near.Call(ctx, "bad", nil, nil)
+		if call, ok := errors.AsType[*CallError](err); !ok || call.CorrelationID != "abc" || call.Elapsed != time.Second || call.Conn != "near" {
+			t.Errorf("%#v", err)
+		}
+		near.Notify(ctx, "note", nil)
+		near.Close()
+		far.Close()
+	})
+	if len(calls) != 2 || calls[0].Err != nil || calls[0].Elapsed != time.Second || calls[1].Err == nil || calls[1].Method != "bad" {
+		t.Errorf("%+v", calls)
+	}
+	if len(requests) != 3 || requests[0].Meta != (Meta{"abc", "p", "s"}) || requests[1].Err == nil || !requests[2].Notification || requests[2].Elapsed != time.Second {
+		t.Errorf("%+v", requests)
+	}
+}
+
+func errIf(is bool) error {
+	if is {
+		return errors.New("secret")
+	}
+	return nil
+}
