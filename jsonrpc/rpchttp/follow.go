@@ -14,6 +14,7 @@ import (
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 10 * time.Second
+	stable     = time.Second // a way back that lived so long was worth it
 )
 
 // hasResult is a quick look at what is nearly always true of an answer.
@@ -139,13 +140,16 @@ func (s *Stream) openBack(ctx context.Context, p *eventParser, opened *bool, att
 		close(s.established)
 	}
 	*opened = true
-	idle := func() { *attempt = 0 }
-	if s.cfg.WayBackIdle > 0 {
-		l.span = s.cfg.WayBackIdle
-		idle = func() { *attempt = 0; l.touch() }
+	l.timer, l.span = nil, s.cfg.WayBackIdle
+	if l.span > 0 {
 		l.timer = time.AfterFunc(l.span, func() { l.cancel(ErrTimeout) })
 	}
-	if err := follow(res.Body, p, idle); errors.Is(err, errNoReader) && ctx.Err() == nil {
+	began := time.Now()
+	err = follow(res.Body, p, l.touch)
+	if time.Since(began) > stable {
+		*attempt = 0
+	}
+	if errors.Is(err, errNoReader) && ctx.Err() == nil {
 		return err
 	}
 	return nil // however it ended, the next attempt tells more
@@ -186,16 +190,15 @@ func noWayBack(status int) bool {
 // When the stream ends before the answer was in it, and its events had ids, it
 // is opened again behind the last one, as the Model Context Protocol has it.
 func (a *answer) events(ctx context.Context) error {
-	want := peek(a.job.msg).calls
+	a.want = peek(a.job.msg).calls
 	p := &eventParser{sink: a}
-	err := follow(a.res.Body, p, a.lease.touch)
-	for attempt := 1; a.responses < want && a.resumable(ctx, err) && p.lastID != ""; attempt++ {
+	err := follow(a.res.Body, p, func() {})
+	for attempt := 1; a.responses < a.want && a.resumable(ctx, err) && p.lastID != ""; attempt++ {
 		a.rcv.drop()
 		p.forget()
 		if attempt > a.s.cfg.MaxReconnects && a.s.cfg.MaxReconnects >= 0 || !pause(ctx, attempt, p.retry) {
 			break
 		}
-		a.lease.touch()
 		res, getErr := a.s.get(ctx, p.lastID)
 		if getErr != nil {
 			if e, ok := errors.AsType[*Error](getErr); ok && e.Recoverable() {
@@ -203,12 +206,12 @@ func (a *answer) events(ctx context.Context) error {
 			}
 			return getErr
 		}
-		err = follow(res.Body, p, func() { attempt = 0; a.lease.touch() })
+		err = follow(res.Body, p, func() { attempt = 0 })
 		res.Body.Close()
 	}
 	a.rcv.drop()
 	switch {
-	case a.responses >= want, errors.Is(err, errNoReader) && ctx.Err() == nil:
+	case a.responses >= a.want, errors.Is(err, errNoReader) && ctx.Err() == nil:
 		return nil
 	case err == nil:
 		err = io.ErrUnexpectedEOF
@@ -241,15 +244,24 @@ func (a *answer) event(kind string) error {
 	text, whole := a.rcv.whole()
 	if !whole {
 		// Too long to be looked at, and so most likely the answer.
-		a.responses++
+		a.count(1)
 		return a.rcv.end()
 	}
 	e := peek(text)
 	if e.fault != nil && e.responses == 1 {
 		return a.check(text)
 	}
-	a.responses += e.responses
+	a.count(e.responses)
 	return a.rcv.end()
+}
+
+// count counts responses. Only events give the server more time, not comments:
+// a server that works on a call that was given up may send them for ever.
+func (a *answer) count(responses int) {
+	a.lease.touch()
+	if a.responses += responses; a.responses >= a.want {
+		a.lease.soon()
+	}
 }
 
 // endSession tells the server that the session is over. Whether it hears is

@@ -270,6 +270,32 @@ func TestSessionIdle(t *testing.T) {
 	})
 }
 
+// TestSessionBusy: a request under way is use, however long it takes.
+func TestSessionBusy(t *testing.T) {
+	cfg := rpchttp.ServerConfig{
+		Config: jsonrpc.Config{Handler: jsonrpc.HandlerFunc(func(ctx context.Context, _ *jsonrpc.Request) (any, error) {
+			time.Sleep(time.Hour)
+			ses, _ := rpchttp.SessionFrom(ctx)
+			return ses.Conn().State().String(), nil
+		})},
+		Sessions: &rpchttp.SessionConfig{OpenOn: []string{"begin"}},
+	}
+	inMemory(t, cfg, func(t *testing.T, m *memory) {
+		c := m.conn(t, rpchttp.ClientConfig{Timeout: 2 * time.Hour}, jsonrpc.Config{Timeout: -1})
+		for _, method := range []string{"begin", "again"} {
+			if state, err := jsonrpc.Call[string](t.Context(), c, method, nil); err != nil || state != "connected" {
+				t.Errorf("%s: the session is %s, %v", method, state, err)
+			}
+		}
+		time.Sleep(6 * time.Minute)
+		_, err := jsonrpc.Call[string](t.Context(), c, "late", nil)
+		if e, ok := errors.AsType[*rpchttp.Error](err); !ok || e.Status != http.StatusNotFound || !e.NotSent {
+			t.Errorf("late: %v, want the end of the session", err)
+		}
+		c.Close()
+	})
+}
+
 // TestServerClose answers 503 afterwards, and ends the sessions.
 func TestServerClose(t *testing.T) {
 	inMemory(t, rpchttp.ServerConfig{Sessions: &rpchttp.SessionConfig{}}, func(t *testing.T, m *memory) {

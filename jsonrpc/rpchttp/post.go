@@ -65,6 +65,17 @@ func (l *lease) touch() {
 	}
 }
 
+// soon lets the span end early: what was asked for is there.
+func (l *lease) soon() {
+	if l.timer != nil {
+		l.timer.Reset(min(l.span, afterAnswer))
+	}
+}
+
+// afterAnswer is how long a stream of events may stay open after the answer was
+// in it, for what else the server wants to say.
+const afterAnswer = time.Second
+
 // rest says that no request is running; false: the lease is used up.
 func (l *lease) rest() bool { return l.timer == nil || l.timer.Stop() }
 
@@ -292,7 +303,9 @@ type answer struct {
 	lease *lease
 	rcv   receiver
 
-	responses int // seen so far, in a stream of events
+	// in a stream of events
+	want      int // responses
+	responses int // seen so far
 }
 
 // deliver hands over what the answer holds. An error says why the message

@@ -145,9 +145,13 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx := r.Context()
 	if s.sessions != nil {
-		var done bool
-		if ctx, done = s.inSession(ctx, w, r, x.body); done {
+		ses, answered := s.inSession(w, r, x.body)
+		if answered {
 			return
+		}
+		if ses != nil {
+			defer ses.use()()
+			ctx = context.WithValue(ctx, sessionKey{}, ses)
 		}
 	}
 	ctx = s.withMeta(ctx, w, r)
@@ -218,37 +222,36 @@ func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	refuse(w, http.StatusBadRequest, jsonrpc.Errorf(jsonrpc.CodeParseError, "the message did not arrive whole"))
 }
 
-// inSession finds the session of a POST, or opens one. True: the request was
-// answered.
-func (s *Server) inSession(ctx context.Context, w http.ResponseWriter, r *http.Request, msg []byte) (context.Context, bool) {
+// inSession finds the session of a POST, or opens one; nil: there is none. The
+// second result says that the request was answered.
+func (s *Server) inSession(w http.ResponseWriter, r *http.Request, msg []byte) (*Session, bool) {
 	cfg := &s.sessions.cfg
 	var ses *Session
 	if id := r.Header[cfg.Header]; len(id) > 0 {
 		if ses = s.find(w, r, id[0]); ses == nil {
-			return ctx, true
+			return nil, true
 		}
-		defer ses.use()()
 	}
-	var e envelope
-	if cfg.Accept == nil {
-		e = peek(msg)
+	if cfg.Accept != nil {
+		if ses == nil {
+			refuse(w, http.StatusBadRequest, invalid("there is no session; open one with GET, and send its id in "+cfg.Header))
+		} else {
+			s.deliver(w, r, ses, msg)
+		}
+		return nil, true
 	}
+	e := peek(msg)
 	switch {
-	case ses == nil && cfg.Accept != nil:
-		refuse(w, http.StatusBadRequest, invalid("there is no session; open one with GET, and send its id in "+cfg.Header))
-		return ctx, true
 	case ses == nil && slices.Contains(cfg.OpenOn, string(e.method)):
 		if ses = s.open(w, r); ses == nil {
-			return ctx, true
+			return nil, true
 		}
 		w.Header()[cfg.Header] = []string{ses.id}
-	case ses == nil:
-		return ctx, false
-	case cfg.Accept != nil || e.responses > 0:
+	case ses != nil && e.responses > 0:
 		s.deliver(w, r, ses, msg)
-		return ctx, true
+		return nil, true
 	}
-	return context.WithValue(ctx, sessionKey{}, ses), false
+	return ses, false
 }
 
 // find returns the session with this id, or tells the client that there is
@@ -273,6 +276,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) *Session {
 
 // deliver hands msg to the reader of the session.
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, ses *Session, msg []byte) {
+	defer ses.use()()
 	if skipSpace(msg, 0) == len(msg) {
 		w.WriteHeader(http.StatusAccepted)
 		return
