@@ -117,9 +117,10 @@ func parallelCases() []match {
 		},
 		{
 			name: "batch100", title: "batches of 100 on TCP", unit: "batches/s",
-			load:     load{network: "tcp", kind: batch, params: small, workers: 1},
-			entrants: join(parley(), many),
-			bars:     []bar{timesPeer("≥ 5× best peer", 5)},
+			load: load{network: "tcp", kind: batch, params: small, workers: 1},
+			entrants: join(parley(), many, entrant{name: "go.lsp.dev batch, views", role: peer, open: overSocket(lspBatches(true))},
+				entrant{name: "go.lsp.dev batch, messages", role: peer, open: overSocket(lspBatches(false))}),
+			bars: []bar{timesPeer("≥ 5× best peer", 5)},
 		},
 		{
 			name: "typed-par64", title: "TCP, 64 in flight, structs", unit: "calls/s",

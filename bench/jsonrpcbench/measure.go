@@ -33,6 +33,7 @@ type runner struct {
 
 func newRunner(ctx context.Context, l load, r *remote) (*runner, error) {
 	u := &runner{load: l, remote: r}
+	ctx = context.WithoutCancel(ctx) // what a call with a live context costs is a variant
 	for range l.workers {
 		o, err := l.worker(ctx, r)
 		if err != nil {

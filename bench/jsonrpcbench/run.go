@@ -18,8 +18,9 @@ type Options struct {
 	// Cases are the names of the cases to run, separated by commas; all if it
 	// is empty.
 	Cases string
-	// CPUProfile and MemProfile name files for profiles of Parley's passes;
-	// with either of them nobody else runs.
+	// CPUProfile and MemProfile name files for profiles of Parley's passes, to
+	// which the name of the case is added; with either of them nobody else
+	// runs. MemProfile is for one case.
 	CPUProfile, MemProfile string
 	// Progress is told which case is running.
 	Progress io.Writer
@@ -58,6 +59,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if name != "" && !slices.Contains(Names(), name) {
 			return nil, fmt.Errorf("no case %q; there are: %s", name, strings.Join(Names(), ", "))
 		}
+	}
+	if o.MemProfile != "" && (o.Cases == "" || strings.Contains(o.Cases, ",")) {
+		return nil, errors.New("a profile of allocations is of one case: name it")
 	}
 	r := new(Report)
 	for _, c := range cases() {
