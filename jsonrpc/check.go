@@ -59,7 +59,6 @@ type valueChecker struct {
 	phase   phase
 	inKey   bool     // the string at hand is the name of a member
 	high    bool     // the first half of a surrogate pair was read
-	started bool     // some of the value was read
 	hex     uint8    // digits of \u read
 	more    uint8    // bytes of the character that must come
 	low, up byte     // what the next of them may be
@@ -79,27 +78,26 @@ func (c *valueChecker) Write(p []byte) error {
 
 // Close says whether the value is complete.
 func (c *valueChecker) Close() error {
-	if c.err == nil && !c.complete() {
-		return c.fail(0, "unexpected end")
-	}
-	return c.err
-}
-
-// complete says whether the text read so far is one whole value.
-func (c *valueChecker) complete() bool {
-	if c.err != nil || c.depth != 0 {
-		return false
+	if c.err != nil || c.complete() {
+		return c.err
 	}
 	switch c.phase {
-	case phaseAfter, phaseZero, phaseInteger, phaseFraction, phaseExponent:
-		return c.started
-	default:
-		return false
+	case phaseZero, phaseInteger, phaseFraction, phaseExponent:
+		if c.depth == 0 { // only the end of the text ends such a number
+			return nil
+		}
 	}
+	return c.fail(0, "unexpected end")
 }
 
-// step reads p, or with one set only as far as the value goes, if it is an
-// array, an object or a string. It returns how much of p it took.
+// complete says whether the value has come to its end, which a number at the
+// end of what was read may not have.
+func (c *valueChecker) complete() bool {
+	return c.err == nil && c.depth == 0 && c.phase == phaseAfter
+}
+
+// step reads p, or with one set only as far as the value goes. It returns how
+// much of p it took.
 func (c *valueChecker) step(p []byte, one bool) (int, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -129,6 +127,10 @@ func (c *valueChecker) step(p []byte, one bool) (int, error) {
 		default:
 			var again bool
 			if what, again = c.number(p[i]); again {
+				if one && c.complete() {
+					c.off += int64(i)
+					return i, nil
+				}
 				continue
 			}
 		}
@@ -140,7 +142,7 @@ func (c *valueChecker) step(p []byte, one bool) (int, error) {
 			return i, c.err
 		}
 		i++
-		if one && c.phase == phaseAfter && c.depth == 0 {
+		if one && c.complete() {
 			break
 		}
 	}
@@ -211,7 +213,6 @@ func (c *valueChecker) after(b byte) string {
 
 // value takes the first byte of a value.
 func (c *valueChecker) value(b byte) string {
-	c.started = true
 	switch {
 	case b == '"':
 		c.phase, c.inKey = phaseString, false

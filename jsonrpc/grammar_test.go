@@ -168,6 +168,7 @@ var grammarCases = []struct {
 	{"i_two_highs", `"\ud83d\ud83d"`, false},
 	{"i_swapped", `"\ude00\ud83d"`, false},
 	{"i_high_then_plain", `"\ud83d\u0041"`, false},
+	{"i_high_then_private", `"\ud83d\ue000"`, false},
 	{"i_high_then_escape", `"\ud83d\n"`, false},
 	{"i_high_then_short", `"\ud83d\u00"`, false},
 	{"i_high_then_text", `"\ud83dabcdefghijk"`, false},
@@ -361,6 +362,28 @@ func TestCheckerDepth(t *testing.T) {
 				}
 				if got := checkValue(text, limit); errors.Is(got, ErrExhausted) != wantDeep || !wantDeep && got != nil {
 					t.Errorf("%s × %d, limit %d: checkValue %v", open, depth, limit, got)
+				}
+			}
+		}
+	}
+}
+
+// TestCheckerOne reads one value with other text behind it, as it comes out of
+// the middle of a message, however it is cut (RPC-24).
+func TestCheckerOne(t *testing.T) {
+	for _, value := range []string{`"a\"b"`, `[1,[2],{"a":3}]`, `{"a":[]}`, `123`, `-0.5e+7`, `0`, `true`, `null`, `""`, `[]`} {
+		for _, behind := range []string{`}`, `,"id":1}`, ` ,`, `]`} {
+			text := value + behind
+			for cut := range len(text) {
+				c := valueChecker{maxDepth: 10}
+				n, err := c.step([]byte(text[:cut]), true)
+				if err == nil && !c.complete() {
+					var more int
+					more, err = c.step([]byte(text[n:]), true)
+					n += more
+				}
+				if err != nil || n != len(value) || !c.complete() {
+					t.Errorf("%s cut at %d: took %d of %d, %v", text, cut, n, len(value), err)
 				}
 			}
 		}

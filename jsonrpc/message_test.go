@@ -118,6 +118,8 @@ func TestScanBatch(t *testing.T) {
 		{`[]`, 3, kindInvalid, nil},
 		{`[ ]`, 3, kindInvalid, nil},
 		{`[`, 3, kindMalformed, nil},
+		{`[` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `]`, 3, kindBatch, []kind{kindInvalid}},
+		{`[` + strings.Repeat("[", 200) + strings.Repeat("]", 199) + `]`, 3, kindMalformed, nil},
 		{`[1`, 3, kindMalformed, nil},
 		{`[1,`, 3, kindMalformed, nil},
 		{`[1,]`, 3, kindMalformed, nil},
@@ -138,6 +140,12 @@ func TestScanBatch(t *testing.T) {
 		if m.kind != tc.kind || !cmp.Equal(got, tc.want) || entries[0].fault != "kept" {
 			t.Errorf("%s: kind %d (%s), entries %v, want %d, %v", tc.text, m.kind, m.fault, got, tc.kind, tc.want)
 		}
+	}
+	// What is beyond the limit takes no memory.
+	text := []byte("[1" + strings.Repeat(",1", 1000) + "]")
+	entries := make([]message, 0, 3)
+	if n := testing.AllocsPerRun(10, func() { new(message).scanBatch(entries, text, 128, 3) }); n != 0 {
+		t.Errorf("%v allocations for entries beyond the limit", n)
 	}
 }
 
