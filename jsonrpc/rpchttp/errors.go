@@ -134,7 +134,8 @@ func failed(req *http.Request, err error) *Error {
 	}
 	e := &Error{Method: req.Method, URL: bareURL(req.URL), Problem: "the request failed", Err: err}
 	op, ok := errors.AsType[*net.OpError](err)
-	e.NotSent = ok && (op.Op == "dial" || op.Op == "proxyconnect")
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	e.NotSent = untrusted || ok && (op.Op == "dial" || op.Op == "proxyconnect")
 	switch {
 	case errors.Is(err, ErrTimeout):
 		e.Problem, e.Advice = "gave up", "raise ClientConfig.Timeout if the method takes that long"
