@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -233,6 +234,21 @@ func (e *ResultError) Error() string { return "jsonrpc: the peer's result: " + u
 
 // Unwrap returns the codec's error.
 func (e *ResultError) Unwrap() error { return e.Err }
+
+// What an error repeats of the peer's own words, in bytes.
+const (
+	longestName = 100 // a method or a member
+	longestText = 500 // a whole message
+)
+
+// shorten cuts a text of the peer's down to n bytes before it is repeated: an
+// error should not be as long as the message that it is about.
+func shorten(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}
 
 // unprefixed is err's text without the name of this package, which the text it
 // becomes part of has already.

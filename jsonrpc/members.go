@@ -348,7 +348,7 @@ func (c *memberCheck) object(i int, s *shape, depth int) int {
 			what = "there only once"
 		}
 		if what != "" {
-			c.fault = &DecodeError{Member: string(name), Expected: what}
+			c.fault = &DecodeError{Member: shorten(string(name), longestName), Expected: what}
 			return malformed
 		}
 		if i = skipSpace(c.b, i); i >= len(c.b) || c.b[i] != ':' {
@@ -356,7 +356,7 @@ func (c *memberCheck) object(i int, s *shape, depth int) int {
 		}
 		if i = c.value(skipSpace(c.b, i+1), elem, depth); i < 0 {
 			if c.fault != nil {
-				c.within(string(name))
+				c.within(shorten(string(name), longestName))
 			}
 			return i
 		}

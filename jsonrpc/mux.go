@@ -121,17 +121,11 @@ func (m *Mux) Inline(method []byte) bool {
 	return e != nil && e.inline
 }
 
-// longestMethod bounds how much of a method's name an error repeats, in bytes.
-const longestMethod = 100
-
 // methodNotFound answers a request for an unknown method.
 func methodNotFound(_ context.Context, req *Request) (any, error) {
 	return nil, methodNotFoundError(req.Method())
 }
 
 func methodNotFoundError(method string) *Error {
-	if len(method) > longestMethod {
-		method = strings.ToValidUTF8(method[:longestMethod], "") + "…"
-	}
-	return Errorf(CodeMethodNotFound, "method not found: %s", method)
+	return Errorf(CodeMethodNotFound, "method not found: %s", shorten(method, longestName))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -138,34 +139,37 @@ func TestTyped(t *testing.T) {
 	mux.Register("list", Typed(func(_ context.Context, p []int) (string, error) { return show(p), nil }))
 	mux.Register("any", Typed(func(_ context.Context, p any) (string, error) { return show(p), nil }))
 	mux.Register("raw", Typed(func(_ context.Context, p json.RawMessage) (string, error) { return string(p), nil }))
+	mux.Register("time", Typed(func(_ context.Context, _ []time.Time) (any, error) { return nil, nil }))
 	mux.Register("none", Typed(func(_ context.Context, _ struct{}) (any, error) { return nil, nil }))
 	mux.Register("fail", Typed(func(context.Context, any) (any, error) { return 5, errors.New("secret") }))
 	invalid := func(message, data string) string {
 		return `"error":{"code":-32602,"message":"invalid params: ` + message + `","data":` + data + `}`
 	}
 	for call, want := range map[string]string{
-		`point|{"x":1,"y":2}`:          `{\"x\":1,\"y\":2,\"l\":null}`,
-		`point|[1,2]`:                  `{\"x\":1,\"y\":2,\"l\":null}`,
-		`point|[ 1 , null ]`:           `{\"x\":1,\"y\":null,\"l\":null}`,
-		`point|[1,2,[{"x":3}]]`:        `{\"x\":1,\"y\":2,\"l\":[{\"x\":3,`,
-		`point|[]`:                     `{\"x\":0,`,
-		`point|`:                       `{\"x\":0,`,
-		`pointer|[1]`:                  `{\"x\":1,`,
-		`pointer|`:                     `"result":"null"`,
-		`list|[1,2]`:                   `"result":"[1,2]"`,
-		`any|[1,9007199254740993]`:     `"result":"[1,9007199254740993]"`,
-		`raw|{"a" : 1}`:                `"result":"{\"a\" : 1}"`,
-		`none|{"more":1}`:              `"result":null`,
-		`fail|[]`:                      `"error":{"code":-32603,"message":"internal error","data":{"correlation_id":"c-1"}}`,
-		`point|{"x":"1"}`:              invalid("the member x must be an integer of at most 64 bits", `{"member":"x","expected":"an integer of at most 64 bits"}`),
-		`point|["1"]`:                  invalid("the member x must be an integer of at most 64 bits", `{"member":"x","expected":"an integer of at most 64 bits"}`),
-		`point|{"X":1}`:                invalid("the member X must be spelled x", `{"member":"X","expected":"spelled x"}`),
-		`point|{"x":1,"x":1}`:          invalid("the member x must be there only once", `{"member":"x","expected":"there only once"}`),
-		`point|{"l":[{},{"y":false}]}`: invalid("the member l[1].y must be an integer of at most 64 bits", `{"member":"l[1].y","expected":"an integer of at most 64 bits"}`),
-		`point|[1,2,[],4]`:             invalid("the member [3] must be absent, there are 3 params at most", `{"member":"[3]","expected":"absent, there are 3 params at most"}`),
-		`none|[1]`:                     invalid("the member [0] must be absent, there are 0 params at most", `{"member":"[0]","expected":"absent, there are 0 params at most"}`),
-		`list|{"a":1}`:                 invalid("the value must be an array", `{"expected":"an array"}`),
-		`list|[1,"x"]`:                 invalid("the member [1] must be an integer of at most 64 bits", `{"member":"[1]","expected":"an integer of at most 64 bits"}`),
+		`time|["` + strings.Repeat("x", 5000) + `"]`: `…"}}`,
+		`point|{"x":1,"y":2}`:                        `{\"x\":1,\"y\":2,\"l\":null}`,
+		`point|[1,2]`:                                `{\"x\":1,\"y\":2,\"l\":null}`,
+		`point|[ 1 , null ]`:                         `{\"x\":1,\"y\":null,\"l\":null}`,
+		`point|[1,2,[{"x":3}]]`:                      `{\"x\":1,\"y\":2,\"l\":[{\"x\":3,`,
+		`point|[]`:                                   `{\"x\":0,`,
+		`point|`:                                     `{\"x\":0,`,
+		`pointer|[1]`:                                `{\"x\":1,`,
+		`pointer|`:                                   `"result":"null"`,
+		`list|[1,2]`:                                 `"result":"[1,2]"`,
+		`any|[1,9007199254740993]`:                   `"result":"[1,9007199254740993]"`,
+		`raw|{"a" : 1}`:                              `"result":"{\"a\" : 1}"`,
+		`none|{"more":1}`:                            `"result":null`,
+		`fail|[]`:                                    `"error":{"code":-32603,"message":"internal error","data":{"correlation_id":"c-1"}}`,
+		`point|{"x":"1"}`:                            invalid("the member x must be an integer of at most 64 bits", `{"member":"x","expected":"an integer of at most 64 bits"}`),
+		`point|["1"]`:                                invalid("the member x must be an integer of at most 64 bits", `{"member":"x","expected":"an integer of at most 64 bits"}`),
+		`point|{"X":1}`:                              invalid("the member X must be spelled x", `{"member":"X","expected":"spelled x"}`),
+		`point|{"x":1,"x":1}`:                        invalid("the member x must be there only once", `{"member":"x","expected":"there only once"}`),
+		`point|{"l":[{},{"y":false}]}`:               invalid("the member l[1].y must be an integer of at most 64 bits", `{"member":"l[1].y","expected":"an integer of at most 64 bits"}`),
+		`point|[1,2,[],4]`:                           invalid("the member [3] must be absent, there are 3 params at most", `{"member":"[3]","expected":"absent, there are 3 params at most"}`),
+		`none|[1]`:                                   invalid("the member [0] must be absent, there are 0 params at most", `{"member":"[0]","expected":"absent, there are 0 params at most"}`),
+		`list|{"a":1}`:                               invalid("the value must be an array", `{"expected":"an array"}`),
+		`point|{"` + strings.Repeat("m", 200) + `":1,"` + strings.Repeat("m", 200) + `":1}`: strings.Repeat("m", 100) + `…","expected":"there only once"}`,
+		`list|[1,"x"]`: invalid("the member [1] must be an integer of at most 64 bits", `{"member":"[1]","expected":"an integer of at most 64 bits"}`),
 	} {
 		method, params, _ := strings.Cut(call, "|")
 		if params != "" {

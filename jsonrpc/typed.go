@@ -121,7 +121,7 @@ func invalidParams(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	e := &Error{Code: CodeInvalidParams, Message: "invalid params: " + unprefixed(err)}
+	e := &Error{Code: CodeInvalidParams, Message: "invalid params: " + shorten(unprefixed(err), longestText)}
 	if d, ok := errors.AsType[*DecodeError](err); ok && d.Expected != "" {
 		var data json.RawMessage
 		data = append(data, '{')
