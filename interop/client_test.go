@@ -22,21 +22,23 @@ type session struct {
 	notices *notices
 }
 
-// open connects our client, which serves the practice methods too, so that the
-// peer can call back.
-func open(t *testing.T, p peer, w wire) session {
+// openWith connects our client as cfg says.
+func openWith(t *testing.T, p peer, w wire, cfg jsonrpc.Config) session {
 	t.Helper()
 	s := session{peer: p, wire: w, notices: new(notices)}
-	cfg := jsonrpc.Config{
-		Handler: practiceMux(),
-		Cancel:  jsonrpc.LSPCancel,
-		Hooks:   jsonrpc.Hooks{Notice: s.notices.take},
-	}
+	cfg.Hooks.Notice = s.notices.take
 	if w.framing == "headers" { // string ids on one framing, integers on the other
 		cfg.IDs = jsonrpc.UUIDs
 	}
 	s.process = p.serve(t, w, cfg)
 	return s
+}
+
+// open connects our client, which serves the practice methods too, so that the
+// peer can call back.
+func open(t *testing.T, p peer, w wire) session {
+	t.Helper()
+	return openWith(t, p, w, jsonrpc.Config{Handler: practiceMux(), Cancel: jsonrpc.LSPCancel})
 }
 
 // call returns what came of a call; an error that is no answer fails the test.
@@ -86,6 +88,24 @@ func TestClient(t *testing.T) {
 			t.Run("garbage", s.garbage)
 			t.Run("close", s.close)
 		}
+	})
+}
+
+// TestClientCallerReads runs our client without a reader of its own.
+func TestClientCallerReads(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, p peer, w wire) {
+		s := openWith(t, p, w, jsonrpc.Config{CallerReads: true})
+		for _, e := range exchanges() {
+			if e.exact && !p.exact {
+				continue
+			}
+			result, fault := s.call(t, e.method, e.params)
+			e.check(t, result, fault)
+		}
+		s.notifications(t)
+		s.many(t)
+		s.big(t)
 	})
 }
 
@@ -370,5 +390,34 @@ func eventually(t *testing.T, f func() (ok bool, state string)) {
 			t.Fatalf("it came to %s", state)
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestClientMeta sends correlation id and trace context as members of requests,
+// which JSON-RPC 2.0 does not know. jrpc2 refuses them, the others do not mind:
+// the reason why Config.SendMeta is off unless it is asked for.
+func TestClientMeta(t *testing.T) {
+	t.Parallel()
+	for _, p := range peers() {
+		t.Run(p.name, func(t *testing.T) {
+			parallel(t)
+			s := openWith(t, p, p.wires[0], jsonrpc.Config{SendMeta: true})
+			ctx := jsonrpc.WithMeta(t.Context(), jsonrpc.Meta{
+				CorrelationID: "c-1",
+				TraceParent:   "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			})
+			got, err := jsonrpc.Call[int](ctx, s.conn, "subtract", []int{3, 1})
+			if p.name == "jrpc2" {
+				if e, ok := asError(err); !ok || e.Code != jsonrpc.CodeInvalidRequest {
+					t.Errorf("%d, %v, want an invalid request", got, err)
+				}
+			} else if err != nil || got != 2 {
+				t.Errorf("%d, %v", got, err)
+			}
+			if call, ok := errors.AsType[*jsonrpc.CallError](err); ok && call.CorrelationID != "c-1" {
+				t.Errorf("correlation id %q", call.CorrelationID)
+			}
+			s.alive(t) // without them it serves
+		})
 	}
 }

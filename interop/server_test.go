@@ -16,6 +16,7 @@ import (
 	"github.com/parley-project/parley/interop/internal/steps"
 	"github.com/parley-project/parley/jsonrpc"
 	"github.com/parley-project/parley/jsonrpc/rpcdial"
+	"github.com/parley-project/parley/jsonrpc/rpchttp"
 )
 
 // A visit is a client of a peer's on our server, which does what a file says.
@@ -24,6 +25,8 @@ type visit struct {
 	wire    wire
 	notices *notices
 }
+
+func newVisit(p peer, w wire) visit { return visit{p, w, new(notices)} }
 
 // play runs the peer's client with steps, and returns what came of them.
 func (v visit) play(t *testing.T, role string, all []steps.Step) []steps.Outcome {
@@ -107,7 +110,7 @@ func (v visit) listen(t *testing.T, cfg jsonrpc.Config) string {
 func TestServer(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, p peer, w wire) {
-		v := visit{p, w, new(notices)}
+		v := newVisit(p, w)
 		var script []steps.Step
 		var checks []func(*testing.T, steps.Outcome)
 		add := func(s steps.Step, check func(*testing.T, steps.Outcome)) {
@@ -266,12 +269,17 @@ func TestServerIDs(t *testing.T) {
 		if p.name == "jrpc2" { // the other one parses ids, this one carries bytes
 			ids = append(ids, `18446744073709551616123456789`, `1.5`, `1e3`, `null`)
 		}
-		var script []steps.Step
+		script := []steps.Step{
+			// Nobody answers these: the first answer is that of the first id.
+			{Op: "exchange", Text: `{"jsonrpc":"2.0","method":"note","params":{}}`},
+			{Op: "exchange", Text: `{"jsonrpc":"2.0","method":"no/such/note"}`},
+		}
+		notes := len(script)
 		for _, id := range ids {
 			script = append(script, steps.Step{Op: "exchange", Text: fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"subtract","params":[3,1]}`, id), Answers: 1})
 		}
-		v := visit{p, w, new(notices)}
-		for i, o := range v.play(t, "exchange", script) {
+		v := newVisit(p, w)
+		for i, o := range v.play(t, "exchange", script)[notes:] {
 			if o.Failure != "" || len(o.Texts) != 1 {
 				t.Errorf("id %s: %+v", ids[i], o)
 				continue
@@ -290,4 +298,25 @@ func TestServerIDs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestServerNotificationStatus: our HTTP server answers notifications with
+// status 202, as the Model Context Protocol wants it. jrpc2's client knows 204
+// only, and ends its connection; the other tests translate for it.
+func TestServerNotificationStatus(t *testing.T) {
+	parallel(t)
+	h := rpchttp.Handler(rpchttp.ServerConfig{Config: jsonrpc.Config{Handler: practiceMux()}})
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { h.Close() })
+	dir := t.TempDir()
+	script := filepath.Join(dir, "steps")
+	text := `[{"op":"notify","method":"note"},{"op":"call","method":"echo"},{"op":"call","method":"echo"}]`
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, "jrpc2peer", "drive", "lines", "http", s.URL, script, filepath.Join(dir, "report")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "unexpected HTTP status 202") {
+		t.Errorf("%v, %q", err, out)
+	}
 }
