@@ -42,6 +42,8 @@ request has no params.
 object per line) as one batch; an entry without "id" is a notification. Ids are
 replaced on the way. One line per call is printed, in the order of the file.
 
+Over HTTP and WebSocket --key is sent as a bearer token, --header anything else.
+
 The exit code is 3 if the peer has no such method, 2 if it refuses the params,
 1 for every other error that it answers, 7 if no answer came in time, 8 if the
 peer cannot be reached or hangs up, 9 if it wants credentials.

@@ -40,7 +40,7 @@ func (f *dialFlags) register(cmd *cobra.Command) {
 func (f *dialFlags) check() error { return checkFraming("framing", f.framing) }
 
 func (f *dialFlags) registerFraming(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.framing, "framing", "", "over stdio, tcp, tls and unix: line (one message per line) or header (Content-Length, as language servers have it); default: as the URL says, without +lsp line")
+	cmd.Flags().StringVar(&f.framing, "framing", "", "line or header, over stdio, tcp, tls and unix (default: what the URL says)")
 	complete(cmd, "framing", framingLine, framingHeader)
 }
 

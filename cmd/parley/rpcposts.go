@@ -24,6 +24,8 @@ const (
 	maxPostTime = 10 * time.Minute
 	// postHeaderTime bounds the time that a request's header takes.
 	postHeaderTime = 10 * time.Second
+	// postLinger is what a client gets to read that side B is lost.
+	postLinger = time.Second
 	// postIdleTime is how long a connection may wait for its next request.
 	postIdleTime = 2 * time.Minute
 )
@@ -55,7 +57,7 @@ func listenPosts(ctx context.Context, at rpcAddress, cfg postConfig) error {
 		ReadHeaderTimeout: postHeaderTime, IdleTimeout: postIdleTime, MaxHeaderBytes: 64 << 10,
 		Handler: http.HandlerFunc(servePost),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			s := newPostStream()
+			s := newPostStream(c)
 			select {
 			case free <- struct{}{}:
 				streams.Store(c, s)
@@ -129,6 +131,7 @@ func ownHost(r *http.Request) bool {
 // postStream makes a stream of the POSTs on one HTTP connection, which come
 // one at a time: each brings a message and waits for its answer.
 type postStream struct {
+	conn   io.Closer
 	posts  chan *exchange
 	closed chan struct{}
 	once   sync.Once
@@ -149,8 +152,8 @@ type exchange struct {
 	reply chan []byte // gets the answer, nil if there is none
 }
 
-func newPostStream() *postStream {
-	return &postStream{posts: make(chan *exchange), closed: make(chan struct{}), buf: make([]byte, 32<<10)}
+func newPostStream(c io.Closer) *postStream {
+	return &postStream{conn: c, posts: make(chan *exchange), closed: make(chan struct{}), buf: make([]byte, 32<<10)}
 }
 
 var errAnswerTooLarge = errors.New("the answer is too large to be passed on over HTTP")
@@ -256,18 +259,21 @@ func (s *postStream) post(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.posts <- x:
 	case <-s.closed:
-		lostSideB(w)
+		s.lostSideB(w)
 		return
 	}
 	select {
 	case answer := <-x.reply:
 		writeAnswer(w, answer)
+	case <-r.Context().Done():
+		// Nobody waits any more; the connection cannot be used again.
+		_ = s.Close()
 	case <-s.closed:
 		select {
 		case answer := <-x.reply:
 			writeAnswer(w, answer)
 		default:
-			lostSideB(w)
+			s.lostSideB(w)
 		}
 	}
 }
@@ -281,8 +287,13 @@ func writeAnswer(w http.ResponseWriter, answer []byte) {
 	_, _ = w.Write(answer)
 }
 
-// lostSideB answers a request that nobody will.
-func lostSideB(w http.ResponseWriter) {
+// lostSideB answers a request that nobody will, and ends its connection: at
+// once for who reads a body that is still coming, and for the client, whom
+// net/http would give all the time in the world to send it, after a moment to
+// read the answer.
+func (s *postStream) lostSideB(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	w.Header().Set("Connection", "close")
 	http.Error(w, "the proxy has no connection to side B, or none to spare", http.StatusBadGateway)
+	time.AfterFunc(postLinger, func() { _ = s.conn.Close() })
 }

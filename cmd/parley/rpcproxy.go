@@ -31,8 +31,8 @@ func newRPCProxy(a *app) *cobra.Command {
 		Long: `Listen at A, connect to B for each connection, and pass messages on in both
 directions, with one line about each on standard error: time, connection,
 direction, kind, size, method, id, time since the request, error code, and the
-beginning of the message. With -o jsonl each line is a JSON object, with -o wide
-times are exact.
+beginning of the message. With -o jsonl (or json) each line is a JSON object, with
+-o wide times are exact.
 
 Messages go on as they came, malformed ones too; only their framing is that of
 the side they go to (a line feed within a message becomes a carriage return,
