@@ -95,8 +95,8 @@ func (in *inbox) put(to chan *item, it *item) bool {
 }
 
 // offer puts a copy of msg in, if there is room: fewer than most bytes before it.
-// One of those who wait for room has to offer again, and leaves the signal for
-// the next one when there was room for it.
+// Each message that is read leaves one signal in room, for one of those who wait
+// to offer again: as long as messages go in, they are read, and signals come.
 func (in *inbox) offer(msg []byte, most int64) bool {
 	if in.bytes.Load() >= most {
 		return false
@@ -107,7 +107,6 @@ func (in *inbox) offer(msg []byte, most int64) bool {
 	in.bytes.Add(size)
 	select {
 	case in.ready <- it:
-		signal(in.room)
 		return true
 	default:
 		in.bytes.Add(-size)

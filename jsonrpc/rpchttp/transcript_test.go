@@ -36,6 +36,7 @@ var update = flag.Bool("update", false, "write what happens into the transcripts
 //	request       bytes to send; line ends become CRLF in the head
 //	response      the answer; headers sorted, Date left out
 //	events        the next events of the answer, which is a stream of events
+//	end           the rest of the events, and the proper end of the answer
 //	close         close the connection
 //
 // "@2" behind the name means a second connection, and so on. \xNN in a request
@@ -239,6 +240,12 @@ func (p *serverPlay) step(t *testing.T, name, data string) string {
 		return p.hide(c.response(t))
 	case "events":
 		return p.hide(c.events(t, strings.Count(data, "\n\n")))
+	case "end":
+		rest, err := io.ReadAll(c.r)
+		if err != nil {
+			t.Fatalf("after %q: %v", rest, err)
+		}
+		return string(rest)
 	case "close":
 		c.Close()
 		delete(p.conns, label)
