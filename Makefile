@@ -31,7 +31,7 @@ build: ## build bin/parley, one static binary
 
 test: ## every test, race detector on; last line: N passed, N failed, N skipped
 	@scripts/need test
-	@go run ./scripts/testsum -race -shuffle=on -parallel 16 -timeout 20m ./... -- bench
+	@go run ./scripts/testsum -race -shuffle=on -parallel 16 -timeout 20m ./... -- bench interop
 
 quick: ## the tests that need no server, under a minute
 	@go run ./scripts/testsum -short -timeout 2m ./...

@@ -17,6 +17,7 @@ const policy = `
 .:
 jsonrpc:
 jsonrpc/...:                  jsonrpc
+jsonrpc/rpcdial:              jsonrpc jsonrpc/rpchttp jsonrpc/rpcws
 client:                       .
 internal/logging:             .
 internal/bus:
@@ -33,7 +34,8 @@ internal/registry:            . internal/store
 internal/api:                 . internal/store
 internal/sample:              .
 internal/server:              ...
-cmd/parley:                   . client internal/logging internal/registry internal/server internal/workflow
+cmd/parley:                   . client internal/logging internal/registry internal/server internal/workflow jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
+examples/...:                 jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcws
 scripts/testsum:
 `
 
@@ -69,6 +71,28 @@ func TestImportsPureCore(t *testing.T) {
 				t.Errorf("internal/workflow imports %s: the core is pure", imp)
 			}
 		}
+	}
+}
+
+// TestImportsJSONRPC holds the JSON-RPC library to the standard library, so that
+// who imports it gets nothing else: the package itself and its HTTP streams
+// (the WebSocket ones stand on coder/websocket).
+func TestImportsJSONRPC(t *testing.T) {
+	seen := 0
+	for _, p := range packages(t) {
+		if r := rel(p.ImportPath); r != "jsonrpc" && r != "jsonrpc/rpchttp" {
+			continue
+		}
+		seen++
+		for _, imp := range p.Imports {
+			first, _, _ := strings.Cut(imp, "/")
+			if strings.Contains(first, ".") && !strings.HasPrefix(imp, module+"/jsonrpc") {
+				t.Errorf("%s imports %s, which is not in the standard library", rel(p.ImportPath), imp)
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d packages looked at, want 2", seen)
 	}
 }
 
