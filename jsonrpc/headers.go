@@ -77,6 +77,7 @@ type headerStream struct {
 	in      inbuf
 	left    int64 // bytes of the body from in.r on; -1: its header comes first
 	inParts bool  // a part of the body was handed out
+	lost    error // the framing was
 
 	// The writer's side.
 	try  tryWriter // writes to rw without waiting; may be nil
@@ -89,9 +90,11 @@ func (s *headerStream) Close() error { return s.rw.Close() }
 
 func (s *headerStream) Read() (Part, error) {
 	for {
-		if err := s.header(); err != nil {
-			s.in.err = err
-			return Part{}, err
+		if s.lost == nil {
+			s.lost = s.header()
+		}
+		if s.lost != nil {
+			return Part{}, s.lost
 		}
 		if part, ok := s.take(); ok {
 			return part, nil

@@ -16,6 +16,7 @@ const (
 	acceptPause      = 5 * time.Millisecond
 	maxAcceptPause   = time.Second
 	defaultConnLimit = 1024 // connections
+	handshakeTimeout = 10 * time.Second
 )
 
 // A ServeConfig says how Serve treats connections. The zero value is ready.
@@ -28,10 +29,13 @@ type ServeConfig struct {
 }
 
 // Serve accepts connections from ln and calls handle for each, on a goroutine
-// of its own, with a Stream that it closes when handle returns. It returns when
-// ctx ends or ln is closed (then with nil), or when ln fails 20 times in a row;
-// before that it closes ln and all Streams, and waits for every handle. Usually
-// handle makes a Conn and waits for its end:
+// of its own, with a Stream that it closes when handle returns. The handshake of
+// a connection that has one (*tls.Conn) is done before, within 10 seconds, or
+// the connection dropped.
+//
+// Serve returns when ctx ends or ln is closed (then with nil), or when ln fails
+// 20 times in a row; before that it closes ln and all Streams, and waits for
+// every handle. Usually handle makes a Conn and waits for its end:
 //
 //	func(s jsonrpc.Stream) { <-jsonrpc.NewConn(s, config).Done() }
 func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(Stream)) error {
@@ -45,8 +49,9 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	defer cancel() // before waiting: it closes the Streams
-	defer ln.Close()
-	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	defer func() { _ = ln.Close() }()
 
 	slots := make(chan struct{}, cfg.MaxConns)
 	for failures := 0; ; {
@@ -61,7 +66,7 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 			failures = 0
 			handlers.Go(func() {
 				defer func() { <-slots }()
-				serveConn(ctx, cfg.Framing(conn), handle)
+				serveConn(ctx, conn, cfg.Framing, handle)
 			})
 			continue
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
@@ -78,9 +83,20 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 	}
 }
 
-// serveConn calls handle, and closes s when it returns or ctx ends.
-func serveConn(ctx context.Context, s Stream, handle func(Stream)) {
-	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.Close() })()
+// serveConn calls handle, and closes the Stream when it returns or ctx ends.
+func serveConn(ctx context.Context, conn net.Conn, framing Framing, handle func(Stream)) {
+	s := framing(conn)
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	defer func() { _ = s.Close() }()
+	// A *tls.Conn would do it at the first Read or Write, which may be a long
+	// time after the client began to wait for it.
+	if t, ok := conn.(interface{ HandshakeContext(context.Context) error }); ok {
+		limited, cancel := context.WithTimeout(ctx, handshakeTimeout)
+		defer cancel()
+		if t.HandshakeContext(limited) != nil {
+			return
+		}
+	}
 	handle(s)
 }

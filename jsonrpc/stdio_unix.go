@@ -28,7 +28,7 @@ func pollableCopy(f *os.File) *os.File {
 		return nil
 	}
 	if syscall.SetNonblock(own, true) != nil {
-		syscall.Close(own)
+		_ = syscall.Close(own)
 		return nil
 	}
 	return os.NewFile(uintptr(own), f.Name())

@@ -214,6 +214,7 @@ func TestSubprocessClosesStdout(t *testing.T) {
 
 // The steps of the graceful stop, each with a time of its own.
 func TestSubprocessStop(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		cfg  SubprocessConfig
 		want string // of Close's error

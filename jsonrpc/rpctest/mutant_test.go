@@ -167,6 +167,7 @@ func mutants() []struct {
 // TestStreamMutants proves that the contract suite bites: each fault fails the
 // check that is there for it, and a good pair with the same wrapping passes it.
 func TestStreamMutants(t *testing.T) {
+	t.Parallel()
 	for _, tt := range mutants() {
 		t.Run(tt.fault, func(t *testing.T) {
 			t.Parallel()

@@ -81,9 +81,15 @@ func (p *pair) run(c streamCheck, a, b jsonrpc.Stream) {
 	p.a, p.b, p.writing = a, b, make(map[jsonrpc.Stream]<-chan struct{})
 	defer func() {
 		p.within("close both ends", func() {
-			defer p.caught("Close")
-			a.Close()
-			b.Close()
+			// At once, since closing may wait for the other end to agree.
+			var ends sync.WaitGroup
+			for _, s := range []jsonrpc.Stream{a, b} {
+				ends.Go(func() {
+					defer p.caught("Close")
+					_ = s.Close()
+				})
+			}
+			ends.Wait()
 		})
 		p.within("return from Read and Write after Close", p.tasks.Wait)
 	}()
@@ -99,6 +105,20 @@ func (p *pair) within(what string, f func()) {
 		f()
 	}()
 	p.await(what, done)
+}
+
+// close closes a Stream. What Close returns is up to the transport.
+func (p *pair) close(s jsonrpc.Stream) {
+	p.Helper()
+	p.within("close", func() { _ = s.Close() })
+}
+
+// deadline sets the deadline of b.
+func (p *pair) deadline(d readDeadliner, t time.Time) {
+	p.Helper()
+	if err := d.SetReadDeadline(t); err != nil {
+		p.Fatalf("SetReadDeadline: %v", err)
+	}
 }
 
 func (p *pair) await(what string, done <-chan struct{}) {

@@ -163,7 +163,7 @@ func checkEOF(p *pair) {
 	if p.unordered {
 		p.expect(p.b, texts[10:]...) // Close does not wait for answers under way
 	}
-	p.within("close", func() { p.a.Close() })
+	p.close(p.a)
 	if !p.unordered {
 		p.expect(p.b, texts[10:]...)
 	}
@@ -177,7 +177,7 @@ func checkCut(p *pair, cut string) {
 	var err error
 	read := p.start(func() { m, err = readMessage(p.b) })
 	p.await("write half a message", sent)
-	p.within("close", func() { p.a.Close() })
+	p.close(p.a)
 	p.await("read to the end", read)
 	if p.Failed() {
 		return
@@ -197,7 +197,7 @@ func checkCloseRead(p *pair) {
 	if p.ended(done) {
 		p.Fatalf("Read with nothing to read: %v", err)
 	}
-	p.within("close", func() { p.b.Close() })
+	p.close(p.b)
 	p.await("return from Read after Close", done)
 	if !p.Failed() && err == nil {
 		p.Errorf("Read, ended by Close, returned no error")
@@ -223,7 +223,7 @@ func checkCloseWrite(p *pair) {
 			stuck = true
 		}
 	}
-	p.within("close", func() { p.a.Close() })
+	p.close(p.a)
 	p.await("return from Write after Close", done)
 	if !p.Failed() && err == nil {
 		p.Errorf("Write, ended by Close, returned no error")
@@ -242,12 +242,12 @@ func checkCloseAgain(p *pair) {
 			for range 4 {
 				all.Go(func() {
 					defer p.caught("Close")
-					s.Close()
+					_ = s.Close()
 				})
 			}
 			all.Wait()
 			defer p.caught("Close")
-			s.Close()
+			_ = s.Close()
 		})
 	}
 }
@@ -260,7 +260,7 @@ func (p *pair) caught(what string) {
 }
 
 func checkAfterClose(p *pair) {
-	p.within("close", func() { p.a.Close() })
+	p.close(p.a)
 	p.within("fail a Write after Close", func() {
 		if _, err := p.a.Write([]byte(`{"a":1}` + "\n")); err == nil {
 			p.Errorf("Write after Close returned no error")
@@ -441,23 +441,19 @@ func checkDeadline(p *pair) {
 	p.interrupt(d, time.Now().Add(p.pause)) // a deadline that was there before Read
 	p.interrupt(d, time.Now().Add(-time.Second))
 
-	if err := d.SetReadDeadline(time.Time{}); err != nil {
-		p.Fatalf("SetReadDeadline of no deadline: %v", err)
-	}
+	p.deadline(d, time.Time{})
 	var err error
 	read := p.start(func() { _, err = p.b.Read() })
 	if p.ended(read) {
 		p.Fatalf("Read after a deadline that was taken back: %v", err)
 	}
-	if err := d.SetReadDeadline(time.Now()); err != nil { // one that comes while Read waits
-		p.Fatalf("SetReadDeadline: %v", err)
-	}
+	p.deadline(d, time.Now()) // one that comes while Read waits
 	p.await("return from Read at its deadline", read)
 	if !p.Failed() {
 		p.isDeadline(err)
 	}
 
-	d.SetReadDeadline(time.Time{})
+	p.deadline(d, time.Time{})
 	p.send(p.a, `{"again":1}`+"\n")
 	p.expect(p.b, `{"again":1}`)
 }
@@ -465,9 +461,7 @@ func checkDeadline(p *pair) {
 // interrupt sets a deadline and reads until it.
 func (p *pair) interrupt(d readDeadliner, t time.Time) {
 	p.Helper()
-	if err := d.SetReadDeadline(t); err != nil {
-		p.Fatalf("SetReadDeadline: %v", err)
-	}
+	p.deadline(d, t)
 	_, err := p.read(p.b)
 	p.isDeadline(err)
 }
@@ -487,10 +481,10 @@ func checkDeadlineLoss(p *pair) {
 	for _, text := range append(numbered(20), large(bigMessage/4), `{"last":1}`) {
 		half := len(text) / 2
 		p.send(p.a, text[:half])
-		d.SetReadDeadline(time.Now().Add(p.pause / 10))
+		p.deadline(d, time.Now().Add(p.pause/10))
 		first, err := p.readParts()
 		p.isDeadline(err)
-		d.SetReadDeadline(time.Time{})
+		p.deadline(d, time.Time{})
 		p.send(p.a, text[half:]+"\n")
 		m, err := p.read(p.b)
 		if err != nil || first+m.text != text {

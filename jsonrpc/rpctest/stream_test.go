@@ -14,6 +14,7 @@ import (
 // TestStreams holds every connection that package jsonrpc makes Streams of, in
 // both framings, to the contract (RPC-12, RPC-13, RPC-15).
 func TestStreams(t *testing.T) {
+	t.Parallel()
 	conns := map[string]func(t *testing.T) (a, b io.ReadWriteCloser){
 		"net.Pipe": func(*testing.T) (a, b io.ReadWriteCloser) { return net.Pipe() },
 		"tcp":      func(t *testing.T) (a, b io.ReadWriteCloser) { return sockets(t, "tcp", "127.0.0.1:0") },

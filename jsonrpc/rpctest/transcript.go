@@ -257,8 +257,7 @@ func (p *player) send() {
 		}
 	case <-time.After(max(p.patience, 10*time.Second)):
 		p.conn.Close()
-		<-written
-		p.fail("the server does not read what is sent")
+		p.fail("the server does not read what is sent: %v", <-written)
 	}
 }
 

@@ -51,6 +51,7 @@ func playText(t *testing.T, text string, update bool) (string, string) {
 // Each kind of line, when it is met and when it is not; with -update the script
 // becomes what has come.
 func TestTranscriptSteps(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		text    string
 		failure string // empty: it passes
