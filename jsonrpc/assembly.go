@@ -63,7 +63,7 @@ func (in *receiver) part(p Part) {
 	case assemblyCollect:
 		in.whole(a.buf)
 	case assemblyDrop:
-		in.oversize(a.head, a.size)
+		in.oversize(a.head)
 	case assemblyStream, assemblyTail:
 		in.endSink()
 	case assemblyEmpty:
@@ -84,7 +84,7 @@ func (in *receiver) drop(next []byte) {
 
 // oversize answers a message that was longer than allowed (RPC-24), or ends the
 // call that it was the answer to.
-func (in *receiver) oversize(h head, size int) {
+func (in *receiver) oversize(h head) {
 	limit := in.c.cfg.MaxMessage
 	tooLong := &ResourceError{What: "an incoming message", Limit: limit, Unit: "bytes"}
 	in.c.report.notice(NoticeOversize, tooLong)

@@ -17,11 +17,15 @@ type batch struct {
 	waiting   []*job // entries that nobody handles yet
 	spreading bool   // another goroutine is asked to join in
 	left      int    // entries not done
-	answers   []byte
+	answers   *buffer
 	spans     []span // of answers, by entry; empty for notifications
 }
 
 type span struct{ from, to int }
+
+// keepEntries is the number of entries above which their memory is not kept for
+// the next batch.
+const keepEntries = 256
 
 // batch handles a batch on the goroutine that reads.
 func (in *receiver) batch(text []byte) {
@@ -42,7 +46,9 @@ func (in *receiver) batch(text []byte) {
 		responses = false
 		in.batchEntry(b, i, e)
 	}
-	clear(in.entries)
+	if cap(in.entries) > keepEntries {
+		in.entries = nil
+	}
 	if responses {
 		return
 	}
@@ -209,10 +215,19 @@ func (b *batch) answer(i int, req *Request, result any, err error) {
 // append keeps the answer to the entry i.
 func (b *batch) append(i int, id []byte, r *response) {
 	b.mu.Lock()
-	from := len(b.answers)
-	b.answers = r.append(b.answers, id)
-	b.spans[i] = span{from, len(b.answers)}
+	if b.answers == nil {
+		b.answers = b.s.bufs.get()
+	}
+	from := len(b.answers.b)
+	b.answers.b = r.append(b.answers.b, id)
+	b.spans[i] = span{from, len(b.answers.b)}
 	b.mu.Unlock()
+}
+
+// free gives back the memory of the answers, when they are written.
+func (b *batch) free() {
+	b.s.bufs.put(b.answers)
+	b.answers = nil
 }
 
 // appendTo appends the answer to the batch, which is nothing when all entries
@@ -223,7 +238,7 @@ func (b *batch) appendTo(dst []byte) []byte {
 		if s.from == s.to {
 			continue
 		}
-		dst = append(append(dst, next), b.answers[s.from:s.to]...)
+		dst = append(append(dst, next), b.answers.b[s.from:s.to]...)
 		next = ','
 	}
 	if next == '[' {
@@ -234,7 +249,8 @@ func (b *batch) appendTo(dst []byte) []byte {
 
 // replyBatch writes the answer from a goroutine of the pool.
 func (c *Conn) replyBatch(b *batch) {
-	if len(b.answers) == 0 || c.w.lock(context.Background(), 0) != nil {
+	defer b.free()
+	if b.answers == nil || c.w.lock(context.Background(), 0) != nil {
 		return
 	}
 	start := len(c.w.buf)
@@ -244,7 +260,8 @@ func (c *Conn) replyBatch(b *batch) {
 
 // replyBatch writes the answer on the goroutine that reads.
 func (in *receiver) replyBatch(b *batch) {
-	if len(b.answers) == 0 || in.c.w.lockAnswer() != nil {
+	defer b.free()
+	if b.answers == nil || in.c.w.lockAnswer() != nil {
 		return
 	}
 	out := in.c.w.answers()

@@ -29,14 +29,18 @@ func TestServeBatch(t *testing.T) {
 			send, want string
 			took       time.Duration
 		}{
-			{`[{"jsonrpc":"2.0","id":1,"method":"m","params":[1]},{"jsonrpc":"2.0","method":"n"},7,{"jsonrpc":"2.0","id":2,"method":"m"}]`,
+			{
+				`[{"jsonrpc":"2.0","id":1,"method":"m","params":[1]},{"jsonrpc":"2.0","method":"n"},7,{"jsonrpc":"2.0","id":2,"method":"m"}]`,
 				`[{"jsonrpc":"2.0","id":1,"result":[1]},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,` +
-					`"message":"invalid request: an entry of a batch is an object"}},{"jsonrpc":"2.0","id":2,"result":null}]`, time.Second},
+					`"message":"invalid request: an entry of a batch is an object"}},{"jsonrpc":"2.0","id":2,"result":null}]`, time.Second,
+			},
 			{`[]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: a batch has at least one entry"}}`, 0},
 			{`[` + strings.Repeat(`{"jsonrpc":"2.0","method":"m"},`, 30) + `1]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,` +
 				`"message":"invalid request: the batch has too many entries","data":{"limit":30,"unit":"entries"}}}`, 0},
-			{`[` + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"m"},`, 20) + `{"jsonrpc":"2.0","id":1,"method":"m"}]`,
-				`[` + strings.Repeat(`{"jsonrpc":"2.0","id":1,"result":null},`, 20) + `{"jsonrpc":"2.0","id":1,"result":null}]`, 3 * time.Second},
+			{
+				`[` + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"m"},`, 20) + `{"jsonrpc":"2.0","id":1,"method":"m"}]`,
+				`[` + strings.Repeat(`{"jsonrpc":"2.0","id":1,"result":null},`, 20) + `{"jsonrpc":"2.0","id":1,"result":null}]`, 3 * time.Second,
+			},
 		} {
 			start := time.Now()
 			peer.send(tt.send)
@@ -106,19 +110,23 @@ func TestBatchRefused(t *testing.T) {
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
 		for name, tt := range map[string]struct {
-			ctx  context.Context
+			over bool // the context is
 			fill func(*Batch)
 			want error
 		}{
-			"pending":  {t.Context(), func(b *Batch) { fillBatch(b, 4) }, ErrExhausted},
-			"entries":  {t.Context(), func(b *Batch) { fillBatch(b, 6) }, ErrExhausted},
-			"params":   {t.Context(), func(b *Batch) { fillBatch(b, 1); b.Call("m", 7, nil) }, errScalarParams},
-			"context":  {cancelled, func(b *Batch) { fillBatch(b, 1) }, context.Canceled},
-			"no batch": {cancelled, func(*Batch) {}, nil},
+			"pending":  {false, func(b *Batch) { fillBatch(b, 4) }, ErrExhausted},
+			"entries":  {false, func(b *Batch) { fillBatch(b, 6) }, ErrExhausted},
+			"params":   {false, func(b *Batch) { fillBatch(b, 1); b.Call("m", 7, nil) }, errScalarParams},
+			"context":  {true, func(b *Batch) { fillBatch(b, 1) }, context.Canceled},
+			"no batch": {true, func(*Batch) {}, nil},
 		} {
 			var b Batch
 			tt.fill(&b)
-			if err := c.Batch(tt.ctx, &b); !errors.Is(err, tt.want) {
+			ctx := t.Context()
+			if tt.over {
+				ctx = cancelled
+			}
+			if err := c.Batch(ctx, &b); !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v", name, err)
 			}
 			for _, e := range b.calls {

@@ -46,7 +46,7 @@ func (c *Conn) do(ctx context.Context, method string, params, result any, opts [
 // An outCall is one call or notification of ours.
 type outCall struct {
 	method  string
-	start   int64 // on the Conn's clock
+	start   int64 // on the Conn's clock; zero for a notification that has not waited
 	timeout time.Duration
 	id      uint64 // zero: none yet
 	// sent says that some of the message may have reached the Stream.
@@ -83,7 +83,10 @@ func (c *Conn) callDone(ctx context.Context, call *outCall, err error) error {
 
 // wrap says which call it was that ended with err (RPC-21).
 func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
-	e := &CallError{Conn: c.cfg.Name, Method: call.method, Elapsed: time.Duration(c.clock.now() - call.start), Err: err}
+	e := &CallError{Conn: c.cfg.Name, Method: call.method, Err: err}
+	if call.start != 0 {
+		e.Elapsed = time.Duration(c.clock.now() - call.start)
+	}
 	if call.id != 0 {
 		e.ID = ID{string(c.ids.append(nil, call.id))}
 	}
@@ -242,7 +245,7 @@ func (c *Conn) take(s *slot, result any) error {
 // returns when the message is handed over for writing, so that an error of the
 // Stream may come too late for it. ctx bounds the wait for room to write.
 func (c *Conn) Notify(ctx context.Context, method string, params any) error {
-	call := outCall{method: method, start: c.clock.now(), timeout: c.cfg.Timeout}
+	call := outCall{method: method, timeout: c.cfg.Timeout}
 	err := c.notify(ctx, &call, params)
 	if err == nil {
 		return nil

@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"time"
 )
@@ -82,7 +81,7 @@ func (t *readToken) read(ctx context.Context, s *slot) bool {
 			// was for shows above, since that came first.
 			_ = t.stream.SetReadDeadline(time.Time{})
 		default:
-			t.c.end(err, !errors.Is(err, io.EOF))
+			t.c.end(err, !isHangUp(err))
 			<-s.done
 			return true
 		}

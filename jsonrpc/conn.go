@@ -61,12 +61,12 @@ const flushGrace = time.Second
 // Stream without SetReadDeadline.
 func NewConn(s Stream, cfg Config) *Conn {
 	c := newConn(s, cfg.withDefaults())
-	c.tasks.Go(func() { c.w.run(c.stop) })
-	if c.cfg.CallerReads {
+	if cfg.CallerReads {
 		c.token = newReadToken(c)
 	} else {
 		c.tasks.Go(c.read)
 	}
+	c.tasks.Go(func() { c.w.run(c.stop) })
 	return c
 }
 
@@ -137,7 +137,7 @@ func (c *Conn) Stats() Stats {
 func (c *Conn) Close() error {
 	c.end(ErrClosed, false)
 	c.tasks.Wait()
-	if errors.Is(c.cause, ErrClosed) || errors.Is(c.cause, io.EOF) {
+	if errors.Is(c.cause, ErrClosed) || errors.Is(c.cause, io.EOF) { // the usual ends
 		return nil
 	}
 	return c.connError(StateDisconnected)
@@ -206,7 +206,7 @@ func (c *Conn) finish() {
 func (c *Conn) disconnect() {
 	c.ended.Do(func() {
 		c.w.close(c.connError(StateDisconnected))
-		c.stream.Close()
+		_ = c.stream.Close() // nothing can be done about its error
 		c.state.set(StateDisconnected, c.cause, func(from State) bool { return from < StateDisconnected })
 		close(c.done)
 	})

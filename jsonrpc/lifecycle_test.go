@@ -182,7 +182,7 @@ func TestPanics(t *testing.T) {
 			if req.Method() == "boom" {
 				panic(Errorf(7, "secret"))
 			}
-			return echo(nil, req)
+			return req.Params(), nil
 		})
 		if inline {
 			h = inlineAll{h.(HandlerFunc)}

@@ -215,11 +215,11 @@ func (p *pending) each(pick func(s *slot, deadline int64) bool, err error) {
 	}
 }
 
-// A clock counts nanoseconds since a connection began, which is cheaper than
-// asking for the time of day.
+// A clock counts nanoseconds since a connection began, from one, which is
+// cheaper than asking for the time of day.
 type clock struct{ start time.Time }
 
-func (c clock) now() int64 { return int64(time.Since(c.start)) }
+func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
 // A sink takes a result as it arrives, for a caller that wants it in a Writer.
 type sink struct {

@@ -36,7 +36,7 @@ const flushSize = 32 << 10
 func (c *Conn) read() {
 	err := errors.New("jsonrpc: a handler ended the goroutine that reads")
 	defer func() { // deferred for handlers that call runtime.Goexit
-		c.end(err, !errors.Is(err, io.EOF))
+		c.end(err, !isHangUp(err))
 	}()
 	for {
 		if err = c.in.next(); err != nil {
@@ -44,6 +44,10 @@ func (c *Conn) read() {
 		}
 	}
 }
+
+// isHangUp says that the peer sends no more, but may well wait for the answers
+// to what it has sent.
+func isHangUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // next reads the next part of a message and handles it. An error is the end of
 // the Stream.
@@ -80,7 +84,7 @@ func (in *receiver) flush() {
 // whole handles a message that is there as a whole.
 func (in *receiver) whole(text []byte) {
 	if len(text) > in.c.cfg.MaxMessage {
-		in.oversize(scanHead(text, in.c.cfg.MaxDepth), len(text))
+		in.oversize(scanHead(text, in.c.cfg.MaxDepth))
 		return
 	}
 	m := &in.msg

@@ -154,6 +154,7 @@ func (r *Responder) batch(ctx context.Context, msg, dst []byte) []byte {
 	if !b.last() {
 		<-done
 	}
+	defer b.free()
 	return b.appendTo(dst)
 }
 

@@ -97,7 +97,8 @@ func TestHooks(t *testing.T) {
 			Config{Name: "far", Handler: HandlerFunc(func(ctx context.Context, req *Request) (any, error) {
 				time.Sleep(time.Second)
 				return json.RawMessage(`1`), errIf(req.Method() == "bad")
-			}), Hooks: Hooks{RequestDone: func(i RequestInfo) { mu.Lock(); requests = append(requests, i); mu.Unlock() }}})
+			}), Hooks: Hooks{RequestDone: func(i RequestInfo) { mu.Lock(); requests = append(requests, i); mu.Unlock() }}},
+		)
 		ctx := WithMeta(t.Context(), Meta{CorrelationID: "abc", TraceParent: "p", TraceState: "s"})
 		if err := near.Call(ctx, "good", nil, nil); err != nil {
 			t.Error(err)

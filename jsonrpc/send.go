@@ -12,7 +12,7 @@ type outParams struct {
 	raw     []byte    // checked; nil when absent
 	scratch *buffer   // what raw points into, to be given back; may be nil
 	stream  io.Reader // the rest of params, which begin with raw; nil when raw is all
-	check   valueChecker
+	check   *valueChecker
 }
 
 // encode makes the JSON text of params.
@@ -52,8 +52,8 @@ func (c *Conn) encode(params any) (outParams, error) {
 // encodeReader reads as much of params as fits a piece, so that short ones
 // are sent like any others.
 func (c *Conn) encodeReader(r io.Reader) (outParams, error) {
-	out := outParams{scratch: c.bufs.get(), check: valueChecker{maxDepth: c.cfg.MaxDepth - 1, spaceOut: true}}
-	more, err := beginStream(r, out.scratch, &out.check)
+	out := outParams{scratch: c.bufs.get(), check: newStreamChecker(&c.cfg)}
+	more, err := beginStream(r, out.scratch, out.check)
 	if err == nil {
 		out.raw = out.scratch.b
 		out, err = shaped(out)
@@ -70,7 +70,7 @@ func (c *Conn) encodeReader(r io.Reader) (outParams, error) {
 
 // readRest reads streamed params into memory.
 func (c *Conn) readRest(out *outParams) error {
-	text, err := readRest(out.scratch.b, out.stream, &out.check)
+	text, err := readRest(out.scratch.b, out.stream, out.check)
 	out.scratch.b, out.raw, out.stream = text, text, nil
 	return err
 }
@@ -96,8 +96,13 @@ func (c *Conn) send(ctx context.Context, call *outCall, out *outParams) error {
 	}
 	o.meta = c.metaToSend(ctx)
 	w := c.w
-	if err := w.lock(ctx, call.timeout); err != nil {
-		return c.sendError(ctx, call, err)
+	if !w.lockNow() {
+		if call.start == 0 {
+			call.start = c.clock.now()
+		}
+		if err := w.lock(ctx, call.timeout); err != nil {
+			return c.sendError(ctx, call, err)
+		}
 	}
 	call.sent = true
 	if out.stream != nil {
@@ -107,7 +112,7 @@ func (c *Conn) send(ctx context.Context, call *outCall, out *outParams) error {
 			defer cancel()
 		}
 		w.buf = append(appendRequestHead(w.buf, &o), paramsKey...)
-		err := w.streamLocked(ctx, out.raw, out.stream, &out.check)
+		err := w.streamLocked(ctx, out.raw, out.stream, out.check)
 		return c.sendError(ctx, call, err)
 	}
 	start := len(w.buf)

@@ -153,7 +153,7 @@ type response struct {
 	err     *Error    // in place of a result
 	scratch *buffer   // what raw points into, to be given back; may be nil
 	stream  io.Reader // the rest of the result, which begins with raw
-	check   valueChecker
+	check   *valueChecker
 }
 
 // respond makes a response of what a handler returned.
@@ -201,8 +201,8 @@ func (s *server) encode(req *Request, result any) (response, error) {
 		}
 		return response{raw: v}, checkValue(v, s.cfg.MaxDepth-1)
 	case io.Reader:
-		r := response{scratch: s.bufs.get(), check: valueChecker{maxDepth: s.cfg.MaxDepth - 1, spaceOut: true}}
-		more, err := beginStream(v, r.scratch, &r.check)
+		r := response{scratch: s.bufs.get(), check: newStreamChecker(s.cfg)}
+		more, err := beginStream(v, r.scratch, r.check)
 		r.raw = r.scratch.b
 		if more {
 			r.stream = v

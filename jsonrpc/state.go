@@ -67,14 +67,13 @@ type stateBox struct {
 
 func (b *stateBox) get() State { return State(b.now.Load()) }
 
-// set moves to a state that allowed says may follow the present one, and
-// reports whether it did.
-func (b *stateBox) set(to State, cause error, allowed func(from State) bool) bool {
+// set moves to a state, if allowed says that it may follow the present one.
+func (b *stateBox) set(to State, cause error, allowed func(from State) bool) {
 	b.mu.Lock()
 	from := State(b.now.Load())
 	if !allowed(from) {
 		b.mu.Unlock()
-		return false
+		return
 	}
 	b.now.Store(uint32(to))
 	if b.tell != nil {
@@ -82,7 +81,7 @@ func (b *stateBox) set(to State, cause error, allowed func(from State) bool) boo
 	}
 	if b.telling { // the one who tells comes round to it
 		b.mu.Unlock()
-		return true
+		return
 	}
 	b.telling = true
 	for len(b.untold) > 0 {
@@ -94,5 +93,4 @@ func (b *stateBox) set(to State, cause error, allowed func(from State) bool) boo
 	}
 	b.telling = false
 	b.mu.Unlock()
-	return true
 }

@@ -16,6 +16,12 @@ import (
 // streamPiece is how much of a streamed value is read at once, in bytes.
 const streamPiece = 32 << 10
 
+// newStreamChecker checks a value that is streamed. It is one level down in its
+// message.
+func newStreamChecker(cfg *Config) *valueChecker {
+	return &valueChecker{maxDepth: cfg.MaxDepth - 1, spaceOut: true}
+}
+
 // beginStream reads the first piece of a value, and says whether there is more.
 // All of a short value is checked afterwards.
 func beginStream(r io.Reader, into *buffer, check *valueChecker) (more bool, err error) {
@@ -119,7 +125,7 @@ func readRest(text []byte, r io.Reader, check *valueChecker) ([]byte, error) {
 
 // readAll reads the rest of a streamed result into memory.
 func (s *server) readAll(req *Request, r response) response {
-	text, err := readRest(r.scratch.b, r.stream, &r.check)
+	text, err := readRest(r.scratch.b, r.stream, r.check)
 	r.scratch.b = text
 	if err != nil {
 		s.bufs.put(r.scratch)

@@ -66,11 +66,20 @@ func newWriter(s Stream, cfg *Config, broken func(error)) *writer {
 	return w
 }
 
+// lockNow takes w.mu if there is room to append a message.
+func (w *writer) lockNow() bool {
+	w.mu.Lock()
+	if w.err == nil && !w.owned && w.waiting() < w.limit {
+		return true
+	}
+	w.mu.Unlock()
+	return false
+}
+
 // lock takes w.mu when there is room to append a message, and waits for it
 // with ctx, and no longer than timeout when that is positive.
 func (w *writer) lock(ctx context.Context, timeout time.Duration) error {
-	w.mu.Lock()
-	if w.err == nil && !w.owned && w.waiting() < w.limit {
+	if w.lockNow() {
 		return nil
 	}
 	if timeout > 0 {
@@ -78,13 +87,14 @@ func (w *writer) lock(ctx context.Context, timeout time.Duration) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
+	w.mu.Lock()
 	for w.err == nil {
+		if !w.owned && w.waiting() < w.limit {
+			return nil
+		}
 		if err := w.waitRoom(ctx); err != nil {
 			w.mu.Unlock()
 			return err
-		}
-		if w.err == nil && !w.owned && w.waiting() < w.limit {
-			return nil
 		}
 	}
 	w.mu.Unlock()
