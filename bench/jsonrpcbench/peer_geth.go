@@ -77,13 +77,13 @@ func gethRemote(c *rpc.Client) *remote {
 	}
 }
 
-func gethHTTP(context.Context, load) (*remote, error) {
+func gethHTTP(ctx context.Context, _ load) (*remote, error) {
 	s, _, err := newGeth()
 	if err != nil {
 		return nil, err
 	}
 	h := httptest.NewServer(s)
-	c, err := rpc.DialHTTPWithClient(h.URL, httpClient())
+	c, err := rpc.DialOptions(ctx, h.URL, rpc.WithHTTPClient(httpClient()))
 	if err != nil {
 		h.Close()
 		return nil, err

@@ -163,7 +163,7 @@ func coderWS(ctx context.Context, _ load) (*remote, error) {
 			}
 		}
 	}))
-	c, _, err := websocket.Dial(ctx, s.URL, nil)
+	c, _, err := websocket.Dial(ctx, s.URL, nil) //nolint:bodyclose // the connection has it
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -228,7 +228,7 @@ func gwsWS(context.Context, load) (*remote, error) {
 		}
 	}))
 	waits := new(bareWaits)
-	c, _, err := gws.NewClient(&gwsEvents{waits: waits}, &gws.ClientOption{Addr: "ws" + strings.TrimPrefix(s.URL, "http")})
+	c, _, err := gws.NewClient(&gwsEvents{waits: waits}, &gws.ClientOption{Addr: "ws" + strings.TrimPrefix(s.URL, "http")}) //nolint:bodyclose // the connection has it
 	if err != nil {
 		s.Close()
 		return nil, err

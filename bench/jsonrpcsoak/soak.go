@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,8 @@ type Report struct {
 	Stacks string
 }
 
-// Sample is what the process held at one moment, after a collection.
+// Sample is what the process held at one moment at which no act was under way,
+// after a collection: connections and clients that live on, and what leaked.
 type Sample struct {
 	At          time.Duration // since the beginning
 	Heap        uint64        // bytes of live objects
@@ -44,7 +46,7 @@ type Sample struct {
 	Descriptors int // 0 where the system does not tell
 }
 
-// Run soaks for d and takes a sample every d/120.
+// Run soaks for d and takes a sample every d/120, but not more than five a second.
 func Run(ctx context.Context, d time.Duration, progress io.Writer) (*Report, error) {
 	runtime.GC()
 	before := runtime.NumGoroutine()
@@ -61,12 +63,12 @@ func Run(ctx context.Context, d time.Duration, progress io.Writer) (*Report, err
 	}
 	r := &Report{Unexpected: make(map[string]int64)}
 	begin := time.Now()
-	tick := time.NewTicker(max(d/120, time.Millisecond))
+	tick := time.NewTicker(max(d/120, 200*time.Millisecond))
 	defer tick.Stop()
 	for work.Err() == nil {
 		select {
 		case <-tick.C:
-			r.Samples = append(r.Samples, sample(time.Since(begin)))
+			r.Samples = append(r.Samples, w.sample(begin))
 			if n := len(r.Samples); n%12 == 0 {
 				fmt.Fprintf(progress, "  %v, %d calls\n", r.Samples[n-1], w.done.Load())
 			}
@@ -105,9 +107,23 @@ func (s Sample) String() string {
 
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }
 
+// sample stops the load for a moment, and lets end what the last acts left.
+func (w *world) sample(begin time.Time) Sample {
+	w.gate.Lock()
+	defer w.gate.Unlock()
+	const still = 5 // looks in a row without fewer goroutines
+	for n, calm := runtime.NumGoroutine(), 0; calm < still; calm++ {
+		time.Sleep(20 * time.Millisecond)
+		if now := runtime.NumGoroutine(); now < n {
+			n, calm = now, 0
+		}
+	}
+	return sample(time.Since(begin))
+}
+
 func sample(at time.Duration) Sample {
 	runtime.GC()
-	runtime.GC() // what pools kept through the first one
+	debug.FreeOSMemory() // collects again: what pools kept through the first time
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	s := Sample{At: at, Heap: m.HeapAlloc, Goroutines: runtime.NumGoroutine()}
@@ -124,8 +140,8 @@ func sample(at time.Duration) Sample {
 }
 
 // Growth is the change of one figure between the second fifth of the soak, when
-// pools and caches have their size, and the last one: medians, because every
-// sample meets another moment of the load.
+// pools and caches have their size, and the last one: medians, because a
+// connection may just be coming or going.
 func (r *Report) Growth(figure func(Sample) float64) (from, to float64) {
 	fifth := max(len(r.Samples)/5, 1)
 	middle := func(s []Sample) float64 {
@@ -147,7 +163,9 @@ func (r *Report) Growth(figure func(Sample) float64) (from, to float64) {
 func (w *world) repeat(ctx context.Context, seed uint64, a actor) {
 	d := newDice(seed)
 	for ctx.Err() == nil {
+		w.gate.RLock()
 		err := a.act(ctx, d)
+		w.gate.RUnlock()
 		switch {
 		case err == nil:
 			w.done.Add(1)

@@ -36,6 +36,7 @@ func (d dice) params(n int) json.RawMessage {
 // than one act.
 type world struct {
 	tally
+	gate    sync.RWMutex // acts hold it for reading, samples for writing
 	serving sync.WaitGroup
 	stop    context.CancelFunc
 	lines   net.Listener
