@@ -45,7 +45,6 @@ type stream struct {
 	partial []byte         // the beginning of a message whose end is to come
 	parts   io.WriteCloser // the message that is being sent in fragments, or nil
 	trying  bool           // do not wait for room
-	owed    bool           // the next byte to come is the newline of a message that was framed
 }
 
 func newStream(ws *websocket.Conn, w *wire, o options) *stream {
@@ -145,14 +144,11 @@ func (s *stream) readError(err error) error {
 // Write implements jsonrpc.Stream.
 func (s *stream) Write(p []byte) (n int, err error) {
 	s.wire.cork()
-	if s.owed && len(p) > 0 {
-		s.owed, n = false, 1
-	}
-	m, err := s.frame(p[n:])
+	n, err = s.frame(p)
 	if e := s.wire.uncork(); err == nil {
 		err = e
 	}
-	return n + m, s.writeError(err)
+	return n, s.writeError(err)
 }
 
 // writeError names why writing ended.

@@ -99,18 +99,19 @@ func TestWrittenTogether(t *testing.T) {
 		defer client.Close()
 		server := <-accepted
 		before := counting.writes.Load()
-		go server.Write(bytes.Repeat([]byte("{\"jsonrpc\":\"2.0\"}\n"), 500))
-		for i := range 500 {
+		const count = 8000 // 32 kB of frames, less than is read at once
+		go server.Write(bytes.Repeat([]byte("{}\n"), count))
+		for i := range count {
 			_, more, err := message(client)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if more != (i < 499) {
+			if more != (i < count-1) {
 				t.Fatalf("message %d: More is %t", i, more)
 			}
 		}
 		if n := counting.writes.Load() - before; n != 1 {
-			t.Errorf("500 messages in one Write left in %d writes", n)
+			t.Errorf("%d messages in one Write left in %d writes", count, n)
 		}
 	})
 }

@@ -29,12 +29,12 @@ func (s *stream) withAbilities() jsonrpc.Stream {
 
 // TryWrite implements the ability that is described at jsonrpc.Stream.
 //
-// A frame that went partly cannot be taken back, so its rest is kept and the
-// message's newline is what did not go: the Write that has to follow with it
-// first waits for the rest.
+// A frame that went partly cannot be taken back, so its rest is kept, and what
+// did not go is said to be the last newline. It comes again with the Write that
+// has to follow, where it is a blank line, and which waits for the rest.
 func (s tryStream) TryWrite(p []byte) (int, error) {
 	end := bytes.LastIndexByte(p[:min(len(p), tryLimit)], '\n') + 1
-	if end == 0 || len(s.partial) > 0 || s.parts != nil || s.owed {
+	if end == 0 || len(s.partial) > 0 || s.parts != nil {
 		return 0, nil // the middle of a message is Write's
 	}
 	if ok, err := s.wire.tryCork(); !ok {
@@ -48,7 +48,6 @@ func (s tryStream) TryWrite(p []byte) (int, error) {
 		err = e
 	}
 	if err == nil && !sent {
-		s.owed = true
 		return end - 1, nil
 	}
 	return n, s.writeError(err)
