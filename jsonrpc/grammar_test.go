@@ -195,6 +195,8 @@ var grammarCases = []struct {
 	{"n_bad_in_key", "{\"\xff\":1}", false},
 	{"n_bad_after_escape", "\"\\n\xff\"", false},
 	{"n_bad_late", "\"" + strings.Repeat("a", 100) + "\xff\"", false},
+	{"n_bad_early", "[\"\xff" + strings.Repeat("a", 100) + "\", 1234567890]", false},
+	{"n_bad_middle", "[\"" + strings.Repeat("a", 50) + "\xff" + strings.Repeat("a", 50) + "\", 1234567890]", false},
 	{"n_bad_outside", "[\xff]", false},
 	{"n_bad_after", "[]\x80", false},
 	{"y_edges", "\"\u0080\u07ff\u0800\ud7ff\ue000\U00010000\"", true},

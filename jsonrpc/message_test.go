@@ -61,6 +61,18 @@ func TestScan(t *testing.T) {
 	}
 }
 
+// TestMethodName undoes the escapes of a method, and only where there are some.
+func TestMethodName(t *testing.T) {
+	for text, want := range map[string]string{
+		`plain`: "plain", `é`: "é", `\ud83d\ude00 \u00e9\u0041`: "😀 éA", `\"\\\/\b\f\n\r\t`: "\"\\/\b\f\n\r\t", `\uDBFF\uDFFF`: "\U0010FFFF",
+	} {
+		m := scanned(`{"jsonrpc":"2.0","method":"` + text + `"}`)
+		if got := string(m.methodName(nil)); got != want || m.methodEscaped != strings.Contains(text, `\`) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestScanFaults reads what people are told: the fault of malformed and
 // invalid messages (RPC-4, RPC-5).
 func TestScanFaults(t *testing.T) {
@@ -71,6 +83,8 @@ func TestScanFaults(t *testing.T) {
 		{`["\ud83d"`, "parse error: half of a surrogate pair at byte 8"},
 		{`{"a":1`, "parse error: unexpected end at byte 6"},
 		{``, "parse error: unexpected end at byte 0"},
+		{`{"a":01}`, "parse error: a number must not begin with a zero and more digits, at byte 6"},
+		{`{"a":tru}`, "parse error: a value must be written true, false or null; something else came at byte 8"},
 		{`{} {}`, "parse error: only one value may come, but more text follows at byte 3"},
 		{`1`, "invalid request: a message is an object, or an array of objects"},
 		{`{}`, `invalid request: the member "jsonrpc" must be "2.0"`},
