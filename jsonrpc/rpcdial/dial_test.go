@@ -111,7 +111,7 @@ func TestDialServe(t *testing.T) {
 	for _, url := range urls {
 		t.Run(url, func(t *testing.T) {
 			cfg := rpcdial.Config{TLS: trusting}
-			at := url
+			var at string
 			if scheme, _, _ := strings.Cut(url, ":"); strings.HasPrefix(scheme, "stdio") {
 				at = scheme + `:"` + os.Args[0] + `" '-test.run=^TestChild$'`
 				cfg.Command = asChild(url)

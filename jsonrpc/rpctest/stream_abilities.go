@@ -1,0 +1,154 @@
+package rpctest
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
+)
+
+type tryWriter interface{ TryWrite(p []byte) (int, error) }
+
+func checkTryWrite(p *pair) {
+	try, ok := p.a.(tryWriter)
+	if !ok {
+		return
+	}
+	texts := append(numbered(300), large(bigMessage))
+	sent := p.write(p.a, func() {
+		for rest := []byte(lines(texts)); len(rest) > 0; {
+			// Portions end anywhere, and what does not go by one way goes by
+			// the other.
+			piece := rest[:min(len(rest), 1+len(rest)%(len(rest)/100+100))]
+			n, err := try.TryWrite(piece)
+			if err == nil && n < len(piece) {
+				var m int
+				m, err = p.a.Write(piece[n:])
+				n += m
+			}
+			if err != nil || n != len(piece) {
+				p.Errorf("TryWrite and Write of %d bytes: %d, %v", len(piece), n, err)
+				return
+			}
+			rest = rest[n:]
+		}
+	})
+	p.expect(p.b, texts...)
+	p.await("write", sent)
+}
+
+func checkTryWriteFull(p *pair) {
+	try, ok := p.a.(tryWriter)
+	if !ok {
+		return
+	}
+	var texts []string
+	var rest string
+	full := p.write(p.a, func() {
+		for i := range floodLimit / floodMessage {
+			text := large(floodMessage + i)
+			texts = append(texts, text)
+			n, err := try.TryWrite([]byte(text + "\n"))
+			if err != nil {
+				p.Errorf("TryWrite: %d, %v", n, err)
+				return
+			}
+			if rest = (text + "\n")[n:]; rest != "" {
+				if m, err := try.TryWrite([]byte(rest)); err != nil {
+					p.Errorf("TryWrite without room: %d, %v", m, err)
+				} else {
+					rest = rest[m:]
+				}
+				return
+			}
+		}
+		p.Errorf("TryWrite has no limit below %d MiB", floodLimit>>20)
+	})
+	p.await("return from TryWrite with a peer that reads nothing", full)
+	if p.Failed() {
+		return
+	}
+	sent := p.send(p.a, rest, `{"last":1}`+"\n")
+	p.expect(p.b, append(texts, `{"last":1}`)...)
+	p.await("write the rest", sent)
+}
+
+type readDeadliner interface{ SetReadDeadline(t time.Time) error }
+
+func checkDeadline(p *pair) {
+	d, ok := p.b.(readDeadliner)
+	if !ok {
+		return
+	}
+	p.interrupt(d, time.Now().Add(p.pause)) // a deadline that was there before Read
+	p.interrupt(d, time.Now().Add(-time.Second))
+
+	p.deadline(d, time.Time{})
+	var err error
+	read := p.start(func() { _, err = p.b.Read() })
+	if p.ended(read) {
+		p.Fatalf("Read after a deadline that was taken back: %v", err)
+	}
+	p.deadline(d, time.Now()) // one that comes while Read waits
+	p.await("return from Read at its deadline", read)
+	if !p.Failed() {
+		p.isDeadline(err)
+	}
+
+	p.deadline(d, time.Time{})
+	p.send(p.a, `{"again":1}`+"\n")
+	p.expect(p.b, `{"again":1}`)
+}
+
+// interrupt sets a deadline and reads until it.
+func (p *pair) interrupt(d readDeadliner, t time.Time) {
+	p.Helper()
+	p.deadline(d, t)
+	_, err := p.read(p.b)
+	p.isDeadline(err)
+}
+
+func (p *pair) isDeadline(err error) {
+	p.Helper()
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		p.Fatalf("Read past its deadline: %v, want os.ErrDeadlineExceeded", err)
+	}
+}
+
+func checkDeadlineLoss(p *pair) {
+	d, ok := p.b.(readDeadliner)
+	if !ok {
+		return
+	}
+	for _, text := range append(numbered(20), large(bigMessage/4), `{"last":1}`) {
+		half := len(text) / 2
+		p.send(p.a, text[:half])
+		p.deadline(d, time.Now().Add(p.pause/10))
+		first, err := p.readParts()
+		p.isDeadline(err)
+		p.deadline(d, time.Time{})
+		p.send(p.a, text[half:]+"\n")
+		m, err := p.read(p.b)
+		if err != nil || first+m.text != text {
+			p.Fatalf("after an interrupted Read: %s, %v, want %s", short(first+m.text), err, short(text))
+		}
+	}
+}
+
+// readParts reads parts of one message from b until an error.
+func (p *pair) readParts() (string, error) {
+	var text []byte
+	var err error
+	p.within("return from Read at its deadline", func() {
+		for err == nil {
+			var part jsonrpc.Part
+			part, err = p.b.Read()
+			text = append(text, part.Data...)
+		}
+	})
+	if p.Failed() {
+		p.FailNow()
+	}
+	return string(text), err
+}
