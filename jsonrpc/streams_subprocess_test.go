@@ -78,23 +78,6 @@ func TestSubprocessChild(t *testing.T) {
 	os.Exit(0)
 }
 
-// echoLines sends back what it reads.
-func echoLines(s Stream) {
-	for {
-		part, err := s.Read()
-		if err != nil {
-			return
-		}
-		text := part.Data
-		if part.End {
-			text = append(bytes.Clone(text), '\n')
-		}
-		if _, err := s.Write(text); err != nil {
-			return
-		}
-	}
-}
-
 func childCommand(kind string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSubprocessChild$")
 	// Otherwise each child stays for a second at its end, looking for races.

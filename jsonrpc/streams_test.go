@@ -231,6 +231,23 @@ func tcpPair(t testing.TB) (a, b *net.TCPConn) {
 	return dialled.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
+// echoLines sends back what it reads.
+func echoLines(s Stream) {
+	for {
+		part, err := s.Read()
+		if err != nil {
+			return
+		}
+		text := part.Data
+		if part.End {
+			text = append(bytes.Clone(text), '\n')
+		}
+		if _, err := s.Write(text); err != nil {
+			return
+		}
+	}
+}
+
 // Serve keeps to its limit, ends what is open, and waits for it.
 func TestServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
