@@ -433,3 +433,35 @@ func TestUndelivered(t *testing.T) {
 		t.Error(seen.text())
 	}
 }
+
+// TestPoolStartsAll proves that requests that come in one read and wait are all
+// begun at once, none behind another (RPC-8), and that the goroutines and the
+// memory are given back.
+func TestPoolStartsAll(t *testing.T) {
+	h := HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		time.Sleep(time.Second)
+		return nil, nil
+	})
+	withPeer(t, Config{Handler: h}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		start := time.Now()
+		peer.send(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"m"}`+"\n", 100))
+		for range 100 {
+			peer.want(`{"jsonrpc":"2.0","id":1,"result":null}`)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Error(took)
+		}
+		time.Sleep(3 * idleTime)
+		c.srv.pool.mu.Lock()
+		if n := c.srv.pool.workers; n != 0 {
+			t.Errorf("%d idle goroutines", n)
+		}
+		c.srv.pool.mu.Unlock()
+
+		go peer.send(`{"jsonrpc":"2.0","id":1,"method":"m","params":["` + strings.Repeat("x", 600_000) + `"]}`)
+		peer.want(`{"jsonrpc":"2.0","id":1,"result":null}`)
+		if n := cap(c.in.assembly.buf); n > keepAssembly {
+			t.Errorf("%d bytes are kept", n)
+		}
+	})
+}
