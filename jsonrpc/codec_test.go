@@ -348,3 +348,19 @@ func oddTags() any {
 	v.Field(1).SetBool(true)
 	return v.Interface()
 }
+
+// TestStrictDecodeDominance gives a name that two fields want to the tagged
+// one, as encoding/json does.
+func TestStrictDecodeDominance(t *testing.T) {
+	type both struct {
+		Y string
+		Z int `json:"Y"`
+	}
+	var v both
+	if err := StrictCodec().Decode([]byte(`{"Y":5}`), &v); err != nil || v.Z != 5 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if err := StrictCodec().Decode([]byte(`{"Y":"x"}`), &v); err == nil {
+		t.Error("a string for the number")
+	}
+}
