@@ -460,6 +460,7 @@ func TestPoolStartsAll(t *testing.T) {
 
 		go peer.send(`{"jsonrpc":"2.0","id":1,"method":"m","params":["` + strings.Repeat("x", 600_000) + `"]}`)
 		peer.want(`{"jsonrpc":"2.0","id":1,"result":null}`)
+		c.Close() // which waits for the goroutine that reads
 		if n := cap(c.in.assembly.buf); n > keepAssembly {
 			t.Errorf("%d bytes are kept", n)
 		}
