@@ -34,10 +34,10 @@ func jsonrpcSoak(ctx context.Context, o options) ([]row, error) {
 	}
 	const mib = 1 << 20
 	rows := []row{
-		grown(report, "live heap", "MiB", 1, func(s jsonrpcsoak.Sample) float64 { return float64(s.Heap) / mib }),
-		grown(report, "goroutines", "goroutines", 10, func(s jsonrpcsoak.Sample) float64 { return float64(s.Goroutines) }),
-		grown(report, "descriptors", "files", 10, func(s jsonrpcsoak.Sample) float64 { return float64(s.Descriptors) }),
-		grown(report, "resident memory", "MiB", 16, func(s jsonrpcsoak.Sample) float64 { return float64(s.RSS) / mib }),
+		grown(report, row{Metric: "live heap", Unit: "MiB"}, 1, func(s jsonrpcsoak.Sample) float64 { return float64(s.Heap) / mib }),
+		grown(report, row{Metric: "goroutines", Unit: "goroutines"}, 10, func(s jsonrpcsoak.Sample) float64 { return float64(s.Goroutines) }),
+		grown(report, row{Metric: "descriptors", Unit: "files"}, 10, func(s jsonrpcsoak.Sample) float64 { return float64(s.Descriptors) }),
+		grown(report, row{Metric: "resident memory", Unit: "MiB"}, 16, func(s jsonrpcsoak.Sample) float64 { return float64(s.RSS) / mib }),
 		counted("operations done", report.Calls, "", true),
 		counted("operations failed by injected faults", report.Failed, "", true),
 		counted("wrong answers", report.Wrong, "0", report.Wrong == 0),
@@ -55,14 +55,12 @@ func jsonrpcSoak(ctx context.Context, o options) ([]row, error) {
 	return rows, nil
 }
 
-// grown compares the last fifth of a soak with the second one, the floor.
+// grown completes the row x: it compares the last fifth of a soak with the second one, the floor.
 // Flat is at most a tenth more, or slack where a tenth is less than the noise.
-func grown(r *jsonrpcsoak.Report, metric, unit string, slack float64, figure func(jsonrpcsoak.Sample) float64) row {
+func grown(r *jsonrpcsoak.Report, x row, slack float64, figure func(jsonrpcsoak.Sample) float64) row {
 	from, to := r.Growth(figure)
-	x := row{
-		Metric: metric, Unit: unit, Value: to, Floor: from,
-		Bar: fmt.Sprintf("≤ 1.1× early value, or + %g", slack), Holds: to <= max(from*1.1, from+slack),
-	}
+	x.Value, x.Floor = to, from
+	x.Bar, x.Holds = fmt.Sprintf("≤ 1.1× early value, or + %g", slack), to <= max(from*1.1, from+slack)
 	if from > 0 {
 		x.Ratio = to / from
 	}
