@@ -91,7 +91,9 @@ func (in *receiver) oversize(h head) {
 	if h.response && in.c.failCall(h.id, tooLong) {
 		return
 	}
-	in.answer(nil, &response{err: oversizeError(limit)})
+	if !in.c.ignoresInvalid() {
+		in.answer(nil, &response{err: oversizeError(limit)})
+	}
 }
 
 // oversizeError is the answer to a message longer than limit bytes: nobody knows

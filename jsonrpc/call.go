@@ -214,10 +214,14 @@ func (c *Conn) contextError(ctx context.Context, call *outCall) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &TimeoutError{After: time.Duration(c.clock.now() - call.start)}
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, err):
+		return cause
+	default:
 		return fmt.Errorf("%w: %w", err, cause)
 	}
-	return err
 }
 
 // take hands the result that has come to the caller.

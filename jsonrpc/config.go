@@ -13,8 +13,16 @@ type Config struct {
 	// random number; the name need not be unique.
 	Name string
 	// Handler answers the peer's requests. Nil: each of them is answered
-	// CodeMethodNotFound.
+	// CodeMethodNotFound, and IgnoreInvalid counts as set.
 	Handler Handler
+	// IgnoreInvalid leaves unanswered what is no message, or too long for one:
+	// it is counted and told to Hooks.Notice only. A server answers it, as
+	// JSON-RPC 2.0 section 5 wants. A client has nobody to tell it to: what
+	// cannot be read from a server is a line of its log among the messages, and
+	// some servers fail over the answer. Clients with a Handler for the requests
+	// of their server, as those of MCP and LSP, set it. A Responder answers
+	// always.
+	IgnoreInvalid bool
 	// Timeout bounds a call or a notification whose context has no deadline of
 	// its own, and which has no WithTimeout. It is coarse: a call ends at most a
 	// quarter of a second, or of Timeout when that is shorter, after it. Default
@@ -31,7 +39,8 @@ type Config struct {
 	// Hooks.Notice (RPC-23). Default 1024.
 	MaxHandlers int
 	// MaxMessage bounds one incoming message, in bytes; a longer one is skipped
-	// and answered CodeInvalidRequest (RPC-24). Default 1 MiB.
+	// and answered CodeInvalidRequest (RPC-24), but see IgnoreInvalid. Default
+	// 1 MiB.
 	MaxMessage int
 	// MaxDepth bounds the nesting of arrays and objects, in levels, in both
 	// directions. Default 128.

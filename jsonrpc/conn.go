@@ -54,6 +54,10 @@ const (
 // what was written before.
 const flushGrace = time.Second
 
+// answerGrace is how long it waits for handlers to answer once their contexts
+// have ended.
+const answerGrace = time.Second
+
 // NewConn makes a connection of a Stream, which it owns from now on, and starts
 // to read. Close it when it is no longer needed, even after it ended by itself.
 //
@@ -105,6 +109,9 @@ func (c *Conn) Name() string { return c.cfg.Name }
 // State returns where the connection is in its life.
 func (c *Conn) State() State { return c.state.get() }
 
+// ignoresInvalid says that what is no message is not answered.
+func (c *Conn) ignoresInvalid() bool { return c.cfg.IgnoreInvalid || c.cfg.Handler == nil }
+
 // Done returns a channel that is closed when the connection is disconnected.
 // Handlers may still be running then; Close waits for them.
 func (c *Conn) Done() <-chan struct{} { return c.done }
@@ -128,7 +135,8 @@ func (c *Conn) Stats() Stats {
 
 // Close ends the connection: new calls and requests are refused, pending calls
 // fail at once with a *ConnError, running handlers have Config.Grace to answer
-// before their contexts end, what was written has a second to get out. It
+// before their contexts end and a second afterwards, what was written has another
+// second to get out. It
 // returns when no goroutine of the connection is left, which takes as long as
 // the slowest handler does that ignores its context; for the same reason a
 // handler must not call it (it may do so in a goroutine of its own). It may be
@@ -193,6 +201,9 @@ func (c *Conn) finish() {
 	c.srv.pool.wait(grace)
 	cancel()
 	c.srv.cancel(c.connError(StateClosing))
+	answer, cancel := context.WithTimeout(context.Background(), answerGrace)
+	c.srv.pool.wait(answer)
+	cancel()
 	flush, cancel := context.WithTimeout(context.Background(), flushGrace)
 	c.w.flushed(flush)
 	cancel()

@@ -74,6 +74,13 @@ func (c *requestContext) end(cause error) {
 	}
 }
 
+// endedBy says that the context ended first for that cause.
+func (c *requestContext) endedBy(cause error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause == cause //nolint:errorlint // one of our own
+}
+
 // A contextSlab makes requestContexts, several with one allocation. It is used
 // by one goroutine. A nil slab makes one at a time.
 type contextSlab struct{ rest []requestContext }

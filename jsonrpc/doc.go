@@ -1,7 +1,7 @@
 // Package jsonrpc speaks JSON-RPC 2.0 (https://www.jsonrpc.org/specification)
 // over any transport: as a client, as a server, and as both on one connection.
-// It answers every input as the specification says and goes on, keeps every
-// queue within a limit, and imports the standard library only.
+// As a server it answers every input as the specification says, and goes on. It
+// keeps every queue within a limit, and imports the standard library only.
 //
 // # A server
 //
@@ -143,6 +143,11 @@
 //     response: section 5 wants one of the two not to exist.
 //   - An error in a response whose code is no integer, or whose message is no
 //     string, is still shown as an error; code -32603 stands in.
+//   - A client, a Conn without a Handler or with Config.IgnoreInvalid, answers
+//     nothing that is invalid or no JSON, and only counts and reports it: section
+//     5 has a server answer what it could not read of a client, and a server that
+//     gets an answer to a line of its own log can do no more than fail. Requests
+//     to it are answered as unknown (-32601).
 //   - Too deeply nested (Config.MaxDepth, counted in levels from each message,
 //     which is the first) is -32600 with the id: it is JSON, but no request that
 //     this side takes. In a batch it spoils its own entry only. Limits above

@@ -313,11 +313,6 @@ func TestSinkOfLateCaller(t *testing.T) {
 			if _, bad := errors.AsType[*ResultError](err); bad != (tail != `"}`) {
 				t.Errorf("%q: %v", tail, err)
 			}
-			if tail == `",}` || strings.HasPrefix(tail, "\x01") { // no JSON, so perhaps a request
-				if answer := peer.next(); !strings.Contains(answer, `"id":null,"error"`) {
-					t.Errorf("%.200s", answer)
-				}
-			}
 		}
 		go func() { failed <- c.Call(t.Context(), "m", nil, iotest.TruncateWriter(nil, 0)) }()
 		go func() { failed <- c.Call(t.Context(), "m", nil, badWriter{}) }()
@@ -375,8 +370,7 @@ func TestInvalidResponses(t *testing.T) {
 		if _, ok := errors.AsType[*ResultError](err); !ok {
 			t.Error(err)
 		}
-		peer.next() // to the garbage
-		go peer.answer()
+		go peer.answer() // the next message, since the garbage is not answered
 		if err := c.Call(t.Context(), "m", []int{1}, nil); err != nil {
 			t.Error(err)
 		}

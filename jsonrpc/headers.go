@@ -17,6 +17,9 @@ const (
 	// for the end of such a message, but a stream out of step has such
 	// lengths.
 	maxContentLength = 1 << 40
+	// maxHeaderMessage bounds a message that goes out, all of which has to be
+	// held until its length is known.
+	maxHeaderMessage = 64 << 20
 )
 
 // A FramingError says that a Stream cannot tell any more where messages begin,
@@ -60,10 +63,11 @@ func framingError(problem string, seen []byte) *FramingError {
 // of the next message is there.
 //
 // Writing keeps a message in memory until its newline comes, because its length
-// goes first. The Stream has TryWrite and SetReadDeadline under the same
+// goes first. A message above 64 MiB therefore fails with a *ResourceError,
+// which ends the Stream; what is larger goes over lines. The Stream has TryWrite and SetReadDeadline under the same
 // conditions as that of NewLineStream.
 func NewHeaderStream(rw io.ReadWriteCloser) Stream {
-	s := &headerStream{rw: rw, in: newInbuf(rw), left: -1, try: tryWriterOf(rw)}
+	s := &headerStream{rw: rw, in: newInbuf(rw), left: -1, try: tryWriterOf(rw), limit: maxHeaderMessage}
 	if s.try == nil {
 		return withAbilities(s, nil, readDeadlinerOf(rw))
 	}
@@ -80,10 +84,11 @@ type headerStream struct {
 	lost    error // the framing was
 
 	// The writer's side.
-	try  tryWriter // writes to rw without waiting; may be nil
-	body []byte    // the message whose newline has not come
-	out  []byte    // framed, and not written yet
-	owed bool      // the newline of out's last message is still to come, see tryWrite
+	try   tryWriter // writes to rw without waiting; may be nil
+	limit int       // of body, in bytes
+	body  []byte    // the message whose newline has not come
+	out   []byte    // framed, and not written yet
+	owed  bool      // the newline of out's last message is still to come, see tryWrite
 }
 
 func (s *headerStream) Close() error { return s.rw.Close() }
@@ -210,7 +215,9 @@ func headerLine(line []byte, length int64) (int64, error) {
 }
 
 func (s *headerStream) Write(p []byte) (int, error) {
-	s.frame(s.skipOwed(p))
+	if err := s.frame(s.skipOwed(p)); err != nil {
+		return 0, err
+	}
 	if len(s.out) > 0 {
 		_, err := s.rw.Write(s.out)
 		s.out = reuse(s.out)
@@ -222,12 +229,16 @@ func (s *headerStream) Write(p []byte) (int, error) {
 }
 
 // frame moves the messages that p completes to out, and keeps the rest.
-func (s *headerStream) frame(p []byte) {
+func (s *headerStream) frame(p []byte) error {
 	for len(p) > 0 {
 		text, rest, ended := bytes.Cut(p, []byte{'\n'})
+		if len(s.body)+len(text) > s.limit {
+			s.body = nil
+			return &ResourceError{What: "a message for header framing, which is held until its length is known", Limit: s.limit, Unit: unitBytes}
+		}
 		if !ended {
 			s.body = append(s.body, text...)
-			return
+			return nil
 		}
 		p = rest
 		if len(s.body) > 0 {
@@ -242,6 +253,7 @@ func (s *headerStream) frame(p []byte) {
 		}
 		s.body = reuse(s.body)
 	}
+	return nil
 }
 
 // reuse empties a buffer, and gives up one that is larger than usual.
@@ -268,7 +280,9 @@ func (t headerTryWriter) TryWrite(p []byte) (int, error) {
 	p = s.skipOwed(p)
 	skipped := n - len(p)
 	complete := bytes.LastIndexByte(p, '\n') + 1
-	s.frame(p[:complete])
+	if err := s.frame(p[:complete]); err != nil {
+		return skipped, err
+	}
 	done, err := s.flush()
 	switch {
 	case err != nil:
@@ -277,7 +291,9 @@ func (t headerTryWriter) TryWrite(p []byte) (int, error) {
 		s.owed = true
 		return skipped + complete - 1, nil
 	}
-	s.frame(p[complete:])
+	if err := s.frame(p[complete:]); err != nil {
+		return skipped + complete, err
+	}
 	return n, nil
 }
 

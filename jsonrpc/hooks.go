@@ -55,7 +55,8 @@ type Notice struct {
 // A NoticeKind says what a Notice is about.
 type NoticeKind uint8
 
-// The kinds of notices.
+// The kinds of notices. What is said to be answered is so unless
+// Config.IgnoreInvalid is set.
 const (
 	NoticeMalformed    NoticeKind = iota + 1 // not JSON; answered CodeParseError
 	NoticeInvalid                            // not JSON-RPC; answered CodeInvalidRequest unless it was a response

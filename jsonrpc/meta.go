@@ -30,6 +30,23 @@ func MetaFrom(ctx context.Context) (Meta, bool) {
 	return meta, ok
 }
 
+// over returns the metadata of a request that came by way of ctx, which may have
+// some too. What the request says itself counts. The two parts of a trace
+// context belong together.
+func (meta Meta) over(ctx context.Context) Meta {
+	under, ok := MetaFrom(ctx)
+	if !ok {
+		return meta
+	}
+	if meta.CorrelationID != "" {
+		under.CorrelationID = meta.CorrelationID
+	}
+	if meta.TraceParent != "" {
+		under.TraceParent, under.TraceState = meta.TraceParent, meta.TraceState
+	}
+	return under
+}
+
 // hasMeta says whether the message carries any metadata.
 func (m *message) hasMeta() bool {
 	return m.correlationID != nil || m.traceParent != nil || m.traceState != nil

@@ -107,7 +107,8 @@ func (in *receiver) whole(text []byte) {
 }
 
 // refuse answers what is no message, and goes on (RPC-4, RPC-5, RPC-25). What
-// looks like a response to a call of ours ends that call instead.
+// looks like a response to a call of ours ends that call instead. A client
+// answers nothing of the kind: see Config.IgnoreInvalid.
 func (in *receiver) refuse(m *message) {
 	e := m.fail()
 	kind := NoticeInvalid
@@ -118,7 +119,9 @@ func (in *receiver) refuse(m *message) {
 	if m.response && in.c.failCall(m.id, &ResultError{Err: errors.New("jsonrpc: not a valid response: " + m.fault)}) {
 		return
 	}
-	in.answer(m.answerID(), &response{err: e})
+	if !in.c.ignoresInvalid() {
+		in.answer(m.answerID(), &response{err: e})
+	}
 }
 
 // answer appends a response to the write buffer; it is flushed when no further

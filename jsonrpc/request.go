@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 )
 
@@ -17,6 +16,8 @@ type Request struct {
 	id     []byte // raw text; nil for a notification
 	params []byte // raw text; nil when absent
 	meta   Meta
+	// closing says that the context ended since the connection is being closed.
+	closing bool
 }
 
 // Method returns the name of the method. The string is not borrowed.
@@ -39,7 +40,8 @@ func (r *Request) ID() ID { return ID{text: string(r.id)} }
 func (r *Request) IsNotification() bool { return r.id == nil }
 
 // Meta returns the correlation id and trace context that came with the
-// request. MetaFrom finds the same in the handler's context.
+// request, or with the context that Responder.Respond was given. MetaFrom finds
+// the same in the handler's context.
 func (r *Request) Meta() Meta { return r.meta }
 
 // Conn returns the connection the request came on, to call the peer back; nil
@@ -51,17 +53,14 @@ func (r *Request) Codec() Codec { return r.codec }
 
 // Decode decodes the params into v, as the connection's codec does it. Absent
 // params leave v as it is. An error is an *Error with CodeInvalidParams, ready
-// to be returned by the handler (JSON-RPC 2.0 section 5.1).
+// to be returned by the handler (JSON-RPC 2.0 section 5.1), with the data that
+// Typed describes.
 func (r *Request) Decode(v any) error {
 	if r.params == nil {
 		return nil
 	}
-	err := r.codec.Decode(r.params, v)
-	if err == nil {
-		return nil
+	if err := r.codec.Decode(r.params, v); err != nil {
+		return invalidParams(err)
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e
-	}
-	return Errorf(CodeInvalidParams, "invalid params: %v", err)
+	return nil
 }

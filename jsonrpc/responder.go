@@ -30,7 +30,8 @@ func NewResponder(cfg Config) *Responder {
 // Respond handles msg, a request, a notification or a batch, and appends the
 // answer to dst, without a line break. It appends nothing when there is
 // nothing to answer: for notifications, batches of nothing else, and
-// responses. It waits for the handlers, whose contexts derive from ctx. msg is
+// responses. It waits for the handlers, whose contexts derive from ctx. A Meta
+// that ctx carries is the requests' own where they have none themselves. msg is
 // not used after it returned.
 //
 // The error is a *ConnError after Close, and nil otherwise: what is wrong with
@@ -101,6 +102,7 @@ func (r *Responder) refuse(m *message, dst []byte) []byte {
 func (r *Responder) single(ctx context.Context, m *message, dst []byte) []byte {
 	s, j := r.srv, new(job)
 	s.fill(j, m, string(m.methodName(nil)))
+	j.req.meta = j.req.meta.over(ctx)
 	if !s.pool.enter() {
 		e := s.busy(&j.req)
 		if j.req.IsNotification() {
@@ -112,7 +114,7 @@ func (r *Responder) single(ctx context.Context, m *message, dst []byte) []byte {
 	stop := s.both(ctx, j)
 	defer stop()
 	result, err := s.handle(j)
-	return appendAnswer(s, j, dst, result, err)
+	return s.appendAnswer(dst, j, result, err)
 }
 
 // both begins the job in a context that derives from ctx and ends with the
@@ -123,7 +125,7 @@ func (s *server) both(ctx context.Context, j *job) (undo func() bool) {
 }
 
 // appendAnswer appends what a handler returned.
-func appendAnswer(s *server, j *job, dst []byte, result any, err error) []byte {
+func (s *server) appendAnswer(dst []byte, j *job, result any, err error) []byte {
 	if j.req.IsNotification() {
 		s.dropped(&j.req, err)
 		return dst
@@ -175,6 +177,7 @@ func (r *Responder) batchEntry(ctx context.Context, b *batch, i int, e *message)
 	if s.inlines(name) {
 		j := new(job)
 		s.fill(j, e, string(name))
+		j.req.meta = j.req.meta.over(ctx)
 		stop := s.both(ctx, j)
 		result, err := s.handle(j)
 		stop()
@@ -182,6 +185,7 @@ func (r *Responder) batchEntry(ctx context.Context, b *batch, i int, e *message)
 		return
 	}
 	j := s.newJob(e, string(name))
+	j.req.meta = j.req.meta.over(ctx)
 	j.undo = s.both(ctx, j)
 	b.add(i, j)
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 )
 
 // Why the context of a request ended.
 var (
 	errHandled  = errors.New("jsonrpc: the request was handled")
-	errPeerGone = errors.New("jsonrpc: the peer cancelled the request")
+	errPeerGone = fmt.Errorf("jsonrpc: the peer cancelled the request: %w", context.Canceled)
 )
 
 // running knows the contexts of the requests being handled, by the raw text of

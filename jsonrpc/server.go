@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"runtime/debug"
 	"sync"
@@ -130,6 +131,7 @@ func (s *server) invoke(j *job) (result any, err error) {
 	defer func() {
 		s.running.remove(j.req.id)
 		j.ctx.end(errHandled)
+		j.req.closing = err != nil && s.base.Err() != nil && !j.ctx.endedBy(errPeerGone)
 		if v := recover(); v != nil {
 			result, err = nil, s.panicked(&j.req, v)
 		}
@@ -170,12 +172,25 @@ func (s *server) respond(req *Request, result any, err error) response {
 	if p, ok := err.(*PanicError); ok { //nolint:errorlint // our own, from invoke
 		return response{err: internalError(p.CorrelationID)}
 	}
+	if req.closing && brokenOff(err) {
+		return response{err: &Error{Code: CodeClosing, Message: CodeClosing.String()}}
+	}
 	e, hidden := wireError(err, req.meta.CorrelationID)
 	if hidden {
 		s.report.notice(NoticeHandlerError, s.handlerError(req, err))
 		e = internalError(req.meta.CorrelationID)
 	}
 	return response{err: e}
+}
+
+// brokenOff says that a handler failed since its context, or a connection, has
+// ended. When it is its own connection that is being closed, the peer did not
+// cancel anything, and is better told to reconnect (RPC-22).
+func brokenOff(err error) bool {
+	if _, own := errors.AsType[*Error](err); own {
+		return false
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, ErrClosed)
 }
 
 // handlerError says for the hooks what the peer is not told, and sees to it
