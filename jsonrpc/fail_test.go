@@ -149,6 +149,24 @@ func TestClosingCode(t *testing.T) {
 	}
 }
 
+// TestCancelledWhileClosing proves that a request that the peer cancelled stays
+// that, when the connection is closed before it is answered.
+func TestCancelledWhileClosing(t *testing.T) {
+	h := HandlerFunc(func(ctx context.Context, _ *Request) (any, error) {
+		<-ctx.Done()
+		time.Sleep(1500 * time.Millisecond)
+		return nil, ctx.Err()
+	})
+	withPeer(t, Config{Handler: h, Cancel: LSPCancel, Grace: time.Second}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		peer.send(`{"jsonrpc":"2.0","id":1,"method":"m"}`, `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`)
+		synctest.Wait()
+		go c.Close()
+		if got := peer.next(); !strings.Contains(got, `"code":-32800`) {
+			t.Error(got)
+		}
+	})
+}
+
 // TestOtherConnClosed proves that the end of another connection is no end of
 // the one that a request came by.
 func TestOtherConnClosed(t *testing.T) {
