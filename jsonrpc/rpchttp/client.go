@@ -59,10 +59,18 @@ type ClientConfig struct {
 	// is delivered. Write fails on a longer one. Default 64 MiB.
 	MaxSend int
 	// Timeout bounds a POST from its start to the end of its answer, and the
-	// time between two events of one answered as a stream of events. A call
-	// that is given up earlier leaves its POST running so long. Keep it above
-	// the longest call. Default 2 min; negative: none.
+	// time between two events of one answered as a stream of events. Keep it
+	// above the longest call. Default 2 min; negative: none.
 	Timeout time.Duration
+	// Cancel is how whoever writes to the Stream says that a call was given up:
+	// the same as Config.Cancel of the Conn. The notification ends the POST of
+	// the call that it names, which frees its place and tells servers that
+	// watch their connections; the POST of a batch ends when all its calls were
+	// given up. Read says nothing about it. The notification itself is sent in
+	// a session, where the server can tell which request it means, and dropped
+	// without one. Default: a call that is given up leaves its POST running
+	// until Timeout.
+	Cancel jsonrpc.CancelStyle
 	// CloseTimeout bounds what Close waits for notifications and responses that
 	// are on their way, and for the server to end the session. Default 1 s.
 	CloseTimeout time.Duration
@@ -118,6 +126,7 @@ type Stream struct {
 	own    *http.Transport // closed with the Stream; nil when the caller brought a client
 	header http.Header     // of POSTs when nothing varies; not changed
 	in     *inbox
+	cancel cancelling
 
 	// written by Write only
 	partial []byte // of the message at hand
@@ -137,7 +146,8 @@ type Stream struct {
 	established chan struct{} // the way back is open; nil when POSTs need not wait for it
 
 	mu      sync.Mutex
-	slots   []*slot // one for each worker
+	slots   []*slot         // one for each worker
+	calls   map[string]*job // by raw id, those that may be given up; nil: none
 	closing chan struct{}
 	isOver  bool          // closing is closed
 	done    chan struct{} // Close has ended
@@ -145,8 +155,7 @@ type Stream struct {
 
 // A slot shows Close what a worker is doing.
 type slot struct {
-	job    *job // nil between two jobs
-	cancel context.CancelCauseFunc
+	job *job // nil between two jobs
 }
 
 // NewStream returns a Stream that POSTs each message to rawURL, which has to be
@@ -177,6 +186,10 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 		closing: make(chan struct{}),
 		done:    make(chan struct{}),
 		header:  header,
+		cancel:  cancellingOf(cfg.Cancel),
+	}
+	if s.cancel.on() {
+		s.calls = make(map[string]*job)
 	}
 	s.useClient()
 	base, kill := context.WithCancelCause(context.Background())
@@ -279,7 +292,10 @@ func (s *Stream) write(p []byte, wait bool) (int, error) {
 		msg := append(s.partial, text...)
 		s.partial = nil
 		if skipSpace(msg, 0) < len(msg) {
-			s.push(&s.lanes[s.laneOf(msg)], &job{msg: msg})
+			j, kind := &job{msg: msg}, kindOf(msg)
+			if s.heed(j, kind) {
+				s.push(&s.lanes[s.laneOf(kind)], j)
+			}
 		}
 	}
 	return n, nil
@@ -327,9 +343,9 @@ const (
 	answerLane
 )
 
-// laneOf returns the lane of a message.
-func (s *Stream) laneOf(msg []byte) int {
-	switch kindOf(msg) {
+// laneOf returns the lane of messages of a kind.
+func (s *Stream) laneOf(kind messageKind) int {
+	switch kind {
 	case isAnswer:
 		return answerLane
 	case isNotification:
@@ -375,7 +391,7 @@ func (s *Stream) Close() error {
 	close(s.closing)
 	for _, sl := range s.slots {
 		if sl.job != nil && peek(sl.job.msg).calls > 0 {
-			sl.cancel(errClosing)
+			sl.job.cancel(errClosing)
 		}
 	}
 	s.mu.Unlock()

@@ -11,9 +11,9 @@
 //	err := srv.ListenAndServe()
 //
 // What is POSTed is answered 200 with the response, or 202 without a body when
-// it holds notifications only: even errors of JSON-RPC are 200, since HTTP did
-// its part. What HTTP itself refuses has the fitting status, and in the body a
-// JSON-RPC error whose id is null:
+// it holds notifications only (204 with ServerConfig.NotificationStatus): even
+// errors of JSON-RPC are 200, since HTTP did its part. What HTTP itself refuses
+// has the fitting status, and in the body a JSON-RPC error whose id is null:
 //
 //	400  the body did not arrive whole; a session is needed
 //	403  an Origin or Host that may be a foreign page (see ServerConfig)
@@ -25,12 +25,19 @@
 //	413  a body above Config.MaxMessage, which is refused without being read
 //	415  not application/json (application/json-rpc and charset=utf-8 are
 //	     tolerated), or compressed, which would hide its size
-//	503  too many sessions, or the Server is closed
+//	503  too many sessions, notifications beyond Config.MaxHandlers, or the
+//	     Server is closed
 //
 // The headers X-Correlation-ID, traceparent and tracestate become the Meta of
-// the handler's context, and the first is repeated in the answer. A client that
-// hangs up ends the contexts of its handlers. How long a body may take is a
+// the handler's context, and the first is repeated in the answer. How long a body may take is a
 // matter of the http.Server; [NewHTTPServer] sets its limits.
+//
+// A client that hangs up on a request ends the context of its handler.
+// Notifications are answered when their handlers begin, which then go on
+// without the client, until Close ends them after Config.Grace. For methods that
+// the Handler declares inline they are answered when they were handled, so that
+// a client that waits for one answer before it sends the next message keeps the
+// order.
 //
 // # Calling
 //
@@ -62,9 +69,30 @@
 // When the stream breaks, the client comes back with the id of the last event
 // it has (Last-Event-ID), and gets what it missed, once. Only one way back is
 // open at a time: a newer GET ends the older one. DELETE ends the session, and
-// so do ServerConfig's limits. With other names for header and methods this is
+// so do ServerConfig's limits. When the server ends it, by Server.Close or by
+// closing the session's Conn, a way back that is open gets what is left; if the
+// client is away just then, the events that it has not got are lost with the
+// session, and its next GET is answered 404, or 503. With other names for header and methods this is
 // the Streamable HTTP of the Model Context Protocol: SessionConfig.Header
 // "Mcp-Session-Id" and OpenOn "initialize" here, WayBackWithSession there.
+//
+// # Giving up
+//
+// A call that is given up ends its POST when ClientConfig.Cancel is set to the
+// Cancel of the Conn: the Conn writes the notification that tells the peer, by
+// which the Stream knows. To a server without sessions that is all there is to
+// say, as in the Model Context Protocol from 2026 on, and the notification is
+// not sent; in a session it is sent as well, since there servers take a lost
+// connection for an accident:
+//
+//	POST {"jsonrpc":"2.0","id":7,"method":"slow"}, Rpc-Session-Id: S
+//	POST {"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":7}}, …: S  →  202
+//
+// A Server with the same Config.Cancel then ends the context of the request with
+// that id, as it is written, in that session; a notification that overtakes its
+// request finds nothing to end. Without Cancel, jsonrpc.CancelSilent, a call
+// that is given up leaves its POST running until the answer comes or
+// ClientConfig.Timeout is over.
 //
 // # What a Stream over HTTP promises
 //
@@ -83,9 +111,8 @@
 //   - io.EOF is what Read returns when the server ended the session. Without a
 //     way back there is nothing that ends: every POST succeeds or fails by
 //     itself.
-//   - The context of a call cannot reach its POST, which goes on until the
-//     answer comes or ClientConfig.Timeout is over; the call returns at once.
-//     To tell the server, use jsonrpc.Config.Cancel.
+//   - The context of a call cannot reach its POST; the call returns at once.
+//     The section on giving up says what becomes of the POST.
 //
 // Close waits for its goroutines. Credentials in URLs and headers appear in no
 // error.

@@ -208,6 +208,9 @@ var errNoReader = errors.New("rpchttp: nobody reads")
 type receiver struct {
 	in    *inbox
 	limit int // bytes of one message; negative: none
+	// inParts is told when a message begins to be handed over in parts, and when
+	// it ended; may be nil.
+	inParts func(bool)
 
 	it    *item
 	size  int        // bytes of the message at hand so far
@@ -309,15 +312,26 @@ func (r *receiver) flush(end bool) error {
 		if !end {
 			it.rest = make(chan *item)
 			r.parts = it.rest
+			r.tell(true)
 		}
 	}
+	last := end && r.parts != nil
 	if end {
 		r.parts, r.size = nil, 0
 	}
 	if !r.in.put(to, it) {
 		return errNoReader
 	}
+	if last {
+		r.tell(false)
+	}
 	return nil
+}
+
+func (r *receiver) tell(inParts bool) {
+	if r.inParts != nil {
+		r.inParts(inParts)
+	}
 }
 
 // A deadline is a channel that is closed at a time that may be changed.

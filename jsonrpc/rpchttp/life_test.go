@@ -98,7 +98,7 @@ func TestTimeoutFreesSlot(t *testing.T) {
 func TestClose(t *testing.T) {
 	release := make(chan struct{})
 	var noted atomic.Int64
-	h := jsonrpc.HandlerFunc(func(ctx context.Context, req *jsonrpc.Request) (any, error) {
+	h := inlined(func(ctx context.Context, req *jsonrpc.Request) (any, error) { // else notifications arrive at once
 		if req.IsNotification() {
 			<-release
 			noted.Add(1)
@@ -126,8 +126,8 @@ func TestClose(t *testing.T) {
 		inMemoryRelease(t, h, &release, &noted)
 	})
 	t.Run("hopeless", func(t *testing.T) {
-		w := new(waiter)
-		inMemory(t, rpchttp.ServerConfig{Config: jsonrpc.Config{Handler: w}}, func(t *testing.T, m *memory) {
+		wait := inlined(new(waiter).Handle)
+		inMemory(t, rpchttp.ServerConfig{Config: jsonrpc.Config{Handler: wait}}, func(t *testing.T, m *memory) {
 			st := m.stream(t, rpchttp.ClientConfig{CloseTimeout: 3 * time.Second})
 			io.WriteString(st, `{"jsonrpc":"2.0","method":"wait"}`+"\n")
 			synctest.Wait()

@@ -8,6 +8,7 @@ type envelope struct {
 	calls         int    // requests with an id
 	notifications int    // requests without one
 	responses     int    // results and errors
+	entries       int    // of the batch, whatever they are; 1 without one
 	method        []byte // of the first request, without quotes, not unescaped
 	fault         []byte // the error member of a response whose id is null, or missing
 }
@@ -16,20 +17,62 @@ type envelope struct {
 // text holds. Member names written with escapes are not recognised.
 func peek(text []byte) envelope {
 	var e envelope
+	e.entries = eachObject(text, func(m *members) { e.add(m) })
+	return e
+}
+
+func (e *envelope) add(m *members) {
+	switch {
+	case m.method != nil && m.id != nil:
+		e.calls++
+	case m.method != nil:
+		e.notifications++
+	case (m.result || m.fault != nil) && (m.version || m.id != nil): // others have errors too
+		e.responses++
+		if m.fault != nil && (m.id == nil || string(m.id) == "null") {
+			e.fault = m.fault
+		}
+	}
+	if e.method == nil {
+		e.method = m.name()
+	}
+}
+
+// members are those of one object, as raw texts; nil when they are not there.
+type members struct {
+	method, id, params, fault []byte
+	result, version           bool
+}
+
+// name returns the method without quotes, not unescaped; nil when there is none.
+func (m *members) name() []byte {
+	if len(m.method) < 2 || m.method[0] != '"' {
+		return nil
+	}
+	return m.method[1 : len(m.method)-1]
+}
+
+// eachObject calls f for the object, or the objects in the array, that text
+// holds, and returns how many values there are at this level, objects or not.
+func eachObject(text []byte, f func(*members)) (values int) {
 	i := skipSpace(text, 0)
 	if i == len(text) {
-		return e
+		return 0
 	}
 	if text[i] == '{' {
-		e.object(text, i)
-		return e
+		m, _ := readMembers(text, i)
+		f(&m)
+		return 1
 	}
 	if text[i] != '[' {
-		return e
+		return 1
 	}
 	for i = skipSpace(text, i+1); i < len(text); i = skipSpace(text, i+1) {
+		values++
 		if text[i] == '{' {
-			i = e.object(text, i)
+			var m members
+			m, i = readMembers(text, i)
+			f(&m)
 		} else {
 			i = skipValue(text, i)
 		}
@@ -38,13 +81,34 @@ func peek(text []byte) envelope {
 			break
 		}
 	}
-	return e
+	return values
 }
 
-// object reads the object at i and returns the index behind it.
-func (e *envelope) object(text []byte, i int) int {
-	var method, id, fault []byte
-	var result, version bool
+// readMembers reads the object at i and returns the index behind it.
+func readMembers(text []byte, i int) (members, int) {
+	var m members
+	end := eachMember(text, i, func(name, value []byte) {
+		switch string(name) {
+		case `"method"`:
+			m.method = value
+		case `"id"`:
+			m.id = value
+		case `"params"`:
+			m.params = value
+		case `"result"`:
+			m.result = true
+		case `"error"`:
+			m.fault = value
+		case `"jsonrpc"`:
+			m.version = true
+		}
+	})
+	return m, end
+}
+
+// eachMember calls f for the members of the object at i, the name in quotes,
+// and returns the index behind the object.
+func eachMember(text []byte, i int, f func(name, value []byte)) int {
 	for i = skipSpace(text, i+1); i < len(text) && text[i] == '"'; i = skipSpace(text, i+1) {
 		end := skipString(text, i)
 		name := text[i:end]
@@ -54,37 +118,11 @@ func (e *envelope) object(text []byte, i int) int {
 		}
 		i = skipSpace(text, i+1)
 		end = skipValue(text, i)
-		value := text[i:end]
-		switch string(name) {
-		case `"method"`:
-			method = value
-		case `"id"`:
-			id = value
-		case `"result"`:
-			result = true
-		case `"error"`:
-			fault = value
-		case `"jsonrpc"`:
-			version = true
-		}
+		f(name, text[i:end])
 		i = skipSpace(text, end)
 		if i == len(text) || text[i] != ',' {
 			break
 		}
-	}
-	switch {
-	case method != nil && id != nil:
-		e.calls++
-	case method != nil:
-		e.notifications++
-	case (result || fault != nil) && (version || id != nil): // others have errors too
-		e.responses++
-		if fault != nil && (id == nil || string(id) == "null") {
-			e.fault = fault
-		}
-	}
-	if e.method == nil && len(method) >= 2 && method[0] == '"' {
-		e.method = method[1 : len(method)-1]
 	}
 	return min(i+1, len(text))
 }

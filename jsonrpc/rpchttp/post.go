@@ -26,6 +26,13 @@ const (
 type job struct {
 	msg    []byte
 	reader bytes.Reader
+	ids    []string // raw ids of its calls, with ClientConfig.Cancel
+
+	// guarded by Stream.mu
+	cancel  context.CancelCauseFunc // cuts it short; nil while it waits
+	wanted  int                     // calls that nobody gave up
+	givenUp bool                    // all of them
+	inParts bool                    // its answer is being handed over in parts
 }
 
 // body returns the message for a request. net/http knows this type, and sends
@@ -100,7 +107,7 @@ func (s *Stream) workOn(base context.Context, ln *lane, sl *slot, j *job) *job {
 			l.touch()
 			s.post(ctx, j, l)
 		}
-		s.release(sl)
+		s.release(sl, j)
 		ln.active.Add(-1)
 		usable := l.rest() && ctx.Err() == nil
 		if j = s.next(ln); j == nil || !usable {
@@ -131,17 +138,18 @@ func (s *Stream) next(l *lane) *job {
 func (s *Stream) take(sl *slot, j *job, l *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isOver && peek(j.msg).calls > 0 {
+	if j.givenUp || s.isOver && peek(j.msg).calls > 0 {
 		return false
 	}
-	sl.job, sl.cancel = j, l.cancel
+	sl.job, j.cancel = j, l.cancel
 	return true
 }
 
-func (s *Stream) release(sl *slot) {
+func (s *Stream) release(sl *slot, j *job) {
 	s.mu.Lock()
-	sl.job, sl.cancel = nil, nil
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	sl.job, j.cancel = nil, nil
+	s.forgetLocked(j)
 }
 
 // request makes a request of the Stream, with everything but its body.
@@ -195,6 +203,9 @@ func (s *Stream) post(ctx context.Context, j *job, l *lease) {
 		s.learn(id[0])
 	}
 	a := answer{s: s, job: j, res: res, lease: l, rcv: receiver{in: s.in, limit: s.cfg.MaxMessage}}
+	if s.cancel.on() {
+		a.rcv.inParts = func(on bool) { s.inParts(j, on) }
+	}
 	if err := a.deliver(ctx); err != nil {
 		a.rcv.drop()
 		over := s.sessionOver(req, res, err)
@@ -267,9 +278,14 @@ func (s *Stream) notEstablished() error {
 	}
 }
 
-// lost reports that j was not delivered.
+// lost reports that j was not delivered, unless nobody wants to know.
 func (s *Stream) lost(j *job, err error) {
-	s.in.undelivered(j.msg, err)
+	s.mu.Lock()
+	givenUp := j.givenUp
+	s.mu.Unlock()
+	if !givenUp {
+		s.in.undelivered(j.msg, err)
+	}
 }
 
 // learn takes the session id that an answer brought.

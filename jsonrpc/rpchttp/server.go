@@ -21,7 +21,9 @@ import (
 // request that its method does not exist.
 type ServerConfig struct {
 	// Config is for the Responder that answers what is POSTed, and for the
-	// Conns of sessions: Handler and all limits.
+	// Conns of sessions: Handler and all limits. With Cancel, a notification
+	// that is POSTed in a session ends the context of the request with that id
+	// in the same session; it never reaches the Handler.
 	Config jsonrpc.Config
 	// AllowedOrigins lists the origins, such as "https://app.example.com",
 	// whose pages may call: they get the CORS headers that browsers ask for.
@@ -34,6 +36,10 @@ type ServerConfig struct {
 	// all. Default: all, except on connections to a loopback address, where
 	// only the names and addresses of the loopback are served.
 	AllowedHosts []string
+	// NotificationStatus answers what has no answer, notifications and
+	// responses: 202, which the Model Context Protocol asks for, or 204, which
+	// some clients need. Default 202.
+	NotificationStatus int
 	// Sessions opens the way back. Default: none; GET and DELETE are answered
 	// 405.
 	Sessions *SessionConfig
@@ -43,17 +49,30 @@ type ServerConfig struct {
 type Server struct {
 	cfg       ServerConfig
 	limit     int // bytes of a body
+	handler   *handler
 	responder *jsonrpc.Responder
+	accepted  int       // status of what has no answer
 	sessions  *sessions // nil: none
 	hostSeen  atomic.Pointer[string]
 	free      sync.Pool // of *exchange
 	closed    atomic.Bool
+
+	mu sync.Mutex     // orders wg.Go and closed
+	wg sync.WaitGroup // of notifications that were accepted
 }
 
 // Handler returns a Server. Mount it at the path of your choice, and Close it
-// after, or while, the http.Server shuts down; NewHTTPServer does so.
+// after, or while, the http.Server shuts down; NewHTTPServer does so. It panics
+// when cfg.NotificationStatus is neither 202 nor 204.
 func Handler(cfg ServerConfig) *Server {
-	s := &Server{cfg: cfg, limit: cfg.Config.MaxMessage, responder: jsonrpc.NewResponder(cfg.Config)}
+	setDefault(&cfg.NotificationStatus, http.StatusAccepted)
+	if st := cfg.NotificationStatus; st != http.StatusAccepted && st != http.StatusNoContent {
+		panic("rpchttp: NotificationStatus is " + strconv.Itoa(st) + "; it has to be 202 or 204")
+	}
+	s := &Server{cfg: cfg, limit: cfg.Config.MaxMessage, handler: newHandler(&cfg.Config), accepted: cfg.NotificationStatus}
+	conf := cfg.Config
+	conf.Handler, conf.Cancel = s.handler, jsonrpc.CancelSilent // ids mean something in a session only
+	s.responder = jsonrpc.NewResponder(conf)
 	if s.limit <= 0 {
 		s.limit = 1 << 20
 	}
@@ -82,11 +101,15 @@ func NewHTTPServer(addr string, h *Server) *http.Server {
 // Close ends all sessions and refuses new requests, then waits for running
 // handlers as Responder.Close and Conn.Close do.
 func (s *Server) Close() error {
+	s.mu.Lock()
 	s.closed.Store(true)
+	s.mu.Unlock()
 	if s.sessions != nil {
 		s.sessions.close()
 	}
-	return s.responder.Close()
+	err := s.responder.Close()
+	s.wg.Wait()
+	return err
 }
 
 // ServeHTTP answers one request, as the package documentation describes.
@@ -121,50 +144,82 @@ func (s *Server) methods() string {
 	return "POST"
 }
 
-// An exchange holds the buffers of one POST.
-type exchange struct{ body, out []byte }
+// An exchange is one POST, with its buffers, which are used again.
+type exchange struct {
+	body, out []byte
+	look      envelope    // at the body, when it matters
+	ses       *Session    // nil: none
+	accepts   *acceptance // nil: not only notifications
+	users     atomic.Int32
+}
+
+// exchange returns an empty one, for one user.
+func (s *Server) exchange() *exchange {
+	x, ok := s.free.Get().(*exchange)
+	if !ok {
+		x = new(exchange)
+	}
+	x.users.Store(1)
+	return x
+}
+
+// recycle is called by each user of x.
+func (s *Server) recycle(x *exchange) {
+	if x.users.Add(-1) == 0 && cap(x.body) <= keptBuffer && cap(x.out) <= keptBuffer {
+		x.body, x.out = x.body[:0], x.out[:0]
+		x.look, x.ses, x.accepts = envelope{}, nil, nil
+		s.free.Put(x)
+	}
+}
 
 // post answers a POST.
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if !fits(w, r) {
 		return
 	}
-	x, ok := s.free.Get().(*exchange)
-	if !ok {
-		x = new(exchange)
-	}
-	defer func() {
-		if cap(x.body) <= keptBuffer && cap(x.out) <= keptBuffer {
-			x.body, x.out = x.body[:0], x.out[:0]
-			s.free.Put(x)
-		}
-	}()
+	x := s.exchange()
+	defer s.recycle(x)
 	if err := s.readBody(x, r); err != nil {
 		s.refuseBody(w, err)
 		return
 	}
+	if s.sessions != nil || mayNotify(x.body) {
+		x.look = peek(x.body)
+	}
 	ctx := r.Context()
 	if s.sessions != nil {
-		ses, answered := s.inSession(w, r, x.body)
-		if answered {
+		if s.inSession(w, r, x) {
 			return
 		}
-		if ses != nil {
-			defer ses.use()()
-			ctx = context.WithValue(ctx, sessionKey{}, ses)
+		if x.ses != nil {
+			defer x.ses.use()()
+			ctx = context.WithValue(ctx, sessionKey{}, x.ses)
 		}
 	}
 	ctx = s.withMeta(ctx, w, r)
+	if x.look.entries > 0 && x.look.notifications == x.look.entries {
+		s.notify(ctx, w, x)
+		return
+	}
 	out, err := s.responder.Respond(ctx, x.body, x.out[:0])
-	if err != nil {
+	s.answer(w, x, out, err)
+}
+
+// answer writes what the Responder returned.
+func (s *Server) answer(w http.ResponseWriter, x *exchange, out []byte, err error) {
+	switch {
+	case err != nil:
 		refuse(w, http.StatusServiceUnavailable, jsonrpc.Errorf(jsonrpc.CodeClosing, "the server is closing; try again later"))
+		return
+	case len(out) == 0 && s.dropped(x):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, jsonrpc.Errorf(jsonrpc.CodeServerBusy, "too many requests are being handled; try again later"))
+		return
+	case len(out) == 0:
+		w.WriteHeader(s.accepted)
 		return
 	}
 	x.out = out
-	if len(out) == 0 {
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
 	h := w.Header()
 	h["Content-Type"] = jsonTypeHeader()
 	if len(out) > 2048 { // net/http counts short answers itself
@@ -222,36 +277,29 @@ func (s *Server) refuseBody(w http.ResponseWriter, err error) {
 	refuse(w, http.StatusBadRequest, jsonrpc.Errorf(jsonrpc.CodeParseError, "the message did not arrive whole"))
 }
 
-// inSession finds the session of a POST, or opens one; nil: there is none. The
-// second result says that the request was answered.
-func (s *Server) inSession(w http.ResponseWriter, r *http.Request, msg []byte) (*Session, bool) {
+// inSession finds the session of a POST, or opens one, when there is to be one.
+// True: the request was answered.
+func (s *Server) inSession(w http.ResponseWriter, r *http.Request, x *exchange) (answered bool) {
 	cfg := &s.sessions.cfg
-	var ses *Session
 	if id := r.Header[cfg.Header]; len(id) > 0 {
-		if ses = s.find(w, r, id[0]); ses == nil {
-			return nil, true
+		if x.ses = s.find(w, r, id[0]); x.ses == nil {
+			return true
 		}
 	}
-	if cfg.Accept != nil {
-		if ses == nil {
-			refuse(w, http.StatusBadRequest, invalid("there is no session; open one with GET, and send its id in "+cfg.Header))
-		} else {
-			s.deliver(w, r, ses, msg)
-		}
-		return nil, true
-	}
-	e := peek(msg)
 	switch {
-	case ses == nil && slices.Contains(cfg.OpenOn, string(e.method)):
-		if ses = s.open(w, r); ses == nil {
-			return nil, true
+	case cfg.Accept != nil && x.ses == nil:
+		refuse(w, http.StatusBadRequest, invalid("there is no session; open one with GET, and send its id in "+cfg.Header))
+		return true
+	case cfg.Accept != nil, x.ses != nil && x.look.responses > 0:
+		s.deliver(w, r, x)
+		return true
+	case x.ses == nil && slices.Contains(cfg.OpenOn, string(x.look.method)):
+		if x.ses = s.open(w, r); x.ses == nil {
+			return true
 		}
-		w.Header()[cfg.Header] = []string{ses.id}
-	case ses != nil && e.responses > 0:
-		s.deliver(w, r, ses, msg)
-		return nil, true
+		w.Header()[cfg.Header] = []string{x.ses.id}
 	}
-	return ses, false
+	return false
 }
 
 // find returns the session with this id, or tells the client that there is
@@ -274,14 +322,15 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) *Session {
 	return ses
 }
 
-// deliver hands msg to the reader of the session.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, ses *Session, msg []byte) {
+// deliver hands the message to the reader of the session.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, x *exchange) {
+	ses := x.ses
 	defer ses.use()()
-	if skipSpace(msg, 0) == len(msg) {
-		w.WriteHeader(http.StatusAccepted)
+	if skipSpace(x.body, 0) == len(x.body) {
+		w.WriteHeader(s.accepted)
 		return
 	}
-	for !ses.stream.in.offer(msg, int64(s.sessions.cfg.Backlog)) {
+	for !ses.stream.in.offer(x.body, int64(s.sessions.cfg.Backlog)) {
 		select {
 		case <-ses.stream.in.room:
 		case <-r.Context().Done():
@@ -291,7 +340,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, ses *Session, m
 			return
 		}
 	}
-	w.WriteHeader(http.StatusAccepted)
+	w.WriteHeader(s.accepted)
 }
 
 // Headers in their canonical form.

@@ -79,6 +79,8 @@ type Session struct {
 	stream *sessionStream
 	idle   time.Duration
 
+	running running // requests
+
 	mu    sync.Mutex
 	users int // requests under way
 	timer *time.Timer
