@@ -23,7 +23,7 @@
 // does, so that a change shows:
 //
 //   - jrpc2 leaves out the message of an error when it is empty, and its HTTP
-//     client knows no status for a notification but 204 (ours is 202).
+//     client knows no status for a notification but 204 (ours is 202 by default).
 //   - jrpc2 refuses requests with members that JSON-RPC 2.0 does not name.
 //   - vscode-jsonrpc keeps silent about batches, leaves out params that are an
 //     empty array, and has only the integers that a double holds.

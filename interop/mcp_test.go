@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -116,10 +115,11 @@ func mcpStream(t *testing.T, client *mcpClient, url string) jsonrpc.Stream {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
 	s, err := rpchttp.NewStream(url, rpchttp.ClientConfig{
-		Client:        &http.Client{Transport: &mcpTransport{next: transport, agreed: agreed, running: make(map[string]context.CancelFunc)}},
+		Client:        &http.Client{Transport: &mcpTransport{next: transport, agreed: agreed}},
 		SessionHeader: "Mcp-Session-Id",
 		WayBack:       rpchttp.WayBackWithSession,
 		MaxMessage:    4 << 20,
+		Cancel:        jsonrpc.MCPCancel,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestMCPServer(t *testing.T) {
 		})
 		t.Run(c.name+"/http/"+c.version, func(t *testing.T) {
 			parallel(t)
-			s := visitMCP(t, c.program, nil, append(c.args, "http"), serveMCP(t, newMCP()))
+			s := visitMCP(t, c.program, nil, append(c.args, "http"), serveMCP(t, new(mcpServer)))
 			want := want
 			want.Many = callsOver("http")
 			s.check(t, want)
@@ -163,8 +163,7 @@ func TestMCPServer(t *testing.T) {
 		// Our answer that server/discover is unknown is what tells a client of
 		// both kinds of the protocol which one we speak.
 		parallel(t)
-		old := newMCP()
-		old.legacyOnly = true
+		old := &mcpServer{legacyOnly: true}
 		want := wantScene("parley", legacy)
 		want.Many = callsOver("http")
 		visitMCP(t, "mcppeer", nil, []string{"client", modern, "http"}, serveMCP(t, old)).check(t, want)
@@ -214,7 +213,7 @@ func visitMCP(t *testing.T, program string, env, args []string, server string) s
 func serveMCP(t *testing.T, m *mcpServer) string {
 	t.Helper()
 	h := rpchttp.Handler(rpchttp.ServerConfig{
-		Config: jsonrpc.Config{Handler: m.httpMux(), MaxMessage: 4 << 20, Grace: time.Second},
+		Config: jsonrpc.Config{Handler: m.mux(), MaxMessage: 4 << 20, Grace: time.Second, Cancel: jsonrpc.MCPCancel},
 		Sessions: &rpchttp.SessionConfig{
 			Header: "Mcp-Session-Id",
 			OpenOn: []string{"initialize"},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/parley-project/parley/jsonrpc"
 	"github.com/parley-project/parley/jsonrpc/rpchttp"
@@ -22,12 +21,7 @@ const legacy = "2025-11-25"
 type mcpServer struct {
 	counts
 	legacyOnly bool
-
-	runningMu sync.Mutex
-	running   map[string]context.CancelFunc
 }
-
-func newMCP() *mcpServer { return &mcpServer{running: make(map[string]context.CancelFunc)} }
 
 func (m *mcpServer) mux() *jsonrpc.Mux {
 	mux := new(jsonrpc.Mux)
@@ -40,54 +34,6 @@ func (m *mcpServer) mux() *jsonrpc.Mux {
 		mux.Register("server/discover", jsonrpc.Typed(m.discover))
 	}
 	return mux
-}
-
-// httpMux is mux for a Responder, which knows no connection: the notification
-// that cancels a request comes in a POST of its own, and the session tells
-// which request it means.
-func (m *mcpServer) httpMux() *jsonrpc.Mux {
-	mux := m.mux()
-	mux.Register("notifications/cancelled", jsonrpc.HandlerFunc(func(ctx context.Context, req *jsonrpc.Request) (any, error) {
-		var p struct {
-			RequestID json.RawMessage `json:"requestId"`
-		}
-		if err := req.Decode(&p); err != nil {
-			return nil, err
-		}
-		m.runningMu.Lock()
-		defer m.runningMu.Unlock()
-		if cancel, ok := m.running[requestKey(ctx, string(p.RequestID))]; ok {
-			cancel()
-		}
-		return nil, nil
-	}))
-	mux.Use(func(next jsonrpc.Handler) jsonrpc.Handler {
-		return jsonrpc.HandlerFunc(func(ctx context.Context, req *jsonrpc.Request) (any, error) {
-			if req.IsNotification() {
-				return next.Handle(ctx, req)
-			}
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			key := requestKey(ctx, req.ID().String())
-			m.runningMu.Lock()
-			m.running[key] = cancel
-			m.runningMu.Unlock()
-			defer func() {
-				m.runningMu.Lock()
-				defer m.runningMu.Unlock()
-				delete(m.running, key)
-			}()
-			return next.Handle(ctx, req)
-		})
-	})
-	return mux
-}
-
-func requestKey(ctx context.Context, id string) string {
-	if s, ok := rpchttp.SessionFrom(ctx); ok {
-		return s.ID() + " " + id
-	}
-	return id
 }
 
 type (

@@ -276,14 +276,10 @@ func (c *mcpClient) seen(t *testing.T, want string) {
 
 // An mcpTransport makes HTTP what the Model Context Protocol has of it: the
 // version in a header of each request, once it is agreed on. In the newer
-// protocol the headers repeat what the body says, and to give up a call is to
-// hang up on its POST: the notification that says so stays here.
+// protocol the headers repeat what the body says.
 type mcpTransport struct {
 	next   http.RoundTripper
 	agreed func() string
-
-	mu      sync.Mutex
-	running map[string]context.CancelFunc // by the text of the id
 }
 
 func (h *mcpTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -302,34 +298,18 @@ func (h *mcpTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r.Body.Close()
 	var m struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
+		Method string `json:"method"`
 		Params struct {
-			Name      string          `json:"name"`
-			RequestID json.RawMessage `json:"requestId"`
+			Name string `json:"name"`
 		} `json:"params"`
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if m.Method == "notifications/cancelled" {
-		if cancel, ok := h.running[string(m.Params.RequestID)]; ok {
-			cancel()
-		}
-		return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody, Request: r}, nil
-	}
-	ctx, cancel := context.WithCancel(r.Context())
-	h.running[string(m.ID)] = cancel
-	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.Header.Set("Mcp-Method", m.Method)
 	if m.Params.Name != "" {
 		r.Header.Set("Mcp-Name", m.Params.Name)
 	}
-	h.mu.Unlock()
-	res, err := h.next.RoundTrip(r)
-	h.mu.Lock()
-	return res, err
+	return h.next.RoundTrip(r)
 }

@@ -201,22 +201,12 @@ func listening(t *testing.T, cmd *exec.Cmd) string {
 	return strings.TrimSpace(line)
 }
 
-// httpHandler is our HTTP server. It answers notifications with status 202, as
-// the Model Context Protocol wants it, which jrpc2's client takes for the end of
-// the connection: it knows 204 only.
+// httpHandler is our HTTP server. It answers notifications with status 204: 202,
+// which the Model Context Protocol wants, is to jrpc2's client the end of the
+// connection.
 func httpHandler(t *testing.T, cfg jsonrpc.Config) http.Handler {
 	t.Helper()
-	h := rpchttp.Handler(rpchttp.ServerConfig{Config: cfg})
+	h := rpchttp.Handler(rpchttp.ServerConfig{Config: cfg, NotificationStatus: http.StatusNoContent})
 	t.Cleanup(func() { h.Close() })
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(noContent{w}, r) })
-}
-
-// noContent answers 204 in place of 202.
-type noContent struct{ http.ResponseWriter }
-
-func (w noContent) WriteHeader(status int) {
-	if status == http.StatusAccepted {
-		status = http.StatusNoContent
-	}
-	w.ResponseWriter.WriteHeader(status)
+	return h
 }

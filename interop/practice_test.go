@@ -147,7 +147,7 @@ func serveStdio(what string) int {
 	cfg := jsonrpc.Config{MaxMessage: 4 << 20}
 	switch what {
 	case "mcp":
-		server := newMCP()
+		server := new(mcpServer)
 		cfg.Handler, cfg.Cancel = server.mux(), jsonrpc.MCPCancel
 	default:
 		fmt.Fprintf(os.Stderr, "%s=%s: unknown\n", oursEnv, what)

@@ -301,8 +301,8 @@ func TestServerIDs(t *testing.T) {
 }
 
 // TestServerNotificationStatus: our HTTP server answers notifications with
-// status 202, as the Model Context Protocol wants it. jrpc2's client knows 204
-// only, and ends its connection; the other tests translate for it.
+// status 202 by default, as the Model Context Protocol wants it. jrpc2's client
+// knows 204 only, and ends its connection; in the other tests it gets that.
 func TestServerNotificationStatus(t *testing.T) {
 	parallel(t)
 	h := rpchttp.Handler(rpchttp.ServerConfig{Config: jsonrpc.Config{Handler: practiceMux()}})
