@@ -11,8 +11,9 @@ import (
 
 // Call calls a method of the peer and waits for the answer (RPC-7).
 //
-// params: nil leaves them out; a json.RawMessage is checked and sent as it is;
-// an io.Reader is streamed, as JSON text, and keeps other messages waiting
+// params: nil leaves them out; a json.RawMessage is checked and sent as it is,
+// and so is what a *json.RawMessage points to, which costs no allocation; an
+// io.Reader is streamed, as JSON text, and keeps other messages waiting
 // while it is read; everything else is encoded by the Codec. They must become
 // an array or an object (JSON-RPC 2.0 section 4.2); null is left out.
 //
@@ -160,10 +161,11 @@ func (a *awaiting) wants(result any) {
 // await waits until the call is settled. With an error the slot is free again.
 func (c *Conn) await(ctx context.Context, s *slot, call *outCall) error {
 	var err error
-	switch done := ctx.Done(); {
-	case c.token != nil:
+	if c.token.inHand() {
 		return c.token.await(ctx, s, call)
-	case done == nil:
+	}
+	switch done := ctx.Done(); done {
+	case nil:
 		<-s.done
 		err = s.err
 	default:
@@ -176,6 +178,8 @@ func (c *Conn) await(ctx context.Context, s *slot, call *outCall) error {
 	}
 	if err != nil {
 		c.pending.release(s)
+	} else if c.token != nil {
+		c.token.lent.called(c)
 	}
 	return err
 }

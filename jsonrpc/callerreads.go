@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 )
@@ -15,8 +16,10 @@ type readToken struct {
 	c      *Conn
 	stream readDeadliner
 	free   chan struct{} // holds the token while nobody reads
+	lent   *lending      // of a goroutine that reads; nil with Config.CallerReads
 }
 
+// newReadToken makes the token of a connection with Config.CallerReads.
 func newReadToken(c *Conn) *readToken {
 	stream, ok := c.stream.(readDeadliner)
 	if !ok {
@@ -30,6 +33,24 @@ func newReadToken(c *Conn) *readToken {
 	return t
 }
 
+// newLentToken makes the token of a connection whose goroutine reads, and lends
+// that to callers; nil if the Stream cannot be interrupted.
+func newLentToken(c *Conn) *readToken {
+	stream, ok := c.stream.(readDeadliner)
+	if !ok {
+		return nil
+	}
+	t := &readToken{c: c, stream: stream, free: make(chan struct{}, 1)}
+	t.lent = newLending(t)
+	return t
+}
+
+// inHand says whether callers are to read: with Config.CallerReads, and while
+// that is lent to them.
+func (t *readToken) inHand() bool {
+	return t != nil && (t.lent == nil || t.lent.lent.Load())
+}
+
 // await waits until the call is settled, reading when it is its turn. With an
 // error the slot is free again.
 func (t *readToken) await(ctx context.Context, s *slot, call *outCall) error {
@@ -40,6 +61,9 @@ func (t *readToken) await(ctx context.Context, s *slot, call *outCall) error {
 			return t.c.abandon(ctx, s, call)
 		}
 	default:
+		if t.lent != nil {
+			t.lent.recall.Store(true)
+		}
 		select {
 		case <-s.done:
 		case <-t.free:
@@ -60,7 +84,7 @@ func (t *readToken) await(ctx context.Context, s *slot, call *outCall) error {
 // read reads with the token until the call is settled, and says whether it is:
 // else its context has ended.
 func (t *readToken) read(ctx context.Context, s *slot) bool {
-	defer func() { t.free <- struct{}{} }()
+	defer t.release()
 	if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, t.interrupt)()
 	}
@@ -86,6 +110,22 @@ func (t *readToken) read(ctx context.Context, s *slot) bool {
 			return true
 		}
 	}
+}
+
+// release passes the token on. What came together with the caller's answer is
+// handled before, since the next one to read may take its time to come.
+func (t *readToken) release() {
+	if t.lent == nil {
+		t.free <- struct{}{}
+		return
+	}
+	for t.c.in.more {
+		if err := t.c.in.next(); err != nil {
+			t.c.end(err, !errors.Is(err, io.EOF))
+			break
+		}
+	}
+	t.lent.release(t.c)
 }
 
 // interrupt makes who reads look whether its call has ended in another way.

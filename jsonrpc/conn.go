@@ -15,7 +15,9 @@ import (
 //
 // Goroutines: one reads, parses and runs inline handlers, one writes what did
 // not go without waiting, and up to Config.MaxHandlers run the other handlers.
-// Close waits for all of them.
+// Close waits for all of them. While calls are made one at a time and the peer
+// does nothing but answer, on a Stream with SetReadDeadline, the callers read;
+// a request of the peer may then wait for half a millisecond once.
 type Conn struct {
 	cfg     Config
 	report  reporter
@@ -27,7 +29,7 @@ type Conn struct {
 	w       *writer
 	srv     *server
 	in      receiver
-	token   *readToken // with Config.CallerReads
+	token   *readToken // nil when only the goroutine that reads can
 	state   stateBox
 
 	sweepEvery time.Duration
@@ -68,6 +70,7 @@ func NewConn(s Stream, cfg Config) *Conn {
 	if cfg.CallerReads {
 		c.token = newReadToken(c)
 	} else {
+		c.token = newLentToken(c)
 		c.tasks.Go(c.read)
 	}
 	c.tasks.Go(func() { c.w.run(c.stop) })
@@ -210,6 +213,9 @@ func (c *Conn) finish() {
 	c.disconnect()
 	c.srv.pool.close()
 	c.sweeper.Stop()
+	if c.token != nil && c.token.lent != nil {
+		c.token.lent.timer.Stop()
+	}
 	close(c.stop)
 }
 
@@ -247,7 +253,7 @@ func (c *Conn) armSweep() {
 func (c *Conn) sweep() {
 	c.sweeping.Store(false)
 	more := c.pending.expire(c.clock.now(), &TimeoutError{After: c.cfg.Timeout})
-	if c.token != nil {
+	if c.token.inHand() {
 		c.token.interrupt()
 	}
 	if more {

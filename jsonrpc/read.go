@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 )
 
 // A receiver takes what the Stream gives and puts it where it belongs. It is
@@ -13,11 +14,13 @@ type receiver struct {
 	c        *Conn
 	msg      message
 	entries  []message // of the batch at hand
+	spare    *batch    // for the next one; nil: it needs its own
 	names    map[string]string
 	nameBuf  [maxNameLen]byte
 	inline   job // the request being handled inline
 	contexts contextSlab
 	unsent   bool // answers were appended and not flushed
+	more     bool // the next message is there already
 	assembly assembly
 }
 
@@ -39,7 +42,12 @@ func (c *Conn) read() {
 		c.end(err, !isHangUp(err))
 	}()
 	for {
-		if err = c.in.next(); err != nil {
+		err = c.in.next()
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			c.interrupted()
+		default:
 			return
 		}
 	}
@@ -48,6 +56,15 @@ func (c *Conn) read() {
 // isHangUp says that the peer sends no more, but may well wait for the answers
 // to what it has sent.
 func isHangUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// interrupted lends reading to callers, if that is what the goroutine that
+// reads was interrupted for.
+func (c *Conn) interrupted() {
+	if c.token != nil {
+		_ = c.token.stream.SetReadDeadline(time.Time{})
+		c.token.lent.lend(c)
+	}
+}
 
 // next reads the next part of a message and handles it. An error is the end of
 // the Stream.
@@ -58,11 +75,9 @@ func (in *receiver) next() error {
 			in.c.undelivered(lost)
 			return nil
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && in.c.token == nil {
-			return nil
-		}
 		return err
 	}
+	in.more = part.More
 	if part.End && in.assembly.empty() {
 		in.whole(part.Data)
 	} else {
