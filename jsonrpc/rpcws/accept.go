@@ -2,6 +2,7 @@ package rpcws
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -22,8 +23,10 @@ type AcceptConfig struct {
 	// Origins are patterns of further hosts whose web pages may connect, beside
 	// the server's own: "example.com", "*.example.com" or, with the scheme,
 	// "https://*.example.com" (path.Match). Every other page is refused with
-	// 403, since browsers send cookies along wherever a page came from.
-	// Programs send no Origin and are not concerned.
+	// 403, since browsers send cookies along wherever a page came from. On
+	// connections to a loopback address the server's own name must be one of
+	// the loopback, or be listed too: any web site can give itself a name that
+	// leads there. Programs send no Origin and are not concerned.
 	Origins []string
 	// Subprotocols are what the server speaks, the preferred one first. If
 	// there are any, the client must offer one of them, or is refused with 400.
@@ -67,6 +70,11 @@ func accept(w http.ResponseWriter, r *http.Request, cfg AcceptConfig) (*stream, 
 			return nil, fmt.Errorf("origin pattern %q: %w", pattern, err)
 		}
 	}
+	if rebound(r, cfg.Origins) {
+		err := fmt.Errorf("a web page calls the loopback by the name %q; if it may, add it to Origins", r.Host)
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return nil, err
+	}
 	if len(cfg.Subprotocols) > 0 && !offers(r, cfg.Subprotocols) {
 		err := fmt.Errorf("%w: the server speaks %s", ErrSubprotocol, strings.Join(cfg.Subprotocols, ", "))
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -86,6 +94,28 @@ func accept(w http.ResponseWriter, r *http.Request, cfg AcceptConfig) (*stream, 
 		return nil, err
 	}
 	return newStream(ws, tap.wire, o), nil
+}
+
+// rebound says whether a web page has reached the loopback by a name of its
+// own making (DNS rebinding): its Origin and the Host are the same then.
+func rebound(r *http.Request, origins []string) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || !local.IP.IsLoopback() || r.Header.Get("Origin") == "" {
+		return false
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return false
+	}
+	return !slices.ContainsFunc(origins, func(pattern string) bool {
+		_, name, _ := strings.Cut(pattern, "://")
+		match, err := path.Match(strings.ToLower(cmp.Or(name, pattern)), host)
+		return err == nil && match
+	})
 }
 
 // offers says whether the request offers one of the subprotocols, as the

@@ -88,6 +88,44 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
+// TestRebinding refuses web pages that reach the loopback by a name of theirs.
+func TestRebinding(t *testing.T) {
+	for _, c := range []struct {
+		host, origin string
+		patterns     []string
+		ok           bool
+	}{
+		{"evil.example", "http://evil.example", nil, false},
+		{"evil.example:80", "http://evil.example:80", []string{"good.example"}, false},
+		{"my.example", "http://my.example", []string{"*.example"}, true},
+		{"my.example", "https://my.example", []string{"https://my.example"}, true},
+		{"evil.example", "", nil, true}, // a program
+		{"LOCALHOST:1", "http://localhost:1", nil, true},
+		{"[::1]:1", "http://[::1]:1", nil, true},
+	} {
+		handler := rpcws.Handler(rpcws.AcceptConfig{Origins: c.patterns}, func(_ context.Context, s jsonrpc.Stream) { drain(s) })
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Host = c.host
+			handler.ServeHTTP(w, r)
+		}))
+		header := make(http.Header)
+		if c.origin != "" {
+			header.Set("Origin", c.origin)
+		}
+		s, err := rpcws.Dial(t.Context(), wsURL(srv.URL), rpcws.DialConfig{Header: header})
+		if err == nil {
+			s.Close()
+		} else if refused, ok := errors.AsType[*rpcws.HandshakeError](err); !ok || refused.Status != http.StatusForbidden {
+			t.Errorf("%s for %s: %v, want 403", c.origin, c.host, err)
+		}
+		if (err == nil) != c.ok {
+			t.Errorf("%s for %s with %q: %v", c.origin, c.host, c.patterns, err)
+		}
+		handler.Close()
+		srv.Close()
+	}
+}
+
 // TestAcceptRefuses answers what is no handshake.
 func TestAcceptRefuses(t *testing.T) {
 	handshake := http.Header{
