@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -150,12 +151,13 @@ output: {text: "${three.output.text}"}
 `
 
 func (b *workflowsBench) startProduct(ctx context.Context) error {
-	agents := "agents:\n"
+	var agents strings.Builder
+	agents.WriteString("agents:\n")
 	for i, name := range []string{"one", "two", "three"} {
-		agents += "  - {name: " + name + ", url: \"" + b.urls[i] + "\", protocol: simple-a2a}\n"
+		fmt.Fprintf(&agents, "  - {name: %s, url: %q, protocol: simple-a2a}\n", name, b.urls[i])
 	}
 	file := filepath.Join(b.dir, "agents.yaml")
-	if err := os.WriteFile(file, []byte(agents), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(agents.String()), 0o600); err != nil {
 		return err
 	}
 	flows := filepath.Join(b.dir, "workflows")
