@@ -35,7 +35,7 @@ func (in *receiver) batch(text []byte) {
 		in.refuse(m)
 		return
 	}
-	b := &batch{s: in.c.srv, reply: in.c.replyBatch, left: 1, spans: make([]span, len(in.entries))}
+	b := in.newBatch()
 	responses := true
 	for i := range in.entries {
 		e := &in.entries[i]
@@ -43,11 +43,17 @@ func (in *receiver) batch(text []byte) {
 			in.c.settle(e)
 			continue
 		}
-		responses = false
+		if responses {
+			responses = false
+			in.contexts.reserve(min(len(in.entries)-i, keepEntries))
+		}
 		in.batchEntry(b, i, e)
 	}
 	if cap(in.entries) > keepEntries {
 		in.entries = nil
+	}
+	if b.left > 1 {
+		in.spare = nil // others have it, and may look at it after its end
 	}
 	if responses {
 		return
@@ -56,6 +62,26 @@ func (in *receiver) batch(text []byte) {
 	if b.last() {
 		in.replyBatch(b)
 	}
+}
+
+// newBatch returns a batch for the entries at hand: the one before if none but
+// this goroutine had it.
+func (in *receiver) newBatch() *batch {
+	b, n := in.spare, len(in.entries)
+	if b == nil {
+		b = &batch{s: in.c.srv, reply: in.c.replyBatch}
+	}
+	in.spare = nil
+	if n <= keepEntries {
+		in.spare = b
+	}
+	b.left = 1
+	if cap(b.spans) < n {
+		b.spans = make([]span, n)
+	}
+	b.spans = b.spans[:n]
+	clear(b.spans)
+	return b
 }
 
 // batchEntry handles what is handled at once of a batch, and leaves the rest

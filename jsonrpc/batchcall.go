@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"io"
+	"slices"
 )
 
 // A Batch is a number of calls and notifications that are sent as one array
@@ -43,7 +44,11 @@ func (b *Batch) Notify(method string, params any) *BatchCall {
 
 func (b *Batch) add(e BatchCall) *BatchCall {
 	if len(b.slab) == cap(b.slab) {
-		b.slab = make([]BatchCall, 0, min(max(2*cap(b.slab), 4), 64))
+		n := min(max(4*cap(b.slab), 4), 64)
+		b.slab = make([]BatchCall, 0, n)
+		if cap(b.calls)-len(b.calls) < n {
+			b.calls = slices.Grow(b.calls, max(n, 3*len(b.calls)))
+		}
 	}
 	b.slab = append(b.slab, e)
 	p := &b.slab[len(b.slab)-1]

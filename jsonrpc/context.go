@@ -87,6 +87,13 @@ type contextSlab struct{ rest []requestContext }
 
 const slabContexts = 16
 
+// reserve makes one allocation do for the next n contexts.
+func (s *contextSlab) reserve(n int) {
+	if len(s.rest) < n {
+		s.rest = make([]requestContext, max(n, slabContexts))
+	}
+}
+
 func (s *contextSlab) next(base context.Context) *requestContext {
 	if s == nil {
 		return &requestContext{base: base}

@@ -6,12 +6,13 @@ import "context"
 // receives. It is called from several goroutines at once, except for methods
 // that the handler declares inline (see Inliner).
 type Handler interface {
-	// Handle answers req: with a result (a json.RawMessage is sent as it is, an
-	// io.Reader is streamed, nil is null, everything else goes through the
-	// Codec), or with an error: an *Error is sent as it is, context errors
-	// become CodeCancelled or CodeTimeout, every other error becomes
-	// CodeInternalError, whose text stays here and reaches the hooks, never
-	// the peer. What it returns for a notification is dropped, an error
+	// Handle answers req: with a result (a json.RawMessage, or what a
+	// *json.RawMessage points to, is sent as it is, an io.Reader is streamed,
+	// nil is null, everything else goes through the Codec), or with an error: an
+	// *Error is sent as it is, context errors become CodeCancelled or
+	// CodeTimeout, or CodeClosing when it was this side that ended the
+	// connection; every other error becomes CodeInternalError, whose text stays
+	// here and reaches the hooks, never the peer. What it returns for a notification is dropped, an error
 	// reported to the hooks.
 	//
 	// ctx ends when the peer cancels the request, when the connection ends and

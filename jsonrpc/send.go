@@ -21,13 +21,12 @@ func (c *Conn) encode(params any) (outParams, error) {
 	case nil:
 		return outParams{}, nil
 	case json.RawMessage:
-		if len(p) == 0 {
+		return c.encodeRaw(p)
+	case *json.RawMessage:
+		if p == nil {
 			return outParams{}, nil
 		}
-		if err := checkValue(p, c.cfg.MaxDepth-1); err != nil {
-			return outParams{}, err
-		}
-		return shaped(outParams{raw: p})
+		return c.encodeRaw(*p)
 	case io.Reader:
 		return c.encodeReader(p)
 	}
@@ -47,6 +46,19 @@ func (c *Conn) encode(params any) (outParams, error) {
 		out.scratch = nil
 	}
 	return out, err
+}
+
+// encodeRaw takes a JSON text that the caller made.
+func (c *Conn) encodeRaw(text json.RawMessage) (outParams, error) {
+	if len(text) == 0 {
+		return outParams{}, nil
+	}
+	if !c.cfg.TrustRaw {
+		if err := checkValue(text, c.cfg.MaxDepth-1); err != nil {
+			return outParams{}, err
+		}
+	}
+	return shaped(outParams{raw: text})
 }
 
 // encodeReader reads as much of params as fits a piece, so that short ones

@@ -208,13 +208,12 @@ func (s *server) encode(req *Request, result any) (response, error) {
 	case nil:
 		return response{}, nil
 	case json.RawMessage:
-		if len(v) == len(req.params) && len(v) > 0 && &v[0] == &req.params[0] {
-			return response{raw: v}, nil // an echo: it was checked when it came
-		}
+		return s.encodeRaw(req, v)
+	case *json.RawMessage:
 		if v == nil {
 			return response{}, nil
 		}
-		return response{raw: v}, checkValue(v, s.cfg.MaxDepth-1)
+		return s.encodeRaw(req, *v)
 	case io.Reader:
 		r := response{scratch: s.bufs.get(), check: newStreamChecker(s.cfg)}
 		more, err := beginStream(v, r.scratch, r.check)
@@ -234,6 +233,19 @@ func (s *server) encode(req *Request, result any) (response, error) {
 		err = checkValue(text, s.cfg.MaxDepth-1)
 	}
 	return r, err
+}
+
+// encodeRaw takes a JSON text that the handler made.
+func (s *server) encodeRaw(req *Request, text json.RawMessage) (response, error) {
+	switch {
+	case text == nil:
+		return response{}, nil
+	case s.cfg.TrustRaw && len(text) > 0:
+		return response{raw: text}, nil
+	case len(text) == len(req.params) && len(text) > 0 && &text[0] == &req.params[0]:
+		return response{raw: text}, nil // an echo: it was checked when it came
+	}
+	return response{raw: text}, checkValue(text, s.cfg.MaxDepth-1)
 }
 
 // append appends the response to the request with the id.
