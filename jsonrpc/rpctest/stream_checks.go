@@ -287,7 +287,7 @@ func checkIndependent(p *pair) {
 	p.send(p.a, `{"to":"b"}`+"\n")
 	p.await("read what came while Write was used", read)
 
-	// a reads nothing of this for now.
+	// a does not read this yet.
 	texts := []string{large(bigMessage), large(bigMessage)}
 	stuck := p.send(p.b, lines(texts))
 	p.ended(stuck)
