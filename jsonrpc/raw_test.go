@@ -114,7 +114,7 @@ func TestBatchAfterBatch(t *testing.T) {
 			"["+entry("3", "quick")+","+entry("4", "quick")+",{\"jsonrpc\":\"2.0\",\"method\":\"quick\"}]",
 			`[{"jsonrpc":"2.0","method":"quick"}]`,
 			`[{"jsonrpc":"2.0","id":77,"result":1}]`,
-			"["+entry("5", "quick")+"]",
+			`[{"jsonrpc":"2.0","method":"quick"},`+entry("5", "quick")+"]",
 		)
 		result := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":[` + id + `]}` }
 		peer.want("["+result("3")+","+result("4")+"]", "["+result("5")+"]", "["+result("1")+","+result("2")+"]")
