@@ -55,14 +55,14 @@ type directRequest struct {
 func (d *direct) roundTrip(ctx context.Context, r *directRequest) (resp *http.Response, sent bool, err error) {
 	deadline := time.Now().Add(r.timeout)
 	for stale := 0; ; stale++ {
-		c := d.pool.take(r.url.Host)
+		c := d.pool.take(r.url.Host, deadline)
 		kept := c != nil
 		if !kept {
 			if c, err = d.connect(ctx, r.url, deadline); err != nil {
 				return nil, false, err
 			}
 		}
-		resp, written, err := d.exchange(ctx, c, r, deadline)
+		resp, written, err := d.exchange(ctx, c, r)
 		if err == nil {
 			return resp, true, nil
 		}
@@ -73,7 +73,8 @@ func (d *direct) roundTrip(ctx context.Context, r *directRequest) (resp *http.Re
 	}
 }
 
-// connect dials within the time of the exchange.
+// connect dials within the time of the exchange, which is the deadline of the
+// connection too.
 func (d *direct) connect(ctx context.Context, to *url.URL, deadline time.Time) (*directConn, error) {
 	address := to.Host
 	if to.Port() == "" {
@@ -88,15 +89,15 @@ func (d *direct) connect(ctx context.Context, to *url.URL, deadline time.Time) (
 		}
 		return nil, err
 	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	return newDirectConn(conn, to.Host), nil
 }
 
 // exchange writes the request and reads the head. The end of ctx interrupts
 // both, and the reading of the body, by way of the connection's deadline.
-func (d *direct) exchange(ctx context.Context, c *directConn, r *directRequest, deadline time.Time) (*http.Response, int, error) {
-	if err := c.SetDeadline(deadline); err != nil {
-		return nil, 0, err
-	}
+func (d *direct) exchange(ctx context.Context, c *directConn, r *directRequest) (*http.Response, int, error) {
 	stop := context.AfterFunc(ctx, c.interrupt)
 	c.out = appendPost(c.out[:0], r)
 	written, err := c.Write(c.out)
@@ -203,13 +204,16 @@ func (c *directConn) readHead(limit int) (*http.Response, error) {
 
 // alive reports whether a kept connection can be used: the agent has neither
 // closed it nor said anything that nobody asked for. Where that cannot be
-// seen, writing has to tell.
-func (c *directConn) alive() bool {
+// seen, writing has to tell. It gets the deadline of its next exchange.
+func (c *directConn) alive(deadline time.Time) bool {
+	if c.SetDeadline(deadline) != nil {
+		return false
+	}
 	if c.raw == nil {
 		return true
 	}
 	c.quiet = false
-	return c.SetDeadline(time.Time{}) == nil && c.raw.Read(c.peek) == nil && c.quiet
+	return c.raw.Read(c.peek) == nil && c.quiet
 }
 
 // headLimit reads at most left bytes, unless it is lifted, and remembers why

@@ -25,12 +25,12 @@ func newConnPool(idleTimeout time.Duration) *connPool {
 	return &connPool{idleTimeout: idleTimeout, idle: map[string][]*directConn{}}
 }
 
-// take gives a connection to host that seems to be alive, or nil. The caller
-// puts it back or closes it.
-func (p *connPool) take(host string) *directConn {
+// take gives a connection to host that seems to be alive, with the deadline of
+// its next exchange, or nil. The caller puts it back or closes it.
+func (p *connPool) take(host string, deadline time.Time) *directConn {
 	for {
 		c := p.pop(host)
-		if c == nil || time.Since(c.idleSince) < p.idleTimeout && c.alive() {
+		if c == nil || time.Since(c.idleSince) < p.idleTimeout && c.alive(deadline) {
 			return c
 		}
 		_ = c.Close()
