@@ -132,3 +132,27 @@ func (quickInline) Handle(ctx context.Context, req *Request) (any, error) {
 }
 
 func (quickInline) Inline(method []byte) bool { return string(method) == "quick" }
+
+// TestLongString proves that what ends a string, or is wrong with it, is found
+// wherever it is, in strings that are skipped in large steps too.
+func TestLongString(t *testing.T) {
+	for n := range 200 {
+		for _, tail := range []string{"", "y", strings.Repeat("z", 40)} {
+			for _, tt := range []struct {
+				text string
+				ok   bool
+			}{
+				{"", true}, {`\"`, true}, {`\n`, true}, {"é", true}, {"\u20ac😀", true}, {`\ud83d\ude00`, true}, {"\x7f", true},
+				{`"`, false}, {"\n", false}, {"\x00", false}, {"\x1f", false}, {"\xff", false}, {"\xc3", false}, {`\x`, false}, {`\ud83d`, false},
+			} {
+				text := `["` + strings.Repeat("x", n) + tt.text + tail + `"]`
+				if err := checkValue([]byte(text), 1); (err == nil) != tt.ok {
+					t.Errorf("%d bytes, then %q, then %d: %v", n, tt.text, len(tail), err)
+				}
+				if ok := skipWhole([]byte(text), 1) == len(text); ok != tt.ok {
+					t.Errorf("%d bytes, then %q, then %d: the fast pass says %t", n, tt.text, len(tail), ok)
+				}
+			}
+		}
+	}
+}
