@@ -60,7 +60,7 @@ type Config struct {
 	// Codec encodes params and results, and decodes them. Default: StrictCodec.
 	Codec Codec
 	// TrustRaw sends params and results that are a json.RawMessage without
-	// checking them, which saves a third of the time of large calls: for proxies,
+	// checking them, which saves a quarter of the work of large calls: for proxies,
 	// and for text that a marshaller made. Line breaks become spaces all the
 	// same, so that no text can end its message early. If a text is not valid
 	// JSON after all, the whole message is not: the peer answers CodeParseError

@@ -142,8 +142,21 @@ func TestLongString(t *testing.T) {
 				text string
 				ok   bool
 			}{
-				{"", true}, {`\"`, true}, {`\n`, true}, {"é", true}, {"\u20ac😀", true}, {`\ud83d\ude00`, true}, {"\x7f", true},
-				{`"`, false}, {"\n", false}, {"\x00", false}, {"\x1f", false}, {"\xff", false}, {"\xc3", false}, {`\x`, false}, {`\ud83d`, false},
+				{"", true},
+				{`\"`, true},
+				{`\n`, true},
+				{"é", true},
+				{"\u20ac😀", true},
+				{`\ud83d\ude00`, true},
+				{"\x7f", true},
+				{`"`, false},
+				{"\n", false},
+				{"\x00", false},
+				{"\x1f", false},
+				{"\xff", false},
+				{"\xc3", false},
+				{`\x`, false},
+				{`\ud83d`, false},
 			} {
 				text := `["` + strings.Repeat("x", n) + tt.text + tail + `"]`
 				if err := checkValue([]byte(text), 1); (err == nil) != tt.ok {
