@@ -17,11 +17,13 @@ import (
 
 // parley is Parley over any stream: the handler inline, as the fastest peer
 // has it; and beside it with pooled handlers, which is what a program gets
-// that promises nothing, and called with a context that can be cancelled.
+// that promises nothing, with params that are sent unchecked, as every peer
+// sends them, and called with a context that can be cancelled.
 func parley() []entrant {
 	return []entrant{
 		{name: "Parley", role: ours, open: overSocket(parleyConn(true))},
 		{name: "pooled handlers", role: variant, open: overSocket(parleyConn(false))},
+		{name: "trusted params", role: variant, open: overSocket(parleyTrusted)},
 		{name: "cancellable calls", role: variant, open: cancellable(overSocket(parleyConn(true)))},
 	}
 }
@@ -68,6 +70,11 @@ func parleyConn(inline bool) func(context.Context, net.Conn, net.Conn) (*remote,
 	}
 }
 
+func parleyTrusted(_ context.Context, client, server net.Conn) (*remote, error) {
+	c := jsonrpc.NewConn(jsonrpc.NewLineStream(client), jsonrpc.Config{TrustRaw: true})
+	return parleyEnds(c, jsonrpc.NewLineStream(server), true), nil
+}
+
 func parleyCallerReads(_ context.Context, client, server net.Conn) (*remote, error) {
 	c := jsonrpc.NewConn(jsonrpc.NewLineStream(client), jsonrpc.Config{CallerReads: true})
 	return parleyEnds(c, jsonrpc.NewLineStream(server), true), nil
@@ -95,8 +102,9 @@ func parleyRemote(c *jsonrpc.Conn) *remote {
 		notify: func(ctx context.Context, params []byte) error { return c.Notify(ctx, method, rawJSON(params)) },
 		batch: func(ctx context.Context, params []byte, into [][]byte) error {
 			var b jsonrpc.Batch
+			raw := rawJSON(params)
 			for i := range into {
-				b.Call(method, rawJSON(params), (*json.RawMessage)(&into[i]))
+				b.Call(method, &raw, (*json.RawMessage)(&into[i]))
 			}
 			return c.Batch(ctx, &b)
 		},

@@ -37,7 +37,7 @@ func (o Options) duration() time.Duration {
 	if o.Quick {
 		return 50 * time.Millisecond
 	}
-	return 500 * time.Millisecond
+	return 200 * time.Millisecond
 }
 
 func (o Options) wants(name string) bool {
