@@ -351,6 +351,10 @@ func TestFailpoints(t *testing.T) {
 		return d
 	}
 	one := begin(t, db, "run-2", attempt("run-2", "a", 1), attempt("run-2", "b", 1), attempt("run-2", "c", 1))
+	lost := claimed(attempt("run-5", "a", 1), Claim{"b2", 1, "t10"})
+	lost.Policy.OutcomeUnknown = parley.OutcomeFail
+	begin(t, db, "run-5", lost)
+	late := begin(t, db, "run-6", attempt("run-6", "a", 1), attempt("run-6", "b", 1))
 	on := true
 	for _, x := range []struct {
 		points []string
@@ -394,6 +398,21 @@ func TestFailpoints(t *testing.T) {
 		{[]string{"P16"}, func() error { _, err := db.Register(t.Context(), "b3", epoch); return err }},
 		{[]string{"beat"}, func() error { return db.Beat(t.Context(), "b3", 1) }},
 		{[]string{"P17"}, func() error { _, err := db.Sweep(t.Context(), []Worker{{Name: "b2", Inc: 1}}, epoch); return err }},
+		{[]string{"P10"}, func() error { _, err := db.Sweep(t.Context(), nil, epoch); return err }},
+		{[]string{"P12"}, func() error {
+			d := next(late, 1)
+			d.Close = []Close{{TaskID: "run-6.a.1", Outcome: parley.OutcomeTimeout}}
+			return db.Decide(t.Context(), d)
+		}},
+		{[]string{"P14"}, func() error {
+			d := next(late, 1)
+			d.Seen++
+			d.Run.Seq++
+			d.Events[0].Seq++
+			d.Run.Status, d.Run.EndedAt = parley.RunCancelled, epoch
+			d.Close = []Close{{TaskID: "run-6.b.1", Outcome: parley.OutcomeCancelled}}
+			return db.Decide(t.Context(), d)
+		}},
 		{[]string{"P9"}, func() error {
 			_, err := db.Move(t.Context(), Move{Kind: MoveTakeover, TaskID: "run-2.c.1", From: Claim{"b2", 1, "t8"}, To: Claim{"b3", 1, "t9"}, At: epoch})
 			return err
