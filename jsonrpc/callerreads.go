@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"time"
 )
@@ -112,20 +111,13 @@ func (t *readToken) read(ctx context.Context, s *slot) bool {
 	}
 }
 
-// release passes the token on. What came together with the caller's answer is
-// handled before, since the next one to read may take its time to come.
+// release passes the token on.
 func (t *readToken) release() {
-	if t.lent == nil {
-		t.free <- struct{}{}
+	if t.lent != nil {
+		t.lent.release(t.c)
 		return
 	}
-	for t.c.in.more {
-		if err := t.c.in.next(); err != nil {
-			t.c.end(err, !errors.Is(err, io.EOF))
-			break
-		}
-	}
-	t.lent.release(t.c)
+	t.free <- struct{}{}
 }
 
 // interrupt makes who reads look whether its call has ended in another way.

@@ -13,6 +13,16 @@ const (
 	// lendTime is how long, at least, the connection is lent without being
 	// read; twice of it at most. What the peer sends of itself waits as long.
 	lendTime = 250 * time.Microsecond
+	// askTime is how long a caller, whose call is over already, waits for the
+	// goroutine to lend. That may be stuck with a peer that takes no answers.
+	askTime = time.Millisecond
+)
+
+// The states of lending.ask. Who asked may withdraw until the goroutine answers.
+const (
+	notAsked = iota
+	asked
+	answering
 )
 
 // A lending lets the callers of a connection that also has a goroutine to read
@@ -26,11 +36,12 @@ type lending struct {
 	alone atomic.Int32
 	// requests is how many the peer had sent when alone began to count.
 	requests atomic.Uint64
-	// asked: the goroutine is to lend. lent: it has. recall: who has the token
-	// is to give it back to the goroutine.
-	asked, lent, recall atomic.Bool
-	settled             chan struct{} // tells who asked that it is lent, or not
-	back                chan struct{} // gives the token back to the goroutine
+	// ask is whether the goroutine is to lend: notAsked, asked, or answering.
+	ask atomic.Int32
+	// lent: callers read. recall: who has the token is to give it back.
+	lent, recall atomic.Bool
+	settled      chan struct{} // tells who asked that it is lent, or not
+	back         chan struct{} // gives the token back to the goroutine
 	// uses counts the calls that have read; the timer sees by it whether there
 	// were any.
 	uses  atomic.Uint64
@@ -54,21 +65,28 @@ func (l *lending) called(c *Conn) {
 		l.requests.Store(requests)
 		return
 	}
-	if l.alone.Add(1) < lendAfter || !l.asked.CompareAndSwap(false, true) {
+	if l.alone.Add(1) < lendAfter || !l.ask.CompareAndSwap(notAsked, asked) {
 		return
 	}
 	l.token.interrupt()
 	// The next call has to know who reads.
+	patience := time.NewTimer(askTime)
+	defer patience.Stop()
 	select {
 	case <-l.settled:
 	case <-c.down:
+	case <-patience.C:
+		l.alone.Store(0)
+		if !l.ask.CompareAndSwap(asked, notAsked) {
+			<-l.settled // which comes at once
+		}
 	}
 }
 
 // lend is called by the goroutine that reads, when it was interrupted. It
 // returns when the goroutine is to read again.
 func (l *lending) lend(c *Conn) {
-	if !l.asked.Load() {
+	if !l.ask.CompareAndSwap(asked, answering) {
 		return
 	}
 	l.alone.Store(0)
@@ -83,7 +101,7 @@ func (l *lending) lend(c *Conn) {
 	} else {
 		l.lent.Store(false)
 	}
-	l.asked.Store(false)
+	l.ask.Store(notAsked)
 	l.settled <- struct{}{}
 	if !alone {
 		return
@@ -102,9 +120,10 @@ func (l *lending) lend(c *Conn) {
 	l.lent.Store(false)
 }
 
-// release gives the token on: to the next caller, or to the goroutine.
+// release gives the token on: to the next caller, or to the goroutine when there
+// is more to read already, since the next call may take its time to come.
 func (l *lending) release(c *Conn) {
-	if l.recall.Load() || l.requests.Load() != c.report.requests.Load() {
+	if c.in.more || l.recall.Load() || l.requests.Load() != c.report.requests.Load() {
 		l.back <- struct{}{}
 		return
 	}

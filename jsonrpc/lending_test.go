@@ -232,7 +232,7 @@ func TestNotLent(t *testing.T) {
 		go func() { done <- c.Call(t.Context(), "m", []int{2}, nil) }()
 		synctest.Wait()
 		l := c.token.lent
-		l.asked.Store(true) // as if a third one had asked before these began
+		l.ask.Store(asked) // as if a third one had asked before these began
 		c.token.interrupt()
 		<-l.settled
 		if c.token.inHand() {
@@ -245,5 +245,32 @@ func TestNotLent(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	})
+}
+
+// TestLentBusy proves that a caller whose call is over does not wait for a
+// goroutine that cannot lend, as when the peer takes no answers.
+func TestLentBusy(t *testing.T) {
+	var hold chan struct{}
+	stuck := inlineAll{HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		if req.Method() == "stuck" {
+			<-hold
+		}
+		return nil, nil
+	})}
+	withPeer(t, Config{Handler: stuck}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		hold = make(chan struct{})
+		peer.send(`{"jsonrpc":"2.0","method":"stuck"}`)
+		synctest.Wait()
+		l := c.token.lent
+		l.alone.Store(lendAfter)
+		l.requests.Store(c.report.requests.Load())
+		start := time.Now()
+		l.called(c)
+		if took := time.Since(start); took != askTime {
+			t.Errorf("the caller waited for %v", took)
+		}
+		close(hold)
+		backAgain(t, c, peer)
 	})
 }

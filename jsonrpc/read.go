@@ -20,7 +20,7 @@ type receiver struct {
 	inline   job // the request being handled inline
 	contexts contextSlab
 	unsent   bool // answers were appended and not flushed
-	more     bool // the next message is there already
+	more     bool // the rest of a message is to come, or the next one is there
 	assembly assembly
 }
 
@@ -77,7 +77,7 @@ func (in *receiver) next() error {
 		}
 		return err
 	}
-	in.more = part.More
+	in.more = part.More || !part.End
 	if part.End && in.assembly.empty() {
 		in.whole(part.Data)
 	} else {
