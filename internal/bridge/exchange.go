@@ -222,7 +222,7 @@ type post struct {
 
 // direct says whether the exchange is a small one without TLS.
 func (p *post) direct(body []byte) bool {
-	return p.url.Scheme == "http" && len(body) <= p.x.limits.MaxDirect
+	return p.url.Scheme == "http" && len(body) <= p.x.limits.MaxDirect && plainHost(p.url.Host)
 }
 
 // roundTrip gives the response, whose body is not read yet.

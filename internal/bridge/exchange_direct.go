@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -112,6 +113,18 @@ func (d *direct) exchange(ctx context.Context, c *directConn, r *directRequest) 
 	keep := !resp.Close && resp.StatusCode != http.StatusSwitchingProtocols
 	resp.Body = &directBody{body: resp.Body, conn: c, pool: d.pool, stop: stop, keep: keep}
 	return resp, written, nil
+}
+
+// plainHost says whether a host is dialled and named as it stands. net/http
+// rewrites the others: names with letters beyond ASCII, zones of IPv6
+// addresses, and empty ports.
+func plainHost(host string) bool {
+	for i := range len(host) {
+		if c := host[i]; c >= utf8.RuneSelf || c == '%' {
+			return false
+		}
+	}
+	return host != "" && host[len(host)-1] != ':'
 }
 
 // appendPost appends the request as net/http would write it: the headers that

@@ -137,32 +137,41 @@ func TestDirectCancel(t *testing.T) {
 	}
 }
 
-// TestDirectRequest: the bytes of a request are those that net/http writes.
+// TestDirectRequest: the bytes of a request, and the address that is dialled,
+// are those of net/http, whatever the URL is like.
 func TestDirectRequest(t *testing.T) {
-	var wrote []string
-	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
-		dial := func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe()
-			go func() {
-				var sent strings.Builder
-				if readPost(bufio.NewReader(io.TeeReader(theirs, &sent))) == nil {
-					wrote = append(wrote, sent.String())
-					_, _ = io.WriteString(theirs, short)
-				}
-			}()
-			return ours, nil
+	for _, url := range []string{
+		"http://agent.test:8080/a%20b/?q=1&r=%2F#part", "http://agent.test", "http://agent.test:/x", "http://bücher.test:8080/ü",
+		"http://AGENT.test/?a", "http://[::1]:8080/", "http://[fe80::1%25lo]:8080/", "http://[::1]/",
+	} {
+		var wrote []string
+		bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
+			sent := make(chan string, 1)
+			dial := func(_ context.Context, _, address string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() {
+					var b strings.Builder
+					if readPost(bufio.NewReader(io.TeeReader(theirs, &b))) == nil {
+						sent <- address + "\n" + b.String()
+						_, _ = io.WriteString(theirs, short)
+					}
+				}()
+				return ours, nil
+			}
+			x := newExchange(t, bridge.ExchangeConfig{DialContext: dial, Limits: limits})
+			agent := parley.Agent{
+				URL:  url,
+				Auth: parley.Auth{Type: parley.AuthAPIKey, Header: "X-Key"}, Credential: parley.NewSecret([]byte("k")),
+			}
+			if _, err := x.Post(t.Context(), testTask(), agent, []byte(`{"a":"ü"}`)); err != nil {
+				wrote = append(wrote, err.Error())
+				return
+			}
+			wrote = append(wrote, <-sent)
+		})
+		if len(wrote) != 2 || wrote[0] != wrote[1] {
+			t.Errorf("%s: direct and net/http wrote\n%q", url, wrote)
 		}
-		x := newExchange(t, bridge.ExchangeConfig{DialContext: dial, Limits: limits})
-		agent := parley.Agent{
-			URL:  "http://agent.test:8080/a%20b/?q=1&r=%2F#part",
-			Auth: parley.Auth{Type: parley.AuthAPIKey, Header: "X-Key"}, Credential: parley.NewSecret([]byte("k")),
-		}
-		if _, err := x.Post(t.Context(), testTask(), agent, []byte(`{"a":"ü"}`)); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if len(wrote) != 2 || wrote[0] != wrote[1] {
-		t.Errorf("direct and net/http wrote\n%q", wrote)
 	}
 }
 
