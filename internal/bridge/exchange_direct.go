@@ -116,15 +116,15 @@ func (d *direct) exchange(ctx context.Context, c *directConn, r *directRequest) 
 }
 
 // plainHost says whether a host is dialled and named as it stands. net/http
-// rewrites the others: names with letters beyond ASCII, zones of IPv6
-// addresses, and empty ports.
+// rewrites the others: names with letters beyond ASCII, and zones of IPv6
+// addresses.
 func plainHost(host string) bool {
 	for i := range len(host) {
 		if c := host[i]; c >= utf8.RuneSelf || c == '%' {
 			return false
 		}
 	}
-	return host != "" && host[len(host)-1] != ':'
+	return true
 }
 
 // appendPost appends the request as net/http would write it: the headers that
