@@ -64,6 +64,7 @@ func TestNotificationBusy(t *testing.T) {
 				t.Errorf("%d %s", status, body)
 			}
 		}
+		synctest.Wait() // until both have counted themselves
 		for _, text := range []string{text, "[" + text + "," + text + "]"} {
 			status, header, body := m.send("", text)
 			if status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" || !strings.Contains(body, `"code":-32050`) || h.began.Load() != 2 {
