@@ -90,6 +90,37 @@ type Result struct {
 	ContextID   string
 }
 
+// Question is what an agent waits for before it goes on with a task: input, or
+// an authorization that somebody gives elsewhere. It is shown to people as the
+// agent put it, and is not to be trusted.
+type Question struct {
+	Kind QuestionKind `json:"kind"`
+	// Text is the agent's wording, at most 64 KiB.
+	Text string `json:"text,omitempty"`
+	// Parts is the agent's message as a JSON array of parts, at most 64 KiB,
+	// or nil if it said nothing but text.
+	Parts json.RawMessage `json:"parts,omitempty"`
+}
+
+// QuestionKind says what a [Question] asks for.
+type QuestionKind string
+
+// The kinds of questions (A2A states input-required and auth-required).
+const (
+	QuestionInput QuestionKind = "input"
+	// QuestionAuth may also be settled out of band: the agent is asked again.
+	QuestionAuth QuestionKind = "auth"
+)
+
+// Reply is what somebody answered to a [Question]: a text, or one JSON value,
+// or both.
+type Reply struct {
+	Text string          `json:"text,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
+	// By is who answered, for the record.
+	By string `json:"by,omitempty"`
+}
+
 // RunStatus is the state of a run (language.md §3).
 type RunStatus string
 
@@ -186,9 +217,11 @@ type Step struct {
 	Output      json.RawMessage `json:"output"`
 	Error       *Error          `json:"error"`
 	AgentTaskID string          `json:"agent_task_id,omitempty"`
-	ScheduledAt *time.Time      `json:"scheduled_at"`
-	StartedAt   *time.Time      `json:"started_at"`
-	EndedAt     *time.Time      `json:"ended_at"`
+	// Question is set while Phase is PhaseInputRequired.
+	Question    *Question  `json:"question,omitempty"`
+	ScheduledAt *time.Time `json:"scheduled_at"`
+	StartedAt   *time.Time `json:"started_at"`
+	EndedAt     *time.Time `json:"ended_at"`
 }
 
 // Event is one entry of a run's history. Seq starts at 1 and has no gaps.
@@ -216,6 +249,11 @@ const (
 	EventRunWarning    EventType = "run.warning"
 	EventStepScheduled EventType = "step.scheduled"
 	EventStepClaimed   EventType = "step.claimed"
+	EventStepAccepted  EventType = "step.accepted"
+	EventStepProgress  EventType = "step.progress"
+	EventStepChunk     EventType = "step.chunk"
+	EventStepWaiting   EventType = "step.waiting"
+	EventStepAnswered  EventType = "step.answered"
 	EventStepRetrying  EventType = "step.retrying"
 	EventStepCompleted EventType = "step.completed"
 	EventStepFailed    EventType = "step.failed"

@@ -136,7 +136,7 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 			"the agent's protocol is %s now, in which it cannot be asked about a task", c.agent.Protocol)}}
 		return false, (*call).forgotten
 	}
-	out, err := follower.Poll(ctx, c.row.Task, c.agent, c.row.AgentTaskID)
+	out, err := follower.Poll(ctx, c.row.Task, c.agent, c.agentTask())
 	if err != nil {
 		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
 	}
@@ -158,6 +158,13 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 			slog.String("agent_task_id", c.row.AgentTaskID), slog.String("error", c.name(out.Result.Err).Message))...)
 	}
 	return false, nil
+}
+
+// agentTask is the agent's task as it is recorded.
+func (c *call) agentTask() AgentTask {
+	return AgentTask{
+		ID: c.row.AgentTaskID, ContextID: c.row.AgentContextID, Endpoint: c.row.AgentEndpoint, Version: c.row.AgentVersion,
+	}
 }
 
 // forgotten: the agent does not know its task any more (protocol.md §4.7).
@@ -246,7 +253,7 @@ func (c *call) stopAgent() (out Outcome, told bool) {
 	if !ok {
 		return out, false
 	}
-	out, err := canceler.Cancel(ctx, c.row.Task, c.agent, c.row.AgentTaskID)
+	out, err := canceler.Cancel(ctx, c.row.Task, c.agent, c.agentTask())
 	if err != nil {
 		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
 	}

@@ -16,6 +16,10 @@ const (
 	SubjectResults = "parley.results"
 	// SubjectRuns says that a run has new events, key = run id, no value.
 	SubjectRuns = "parley.runs"
+	// SubjectHint says to the bridge that follows a task that there is something
+	// new about it (a notification of its agent, an answer of a person), key =
+	// task id. A lost hint costs time only.
+	SubjectHint = "parley.hint"
 	// SubjectProgress carries what a working agent reports, key = run id.
 	SubjectProgress = "parley.progress"
 	// SubjectCancel says that an attempt's cancel was requested, key = task id.

@@ -52,10 +52,10 @@ func TestScriptedFollowed(t *testing.T) {
 		id, want := out.AgentTaskID, parley.OutcomeOK
 		if cancel {
 			want = parley.OutcomeCancelled
-			out, err = adapter.Cancel(t.Context(), task, at, id)
+			out, err = adapter.Cancel(t.Context(), task, at, bridge.AgentTask{ID: id})
 		} else {
 			for range 2 {
-				out, err = adapter.Poll(t.Context(), task, at, id)
+				out, err = adapter.Poll(t.Context(), task, at, bridge.AgentTask{ID: id})
 			}
 		}
 		if err != nil || out.Disposition != bridge.Answered || out.Result.Outcome != want {

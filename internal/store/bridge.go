@@ -44,7 +44,9 @@ const selectOwned = `SELECT id, token, state, orphanings, cancel_requested FROM 
 func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, error) {
 	var list []Owned
 	err := db.read(ctx, selectOwned, func(r *record) error {
-		list = append(list, Owned{r.str(), r.str(), AttemptState(r.str()), int(r.int()), r.flag()})
+		list = append(list, Owned{
+			TaskID: r.str(), Token: r.str(), State: AttemptState(r.str()), Orphanings: int(r.int()), CancelRequested: r.flag(),
+		})
 		return nil
 	}, worker, inc)
 	return list, err

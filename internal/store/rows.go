@@ -53,6 +53,19 @@ type Attempt struct {
 	// AgentTaskID and AgentContextID are the agent's ids once it is followed.
 	AgentTaskID    string
 	AgentContextID string
+	// AgentEndpoint and AgentVersion are where, and in which dialect, the agent
+	// accepted it, in the words of its adapter.
+	AgentEndpoint, AgentVersion string
+	// Question is what the agent waits for, or nil; Questions counts those that
+	// it has asked so far, this one included.
+	Question  *parley.Question
+	Questions int
+	// Reply is the answer to Question, or nil; ReplySent: it may have left.
+	Reply     *parley.Reply
+	ReplySent bool
+	// News counts the changes of Question; the run records each (step.waiting,
+	// step.answered).
+	News int
 	// Result is set when State is AttemptSettled or AttemptClosed.
 	Result *parley.Result
 	// ClaimedAt and SettledAt are zero until then.
@@ -184,6 +197,12 @@ const (
 	MoveAgain MoveKind = "again"
 	// MoveTakeover is P9: the owner seen in From is dead or replaced.
 	MoveTakeover MoveKind = "takeover"
+	// MoveQuestion notes what a followed agent waits for, or that it waits no
+	// more.
+	MoveQuestion MoveKind = "question"
+	// MoveReply notes that the answer to the agent's question is about to be
+	// sent.
+	MoveReply MoveKind = "reply"
 )
 
 // Move is one fenced transition by a bridge. It is refused, and writes
@@ -200,6 +219,13 @@ type Move struct {
 	// AgentTaskID is the one that the caller saw on the orphan: if it has been
 	// followed since, it must not be taken for one whose outcome is lost.
 	AgentTaskID, AgentContextID string
+	// AgentEndpoint and AgentVersion are stored by MoveFollow, at most 2 KiB
+	// and 64 bytes.
+	AgentEndpoint, AgentVersion string
+	// Question is stored by MoveQuestion; nil is none.
+	Question *parley.Question
+	// Questions is, for MoveReply, the number of the question that is answered.
+	Questions int
 	// Result settles the attempt (MoveFail, MoveUnknown, MoveCancelled).
 	Result *parley.Result
 	// At is the time of the transition.
@@ -219,6 +245,10 @@ type Owned struct {
 	State           AttemptState
 	Orphanings      int
 	CancelRequested bool
+	// Reply is an answer that waits to be sent, or nil; Questions is the number
+	// of its question.
+	Reply     *parley.Reply
+	Questions int
 }
 
 // Deferral is transition P3: an open attempt waits until At.

@@ -67,14 +67,14 @@ func refusal(body []byte, taskID string, e *bridge.ExchangeError) bridge.Outcome
 }
 
 // Poll implements [bridge.Follower] by tasks/get.
-func (a *Adapter) Poll(ctx context.Context, task parley.Task, agent parley.Agent, agentTaskID string) (bridge.Outcome, error) {
-	return a.ask(ctx, task, agent, question{method: "tasks/get", agentTaskID: agentTaskID, refused: pollRefused})
+func (a *Adapter) Poll(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
+	return a.ask(ctx, task, agent, question{method: "tasks/get", agentTaskID: at.ID, refused: pollRefused})
 }
 
 // Cancel implements [bridge.Canceler] by tasks/cancel. An agent that says
 // canceled gives Answered with OutcomeCancelled.
-func (a *Adapter) Cancel(ctx context.Context, task parley.Task, agent parley.Agent, agentTaskID string) (bridge.Outcome, error) {
-	return a.ask(ctx, task, agent, question{method: "tasks/cancel", agentTaskID: agentTaskID, refused: cancelRefused})
+func (a *Adapter) Cancel(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
+	return a.ask(ctx, task, agent, question{method: "tasks/cancel", agentTaskID: at.ID, refused: cancelRefused})
 }
 
 // question is a request about a task that the agent has.

@@ -178,11 +178,11 @@ func operate(t *testing.T, d *dialogue, adapter bridge.Adapter, report bridge.Pr
 		return adapter.Call(t.Context(), d.task, d.agent, report)
 	case "poll":
 		if f, ok := adapter.(bridge.Follower); ok {
-			return f.Poll(t.Context(), d.task, d.agent, d.target)
+			return f.Poll(t.Context(), d.task, d.agent, bridge.AgentTask{ID: d.target})
 		}
 	case "cancel":
 		if c, ok := adapter.(bridge.Canceler); ok {
-			return c.Cancel(t.Context(), d.task, d.agent, d.target)
+			return c.Cancel(t.Context(), d.task, d.agent, bridge.AgentTask{ID: d.target})
 		}
 	}
 	t.Fatalf("the adapter has no operation %q", d.operation)
