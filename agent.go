@@ -28,6 +28,8 @@ type Agent struct {
 	// ProtocolConfig is a JSON object that the protocol's adapter checks, or nil.
 	ProtocolConfig json.RawMessage
 	Auth           Auth
+	// TLS is what connections to the agent show and trust, besides Auth.
+	TLS AgentTLS
 	// Timeout bounds one HTTP exchange: 1 s to 300 s, default 30 s.
 	Timeout time.Duration
 	Retry   RetryConfig
@@ -43,9 +45,11 @@ type Agent struct {
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string
 
-	// Credential is the resolved secret of Auth. It is set only on the copy
-	// that a bridge gets for a call, and it redacts itself everywhere.
+	// Credential is the resolved secret of Auth.Secret, and Resolved holds the
+	// others, nil if there are none. They are set only on the copy that a bridge
+	// gets for a call, and they redact themselves everywhere.
 	Credential Secret
+	Resolved   *ResolvedAuth
 }
 
 // RetryConfig is the retry policy of an agent record (formats.md). An agent
@@ -75,29 +79,6 @@ const (
 	// OutcomeFail never sends again: the step fails with outcome_unknown.
 	OutcomeFail OutcomePolicy = "fail"
 )
-
-// AuthType is how an agent is authenticated against.
-type AuthType string
-
-// The kinds of authentication (formats.md; header is ours).
-const (
-	AuthNone   AuthType = "none"
-	AuthBearer AuthType = "bearer"
-	AuthAPIKey AuthType = "apikey"
-	AuthHeader AuthType = "header"
-)
-
-// Auth names the credential that is sent to an agent, never the credential
-// itself.
-type Auth struct {
-	Type AuthType
-	// Header carries the credential for AuthAPIKey (default X-API-Key) and
-	// AuthHeader.
-	Header string
-	// Secret is a reference: "env:NAME", "file:path", or "sealed:…", a literal
-	// that the registry has encrypted.
-	Secret string
-}
 
 const redacted = "[redacted]"
 

@@ -27,6 +27,9 @@ type AgentSpec struct {
 	ProtocolConfig json.RawMessage
 	// Auth replaces the whole of the agent's authentication.
 	Auth *AuthSpec
+	// TLS replaces the whole of the agent's TLS settings; the zero value
+	// removes them.
+	TLS *TLSSpec
 	// Timeout is 1 s to 300 s, default 30 s.
 	Timeout *time.Duration
 	// Retry replaces the whole policy; default [DefaultRetryConfig].
@@ -40,21 +43,4 @@ type AgentSpec struct {
 	Status *AgentStatus
 	// By is recorded as the creator or the changer.
 	By string
-}
-
-// AuthSpec is the authentication that a caller gives: a kind, and either a
-// reference to the secret or the secret itself.
-type AuthSpec struct {
-	// Type decides; with AuthNone the other members are empty.
-	Type AuthType
-	// Header carries the credential for AuthAPIKey ("" is X-API-Key) and
-	// AuthHeader.
-	Header string
-	// Secret is a reference, "env:NAME" or "file:path"; "" with Literal.
-	Secret string
-	// Literal is a credential as old clients send it. The registry seals it
-	// before it is stored and nothing ever gives it back. Type AuthBearer or
-	// AuthAPIKey with neither Secret nor Literal keeps the stored credential
-	// of the same type, if there is one, and else sends none.
-	Literal Secret
 }
