@@ -82,6 +82,7 @@ const (
 type Exchange struct {
 	plain, secure *http.Transport
 	direct        *direct
+	dialers       dialers
 	now           func() time.Time
 	limits        ExchangeLimits
 	// userAgent and jsonType are header values that all requests share.
@@ -107,6 +108,7 @@ func NewExchange(cfg ExchangeConfig) *Exchange {
 	x.limits.MaxDirect = cmp.Or(cfg.Limits.MaxDirect, maxDirect)
 	cfg.IdleTimeout = orDefault(cfg.IdleTimeout, defaultIdleTimeout)
 	x.probes.New = func() any { return newProbe() }
+	x.dialers = dialers{plain: cfg.dialer(false), secure: cfg.dialer(true)}
 	x.plain = transport(cfg, x.limits, false)
 	x.secure = transport(cfg, x.limits, true)
 	x.direct = &direct{pool: newConnPool(cfg.IdleTimeout), dial: cfg.dialer(false), maxHead: x.limits.MaxHeader}

@@ -1,0 +1,36 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// dialers open the connections of an Exchange.
+type dialers struct {
+	plain, secure func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Dial opens a TCP connection to address, a host and a port, for a transport
+// that is not HTTP's: through the dialer of [ExchangeConfig], or under its
+// egress policy. secure says that TLS will be spoken over it; Dial does not
+// speak it. A connection takes 10 s at most. The caller closes it.
+func (x *Exchange) Dial(ctx context.Context, address string, secure bool) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if secure {
+		return x.dialers.secure(ctx, "tcp", address)
+	}
+	return x.dialers.plain(ctx, "tcp", address)
+}
+
+// RefusedByEgress reports whether the egress policy refused the connection that
+// err is about. That is no matter of time: somebody has to change a setting.
+func RefusedByEgress(err error) bool { return errors.Is(err, errEgress) }
+
+// Limits gives what bounds an exchange, with all defaults filled in, so that
+// other transports keep to the same bounds.
+func (x *Exchange) Limits() ExchangeLimits { return x.limits }
+
+// UserAgent is how the exchange names itself to agents.
+func (x *Exchange) UserAgent() string { return x.userAgent[0] }
