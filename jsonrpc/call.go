@@ -84,7 +84,7 @@ func (c *Conn) callDone(ctx context.Context, call *outCall, err error) error {
 
 // wrap says which call it was that ended with err (RPC-21).
 func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
-	e := &CallError{Conn: c.cfg.Name, Method: call.method, Err: err}
+	e := &CallError{Conn: c.cfg.Name, Method: call.method, Sent: call.sent, Err: err}
 	if call.start != 0 {
 		e.Elapsed = time.Duration(c.clock.now() - call.start)
 	}

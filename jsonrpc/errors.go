@@ -145,6 +145,7 @@ type CallError struct {
 	ID            ID            // zero when the call got none: a notification, or never begun
 	CorrelationID string        // from the Meta of the call's context, or from the peer's answer
 	Elapsed       time.Duration // from the call to its end
+	Sent          bool          // the peer may have got it; false: it certainly did not
 	Err           error
 }
 
