@@ -27,7 +27,10 @@ type Agent struct {
 	Protocol string
 	// ProtocolConfig is a JSON object that the protocol's adapter checks, or nil.
 	ProtocolConfig json.RawMessage
-	Auth           Auth
+	// Detected is the [Detection] that the agent is called by, as JSON, or nil.
+	// What ProtocolConfig says goes before it.
+	Detected json.RawMessage
+	Auth     Auth
 	// TLS is what connections to the agent show and trust, besides Auth.
 	TLS AgentTLS
 	// Timeout bounds one HTTP exchange: 1 s to 300 s, default 30 s.

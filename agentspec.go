@@ -20,7 +20,7 @@ type AgentSpec struct {
 	// stored as "/".
 	URL         *string
 	Description *string
-	// Protocol defaults to [ProtocolSimpleA2A].
+	// Protocol defaults to [ProtocolSimpleA2A]. [ProtocolAuto] finds it out.
 	Protocol *string
 	// ProtocolConfig is one JSON object; the JSON value null removes what is
 	// stored, nil (no bytes) was not given.

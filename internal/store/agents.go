@@ -11,7 +11,7 @@ import (
 
 // agentColumns are the columns of an agent in the order of readAgent.
 const agentColumns = `id, name, url, description, protocol, protocol_config, auth_type, auth_header, auth_secret, timeout_ms,
- retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by`
+ retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by, detected`
 
 // retryConfig is the retry policy as it is stored (formats.md, agent record).
 type retryConfig struct {
@@ -30,7 +30,7 @@ func readAgent(r *record) (parley.Agent, error) {
 	retry := r.str()
 	a.OutcomeUnknown, a.Idempotent, a.MaxConcurrent = parley.OutcomePolicy(r.str()), r.flag(), int(r.int())
 	a.Status, a.CreatedAt, a.UpdatedAt = parley.AgentStatus(r.str()), r.time(), r.time()
-	a.CreatedBy, a.UpdatedBy = r.str(), r.str()
+	a.CreatedBy, a.UpdatedBy, a.Detected = r.str(), r.str(), r.bytes()
 	if r.err != nil {
 		return a, r.err
 	}
@@ -69,6 +69,7 @@ func agentArgs(a *parley.Agent) ([]any, error) {
 	return []any{
 		a.URL, a.Description, a.Protocol, blob(a.ProtocolConfig), string(auth), a.Auth.Header, a.Auth.Secret,
 		a.Timeout.Milliseconds(), string(retry), string(a.OutcomeUnknown), flag(a.Idempotent), int64(a.MaxConcurrent),
+		blob(a.Detected),
 	}, nil
 }
 
@@ -86,8 +87,8 @@ func (db *DB) CreateAgent(ctx context.Context, a parley.Agent) error {
 	args = append(args, string(a.Status), unixMicro(a.CreatedAt), unixMicro(a.UpdatedAt), a.CreatedBy, a.UpdatedBy, a.ID, a.Name)
 	return db.submit(ctx, synced, func(s *session) error {
 		n, err := s.exec(`INSERT INTO agents (url, description, protocol, protocol_config, auth_type, auth_header, auth_secret,
- timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by,
- id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, args...)
+ timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, detected, status, created_at, updated_at, created_by, updated_by,
+ id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, args...)
 		if err == nil && n == 0 {
 			return parley.Errorf(parley.CodeConflict, "there is, or was, an agent with the name %q: names are not used again", a.Name)
 		}
@@ -105,7 +106,8 @@ func (db *DB) UpdateAgent(ctx context.Context, a parley.Agent) error {
 	args = append(args, string(a.Status), unixMicro(a.UpdatedAt), a.UpdatedBy, a.ID)
 	return db.submit(ctx, synced, func(s *session) error {
 		n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
- auth_secret = ?, timeout_ms = ?, retry_config = ?, outcome_unknown = ?, idempotent = ?, max_concurrent = ?, status = ?,
+ auth_secret = ?, timeout_ms = ?, retry_config = ?, outcome_unknown = ?, idempotent = ?, max_concurrent = ?, detected = ?,
+ status = ?,
  updated_at = ?, updated_by = ? WHERE id = ?`, args...)
 		if err == nil && n == 0 {
 			return noAgent(a.ID)

@@ -18,6 +18,7 @@ func newAgent(name string) parley.Agent {
 		Auth:           parley.Auth{Type: parley.AuthAPIKey, Header: "X-Key", Secret: "env:KEY"},
 		Timeout:        1500 * time.Millisecond, Retry: parley.RetryConfig{MaxRetries: 0, InitialDelay: 100 * time.Millisecond, MaxDelay: time.Second, Multiplier: 1.5},
 		OutcomeUnknown: parley.OutcomeLookup, Idempotent: true, Status: parley.AgentActive, MaxConcurrent: 7,
+		Detected:  json.RawMessage(`{"protocol": "jsonrpc-2.0","version":"1.0"}`),
 		CreatedAt: epoch, UpdatedAt: epoch, CreatedBy: "ann", UpdatedBy: "bob",
 	}
 }
@@ -33,7 +34,7 @@ func TestAgents(t *testing.T) {
 		wantCode(t, err, parley.CodeNotFound)
 
 		// The name of a deleted agent stays taken, and cannot be changed.
-		a.Status, a.UpdatedAt, a.URL = parley.AgentDeleted, epoch.Add(time.Hour), "https://other/"
+		a.Status, a.UpdatedAt, a.URL, a.Detected = parley.AgentDeleted, epoch.Add(time.Hour), "https://other/", nil
 		b := a
 		b.Name, b.CreatedBy = "renamed", "eve"
 		check(t, db.UpdateAgent(ctx, b))
