@@ -28,7 +28,8 @@ internal/store:               .
 internal/executor:            . internal/bus internal/store internal/workflow internal/workflow/expr
 internal/bridge:              . internal/bus internal/store
 internal/bridge/simplea2a:    . internal/bridge
-internal/bridge/a2a:          . internal/bridge jsonrpc
+internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb jsonrpc
+internal/bridge/a2a/a2apb:
 internal/bridge/adaptertest:  . internal/bridge
 internal/registry:            . internal/store
 internal/api:                 . internal/store
