@@ -14,7 +14,7 @@ import (
 const attemptColumns = `id, run, step, number, agent, input, correlation_id, context_id, deadline,
  policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token,
  orphanings, cancel_requested, agent_task_id, agent_context_id, outcome, output, meta,
- claimed_at, settled_at`
+ claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen`
 
 func readAttempt(r *record) (Attempt, error) {
 	var a Attempt
@@ -27,14 +27,23 @@ func readAttempt(r *record) (Attempt, error) {
 	a.AgentTaskID, a.AgentContextID = r.str(), r.str()
 	outcome, output, meta := parley.Outcome(r.str()), r.bytes(), r.bytes()
 	a.ClaimedAt, a.SettledAt = r.time(), r.time()
+	a.AgentEndpoint, a.AgentVersion = r.str(), r.str()
+	question, questions, reply := r.bytes(), int(r.int()), r.bytes()
+	a.Questions, a.ReplySent, a.News, a.NewsSeen = questions, r.flag(), int(r.int()), int(r.int())
 	if r.err != nil {
 		return Attempt{}, r.err
 	}
 	if a.CorrelationID == "" {
 		a.CorrelationID = parley.CorrelationID(a.ID)
 	}
+	var err error
+	if a.Question, err = decodeStored[parley.Question](a.ID, question); err != nil {
+		return Attempt{}, err
+	}
+	if a.Reply, err = decodeStored[parley.Reply](a.ID, reply); err != nil {
+		return Attempt{}, err
+	}
 	if outcome != "" {
-		var err error
 		if a.Result, err = decodeResult(a.ID, outcome, output, meta); err != nil {
 			return Attempt{}, err
 		}

@@ -35,19 +35,24 @@ func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
 	})
 }
 
-const selectOwned = `SELECT id, token, state, orphanings, cancel_requested FROM attempt
+const selectOwned = `SELECT id, token, state, orphanings, cancel_requested, questions,
+ CASE WHEN reply_sent = 0 THEN reply END FROM attempt
  WHERE owner = ? AND owner_inc = ? AND state IN ('claimed', 'following')`
 
 // Owned gives the claimed and followed attempts of one incarnation, for
-// reconciliation and to learn of cancels. A row that a bridge has in hand and
+// reconciliation and to learn of cancels and answers. A row that a bridge has in hand and
 // that is missing here was settled, closed or taken over.
 func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, error) {
 	var list []Owned
 	err := db.read(ctx, selectOwned, func(r *record) error {
-		list = append(list, Owned{
+		o := Owned{
 			TaskID: r.str(), Token: r.str(), State: AttemptState(r.str()), Orphanings: int(r.int()), CancelRequested: r.flag(),
-		})
-		return nil
+			Questions: int(r.int()),
+		}
+		var err error
+		o.Reply, err = decodeStored[parley.Reply](o.TaskID, r.bytes())
+		list = append(list, o)
+		return err
 	}, worker, inc)
 	return list, err
 }

@@ -62,14 +62,16 @@ type decision struct {
 	output  []byte
 	meta    []byte
 	inserts [][]driver.NamedValue
+	replies [][]byte
 	owner   Claim
 	at      int64
 }
 
-// Decide is P11, P12, P13, P14 or P15, with P7 if the decision brings an
+// Decide is P11, P12, P13, P14, P15 or P19, with P7 if the decision brings an
 // answer, and with P4 if it inserts claimed attempts. ErrStale: the run's seq
 // is not Seen any more, the run has ended, an attempt is not in the state that
-// its Close or the Answer asks for, or the worker that claims is not alive.
+// its Close, its Reply or the Answer asks for, or the worker that claims is not
+// alive.
 // Nothing was written then. Synced.
 func (db *DB) Decide(ctx context.Context, d Decision) error {
 	c, err := checkDecision(&d)
@@ -111,6 +113,9 @@ func checkDecision(d *Decision) (*decision, error) {
 			return nil, parley.Errorf(parley.CodeInvalid, "attempt %q cannot be closed as %q", x.TaskID, x.Outcome)
 		}
 	}
+	if c.replies, err = encodeReplies(d.Replies); err != nil {
+		return nil, err
+	}
 	c.inserts = bindAttempts(d.Insert, c.at)
 	// Rows are locked in the order of their ids.
 	if len(d.Close) > 1 {
@@ -144,6 +149,8 @@ func (d *Decision) points() []string {
 		p = append(p, "P13")
 	case d.Hold != nil:
 		p = append(p, "P15")
+	case len(d.Replies) > 0:
+		p = append(p, "P19")
 	default:
 		p = append(p, "P11")
 	}
@@ -162,7 +169,7 @@ func (d *decision) answers(id string) bool { return d.Answer != nil && d.Answer.
 // the first write, so that a refusal has written nothing; where two writers
 // share rows without a common lock the later statements check again.
 func decide(s *session, d *decision) error {
-	usual := len(d.Close) == 1 && d.Close[0].Absorb && (d.Answer == nil || d.answers(d.Close[0].TaskID))
+	usual := len(d.Replies) == 0 && len(d.Close) == 1 && d.Close[0].Absorb && (d.Answer == nil || d.answers(d.Close[0].TaskID))
 	if !usual {
 		if err := foresee(s, d); err != nil {
 			return err
@@ -190,6 +197,9 @@ func decide(s *session, d *decision) error {
 		return ErrStale
 	}
 	if err := endAttempts(s, d); err != nil {
+		return err
+	}
+	if err := converse(s, d); err != nil {
 		return err
 	}
 	if len(d.Events) > 0 {
@@ -260,7 +270,7 @@ func foresee(s *session, d *decision) error {
 			return ErrStale
 		}
 	}
-	return nil
+	return foreseeReplies(s, d.Replies)
 }
 
 // unsettled reports whether nobody has an answer to the attempt.

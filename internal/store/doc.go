@@ -3,7 +3,10 @@
 // of durability (design.md, promise 1) and the store side of the hand-off
 // protocol: each transition P1 to P17 of protocol.md is one method, or one
 // member of [Decision] and [Move], and is either written as a whole or refused
-// and then has written nothing.
+// and then has written nothing. Three more carry conversations with agents that
+// wait for people: P18 notes a question ([MoveQuestion]), P19 an answer with the
+// event that says so ([Decision].Replies), P20 that the answer may leave
+// ([MoveReply]).
 //
 // # Durability
 //
@@ -17,8 +20,8 @@
 // # Errors
 //
 // [ErrStale] says that a fenced write was refused. A [*parley.Error] with one
-// of the codes not_found, conflict, idempotency_conflict or invalid is final,
-// too, and nothing was written. The context's error is returned only when
+// of the codes not_found, conflict, idempotency_conflict, invalid or limit is
+// final, too, and nothing was written. The context's error is returned only when
 // nothing was written. Every other error leaves the outcome unknown: read
 // again before you go on (protocol.md §4.1).
 //

@@ -122,11 +122,23 @@ func scenario(db *DB, c Claim) []func(context.Context) error {
 	one := next(st.Run, 2)
 	ans := answer(a.ID, `1`)
 	one.Answer, one.Close, one.Insert = &ans, []Close{{TaskID: a.ID, Absorb: true}}, []Attempt{b}
-	two := next(one.Run, 2)
-	two.Close = []Close{{TaskID: b.ID, Absorb: true}}
-	two.Run.Status, two.Run.EndedAt = parley.RunCompleted, epoch
 	second := c
 	second.Token = "t2"
+	talk := replying(one.Run, b.ID, 1, "yes")
+	talk.NewsSeen = []NewsSeen{{b.ID, 1}}
+	two := next(talk.Run, 2)
+	two.Close = []Close{{TaskID: b.ID, Absorb: true}}
+	two.Run.Status, two.Run.EndedAt = parley.RunCompleted, epoch
+	move := func(m Move) func(context.Context) error {
+		m.At = epoch
+		return func(ctx context.Context) error {
+			ok, err := db.Move(ctx, m)
+			if err == nil && !ok {
+				err = errors.New("refused")
+			}
+			return err
+		}
+	}
 	return []func(context.Context) error{
 		func(ctx context.Context) error { _, err := db.StartRun(ctx, st); return err },
 		func(ctx context.Context) error { return db.Decide(ctx, one) },
@@ -138,13 +150,11 @@ func scenario(db *DB, c Claim) []func(context.Context) error {
 			}
 			return err
 		},
-		func(ctx context.Context) error {
-			ok, err := db.Move(ctx, Move{Kind: MoveFollow, TaskID: b.ID, From: second, AgentTaskID: "x", At: epoch})
-			if err == nil && !ok {
-				err = errors.New("refused")
-			}
-			return err
-		},
+		move(Move{Kind: MoveFollow, TaskID: b.ID, From: second, AgentTaskID: "x"}),
+		move(asking(b.ID, second, "one?")),
+		func(ctx context.Context) error { return db.Decide(ctx, talk) },
+		move(sending(b.ID, second, 1)),
+		move(goesOn(b.ID, second)),
 		func(ctx context.Context) error {
 			ok, err := db.Answer(ctx, answer(b.ID, `2`))
 			if err == nil && !ok {
@@ -160,7 +170,7 @@ func scenario(db *DB, c Claim) []func(context.Context) error {
 func checkEnded(t *testing.T, db *DB) {
 	t.Helper()
 	h := must(db.History(t.Context(), "run-1"))(t)
-	if h.Run.Status != parley.RunCompleted || len(h.Events) != 6 || len(h.Attempts) != 0 {
+	if h.Run.Status != parley.RunCompleted || len(h.Events) != 7 || len(h.Attempts) != 0 {
 		t.Fatalf("%s with %d events, %d attempts left", h.Run.Status, len(h.Events), len(h.Attempts))
 	}
 	for i, e := range h.Events {

@@ -18,7 +18,8 @@ const (
 	// P5 leaves no trace of the claim.
 	moveRelease = `UPDATE attempt SET state = 'open', visible_at = ?, owner = NULL, owner_inc = NULL, token = NULL,
  claimed_at = NULL` + mine + ` AND state = 'claimed' AND orphanings = 0`
-	moveFollow = `UPDATE attempt SET state = 'following', agent_task_id = ?, agent_context_id = ?` + mine +
+	moveFollow = `UPDATE attempt SET state = 'following', agent_task_id = ?, agent_context_id = ?,
+ agent_endpoint = ?, agent_version = ?` + mine +
 		` AND (state = 'claimed' OR (state = 'following' AND agent_task_id = ?))`
 	moveSettle = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?` + mine +
 		` AND state IN ('claimed', 'following')`
@@ -26,11 +27,13 @@ const (
 	// proof that nothing was executed.
 	moveFail  = moveSettle + ` AND (state = 'following' OR orphanings = 0)`
 	moveAgain = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
- orphanings = orphanings + 1, agent_task_id = NULL, agent_context_id = NULL` + mine +
+ orphanings = orphanings + 1, agent_task_id = NULL, agent_context_id = NULL, agent_endpoint = NULL, agent_version = NULL,` + noQuestion + mine +
 		` AND state IN ('claimed', 'following') AND policy IN ('lookup', 'resend') AND orphanings < ?`
 	// A task that is only followed is not sent again: nothing is counted. Who
 	// takes it over must know that: it may have been claimed when it was seen.
+	// An answer that may have left is not the new owner's to send.
 	moveTakeover = `UPDATE attempt SET owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
+ reply_sent = CASE WHEN reply_sent = 0 THEN 0 ELSE 2 END,
  orphanings = orphanings + CASE WHEN state = 'claimed' THEN 1 ELSE 0 END` + mine +
 		` AND state IN ('claimed', 'following') AND ` + mayTakeOver + ` AND (state = 'following' OR orphanings < ?)
  AND ` + workerAlive + ` AND ` + ownerGone + ` AND (state = 'claimed' OR agent_task_id = ?)`
@@ -56,16 +59,25 @@ const ownerGone = `EXISTS (SELECT 1 FROM worker w WHERE w.name = attempt.owner A
 //     attempt is followed under the given AgentTaskID, or claimed under lookup
 //     or resend. With two orphanings behind it a claimed one is settled as
 //     unknown, and ok is false.
+//   - MoveQuestion: followed. A question is counted and clears the answer to
+//     the former one. The very same one, as long as no answer to it may have
+//     left, changes nothing, and so does none where there is none.
+//   - MoveReply: followed, with an answer to the question of that number that
+//     did not leave under an earlier claim.
+//
+// MoveAgain forgets the question and its answer, MoveTakeover keeps them. A
+// question that goes without an answer is news for the run.
 //
 // MoveAgain and MoveTakeover may be repeated when their reply was lost: ok is
-// true if the row is To's. Synced.
+// true if the row is To's. MoveFollow, MoveQuestion and MoveReply may be repeated
+// as they are. Synced.
 func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
-	name, meta, err := checkMove(&m)
+	name, payload, err := checkMove(&m)
 	if err != nil {
 		return false, err
 	}
 	err = db.transition(ctx, synced, point(name), func(s *session) error {
-		moved, written, err := move(s, &m, meta)
+		moved, written, err := move(s, &m, payload)
 		if ok = moved; err == nil && !ok && !written {
 			return ErrStale
 		}
@@ -77,8 +89,9 @@ func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
 	return ok && err == nil, err
 }
 
-// checkMove gives the protocol's name of a move, and its result's meta data.
-func checkMove(m *Move) (name string, meta []byte, err error) {
+// checkMove gives the protocol's name of a move, and the bytes that it stores:
+// its result's meta data, or its question.
+func checkMove(m *Move) (name string, payload []byte, err error) {
 	want := parley.Outcome("")
 	switch m.Kind {
 	case MoveRelease:
@@ -90,6 +103,14 @@ func checkMove(m *Move) (name string, meta []byte, err error) {
 		if m.AgentTaskID == "" {
 			return "", nil, parley.Errorf(parley.CodeInvalid, "following %q needs the agent's task id", m.TaskID)
 		}
+		return name, nil, checkFollow(m)
+	case MoveQuestion:
+		if m.Question != nil {
+			payload, err = encodeQuestion(m.TaskID, m.Question)
+		}
+		return "P18", payload, err
+	case MoveReply:
+		return "P20", nil, nil
 	case MoveFail:
 		name, want = "P8", parley.OutcomeError
 	case MoveUnknown:
@@ -111,12 +132,12 @@ func checkMove(m *Move) (name string, meta []byte, err error) {
 	if m.Result == nil || m.Result.Outcome != want || (m.Result.Err == nil && want != parley.OutcomeCancelled) {
 		return "", nil, parley.Errorf(parley.CodeInvalid, "a %s of %q needs a result of outcome %s with an error", m.Kind, m.TaskID, want)
 	}
-	meta, err = encodeMeta(m.Result)
-	return name, meta, err
+	payload, err = encodeMeta(m.Result)
+	return name, payload, err
 }
 
 // move executes m. written is true if anything was written.
-func move(s *session, m *Move, meta []byte) (ok, written bool, err error) {
+func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
 	at := unixMicro(m.At)
 	from := []any{m.TaskID, m.From.Worker, m.From.Inc, m.From.Token}
 	exec := func(query string, args ...any) (bool, error) {
@@ -126,13 +147,18 @@ func move(s *session, m *Move, meta []byte) (ok, written bool, err error) {
 	with := func(head, tail []any) []any { return append(append(head, from...), tail...) }
 	settle := func(query string) (bool, error) {
 		r := m.Result
-		return exec(query, with([]any{string(r.Outcome), blob(r.Output), blob(meta), at}, nil)...)
+		return exec(query, with([]any{string(r.Outcome), blob(r.Output), blob(payload), at}, nil)...)
 	}
 	switch m.Kind {
 	case MoveRelease:
 		ok, err = exec(moveRelease, with([]any{at}, nil)...)
 	case MoveFollow:
-		ok, err = exec(moveFollow, with([]any{m.AgentTaskID, text(m.AgentContextID)}, []any{m.AgentTaskID})...)
+		ok, err = exec(moveFollow, with([]any{m.AgentTaskID, text(m.AgentContextID), text(m.AgentEndpoint), text(m.AgentVersion)},
+			[]any{m.AgentTaskID})...)
+	case MoveQuestion:
+		return ask(s, payload, from)
+	case MoveReply:
+		ok, err = exec(moveReply, with(nil, []any{int64(m.Questions)})...)
 	case MoveCancelled, MoveUnknown:
 		ok, err = settle(moveSettle)
 	case MoveFail:

@@ -57,7 +57,8 @@ type Attempt struct {
 	// accepted it, in the words of its adapter.
 	AgentEndpoint, AgentVersion string
 	// Question is what the agent waits for, or nil; Questions counts those that
-	// it has asked so far, this one included.
+	// were asked in the attempt so far, this one included. It is never set back,
+	// so that it names one question (and the message that answers it) for good.
 	Question  *parley.Question
 	Questions int
 	// Reply is the answer to Question, or nil; ReplySent: it may have left.
@@ -66,6 +67,8 @@ type Attempt struct {
 	// News counts the changes of Question; the run records each (step.waiting,
 	// step.answered).
 	News int
+	// NewsSeen is how many of them the run has recorded or passed over.
+	NewsSeen int
 	// Result is set when State is AttemptSettled or AttemptClosed.
 	Result *parley.Result
 	// ClaimedAt and SettledAt are zero until then.
@@ -138,6 +141,11 @@ type Decision struct {
 	// If the attempt was settled or closed by somebody else the whole unit is
 	// refused.
 	Answer *Answer
+	// Replies are the answers that somebody gave to agents (P19). The decision
+	// is refused unless each question stands and has no answer yet.
+	Replies []TaskReply
+	// NewsSeen says which changes of questions the run has taken notice of.
+	NewsSeen []NewsSeen
 	// Close lists attempts that end here.
 	Close []Close
 	// RequestCancel lists attempts whose owners are asked to cancel (P13). One
@@ -149,6 +157,23 @@ type Decision struct {
 	// Insert holds the next attempts: open, or claimed by the caller's own
 	// bridge (§6), which is refused unless that worker is alive with its inc.
 	Insert []Attempt
+}
+
+// TaskReply answers the question of an attempt. It is stored in the same
+// transaction as the event that says so; its owner sends it ([MoveReply]).
+type TaskReply struct {
+	TaskID string
+	// Questions is the number of the question, as read from the attempt.
+	Questions int
+	// Reply is at most 1 MiB and has a text, data or both.
+	Reply parley.Reply
+}
+
+// NewsSeen says that a run has taken notice of an attempt's changes up to the
+// one numbered News.
+type NewsSeen struct {
+	TaskID string
+	News   int
 }
 
 // Close ends one attempt.
@@ -197,10 +222,10 @@ const (
 	MoveAgain MoveKind = "again"
 	// MoveTakeover is P9: the owner seen in From is dead or replaced.
 	MoveTakeover MoveKind = "takeover"
-	// MoveQuestion notes what a followed agent waits for, or that it waits no
-	// more.
+	// MoveQuestion (P18) notes what a followed agent waits for, or that it waits
+	// no more.
 	MoveQuestion MoveKind = "question"
-	// MoveReply notes that the answer to the agent's question is about to be
+	// MoveReply (P20) notes that the answer to the agent's question is about to be
 	// sent.
 	MoveReply MoveKind = "reply"
 )
@@ -222,7 +247,8 @@ type Move struct {
 	// AgentEndpoint and AgentVersion are stored by MoveFollow, at most 2 KiB
 	// and 64 bytes.
 	AgentEndpoint, AgentVersion string
-	// Question is stored by MoveQuestion; nil is none.
+	// Question is stored by MoveQuestion; nil is none. Its text and its parts
+	// are at most 64 KiB each.
 	Question *parley.Question
 	// Questions is, for MoveReply, the number of the question that is answered.
 	Questions int
@@ -277,8 +303,9 @@ type History struct {
 // Wakeups tells an executor which runs want attention.
 type Wakeups struct {
 	// Settled are runs with a settled attempt (P11); Due are runs whose Due is
-	// not after the given time (P12).
-	Settled, Due []string
+	// not after the given time (P12); News are runs with an attempt that has
+	// asked, or asks no more, since they last looked ([Attempt].News).
+	Settled, Due, News []string
 }
 
 // Definition is one deployed version of a workflow.

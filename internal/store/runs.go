@@ -224,5 +224,9 @@ func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (Wakeups, e
 	}
 	err = db.read(ctx, selectDue,
 		collect(&w.Due), now.UnixMicro(), limit)
+	if err != nil {
+		return Wakeups{}, err
+	}
+	err = db.read(ctx, selectNews, collect(&w.News), limit)
 	return w, err
 }

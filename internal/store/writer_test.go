@@ -356,6 +356,7 @@ func TestFailpoints(t *testing.T) {
 	begin(t, db, "run-5", lost)
 	late := begin(t, db, "run-6", attempt("run-6", "a", 1), attempt("run-6", "b", 1))
 	on := true
+	asked, asker := followed(t, db, "run-7", "b4")
 	for _, x := range []struct {
 		points []string
 		do     func() error
@@ -413,6 +414,9 @@ func TestFailpoints(t *testing.T) {
 			d.Close = []Close{{TaskID: "run-6.b.1", Outcome: parley.OutcomeCancelled}}
 			return db.Decide(t.Context(), d)
 		}},
+		{[]string{"P18"}, func() error { _, err := db.Move(t.Context(), asking("run-7.a.1", asker, "one?")); return err }},
+		{[]string{"P19"}, func() error { return db.Decide(t.Context(), replying(asked, "run-7.a.1", 1, "1")) }},
+		{[]string{"P20"}, func() error { _, err := db.Move(t.Context(), sending("run-7.a.1", asker, 1)); return err }},
 		{[]string{"P9"}, func() error {
 			_, err := db.Move(t.Context(), Move{Kind: MoveTakeover, TaskID: "run-2.c.1", From: Claim{"b2", 1, "t8"}, To: Claim{"b3", 1, "t9"}, At: epoch})
 			return err
