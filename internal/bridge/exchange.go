@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -175,42 +176,73 @@ type Reply struct {
 	Body []byte
 }
 
-// Post sends body, a JSON text, to agent.URL once, with the headers of BR-5
-// and AD-8 and the agent's credential, and gives the response if its status is
-// 2xx. agent.Timeout (default 30 s) bounds the whole exchange, ctx besides.
-// body must not be changed afterwards, also not after an error.
+// Post is [Exchange.Do] for a JSON text that goes to the agent's own URL.
+func (x *Exchange) Post(ctx context.Context, task parley.Task, agent parley.Agent, body []byte) (Reply, error) {
+	return x.Do(ctx, task, agent, Request{Body: body})
+}
+
+// Request is what one exchange sends. The zero value of each field but Body is
+// what [Exchange.Post] does.
+type Request struct {
+	// Method is "" for POST.
+	Method string
+	// URL is "" for the agent's. The agent's credential goes to any other too:
+	// whoever names one has seen to it that it may.
+	URL string
+	// Header is set besides the headers of BR-5 and AD-8, and instead of those
+	// of the same name. Its names go out as they are spelled.
+	Header http.Header
+	// Body must not be changed afterwards, also not after an error.
+	Body []byte
+}
+
+// Do sends r once, with the headers of BR-5 and AD-8 and the agent's
+// credential, and gives the response if its status is 2xx. agent.Timeout
+// (default 30 s) bounds the whole exchange, ctx besides.
 //
 // The error is an [*ExchangeError] that says what the exchange has left behind;
 // Reply then holds what was read, if a response came at all. It is a plain
 // [*parley.Error] if there was nothing that could be sent: a URL, a credential
 // or a body that is not fit for a request.
-func (x *Exchange) Post(ctx context.Context, task parley.Task, agent parley.Agent, body []byte) (Reply, error) {
-	target, err := x.target(task, agent, body)
+func (x *Exchange) Do(ctx context.Context, task parley.Task, agent parley.Agent, r Request) (Reply, error) {
+	p, err := x.post(ctx, errand{task, agent}, r)
 	if err != nil {
 		return Reply{}, err
 	}
-	header, err := x.header(task, agent)
-	if err != nil {
-		return Reply{}, err
-	}
-	p := &post{x: x, outer: ctx, inner: ctx, errand: errand{task, agent}, url: target}
-	p.timeout = orDefault(agent.Timeout, defaultExchange)
-	if !p.direct(body) {
+	if !p.direct() {
 		inner, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		p.inner = inner
 	}
-	resp, err := p.roundTrip(header, body)
+	resp, err := p.roundTrip()
 	if err != nil {
 		return Reply{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	reply := Reply{Status: resp.StatusCode, Header: resp.Header}
-	if reply.Status == http.StatusSwitchingProtocols {
-		// Its body is the connection itself, which no deadline ends: not touched.
-		return reply, p.refused(reply)
+	return p.receive(resp)
+}
+
+// post prepares an exchange, which ctx alone bounds so far.
+func (x *Exchange) post(ctx context.Context, e errand, r Request) (*post, error) {
+	if r.URL != "" {
+		e.agent.URL = r.URL
 	}
-	return p.receive(resp, reply)
+	target, err := x.target(e.task, e.agent, r.Body)
+	if err != nil {
+		return nil, err
+	}
+	header, err := x.header(e.task, e.agent)
+	if err != nil {
+		return nil, err
+	}
+	p := &post{x: x, outer: ctx, inner: ctx, errand: e, url: target, header: header, body: r.Body}
+	p.method = cmp.Or(r.Method, http.MethodPost)
+	p.timeout = orDefault(e.agent.Timeout, defaultExchange)
+	if p.method == http.MethodGet {
+		delete(header, "Content-Type")
+	}
+	maps.Copy(header, r.Header)
+	return p, nil
 }
 
 // post is one exchange while it lasts.
@@ -218,21 +250,24 @@ type post struct {
 	x            *Exchange
 	outer, inner context.Context //nolint:containedctx // a post is one call
 	errand
+	method  string
 	url     *url.URL
+	header  http.Header
+	body    []byte
 	timeout time.Duration
 }
 
 // direct says whether the exchange is a small one without TLS.
-func (p *post) direct(body []byte) bool {
-	return p.url.Scheme == "http" && len(body) <= p.x.limits.MaxDirect && plainHost(p.url.Host)
+func (p *post) direct() bool {
+	return p.url.Scheme == "http" && len(p.body) <= p.x.limits.MaxDirect && plainHost(p.url.Host)
 }
 
 // roundTrip gives the response, whose body is not read yet.
-func (p *post) roundTrip(header http.Header, body []byte) (*http.Response, error) {
-	if !p.direct(body) {
-		return p.send(header, body)
+func (p *post) roundTrip() (*http.Response, error) {
+	if !p.direct() {
+		return p.send()
 	}
-	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.url, header, body, p.timeout})
+	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.method, p.url, p.header, p.body, p.timeout})
 	if err != nil {
 		return nil, p.broken(err, sent)
 	}
@@ -241,20 +276,24 @@ func (p *post) roundTrip(header http.Header, body []byte) (*http.Response, error
 
 // send does the round trip of net/http. Only a request of which nothing was written, since
 // its kept connection had been closed meanwhile, is tried on another one.
-func (p *post) send(header http.Header, body []byte) (*http.Response, error) {
+func (p *post) send() (*http.Response, error) {
 	t := p.x.plain
 	if p.url.Scheme == "https" {
 		t = p.x.secure
 	}
 	for stale := 0; ; stale++ {
 		pr := p.x.probes.Get().(*probe)
+		// A body of its own for each try: the former may still be read. There is
+		// no GetBody, so net/http cannot repeat a POST by itself. Of this type it
+		// knows that it need not send the head in a packet ahead.
+		body := io.NopCloser(bytes.NewReader(p.body))
+		if len(p.body) == 0 {
+			body = http.NoBody
+		}
 		req := (&http.Request{
-			Method: http.MethodPost, URL: p.url, Host: p.url.Host, Header: header,
+			Method: p.method, URL: p.url, Host: p.url.Host, Header: p.header,
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			// A body of its own for each try: the former may still be read. There
-			// is no GetBody, so net/http cannot repeat anything by itself. Of this
-			// type it knows that it need not send the head in a packet ahead.
-			Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+			Body: body, ContentLength: int64(len(p.body)),
 		}).WithContext(httptrace.WithClientTrace(p.inner, &pr.trace))
 		resp, err := t.RoundTrip(req)
 		sent, reused := pr.sent(), pr.reused
@@ -270,7 +309,12 @@ func (p *post) send(header http.Header, body []byte) (*http.Response, error) {
 }
 
 // receive reads the body and judges the status.
-func (p *post) receive(resp *http.Response, reply Reply) (Reply, error) {
+func (p *post) receive(resp *http.Response) (Reply, error) {
+	reply := Reply{Status: resp.StatusCode, Header: resp.Header}
+	if reply.Status == http.StatusSwitchingProtocols {
+		// Its body is the connection itself, which no deadline ends: not touched.
+		return reply, p.refused(reply)
+	}
 	if reply.Status < 200 || reply.Status > 299 {
 		// The status stands whatever becomes of the body.
 		reply.Body, _ = readBody(resp, maxRefusal)

@@ -29,7 +29,7 @@ const (
 // errHead marks a head that is larger than the limit.
 var errHead = errors.New("response headers exceeded the limit")
 
-// direct posts over plain HTTP/1.1 in the goroutine of its caller. The
+// direct speaks plain HTTP/1.1 in the goroutine of its caller. The
 // transport of net/http gives two goroutines to each connection, and handing
 // a short exchange over to them and back costs more than the exchange itself;
 // it serves TLS, and requests above maxDirect. Besides, direct knows how many
@@ -40,8 +40,9 @@ type direct struct {
 	maxHead int
 }
 
-// directRequest is what is posted.
+// directRequest is what is sent.
 type directRequest struct {
+	method  string
 	url     *url.URL
 	header  http.Header
 	body    []byte
@@ -100,7 +101,7 @@ func (d *direct) connect(ctx context.Context, to *url.URL, deadline time.Time) (
 // both, and the reading of the body, by way of the connection's deadline.
 func (d *direct) exchange(ctx context.Context, c *directConn, r *directRequest) (*http.Response, int, error) {
 	stop := context.AfterFunc(ctx, c.interrupt)
-	c.out = appendPost(c.out[:0], r)
+	c.out = appendRequest(c.out[:0], r)
 	written, err := c.Write(c.out)
 	var resp *http.Response
 	if err == nil {
@@ -127,19 +128,22 @@ func plainHost(host string) bool {
 	return true
 }
 
-// appendPost appends the request as net/http would write it: the headers that
+// appendRequest appends the request as net/http would write it: the headers that
 // concern the connection first, the others in the order of their names. Names
 // and values were checked before.
-func appendPost(b []byte, r *directRequest) []byte {
-	b = append(b, "POST "...)
+func appendRequest(b []byte, r *directRequest) []byte {
+	b = append(b, r.method...)
+	b = append(b, ' ')
 	b = append(b, r.url.RequestURI()...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, r.url.Host...)
 	for _, v := range r.header["User-Agent"] {
 		b = appendHeader(b, "User-Agent", v)
 	}
-	b = append(b, "\r\nContent-Length: "...)
-	b = strconv.AppendInt(b, int64(len(r.body)), 10)
+	if len(r.body) > 0 || r.method == http.MethodPost {
+		b = append(b, "\r\nContent-Length: "...)
+		b = strconv.AppendInt(b, int64(len(r.body)), 10)
+	}
 	names := make([]string, 0, 8)
 	for name := range r.header {
 		if name != "User-Agent" {

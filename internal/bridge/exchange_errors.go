@@ -60,7 +60,7 @@ const maxErrorBody = 4 << 10
 const maxRetryAfter = 24 * time.Hour
 
 func (p *post) fail(d Disposition, code parley.Code, retryable bool, text string) *ExchangeError {
-	text = "POST " + place(p.url) + ": " + text
+	text = p.method + " " + place(p.url) + ": " + text
 	e := p.errorf(code, "%s", Redact(p.agent, []byte(text), maxErrorBody))
 	e.Retryable = retryable
 	return &ExchangeError{Disposition: d, Err: e}
