@@ -1,10 +1,9 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -23,7 +22,8 @@ type Inquiry struct {
 	Header http.Header
 	// Body is sent as JSON; nil is no body.
 	Body []byte
-	// Limit is the largest body of an answer, in bytes; default 64 KiB.
+	// Limit is the largest body of an answer that is of use, in bytes; default
+	// 64 KiB.
 	Limit int
 }
 
@@ -35,66 +35,35 @@ type Inquiry struct {
 // The error is a [*parley.Error]: agent_unavailable if there was no answer, limit
 // if the answer is too large, invalid if nothing could be asked.
 func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(orDefault(agent.Timeout, probeTimeout), probeTimeout))
-	defer cancel()
-	e := errand{agent: agent}
 	u, err := url.Parse(q.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return Reply{}, e.errorf(parley.CodeInvalid, "an address of the agent is no plain http or https URL")
-	}
-	req, err := x.inquiry(agent, q, u)
 	if err != nil {
-		return Reply{}, err
+		// The text of url.Parse repeats the URL, which may hold a secret.
+		return Reply{}, errand{agent: agent}.errorf(parley.CodeInvalid, "an address of the agent cannot be read as a URL")
 	}
-	half := x.plain
-	if u.Scheme == "https" {
-		half = x.secure
-	}
-	resp, err := half.RoundTrip(req.WithContext(ctx))
-	if err != nil {
-		return Reply{}, e.unasked(q, u, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	reply := Reply{Status: resp.StatusCode, Header: resp.Header}
-	if reply.Status == http.StatusSwitchingProtocols {
-		return reply, nil // its body is a connection that ends with nobody
-	}
-	limit := orDefault(q.Limit, maxRefusal)
-	reply.Body, err = readBody(resp, limit)
-	switch {
-	case errors.Is(err, errTooLarge):
-		return Reply{}, e.errorf(parley.CodeLimit, "%s is larger than %d bytes and was not read", place(u), limit)
-	case err != nil:
-		return Reply{}, e.unasked(q, u, err)
-	}
-	return reply, nil
-}
-
-// inquiry makes the request.
-func (x *Exchange) inquiry(agent parley.Agent, q Inquiry, u *url.URL) (*http.Request, error) {
+	known := agent
+	agent.Timeout = min(orDefault(agent.Timeout, probeTimeout), probeTimeout)
 	if !sameParty(agent.URL, u) {
 		agent.Auth, agent.Credential = parley.Auth{}, parley.Secret{}
+		agent.TLS, agent.Resolved = parley.AgentTLS{}, nil
 	}
-	header, err := x.header(parley.Task{}, agent)
-	if err != nil {
-		return nil, err
+	// Nobody works on anything: there is nothing to correlate with.
+	header := http.Header{"X-Correlation-ID": nil}
+	maps.Copy(header, q.Header)
+	r := Request{Method: q.Method, URL: q.URL, Header: header, Body: q.Body}
+	if r.Method == "" {
+		r.Method = http.MethodGet
 	}
-	delete(header, "X-Correlation-ID")
-	for name, values := range q.Header {
-		header[name] = values
+	reply, err := x.Do(ctx, parley.Task{}, agent, r)
+	if e, ok := errors.AsType[*ExchangeError](err); ok {
+		if e.Status == 0 {
+			return Reply{}, redactError(known, e.Err)
+		}
+		err = nil
 	}
-	req := &http.Request{
-		Method: q.Method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	if limit := orDefault(q.Limit, maxRefusal); err == nil && len(reply.Body) > limit {
+		return Reply{}, errand{agent: agent}.errorf(parley.CodeLimit, "%s is larger than %d bytes and was not read", place(u), limit)
 	}
-	if req.Method == "" {
-		req.Method = http.MethodGet
-	}
-	if q.Body == nil {
-		header.Del("Content-Type")
-		return req, nil
-	}
-	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(q.Body)), int64(len(q.Body))
-	return req, nil
+	return reply, err
 }
 
 // sameParty reports whether what may be sent to the agent may be sent to u.
@@ -105,18 +74,4 @@ func sameParty(agentURL string, u *url.URL) bool {
 	}
 	secure := own.Scheme == "https" || own.Scheme == "wss"
 	return !secure || u.Scheme == "https"
-}
-
-func (e errand) unasked(q Inquiry, u *url.URL, err error) *parley.Error {
-	verb := q.Method
-	if verb == "" {
-		verb = http.MethodGet
-	}
-	text := cause(err)
-	if errors.Is(err, context.DeadlineExceeded) {
-		text = "no answer in time"
-	}
-	out := e.errorf(parley.CodeAgentUnavailable, "%s", Redact(e.agent, []byte(verb+" "+place(u)+": "+text), maxErrorBody))
-	out.Retryable = !errors.Is(err, errEgress)
-	return out
 }

@@ -69,7 +69,7 @@ func TestExchangeAsk(t *testing.T) {
 		want parley.Code
 	}{
 		{bridge.Inquiry{URL: agentServer.URL + "/large", Limit: 1999}, parley.CodeLimit},
-		{bridge.Inquiry{URL: agentServer.URL + "/slow"}, parley.CodeAgentUnavailable},
+		{bridge.Inquiry{URL: agentServer.URL + "/slow"}, parley.CodeTimeout},
 		{bridge.Inquiry{URL: "http://127.0.0.1:1/c4nary"}, parley.CodeAgentUnavailable},
 		{bridge.Inquiry{URL: "http://10.1.2.3/"}, parley.CodeAgentUnavailable},
 		{bridge.Inquiry{URL: "http://user:c4nary@127.0.0.1/"}, parley.CodeInvalid},
