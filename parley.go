@@ -100,6 +100,8 @@ type Question struct {
 	// Parts is the agent's message as a JSON array of parts, at most 64 KiB,
 	// or nil if it said nothing but text.
 	Parts json.RawMessage `json:"parts,omitempty"`
+	// Note is ours: what became of an answer that did not get through.
+	Note string `json:"note,omitempty"`
 }
 
 // QuestionKind says what a [Question] asks for.

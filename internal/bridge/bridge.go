@@ -54,7 +54,10 @@ type Config struct {
 	AnswerWakes bool
 	// Failpoint is for crash tests, nil in production. Names:
 	// "claim.before-guard", "guard.before-send", "answer.before-P7",
-	// "P7.before-wakeup", "follow.before-P6", "poll.before", "again.before-P8".
+	// "P7.before-wakeup", "follow.before-P6", "follow.after-P6", "poll.before",
+	// "subscribe.before", "stream.event", "lookup.before", "question.before",
+	// "reply.before-mark", "reply.before-send", "reply.after-send",
+	// "again.before-P8".
 	// After an error the call does nothing more, as if the process had ended.
 	Failpoint func(name string) error
 }
@@ -189,6 +192,12 @@ func (b *Bridge) Run(ctx context.Context) error {
 		stopTasks()
 		return err
 	}
+	stopHints, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectHint, "", b.taskHint)
+	if err != nil {
+		stopTasks()
+		stopCancels()
+		return err
+	}
 	close(b.taking)
 	var intake, lease sync.WaitGroup
 	intake.Go(func() { b.serveClaims(ctx) })
@@ -208,6 +217,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.drain()
 	b.crew.dismiss()
 	stopCancels()
+	stopHints()
 	letGo()
 	lease.Wait()
 	return nil

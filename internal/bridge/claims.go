@@ -212,6 +212,9 @@ func (b *Bridge) watch(ctx context.Context, reconcile bool) error {
 	var missing []*call
 	for id, c := range seen {
 		o, there := owned[id]
+		if there && o.Reply != nil {
+			c.offer(o.Reply, o.Questions)
+		}
 		switch {
 		case there && o.CancelRequested:
 			c.requestCancel()

@@ -34,6 +34,13 @@ type call struct {
 	out     Outcome
 	// why is what interrupted the newest exchange or wait, or nil.
 	why error
+	// stream is what the agent tells by itself, or nil; deaf counts the streams
+	// in a row that were of no use.
+	stream Stream
+	deaf   int
+	// inDoubt: an answer was sent, and nobody knows whether it arrived; resend:
+	// it is to be sent once more.
+	inDoubt, resend bool
 
 	// heard is the newest sign of life, in nanoseconds after since; misses
 	// counts in how many readings of the own rows it was not there.
@@ -59,9 +66,16 @@ type call struct {
 	// attempt has ended without this bridge.
 	asked, told, gone bool
 	// adapter speaks the agent's protocol; only the call's goroutine sets it.
-	adapter  Adapter
-	state    string
-	reported time.Time
+	adapter Adapter
+	state   string
+	reports *reporter // nil until there is something to report
+	// poke makes a call that follows look at once; nil before.
+	poke chan struct{}
+	// replies is an answer that waits to be sent, for question replyTo.
+	replies *parley.Reply
+	replyTo int
+	// answeredAt is when the agent took an answer.
+	answeredAt time.Time
 }
 
 type slotSet uint8
@@ -108,6 +122,8 @@ func (c *call) run(first step) {
 		s = s(c)
 	}
 	b := c.b
+	c.hangUp()
+	c.stopReports()
 	b.mu.Lock()
 	if !c.keep {
 		delete(b.calls, c.row.ID)
@@ -319,27 +335,34 @@ func (c *call) tick() {
 
 // progress takes signs of life from the adapter.
 func (c *call) progress(r Report) {
-	now := c.b.cfg.Now()
-	c.heard.Store(int64(age(c.since, now)))
+	c.heard.Store(int64(age(c.since, c.b.cfg.Now())))
 	c.mu.Lock()
-	if r.State != "" {
+	if c.state == "" {
 		c.state = r.State
 	}
-	due := c.reported.IsZero() || now.Sub(c.reported) >= reports
-	if due {
-		c.reported = now
-	}
 	c.mu.Unlock()
-	if !due {
-		return
+	c.reporter().take(r)
+}
+
+// reporter gives the call's reporter.
+func (c *call) reporter() *reporter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reports == nil {
+		c.reports = newReporter(c)
 	}
-	// A full bus must not hold the adapter up.
-	ctx, cancel := context.WithTimeout(c.b.hard, reports/5)
-	defer cancel()
-	c.b.report(ctx, progressRecord{
-		Run: c.row.Run, TaskID: c.row.ID, Step: c.row.Step, Attempt: c.row.Attempt,
-		State: r.State, Text: r.Text, At: now.UTC(),
-	})
+	return c.reports
+}
+
+// stopReports passes on what was not reported yet. What comes afterwards is
+// dropped.
+func (c *call) stopReports() {
+	c.mu.Lock()
+	p := c.reports
+	c.mu.Unlock()
+	if p != nil {
+		p.close()
+	}
 }
 
 // requestCancel interrupts the call because somebody wants it to end.

@@ -18,6 +18,7 @@ func (c *call) answer() step {
 	if b.failpoint("answer.before-P7") {
 		return c.leave()
 	}
+	c.stopReports()
 	a := store.Answer{Result: c.result(), Started: c.sentAt, At: b.now(), From: b.cfg.Worker}
 	if a.Started.IsZero() {
 		a.Started = c.since
@@ -156,11 +157,16 @@ func (c *call) lost() step {
 	switch {
 	case passed:
 		c.out.Result.Err = c.passed(limit)
+	case errors.Is(c.why, errCancelled) && c.policy() == parley.OutcomeLookup:
+		return (*call).lookUp // to tell the agent to stop
 	case c.why != nil:
 		return c.interrupted((*call).leave)
 	}
-	if c.policy() == parley.OutcomeResend {
+	switch c.policy() {
+	case parley.OutcomeResend:
 		return (*call).again
+	case parley.OutcomeLookup:
+		return (*call).lookUp
 	}
 	return (*call).unknown
 }

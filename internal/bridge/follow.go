@@ -15,24 +15,33 @@ import (
 // durable before it is asked about for the first time.
 func (c *call) accept() step {
 	b := c.b
+	c.stream, c.out.Stream = c.out.Stream, nil
 	if _, ok := c.adapter.(Follower); !ok || c.out.AgentTaskID == "" {
 		return (*call).unfollowable
 	}
 	if b.failpoint("follow.before-P6") {
 		return c.leave()
 	}
-	ok, known := c.move(store.Move{Kind: store.MoveFollow, AgentTaskID: c.out.AgentTaskID, AgentContextID: c.out.ContextID})
+	m := store.Move{
+		Kind: store.MoveFollow, AgentTaskID: c.out.AgentTaskID, AgentContextID: c.out.ContextID,
+		AgentEndpoint: c.out.Endpoint, AgentVersion: c.out.Version,
+	}
+	ok, known := c.move(m)
 	if !known {
 		return c.leave()
 	}
-	c.row.AgentTaskID, c.row.AgentContextID = c.out.AgentTaskID, c.out.ContextID
+	c.row.AgentTaskID, c.row.AgentContextID = m.AgentTaskID, m.AgentContextID
+	c.row.AgentEndpoint, c.row.AgentVersion = m.AgentEndpoint, m.AgentVersion
 	if !ok && b.beatOnce(b.hard) == nil && c.row.Claim.Inc == b.life() {
 		return (*call).abandon // a living bridge's claim is not taken over
 	}
 	// If the claim was, this bridge is still the only one that knows the
 	// agent's task: an answer is good whoever brings it.
 	c.row.State = store.AttemptFollowing
-	c.setState(c.out.State)
+	if b.failpoint("follow.after-P6") {
+		return c.leave()
+	}
+	c.reporter().accepted(c.agentTask())
 	return (*call).follow
 }
 
@@ -53,28 +62,33 @@ func (b *Bridge) life() int64 {
 	return b.inc
 }
 
-// inputRequired begins the State of an agent that waits for a person. Silence
-// and attempt timeout stop meanwhile (language rule T2).
-const inputRequired = "input-required"
+// agentTask is the agent's task as it is recorded.
+func (c *call) agentTask() AgentTask {
+	return AgentTask{
+		ID: c.row.AgentTaskID, ContextID: c.row.AgentContextID, Endpoint: c.row.AgentEndpoint, Version: c.row.AgentVersion,
+	}
+}
 
-// setState notes where the agent stands; it reports whether that is new.
-func (c *call) setState(s string) bool {
+// setState notes where the agent stands, and whether it waits for a person:
+// silence and attempt timeout stand still meanwhile (language rule T2). It
+// reports whether the state is new.
+func (c *call) setState(s string, waits bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s == "" || s == c.state {
-		return false
-	}
-	c.state = s
 	now := c.b.cfg.Now()
-	switch waits := strings.HasPrefix(s, inputRequired); {
+	switch {
 	case waits && c.stopped.IsZero():
 		c.stopped = now
 	case !waits && !c.stopped.IsZero():
 		c.since = c.since.Add(age(c.stopped, now))
 		c.stopped = time.Time{}
 	}
+	changed := s != "" && s != c.state
+	if changed {
+		c.state = s
+	}
 	c.rearmLocked()
-	return true
+	return changed
 }
 
 // unslot gives back what a task does not need while it is only followed.
@@ -94,63 +108,97 @@ func (c *call) unslot() {
 	}
 }
 
-// follow asks the agent until its task has ended, less and less often while
-// nothing changes.
+// follow goes with the agent's task to its end: it listens where the agent
+// tells by itself, asks where it does not, and asks less and less often while
+// nothing changes. What it is told is never more than a reason to ask.
 func (c *call) follow() step {
-	b := c.b
 	c.unslot()
+	c.mu.Lock()
+	if c.poke == nil {
+		c.poke = make(chan struct{}, 1)
+	}
+	c.mu.Unlock()
 	ctx := c.arm(phaseFollowing, true)
-	next := step(nil)
-	for wait := pollFirst; next == nil; {
-		d := wait*8/10 + time.Duration(b.cfg.Jitter()*float64(wait*4/10))
-		if !pause(ctx, max(d, min(c.out.Result.RetryAfter, laterAtMost))) {
-			next = (*call).disturbed
-			break
-		}
-		if b.failpoint("poll.before") {
-			next = (*call).leave
-			break
-		}
+	var next step
+	if c.out.Disposition == Accepted {
+		_, next = c.stand(c.out)
+	}
+	for pace := pollFirst; next == nil; {
 		var changed bool
-		if changed, next = c.poll(ctx); changed {
-			wait = pollFirst
+		changed, next = c.look(ctx, pace)
+		if changed {
+			pace = pollFirst
 		} else {
-			wait = min(2*wait, pollAtMost)
+			pace = min(2*pace, c.pollAtMost())
 		}
 	}
 	c.disarm(ctx)
+	c.hangUp()
 	return next
 }
 
-// poll asks once. A poll that fails says nothing about the task: it is just
-// repeated.
+// pollAtMost is the longest delay between two polls: longer while it is a
+// person that the agent waits for.
+func (c *call) pollAtMost() time.Duration {
+	if c.row.Question != nil {
+		return pollWaiting
+	}
+	return pollAtMost
+}
+
+// look finds out once how the task stands, after pace or as soon as somebody
+// says that there is something new.
+func (c *call) look(ctx context.Context, pace time.Duration) (changed bool, next step) {
+	if c.listens() {
+		next, heard := c.listen(ctx)
+		if next != nil || !heard {
+			return true, next
+		}
+	} else {
+		pace = pace*8/10 + time.Duration(c.b.cfg.Jitter()*float64(pace*4/10))
+		if !c.rested(ctx, max(pace, min(c.out.Result.RetryAfter, laterAtMost))) {
+			return false, (*call).disturbed
+		}
+	}
+	if c.b.failpoint("poll.before") {
+		return false, c.leave()
+	}
+	if next := c.reply(ctx); next != nil {
+		return true, next
+	}
+	return c.poll(ctx)
+}
+
+// rested lets d pass, or less if somebody pokes; false if ctx has ended.
+func (c *call) rested(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	case <-c.poke:
+		return pause(ctx, pollSpacing) // however often it pokes
+	}
+}
+
+// poll asks once and weighs the answer.
 func (c *call) poll(ctx context.Context) (changed bool, next step) {
-	// The record may have changed: another URL, another credential.
-	if err := c.meet(ctx); err != nil && c.adapter == nil {
+	if err := c.ask(ctx); err != nil {
 		c.out = Outcome{Result: parley.Result{Err: err}}
+		if err.Code == parley.CodeUnsupportedProtocol {
+			return false, (*call).forgotten
+		}
 		return false, nil
 	}
-	follower, ok := c.adapter.(Follower)
-	if !ok {
-		c.out = Outcome{Result: parley.Result{Err: parley.Errorf(parley.CodeUnsupportedProtocol,
-			"the agent's protocol is %s now, in which it cannot be asked about a task", c.agent.Protocol)}}
-		return false, (*call).forgotten
-	}
-	out, err := follower.Poll(ctx, c.row.Task, c.agent, c.agentTask())
-	if err != nil {
-		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
-	}
-	c.out = out
+	out := c.out
 	switch {
 	case out.Disposition == Answered:
 		return true, (*call).answer
 	case out.Disposition == Accepted:
-		changed = c.setState(out.State)
-		if changed {
-			c.progress(Report{State: out.State})
-		}
-		return changed, nil
-	case out.Result.Err != nil && (out.Result.Err.Code == parley.CodeNotFound || out.Result.Err.Code == parley.CodeOutcomeUnknown):
+		return c.stand(out)
+	case forgot(out):
 		return true, (*call).forgotten
 	}
 	if ctx.Err() == nil {
@@ -160,11 +208,51 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 	return false, nil
 }
 
-// agentTask is the agent's task as it is recorded.
-func (c *call) agentTask() AgentTask {
-	return AgentTask{
-		ID: c.row.AgentTaskID, ContextID: c.row.AgentContextID, Endpoint: c.row.AgentEndpoint, Version: c.row.AgentVersion,
+// ask puts one question about the task into c.out. The error says why that was
+// not even tried.
+func (c *call) ask(ctx context.Context) *parley.Error {
+	// The record may have changed: another URL, another credential.
+	if err := c.meet(ctx); err != nil && c.adapter == nil {
+		return err
 	}
+	follower, ok := c.adapter.(Follower)
+	if !ok {
+		return parley.Errorf(parley.CodeUnsupportedProtocol,
+			"the agent's protocol is %s now, in which it cannot be asked about a task", c.agent.Protocol)
+	}
+	out, err := follower.Poll(ctx, c.row.Task, c.agent, c.agentTask())
+	if err != nil {
+		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
+	}
+	c.out = out
+	return nil
+}
+
+// forgot reports whether the agent says that it knows of no such task.
+func forgot(out Outcome) bool {
+	return out.Result.Err != nil && (out.Result.Err.Code == parley.CodeNotFound || out.Result.Err.Code == parley.CodeOutcomeUnknown)
+}
+
+// stand notes where the agent stands: its state, and what it waits for.
+func (c *call) stand(out Outcome) (changed bool, next step) {
+	question := c.standing(out)
+	if !c.noteQuestion(question) {
+		return false, c.leave()
+	}
+	changed = c.setState(out.State, question != nil)
+	if changed {
+		c.progress(Report{State: stateWord(out.State)})
+	}
+	return changed, nil
+}
+
+// stateWord is a state without what an adapter puts behind it to tell one look
+// from another.
+func stateWord(s string) string {
+	if i := strings.IndexAny(s, " ,"); i > 0 {
+		return s[:i]
+	}
+	return s
 }
 
 // forgotten: the agent does not know its task any more (protocol.md §4.7).
@@ -191,131 +279,4 @@ func (c *call) disturbed() step {
 		return (*call).abandon
 	}
 	return c.leave() // anybody goes on with it
-}
-
-// tellAgent asks the agent to stop, and follows it to its end.
-func (c *call) tellAgent() step {
-	c.mu.Lock()
-	c.told = true
-	c.mu.Unlock()
-	out, told := c.stopAgent()
-	switch {
-	case out.Disposition == Answered:
-		c.out = out
-		return (*call).answer
-	case !told:
-		return (*call).cancelled
-	}
-	return (*call).follow
-}
-
-// overdue: the time for the attempt is up, and the agent has not ended. If it
-// could be told so, the attempt has failed; else nobody knows what becomes of
-// it (protocol.md §4.8).
-func (c *call) overdue() step {
-	late := c.out.Result
-	out, told := c.stopAgent()
-	switch {
-	case out.Disposition == Answered && out.Result.Outcome == parley.OutcomeOK:
-		c.out = out
-		return (*call).answer
-	case told && out.Disposition != NotSent:
-		late.Outcome = parley.OutcomeError
-		c.out = Outcome{Result: late}
-		c.b.log.LogAttrs(c.b.hard, slog.LevelError, "agent told to stop", c.attrs("agent_failure",
-			slog.String("code", string(late.Err.Code)), slog.String("error", late.Err.Message))...)
-		return c.settle(store.MoveFail, c.result())
-	}
-	c.out = Outcome{Result: late}
-	return (*call).forgotten
-}
-
-// abandon: the attempt has ended without this bridge. The agent is told, best
-// effort; an answer that it gives is recorded as late.
-func (c *call) abandon() step {
-	if out, _ := c.stopAgent(); out.Disposition == Answered {
-		c.out = out
-		return (*call).answer
-	}
-	return nil
-}
-
-// stopAgent sends the protocol's cancel. told is false if the protocol has none.
-func (c *call) stopAgent() (out Outcome, told bool) {
-	ctx, done := c.exchangeContext()
-	defer done()
-	if c.adapter == nil {
-		if err := c.meet(ctx); err != nil {
-			return out, false
-		}
-	}
-	canceler, ok := c.adapter.(Canceler)
-	if !ok {
-		return out, false
-	}
-	out, err := canceler.Cancel(ctx, c.row.Task, c.agent, c.agentTask())
-	if err != nil {
-		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
-	}
-	if out.Disposition == NotSent || out.Disposition == Lost {
-		c.b.log.LogAttrs(ctx, slog.LevelWarn, "agent not known to be told to stop", c.attrs("agent_cancel",
-			slog.String("agent_task_id", c.row.AgentTaskID), slog.String("error", c.name(out.Result.Err).Message))...)
-	}
-	return out, true
-}
-
-// takeOver is P9: the attempt's bridge is dead, or was a former life of this
-// one. Nobody sends under the former claim any more, or its guard has failed.
-func (c *call) takeOver() step {
-	b := c.b
-	to := b.freshClaim()
-	b.mu.Lock()
-	c.inc = to.Inc
-	b.mu.Unlock()
-	began := b.cfg.Now()
-	ok, known := c.move(store.Move{Kind: store.MoveTakeover, To: to, AgentTaskID: c.row.AgentTaskID})
-	switch {
-	case !known:
-		return c.leave()
-	case !ok:
-		b.wake(c.row.Run, c.row.ID) // settled as unknown, perhaps
-		return nil
-	}
-	b.log.LogAttrs(b.hard, slog.LevelInfo, "attempt taken over", c.attrs("bridge_takeover", slog.String("from", c.row.Claim.Worker))...)
-	if c.row.State == store.AttemptClaimed {
-		c.row.Orphanings++
-	}
-	c.holdClaim(to, began)
-	return (*call).resume
-}
-
-// resume goes on with an attempt whose earlier claims may have been sent.
-func (c *call) resume() step {
-	if c.since.IsZero() {
-		c.holdClaim(c.row.Claim, c.began)
-	}
-	if c.row.CancelRequested {
-		c.mu.Lock()
-		c.asked = true
-		c.mu.Unlock()
-	}
-	if c.row.State == store.AttemptFollowing {
-		return (*call).follow
-	}
-	c.out = Outcome{Result: parley.Result{Err: parley.Errorf(parley.CodeAgentUnavailable, "the bridge that called the agent has died")}}
-	switch {
-	case c.isAsked():
-		return (*call).cancelled
-	case c.policyOfRow() == parley.OutcomeResend:
-		return (*call).send
-	}
-	return (*call).unknown
-}
-
-// policyOfRow is policy for a call that has not met its agent yet.
-func (c *call) policyOfRow() parley.OutcomePolicy {
-	if c.row.Policy.OutcomeUnknown == "" && c.agent.Name == "" {
-		_ = c.meet(c.b.hard) // an agent that is gone has no policy
-	}
-	return c.policy()
 }

@@ -96,7 +96,7 @@ func TestFollowInputRequired(t *testing.T) {
 		r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
 			switch since := time.Since(begun); {
 			case since > 30*time.Second && since < 2*time.Hour:
-				return accepted(task, "input-required"), nil
+				return asks(task, "which year?"), nil
 			case since >= 2*time.Hour:
 				return accepted(task, "working again"), nil
 			}
@@ -108,9 +108,12 @@ func TestFollowInputRequired(t *testing.T) {
 		if s := r.ledger.row(id).State; s != store.AttemptFollowing {
 			t.Fatalf("%s after an hour", s)
 		}
+		if q := r.ledger.row(id).Question; q == nil || q.Text != "which year?" {
+			t.Errorf("question %+v", q)
+		}
 		r.wait(time.Hour)
 		a := r.want(id, parley.OutcomeError, parley.CodeTimeout)
-		if d := time.Since(begun) - 2*time.Hour; d < 4*time.Minute || d > 5*time.Minute {
+		if d := time.Since(begun) - 2*time.Hour; d < 4*time.Minute || d > 5*time.Minute+30*time.Second {
 			t.Errorf("timeout %v after the agent went on: %v", d, a.Result.Err)
 		}
 		p.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -136,7 +137,14 @@ func (l *modelLedger) Owned(_ context.Context, worker string, inc int64) (list [
 	defer l.mu.Unlock()
 	for _, a := range l.rows {
 		if a.Claim.Worker == worker && a.Claim.Inc == inc && held(a) {
-			list = append(list, store.Owned{TaskID: a.ID, Token: a.Claim.Token, State: a.State, Orphanings: a.Orphanings, CancelRequested: a.CancelRequested})
+			o := store.Owned{
+				TaskID: a.ID, Token: a.Claim.Token, State: a.State, Orphanings: a.Orphanings,
+				CancelRequested: a.CancelRequested, Questions: a.Questions,
+			}
+			if !a.ReplySent {
+				o.Reply = a.Reply
+			}
+			list = append(list, o)
 		}
 	}
 	return list, nil
@@ -233,6 +241,14 @@ func (l *modelLedger) move(m store.Move) bool {
 			return false
 		}
 		a.State, a.AgentTaskID, a.AgentContextID = store.AttemptFollowing, m.AgentTaskID, m.AgentContextID
+		a.AgentEndpoint, a.AgentVersion = m.AgentEndpoint, m.AgentVersion
+	case store.MoveQuestion:
+		return following && moveQuestion(a, m.Question)
+	case store.MoveReply:
+		if !following || a.Reply == nil || a.Questions != m.Questions {
+			return false
+		}
+		a.ReplySent = true
 	case store.MoveFail:
 		if claimed && a.Orphanings > 0 {
 			return false
@@ -250,6 +266,7 @@ func (l *modelLedger) move(m store.Move) bool {
 		}
 		a.State, a.Claim, a.AgentTaskID, a.AgentContextID = store.AttemptClaimed, m.To, "", ""
 		a.Orphanings++
+		a.Question, a.Reply, a.ReplySent = nil, nil, false
 	case store.MoveTakeover:
 		if !l.gone(m.From) || !l.alive(m.To.Worker, m.To.Inc) || !mayTakeOver(a) || (following && a.AgentTaskID != m.AgentTaskID) {
 			return false
@@ -263,6 +280,30 @@ func (l *modelLedger) move(m store.Move) bool {
 		}
 		a.Claim = m.To
 	}
+	return true
+}
+
+func moveQuestion(a *store.Attempt, q *parley.Question) bool {
+	if q != nil && a.Question != nil && a.Reply == nil && reflect.DeepEqual(q, a.Question) {
+		return true
+	}
+	a.Question, a.Reply, a.ReplySent = q, nil, false
+	a.News++
+	if q != nil {
+		a.Questions++
+	}
+	return true
+}
+
+// reply is what the executor writes when somebody has answered.
+func (l *modelLedger) reply(id string, r parley.Reply) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.rows[id]
+	if a.State != store.AttemptFollowing || a.Question == nil || a.Reply != nil {
+		return false
+	}
+	a.Reply = &r
 	return true
 }
 

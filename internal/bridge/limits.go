@@ -65,6 +65,19 @@ const (
 	// pollFirst and pollAtMost bound the delays between two polls.
 	pollFirst  = 500 * time.Millisecond
 	pollAtMost = 10 * time.Second
+	// pollWaiting is the longest delay while the agent waits for a person, and
+	// pollSpacing the shortest, however often somebody pokes.
+	pollWaiting = 30 * time.Second
+	pollSpacing = 100 * time.Millisecond
+	// listenQuiet is how long a stream may be silent before the agent is asked
+	// beside it.
+	listenQuiet = 30 * time.Second
+	// confirmTries is how often an agent whose stream has told the end of a task
+	// is asked for the task as a whole.
+	confirmTries = 3
+	// answerSettles is how long an agent that took an answer may still show the
+	// question that it was for.
+	answerSettles = 10 * time.Second
 	// cancelWithin bounds the exchange that tells an agent to stop.
 	cancelWithin = 10 * time.Second
 	// cancelPatience is how long a call to an agent that can be told to stop

@@ -1,10 +1,8 @@
 package bridge
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/parley-project/parley/internal/bus"
 )
@@ -37,33 +35,11 @@ func decodeTask(value []byte) (taskRecord, error) {
 	return r, nil
 }
 
-// progressRecord is what goes out on [bus.SubjectProgress].
-type progressRecord struct {
-	Run     string    `json:"run"`
-	TaskID  string    `json:"task_id"`
-	Step    string    `json:"step"`
-	Attempt int       `json:"attempt"`
-	State   string    `json:"state,omitempty"`
-	Text    string    `json:"text,omitempty"`
-	At      time.Time `json:"at"`
-}
-
 // wake tells the executors that an attempt of run was settled. A lost hint
 // costs a second: every executor sweeps.
 func (b *Bridge) wake(run, task string) {
 	err := b.cfg.Bus.Publish(b.hard, bus.Message{Subject: bus.SubjectRuns, Key: run, Value: []byte(task)})
 	if err != nil {
 		b.log.Debug("wake-up not published", "run", run, "task_id", task, "error", err)
-	}
-}
-
-// report passes an agent's progress on, best effort.
-func (b *Bridge) report(ctx context.Context, p progressRecord) {
-	v, err := json.Marshal(p)
-	if err == nil {
-		err = b.cfg.Bus.Publish(ctx, bus.Message{Subject: bus.SubjectProgress, Key: p.Run, Value: v})
-	}
-	if err != nil {
-		b.log.Debug("progress not published", "run", p.Run, "task_id", p.TaskID, "error", err)
 	}
 }

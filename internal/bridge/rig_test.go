@@ -332,23 +332,23 @@ func (s *scripted) ask(ctx context.Context, task parley.Task, id string) (bridge
 	return script(ctx, task, n)
 }
 
-func (f asking) Poll(ctx context.Context, task parley.Task, _ parley.Agent, id string) (bridge.Outcome, error) {
-	return f.ask(ctx, task, id)
+func (f asking) Poll(ctx context.Context, task parley.Task, _ parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
+	return f.ask(ctx, task, at.ID)
 }
 
-func (f following) Poll(ctx context.Context, task parley.Task, _ parley.Agent, id string) (bridge.Outcome, error) {
-	return f.ask(ctx, task, id)
+func (f following) Poll(ctx context.Context, task parley.Task, _ parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
+	return f.ask(ctx, task, at.ID)
 }
 
-func (f following) Cancel(ctx context.Context, task parley.Task, _ parley.Agent, id string) (bridge.Outcome, error) {
+func (f following) Cancel(ctx context.Context, task parley.Task, _ parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
 	f.mu.Lock()
-	f.cancels[id]++
+	f.cancels[at.ID]++
 	script := f.cancel
 	f.mu.Unlock()
 	if script == nil {
 		return bridge.Outcome{Disposition: bridge.Answered, Result: parley.Result{TaskID: task.ID, Outcome: parley.OutcomeCancelled}}, nil
 	}
-	return script(ctx, task, id)
+	return script(ctx, task, at.ID)
 }
 
 // What agents do.
@@ -359,6 +359,13 @@ func answered(task parley.Task, output string) bridge.Outcome {
 
 func accepted(task parley.Task, state string) bridge.Outcome {
 	return bridge.Outcome{Disposition: bridge.Accepted, AgentTaskID: "agent-" + task.ID, State: state}
+}
+
+// asks is an agent that waits for an answer to a question.
+func asks(task parley.Task, question string) bridge.Outcome {
+	out := accepted(task, "input-required "+question)
+	out.Question = &parley.Question{Kind: parley.QuestionInput, Text: question}
+	return out
 }
 
 func failed(d bridge.Disposition, code parley.Code, text string) bridge.Outcome {

@@ -1,0 +1,174 @@
+package bridge
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// deafAfter is after how many streams in a row that were of no use the agent is
+// only asked.
+const deafAfter = 3
+
+// listens reports whether the agent may tell by itself how it goes on. While it
+// waits for a person there is nothing to hear.
+func (c *call) listens() bool {
+	if c.row.Question != nil {
+		return false
+	}
+	if c.stream != nil {
+		return true
+	}
+	_, ok := c.adapter.(Subscriber)
+	return ok && c.deaf < deafAfter
+}
+
+// listen passes on what the agent tells, and asks it beside that when it is
+// silent for long or somebody pokes. heard is false if there was no stream.
+func (c *call) listen(ctx context.Context) (next step, heard bool) {
+	if c.stream == nil {
+		if next, ok := c.subscribe(ctx); !ok {
+			return next, false
+		}
+	}
+	began := c.b.cfg.Now()
+	heardOf := make(chan struct{}, 1)
+	ended := make(chan Outcome, 1)
+	stream := c.stream
+	go func() {
+		ended <- stream.Listen(ctx, func(r Report) {
+			c.progress(r)
+			nudge(heardOf)
+		})
+	}()
+	next, out := c.beside(ctx, heardOf, ended)
+	c.hangUp()
+	if next != nil {
+		return next, true
+	}
+	if out.Disposition == Lost && ctx.Err() == nil {
+		c.b.log.LogAttrs(ctx, slog.LevelInfo, "the agent's stream broke; the agent is asked", c.attrs("agent_stream",
+			slog.String("agent_task_id", c.row.AgentTaskID), slog.String("error", c.name(out.Result.Err).Message))...)
+	}
+	if c.b.cfg.Now().Sub(began) < pollFirst {
+		c.deaf++ // such an agent would be called without a pause
+	} else {
+		c.deaf = 0
+	}
+	return c.heardOut(ctx, out), true
+}
+
+// subscribe opens the stream of a task that was begun without one.
+func (c *call) subscribe(ctx context.Context) (next step, ok bool) {
+	subscriber, is := c.adapter.(Subscriber)
+	if !is {
+		c.deaf = deafAfter
+		return nil, false
+	}
+	if c.b.failpoint("subscribe.before") {
+		return c.leave(), false
+	}
+	out, err := subscriber.Subscribe(ctx, c.row.Task, c.agent, c.agentTask())
+	switch {
+	case ctx.Err() != nil && out.Disposition != Answered:
+		if out.Stream != nil {
+			out.Stream.Close()
+		}
+		return (*call).disturbed, false
+	case err == nil && out.Stream != nil:
+		c.stream = out.Stream
+		return nil, true
+	case err == nil && out.Disposition == Answered:
+		return c.heardOut(ctx, out), false
+	case err == nil && out.Disposition == Accepted:
+		c.deaf = deafAfter // it has no streams
+	default:
+		c.deaf++
+	}
+	return nil, false
+}
+
+// beside waits for the end of a stream and asks the agent in between. With a
+// next step the stream is of no more use.
+func (c *call) beside(ctx context.Context, heard <-chan struct{}, ended <-chan Outcome) (next step, out Outcome) {
+	quiet := time.NewTimer(listenQuiet)
+	defer quiet.Stop()
+	for {
+		select {
+		case out := <-ended:
+			return nil, out
+		case <-heard:
+			quiet.Reset(listenQuiet)
+			if c.b.failpoint("stream.event") {
+				next = c.leave()
+			}
+		case <-c.poke:
+			if pause(ctx, pollSpacing) {
+				_, next = c.poll(ctx)
+			}
+		case <-quiet.C:
+			quiet.Reset(listenQuiet)
+			_, next = c.poll(ctx)
+		}
+		if next != nil || c.row.Question != nil {
+			c.hangUp()
+			out = <-ended
+			return next, out
+		}
+	}
+}
+
+// heardOut weighs what a stream has told by its end.
+func (c *call) heardOut(ctx context.Context, out Outcome) step {
+	switch {
+	case out.Disposition == Answered:
+		return c.confirm(ctx, out)
+	case ctx.Err() != nil:
+		return (*call).disturbed
+	case out.Disposition == Accepted && c.row.Question == nil:
+		_, next := c.stand(out)
+		return next
+	}
+	return nil
+}
+
+// confirm asks an agent whose events say that the task has ended: the task as a
+// whole may say more than its events. But an answer in hand is never given up
+// for one that cannot be had.
+func (c *call) confirm(ctx context.Context, told Outcome) step {
+	for try := range confirmTries {
+		if try > 0 && !pause(ctx, pollFirst) {
+			break
+		}
+		if c.ask(ctx) == nil && c.out.Disposition == Answered {
+			return (*call).answer
+		}
+		if forgot(c.out) {
+			break
+		}
+	}
+	c.out = told
+	return (*call).answer
+}
+
+// hangUp closes the stream, if there is one.
+func (c *call) hangUp() {
+	if c.stream != nil {
+		c.stream.Close()
+		c.stream = nil
+	}
+}
+
+// standing is what the agent waits for, as far as that is news: right after an
+// answer was taken the agent may still show the question that it was for.
+func (c *call) standing(out Outcome) *parley.Question {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if out.Question != nil && c.row.Question == nil && !c.answeredAt.IsZero() && out.State == c.state &&
+		c.b.cfg.Now().Sub(c.answeredAt) < answerSettles {
+		return nil
+	}
+	return out.Question
+}

@@ -1,0 +1,163 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// maxReported bounds the chunks that one record of progress carries, in bytes
+// of text and data.
+const maxReported = 64 << 10
+
+// The types of progress records.
+const (
+	progressAccepted = "accepted"
+	progressState    = "progress"
+	progressChunk    = "chunk"
+)
+
+// progressRecord is what goes out on [bus.SubjectProgress]. A lost one costs
+// nothing: whatever decides anything is in the attempt's row.
+type progressRecord struct {
+	Run     string    `json:"run"`
+	TaskID  string    `json:"task_id"`
+	Step    string    `json:"step"`
+	Attempt int       `json:"attempt"`
+	Type    string    `json:"type"`
+	At      time.Time `json:"at"`
+
+	State       string  `json:"state,omitempty"`
+	Text        string  `json:"text,omitempty"`
+	AgentTaskID string  `json:"agent_task_id,omitempty"`
+	ContextID   string  `json:"context_id,omitempty"`
+	Chunks      []Chunk `json:"chunks,omitempty"`
+	// DroppedBytes is how much came too fast to be passed on.
+	DroppedBytes int `json:"dropped_bytes,omitempty"`
+}
+
+// reporter passes on what an agent says while it works, at most once in each
+// interval: what comes in between is gathered, up to maxReported.
+type reporter struct {
+	b *Bridge
+	// base is what all records of one attempt have in common.
+	base progressRecord
+
+	mu sync.Mutex // protects what follows
+	// state and text are the newest ones, chunks all that fit in.
+	state, text   string
+	chunks        []Chunk
+	size, dropped int
+	last          time.Time
+	timer         *time.Timer
+	closed        bool
+	late          sync.WaitGroup // of the timer's function
+}
+
+func newReporter(c *call) *reporter {
+	return &reporter{b: c.b, base: progressRecord{Run: c.row.Run, TaskID: c.row.ID, Step: c.row.Step, Attempt: c.row.Attempt}}
+}
+
+// take gathers r and passes on what is due.
+func (p *reporter) take(r Report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.gather(r)
+	wait := reports - p.b.cfg.Now().Sub(p.last)
+	switch {
+	case p.last.IsZero() || wait <= 0:
+		p.flush()
+	case p.timer == nil:
+		p.late.Add(1)
+		p.timer = time.AfterFunc(wait, p.flushLater)
+	}
+}
+
+func (p *reporter) gather(r Report) {
+	if r.State != "" {
+		p.state = r.State
+	}
+	if r.Text != "" {
+		p.text = r.Text
+	}
+	if r.Chunk == nil {
+		return
+	}
+	k := *r.Chunk
+	n := len(k.Text) + len(k.Data) + len(k.Name) + len(k.Artifact)
+	if p.size+n > maxReported {
+		p.dropped += n
+		return
+	}
+	p.size += n
+	if i := len(p.chunks) - 1; i >= 0 && k.Append && k.Data == nil && p.chunks[i].Data == nil && p.chunks[i].Artifact == k.Artifact {
+		p.chunks[i].Text += k.Text
+		p.chunks[i].Last = k.Last
+		return
+	}
+	p.chunks = append(p.chunks, k)
+}
+
+// accepted tells under which name the agent works on the task.
+func (p *reporter) accepted(at AgentTask) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.publish(progressRecord{Type: progressAccepted, AgentTaskID: at.ID, ContextID: at.ContextID})
+	}
+}
+
+func (p *reporter) flushLater() {
+	defer p.late.Done()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = nil
+	p.flush()
+}
+
+// flush passes on what was gathered.
+func (p *reporter) flush() {
+	if p.state != "" || p.text != "" {
+		p.publish(progressRecord{Type: progressState, State: p.state, Text: p.text})
+	}
+	if len(p.chunks) > 0 || p.dropped > 0 {
+		p.publish(progressRecord{Type: progressChunk, Chunks: p.chunks, DroppedBytes: p.dropped})
+	}
+	p.state, p.text, p.chunks, p.size, p.dropped = "", "", nil, 0, 0
+	p.last = p.b.cfg.Now()
+}
+
+func (p *reporter) publish(r progressRecord) {
+	r.Run, r.TaskID, r.Step, r.Attempt = p.base.Run, p.base.TaskID, p.base.Step, p.base.Attempt
+	r.At = p.b.now()
+	v, err := json.Marshal(r)
+	if err == nil {
+		// A full bus must not hold the adapter up.
+		ctx, cancel := context.WithTimeout(p.b.hard, reports/5)
+		defer cancel()
+		err = p.b.cfg.Bus.Publish(ctx, bus.Message{Subject: bus.SubjectProgress, Key: r.Run, Value: v})
+	}
+	if err != nil {
+		p.b.log.Debug("progress not published", "run", r.Run, "task_id", r.TaskID, "error", err)
+	}
+}
+
+// close passes on what is left. Nothing is taken afterwards.
+func (p *reporter) close() {
+	p.mu.Lock()
+	if !p.closed {
+		p.closed = true
+		p.flush()
+		if p.timer != nil && p.timer.Stop() {
+			p.late.Done()
+		}
+	}
+	p.mu.Unlock()
+	p.late.Wait()
+}
