@@ -56,6 +56,12 @@ type ExchangeConfig struct {
 	IdleTimeout time.Duration
 	// UserAgent is the whole header, default "parley/dev".
 	UserAgent string
+	// Renew resolves the secrets of an agent anew and gives the agent with
+	// them; nil is never. See [Exchange.Renew].
+	Renew func(context.Context, parley.Agent) (parley.Agent, error)
+	// SecretSeen, if set, is told every access token that was fetched, so that a
+	// log can keep it out. It returns at once and may be called concurrently.
+	SecretSeen func(parley.Secret)
 }
 
 const (
@@ -86,6 +92,11 @@ type Exchange struct {
 	dialers       dialers
 	now           func() time.Time
 	limits        ExchangeLimits
+	tls           *tls.Config
+	identities    *identities
+	tokens        *tokens
+	renew         func(context.Context, parley.Agent) (parley.Agent, error)
+	secretSeen    func(parley.Secret)
 	// userAgent and jsonType are header values that all requests share.
 	userAgent, jsonType []string
 	probes              sync.Pool // of *probe
@@ -110,6 +121,13 @@ func NewExchange(cfg ExchangeConfig) *Exchange {
 	cfg.IdleTimeout = orDefault(cfg.IdleTimeout, defaultIdleTimeout)
 	x.probes.New = func() any { return newProbe() }
 	x.dialers = dialers{plain: cfg.dialer(false), secure: cfg.dialer(true)}
+	x.tls, x.renew, x.secretSeen = cfg.TLS, cfg.Renew, cfg.SecretSeen
+	x.tokens = &tokens{fetch: x.fetchToken, now: x.now, kept: map[tokenKey]*tokenEntry{}}
+	x.identities = &identities{now: x.now, pools: map[identityKey]*identity{}, make: func(settings *tls.Config) *http.Transport {
+		own := cfg
+		own.TLS = settings
+		return transport(own, x.limits, true)
+	}}
 	x.plain = transport(cfg, x.limits, false)
 	x.secure = transport(cfg, x.limits, true)
 	x.direct = &direct{pool: newConnPool(cfg.IdleTimeout), dial: cfg.dialer(false), maxHead: x.limits.MaxHeader}
@@ -165,6 +183,7 @@ func transport(cfg ExchangeConfig, limits ExchangeLimits, secure bool) *http.Tra
 func (x *Exchange) Close() {
 	x.plain.CloseIdleConnections()
 	x.secure.CloseIdleConnections()
+	x.identities.closeIdle()
 	x.direct.pool.closeIdle(time.Now())
 }
 
@@ -214,7 +233,7 @@ func (x *Exchange) Do(ctx context.Context, task parley.Task, agent parley.Agent,
 		defer cancel()
 		p.inner = inner
 	}
-	resp, err := p.roundTrip()
+	resp, err := p.authorized((*post).roundTrip)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -231,13 +250,23 @@ func (x *Exchange) post(ctx context.Context, e errand, r Request) (*post, error)
 	if err != nil {
 		return nil, err
 	}
-	header, err := x.header(e.task, e.agent)
+	pool, err := x.transportFor(e.agent, target.Scheme)
 	if err != nil {
 		return nil, err
 	}
-	p := &post{x: x, outer: ctx, inner: ctx, errand: e, url: target, header: header, body: r.Body}
+	auth, err := x.Authorize(ctx, e.task, e.agent)
+	if err != nil {
+		return nil, err
+	}
+	header, err := x.header(e, auth)
+	if err != nil {
+		return nil, err
+	}
+	p := &post{x: x, outer: ctx, inner: ctx, errand: e, pool: pool, target: target, auth: auth, header: header, body: r.Body}
+	p.url = auth.URL(target)
 	p.method = cmp.Or(r.Method, http.MethodPost)
 	p.timeout = orDefault(e.agent.Timeout, defaultExchange)
+	p.due = time.Now().Add(p.timeout)
 	if p.method == http.MethodGet {
 		delete(header, "Content-Type")
 	}
@@ -250,11 +279,15 @@ type post struct {
 	x            *Exchange
 	outer, inner context.Context //nolint:containedctx // a post is one call
 	errand
-	method  string
-	url     *url.URL
-	header  http.Header
-	body    []byte
-	timeout time.Duration
+	pool   *http.Transport
+	auth   Authorization
+	method string
+	// url is target with what auth adds to it.
+	target, url *url.URL
+	header      http.Header
+	body        []byte
+	timeout     time.Duration
+	due         time.Time
 }
 
 // direct says whether the exchange is a small one without TLS.
@@ -267,7 +300,7 @@ func (p *post) roundTrip() (*http.Response, error) {
 	if !p.direct() {
 		return p.send()
 	}
-	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.method, p.url, p.header, p.body, p.timeout})
+	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.method, p.url, p.header, p.body, p.due})
 	if err != nil {
 		return nil, p.broken(err, sent)
 	}
@@ -277,10 +310,6 @@ func (p *post) roundTrip() (*http.Response, error) {
 // send does the round trip of net/http. Only a request of which nothing was written, since
 // its kept connection had been closed meanwhile, is tried on another one.
 func (p *post) send() (*http.Response, error) {
-	t := p.x.plain
-	if p.url.Scheme == "https" {
-		t = p.x.secure
-	}
 	for stale := 0; ; stale++ {
 		pr := p.x.probes.Get().(*probe)
 		// A body of its own for each try: the former may still be read. There is
@@ -295,7 +324,7 @@ func (p *post) send() (*http.Response, error) {
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			Body: body, ContentLength: int64(len(p.body)),
 		}).WithContext(httptrace.WithClientTrace(p.inner, &pr.trace))
-		resp, err := t.RoundTrip(req)
+		resp, err := p.pool.RoundTrip(req)
 		sent, reused := pr.sent(), pr.reused
 		pr.reset()
 		p.x.probes.Put(pr)

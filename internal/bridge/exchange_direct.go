@@ -42,25 +42,24 @@ type direct struct {
 
 // directRequest is what is sent.
 type directRequest struct {
-	method  string
-	url     *url.URL
-	header  http.Header
-	body    []byte
-	timeout time.Duration
+	method string
+	url    *url.URL
+	header http.Header
+	body   []byte
+	due    time.Time
 }
 
 // roundTrip sends the request and reads the head of the response, whose body
-// must be closed. The timeout goes on until then: its error matches
+// must be closed. Both have to be done when r is due: the error then matches
 // os.ErrDeadlineExceeded. sent says whether a byte of the request has left.
 // Only a kept connection that turns out to be closed, before anything was
 // written on it, is replaced by another one.
 func (d *direct) roundTrip(ctx context.Context, r *directRequest) (resp *http.Response, sent bool, err error) {
-	deadline := time.Now().Add(r.timeout)
 	for stale := 0; ; stale++ {
-		c := d.pool.take(r.url.Host, deadline)
+		c := d.pool.take(r.url.Host, r.due)
 		kept := c != nil
 		if !kept {
-			if c, err = d.connect(ctx, r.url, deadline); err != nil {
+			if c, err = d.connect(ctx, r.url, r.due); err != nil {
 				return nil, false, err
 			}
 		}

@@ -46,9 +46,11 @@ func (e *ExchangeError) Outcome(taskID string) Outcome {
 
 // errorDetails is what the details of an error hold.
 type errorDetails struct {
-	Limit        string `json:"limit,omitempty"`
-	Value        int64  `json:"value,omitempty"`
-	Status       int    `json:"status,omitempty"`
+	Limit  string `json:"limit,omitempty"`
+	Value  int64  `json:"value,omitempty"`
+	Status int    `json:"status,omitempty"`
+	// TokenStatus is the status of the token endpoint, where that is what failed.
+	TokenStatus  int    `json:"token_status,omitempty"`
 	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
 	Body         string `json:"body,omitempty"`
 }
@@ -133,7 +135,7 @@ func cause(err error) string {
 // refused judges a response whose status is not 2xx.
 func (p *post) refused(reply Reply) *ExchangeError {
 	status := reply.Status
-	wait := p.retryAfter(reply.Header)
+	wait := p.x.retryAfter(reply.Header)
 	text := "HTTP " + strconv.Itoa(status)
 	if name := http.StatusText(status); name != "" {
 		text += " " + name
@@ -168,7 +170,7 @@ func (p *post) unusable(reply Reply, format string, args ...any) *ExchangeError 
 }
 
 // retryAfter reads seconds or an HTTP date; anything else is no wish.
-func (p *post) retryAfter(h http.Header) time.Duration {
+func (x *Exchange) retryAfter(h http.Header) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
 		return 0
@@ -180,5 +182,5 @@ func (p *post) retryAfter(h http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(p.x.now()), 0), maxRetryAfter).Round(time.Millisecond)
+	return min(max(at.Sub(x.now()), 0), maxRetryAfter).Round(time.Millisecond)
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -28,46 +26,26 @@ func (x *Exchange) Probe(ctx context.Context, agent parley.Agent) (parley.AgentH
 	defer cancel()
 	begin := x.now()
 	h := parley.AgentHealth{At: begin}
-	status, body, err := x.get(ctx, agent)
+	reply, err := x.Do(ctx, parley.Task{}, agent, Request{Method: http.MethodGet, Header: http.Header{"X-Correlation-ID": nil}})
 	h.ResponseTime = x.now().Sub(begin)
+	status := reply.Status
 	switch {
-	case err != nil:
-		h.Message = Redact(agent, []byte("The agent could not be reached: "+cause(err)), maxHealthText)
+	case status == 0 && err != nil:
+		h.Message = Redact(agent, []byte("The agent could not be reached: "+messageOf(err)), maxHealthText)
 	case status >= http.StatusInternalServerError:
 		h.Message = fmt.Sprintf("The agent answered %d %s", status, http.StatusText(status))
 	default:
 		h.Healthy, h.Message = true, fmt.Sprintf("The agent answered %d %s", status, http.StatusText(status))
 	}
-	if len(body) > 0 && body[0] == '{' && json.Valid(body) {
+	if body := reply.Body; len(body) > 0 && len(body) <= maxRefusal && body[0] == '{' && json.Valid(body) {
 		h.Card = body
 	}
 	return h, nil
 }
 
-func (x *Exchange) get(ctx context.Context, agent parley.Agent) (status int, body []byte, err error) {
-	u, err := url.Parse(agent.URL)
-	if err != nil {
-		return 0, nil, err
+func messageOf(err error) string {
+	if e, ok := errors.AsType[*parley.Error](err); ok {
+		return e.Message
 	}
-	header, err := x.header(parley.Task{}, agent)
-	if err != nil {
-		return 0, nil, err
-	}
-	header.Del("Content-Type")
-	delete(header, "X-Correlation-ID")
-	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
-	half := x.plain
-	if u.Scheme == "https" {
-		half = x.secure
-	}
-	resp, err := half.RoundTrip(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		// The body of a 101 is a connection that ends with nobody.
-		return resp.StatusCode, nil, resp.Body.Close()
-	}
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	return resp.StatusCode, body, errors.Join(err, resp.Body.Close())
+	return err.Error()
 }

@@ -13,13 +13,13 @@ import (
 
 const redactedMark = "[redacted]"
 
-// Redact gives the first limit bytes of text without agent's credential, as it
-// is and as it stands inside a JSON string, and marks where it was cut. A
-// credential that the cut would divide is taken out whole. The result is UTF-8.
+// Redact gives the first limit bytes of text without agent's credentials, as
+// they are, as requests carry them and as they stand inside a JSON string, and
+// marks where it was cut. A credential that the cut would divide is taken out whole. The result is UTF-8.
 func Redact(agent parley.Agent, text []byte, limit int) string {
 	var out strings.Builder
 	end := min(len(text), limit)
-	secrets := spellings(agent.Credential.Reveal())
+	secrets := spellings(secretsOf(agent))
 	pos := 0
 	for pos < end {
 		at, n := nextSecret(text, pos, end, secrets)
@@ -59,26 +59,25 @@ func nextSecret(text []byte, pos, end int, secrets [][]byte) (at, n int) {
 	return at, n
 }
 
-// spellings are the forms in which a credential may come back.
-func spellings(secret []byte) [][]byte {
-	if len(secret) == 0 {
-		return nil
-	}
-	all := [][]byte{secret}
-	if q, err := jsontext.AppendQuote(nil, secret); err == nil && !bytes.Equal(q[1:len(q)-1], secret) {
-		all = append(all, q[1:len(q)-1])
+// spellings are the forms in which secrets may come back.
+func spellings(secrets [][]byte) [][]byte {
+	all := secrets
+	for _, secret := range secrets {
+		if q, err := jsontext.AppendQuote(nil, secret); err == nil && !bytes.Equal(q[1:len(q)-1], secret) {
+			all = append(all, q[1:len(q)-1])
+		}
 	}
 	return all
 }
 
-// redactError takes agent's credential out of an error that repeats an agent's
+// redactError takes agent's credentials out of an error that repeats an agent's
 // words, and bounds it.
 func redactError(agent parley.Agent, e *parley.Error) *parley.Error {
 	if e == nil {
 		return nil
 	}
 	e.Message = Redact(agent, []byte(e.Message), maxErrorBody)
-	if len(e.Details) > 0 && !agent.Credential.IsZero() {
+	if len(e.Details) > 0 && len(secretsOf(agent)) > 0 {
 		clean := []byte(Redact(agent, e.Details, len(e.Details)))
 		if !json.Valid(clean) { // the credential looked like a part of JSON
 			clean = []byte(`"` + redactedMark + `"`)

@@ -50,62 +50,27 @@ func (x *Exchange) target(task parley.Task, agent parley.Agent, body []byte) (*u
 }
 
 // header makes the headers of BR-5 and AD-8, spelled as the seeds spell them.
-func (x *Exchange) header(task parley.Task, agent parley.Agent) (http.Header, error) {
-	correlation := task.CorrelationID
+func (x *Exchange) header(e errand, auth Authorization) (http.Header, error) {
+	correlation := e.task.CorrelationID
 	if correlation == "" {
-		correlation = task.ID
+		correlation = e.task.ID
 	}
 	if !validValue(correlation) {
-		return nil, errand{task, agent}.errorf(parley.CodeInvalidInput, "the correlation id holds characters that a header cannot")
+		return nil, e.errorf(parley.CodeInvalidInput, "the correlation id holds characters that a header cannot")
 	}
-	name, value, err := credential(task, agent)
-	if err != nil {
-		return nil, err
-	}
-	values := [2]string{correlation, value}
+	values := [2]string{correlation, auth.value}
 	h := make(http.Header, 5)
 	h["Content-Type"] = x.jsonType
 	h["Accept"] = x.jsonType
 	h["User-Agent"] = x.userAgent
 	h["X-Correlation-ID"] = values[0:1:1]
-	if name != "" {
-		h[name] = values[1:2:2]
+	if auth.name != "" {
+		h[auth.name] = values[1:2:2]
+	}
+	for _, m := range auth.more {
+		h[m.name] = []string{m.value}
 	}
 	return h, nil
-}
-
-// credential gives the header that authenticates us, or "" for none.
-func credential(task parley.Task, agent parley.Agent) (name, value string, err error) {
-	auth := agent.Auth
-	switch auth.Type {
-	case "", parley.AuthNone:
-		return "", "", nil
-	case parley.AuthBearer:
-		name = "Authorization"
-	case parley.AuthAPIKey:
-		name = auth.Header
-		if name == "" {
-			name = "X-API-Key"
-		}
-	case parley.AuthHeader:
-		name = auth.Header
-	default:
-		return "", "", errand{task, agent}.errorf(parley.CodeInvalid, "the agent's auth type %q is unknown", auth.Type)
-	}
-	if !validName(name) || reserved(name) {
-		return "", "", errand{task, agent}.errorf(parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
-	}
-	value = string(agent.Credential.Reveal())
-	if value == "" {
-		return "", "", errand{task, agent}.errorf(parley.CodeAgentRejected, "the agent wants %s authentication, and its credential is empty", auth.Type)
-	}
-	if !validValue(value) {
-		return "", "", errand{task, agent}.errorf(parley.CodeInvalid, "the agent's credential holds characters that a header cannot (a line end?)")
-	}
-	if auth.Type == parley.AuthBearer {
-		value = "Bearer " + value
-	}
-	return name, value, nil
 }
 
 // reserved reports whether the header belongs to the exchange itself.

@@ -32,7 +32,7 @@ func (x *Exchange) Stream(ctx context.Context, task parley.Task, agent parley.Ag
 	interest := context.AfterFunc(ctx, cancel)
 	end := func() bool { return patience.Stop() && interest() }
 
-	resp, err := p.send()
+	resp, err := p.authorized((*post).send)
 	if err != nil {
 		end()
 		cancel()

@@ -1,0 +1,295 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/parley-project/parley"
+)
+
+// Authorization is what one request carries to prove who sends it: headers, or
+// a parameter of the URL. It is for the transport that asked for it and prints
+// itself as "[redacted]".
+type Authorization struct {
+	// name and value are the one header that most kinds have.
+	name, value string
+	more        []header
+	// query is an encoded parameter, or "".
+	query string
+}
+
+// header is one header with its one value.
+type header struct{ name, value string }
+
+// Authorize gives what authenticates one call of agent, whatever the
+// transport. For [parley.AuthOAuth2] that may take a request to the token
+// endpoint, of at most 10 s; everything else takes no time. agent.TLS is not
+// its business: see [Exchange.TLSConfig].
+//
+// The error is an [*ExchangeError] of disposition NotSent if no access token
+// can be had, else a [*parley.Error]: there is no credential, or one that a
+// request cannot carry.
+func (x *Exchange) Authorize(ctx context.Context, task parley.Task, agent parley.Agent) (Authorization, error) {
+	if agent.Auth.Type == parley.AuthOAuth2 {
+		return x.bearerToken(ctx, errand{task, agent}, "")
+	}
+	return errand{task, agent}.authorization()
+}
+
+// Renew is for an answer 401 to a request that carried refused: the agent has
+// executed nothing then. It gives what to send the request once more with, and
+// true; or false if there is nothing better, and the answer stands. A second
+// 401 is not for it. With OAuth2 the access token is fetched anew, and secrets
+// in files are read again; other credentials cannot change by themselves.
+//
+// The error is an [*ExchangeError] as of [Exchange.Authorize].
+func (x *Exchange) Renew(ctx context.Context, task parley.Task, agent parley.Agent, refused Authorization) (Authorization, bool, error) {
+	if x.renew != nil && readsFiles(agent) {
+		fresh, err := x.renew(ctx, agent)
+		if err == nil {
+			remember(agent, fresh)
+			agent = fresh
+		}
+	}
+	var next Authorization
+	var err error
+	if agent.Auth.Type == parley.AuthOAuth2 {
+		next, err = x.bearerToken(ctx, errand{task, agent}, refused.value)
+	} else {
+		next, err = errand{task, agent}.authorization()
+	}
+	if err != nil || next.equal(refused) {
+		return Authorization{}, false, err
+	}
+	return next, true, nil
+}
+
+// authorized sends by way of send, and once more with a renewed credential if
+// the answer is 401.
+func (p *post) authorized(send func(*post) (*http.Response, error)) (*http.Response, error) {
+	resp, err := send(p)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	ctx, cancel := context.WithDeadline(p.inner, p.due)
+	defer cancel()
+	next, ok, err := p.x.Renew(ctx, p.task, p.agent, p.auth)
+	if err == nil && !ok {
+		return resp, nil
+	}
+	// To its end, so that the connection can be used again.
+	_, _ = readBody(resp, maxRefusal)
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	p.url, p.header = next.URL(p.target), maps.Clone(p.header)
+	next.SetHeader(p.header)
+	return send(p)
+}
+
+// readsFiles reports whether a credential that requests carry comes from a
+// file.
+func readsFiles(agent parley.Agent) bool {
+	isFile := func(ref string) bool { return strings.HasPrefix(ref, "file:") }
+	if isFile(agent.Auth.Secret) {
+		return true
+	}
+	for _, ref := range agent.Auth.Headers {
+		if isFile(ref) {
+			return true
+		}
+	}
+	return false
+}
+
+// remember keeps the secrets of fresh out of what is said about agent.
+func remember(agent, fresh parley.Agent) {
+	if agent.Resolved == nil {
+		return
+	}
+	agent.Resolved.Later.Add(fresh.Credential)
+	if fresh.Resolved == nil || fresh.Resolved == agent.Resolved {
+		return
+	}
+	for _, s := range fresh.Resolved.Headers {
+		agent.Resolved.Later.Add(s)
+	}
+}
+
+func (a Authorization) equal(b Authorization) bool {
+	return a.name == b.name && a.value == b.value && a.query == b.query && slices.Equal(a.more, b.more)
+}
+
+// SetHeader puts the headers into h, where a cookie is one of them.
+func (a Authorization) SetHeader(h http.Header) {
+	if a.name != "" {
+		h[a.name] = []string{a.value}
+	}
+	for _, m := range a.more {
+		h[m.name] = []string{m.value}
+	}
+}
+
+// URL gives u with the parameter that authenticates, or u itself if there is
+// none. u is not changed. The result is for the request only: it is a secret.
+func (a Authorization) URL(u *url.URL) *url.URL {
+	if a.query == "" {
+		return u
+	}
+	c := *u
+	if c.RawQuery != "" {
+		c.RawQuery += "&"
+	}
+	c.RawQuery += a.query
+	return &c
+}
+
+// InURL reports whether the credential is a part of the URL, which a transport
+// without requests of HTTP cannot carry.
+func (a Authorization) InURL() bool { return a.query != "" }
+
+// Format writes "[redacted]" whatever the verb.
+func (a Authorization) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redactedMark)) }
+
+// authorization gives what the record and its resolved secrets say.
+func (e errand) authorization() (Authorization, error) {
+	auth := e.agent.Auth
+	switch auth.Type {
+	case "", parley.AuthNone, parley.AuthMTLS:
+		return Authorization{}, nil
+	case parley.AuthBearer:
+		return e.oneHeader("Authorization", "Bearer ")
+	case parley.AuthAPIKey:
+		return e.key()
+	case parley.AuthHeader:
+		return e.oneHeader(auth.Header, "")
+	case parley.AuthHeaders:
+		return e.headers()
+	case parley.AuthBasic:
+		return e.basic()
+	}
+	return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth type %q is unknown", auth.Type)
+}
+
+// secret gives the credential, which a header can carry.
+func (e errand) secret() (string, error) {
+	value := string(e.agent.Credential.Reveal())
+	if value == "" {
+		return "", e.errorf(parley.CodeAgentRejected, "the agent wants %s authentication, and its credential is empty", e.agent.Auth.Type)
+	}
+	if !validValue(value) {
+		return "", e.errorf(parley.CodeInvalid, "the agent's credential holds characters that a header cannot (a line end?)")
+	}
+	return value, nil
+}
+
+func (e errand) oneHeader(name, prefix string) (Authorization, error) {
+	if !validName(name) || reserved(name) {
+		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
+	}
+	value, err := e.secret()
+	if err != nil {
+		return Authorization{}, err
+	}
+	return Authorization{name: name, value: prefix + value}, nil
+}
+
+// key puts the key where its scheme says.
+func (e errand) key() (Authorization, error) {
+	auth := e.agent.Auth
+	switch auth.In {
+	case "", parley.InHeader:
+		if auth.Header == "" {
+			auth.Header = "X-API-Key"
+		}
+		return e.oneHeader(auth.Header, "")
+	case parley.InQuery, parley.InCookie:
+	default:
+		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth sends its key in %q; it must be header, query or cookie", auth.In)
+	}
+	value, err := e.secret()
+	switch {
+	case err != nil:
+		return Authorization{}, err
+	case auth.Header == "":
+		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth does not name the %s that carries the key", auth.In)
+	case auth.In == parley.InQuery:
+		return Authorization{query: url.QueryEscape(auth.Header) + "=" + url.QueryEscape(value)}, nil
+	case !validName(auth.Header) || strings.ContainsAny(value, " \t\",;\\"):
+		// RFC 6265 §4.1.1.
+		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's key, or its name %q, holds characters that a cookie cannot", auth.Header)
+	}
+	return Authorization{name: "Cookie", value: auth.Header + "=" + value}, nil
+}
+
+func (e errand) headers() (Authorization, error) {
+	var a Authorization
+	if len(e.agent.Auth.Headers) == 0 {
+		return a, e.errorf(parley.CodeInvalid, "the agent's auth names no headers")
+	}
+	for name := range e.agent.Auth.Headers {
+		one := e
+		one.agent.Credential = parley.Secret{}
+		if e.agent.Resolved != nil {
+			one.agent.Credential = e.agent.Resolved.Headers[name]
+		}
+		h, err := one.oneHeader(name, "")
+		if err != nil {
+			return a, err
+		}
+		a.more = append(a.more, header{h.name, h.value})
+	}
+	slices.SortFunc(a.more, func(x, y header) int { return strings.Compare(x.name, y.name) })
+	return a, nil
+}
+
+func (e errand) basic() (Authorization, error) {
+	if strings.Contains(e.agent.Auth.User, ":") || !validValue(e.agent.Auth.User) {
+		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth has a user name that basic authentication cannot carry (a colon?)")
+	}
+	value, err := e.secret()
+	if err != nil {
+		return Authorization{}, err
+	}
+	return Authorization{name: "Authorization", value: "Basic " + basicPair(e.agent.Auth.User, value)}, nil
+}
+
+// basicPair is RFC 7617 §2.
+func basicPair(user, password string) string {
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+}
+
+// secretsOf gives the secrets of agent that may come back in what it says, in
+// the forms in which requests carry them.
+func secretsOf(agent parley.Agent) [][]byte {
+	var all [][]byte
+	if s := agent.Credential.Reveal(); len(s) > 0 {
+		all = append(all, s)
+		switch {
+		case agent.Auth.Type == parley.AuthBasic:
+			all = append(all, []byte(basicPair(agent.Auth.User, string(s))))
+		case agent.Auth.In == parley.InQuery:
+			if q := []byte(url.QueryEscape(string(s))); !bytes.Equal(q, s) {
+				all = append(all, q)
+			}
+		}
+	}
+	if agent.Resolved == nil {
+		return all
+	}
+	for _, s := range agent.Resolved.Headers {
+		all = append(all, s.Reveal())
+	}
+	for _, s := range agent.Resolved.Later.All() {
+		all = append(all, s.Reveal())
+	}
+	return slices.DeleteFunc(all, func(s []byte) bool { return len(s) == 0 })
+}
