@@ -32,6 +32,7 @@ internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb jsonrp
 internal/bridge/a2a/a2apb:
 internal/bridge/adaptertest:  . internal/bridge
 internal/registry:            . internal/store
+internal/push:                . internal/bus
 internal/api:                 . internal/store
 internal/sample:              .
 internal/server:              ...
