@@ -24,6 +24,12 @@ func (s *State) Apply(f Fact) Decision {
 	case Settled:
 		a.at, a.jitter = f.At, f.Jitter
 		a.settled(f)
+	case Asked:
+		a.at = f.At
+		a.asked(f)
+	case Replied:
+		a.at = f.At
+		a.replied(f)
 	case Tick:
 		a.at, a.jitter = f.At, f.Jitter
 		a.tick()

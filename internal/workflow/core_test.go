@@ -163,7 +163,7 @@ func (d *driver) drive() {
 func (d *driver) act() {
 	ids := d.state.InFlight()
 	d.now = d.now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(d.t, "ms")) * time.Millisecond)
-	switch n := rapid.IntRange(0, 20).Draw(d.t, "act"); {
+	switch n := rapid.IntRange(0, 26).Draw(d.t, "act"); {
 	case n == 0:
 		d.apply(Cancel{At: d.now, By: "me", Grace: 10 * time.Second})
 	case n == 1 && len(d.answered) > 0:
@@ -177,6 +177,8 @@ func (d *driver) act() {
 			d.now = due
 		}
 		d.apply(Tick{At: d.now, Jitter: 0.5})
+	case n > 20:
+		d.converse(ids)
 	default:
 		d.settle(rapid.SampledFrom(ids).Draw(d.t, "task"))
 	}

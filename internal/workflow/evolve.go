@@ -65,6 +65,10 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 	switch p := payload.(type) {
 	case stepScheduled:
 		s.evolveScheduled(e, x, p)
+	case stepWaiting:
+		s.evolveWaiting(x, p)
+	case stepAnswered:
+		s.evolveAnswered(x, p)
 	case stepRetrying:
 		s.landed(x)
 		if x.granted == nil {
@@ -133,6 +137,7 @@ func (s *State) landed(x *execution) {
 	if x.taskID != "" {
 		delete(s.inFlight, x.taskID)
 		x.taskID = ""
+		x.question, x.news, x.asked = nil, 0, 0
 	}
 }
 

@@ -213,6 +213,10 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 		return decodeAs[runEnded](data)
 	case parley.EventStepScheduled:
 		return decodeAs[stepScheduled](data)
+	case parley.EventStepWaiting:
+		return decodeAs[stepWaiting](data)
+	case parley.EventStepAnswered:
+		return decodeAs[stepAnswered](data)
 	case parley.EventStepRetrying:
 		return decodeAs[stepRetrying](data)
 	case parley.EventStepCompleted:
@@ -246,6 +250,7 @@ func (s *State) Replay(e parley.Event) error {
 	}
 	s.seq = e.Seq
 	if payload == nil {
+		s.countProgress(e)
 		return nil
 	}
 	if err := s.evolve(e, payload); err != nil {

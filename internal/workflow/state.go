@@ -47,8 +47,12 @@ type State struct {
 	copied map[string]Copied
 	// sessions maps session and agent to the agent's context id (rule P1).
 	sessions map[string]string
-	// bytes is the size of all values of the run (§10).
+	// bytes is the size of all values of the run (§10), questions included.
 	bytes int64
+	// progress counts the events of step.accepted, step.progress and step.chunk,
+	// progressBytes their data.
+	progress      int
+	progressBytes int64
 
 	limits RunLimits
 }
@@ -66,6 +70,10 @@ type execution struct {
 	// attempts counts the attempts begun; taskID is the one in flight, or "".
 	attempts int
 	taskID   string
+	// question is what the agent of the attempt in flight waits for, or nil;
+	// news numbers the last change of it, asked counts the questions.
+	question    *parley.Question
+	news, asked int
 	// retryAt is set while the execution waits for its next attempt.
 	retryAt time.Time
 	// granted counts the retries that each policy has granted (rule R3).
@@ -88,11 +96,21 @@ type RunLimits struct {
 	Executions int
 	// Attempts bounds the attempts of one step.
 	Attempts int
+	// Questions bounds what the agent of one attempt may ask.
+	Questions int
+	// Progress bounds the events of progress of a run, ProgressBytes their data
+	// in bytes; what comes beyond is not recorded.
+	Progress      int
+	ProgressBytes int64
 }
 
-// DefaultRunLimits are the figures of language.md §10.
+// DefaultRunLimits are the figures of language.md §10, and for what it does not
+// name: 1,000 questions an attempt, 10,000 events and 32 MiB of progress a run.
 func DefaultRunLimits() RunLimits {
-	return RunLimits{Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Attempts: 100}
+	return RunLimits{
+		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Attempts: 100,
+		Questions: 1_000, Progress: 10_000, ProgressBytes: 32 << 20,
+	}
 }
 
 // NewState gives the state of a run before its first event.

@@ -255,7 +255,7 @@ func (a *decider) fits(member string, value json.RawMessage) error {
 
 func limitError(name string, limit, got int64) *parley.Error {
 	unit := " bytes"
-	if name == "executions" || name == "attempts" {
+	if name == "executions" || name == "attempts" || name == "questions" {
 		unit = ""
 	}
 	return parley.Errorf(parley.CodeLimit, "%s: %d%s, the limit is %d", name, got, unit, limit).

@@ -94,6 +94,9 @@ func (s *State) viewStep(x *execution) parley.Step {
 			v.Phase = parley.PhaseCancelling
 		case !x.retryAt.IsZero():
 			v.Phase = parley.PhaseBackoff
+		case s.waits(x):
+			q := *x.question
+			v.Phase, v.Question = parley.PhaseInputRequired, &q
 		case x.taskID != "":
 			v.Phase = parley.PhaseQueued
 		default:

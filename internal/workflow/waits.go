@@ -1,0 +1,215 @@
+package workflow
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// Asked says that the agent of an attempt waits for a person, or that it goes
+// on by itself. The step's timeout runs on meanwhile (rule T2).
+type Asked struct {
+	At     time.Time
+	TaskID string
+	// AgentTaskID is the agent's own name for the task, or "".
+	AgentTaskID string
+	// Question is what it waits for; nil: it waits no more.
+	Question *parley.Question
+	// News numbers the changes of one attempt from 1. One that is not newer
+	// than the last that the run has recorded changes nothing.
+	News int
+}
+
+// Replied says that somebody has answered the question of an attempt. It is
+// empty if the attempt does not wait.
+type Replied struct {
+	At     time.Time
+	TaskID string
+	Reply  parley.Reply
+}
+
+func (Asked) fact()   {}
+func (Replied) fact() {}
+
+// resolvedByAgent is how a wait ends that nobody has answered.
+const resolvedByAgent = "agent"
+
+type (
+	stepWaiting struct {
+		Question    *parley.Question `json:"question"`
+		TaskID      string           `json:"task_id"`
+		AgentTaskID string           `json:"agent_task_id,omitempty"`
+		News        int              `json:"news"`
+	}
+	stepAnswered struct {
+		TaskID string        `json:"task_id"`
+		Reply  *answeredWith `json:"reply,omitempty"`
+		By     string        `json:"by,omitempty"`
+		// Resolved says who ended a wait that nobody has answered, News with
+		// which change.
+		Resolved string `json:"resolved,omitempty"`
+		News     int    `json:"news,omitempty"`
+	}
+	answeredWith struct {
+		Text string          `json:"text,omitempty"`
+		Data json.RawMessage `json:"data,omitempty"`
+		// Withheld: the answer to a request for an authorization is not kept in
+		// the history, since it may hold a secret.
+		Withheld bool `json:"withheld,omitempty"`
+	}
+)
+
+// asked records what an agent waits for, or that it goes on.
+func (a *decider) asked(f Asked) {
+	x := a.waitable(f.TaskID)
+	if x == nil || f.News <= x.news {
+		return
+	}
+	if f.Question == nil {
+		if x.question != nil {
+			a.record(parley.EventStepAnswered, x, stepAnswered{TaskID: f.TaskID, Resolved: resolvedByAgent, News: f.News})
+		}
+		return
+	}
+	q := readable(f.Question)
+	err := a.fits("question", append([]byte(q.Text), q.Parts...))
+	if x.asked >= a.limits.Questions {
+		err = limitError("questions", int64(a.limits.Questions), int64(x.asked)+1)
+	}
+	if err != nil {
+		e := asError(err)
+		e.Step, e.Agent = x.path, x.agent
+		a.abandon(x, parley.OutcomeCancelled)
+		a.failFinally(x, e, time.Time{})
+		a.advance()
+		return
+	}
+	a.record(parley.EventStepWaiting, x, stepWaiting{
+		Question: q, TaskID: f.TaskID, AgentTaskID: strings.ToValidUTF8(f.AgentTaskID, "\uFFFD"), News: f.News,
+	})
+}
+
+// replied records what somebody answered.
+func (a *decider) replied(f Replied) {
+	x := a.waitable(f.TaskID)
+	if x == nil || x.question == nil {
+		return
+	}
+	with := &answeredWith{Text: strings.ToValidUTF8(f.Reply.Text, "\uFFFD")}
+	if json.Valid(f.Reply.Data) {
+		with.Data = f.Reply.Data
+	}
+	if x.question.Kind == parley.QuestionAuth {
+		with = &answeredWith{Withheld: true}
+	}
+	a.record(parley.EventStepAnswered, x, stepAnswered{TaskID: f.TaskID, Reply: with, By: strings.ToValidUTF8(f.Reply.By, "\uFFFD")})
+}
+
+// waitable gives the execution of a task in flight, unless its run is ending:
+// then nobody is asked any more.
+func (a *decider) waitable(task string) *execution {
+	path, ok := a.inFlight[task]
+	if !ok || a.status.Terminal() || a.cancelling {
+		return nil
+	}
+	return a.execs[path]
+}
+
+// readable gives a question as the history will give it back. What is not JSON
+// is left out: there is always the text.
+func readable(q *parley.Question) *parley.Question {
+	c := parley.Question{Kind: parley.QuestionKind(strings.ToValidUTF8(string(q.Kind), "\uFFFD")), Text: strings.ToValidUTF8(q.Text, "\uFFFD")}
+	if len(q.Parts) > 0 {
+		if b, err := json.Marshal(q.Parts); err == nil {
+			c.Parts = b
+		}
+	}
+	return &c
+}
+
+func (s *State) evolveWaiting(x *execution, p stepWaiting) {
+	x.question, x.news = p.Question, p.News
+	x.asked++
+	if p.Question != nil {
+		s.bytes += int64(len(p.Question.Text) + len(p.Question.Parts))
+	}
+}
+
+func (s *State) evolveAnswered(x *execution, p stepAnswered) {
+	x.question, x.news = nil, max(x.news, p.News)
+	if p.Reply != nil {
+		s.bytes += int64(len(p.Reply.Text))
+	}
+}
+
+// Waiting is one step whose agent waits for a person.
+type Waiting struct {
+	// Step is the path of the step's execution, TaskID its attempt in flight.
+	Step, TaskID string
+	Question     parley.Question
+}
+
+// Waiting gives the steps whose agents wait for people, in the order in which
+// they were considered. There is none in a run that ends.
+func (s *State) Waiting() []Waiting {
+	var list []Waiting
+	for _, path := range s.order {
+		if x := s.execs[path]; s.waits(x) {
+			list = append(list, Waiting{Step: path, TaskID: x.taskID, Question: *x.question})
+		}
+	}
+	return list
+}
+
+func (s *State) waits(x *execution) bool {
+	return x.question != nil && x.taskID != "" && !s.cancelling && !s.status.Terminal()
+}
+
+// StepState says in words where a step stands, for whoever expected something
+// else of it; ok is false if the run has no such step.
+func (s *State) StepState(path string) (text string, ok bool) {
+	x := s.execs[path]
+	if x == nil {
+		step, err := s.stepAt(path)
+		return string(parley.StepPending), err == nil && step != nil
+	}
+	v := s.viewStep(x)
+	if v.Phase == "" {
+		return string(v.Status), true
+	}
+	return string(v.Status) + " (" + string(v.Phase) + ")", true
+}
+
+// Progress gives the event of something that an agent in flight has told: one
+// of the types step.accepted, step.progress and step.chunk. It is the next of
+// the history and changes nothing else (it never enters Apply); the caller
+// records it as it does a decision. ok is false for a task that is not in
+// flight, and when the run has recorded as much as its limits allow.
+func (s *State) Progress(at time.Time, t parley.EventType, task string, data json.RawMessage) (e parley.Event, ok bool) {
+	path, ok := s.inFlight[task]
+	if !ok || s.status.Terminal() || !isProgress(t) {
+		return e, false
+	}
+	if s.progress >= s.limits.Progress || s.progressBytes+int64(len(data)) > s.limits.ProgressBytes {
+		return e, false
+	}
+	x := s.execs[path]
+	e = parley.Event{Seq: s.seq + 1, At: at, Type: t, Run: s.run, Step: path, Attempt: x.attempts, Data: data}
+	s.seq = e.Seq
+	s.countProgress(e)
+	return e, true
+}
+
+func (s *State) countProgress(e parley.Event) {
+	if isProgress(e.Type) {
+		s.progress++
+		s.progressBytes += int64(len(e.Data))
+	}
+}
+
+func isProgress(t parley.EventType) bool {
+	return slices.Contains([]parley.EventType{parley.EventStepAccepted, parley.EventStepProgress, parley.EventStepChunk}, t)
+}
