@@ -51,7 +51,11 @@ func (c *call) moveQuestion(q *parley.Question) (known bool) {
 	if c.b.failpoint("question.before") {
 		return false
 	}
-	ok, known := c.move(store.Move{Kind: store.MoveQuestion, Question: q})
+	m := store.Move{Kind: store.MoveQuestion, Question: q}
+	if q != nil {
+		m.Questions = c.row.Questions + 1
+	}
+	ok, known := c.move(m)
 	if !known {
 		return false
 	}

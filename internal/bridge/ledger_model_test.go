@@ -243,9 +243,9 @@ func (l *modelLedger) move(m store.Move) bool {
 		a.State, a.AgentTaskID, a.AgentContextID = store.AttemptFollowing, m.AgentTaskID, m.AgentContextID
 		a.AgentEndpoint, a.AgentVersion = m.AgentEndpoint, m.AgentVersion
 	case store.MoveQuestion:
-		return following && moveQuestion(a, m.Question)
+		return following && moveQuestion(a, m)
 	case store.MoveReply:
-		if !following || a.Reply == nil || a.Questions != m.Questions {
+		if !following || a.Question == nil || a.Reply == nil || a.Questions != m.Questions {
 			return false
 		}
 		a.ReplySent = true
@@ -283,15 +283,25 @@ func (l *modelLedger) move(m store.Move) bool {
 	return true
 }
 
-func moveQuestion(a *store.Attempt, q *parley.Question) bool {
-	if q != nil && a.Question != nil && a.Reply == nil && reflect.DeepEqual(q, a.Question) {
+func moveQuestion(a *store.Attempt, m store.Move) bool {
+	q := m.Question
+	same := q != nil && a.Question != nil && reflect.DeepEqual(q, a.Question)
+	switch {
+	case q == nil && a.Question == nil:
 		return true
+	case q == nil:
+		if a.Reply == nil {
+			a.News++
+		}
+	case m.Questions > 0 && m.Questions != a.Questions+1:
+		return same && m.Questions == a.Questions
+	case m.Questions == 0 && same && a.Reply == nil:
+		return true
+	default:
+		a.Questions++
+		a.News++
 	}
 	a.Question, a.Reply, a.ReplySent = q, nil, false
-	a.News++
-	if q != nil {
-		a.Questions++
-	}
 	return true
 }
 

@@ -31,9 +31,7 @@ const (
 		` AND state IN ('claimed', 'following') AND policy IN ('lookup', 'resend') AND orphanings < ?`
 	// A task that is only followed is not sent again: nothing is counted. Who
 	// takes it over must know that: it may have been claimed when it was seen.
-	// An answer that may have left is not the new owner's to send.
 	moveTakeover = `UPDATE attempt SET owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
- reply_sent = CASE WHEN reply_sent = 0 THEN 0 ELSE 2 END,
  orphanings = orphanings + CASE WHEN state = 'claimed' THEN 1 ELSE 0 END` + mine +
 		` AND state IN ('claimed', 'following') AND ` + mayTakeOver + ` AND (state = 'following' OR orphanings < ?)
  AND ` + workerAlive + ` AND ` + ownerGone + ` AND (state = 'claimed' OR agent_task_id = ?)`
@@ -60,10 +58,10 @@ const ownerGone = `EXISTS (SELECT 1 FROM worker w WHERE w.name = attempt.owner A
 //     or resend. With two orphanings behind it a claimed one is settled as
 //     unknown, and ok is false.
 //   - MoveQuestion: followed. A question is counted and clears the answer to
-//     the former one. The very same one, as long as no answer to it may have
-//     left, changes nothing, and so does none where there is none.
-//   - MoveReply: followed, with an answer to the question of that number that
-//     did not leave under an earlier claim.
+//     the former one; with Questions it must be the next, or be recorded under
+//     that number already. Without a number the very same one, as long as it has
+//     no answer, changes nothing. None where there is none changes nothing.
+//   - MoveReply: followed, with an answer to the question of that number.
 //
 // MoveAgain forgets the question and its answer, MoveTakeover keeps them. A
 // question that goes without an answer is news for the run.
@@ -156,7 +154,7 @@ func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
 		ok, err = exec(moveFollow, with([]any{m.AgentTaskID, text(m.AgentContextID), text(m.AgentEndpoint), text(m.AgentVersion)},
 			[]any{m.AgentTaskID})...)
 	case MoveQuestion:
-		return ask(s, payload, from)
+		return ask(s, payload, int64(m.Questions), from)
 	case MoveReply:
 		ok, err = exec(moveReply, with(nil, []any{int64(m.Questions)})...)
 	case MoveCancelled, MoveUnknown:

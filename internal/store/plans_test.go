@@ -27,6 +27,7 @@ func TestPlans(t *testing.T) {
 		"settled":   selectSettled,
 		"news":      selectNews,
 		"ask":       moveAsk,
+		"numbered":  moveAskNumbered,
 		"reply":     replyTo,
 		"due":       selectDue,
 		"unclosed":  selectUnclosed,

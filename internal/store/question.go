@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/parley-project/parley"
 )
@@ -17,17 +18,20 @@ const (
 )
 
 const (
-	// A question that is repeated while it stands, answered or not, is the same
-	// one; only when the answer may have reached the agent it asks again.
+	// A question that is repeated while it stands without an answer is the same
+	// one. Where the owner says which number it gets, that alone decides: it may
+	// have been answered before its owner knew that it was recorded.
 	moveAsk = `UPDATE attempt SET question = ?, questions = questions + 1, news = news + 1, reply = NULL, reply_sent = 0` + mine +
-		` AND state = 'following' AND (question IS NULL OR question <> ? OR reply_sent <> 0)`
+		` AND state = 'following' AND (question IS NULL OR question <> ? OR reply IS NOT NULL)`
+	moveAskNumbered = `UPDATE attempt SET question = ?, questions = questions + 1, news = news + 1, reply = NULL, reply_sent = 0` + mine +
+		` AND state = 'following' AND questions = ?`
 	// Whoever answered knows that the agent need not wait any more: this is no
 	// news then.
 	moveGoOn = `UPDATE attempt SET question = NULL, news = news + CASE WHEN reply IS NULL THEN 1 ELSE 0 END,
  reply = NULL, reply_sent = 0` + mine + ` AND state = 'following' AND question IS NOT NULL`
-	// What may have left under an earlier claim does not leave once more.
+	// Whether what may have left before leaves once more is the owner's decision.
 	moveReply = `UPDATE attempt SET reply_sent = 1` + mine +
-		` AND state = 'following' AND reply IS NOT NULL AND questions = ? AND reply_sent < 2`
+		` AND state = 'following' AND question IS NOT NULL AND reply IS NOT NULL AND questions = ?`
 
 	// noQuestion forgets the present question; the run hears of it, unless it
 	// has the answer to it.
@@ -35,6 +39,7 @@ const (
  question = NULL, reply = NULL, reply_sent = 0`
 
 	isFollowed = `SELECT 1 FROM attempt` + mine + ` AND state = 'following'`
+	isAsked    = isFollowed + ` AND questions = ? AND question = ?`
 
 	// awaits holds for an attempt whose question, the given one, has no answer.
 	awaits     = ` WHERE id = ? AND state = 'following' AND questions = ? AND question IS NOT NULL AND reply IS NULL`
@@ -48,9 +53,9 @@ const (
 // encodeQuestion gives a question as it is stored. Equal ones are equal bytes.
 func encodeQuestion(task string, q *parley.Question) ([]byte, error) {
 	switch {
-	case len(q.Text) > maxQuestion || len(q.Parts) > maxQuestion:
+	case len(q.Text)+len(q.Note) > maxQuestion || len(q.Parts) > maxQuestion:
 		return nil, parley.Errorf(parley.CodeLimit, "the question of %q has %d bytes of text and %d of parts, at most %d of each are kept",
-			task, len(q.Text), len(q.Parts), maxQuestion)
+			task, len(q.Text)+len(q.Note), len(q.Parts), maxQuestion)
 	case q.Kind == "":
 		return nil, parley.Errorf(parley.CodeInvalid, "the question of %q has no kind", task)
 	case q.Parts != nil && !json.Valid(q.Parts):
@@ -65,6 +70,10 @@ func encodeQuestion(task string, q *parley.Question) ([]byte, error) {
 	if q.Parts != nil {
 		b = append(b, `,"parts":`...)
 		b = append(b, q.Parts...)
+	}
+	if q.Note != "" {
+		b = append(b, `,"note":`...)
+		b = appendString(b, q.Note)
 	}
 	return append(b, '}'), nil
 }
@@ -115,18 +124,22 @@ func checkFollow(m *Move) error {
 	return nil
 }
 
-// ask executes MoveQuestion.
-func ask(s *session, question []byte, from []any) (ok, written bool, err error) {
-	var n int64
+// ask executes MoveQuestion; number is that of the question, or 0.
+func ask(s *session, question []byte, number int64, from []any) (ok, written bool, err error) {
+	write, done := moveGoOn, isFollowed
+	args, same := from, from
 	if question != nil {
-		n, err = s.exec(moveAsk, append(append([]any{question}, from...), question)...)
-	} else {
-		n, err = s.exec(moveGoOn, from...)
+		write, args = moveAsk, append(append([]any{question}, from...), question)
+		if number > 0 {
+			write, args[len(args)-1] = moveAskNumbered, number-1
+			done, same = isAsked, append(slices.Clip(from), number, question)
+		}
 	}
+	n, err := s.exec(write, args...)
 	if err != nil || n == 1 {
 		return n == 1, n == 1, err
 	}
-	ok, err = s.exists(isFollowed, from...)
+	ok, err = s.exists(done, same...)
 	return ok, false, err
 }
 

@@ -61,6 +61,9 @@ func asking(task string, c Claim, text string) Move {
 	return Move{Kind: MoveQuestion, TaskID: task, From: c, Question: &parley.Question{Kind: parley.QuestionInput, Text: text}}
 }
 
+// numbered is the question as the one of that number.
+func numbered(m Move, n int) Move { m.Questions = n; return m }
+
 func goesOn(task string, c Claim) Move { return Move{Kind: MoveQuestion, TaskID: task, From: c} }
 
 func sending(task string, c Claim, questions int) Move {
@@ -114,6 +117,7 @@ func TestQuestionAndReply(t *testing.T) {
 		idle(t, db, goesOn(task1, c)) // nothing was asked
 
 		first := asking(task1, c, "Which <city>?\u2028")
+		first.Question.Note = "The agent \"refused\" the last answer"
 		first.Question.Parts = json.RawMessage(`[ {"n": 1234567890123456789012 } ]`)
 		moved(t, db, first)
 		a := row(t, db, task1)
@@ -138,7 +142,9 @@ func TestQuestionAndReply(t *testing.T) {
 		diff(t, row(t, db, task1).NewsSeen, 1)
 		o := owned(t, db, c)
 		diff(t, []any{*o.Reply, o.Questions}, []any{e.Replies[0].Reply, 1})
-		idle(t, db, first) // a poll from before the answer reached the agent
+		idle(t, db, numbered(first, 1)) // only now its owner hears that it was recorded
+		refusedMove(t, db, numbered(first, 3))
+		refusedMove(t, db, numbered(asking(task1, c, "other?"), 1))
 		refusedMove(t, db, sending(task1, c, 2))
 
 		moved(t, db, sending(task1, c, 1))
@@ -174,7 +180,7 @@ func TestAnotherQuestionDropsTheReply(t *testing.T) {
 		moved(t, db, asking(task1, c, "one?"))
 		d := replying(run, task1, 1, "1")
 		check(t, db.Decide(t.Context(), d))
-		moved(t, db, asking(task1, c, "two?"))
+		moved(t, db, numbered(asking(task1, c, "two?"), 2))
 		a := row(t, db, task1)
 		diff(t, []any{a.Question.Text, a.Reply, a.Questions, a.News}, []any{"two?", (*parley.Reply)(nil), 2, 2})
 		refusedMove(t, db, sending(task1, c, 1))
@@ -238,6 +244,7 @@ func TestQuestionLimits(t *testing.T) {
 			code parley.Code
 		}{
 			{parley.Question{Kind: "input", Text: strings.Repeat("x", 64<<10+1)}, parley.CodeLimit},
+			{parley.Question{Kind: "input", Text: strings.Repeat("x", 64<<10), Note: "x"}, parley.CodeLimit},
 			{parley.Question{Kind: "input", Parts: append(full, ' ')}, parley.CodeLimit},
 			{parley.Question{Kind: "input", Parts: json.RawMessage(`[`)}, parley.CodeInvalid},
 			{parley.Question{Text: "kind?"}, parley.CodeInvalid},
@@ -252,7 +259,8 @@ func TestQuestionLimits(t *testing.T) {
 	})
 }
 
-// Who takes over sends an answer that waits, but not one that may have left.
+// Who takes over is told of an answer that waits. One that may have left is
+// theirs to send again only if they decide so.
 func TestTakeoverOfAReply(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		run, c := followed(t, db, "run-1", "b1")
@@ -273,9 +281,9 @@ func TestTakeoverOfAReply(t *testing.T) {
 		third := take(take(second))
 		diff(t, owned(t, db, third).Reply, (*parley.Reply)(nil))
 		diff(t, row(t, db, task1).ReplySent, true)
-		refusedMove(t, db, sending(task1, third, 1))
+		idle(t, db, sending(task1, third, 1))
 		refusedMove(t, db, asking(task1, second, "one?"))
-		// The agent is asked, and still waits: so the question stands anew.
+		// Or the question is put once more.
 		moved(t, db, asking(task1, third, "one?"))
 		check(t, db.Decide(t.Context(), replying(d.Run, task1, 2, "1")))
 		moved(t, db, sending(task1, third, 2))

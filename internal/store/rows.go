@@ -250,7 +250,9 @@ type Move struct {
 	// Question is stored by MoveQuestion; nil is none. Its text and its parts
 	// are at most 64 KiB each.
 	Question *parley.Question
-	// Questions is, for MoveReply, the number of the question that is answered.
+	// Questions is, for MoveReply, the number of the question that is answered,
+	// and for MoveQuestion the one that the question gets: one more than the row
+	// has. Then it may be repeated at any time; 0 leaves the number to the store.
 	Questions int
 	// Result settles the attempt (MoveFail, MoveUnknown, MoveCancelled).
 	Result *parley.Result

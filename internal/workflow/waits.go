@@ -75,7 +75,7 @@ func (a *decider) asked(f Asked) {
 		return
 	}
 	q := readable(f.Question)
-	err := a.fits("question", append([]byte(q.Text), q.Parts...))
+	err := a.fits("question", append([]byte(q.Text+q.Note), q.Parts...))
 	if x.asked >= a.limits.Questions {
 		err = limitError("questions", int64(a.limits.Questions), int64(x.asked)+1)
 	}
@@ -121,7 +121,10 @@ func (a *decider) waitable(task string) *execution {
 // readable gives a question as the history will give it back. What is not JSON
 // is left out: there is always the text.
 func readable(q *parley.Question) *parley.Question {
-	c := parley.Question{Kind: parley.QuestionKind(strings.ToValidUTF8(string(q.Kind), "\uFFFD")), Text: strings.ToValidUTF8(q.Text, "\uFFFD")}
+	c := parley.Question{
+		Kind: parley.QuestionKind(strings.ToValidUTF8(string(q.Kind), "\uFFFD")),
+		Text: strings.ToValidUTF8(q.Text, "\uFFFD"), Note: strings.ToValidUTF8(q.Note, "\uFFFD"),
+	}
 	if len(q.Parts) > 0 {
 		if b, err := json.Marshal(q.Parts); err == nil {
 			c.Parts = b
@@ -134,7 +137,7 @@ func (s *State) evolveWaiting(x *execution, p stepWaiting) {
 	x.question, x.news = p.Question, p.News
 	x.asked++
 	if p.Question != nil {
-		s.bytes += int64(len(p.Question.Text) + len(p.Question.Parts))
+		s.bytes += int64(len(p.Question.Text) + len(p.Question.Note) + len(p.Question.Parts))
 	}
 }
 

@@ -9,7 +9,7 @@ ALTER TABLE attempt ADD COLUMN question BLOB;
 ALTER TABLE attempt ADD COLUMN questions INTEGER NOT NULL DEFAULT 0;
 -- JSON: the answer to the question
 ALTER TABLE attempt ADD COLUMN reply BLOB;
--- 1: it may have left under the present claim; 2: under an earlier one
+-- 1: it may have left
 ALTER TABLE attempt ADD COLUMN reply_sent INTEGER NOT NULL DEFAULT 0;
 -- changes of the question, and how many of them stand in the run's history
 ALTER TABLE attempt ADD COLUMN news INTEGER NOT NULL DEFAULT 0;
