@@ -161,7 +161,7 @@ func (c *call) look(ctx context.Context, pace time.Duration) (changed bool, next
 		}
 	}
 	if c.b.failpoint("poll.before") {
-		return false, c.leave()
+		return false, (*call).leave
 	}
 	if next := c.reply(ctx); next != nil {
 		return true, next
@@ -237,7 +237,7 @@ func forgot(out Outcome) bool {
 func (c *call) stand(out Outcome) (changed bool, next step) {
 	question := c.standing(out)
 	if !c.noteQuestion(question) {
-		return false, c.leave()
+		return false, (*call).leave
 	}
 	changed = c.setState(out.State, question != nil)
 	if changed {

@@ -68,7 +68,7 @@ func (c *call) subscribe(ctx context.Context) (next step, ok bool) {
 		return nil, false
 	}
 	if c.b.failpoint("subscribe.before") {
-		return c.leave(), false
+		return (*call).leave, false
 	}
 	out, err := subscriber.Subscribe(ctx, c.row.Task, c.agent, c.agentTask())
 	switch {
@@ -102,7 +102,7 @@ func (c *call) beside(ctx context.Context, heard <-chan struct{}, ended <-chan O
 		case <-heard:
 			quiet.Reset(listenQuiet)
 			if c.b.failpoint("stream.event") {
-				next = c.leave()
+				next = (*call).leave
 			}
 		case <-c.poke:
 			if pause(ctx, pollSpacing) {

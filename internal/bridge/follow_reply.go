@@ -137,25 +137,25 @@ func (c *call) reply(ctx context.Context) step {
 		return c.refusedReply("agents of protocol " + c.agent.Protocol + " take no answers")
 	}
 	if b.failpoint("reply.before-mark") {
-		return c.leave()
+		return (*call).leave
 	}
 	ok, known := c.move(store.Move{Kind: store.MoveReply, Questions: c.row.Questions})
 	switch {
 	case !known:
-		return c.leave()
+		return (*call).leave
 	case !ok:
 		return nil // the row has changed; the next look at it says how
 	}
 	c.row.Reply, c.row.ReplySent = r, true
 	if b.failpoint("reply.before-send") {
-		return c.leave()
+		return (*call).leave
 	}
 	out, err := answerer.Answer(ctx, c.row.Task, c.agent, TaskReply{At: c.agentTask(), Number: c.row.Questions, Reply: *r})
 	if err != nil {
 		return c.refusedReply(c.untranslatable(err).Message)
 	}
 	if b.failpoint("reply.after-send") {
-		return c.leave()
+		return (*call).leave
 	}
 	return c.replied(r, out)
 }
@@ -172,7 +172,7 @@ func (c *call) replied(r *parley.Reply, out Outcome) step {
 		c.answeredAt = c.b.cfg.Now()
 		c.mu.Unlock()
 		if !c.moveQuestion(nil) {
-			return c.leave()
+			return (*call).leave
 		}
 		c.stream, c.deaf = out.Stream, 0
 		_, next := c.stand(out)
@@ -195,7 +195,7 @@ func (c *call) refusedReply(why string) step {
 	c.b.log.LogAttrs(c.b.hard, slog.LevelWarn, "the agent did not take the answer", c.attrs("agent_reply",
 		slog.String("agent_task_id", c.row.AgentTaskID), slog.String("error", why))...)
 	if !c.askAgain(noteRefused + why) {
-		return c.leave()
+		return (*call).leave
 	}
 	return nil
 }
