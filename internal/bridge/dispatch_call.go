@@ -74,8 +74,10 @@ type call struct {
 	// replies is an answer that waits to be sent, for question replyTo.
 	replies *parley.Reply
 	replyTo int
-	// answeredAt is when the agent took an answer.
-	answeredAt time.Time
+	// answeredAt is when the agent took an answer, answeredState where it stood
+	// before.
+	answeredAt    time.Time
+	answeredState string
 }
 
 type slotSet uint8

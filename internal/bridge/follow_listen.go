@@ -166,7 +166,7 @@ func (c *call) hangUp() {
 func (c *call) standing(out Outcome) *parley.Question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if out.Question != nil && c.row.Question == nil && !c.answeredAt.IsZero() && out.State == c.state &&
+	if out.Question != nil && c.row.Question == nil && !c.answeredAt.IsZero() && out.State == c.answeredState &&
 		c.b.cfg.Now().Sub(c.answeredAt) < answerSettles {
 		return nil
 	}

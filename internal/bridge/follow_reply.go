@@ -169,7 +169,7 @@ func (c *call) replied(r *parley.Reply, out Outcome) step {
 		return (*call).answer
 	case Accepted:
 		c.mu.Lock()
-		c.answeredAt = c.b.cfg.Now()
+		c.answeredAt, c.answeredState = c.b.cfg.Now(), c.state
 		c.mu.Unlock()
 		if !c.moveQuestion(nil) {
 			return (*call).leave

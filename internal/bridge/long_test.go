@@ -89,6 +89,27 @@ func TestListenToldOnly(t *testing.T) {
 	})
 }
 
+// TestProgressSize: a record of progress carries so much and says what it lacks.
+func TestProgressSize(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		seen := r.progressOf()
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, p bridge.Progress) (bridge.Outcome, error) {
+			for range 11 { // the first goes out by itself
+				p(bridge.Report{Chunk: &bridge.Chunk{Artifact: "a", Text: strings.Repeat("x", 16<<10), Append: true}})
+			}
+			return answered(task, "1"), nil
+		}
+		p := r.staff("b", newDesk(), nil)
+		r.want(r.task("one", 1, nil), parley.OutcomeOK, "")
+		synctest.Wait()
+		got := seen()
+		if len(got) != 2 || got[1]["dropped_bytes"] != float64(7*(16<<10+1)) {
+			t.Errorf("%d records", len(got))
+		}
+		p.stop()
+	})
+}
+
 // brief is a desk whose streams break at once.
 type brief struct{ *desk }
 
@@ -236,6 +257,38 @@ func TestQuestion(t *testing.T) {
 				}
 				if a := r.ledger.row(id); a.News != 2 {
 					t.Errorf("news %d: the end of the wait is one too", a.News)
+				}
+				p.stop()
+			})
+		})
+	}
+}
+
+// TestStaleQuestion: an agent that still shows the question for a moment after it
+// took the answer has not asked again; one that shows it for long has.
+func TestStaleQuestion(t *testing.T) {
+	for stale, questions := range map[time.Duration]int{3 * time.Second: 1, time.Hour: 2} {
+		t.Run(stale.String(), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				d := newDesk()
+				d.asks, d.works = true, 2*time.Minute
+				var answered time.Time
+				d.onAnswer = func(bridge.TaskReply) (bridge.Outcome, bool) {
+					answered = time.Now()
+					return bridge.Outcome{}, false
+				}
+				d.onPoll = func(int) (bridge.Outcome, bool) {
+					return asks(parley.Task{ID: "run-long-1.a.1"}, "which year?"), !answered.IsZero() && time.Since(answered) < stale
+				}
+				d.mute = true
+				p := r.staff("b", d, nil)
+				id := r.task("long", 1, nil)
+				r.waiting(id, 1)
+				r.ledger.reply(id, parley.Reply{Text: "2026"})
+				r.hint(id)
+				r.wait(2*time.Minute + 30*time.Second)
+				if n := r.ledger.row(id).Questions; n != questions {
+					t.Errorf("asked %d times, want %d", n, questions)
 				}
 				p.stop()
 			})
