@@ -1,7 +1,9 @@
 package registry
 
 import (
-	"encoding/json"
+	"crypto/subtle"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/parley-project/parley"
@@ -14,180 +16,181 @@ const Sealed = "[redacted]"
 // defaultKeyHeader carries the credential of AuthAPIKey if no header is named.
 const defaultKeyHeader = "X-API-Key"
 
-// maxCredential bounds a credential that is sent in a header, and the old form
-// of an agent's authentication as JSON, in bytes.
-const maxCredential = 16 << 10
-
 // PublicAuth gives the part of a that may be shown: references as they are,
 // everything else as [Sealed].
 func PublicAuth(a parley.Auth) parley.Auth {
-	if kind, _ := splitRef(a.Secret); a.Secret != "" && kind != refEnv && kind != refFile {
-		a.Secret = Sealed
+	a.Secret = public(a.Secret)
+	a.Headers = maps.Clone(a.Headers)
+	for name, ref := range a.Headers {
+		a.Headers[name] = public(ref)
 	}
 	return a
 }
 
-// wantedAuth is what a caller wants for an agent that has an authentication
-// already. With keep the credential is the stored one.
-type wantedAuth struct {
-	parley.AuthSpec
-	keep bool
+// PublicTLS does for TLS settings what [PublicAuth] does.
+func PublicTLS(t parley.AgentTLS) parley.AgentTLS {
+	return parley.AgentTLS{Cert: public(t.Cert), Key: public(t.Key), CA: public(t.CA)}
 }
 
-// wanted reads spec: a credential that is not given, or is what an API shows in
-// its place, is the stored one of the same type.
+func public(ref string) string {
+	if kind, _ := splitRef(ref); ref != "" && kind != refEnv && kind != refFile {
+		return Sealed
+	}
+	return ref
+}
+
+// wantedSecret is one secret as a caller wants it. If keep is not empty it is
+// the stored reference, which stays.
+type wantedSecret struct {
+	parley.SecretSpec
+	keep string
+}
+
+// wantedOne reads spec: a secret that is not given, or is what an API shows in
+// its place, is the stored one, if there is one.
+func wantedOne(spec parley.SecretSpec, stored string) wantedSecret {
+	if stored != "" && (spec.IsZero() || isSealed(spec)) {
+		return wantedSecret{keep: stored}
+	}
+	return wantedSecret{SecretSpec: spec}
+}
+
+// isSealed reports whether spec stands for the stored secret.
+func isSealed(spec parley.SecretSpec) bool {
+	return spec.Secret == Sealed || spec.Secret == "" && string(spec.Literal.Reveal()) == Sealed
+}
+
+func (w wantedSecret) missing() bool { return w.keep == "" && w.IsZero() }
+
+// wantedAuth is what a caller wants for an agent that has an authentication
+// already. Its secrets are in secret and headers.
+type wantedAuth struct {
+	parley.AuthSpec
+	secret  wantedSecret
+	headers map[string]wantedSecret
+}
+
+// wantedTLS is the same for TLS settings.
+type wantedTLS struct{ cert, key, ca wantedSecret }
+
+// wanted reads spec; stored secrets can stay if they are of the same type.
 func wanted(spec parley.AuthSpec, stored parley.Auth) wantedAuth {
-	w := wantedAuth{AuthSpec: spec}
+	w := wantedAuth{AuthSpec: spec, headers: map[string]wantedSecret{}}
 	w.Type = parley.AuthType(strings.ToLower(string(w.Type)))
 	if w.Type == "" {
 		w.Type = parley.AuthNone
 	}
-	given := w.Secret
-	if given == "" {
-		given = string(w.Literal.Reveal())
+	if w.Type != stored.Type {
+		stored = parley.Auth{}
 	}
-	if (given == "" || given == Sealed) && w.Type == stored.Type && stored.Secret != "" {
-		w.Secret, w.Literal, w.keep = "", parley.Secret{}, true
+	w.secret = wantedOne(parley.SecretSpec{Secret: spec.Secret, Literal: spec.Literal}, stored.Secret)
+	for name, one := range spec.Headers {
+		w.headers[name] = wantedOne(one, stored.Headers[name])
 	}
 	return w
 }
 
+// wantTLS reads spec. Other than with [wanted], what is not given is removed:
+// each member can be done without.
+func wantTLS(spec parley.TLSSpec, stored parley.AgentTLS) wantedTLS {
+	one := func(spec parley.SecretSpec, stored string) wantedSecret {
+		if spec.IsZero() {
+			return wantedSecret{}
+		}
+		return wantedOne(spec, stored)
+	}
+	return wantedTLS{one(spec.Cert, stored.Cert), one(spec.Key, stored.Key), one(spec.CA, stored.CA)}
+}
+
 // sealed makes the record of what was checked.
-func (r *Registry) sealed(w wantedAuth, stored parley.Auth) (parley.Auth, error) {
-	auth := parley.Auth{Type: w.Type, Header: w.Header, Secret: w.Secret}
+func (r *Registry) sealed(w wantedAuth) (parley.Auth, error) {
+	auth := parley.Auth{Type: w.Type, Header: w.Header, In: w.In, User: w.User}
 	if auth.Type == parley.AuthAPIKey && auth.Header == "" {
 		auth.Header = defaultKeyHeader
 	}
+	if auth.In == parley.InHeader {
+		auth.In = ""
+	}
+	if w.OAuth2 != nil {
+		o := *w.OAuth2
+		if o.Scopes = slices.Clone(o.Scopes); len(o.Scopes) == 0 {
+			o.Scopes = nil
+		}
+		if o.Style == parley.OAuth2InHeader {
+			o.Style = ""
+		}
+		auth.OAuth2 = &o
+	}
 	var err error
+	if auth.Secret, err = r.seal(w.secret); err != nil {
+		return auth, err
+	}
+	for name, one := range w.headers {
+		if auth.Headers == nil {
+			auth.Headers = make(map[string]string, len(w.headers))
+		}
+		if auth.Headers[name], err = r.seal(one); err != nil {
+			return auth, err
+		}
+	}
+	return auth, nil
+}
+
+// sealedTLS makes the record of what was checked.
+func (r *Registry) sealedTLS(w wantedTLS) (t parley.AgentTLS, err error) {
+	if t.Cert, err = r.seal(w.cert); err != nil {
+		return t, err
+	}
+	if t.Key, err = r.seal(w.key); err != nil {
+		return t, err
+	}
+	t.CA, err = r.seal(w.ca)
+	return t, err
+}
+
+// seal gives the reference under which a secret is stored.
+func (r *Registry) seal(w wantedSecret) (string, error) {
 	switch {
-	case w.keep:
-		auth.Secret = stored.Secret
+	case w.keep != "":
+		return w.keep, nil
 	case !w.Literal.IsZero():
-		auth.Secret, err = r.cfg.Secrets.Seal(w.Literal)
+		return r.cfg.Secrets.Seal(w.Literal)
 	}
-	return auth, err
+	return w.Secret, nil
 }
 
-// AuthFromOld decodes the members auth_type and auth_config of an old agent
-// record (formats.md, agent record). authType decides; if it is empty, member
-// type inside config does, as in an old registry's record, and without both
-// there is no authentication. Unknown members are dropped, as they always were.
-// A credential of the form env:… or file:… is taken as a reference.
-//
-// The error is a [*parley.Error] of code invalid with every fault; it never
-// holds a credential.
-func AuthFromOld(authType string, config json.RawMessage) (parley.AuthSpec, error) {
-	o := oldAuth{at: "auth_config"}
-	o.decode(config)
-	typ, path := authType, "auth_type"
-	if typ == "" && o.members != nil {
-		typ, path = o.text("type"), "auth_config.type"
-		if typ == "" && len(o.members) > 0 && len(o.faults) == 0 {
-			o.add(path, faultRequired, "says how the credential is sent: none, bearer or apikey")
+// reuse gives spec with [Sealed] in place of each literal that is what is
+// stored, so that it need not be sealed again.
+func (r *Registry) reuse(spec parley.AgentSpec, stored parley.Agent) parley.AgentSpec {
+	one := func(s parley.SecretSpec, ref string) parley.SecretSpec {
+		if r.holds(ref, s) {
+			return parley.SecretSpec{Secret: Sealed}
 		}
+		return s
 	}
-	var spec parley.AuthSpec
-	if len(o.faults) == 0 {
-		spec = o.spec(typ, path)
-		if spec.Type == parley.AuthNone && authType != "" && o.members != nil && len(o.faults) == 0 {
-			o.add("auth_config", faultValue, "must be null for auth_type none")
+	if spec.Auth != nil && wanted(*spec.Auth, stored.Auth).Type == stored.Auth.Type {
+		auth := *spec.Auth
+		s := one(parley.SecretSpec{Secret: auth.Secret, Literal: auth.Literal}, stored.Auth.Secret)
+		auth.Secret, auth.Literal = s.Secret, s.Literal
+		auth.Headers = maps.Clone(auth.Headers)
+		for name, s := range auth.Headers {
+			auth.Headers[name] = one(s, stored.Auth.Headers[name])
 		}
+		spec.Auth = &auth
 	}
-	if err := o.err("agent authentication"); err != nil {
-		return parley.AuthSpec{}, err
-	}
-	return spec, nil
-}
-
-// oldAuth reads the members of an old auth_config.
-type oldAuth struct {
-	faults
-	at      string
-	members map[string]json.RawMessage // nil if config is null or absent
-	// optional says that members may stand without a credential.
-	optional bool
-}
-
-func (o *oldAuth) decode(config json.RawMessage) {
-	if len(config) > maxCredential {
-		o.add(o.at, faultLimit, "must be at most %d bytes", maxCredential)
-		return
-	}
-	// The decoder's own texts might quote a credential.
-	if len(config) > 0 && json.Unmarshal(config, &o.members) != nil {
-		o.members = nil
-		o.add(o.at, faultType, "must be an object or null")
-	}
-}
-
-// spec reads what belongs to typ, which stands at path.
-func (o *oldAuth) spec(typ, path string) parley.AuthSpec {
-	spec := parley.AuthSpec{Type: parley.AuthType(strings.ToLower(strings.TrimSpace(typ)))}
-	value := ""
-	switch spec.Type {
-	case "", parley.AuthNone:
-		spec.Type = parley.AuthNone
-		if o.oneOf("token", "key", "api_key") != "" {
-			o.add(o.at, faultValue, "must not hold a credential for type none")
+	if spec.TLS != nil {
+		spec.TLS = &parley.TLSSpec{
+			Cert: one(spec.TLS.Cert, stored.TLS.Cert), Key: one(spec.TLS.Key, stored.TLS.Key), CA: one(spec.TLS.CA, stored.TLS.CA),
 		}
-		return spec
-	case parley.AuthBearer:
-		value = o.credential("token")
-	case parley.AuthAPIKey, parley.AuthHeader:
-		value = o.credential("key", "api_key")
-		spec.Header = o.oneOf("header_name", "header")
-	default:
-		o.add(path, faultValue, "must be one of none, bearer, apikey, header")
-	}
-	switch kind, _ := splitRef(value); {
-	case value == "":
-	case kind == refEnv || kind == refFile:
-		spec.Secret = value
-	default:
-		spec.Literal = parley.NewSecret([]byte(value))
 	}
 	return spec
 }
 
-// credential gives the first of names that is there. An auth_config, where
-// there is one, holds the credential.
-func (o *oldAuth) credential(names ...string) string {
-	before := len(o.faults)
-	value := o.oneOf(names...)
-	if value == "" && o.members != nil && !o.optional && len(o.faults) == before {
-		o.add(o.at+"."+names[0], faultRequired, "must be the credential, a string that is not empty")
+// holds reports whether the stored reference is the literal of spec, sealed.
+func (r *Registry) holds(stored string, spec parley.SecretSpec) bool {
+	if kind, _ := splitRef(stored); kind != refSealed || spec.Literal.IsZero() || spec.Secret != "" {
+		return false
 	}
-	return value
-}
-
-// oneOf gives the member that is known under several names.
-func (o *oldAuth) oneOf(names ...string) string {
-	value := ""
-	for _, name := range names {
-		switch v := o.text(name); {
-		case v == "":
-		case value != "" && value != v:
-			o.add(o.at+"."+name, faultValue, "differs from %s.%s; give one of them", o.at, names[0])
-		default:
-			value = v
-		}
-	}
-	return value
-}
-
-// text gives a member that is a string; "" if it is absent or null.
-func (o *oldAuth) text(name string) string {
-	raw, ok := o.members[name]
-	if !ok {
-		return ""
-	}
-	var s *string
-	if json.Unmarshal(raw, &s) != nil {
-		o.add(o.at+"."+name, faultType, "must be a string")
-		return ""
-	}
-	if s == nil {
-		return ""
-	}
-	return *s
+	secret, err := r.cfg.Secrets.Resolve(stored)
+	return err == nil && subtle.ConstantTimeCompare(secret.Reveal(), spec.Literal.Reveal()) == 1
 }

@@ -114,8 +114,8 @@ func TestPublicAuth(t *testing.T) {
 		"": "", "env:A": "env:A", "file:a": "file:a", "sealed:YWJj": "[redacted]", "plain": "[redacted]",
 	} {
 		got := registry.PublicAuth(parley.Auth{Type: parley.AuthAPIKey, Header: "X-K", Secret: secret})
-		if got != (parley.Auth{Type: parley.AuthAPIKey, Header: "X-K", Secret: want}) {
-			t.Errorf("PublicAuth(%q) = %+v", secret, got)
+		if diff := cmp.Diff(parley.Auth{Type: parley.AuthAPIKey, Header: "X-K", Secret: want}, got); diff != "" {
+			t.Errorf("PublicAuth(%q) (-want +got):\n%s", secret, diff)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"crypto/subtle"
 	"fmt"
 	"reflect"
 
@@ -90,11 +89,7 @@ func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared
 	if err != nil {
 		return didNothing, err
 	}
-	if spec.Auth != nil && r.holds(stored.Auth, *spec.Auth) {
-		auth := *spec.Auth
-		auth.Secret, auth.Literal = Sealed, parley.Secret{}
-		spec.Auth = &auth
-	}
+	spec = r.reuse(spec, stored)
 	if stored.Status == parley.AgentDeleted && spec.Status == nil {
 		spec.Status = new(parley.AgentActive)
 	}
@@ -106,23 +101,10 @@ func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared
 	return didUpdate, err
 }
 
-// holds reports whether the stored credential is the literal of spec, which
-// then need not be sealed again.
-func (r *Registry) holds(stored parley.Auth, spec parley.AuthSpec) bool {
-	if spec.Literal.IsZero() || stored.Secret == "" || spec.Secret != "" {
-		return false
-	}
-	if kind, _ := splitRef(stored.Secret); kind != refSealed || stored.Type != wanted(spec, stored).Type {
-		return false
-	}
-	secret, err := r.cfg.Secrets.Resolve(stored.Secret)
-	return err == nil && subtle.ConstantTimeCompare(secret.Reveal(), spec.Literal.Reveal()) == 1
-}
-
 // same reports whether two versions of a record say the same.
 func same(a, b parley.Agent) bool {
 	for _, x := range []*parley.Agent{&a, &b} {
-		x.UpdatedAt, x.UpdatedBy, x.Credential = a.UpdatedAt, "", parley.Secret{}
+		x.UpdatedAt, x.UpdatedBy, x.Credential, x.Resolved = a.UpdatedAt, "", parley.Secret{}, nil
 		if len(x.ProtocolConfig) == 0 {
 			x.ProtocolConfig = nil
 		}

@@ -20,9 +20,12 @@ const declaredBy = "agents file"
 //
 //	name, url, description
 //	protocol, protocol_config   defaults: simple-a2a, nothing
-//	auth                        {type, header, secret}, or as old records have it:
+//	auth                        {type, secret} and what belongs to the type: header (or name) and
+//	                            in, user, headers {name: secret}, token_url, client_id, scopes,
+//	                            audience and auth_style; or, as old records have it,
 //	                            {type, token | key | api_key, header | header_name}
 //	auth_type, auth_config      the same, as an old record has it
+//	tls                         {cert, key, ca}
 //	timeout or timeout_ms       "30s" or milliseconds
 //	retry or retry_config       {max_retries, initial_delay(_ms), max_delay(_ms), backoff_multiplier}
 //	limits                      {concurrency}
@@ -98,7 +101,7 @@ type place struct {
 func (a *entryReader) read() parley.AgentSpec {
 	spec := parley.AgentSpec{By: declaredBy}
 	members := a.members(a.node, a.path, []string{
-		"name", "url", "description", "protocol", "protocol_config", "auth", "auth_type", "auth_config",
+		"name", "url", "description", "protocol", "protocol_config", "auth", "auth_type", "auth_config", "tls",
 		"timeout", "timeout_ms", "retry", "retry_config", "limits", "outcome_unknown", "idempotent", "breaker", "priority",
 	})
 	if members == nil {
@@ -147,6 +150,9 @@ func (a *entryReader) read() parley.AgentSpec {
 		if n := at(name); n != nil {
 			a.warning(n, a.path+"."+name, faultNoEffect, name+" has no effect in this version")
 		}
+	}
+	if n := at("tls"); n != nil {
+		spec.TLS = a.tls(n)
 	}
 	before := a.errors
 	spec.Auth = a.auth(members)
@@ -259,24 +265,37 @@ func (a *entryReader) auth(members map[string]*yaml.Node) *parley.AuthSpec {
 func (a *entryReader) newAuth(n *yaml.Node) *parley.AuthSpec {
 	path := a.path + ".auth"
 	a.at["auth"] = place{n, path}
-	members := a.members(n, path, []string{"type", "header", "secret", "token", "key", "api_key", "header_name"})
+	members := a.members(n, path, []string{
+		"type", "header", "secret", "token", "key", "api_key", "header_name", "name", "in", "user", "password",
+		"client_secret", "headers", "token_url", "client_id", "scopes", "audience", "auth_style",
+	})
 	if members == nil {
 		return nil
 	}
-	o := oldAuth{at: "auth", optional: true, members: map[string]json.RawMessage{}}
+	o := authMembers{at: "auth", optional: true, members: map[string]json.RawMessage{}}
 	for _, name := range sortedKeys(members) {
 		a.at["auth."+name] = place{members[name], path + "." + name}
-		if s := a.text(members[name], path+"."+name); s != nil {
+		if name == "headers" || name == "scopes" {
+			var out bytes.Buffer
+			if a.toJSON(&out, members[name], path+"."+name, 1) {
+				o.members[name] = out.Bytes()
+			}
+		} else if s := a.text(members[name], path+"."+name); s != nil {
 			o.members[name] = quoted(*s)
 		}
 	}
 	ref := o.text("secret")
-	if ref != "" && (o.members["token"] != nil || o.members["key"] != nil || o.members["api_key"] != nil) {
-		a.problem(members["secret"], path+".secret", faultValue, "must be a reference or a credential, not both")
-	}
 	typ := o.text("type")
+	if ref != "" {
+		for _, name := range credentialNames(parley.AuthType(strings.ToLower(typ))) {
+			if o.members[name] != nil {
+				a.problem(members["secret"], path+".secret", faultValue, "must be a reference or a credential, not both")
+				break
+			}
+		}
+	}
 	if typ == "" && members["type"] == nil {
-		o.add("auth.type", faultRequired, "must be one of none, bearer, apikey, header")
+		o.add("auth.type", faultRequired, "must be one of %s", authTypeList())
 	}
 	delete(o.members, "secret")
 	delete(o.members, "type")
@@ -286,6 +305,24 @@ func (a *entryReader) newAuth(n *yaml.Node) *parley.AuthSpec {
 		spec.Secret, spec.Literal = ref, parley.Secret{}
 	}
 	return &spec
+}
+
+// tls reads the member tls.
+func (a *entryReader) tls(n *yaml.Node) *parley.TLSSpec {
+	path := a.path + ".tls"
+	a.at["tls"] = place{n, path}
+	members := a.members(n, path, tlsNames())
+	spec := &parley.TLSSpec{}
+	for i, to := range []*parley.SecretSpec{&spec.Cert, &spec.Key, &spec.CA} {
+		name := tlsNames()[i]
+		if m := members[name]; m != nil {
+			a.at["tls."+name] = place{m, path + "." + name}
+			if s := a.text(m, path+"."+name); s != nil {
+				*to = secretSpec(*s)
+			}
+		}
+	}
+	return spec
 }
 
 // check adds the faults that the members have as values. Where the
@@ -301,6 +338,9 @@ func (a *entryReader) check(spec *parley.AgentSpec, members map[string]*yaml.Nod
 	checkShape(spec, &f)
 	if spec.Auth != nil && authRead {
 		checkAuth(wanted(*spec.Auth, parley.Auth{}), nil, &f)
+	}
+	if spec.TLS != nil {
+		checkTLS(wantTLS(*spec.TLS, parley.AgentTLS{}), nil, &f)
 	}
 	a.faults(f)
 }

@@ -164,7 +164,7 @@ func TestAD12_ProblemsAllAtOnce(t *testing.T) {
 		"agents[1].retry.max_delay a.yaml:11:58: value: must be at least 1000, at least initial_delay_ms and at most 365 days, in whole milliseconds",
 		"agents[2].protocol_config.a a.yaml:19:24: type: tags are not allowed",
 		"agents[2].auth.tipe a.yaml:17:10: unknown_member: unknown member tipe (did you mean type?)",
-		"agents[2].auth.type a.yaml:17:9: required: must be one of none, bearer, apikey, header",
+		"agents[2].auth.type a.yaml:17:9: required: must be one of none, bearer, apikey, basic, header, headers, oauth2, mtls",
 		"agents[2].outcome_unknown a.yaml:18:20: value: must be one of lookup, resend, fail",
 		"agents[2].name a.yaml:15:9: duplicate_key: agents[1] has the same name",
 		"agents[3] a.yaml:20:3: type: must be a mapping of names to values",

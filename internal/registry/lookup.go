@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +40,7 @@ func (r *Registry) fetch(ctx context.Context, name string) (parley.Agent, error)
 	case agent.Status != parley.AgentActive:
 		return parley.Agent{}, agentError(parley.CodeAgentRejected, name, "agent '%s' is inactive; make it active to have it called", shown(name))
 	}
-	if agent.Credential, err = r.credential(agent); err != nil {
+	if agent, err = r.resolve(agent); err != nil {
 		e := agentError(parley.CodeAgentUnavailable, name, "agent '%s' cannot be called without its credential: %s", shown(name), messageOf(err))
 		e.Retryable = true
 		return parley.Agent{}, e
@@ -186,21 +185,3 @@ func (c *cache) drop(name string) {
 	delete(c.loads, name)
 	c.removeLocked(name)
 }
-
-// credential gives the secret that calls of agent carry, zero if they carry
-// none.
-func (r *Registry) credential(agent parley.Agent) (parley.Secret, error) {
-	if agent.Auth.Type == parley.AuthNone || agent.Auth.Secret == "" {
-		return parley.Secret{}, nil
-	}
-	secret, err := r.cfg.Secrets.Resolve(agent.Auth.Secret)
-	if err != nil {
-		return parley.Secret{}, err
-	}
-	if !isCredential(secret.Reveal()) {
-		return parley.Secret{}, errNotCredential
-	}
-	return secret, nil
-}
-
-var errNotCredential = errors.New("the secret is not one line of printable ASCII that fits into a header")

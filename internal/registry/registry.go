@@ -133,6 +133,7 @@ func complete(spec parley.AgentSpec) parley.AgentSpec {
 		spec.ProtocolConfig = json.RawMessage("null")
 	}
 	fill(&spec.Auth, parley.AuthSpec{Type: parley.AuthNone})
+	fill(&spec.TLS, parley.TLSSpec{})
 	fill(&spec.Timeout, defaultTimeout)
 	fill(&spec.Retry, parley.DefaultRetryConfig())
 	fill(&spec.OutcomeUnknown, "")
@@ -185,24 +186,30 @@ func (r *Registry) write(ctx context.Context, agent parley.Agent) (parley.Agent,
 // merge lays spec over agent, checks it, and seals a literal credential. The
 // faults that are known already come first.
 func (r *Registry) merge(agent parley.Agent, spec parley.AgentSpec, known faults) (parley.Agent, error) {
-	agent, auth := r.lay(agent, spec, &known)
+	agent, auth, tls := r.lay(agent, spec, &known)
 	if err := known.err("agent"); err != nil {
 		return parley.Agent{}, err
 	}
+	var err error
 	if auth != nil {
-		var err error
-		if agent.Auth, err = r.sealed(*auth, agent.Auth); err != nil {
+		if agent.Auth, err = r.sealed(*auth); err != nil {
+			return parley.Agent{}, err
+		}
+	}
+	if tls != nil {
+		if agent.TLS, err = r.sealedTLS(*tls); err != nil {
 			return parley.Agent{}, err
 		}
 	}
 	agent.UpdatedAt, agent.UpdatedBy = r.now(), user(spec.By)
-	agent.Credential = parley.Secret{}
+	agent.Credential, agent.Resolved = parley.Secret{}, nil
 	return agent, nil
 }
 
-// lay lays spec over agent and reports every fault. The authentication is
-// returned beside it, nil if spec has none: a literal is not sealed yet.
-func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (parley.Agent, *wantedAuth) {
+// lay lays spec over agent and reports every fault. The authentication and the
+// TLS settings are returned beside it, nil if spec has none: literals are not
+// sealed yet.
+func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (parley.Agent, *wantedAuth, *wantedTLS) {
 	checkShape(&spec, f)
 	if spec.URL != nil {
 		agent.URL = normalURL(*spec.URL, new(faults))
@@ -224,12 +231,22 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 	set(&agent.Idempotent, spec.Idempotent)
 	set(&agent.MaxConcurrent, spec.MaxConcurrent)
 	set(&agent.Status, spec.Status)
-	if spec.Auth == nil {
-		return agent, nil
+	var auth *wantedAuth
+	var tls *wantedTLS
+	kind, hasTLS, hasCert := agent.Auth.Type, agent.TLS != (parley.AgentTLS{}), agent.TLS.Cert != ""
+	if spec.Auth != nil {
+		auth = new(wanted(*spec.Auth, agent.Auth))
+		checkAuth(*auth, r.cfg.Secrets, f)
+		kind = auth.Type
 	}
-	auth := wanted(*spec.Auth, agent.Auth)
-	checkAuth(auth, r.cfg.Secrets, f)
-	return agent, &auth
+	if spec.TLS != nil {
+		tls = new(wantTLS(*spec.TLS, agent.TLS))
+		checkTLS(*tls, r.cfg.Secrets, f)
+		hasCert = !tls.cert.missing()
+		hasTLS = hasCert || !tls.key.missing() || !tls.ca.missing()
+	}
+	checkTogether(agent, kind, hasTLS, hasCert, f)
+	return agent, auth, tls
 }
 
 // Get gives an agent's record by its id or name, also a deleted one. The error
@@ -285,7 +302,7 @@ func (r *Registry) Health(ctx context.Context, idOrName string) (parley.AgentHea
 	if r.cfg.Prober == nil {
 		return parley.AgentHealth{}, parley.Errorf(parley.CodeUnavailable, "this server cannot look at agents")
 	}
-	if agent.Credential, err = r.credential(agent); err != nil {
+	if agent, err = r.resolve(agent); err != nil {
 		return unhealthy(messageOf(err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(max(agent.Timeout, minTimeout), maxProbe))

@@ -146,69 +146,6 @@ func checkRetry(r parley.RetryConfig, f *faults) {
 	}
 }
 
-// checkAuth reports what is wrong with a caller's authentication, without
-// looking whether a reference leads anywhere yet. Without secrets only the form
-// of a reference is checked.
-func checkAuth(auth wantedAuth, secrets *Secrets, f *faults) {
-	hasHeader := auth.Type == parley.AuthAPIKey || auth.Type == parley.AuthHeader
-	switch auth.Type {
-	case parley.AuthNone:
-		if auth.Secret != "" || !auth.Literal.IsZero() {
-			f.add("auth", faultValue, "must not hold a credential for type none")
-		}
-	case parley.AuthBearer, parley.AuthAPIKey:
-	case parley.AuthHeader:
-		if auth.Header == "" {
-			f.add("auth.header", faultRequired, "must name the header for type header")
-		}
-	default:
-		f.add("auth.type", faultValue, "must be one of none, bearer, apikey, header")
-		return
-	}
-	switch {
-	case auth.Header != "" && !hasHeader:
-		f.add("auth.header", faultValue, "is for types apikey and header only")
-	case auth.Header != "" && !isHeaderName(auth.Header):
-		f.add("auth.header", faultValue, "must be the name of a header that the protocol does not use itself")
-	}
-	switch {
-	case auth.Secret != "" && !auth.Literal.IsZero():
-		f.add("auth.secret", faultValue, "must be a reference or a credential, not both")
-	case auth.Secret != "":
-		if err := secrets.Check(auth.Secret); err != nil {
-			f.add("auth.secret", faultReference, "%s", messageOf(err))
-		}
-	case auth.Type == parley.AuthHeader && auth.Literal.IsZero() && !auth.keep:
-		f.add("auth.secret", faultRequired, "must be given for type header")
-	case string(auth.Literal.Reveal()) == Sealed:
-		f.add("auth.secret", faultValue, "stands for a stored credential, and there is none of this type; give the credential")
-	case !auth.Literal.IsZero() && !isCredential(auth.Literal.Reveal()):
-		f.add("auth.secret", faultValue, "must be one line of printable ASCII of at most %d bytes", maxCredential)
-	}
-}
-
-// isHeaderName reports whether name is a header (RFC 9110 token) that does not
-// frame or route the request.
-func isHeaderName(name string) bool {
-	for _, c := range []byte(name) {
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	taken := []string{
-		"host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "upgrade",
-		"te", "trailer", "keep-alive", "expect", "accept", "accept-encoding", "x-correlation-id",
-	}
-	return name != "" && len(name) <= maxHeaderName && !slices.Contains(taken, strings.ToLower(name))
-}
-
-// isCredential reports whether value can stand in a header as it is.
-func isCredential(value []byte) bool {
-	return len(value) > 0 && len(value) <= maxCredential &&
-		!bytes.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' })
-}
-
 // checkProtocol reports what is wrong with the protocol and its configuration
 // (AD-4, AD-7), and gives the configuration as it is stored.
 func (r *Registry) checkProtocol(protocol string, config json.RawMessage, f *faults) json.RawMessage {
