@@ -3,7 +3,9 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"strings"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
@@ -21,6 +23,7 @@ const (
 // known.
 func (c *call) noteQuestion(q *parley.Question) (known bool) {
 	was := c.row.Question
+	q = bounded(q)
 	switch {
 	case q == nil && was == nil:
 		return true
@@ -43,7 +46,7 @@ func (c *call) noteQuestion(q *parley.Question) (known bool) {
 // askAgain puts the question that stands once more, with a note.
 func (c *call) askAgain(note string) (known bool) {
 	q := *c.row.Question
-	q.Note = note
+	q.Note = cut(note, maxNote)
 	return c.moveQuestion(&q)
 }
 
@@ -68,6 +71,39 @@ func (c *call) moveQuestion(q *parley.Question) (known bool) {
 		c.b.wake(c.row.Run, c.row.ID)
 	}
 	return true
+}
+
+// The most bytes of a question's text and note; of its parts the ledger holds
+// 64 KiB.
+const (
+	maxQuestionText  = 48 << 10
+	maxQuestionParts = 64 << 10
+	maxNote          = 4 << 10
+)
+
+// bounded gives q as the ledger can hold it. An agent that says too much asks
+// all the same.
+func bounded(q *parley.Question) *parley.Question {
+	if q == nil {
+		return nil
+	}
+	b := *q
+	b.Text = cut(b.Text, maxQuestionText)
+	if len(b.Parts) > maxQuestionParts || !json.Valid(b.Parts) {
+		b.Parts = nil
+	}
+	if b.Kind == "" {
+		b.Kind = parley.QuestionInput
+	}
+	return &b
+}
+
+// cut gives at most limit bytes of s, whole characters only.
+func cut(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(s, "")
 }
 
 func sameQuestion(a, b *parley.Question) bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -255,13 +256,34 @@ func TestQuestion(t *testing.T) {
 				if got := d.numbers(); !slices.Equal(got, []int{1}) || d.replies[0].Reply.Text != "2026" || d.replies[0].At.ID != "agent-"+id {
 					t.Errorf("the agent got %+v", d.replies)
 				}
-				if a := r.ledger.row(id); a.News != 2 {
-					t.Errorf("news %d: the end of the wait is one too", a.News)
+				if a := r.ledger.row(id); a.News != 1 {
+					t.Errorf("news %d: who has answered knows that the wait is over", a.News)
 				}
 				p.stop()
 			})
 		})
 	}
+}
+
+// TestLargeQuestion: what the ledger would not hold is cut to what it does, and
+// the person is asked.
+func TestLargeQuestion(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		d := newDesk()
+		d.works, d.mute = time.Hour, true
+		d.onPoll = func(int) (bridge.Outcome, bool) {
+			out := asks(parley.Task{ID: "run-long-1.a.1"}, strings.Repeat("ä", 64<<10))
+			out.Question.Kind, out.Question.Parts = "", []byte(`["`+strings.Repeat("x", 70<<10)+`"]`)
+			return out, true
+		}
+		p := r.staff("b", d, nil)
+		q := r.waiting(r.task("long", 1, nil), 1).Question
+		if len(q.Text) > 48<<10 || !utf8.ValidString(q.Text) || q.Parts != nil || q.Kind != parley.QuestionInput {
+			t.Errorf("%d bytes of text, %d of parts, kind %q", len(q.Text), len(q.Parts), q.Kind)
+		}
+		r.wait(time.Minute)
+		p.stop()
+	})
 }
 
 // TestStaleQuestion: an agent that still shows the question for a moment after it
