@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -11,7 +10,8 @@ import (
 
 // agentColumns are the columns of an agent in the order of readAgent.
 const agentColumns = `id, name, url, description, protocol, protocol_config, auth_type, auth_header, auth_secret, timeout_ms,
- retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by, detected`
+ retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by, detected,
+ auth_config`
 
 // retryConfig is the retry policy as it is stored (formats.md, agent record).
 type retryConfig struct {
@@ -31,8 +31,12 @@ func readAgent(r *record) (parley.Agent, error) {
 	a.OutcomeUnknown, a.Idempotent, a.MaxConcurrent = parley.OutcomePolicy(r.str()), r.flag(), int(r.int())
 	a.Status, a.CreatedAt, a.UpdatedAt = parley.AgentStatus(r.str()), r.time(), r.time()
 	a.CreatedBy, a.UpdatedBy, a.Detected = r.str(), r.str(), r.bytes()
+	auth := r.bytes()
 	if r.err != nil {
 		return a, r.err
+	}
+	if err := readAuth(auth, &a); err != nil {
+		return a, err
 	}
 	def := parley.DefaultRetryConfig()
 	c := retryConfig{def.MaxRetries, def.InitialDelay.Milliseconds(), def.MaxDelay.Milliseconds(), def.Multiplier}
@@ -52,9 +56,9 @@ func agentArgs(a *parley.Agent) ([]any, error) {
 	if a.ID == "" || a.Name == "" || a.Protocol == "" {
 		return nil, parley.Errorf(parley.CodeInvalid, "an agent needs an id, a name and a protocol")
 	}
-	scheme, _, _ := strings.Cut(a.Auth.Secret, ":")
-	if a.Auth.Secret != "" && scheme != "env" && scheme != "file" && scheme != "sealed" {
-		return nil, parley.Errorf(parley.CodeInvalid, "the secret of agent %q is neither a reference nor sealed", a.Name)
+	config, err := writeAuth(a)
+	if err != nil {
+		return nil, err
 	}
 	retry, err := json.Marshal(retryConfig{
 		a.Retry.MaxRetries, a.Retry.InitialDelay.Milliseconds(), a.Retry.MaxDelay.Milliseconds(), a.Retry.Multiplier,
@@ -69,7 +73,7 @@ func agentArgs(a *parley.Agent) ([]any, error) {
 	return []any{
 		a.URL, a.Description, a.Protocol, blob(a.ProtocolConfig), string(auth), a.Auth.Header, a.Auth.Secret,
 		a.Timeout.Milliseconds(), string(retry), string(a.OutcomeUnknown), flag(a.Idempotent), int64(a.MaxConcurrent),
-		blob(a.Detected),
+		blob(a.Detected), blob(config),
 	}, nil
 }
 
@@ -87,8 +91,8 @@ func (db *DB) CreateAgent(ctx context.Context, a parley.Agent) error {
 	args = append(args, string(a.Status), unixMicro(a.CreatedAt), unixMicro(a.UpdatedAt), a.CreatedBy, a.UpdatedBy, a.ID, a.Name)
 	return db.submit(ctx, synced, func(s *session) error {
 		n, err := s.exec(`INSERT INTO agents (url, description, protocol, protocol_config, auth_type, auth_header, auth_secret,
- timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, detected, status, created_at, updated_at, created_by, updated_by,
- id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, args...)
+ timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, detected, auth_config, status, created_at, updated_at, created_by, updated_by,
+ id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, args...)
 		if err == nil && n == 0 {
 			return parley.Errorf(parley.CodeConflict, "there is, or was, an agent with the name %q: names are not used again", a.Name)
 		}
@@ -107,7 +111,7 @@ func (db *DB) UpdateAgent(ctx context.Context, a parley.Agent) error {
 	return db.submit(ctx, synced, func(s *session) error {
 		n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
  auth_secret = ?, timeout_ms = ?, retry_config = ?, outcome_unknown = ?, idempotent = ?, max_concurrent = ?, detected = ?,
- status = ?,
+ auth_config = ?, status = ?,
  updated_at = ?, updated_by = ? WHERE id = ?`, args...)
 		if err == nil && n == 0 {
 			return noAgent(a.ID)
