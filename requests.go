@@ -31,6 +31,16 @@ type CancelRequest struct {
 	By, Reason string
 }
 
+// AnswerRequest answers what the agent of a run's step waits for.
+type AnswerRequest struct {
+	Run string
+	// Step is the path of the step's execution; "" is the only one that waits.
+	Step string
+	// Reply has a text, data or both: at most 1 MiB in all, and data is one JSON
+	// value. Its By is recorded.
+	Reply Reply
+}
+
 // RunQuery selects runs for a list. Zero members don't restrict.
 type RunQuery struct {
 	Status RunStatus

@@ -45,12 +45,28 @@ func (x *Executor) attempts(d workflow.Decision, now time.Time, reserve bool) ([
 // the run's lock. After an error nothing has followed, and the state must not
 // be used any more.
 func (x *Executor) commit(ctx context.Context, l *liveRun, d workflow.Decision, answer *store.Answer) error {
+	return x.commitWith(ctx, l, d, extra{answer: answer})
+}
+
+// extra is what the store writes along with a decision.
+type extra struct {
+	answer  *store.Answer
+	replies []store.TaskReply
+	seen    []store.NewsSeen
+}
+
+// commitWith is commit for a decision that brings something along; it may have
+// no events then.
+func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decision, e extra) error {
 	now := x.now()
 	rows, slots := x.attempts(d, now, !l.refused)
 	err := x.cfg.Store.Decide(ctx, store.Decision{
 		Run:  x.row(l, now),
-		Seen: d.Events[0].Seq - 1, Events: d.Events, Answer: answer,
+		Seen: l.state.Seq() - int64(len(d.Events)), Events: d.Events, Answer: e.answer,
 		Close: closes(d.Close), RequestCancel: d.RequestCancel, Insert: rows,
+		Replies: e.replies, NewsSeen: e.seen,
+		// That nothing came of news may be found out again.
+		Prompt: len(d.Events) == 0,
 	})
 	l.refused = err != nil
 	if err != nil {
@@ -64,7 +80,7 @@ func (x *Executor) commit(ctx context.Context, l *liveRun, d workflow.Decision, 
 
 // follow does what a durable decision asks for.
 func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt, slots []Reservation) {
-	run := d.Events[0].Run
+	run := l.state.RunID()
 	for i, slot := range slots {
 		switch {
 		case slot.Start != nil:

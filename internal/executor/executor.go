@@ -156,7 +156,7 @@ func New(cfg Config) *Executor {
 
 // Run does what happens by itself until ctx ends: it publishes open attempts,
 // absorbs settled ones, fires timers and watches the bridges' leases. It
-// returns when everything it started has ended; the error is that of the bus
+// returns when everything it started has ended; the error is that of a bus
 // subscription, or nil.
 func (x *Executor) Run(ctx context.Context) error {
 	stop, err := x.cfg.Bus.Subscribe(ctx, bus.SubjectRuns, "parley-executor", func(_ context.Context, m bus.Message) error {
@@ -167,6 +167,11 @@ func (x *Executor) Run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	stopProgress, err := x.cfg.Bus.Subscribe(ctx, bus.SubjectProgress, "parley-executor", x.takeProgress)
+	if err != nil {
+		return err
+	}
+	defer stopProgress()
 	var g errgroup.Group
 	for range wakeupWorkers {
 		g.Go(func() error { x.serveWakeups(ctx); return nil })

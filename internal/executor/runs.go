@@ -32,8 +32,14 @@ func (x *Executor) Get(ctx context.Context, id string) (parley.Run, error) {
 			continue
 		}
 		step.AgentTaskID = a.AgentTaskID
-		if step.Phase == parley.PhaseQueued && a.State != store.AttemptOpen {
+		if a.State == store.AttemptOpen {
+			continue
+		}
+		switch step.Phase {
+		case parley.PhaseQueued:
 			step.Phase, step.StartedAt = parley.PhaseWorking, timePtr(a.ClaimedAt)
+		case parley.PhaseInputRequired:
+			step.StartedAt = timePtr(a.ClaimedAt)
 		}
 	}
 	return run, nil

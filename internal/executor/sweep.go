@@ -34,6 +34,9 @@ func (x *Executor) sweep(ctx context.Context, watch *leaseWatch) error {
 	for _, run := range w.Settled {
 		x.wake(wakeup{run: run})
 	}
+	for _, run := range w.News {
+		x.wake(wakeup{run: run})
+	}
 	for _, run := range w.Due {
 		x.wake(wakeup{run: run})
 	}

@@ -64,8 +64,27 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) error {
 		}
 		return err
 	}
-	for _, a := range h.Attempts {
-		if a.State != store.AttemptSettled || a.Result == nil || l.state.Status().Terminal() {
+	if err := x.absorb(ctx, l, h); err != nil {
+		return err
+	}
+	return x.fireDue(ctx, l)
+}
+
+// absorb decides about every attempt of h that was settled, or has asked
+// something, since the run last looked.
+func (x *Executor) absorb(ctx context.Context, l *liveRun, h store.History) error {
+	for i := range h.Attempts {
+		a := &h.Attempts[i]
+		if l.state.Status().Terminal() {
+			return nil
+		}
+		if hasNews(a) {
+			if err := x.hear(ctx, l, a); err != nil {
+				return err
+			}
+			continue
+		}
+		if a.State != store.AttemptSettled || a.Result == nil {
 			continue
 		}
 		d := l.state.Apply(x.settled(ctx, l.state, *a.Result, a.ClaimedAt))
@@ -76,7 +95,7 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) error {
 			return err
 		}
 	}
-	return x.fireDue(ctx, l)
+	return nil
 }
 
 func (x *Executor) fireDue(ctx context.Context, l *liveRun) error {

@@ -72,13 +72,17 @@ type decision struct {
 // is not Seen any more, the run has ended, an attempt is not in the state that
 // its Close, its Reply or the Answer asks for, or the worker that claims is not
 // alive.
-// Nothing was written then. Synced.
+// Nothing was written then. Synced, unless it is Prompt.
 func (db *DB) Decide(ctx context.Context, d Decision) error {
 	c, err := checkDecision(&d)
 	if err != nil {
 		return err
 	}
-	return db.transition(ctx, synced, d.points, func(s *session) error { return decide(s, c) })
+	durability := synced
+	if d.Prompt {
+		durability = prompt
+	}
+	return db.transition(ctx, durability, d.points, func(s *session) error { return decide(s, c) })
 }
 
 func checkDecision(d *Decision) (*decision, error) {
@@ -89,6 +93,10 @@ func checkDecision(d *Decision) (*decision, error) {
 	}
 	if d.Run.Status.Terminal() == d.Run.EndedAt.IsZero() {
 		return nil, parley.Errorf(parley.CodeInvalid, "run %q is %s without agreeing about its end", d.Run.ID, d.Run.Status)
+	}
+	if d.Prompt && (d.Answer != nil || d.Hold != nil || d.Run.Status.Terminal() ||
+		len(d.Close)+len(d.RequestCancel)+len(d.Insert)+len(d.Replies) > 0) {
+		return nil, parley.Errorf(parley.CodeInvalid, "a decision about run %q that is not waited for changes more than its events", d.Run.ID)
 	}
 	var err error
 	if len(d.Events) > 0 {
@@ -129,6 +137,9 @@ func checkDecision(d *Decision) (*decision, error) {
 
 // points are the protocol's names of what the decision consists of.
 func (d *Decision) points() []string {
+	if d.Prompt {
+		return []string{"progress"}
+	}
 	var p []string
 	if d.Answer != nil {
 		p = append(p, "P7")

@@ -359,6 +359,16 @@ func TestQuestionCosts(t *testing.T) {
 		})
 		cost("hand-off", 1, func() { moved(t, db, sending(task1, c, 1)) })
 		cost("going on", 1, func() { moved(t, db, goesOn(task1, c)) })
+		cost("progress", 0, func() {
+			d := next(must(db.RunRow(t.Context(), "run-1"))(t), 2)
+			d.Prompt, d.NewsSeen = true, []NewsSeen{{task1, 2}}
+			check(t, db.Decide(t.Context(), d))
+			diff(t, row(t, db, task1).NewsSeen, 2)
+			wantStale(t, db.Decide(t.Context(), d))
+			d = next(d.Run, 1)
+			d.Prompt, d.Close = true, []Close{{TaskID: task1, Outcome: parley.OutcomeCancelled}}
+			wantCode(t, db.Decide(t.Context(), d), parley.CodeInvalid)
+		})
 		cost("looking", 0, func() { news(t, db); owned(t, db, c) })
 	})
 }

@@ -146,6 +146,11 @@ type Decision struct {
 	Replies []TaskReply
 	// NewsSeen says which changes of questions the run has taken notice of.
 	NewsSeen []NewsSeen
+	// Prompt says that nobody waits for the disk: the decision is committed at
+	// once and synced with the next one of anybody. It may hold nothing but
+	// events and NewsSeen, for what costs nothing when it is lost (progress).
+	// After a power failure its numbers may be given to other events.
+	Prompt bool
 	// Close lists attempts that end here.
 	Close []Close
 	// RequestCancel lists attempts whose owners are asked to cancel (P13). One
