@@ -34,3 +34,7 @@ func (x *Exchange) Limits() ExchangeLimits { return x.limits }
 
 // UserAgent is how the exchange names itself to agents.
 func (x *Exchange) UserAgent() string { return x.userAgent[0] }
+
+// Cause says what broke a connection, for people: without addresses of this
+// machine.
+func Cause(err error) string { return cause(err) }
