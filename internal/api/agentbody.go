@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -29,15 +28,8 @@ type agentBody struct {
 	OutcomeUnknown *string         `json:"outcome_unknown"`
 	Idempotent     bool            `json:"idempotent"`
 	MaxConcurrent  int             `json:"max_concurrent"`
-}
-
-// shownAuth is what may be seen of a credential: which header carries it, and
-// the reference if it is one. Token and Key are "[redacted]" or absent.
-type shownAuth struct {
-	Token      string `json:"token,omitempty"`
-	Key        string `json:"key,omitempty"`
-	Secret     string `json:"secret,omitempty"`
-	HeaderName string `json:"header_name,omitempty"`
+	// TLS came later than all others: who has none sees none.
+	TLS *tlsSettings `json:"tls,omitempty"`
 }
 
 // healthBody is what one look at an agent showed.
@@ -62,28 +54,6 @@ func makeAgent(a parley.Agent) agentBody {
 		CreatedBy: orNil(a.CreatedBy), UpdatedBy: orNil(a.UpdatedBy),
 		Protocol: a.Protocol, ProtocolConfig: a.ProtocolConfig,
 		OutcomeUnknown: orNil(string(a.OutcomeUnknown)), Idempotent: a.Idempotent, MaxConcurrent: a.MaxConcurrent,
+		TLS: showTLS(a.TLS),
 	}
-}
-
-func authType(a parley.Auth) parley.AuthType {
-	if a.Type == "" {
-		return parley.AuthNone
-	}
-	return a.Type
-}
-
-func showAuth(a parley.Auth) *shownAuth {
-	if authType(a) == parley.AuthNone || a.Secret == "" {
-		return nil
-	}
-	out := &shownAuth{HeaderName: a.Header}
-	switch {
-	case strings.HasPrefix(a.Secret, "env:"), strings.HasPrefix(a.Secret, "file:"):
-		out.Secret = a.Secret
-	case a.Type == parley.AuthBearer:
-		out.Token = hidden
-	default:
-		out.Key = hidden
-	}
-	return out
 }

@@ -24,8 +24,10 @@ type AgentFields struct {
 	Description    *string        `json:"description,omitempty" maxLength:"16384"`
 	Protocol       string         `json:"protocol,omitempty" maxLength:"64" doc:"simple-a2a (default), jsonrpc-2.0 or another that is registered."`
 	ProtocolConfig map[string]any `json:"protocol_config,omitempty" doc:"Checked by the protocol."`
-	AuthType       string         `json:"auth_type,omitempty" doc:"none (default), bearer, apikey or header, in any case."`
-	AuthConfig     *authConfig    `json:"auth_config,omitempty"`
+	AuthType       string         `json:"auth_type,omitempty" doc:"none (default), bearer, apikey, basic, header, headers, oauth2 or mtls, in any case."`
+	AuthConfig     *authConfig    `json:"auth_config,omitempty" doc:"What belongs to auth_type."`
+	Auth           *authConfig    `json:"auth,omitempty" doc:"The same as auth_type and auth_config, in one; its type is required."`
+	TLS            *tlsSettings   `json:"tls,omitempty" doc:"Client certificate and CAs of connections to the agent; {} removes them."`
 	TimeoutMS      int64          `json:"timeout_ms,omitempty" minimum:"1000" maximum:"300000" doc:"Default 30000."`
 	RetryConfig    *retryConfig   `json:"retry_config,omitempty"`
 	OutcomeUnknown string         `json:"outcome_unknown,omitempty" doc:"lookup, resend or fail; default: the protocol's."`
@@ -45,19 +47,6 @@ type agentUpdate struct {
 	URL    string   `json:"url,omitempty" format:"uri"`
 	Status string   `json:"status,omitempty" doc:"active or inactive."`
 	AgentFields
-}
-
-// authConfig is the credential: given as it is (token, key) or by reference
-// (secret), answered as a reference or not at all.
-type authConfig struct {
-	_          struct{} `additionalProperties:"true"`
-	Type       string   `json:"type,omitempty"`
-	Token      string   `json:"token,omitempty" writeOnly:"true"`
-	Key        string   `json:"key,omitempty" writeOnly:"true"`
-	APIKey     string   `json:"api_key,omitempty" writeOnly:"true"`
-	Secret     string   `json:"secret,omitempty" doc:"Reference to the credential: env:NAME or file:path."`
-	HeaderName string   `json:"header_name,omitempty"`
-	Header     string   `json:"header,omitempty"`
 }
 
 // retryConfig is formats.md's; delays are milliseconds.
@@ -143,7 +132,7 @@ func agentMembers(o *object, spec *parley.AgentSpec, stored *parley.Auth) {
 			o.wrong("protocol_config", "type", "dict_type", "must be an object")
 		}
 	}
-	spec.Auth = agentAuth(o, stored)
+	spec.Auth, spec.TLS = agentAuth(o, stored), agentTLS(o)
 	if v := o.integer("timeout_ms", 1000, 300000); v != nil {
 		spec.Timeout = new(time.Duration(*v) * time.Millisecond)
 	}
@@ -199,101 +188,6 @@ func agentRetry(o *object) *parley.RetryConfig {
 		in.wrong("max_delay_ms", "value", "value_error", "must be at least initial_delay_ms")
 	}
 	return &out
-}
-
-// agentAuth reads auth_type and auth_config. The type decides; without one the
-// configuration's own type does, else what it holds, else what is stored. A
-// change may leave the credential out: the stored one stays.
-func agentAuth(o *object, stored *parley.Auth) *parley.AuthSpec {
-	kind := o.word("auth_type", "none", "bearer", "apikey", "header")
-	in := o.object("auth_config")
-	if kind == nil && in == nil {
-		return nil
-	}
-	out := &parley.AuthSpec{Type: parley.AuthNone}
-	if in == nil {
-		out.Type = parley.AuthType(*kind)
-		return out
-	}
-	own := in.word("type", "none", "bearer", "apikey", "header")
-	switch {
-	case kind != nil:
-		out.Type = parley.AuthType(*kind)
-	case own != nil:
-		out.Type = parley.AuthType(*own)
-	case in.has("token"):
-		out.Type = parley.AuthBearer
-	case in.has("key") || in.has("api_key"):
-		out.Type = parley.AuthAPIKey
-	case stored != nil && stored.Type != "":
-		out.Type = stored.Type
-	}
-	if out.Type == parley.AuthNone {
-		o.wrong("auth_config", "value", "value_error", "must be null when auth_type is 'none'")
-		return nil
-	}
-	name, given := credential(in, out)
-	if !given && stored == nil {
-		in.need(name)
-	}
-	return out
-}
-
-// credential reads the secret of auth_config, or the reference to it, and the
-// header that carries it. It says which member holds the secret and whether
-// one was given.
-func credential(in *object, out *parley.AuthSpec) (name string, given bool) {
-	const maxSecret = 16 << 10
-	names := []string{"token"}
-	if out.Type != parley.AuthBearer {
-		names = []string{"key", "api_key", "value", "token"}
-	}
-	for _, n := range names {
-		// A member that is there and wrong is reported by text itself.
-		had := in.has(n)
-		v := in.text(n, 1, maxSecret)
-		if v != nil && !given && *v != hidden {
-			out.Secret, out.Literal = reference(*v)
-		}
-		given = given || had
-	}
-	hadSecret := in.has("secret")
-	if v := in.text("secret", 1, 1024); v != nil && *v != hidden {
-		if out.Secret, out.Literal = reference(*v); out.Secret == "" {
-			in.wrong("secret", "value", "value_error", "must be a reference, env:NAME or file:path; a credential itself goes into "+names[0])
-		}
-	}
-	given = given || hadSecret
-	for _, name := range []string{"header_name", "header"} {
-		if v := in.text(name, 1, 128); v != nil && out.Header == "" {
-			out.Header = *v
-			if !headerName(*v) {
-				in.wrong(name, "value", "value_error", "must be the name of an HTTP header")
-			}
-		}
-	}
-	if out.Type == parley.AuthHeader && out.Header == "" {
-		in.need("header")
-	}
-	return names[0], given
-}
-
-// reference tells a reference to a credential from the credential itself.
-func reference(v string) (ref string, literal parley.Secret) {
-	if strings.HasPrefix(v, "env:") || strings.HasPrefix(v, "file:") {
-		return v, parley.Secret{}
-	}
-	return "", parley.NewSecret([]byte(v))
-}
-
-// headerName reports whether v is a token (RFC 9110, 5.6.2).
-func headerName(v string) bool {
-	for _, c := range []byte(v) {
-		if c <= ' ' || c > '~' || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return v != ""
 }
 
 func (s *server) listAgents(w http.ResponseWriter, r *http.Request) error {

@@ -106,7 +106,8 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 		return err
 	}
 	s.exchange = bridge.NewExchange(bridge.ExchangeConfig{
-		Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version,
+		Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version, SecretSeen: s.cfg.SecretSeen,
+		Renew: func(ctx context.Context, a parley.Agent) (parley.Agent, error) { return s.registry.Renew(ctx, a) },
 	})
 	adapters := builtinAdapters(s.exchange, s.log, observed)
 	s.registry = s.newRegistry(adapters)
