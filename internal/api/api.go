@@ -29,6 +29,9 @@ type Limits struct {
 	ExecuteBody int64
 	// Input bounds one input value, in bytes; default 8 MiB.
 	Input int64
+	// Answer bounds the body of an answer to an agent, in bytes; default 2 MiB
+	// (of which the answer is at most 1 MiB).
+	Answer int64
 	// Source bounds a workflow document, in bytes; default 1 MiB.
 	Source int64
 	// Body bounds every other body, in bytes; default 256 KiB.
@@ -151,6 +154,7 @@ func (c *Config) fill() {
 	l := &c.Limits
 	l.ExecuteBody = orDefault(l.ExecuteBody, 16<<20)
 	l.Input = orDefault(l.Input, 8<<20)
+	l.Answer = orDefault(l.Answer, 2<<20)
 	l.Source = orDefault(l.Source, 1<<20)
 	l.Body = orDefault(l.Body, 256<<10)
 	l.Streams = orDefault(l.Streams, 256)

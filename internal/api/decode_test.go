@@ -57,7 +57,7 @@ func TestValuesAreNotEchoed(t *testing.T) {
 	members := []string{
 		"name", "url", "description", "protocol", "protocol_config", "auth_type", "auth_config", "timeout_ms", "retry_config",
 		"outcome_unknown", "idempotent", "max_concurrent", "status", "input_data", "idempotency_key", "labels", "version",
-		"input", "wait", "reason", "resume_from_step", "unknown",
+		"input", "wait", "reason", "resume_from_step", "step", "text", "data", "unknown",
 	}
 	values := []string{
 		`"canary\u0007"`, `["canary"]`, `{"max_retries":"canary","token":["canary"],"header":"ca nary","secret":"canary","type":"canary"}`,
@@ -65,7 +65,7 @@ func TestValuesAreNotEchoed(t *testing.T) {
 	}
 	for _, target := range []string{
 		"POST /api/v1/agents", "PUT /api/v1/agents/a", "POST /api/v1/workflows/a/execute", "POST /api/v1/agents/a/call",
-		"POST /api/v1/runs/run-1/cancel", "POST /api/v1/runs/run-1/retry",
+		"POST /api/v1/runs/run-1/cancel", "POST /api/v1/runs/run-1/retry", "POST /api/v1/runs/run-1/answer",
 	} {
 		method, path, _ := strings.Cut(target, " ")
 		for _, m := range members {

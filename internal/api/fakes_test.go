@@ -241,6 +241,37 @@ func (f fakeRuns) Retry(_ context.Context, id, by string) (parley.Run, error) {
 	return r, nil
 }
 
+func (f fakeRuns) AnswerStep(_ context.Context, req parley.AnswerRequest) (parley.Run, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.findRun(req.Run)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	if req.Reply.Text == "" && req.Reply.Data == nil {
+		return parley.Run{}, parley.Errorf(parley.CodeInvalid, "An answer needs text or data")
+	}
+	var waiting []string
+	for _, s := range r.Steps {
+		if s.Question != nil && (req.Step == "" || req.Step == s.ID) {
+			waiting = append(waiting, s.ID)
+		}
+	}
+	switch len(waiting) {
+	case 0:
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "No step of run %s waits for an answer: it is %s", r.ID, r.Status)
+	case 1:
+	default:
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Several steps of run %s wait for answers: name one of %s", r.ID, strings.Join(waiting, ", "))
+	}
+	r.Steps = slices.Clone(r.Steps)
+	i := slices.IndexFunc(r.Steps, func(s parley.Step) bool { return s.ID == waiting[0] })
+	r.Steps[i].Question, r.Steps[i].Phase = nil, parley.PhaseWorking
+	data, err := json.Marshal(map[string]any{"reply": req.Reply})
+	f.appendEvent(r, parley.Event{Type: parley.EventStepAnswered, Step: waiting[0], Attempt: 1, Data: data})
+	return *r, err
+}
+
 // end puts a run into a terminal state. The caller holds the lock.
 func (w *world) end(r *parley.Run, status parley.RunStatus, e *parley.Error) {
 	at := w.now()
@@ -251,7 +282,7 @@ func (w *world) end(r *parley.Run, status parley.RunStatus, e *parley.Error) {
 	w.appendEvent(r, parley.Event{Type: kinds[status]})
 }
 
-// do moves a run: "begin RUN", "complete RUN", "fail RUN STEP".
+// do moves a run: "begin RUN", "ask RUN", "complete RUN", "fail RUN STEP".
 func (w *world) do(line string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,6 +305,19 @@ func (w *world) do(line string) error {
 		s.Status, s.StartedAt, s.ScheduledAt, s.Attempts = parley.StepRunning, &at, &at, 1
 		s.Input, s.Protocol = json.RawMessage(`{"topic":"a<b","n":1e400}`), parley.ProtocolJSONRPC
 		w.appendEvent(r, parley.Event{Type: parley.EventStepScheduled, Step: s.ID, Attempt: 1, Data: json.RawMessage(`{"agent":"A"}`)})
+	case "ask":
+		for i := range r.Steps {
+			s := &r.Steps[i]
+			if s.Question != nil {
+				continue
+			}
+			q := &parley.Question{Kind: parley.QuestionInput, Text: "Which <city>?", Parts: json.RawMessage(`[{"text":"Which <city>?"},{"data":{"n":1.10}}]`)}
+			s.Status, s.Phase, s.StartedAt, s.ScheduledAt, s.Attempts, s.Question = parley.StepRunning, parley.PhaseInputRequired, &at, &at, 1, q
+			s.AgentTaskID = "task-1"
+			data, err := json.Marshal(map[string]any{"question": q, "task_id": r.ID + "." + s.ID + ".1", "news": 1})
+			w.appendEvent(r, parley.Event{Type: parley.EventStepWaiting, Step: s.ID, Attempt: 1, Data: data})
+			return err
+		}
 	case "complete":
 		s := &r.Steps[0]
 		s.Status, s.EndedAt, s.Output = parley.StepCompleted, &at, json.RawMessage(`{"text":"é\u0000"}`)

@@ -71,7 +71,7 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"GET /api/v1/workflows", "GET /api/v1/workflows/{ref}", "GET /api/v1/workflows/{ref}/versions",
 		"GET /health", "GET /health/ready", "GET /healthz", "GET /metrics", "GET /openapi.json", "GET /readyz",
 		"POST /api/v1/agents", "POST /api/v1/agents/{ref}/call",
-		"POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/retry",
+		"POST /api/v1/runs/{id}/answer", "POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/retry",
 		"POST /api/v1/workflows", "POST /api/v1/workflows/{ref}/execute", "POST /api/v1/workflows:validate",
 		"PUT /api/v1/agents/{ref}", "PUT /api/v1/workflows/{ref}",
 	}
@@ -183,6 +183,9 @@ func bodyCases() map[string][]struct {
 		},
 		"POST /api/v1/agents/{ref}/call": {
 			{`{}`, true}, {`{"input":[1]}`, true}, {`{"wait":0}`, true}, {`{"wait":-1}`, false}, {`{"wait":86401}`, false}, {`{"x":1}`, false},
+		},
+		"POST /api/v1/runs/{id}/answer": {
+			{`{"text":1}`, false}, {`{"text":"a","step":""}`, false}, {`{"text":"a","step":1}`, false}, {`{"text":"a","by":"me"}`, false},
 		},
 		"POST /api/v1/runs/{id}/cancel": {
 			{`{"reason":` + long(500) + `}`, true}, {`{"reason":` + long(501) + `}`, false}, {`{"reason":1}`, false},

@@ -149,6 +149,13 @@ func (s *server) runRoutes() []route {
 			answers: ok(runBody{}), errors: []int{400, 404, 413, 415, 422}, handle: s.cancelRun,
 		},
 		{
+			method: http.MethodPost, path: "/api/v1/runs/{id}/answer", id: "answer-run", tag: tag,
+			summary: "Answer what an agent waits for: the step whose phase is input_required shows its question",
+			params:  []*huma.Param{id}, body: answerBody{},
+			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
+			errors:  []int{400, 404, 409, 413, 415, 422}, handle: s.answerRun,
+		},
+		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/retry", id: "retry-run", tag: tag, old: true,
 			summary: "Make a new run of a failed or cancelled one; what is done is not done again",
 			params:  []*huma.Param{id}, body: retryBody{}, optional: true,

@@ -27,6 +27,9 @@ type Runs interface {
 	// Retry makes a new run from one that is FAILED or CANCELLED. not_found,
 	// conflict (any other state).
 	Retry(ctx context.Context, id, by string) (parley.Run, error)
+	// AnswerStep answers what the agent of a step waits for. not_found, conflict
+	// (nothing waits, or several steps do and none is named), invalid, limit.
+	AnswerStep(ctx context.Context, req parley.AnswerRequest) (parley.Run, error)
 }
 
 // Workflows is what the API needs of whoever keeps workflow documents. A ref
