@@ -14,8 +14,16 @@ import (
 	"github.com/parley-project/parley/internal/registry"
 )
 
-// builtinAdapters are the protocols that every server speaks. Another one is
-// registered by standing in this list (AD-4).
+// adapters are the protocols that this server speaks (AD-4).
+func (s *Server) adapters(m *bridge.Metrics) []bridge.Adapter {
+	all := builtinAdapters(s.exchange, s.log, m)
+	for _, adapter := range s.cfg.Adapters {
+		all = append(all, adapter(s.exchange, s.log, m))
+	}
+	return all
+}
+
+// builtinAdapters are the protocols that every server speaks.
 func builtinAdapters(x *bridge.Exchange, log *slog.Logger, m *bridge.Metrics) []bridge.Adapter {
 	return []bridge.Adapter{simplea2a.New(x, log, m), a2a.New(x, log, m)}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
 	"github.com/parley-project/parley/internal/workflow"
 )
 
@@ -38,6 +39,11 @@ type Config struct {
 	// files below the folder, environment variables with the prefix.
 	SecretsDir, SecretsPrefix string
 
+	// Adapters are further protocols (AD-4, AD-14), by whose names agents may
+	// choose them like those that are built in. A name that is taken is an
+	// error of New.
+	Adapters []NewAdapter
+
 	// MaxConcurrent bounds the calls in flight to one agent that names no
 	// limit; default 1,024.
 	MaxConcurrent int
@@ -58,6 +64,10 @@ type Config struct {
 	// keep it out; nil is nobody.
 	SecretSeen func(parley.Secret)
 }
+
+// NewAdapter makes the adapter of one more protocol. It calls through x, and
+// writes to log and obs what every adapter does (package bridge, Wire).
+type NewAdapter func(x *bridge.Exchange, log *slog.Logger, obs bridge.TranslationObserver) bridge.Adapter
 
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {

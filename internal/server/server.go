@@ -109,7 +109,7 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 		Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version, SecretSeen: s.cfg.SecretSeen,
 		Renew: func(ctx context.Context, a parley.Agent) (parley.Agent, error) { return s.registry.Renew(ctx, a) },
 	})
-	adapters := builtinAdapters(s.exchange, s.log, observed)
+	adapters := s.adapters(observed)
 	s.registry = s.newRegistry(adapters)
 	s.executor = executor.New(executor.Config{
 		Store: s.db, Bus: s.bus, Now: s.cfg.Now, Logger: s.log, Limits: s.cfg.Limits,
