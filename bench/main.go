@@ -16,9 +16,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/parley-project/parley/internal/server"
 )
 
 func main() {
@@ -32,11 +33,17 @@ func main() {
 	flag.StringVar(&o.memProfile, "memprofile", "", "write a profile of all allocations of Parley's rounds to this file (jsonrpc)")
 	flag.Parse()
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // as the command does
+		server.TuneGC() // as the command does
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := error(nil)
+	if order := os.Getenv(memoryChild); order != "" {
+		err = beMeasured(ctx, order)
+	} else {
+		err = run(ctx, o)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -63,6 +70,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{name: "workflows", run: workflows},
 		{name: "jsonrpc", run: jsonrpc},
+		{name: "a2a", run: a2aMemory},
 		{name: "jsonrpc-soak", run: jsonrpcSoak, asked: true},
 	}
 }

@@ -7,23 +7,22 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/parley-project/parley/internal/server"
 )
 
 // version is set by the linker for release builds.
 var version string
 
-// gcPercent trades memory for time: the live heap is small, so that Go's
-// default would collect many times a second under load. GOGC overrules it.
-const gcPercent = 400
-
 func main() {
+	// The live heap is small as a rule, so that Go's default would collect many
+	// times a second under load.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		server.TuneGC() // to the end of the process
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second interrupt ends the program at once.

@@ -10,7 +10,7 @@ type Limits struct {
 	// not count then; a limit in the record is the agent's capacity, and they
 	// do.
 	PerAgent int
-	// Global bounds the calls in flight of the whole bridge; default 4,096
+	// Global bounds the calls in flight of the whole bridge; default 8,192
 	// calls. One agent never takes the last of them: it gets another slot only
 	// while it holds fewer than are free. So k agents that hang leave one part
 	// in k + 1 of the slots to all others (promise 7).
@@ -30,7 +30,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	l.PerAgent = orDefault(l.PerAgent, 1024)
-	l.Global = orDefault(l.Global, 4096)
+	l.Global = orDefault(l.Global, 8192)
 	l.QueuePerAgent = orDefault(l.QueuePerAgent, 1024)
 	l.QueueFor = orDefault(l.QueueFor, 2*time.Second)
 	l.ClaimBatch = orDefault(l.ClaimBatch, 256)
