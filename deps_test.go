@@ -28,8 +28,9 @@ internal/store:               .
 internal/executor:            . internal/bus internal/store internal/workflow internal/workflow/expr
 internal/bridge:              . internal/bus internal/store
 internal/bridge/simplea2a:    . internal/bridge
-internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb jsonrpc
+internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb internal/bridge/a2a/agentcard jsonrpc
 internal/bridge/a2a/a2apb:
+internal/bridge/a2a/agentcard: . internal/bridge
 internal/bridge/adaptertest:  . internal/bridge
 internal/registry:            . internal/store
 internal/push:                . internal/bus
