@@ -32,6 +32,8 @@ type Agent struct {
 	UpdatedAt      time.Time            `json:"updated_at"`
 	CreatedBy      string               `json:"created_by,omitempty"`
 	UpdatedBy      string               `json:"updated_by,omitempty"`
+	// TLS tells where the TLS settings of connections to the agent come from.
+	TLS json.RawMessage `json:"tls,omitempty"`
 }
 
 // Retry is the retry policy of an agent. Delays are in milliseconds.
@@ -51,19 +53,13 @@ type specBody struct {
 	ProtocolConfig json.RawMessage       `json:"protocol_config,omitempty"`
 	AuthType       *parley.AuthType      `json:"auth_type,omitempty"`
 	AuthConfig     *authBody             `json:"auth_config,omitempty"`
+	TLS            *tlsBody              `json:"tls,omitempty"`
 	TimeoutMS      *int64                `json:"timeout_ms,omitempty"`
 	RetryConfig    *Retry                `json:"retry_config,omitempty"`
 	OutcomeUnknown *parley.OutcomePolicy `json:"outcome_unknown,omitempty"`
 	Idempotent     *bool                 `json:"idempotent,omitempty"`
 	MaxConcurrent  *int                  `json:"max_concurrent,omitempty"`
 	Status         *parley.AgentStatus   `json:"status,omitempty"`
-}
-
-type authBody struct {
-	Header string `json:"header,omitempty"`
-	Secret string `json:"secret,omitempty"`
-	Token  string `json:"token,omitempty"`
-	Key    string `json:"key,omitempty"`
 }
 
 func newSpecBody(s parley.AgentSpec) specBody {
@@ -81,16 +77,10 @@ func newSpecBody(s parley.AgentSpec) specBody {
 		}
 	}
 	if a := s.Auth; a != nil {
-		b.AuthType = &a.Type
-		if a.Type == parley.AuthNone {
-			return b
-		}
-		b.AuthConfig = &authBody{Header: a.Header, Secret: a.Secret}
-		if literal := string(a.Literal.Reveal()); a.Type == parley.AuthBearer {
-			b.AuthConfig.Token = literal
-		} else {
-			b.AuthConfig.Key = literal
-		}
+		b.AuthType, b.AuthConfig = &a.Type, newAuthBody(a)
+	}
+	if t := s.TLS; t != nil {
+		b.TLS = &tlsBody{Cert: oneSecret(t.Cert), Key: oneSecret(t.Key), CA: oneSecret(t.CA)}
 	}
 	return b
 }

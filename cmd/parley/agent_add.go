@@ -18,7 +18,7 @@ import (
 // agentFlags are those of agent add and agent set.
 type agentFlags struct {
 	name, url, protocol, method, description string
-	auth, secret, header                     string
+	auth                                     authFlags
 	outcome, status                          string
 	timeout                                  time.Duration
 	idempotent                               bool
@@ -30,21 +30,18 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.protocol, "protocol", "", "simple-a2a or jsonrpc-2.0")
 	fl.StringVar(&f.method, "method", "", "JSON-RPC method, such as message/send; replaces the settings of the protocol")
-	fl.StringVar(&f.auth, "auth", "", "none, bearer, apikey or header")
-	fl.StringVar(&f.secret, "secret", "", "where the server finds the credential: env:NAME or file:PATH")
-	fl.StringVar(&f.header, "header", "", "header that carries the credential (with apikey and header)")
+	f.auth.register(cmd)
 	fl.DurationVar(&f.timeout, "timeout", 0, "bound on one HTTP exchange: 1s to 300s")
 	fl.StringVar(&f.outcome, "outcome-unknown", "", "what to do when nobody knows whether a call was done: lookup, resend or fail")
 	fl.StringVar(&f.description, "description", "", "what the agent does")
 	fl.BoolVar(&f.idempotent, "idempotent", false, "the agent does the same task once, however often it is sent")
 	fl.IntVar(&f.concurrent, "max-concurrent", 0, "bound on the calls in flight; 0 is the server's default")
 	complete(cmd, "protocol", parley.ProtocolSimpleA2A, parley.ProtocolJSONRPC)
-	complete(cmd, "auth", string(parley.AuthNone), string(parley.AuthBearer), string(parley.AuthAPIKey), string(parley.AuthHeader))
 	complete(cmd, "outcome-unknown", string(parley.OutcomeLookup), string(parley.OutcomeResend), string(parley.OutcomeFail))
 }
 
-// spec gives what the flags say; changed tells which of them were given.
-func (f *agentFlags) spec(changed func(string) bool) (parley.AgentSpec, error) {
+// agentSpec gives what the flags say; changed tells which of them were given.
+func (a *app) agentSpec(f *agentFlags, changed func(string) bool) (parley.AgentSpec, error) {
 	var s parley.AgentSpec
 	text := func(name string, to **string, value string) {
 		if changed(name) {
@@ -77,43 +74,11 @@ func (f *agentFlags) spec(changed func(string) bool) (parley.AgentSpec, error) {
 		s.ProtocolConfig = b
 	}
 	var err error
-	s.Auth, err = f.authSpec(changed)
+	if s.Auth, err = a.authSpec(&f.auth, changed); err != nil {
+		return s, err
+	}
+	s.TLS, err = f.auth.tlsSpec(changed)
 	return s, err
-}
-
-func (f *agentFlags) authSpec(changed func(string) bool) (*parley.AuthSpec, error) {
-	if !changed("auth") {
-		if changed("secret") || changed("header") {
-			return nil, usagef("--secret and --header need --auth: bearer, apikey or header")
-		}
-		return nil, nil
-	}
-	auth := &parley.AuthSpec{Type: parley.AuthType(f.auth), Header: f.header, Secret: f.secret}
-	isRef := strings.HasPrefix(f.secret, "env:") || strings.HasPrefix(f.secret, "file:")
-	switch auth.Type {
-	case parley.AuthNone:
-		if f.secret != "" || f.header != "" {
-			return nil, usagef("--auth none takes no --secret and no --header")
-		}
-		return auth, nil
-	case parley.AuthBearer:
-		if f.header != "" {
-			return nil, usagef("--auth bearer uses the header Authorization: leave --header out")
-		}
-	case parley.AuthHeader:
-		if f.header == "" {
-			return nil, usagef("--auth header needs --header NAME")
-		}
-	case parley.AuthAPIKey:
-	default:
-		names := []string{"none", "bearer", "apikey", "header"}
-		return nil, usagef("--auth %s: the kinds are %s", f.auth, strings.Join(names, ", ")).withHint("%s", didYouMean(f.auth, names))
-	}
-	if !isRef {
-		// What stands there may be the credential itself: it is not repeated.
-		return nil, usagef("--auth %s needs --secret env:NAME or --secret file:PATH, where the server finds the credential", f.auth)
-	}
-	return auth, nil
 }
 
 func newAgentAdd(a *app) *cobra.Command {
@@ -129,7 +94,7 @@ jsonrpc-2.0, any other simple-a2a. Without --name the card's name is taken, else
 the host.`,
 		Example: `  parley agent add http://127.0.0.1:9001/
   parley agent add https://agents.example.com/greeter --name greeter --protocol simple-a2a
-  parley agent add https://agents.example.com/a2a --auth bearer --secret env:PARLEY_SECRET_GREETER
+  parley agent add https://agents.example.com/a2a --auth bearer --auth-secret env:PARLEY_SECRET_GREETER
   parley agent add agents.yaml`,
 		Args: need("URL or FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -153,9 +118,9 @@ func (a *app) agentAdd(cmd *cobra.Command, address string, f agentFlags) error {
 		return usagef("the agent's URL cannot be read")
 	}
 	if u.User != nil {
-		return usagef("the agent's URL must not hold a user or password: use --auth and --secret")
+		return usagef("the agent's URL must not hold a user or password: use --auth and --auth-secret")
 	}
-	spec, err := f.spec(cmd.Flags().Changed)
+	spec, err := a.agentSpec(&f, cmd.Flags().Changed)
 	if err != nil {
 		return err
 	}
@@ -251,7 +216,7 @@ func newAgentSet(a *app) *cobra.Command {
   parley agent set greeter --auth none`,
 		Args: need("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, err := f.spec(cmd.Flags().Changed)
+			spec, err := a.agentSpec(&f, cmd.Flags().Changed)
 			if err != nil {
 				return err
 			}
