@@ -28,7 +28,7 @@ internal/store:               .
 internal/executor:            . internal/bus internal/store internal/workflow internal/workflow/expr
 internal/bridge:              . internal/bus internal/store
 internal/bridge/simplea2a:    . internal/bridge
-internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb internal/bridge/a2a/agentcard jsonrpc
+internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb internal/bridge/a2a/agentcard jsonrpc jsonrpc/rpcdial jsonrpc/rpcws
 internal/bridge/a2a/a2apb:
 internal/bridge/a2a/agentcard: . internal/bridge
 internal/bridge/adaptertest:  . internal/bridge
@@ -38,6 +38,8 @@ internal/api:                 . internal/store
 internal/sample:              .
 internal/server:              ...
 cmd/parley:                   . client internal/logging internal/registry internal/server internal/workflow jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
+examples/adapters/graphql:    . internal/bridge
+examples/adapters/server:     examples/adapters/graphql internal/server
 examples/...:                 jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcws
 scripts/testsum:
 `

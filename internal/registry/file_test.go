@@ -153,7 +153,7 @@ func TestAD12_ProblemsAllAtOnce(t *testing.T) {
 		"agents[0].retries a.yaml:5:3: unknown_member: unknown member retries (did you mean retry?)",
 		"agents[0].timeout a.yaml:4:12: type: must be a duration with its unit (write 30ms, or name the member timeout_ms)",
 		"agents[0].name a.yaml:2:3: required: must be given",
-		"agents[0].url a.yaml:3:8: value: must begin with http:// or https://",
+		"agents[0].url a.yaml:3:8: value: must begin with http:// or https://, or for jsonrpc-2.0 with ws://, wss:// or stdio:",
 		"agents[1].url a.yaml:8:3: duplicate_key: url is given twice",
 		"agents[1].timeout_ms a.yaml:10:15: duplicate_key: timeout_ms says the same as timeout; give one of them",
 		"agents[1].retry.backof_multiplier a.yaml:11:62: unknown_member: unknown member backof_multiplier (did you mean backoff_multiplier?)",

@@ -246,6 +246,7 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 		hasTLS = hasCert || !tls.key.missing() || !tls.ca.missing()
 	}
 	checkTogether(agent, kind, hasTLS, hasCert, f)
+	checkPlace(agent, kind, f)
 	return agent, auth, tls
 }
 

@@ -62,6 +62,9 @@ func normalURL(raw string, f *faults) string {
 		f.add("url", faultRequired, "must be given")
 		return raw
 	}
+	if isStdio(raw) {
+		return normalStdio(raw, f)
+	}
 	u, err := url.Parse(raw)
 	switch {
 	case len(raw) > maxURL:
@@ -70,8 +73,8 @@ func normalURL(raw string, f *faults) string {
 		f.add("url", faultValue, "must not hold a user name or password; use auth")
 	case err != nil || !utf8.ValidString(raw):
 		f.add("url", faultValue, "must be a URL such as https://agent.example/")
-	case u.Scheme != "http" && u.Scheme != "https":
-		f.add("url", faultValue, "must begin with http:// or https://")
+	case !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme):
+		f.add("url", faultValue, "must begin with http:// or https://, or for jsonrpc-2.0 with ws://, wss:// or stdio:")
 	case !validHost(u):
 		f.add("url", faultValue, "must name a host, and a port from 1 to 65535 if any")
 	default:
