@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -125,9 +126,7 @@ func (d *dialogue) once(t *testing.T, x exchange, body string) error {
 	if err != nil {
 		return err
 	}
-	for name, values := range x.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, x.header)
 	if method == http.MethodPost && x.header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -174,10 +173,7 @@ func (d *dialogue) compare(want string, got []byte) error {
 	if err != nil {
 		return fmt.Errorf("no JSON: %w\n%s", err, got)
 	}
-	names := make(map[string]string)
-	for name, id := range d.names {
-		names[name] = id
-	}
+	names := maps.Clone(d.names)
 	if text := fits(w, g, names); text != "" {
 		return fmt.Errorf("%s\n%s", text, got)
 	}
