@@ -102,6 +102,9 @@ func (d *desk) Poll(_ context.Context, task parley.Task, _ parley.Agent, at brid
 func (d *desk) Cancel(_ context.Context, task parley.Task, _ parley.Agent, _ bridge.AgentTask) (bridge.Outcome, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.tasks[task.ID] == nil {
+		return failed(bridge.NotSent, parley.CodeNotFound, "no such task"), nil
+	}
 	d.tasks[task.ID].stopped = true
 	return bridge.Outcome{Disposition: bridge.Answered, Result: parley.Result{TaskID: task.ID, Outcome: parley.OutcomeCancelled}}, nil
 }

@@ -29,8 +29,10 @@ type rig struct {
 	// told to stop.
 	agent *scripted
 	long  *scripted
-	stop  context.CancelFunc
-	wg    sync.WaitGroup
+	// staffed, if set, speaks jsonrpc-2.0 in simulations.
+	staffed bridge.Adapter
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
 
 	mu    sync.Mutex
 	woken map[string]int

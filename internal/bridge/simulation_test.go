@@ -132,12 +132,18 @@ func erratic(ctx context.Context, task parley.Task, c *chance, w *witness) bridg
 func stormy(r *rig, c *chance, ids []string) {
 	running := map[string]*process{}
 	begin := func(name string) {
-		running[name] = r.start(name, func(cfg *bridge.Config, _ *process) { cfg.DrainGrace = 50 * time.Millisecond })
+		running[name] = r.start(name, func(cfg *bridge.Config, _ *process) {
+			cfg.DrainGrace = 50 * time.Millisecond
+			if r.staffed != nil {
+				cfg.Adapters = []bridge.Adapter{r.agent, r.staffed}
+			}
+		})
 	}
 	begin("b")
 	begin("c")
 	for range 60 {
 		r.wait(time.Duration(200+c.n(1600)) * time.Millisecond)
+		r.people(c, ids)
 		name := []string{"b", "c"}[c.n(2)]
 		id := ids[c.n(len(ids))]
 		switch c.n(6) {
