@@ -125,6 +125,7 @@ func (a *app) drawAgent(s *sheet, g client.Agent) {
 		{"Description", cell{text: g.Description}},
 		{"Settings", cell{text: jsonText(g.ProtocolConfig)}},
 		{"Auth", cell{text: strings.TrimSpace(string(g.AuthType) + " " + jsonText(g.AuthConfig))}},
+		{"TLS", cell{text: jsonText(g.TLS)}},
 		{"Timeout", cell{text: milliseconds(g.TimeoutMS)}},
 		{"If unknown", cell{text: string(g.OutcomeUnknown)}},
 	}
