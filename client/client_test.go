@@ -111,6 +111,12 @@ func runRequests(ctx context.Context) []requestCase {
 			"cancel", `{}`, func(c *client.Client) error { _, err := c.Cancel(ctx, "r", "why"); return err },
 			seen{"POST", "/api/v1/runs/r/cancel", "application/json", `{"reason":"why"}`},
 		},
+		{"answer", `{}`, func(c *client.Client) error {
+			_, err := c.Answer(ctx, parley.AnswerRequest{
+				Run: "r", Step: "a/b", Reply: parley.Reply{Text: "<&>", Data: json.RawMessage(`{"n":1e400}`), By: "me"},
+			})
+			return err
+		}, seen{"POST", "/api/v1/runs/r/answer", "application/json", `{"step":"a/b","text":"<&>","data":{"n":1e400}}`}},
 		{"retry", `{}`, func(c *client.Client) error { _, err := c.Retry(ctx, "r"); return err }, seen{"POST", "/api/v1/runs/r/retry", "", ""}},
 	}
 }

@@ -150,6 +150,27 @@ func (c *Client) Cancel(ctx context.Context, id, reason string) (parley.Run, err
 	return run, err
 }
 
+// Answer answers what the agent of a step waits for, and gives the run as it is
+// then; the step whose Phase is [parley.PhaseInputRequired] shows its Question.
+// The By of the reply is not sent: the server knows who calls.
+//
+// If nothing waits, or several steps do and none is named, it is refused with
+// [parley.CodeConflict], an unknown run or step with [parley.CodeNotFound], and
+// a reply without text and data with [parley.CodeInvalid].
+func (c *Client) Answer(ctx context.Context, r parley.AnswerRequest) (parley.Run, error) {
+	if err := needName("run", r.Run); err != nil {
+		return parley.Run{}, err
+	}
+	var run parley.Run
+	in := struct {
+		Step string          `json:"step,omitempty"`
+		Text string          `json:"text,omitempty"`
+		Data json.RawMessage `json:"data,omitempty"`
+	}{r.Step, r.Reply.Text, r.Reply.Data}
+	err := c.post(ctx, call{path: path("runs", r.Run, "answer")}, in, &run)
+	return run, err
+}
+
 // Retry starts a new run that takes over the completed steps of a run that
 // failed or was cancelled, and gives the new one; its RetriedFrom names the
 // old. Any other run is refused with [parley.CodeConflict].

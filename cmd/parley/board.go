@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +39,8 @@ type news struct {
 	id, status, agent, took, note string
 	// final: nothing more will happen to it.
 	final bool
+	// answer is what to type if it waits for a person.
+	answer string
 }
 
 func newBoard(run parley.Run) *board {
@@ -64,7 +68,7 @@ func (b *board) step(id string) *boardStep {
 // counts gives how many steps have ended, of how many that are known.
 func (b *board) counts() (ended, all int) {
 	for _, s := range b.steps {
-		if parley.StepStatus(s.status).Terminal() && s.status != retrying {
+		if parley.StepStatus(s.status).Terminal() && s.status != retrying && s.status != waiting {
 			ended++
 		}
 	}
@@ -73,6 +77,7 @@ func (b *board) counts() (ended, all int) {
 
 const (
 	retrying   = "RETRYING"
+	waiting    = "WAITING"
 	cancelling = "CANCELLING"
 )
 
@@ -85,6 +90,25 @@ type payload struct {
 	CopiedFrom string        `json:"copied_from"`
 	Reason     string        `json:"reason"`
 	Message    string        `json:"message"`
+	// Of agents that wait, and of what they tell.
+	Question *parley.Question `json:"question"`
+	By       string           `json:"by"`
+	Resolved string           `json:"resolved"`
+	State    string           `json:"state"`
+	Text     string           `json:"text"`
+	Chunks   []struct {
+		Text string `json:"text"`
+	} `json:"chunks"`
+}
+
+// told gives the newest words of an agent that works.
+func (p payload) told() string {
+	for _, k := range slices.Backward(p.Chunks) {
+		if text := oneLine(k.Text); text != "" {
+			return text
+		}
+	}
+	return oneLine(cmp.Or(p.Text, p.State))
 }
 
 // apply takes one event; ok is false for events that are not worth a line.
@@ -130,9 +154,24 @@ func (b *board) applyStep(e parley.Event, p payload) (n news, ok bool) {
 	if p.Agent != "" {
 		s.agent = p.Agent
 	}
-	was := s.status
+	was, noted, answer := s.status, s.note, ""
 	s.note = ""
 	switch e.Type {
+	case parley.EventStepWaiting:
+		s.status, ok, answer = waiting, true, answerCommand(b.run, s.id)
+		if q := p.Question; q != nil {
+			s.note = strings.TrimSpace(fmt.Sprintf("for %s: %s", asksFor(q), oneLine(q.Text+" "+q.Note)))
+		}
+	case parley.EventStepAnswered:
+		s.status, ok = string(parley.StepRunning), was == waiting
+		s.note = "answered by " + cmp.Or(p.By, "somebody")
+		if p.Resolved != "" {
+			s.note = "goes on without an answer"
+		}
+	case parley.EventStepProgress, parley.EventStepChunk:
+		if s.note = p.told(); was == waiting || s.note == "" {
+			s.note = noted
+		}
 	case parley.EventStepScheduled, parley.EventStepClaimed:
 		s.status = string(parley.StepRunning)
 		if s.began.IsZero() {
@@ -158,10 +197,13 @@ func (b *board) applyStep(e parley.Event, p payload) (n news, ok bool) {
 	case parley.EventStepSkipped:
 		s.end(e.At, parley.StepSkipped)
 	default:
+		s.note = noted
 		return n, false
 	}
 	final := !s.ended.IsZero()
-	return news{at: e.At, id: s.id, status: s.status, agent: s.agent, took: s.took(), note: s.said(final), final: final}, ok || final
+	return news{
+		at: e.At, id: s.id, status: s.status, agent: s.agent, took: s.took(), note: s.said(final), final: final, answer: answer,
+	}, ok || final
 }
 
 func (s *boardStep) end(at time.Time, status parley.StepStatus) {

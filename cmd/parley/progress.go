@@ -68,8 +68,12 @@ func (m *progressModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.frame++
 		return m, tick()
 	case eventMsg:
-		if n, ok := m.board.apply(parley.Event(msg)); ok && n.final {
+		if n, ok := m.board.apply(parley.Event(msg)); ok && (n.final || n.answer != "") {
 			m.pending = append(m.pending, m.line(n))
+			if n.answer != "" {
+				// Not cut: it is to be copied.
+				m.pending = append(m.pending, m.paint(styleDim, clean("  to answer: "+n.answer)))
+			}
 		}
 	case sayMsg:
 		m.pending = append(m.pending, clip(clean(string(msg)), m.width))
@@ -104,7 +108,7 @@ func (m *progressModel) View() tea.View {
 	}
 	var lines []string
 	for _, id := range m.board.order {
-		if s := m.board.steps[id]; s.status == string(parley.StepRunning) || s.status == retrying {
+		if s := m.board.steps[id]; s.status == string(parley.StepRunning) || s.status == retrying || s.status == waiting {
 			lines = append(lines, m.running(s))
 		}
 	}
@@ -150,6 +154,8 @@ func (m *progressModel) line(n news) string {
 		mark = "✓"
 	case string(parley.StepFailed):
 		mark = "✗"
+	case waiting:
+		mark = "?"
 	}
 	return m.draw(mark, n)
 }

@@ -18,7 +18,7 @@ func newRunCommand(a *app) *cobra.Command {
   parley run watch RUN`)
 	cmd.AddCommand(
 		newRunStart(a), newRunList(a), newRunShow(a), newRunWatch(a),
-		newRunEvents(a), newRunCancel(a), newRunRetry(a),
+		newRunEvents(a), newRunAnswer(a), newRunCancel(a), newRunRetry(a),
 	)
 	return cmd
 }
@@ -39,8 +39,9 @@ func newRunStart(a *app) *cobra.Command {
 		Long: `Start a run of a workflow and print it.
 
 With --wait, every step is shown as it happens, on standard error, and the run
-as it ended is printed; the exit code tells how it ended. To interrupt the wait
-does not end the run.`,
+as it ended is printed; the exit code tells how it ended. An agent that waits
+for a person is shown with its question: answer it from another terminal. To
+interrupt the wait does not end the run.`,
 		Example: `  parley run start hello --set name=Ada --wait
   parley run start hello@3 --input '{"name": "Ada"}'
   parley run start report --input @input.json --set options.depth=2 --label team=blue

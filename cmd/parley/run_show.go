@@ -38,7 +38,7 @@ func newRunShow(a *app) *cobra.Command {
 			}
 			switch run.Status {
 			case parley.RunPending, parley.RunRunning:
-				a.next("parley run watch %s", run.ID)
+				a.nextOf(run)
 			case parley.RunFailed, parley.RunCancelled:
 				a.next("parley run retry %s", run.ID)
 			case parley.RunCompleted:
@@ -80,6 +80,7 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 		s.line("")
 		drawTable(s, a.stepColumns(), run.Steps)
 	}
+	a.drawQuestions(s, run)
 	if parts.values && s.wide && len(run.Input) > 0 {
 		s.block("Input", run.Input)
 	}

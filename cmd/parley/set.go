@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
+
+	"github.com/parley-project/parley"
 )
 
 const (
@@ -140,7 +143,17 @@ func (t *tree) plain() map[string]any {
 // readInput reads what --input names: JSON, @FILE or - for standard input.
 // Nil if nothing was given.
 func (a *app) readInput(text string) (json.RawMessage, error) {
-	where, b := "--input", []byte(text)
+	v, err := a.readValue("--input", text)
+	if f, ok := errors.AsType[*failure](err); ok && f.code == parley.CodeInvalid && f.hint == "" {
+		return nil, f.withHint("write a file as @FILE, and single members as --set name=value")
+	}
+	return v, err
+}
+
+// readValue gives the JSON value of a flag: JSON, @FILE, or - for standard
+// input.
+func (a *app) readValue(flag, text string) (json.RawMessage, error) {
+	where, b := flag, []byte(text)
 	var err error
 	switch {
 	case text == "":
@@ -153,11 +166,11 @@ func (a *app) readInput(text string) (json.RawMessage, error) {
 		b, err = readFile(a.path(where), maxInput)
 	}
 	if err != nil {
-		return nil, usagef("--input: %v", err)
+		return nil, usagef("%s: %v", flag, err)
 	}
 	var v json.RawMessage
 	if err := json.Unmarshal(b, &v); err != nil {
-		return nil, invalidf("%s is not JSON: %v", where, jsonFault(b, err)).withHint("write a file as @FILE, and single members as --set name=value")
+		return nil, invalidf("%s is not JSON: %v", where, jsonFault(b, err))
 	}
 	return v, nil
 }

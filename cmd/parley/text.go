@@ -41,7 +41,7 @@ func inkOf(status string) ink {
 		return styleBad
 	case string(parley.RunRunning):
 		return styleBusy
-	case "RETRYING", "CANCELLING":
+	case retrying, cancelling, waiting:
 		return styleWarn
 	}
 	return styleDim

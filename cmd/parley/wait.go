@@ -54,6 +54,12 @@ func (a *app) await(ctx context.Context, c *client.Client, run parley.Run, timeo
 		return run, nil
 	}
 	f := &failure{exit: exitTimedOut, code: code, text: fmt.Sprintf("%s; run %s goes on (%s)", why, run.ID, run.Status)}
+	for _, step := range run.Steps {
+		if step.Question != nil {
+			f.text = fmt.Sprintf("%s; run %s waits for %s", why, run.ID, asksFor(step.Question))
+			return run, f.withHint("%s, or parley run cancel %s", answerCommand(run.ID, step.ID), run.ID)
+		}
+	}
 	return run, f.withHint("parley run watch %s, or parley run cancel %s", run.ID, run.ID)
 }
 
@@ -68,6 +74,9 @@ func (a *app) follow(ctx context.Context, c *client.Client, run parley.Run) erro
 		event: func(e parley.Event) {
 			if n, ok := board.apply(e); ok {
 				a.note("%s", n.plain(a.zone))
+				if n.answer != "" {
+					a.note("to answer: %s", clean(n.answer))
+				}
 			}
 		},
 		say: func(text string) { a.note("%s", text) },

@@ -190,6 +190,8 @@ func (r *worldRun) play(name, agent string) {
 	case name == "stopped":
 		r.say(parley.EventRunCancelling, "", 0, `{"reason":"enough"}`)
 		r.end(parley.EventRunCancelled, parley.RunCancelled, `{}`)
+	case name == "asking":
+		r.ask("greet", `{"kind":"input","text":"Whom?\nA name\u001b[31m, please.","note":"The agent refused the last answer: too long"}`)
 	case name == "slow":
 		begin := r.say(parley.EventStepScheduled, "greet", 1, `{"kind":"agent","agent":"greeter"}`)
 		r.run.Steps = []parley.Step{

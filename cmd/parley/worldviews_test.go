@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -174,4 +175,45 @@ func (v worldAgents) Remove(_ context.Context, ref, _ string) (parley.Agent, err
 
 func (v worldAgents) Health(context.Context, string) (parley.AgentHealth, error) {
 	return parley.AgentHealth{}, nil
+}
+
+// ask lets the agent of a step wait for a person.
+func (r *worldRun) ask(id, question string) {
+	begin := r.say(parley.EventStepScheduled, id, 1, `{"kind":"agent","agent":"greeter"}`)
+	r.say(parley.EventStepAccepted, id, 1, `{"agent_task_id":"task-1"}`)
+	r.say(parley.EventStepProgress, id, 1, `{"text":"thinking"}`)
+	r.say(parley.EventStepWaiting, id, 1, `{"question":`+question+`,"news":1}`)
+	q := new(parley.Question)
+	if err := json.Unmarshal([]byte(question), q); err != nil {
+		panic(err)
+	}
+	r.run.Steps = []parley.Step{{
+		ID: id, Kind: "agent", Status: parley.StepRunning, Phase: parley.PhaseInputRequired, Agent: "greeter", Attempts: 1,
+		AgentTaskID: "task-1", Question: q, ScheduledAt: &begin, StartedAt: &begin,
+	}}
+}
+
+// AnswerStep answers the one step that waits; then its run is done.
+func (w *world) AnswerStep(_ context.Context, req parley.AnswerRequest) (parley.Run, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.at(req.Run)
+	if r == nil {
+		return parley.Run{}, missing("run", req.Run)
+	}
+	i := slices.IndexFunc(r.run.Steps, func(s parley.Step) bool {
+		return s.Question != nil && (req.Step == "" || s.ID == req.Step)
+	})
+	if i < 0 {
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "No step of run %s waits for an answer: it is %s", req.Run, r.run.Status)
+	}
+	r.say(parley.EventStepAnswered, r.run.Steps[i].ID, 1, `{"reply":{},"by":"`+req.Reply.By+`"}`)
+	r.run.Steps = slices.Clone(r.run.Steps)
+	r.run.Steps[i].Question, r.run.Steps[i].Phase = nil, parley.PhaseWorking
+	taken := r.run
+	r.run.Steps = nil
+	r.step("greet", "greeter", `{"text":"Hello!"}`)
+	r.run.Output, _ = json.Marshal(map[string]any{"text": req.Reply.Text, "data": req.Reply.Data})
+	r.end(parley.EventRunCompleted, parley.RunCompleted, `{"output":null}`)
+	return taken, nil
 }
