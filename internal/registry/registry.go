@@ -40,6 +40,8 @@ type Config struct {
 	Store Store
 	// Prober may be nil: then Health gives an error.
 	Prober Prober
+	// Detector may be nil: then every agent has to name its protocol.
+	Detector Detector
 	// Protocols are the names that agents may choose from (AD-4).
 	Protocols []string
 	// Checkers report every fault of a protocol's configuration, a JSON object,
@@ -59,8 +61,12 @@ type Config struct {
 // systemUser is recorded where nobody says who they are (formats.md).
 const systemUser = "system"
 
-// maxProbe bounds one look at an agent.
-const maxProbe = 10 * time.Second
+const (
+	// maxProbe bounds one look at an agent.
+	maxProbe = 10 * time.Second
+	// maxDetect bounds finding out about one: its card and a few questions.
+	maxDetect = 20 * time.Second
+)
 
 // Registry is the set of agents. Its methods may be called concurrently.
 type Registry struct {
@@ -100,13 +106,22 @@ func (r *Registry) Protocols() []string { return slices.Clone(r.protocols) }
 // Add checks spec, fills in what it does not say (protocol simple-a2a, timeout
 // 30 s, [parley.DefaultRetryConfig], status active) and stores a new agent.
 //
+// With [parley.ProtocolAuto] the agent is found out about first, and called by
+// that; if the URL is that of its card, the agent's own takes its place.
+//
 // The error is a [*parley.Error]: code invalid with every fault in Details as
-// [{path, code, detail}], or conflict if the name was ever used.
+// [{path, code, detail}], conflict if the name was ever used, or as of
+// [Registry.Detect].
 func (r *Registry) Add(ctx context.Context, spec parley.AgentSpec) (parley.Agent, error) {
+	spec, detected, err := r.adding(ctx, spec)
+	if err != nil {
+		return parley.Agent{}, err
+	}
 	agent, err := r.build(spec)
 	if err != nil {
 		return parley.Agent{}, err
 	}
+	agent.Detected = detected
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	return r.create(ctx, agent)
@@ -157,9 +172,17 @@ func (r *Registry) create(ctx context.Context, agent parley.Agent) (parley.Agent
 // Update changes what spec says and keeps the rest. Spec.Name is ignored. A
 // deleted agent stays deleted unless spec gives it a status.
 //
-// The error is a [*parley.Error]: code invalid as for [Registry.Add], or
-// not_found.
+// With [parley.ProtocolAuto] the agent is found out about anew. So is one that
+// was found out about before if its URL or ProtocolConfig changes, unless spec
+// names a protocol: then it is called by its record alone.
+//
+// The error is a [*parley.Error]: code invalid as for [Registry.Add], not_found,
+// or as of [Registry.Detect].
 func (r *Registry) Update(ctx context.Context, idOrName string, spec parley.AgentSpec) (parley.Agent, error) {
+	spec, detected, err := r.changing(ctx, idOrName, spec)
+	if err != nil {
+		return parley.Agent{}, err
+	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	stored, err := r.cfg.Store.Agent(ctx, idOrName)
@@ -169,6 +192,9 @@ func (r *Registry) Update(ctx context.Context, idOrName string, spec parley.Agen
 	agent, err := r.merge(stored, spec, nil)
 	if err != nil {
 		return parley.Agent{}, err
+	}
+	if detected != nil {
+		agent.Detected = detected
 	}
 	return r.write(ctx, agent)
 }
@@ -211,6 +237,7 @@ func (r *Registry) merge(agent parley.Agent, spec parley.AgentSpec, known faults
 // sealed yet.
 func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (parley.Agent, *wantedAuth, *wantedTLS) {
 	checkShape(&spec, f)
+	before := agent
 	if spec.URL != nil {
 		agent.URL = normalURL(*spec.URL, new(faults))
 	}
@@ -223,6 +250,9 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 	}
 	if spec.Protocol != nil || spec.ProtocolConfig != nil {
 		agent.ProtocolConfig = r.checkProtocol(agent.Protocol, agent.ProtocolConfig, f)
+	}
+	if moved(before, agent) {
+		agent.Detected = nil
 	}
 	set(&agent.Description, spec.Description)
 	set(&agent.Timeout, spec.Timeout)

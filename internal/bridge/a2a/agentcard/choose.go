@@ -161,13 +161,14 @@ func (c *chooser) address(i Interface) (address, fault string) {
 	if fault != "" {
 		return "", fault
 	}
+	own := c.agent.Hostname()
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsUnspecified() {
-		host := c.agent.Hostname()
-		if port := u.Port(); port != "" {
-			host = net.JoinHostPort(host, port)
-		}
-		u.Host = host
-		c.say("the card's address with %s is no address to call: %s takes its place", ip, c.agent.Hostname())
+		c.say("%s in the card is no address to call: %s takes its place", ip, own)
+		u.Host = withPort(own, u.Port())
+	}
+	if h := u.Hostname(); h != own && loopback(h) && loopback(own) {
+		// Another name of the same machine: the one that was registered is known to work.
+		u.Host = withPort(own, u.Port())
 	}
 	if !sameHost(u, c.agent) {
 		return "", fmt.Sprintf("it is on another host (%s) than the agent (%s); if that is right, set protocol_config.url to it",
@@ -177,6 +178,16 @@ func (c *chooser) address(i Interface) (address, fault string) {
 		return "", "it is without TLS, and the agent was registered with it; if that is right, set protocol_config.url to it"
 	}
 	return u.String(), ""
+}
+
+func withPort(host, port string) string {
+	if port != "" {
+		return net.JoinHostPort(host, port)
+	}
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
 }
 
 // resolve reads the URL of an interface: absolute, relative, for gRPC a host and
@@ -224,7 +235,7 @@ func secure(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "wss" }
 // sameHost compares names, not ports: bindings often have ports of their own.
 func sameHost(a, b *url.URL) bool {
 	x, y := strings.ToLower(a.Hostname()), strings.ToLower(b.Hostname())
-	return strings.TrimSuffix(x, ".") == strings.TrimSuffix(y, ".") || loopback(x) && loopback(y)
+	return x == y || loopback(x) && loopback(y)
 }
 
 func loopback(host string) bool {

@@ -15,6 +15,9 @@ import (
 	"github.com/parley-project/parley/internal/bridge"
 )
 
+// stdio begins the URL of a program; what follows need not be a URL.
+const stdio = "stdio:"
+
 // Found is what was found out about an agent, as it is stored in its record.
 type Found = parley.Detection
 
@@ -105,8 +108,9 @@ type detection struct {
 }
 
 func (d *Detector) detect(ctx context.Context, agent parley.Agent, before *kept, tried string) (*kept, error) {
+	program := len(agent.URL) > len(stdio) && strings.EqualFold(agent.URL[:len(stdio)], stdio)
 	u, err := url.Parse(agent.URL)
-	if err != nil {
+	if err != nil && !program {
 		return nil, d.invalid(agent, "the URL of the agent cannot be read")
 	}
 	x := &detection{d: d, agent: agent, url: u, pins: ReadPins(agent.ProtocolConfig), tried: tried}
@@ -114,14 +118,15 @@ func (d *Detector) detect(ctx context.Context, agent parley.Agent, before *kept,
 	if pinned := x.pins.text(); pinned != "" {
 		x.say("pinned in protocol_config: " + pinned)
 	}
+	if program {
+		x.local()
+		return &kept{found: x.found, fresh: defaultFresh}, nil
+	}
 	switch u.Scheme {
 	case "http", "https", "ws", "wss":
 		if u.Hostname() == "" || u.User != nil {
 			return nil, d.invalid(agent, "the URL of the agent names no host, or holds a user name")
 		}
-	case "stdio":
-		x.local()
-		return &kept{found: x.found}, nil
 	default:
 		return nil, d.invalid(agent, "agents are found out about at http, https, ws, wss and stdio URLs")
 	}

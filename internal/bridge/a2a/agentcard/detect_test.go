@@ -67,7 +67,7 @@ func TestAD14_Choice(t *testing.T) {
 		{"a subdomain is another host", h + "/", ``, card10(iface("https://x.a.example/rpc", "JSONRPC", "1.0")), "agent_rejected", ""},
 		{"the host with a user", h + "/", ``, card10(iface("https://a.example@b.example/rpc", "JSONRPC", "1.0")), "agent_rejected", "its URL holds a user name"},
 		{"without TLS", h + "/", ``, card10(iface("http://a.example/rpc", "JSONRPC", "1.0")), "agent_rejected", "it is without TLS"},
-		{"without TLS as registered", "http://127.0.0.1:1/", ``, card10(iface("http://localhost:2/rpc", "JSONRPC", "1.0")), "JSONRPC 1.0 http://localhost:2/rpc", ""},
+		{"without TLS as registered", "http://127.0.0.1:1/", ``, card10(iface("http://localhost:2/rpc", "JSONRPC", "1.0")), "JSONRPC 1.0 http://127.0.0.1:2/rpc", ""},
 		{"an address for listening", "http://127.0.0.1:1/", ``, card10(iface("http://0.0.0.0:2/rpc", "JSONRPC", "1.0")), "JSONRPC 1.0 http://127.0.0.1:2/rpc", "is no address to call"},
 		{"loopback from outside", h + "/", ``, card10(iface("https://127.0.0.1/rpc", "JSONRPC", "1.0")), "agent_rejected", "another host"},
 		{"another scheme", h + "/", ``, card10(iface("file:///etc/passwd", "JSONRPC", "1.0")), "agent_rejected", `the scheme "file"`},
@@ -203,7 +203,7 @@ func TestAD14_CardOutOfReach(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	if f, err := r.Detect(t.Context(), agentAt("stdio:python agent.py", `{"a2a":"1.0","tenant":"t"}`)); err != nil || f.Version != "1.0" || f.URL != "stdio:python agent.py" || f.Tenant != "t" {
+	if f, err := r.Detect(t.Context(), agentAt("stdio:python 'agent %zz'", `{"a2a":"1.0","tenant":"t"}`)); err != nil || f.Version != "1.0" || f.URL != "stdio:python 'agent %zz'" || f.Tenant != "t" {
 		t.Errorf("stdio: %+v, %v", f, err)
 	}
 	// What is pinned needs no card.

@@ -1,0 +1,267 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/registry"
+)
+
+// fakeDetector finds what it is told, and keeps whom it was asked about.
+type fakeDetector struct {
+	found parley.Detection
+	err   error
+	asked []parley.Agent
+	anew  int
+}
+
+func (d *fakeDetector) Detect(_ context.Context, a parley.Agent) (parley.Detection, error) {
+	d.asked = append(d.asked, a)
+	return d.found, d.err
+}
+
+func (d *fakeDetector) Refresh(ctx context.Context, a parley.Agent) (parley.Detection, error) {
+	d.anew++
+	return d.Detect(ctx, a)
+}
+
+func (d *fakeDetector) last() parley.Agent { return d.asked[len(d.asked)-1] }
+
+func detecting(t *testing.T) (*fixture, *fakeDetector) {
+	t.Helper()
+	d := &fakeDetector{found: parley.Detection{
+		Protocol: parley.ProtocolJSONRPC, URL: "http://agent.example/rpc", Binding: "JSONRPC", Version: "1.0", Explanation: []string{"because"},
+	}}
+	f := newFixture(t, func(c *registry.Config) { c.Detector = d })
+	f.probe = func(context.Context, parley.Agent) (parley.AgentHealth, error) {
+		return parley.AgentHealth{Healthy: true}, nil
+	}
+	return f, d
+}
+
+func autoSpec(name string) parley.AgentSpec {
+	s := spec(name)
+	s.Protocol = new(parley.ProtocolAuto)
+	return s
+}
+
+// An agent that is added with the protocol "auto" is called by what was found.
+func TestAD14_AddDetects(t *testing.T) {
+	t.Parallel()
+	f, d := detecting(t)
+	s := autoSpec("a")
+	s.ProtocolConfig = json.RawMessage(`{"method":"m"}`)
+	s.Auth = &parley.AuthSpec{Type: parley.AuthBearer, Secret: "env:AGENT_TOKEN"}
+	a := f.mustAdd(t, s)
+	got, ok := parley.ReadDetection(a.Detected)
+	if !ok || a.Protocol != parley.ProtocolJSONRPC || got.Version != "1.0" || a.URL != "http://agent.example/" {
+		t.Errorf("%+v", a)
+	}
+	if asked := d.last(); asked.Protocol != "" || string(asked.Credential.Reveal()) != "from-the-env" || string(asked.ProtocolConfig) != `{"method":"m"}` {
+		t.Errorf("asked about %+v", asked)
+	}
+	stored, err := f.Get(t.Context(), "a")
+	if err != nil || string(stored.Detected) != string(a.Detected) || !stored.Credential.IsZero() {
+		t.Errorf("stored %+v, %v", stored, err)
+	}
+	// Whoever names a protocol is believed.
+	if b := f.mustAdd(t, spec("b")); b.Detected != nil || len(d.asked) != 1 {
+		t.Errorf("%+v", b)
+	}
+	// The card's own address is not where the agent is.
+	d.found.CardURL = "http://agent.example/card.json"
+	c := autoSpec("c")
+	c.URL = new("http://agent.example/card.json")
+	if a := f.mustAdd(t, c); a.URL != "http://agent.example/rpc" {
+		t.Errorf("%+v", a)
+	}
+	d.found = parley.Detection{Protocol: parley.ProtocolSimpleA2A, URL: "http://agent.example/"}
+	if a := f.mustAdd(t, autoSpec("d")); a.Protocol != parley.ProtocolSimpleA2A {
+		t.Errorf("%+v", a)
+	}
+
+	// Nothing is guessed, and nothing is asked about what cannot be stored.
+	asked := len(d.asked)
+	for _, bad := range []parley.AgentSpec{
+		{Protocol: new(parley.ProtocolAuto), Name: new("x")},
+		{Protocol: new(parley.ProtocolAuto), URL: new("http://h/")},
+		func() parley.AgentSpec {
+			s := autoSpec("x")
+			s.ProtocolConfig = json.RawMessage(`{"version":"3"}`)
+			return s
+		}(),
+	} {
+		if _, err := f.Add(t.Context(), bad); parley.CodeOf(err) != parley.CodeInvalid || len(d.asked) != asked {
+			t.Errorf("%v", err)
+		}
+	}
+	gone := autoSpec("x")
+	gone.Auth = &parley.AuthSpec{Type: parley.AuthBearer, Secret: "env:AGENT_GONE"}
+	if _, err := f.Add(t.Context(), gone); parley.CodeOf(err) != parley.CodeAgentUnavailable || len(d.asked) != asked {
+		t.Errorf("%v", err)
+	}
+	d.err = parley.Errorf(parley.CodeAgentUnavailable, "nobody there")
+	if _, err := f.Add(t.Context(), autoSpec("x")); parley.CodeOf(err) != parley.CodeAgentUnavailable {
+		t.Errorf("%v", err)
+	}
+	if _, err := f.Get(t.Context(), "x"); parley.CodeOf(err) != parley.CodeNotFound {
+		t.Errorf("it was stored: %v", err)
+	}
+	if _, err := newFixture(t).Add(t.Context(), autoSpec("x")); parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "name the protocol: jsonrpc-2.0, simple-a2a") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Detect stores nothing and needs no name; a literal credential is used.
+func TestAD14_DetectStoresNothing(t *testing.T) {
+	t.Parallel()
+	f, d := detecting(t)
+	got, err := f.Detect(t.Context(), parley.AgentSpec{
+		URL: new("http://h"), Auth: &parley.AuthSpec{Type: parley.AuthBearer, Literal: parley.NewSecret([]byte("c4nary"))},
+	})
+	if err != nil || got.Version != "1.0" || len(f.store.byID) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if a := d.last(); a.URL != "http://h/" || string(a.Credential.Reveal()) != "c4nary" {
+		t.Errorf("asked about %+v", a)
+	}
+	if _, err := f.Detect(t.Context(), parley.AgentSpec{URL: new("http://h"), Protocol: new(parley.ProtocolJSONRPC)}); err != nil || d.last().Protocol != parley.ProtocolJSONRPC {
+		t.Errorf("%+v, %v", d.last(), err)
+	}
+	if _, err := f.Detect(t.Context(), parley.AgentSpec{}); parley.CodeOf(err) != parley.CodeInvalid {
+		t.Error(err)
+	}
+}
+
+// What was found holds for an address and its settings: another one is found out
+// about anew, or called by its record alone.
+func TestAD14_UpdateDetects(t *testing.T) {
+	t.Parallel()
+	f, d := detecting(t)
+	f.mustAdd(t, autoSpec("a"))
+	version := func() string {
+		t.Helper()
+		a, err := f.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, _ := parley.ReadDetection(a.Detected)
+		return found.Version
+	}
+	update := func(s parley.AgentSpec) error {
+		_, err := f.Update(t.Context(), "a", s)
+		return err
+	}
+	d.found.Version = "0.3"
+	if err := update(parley.AgentSpec{Description: new("d"), URL: new("http://agent.example/"), Protocol: new(parley.ProtocolJSONRPC)}); err != nil || version() != "1.0" || len(d.asked) != 1 {
+		t.Errorf("nothing that matters changed: %v, %s", err, version())
+	}
+	if err := update(parley.AgentSpec{URL: new("http://other.example/")}); err != nil || version() != "0.3" || d.last().URL != "http://other.example/" {
+		t.Errorf("moved: %v, %s", err, version())
+	}
+	d.err = parley.Errorf(parley.CodeAgentUnavailable, "nobody there")
+	err := update(parley.AgentSpec{URL: new("http://third.example/")})
+	if parley.CodeOf(err) != parley.CodeAgentUnavailable || !strings.Contains(err.Error(), "give its protocol too") || version() != "0.3" {
+		t.Errorf("out of reach: %v", err)
+	}
+	if err := update(parley.AgentSpec{URL: new("http://third.example/"), Protocol: new(parley.ProtocolJSONRPC)}); err != nil || version() != "" {
+		t.Errorf("with its protocol: %v, %s", err, version())
+	}
+	asked := len(d.asked)
+	if err := update(parley.AgentSpec{URL: new("http://fourth.example/")}); err != nil || len(d.asked) != asked {
+		t.Errorf("never found out about: %v", err)
+	}
+	d.err, d.found.Version = nil, "1.0"
+	if err := update(parley.AgentSpec{Protocol: new(parley.ProtocolAuto)}); err != nil || version() != "1.0" || d.anew != 1 {
+		t.Errorf("auto: %v, %s", err, version())
+	}
+	if err := update(parley.AgentSpec{Protocol: new(parley.ProtocolSimpleA2A)}); err != nil || version() != "" {
+		t.Errorf("another protocol: %v, %s", err, version())
+	}
+	if err := update(parley.AgentSpec{Protocol: new(parley.ProtocolAuto)}); err != nil || version() != "1.0" {
+		t.Errorf("back: %v, %s", err, version())
+	}
+	if _, err := f.Update(t.Context(), "nobody", autoSpec("x")); parley.CodeOf(err) != parley.CodeNotFound {
+		t.Error(err)
+	}
+}
+
+// Check says what changed and keeps it, but for the protocol.
+func TestAD14_Check(t *testing.T) {
+	t.Parallel()
+	f, d := detecting(t)
+	d.found.InputModes, d.found.CardHash, d.found.Others = []string{"text/plain"}, "h1", []parley.DetectedInterface{}
+	f.mustAdd(t, autoSpec("a"))
+	check := func(name string, wantStored bool, want ...string) parley.AgentCheck {
+		t.Helper()
+		c, err := f.Check(t.Context(), name)
+		if diff := cmp.Diff(want, c.Changes); err != nil || diff != "" || c.Stored != wantStored || !c.Health.Healthy {
+			t.Errorf("%v, stored %v (-want +got):\n%s", err, c.Stored, diff)
+		}
+		return c
+	}
+	check("a", false)
+	d.found.Explanation = []string{"otherwise"}
+	check("a", false)
+	d.found.CardHash = "h2"
+	check("a", true, "the card has changed in what does not concern calls")
+	d.found.Version, d.found.InputModes, d.found.Push = "0.3", []string{"text/plain", "application/json"}, true
+	d.found.Security = [][]parley.SecurityNeed{{{Scheme: "k"}}}
+	check("a", true, "version: 1.0 → 0.3", "push: false → true", "input modes: text/plain → text/plain, application/json", "what it asks for as authentication has changed")
+	if looked, err := f.Lookup(t.Context(), "a"); err != nil || !strings.Contains(string(looked.Detected), `"version":"0.3"`) {
+		t.Errorf("calls do not know: %s, %v", looked.Detected, err)
+	}
+	// Agents that were never found out about stay as they are.
+	f.mustAdd(t, spec("simple"))
+	check("simple", false, "protocol: simple-a2a → jsonrpc-2.0")
+	known := spec("known")
+	known.Protocol = new(parley.ProtocolJSONRPC)
+	f.mustAdd(t, known)
+	check("known", false)
+	if d.last().Protocol != parley.ProtocolJSONRPC {
+		t.Errorf("asked about %+v", d.last())
+	}
+	d.err = parley.Errorf(parley.CodeAgentUnavailable, "nobody there")
+	if c, err := f.Check(t.Context(), "a"); err != nil || c.Failure == nil || c.Found != nil || c.Stored {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := f.Remove(t.Context(), "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := f.Check(t.Context(), "a"); err != nil || c.Health.Healthy || c.Found != nil || c.Failure != nil {
+		t.Errorf("deleted: %+v, %v", c, err)
+	}
+	if _, err := f.Check(t.Context(), "nobody"); parley.CodeOf(err) != parley.CodeNotFound {
+		t.Error(err)
+	}
+	if _, err := newFixture(t).Check(t.Context(), "nobody"); err == nil {
+		t.Error("no error")
+	}
+}
+
+// What is declared in a file keeps what was found out.
+func TestAD14_DeclareKeepsDetection(t *testing.T) {
+	t.Parallel()
+	f, _ := detecting(t)
+	f.mustAdd(t, autoSpec("a"))
+	file := "agents: [{name: a, url: 'http://agent.example/', protocol: jsonrpc-2.0}]"
+	if counts, err := f.declare(t, file); err != nil || counts != [3]int{0, 0, 1} {
+		t.Errorf("%v, %v", counts, err)
+	}
+	if counts, err := f.declare(t, strings.Replace(file, "agent.example", "other.example", 1)); err != nil || counts != [3]int{0, 1, 0} {
+		t.Errorf("%v, %v", counts, err)
+	}
+	if a, err := f.Get(t.Context(), "a"); err != nil || a.Detected != nil {
+		t.Errorf("%s, %v", a.Detected, err)
+	}
+	_, err := f.Add(t.Context(), autoSpec("a"))
+	if e, ok := errors.AsType[*parley.Error](err); !ok || e.Code != parley.CodeConflict {
+		t.Error(err)
+	}
+}
