@@ -77,12 +77,19 @@ func redactError(agent parley.Agent, e *parley.Error) *parley.Error {
 		return nil
 	}
 	e.Message = Redact(agent, []byte(e.Message), maxErrorBody)
-	if len(e.Details) > 0 && len(secretsOf(agent)) > 0 {
-		clean := []byte(Redact(agent, e.Details, len(e.Details)))
-		if !json.Valid(clean) { // the credential looked like a part of JSON
-			clean = []byte(`"` + redactedMark + `"`)
-		}
-		e.Details = clean
-	}
+	e.Details = RedactJSON(agent, e.Details)
 	return e
+}
+
+// RedactJSON gives a JSON value without agent's credentials. It is raw itself if
+// there are none to take out.
+func RedactJSON(agent parley.Agent, raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || len(secretsOf(agent)) == 0 {
+		return raw
+	}
+	clean := []byte(Redact(agent, raw, len(raw)))
+	if !json.Valid(clean) { // the credential looked like a part of JSON
+		clean = []byte(`"` + redactedMark + `"`)
+	}
+	return clean
 }

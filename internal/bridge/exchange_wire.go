@@ -46,6 +46,9 @@ type Conversation struct {
 	Protocol string
 	// Request makes the body.
 	Request func() ([]byte, error)
+	// Carry makes the exchange; nil posts to the agent's URL. Its error is as
+	// that of [Exchange.Do].
+	Carry func(ctx context.Context, body []byte) (Reply, error)
 	// Answer reads the body of a 2xx response. Its error, a [*DefectError] as a rule,
 	// means that the agent answered something that cannot be used.
 	Answer func(body []byte) (Outcome, []Warning, error)
@@ -72,7 +75,7 @@ func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c
 	}
 	t.translated("request", begun, body)
 
-	reply, err := t.post(body)
+	reply, err := t.carry(c, body)
 	if e, ok := errors.AsType[*ExchangeError](err); ok {
 		out := e.Outcome(task.ID)
 		if c.Refusal != nil && e.Status != 0 {
@@ -91,11 +94,30 @@ func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c
 		return t.complete(t.badResponse(err, reply)), nil
 	}
 	t.translated("response", begun, reply.Body)
+	t.warn(warnings)
+	return t.finish(out), nil
+}
+
+// Finish completes what came of a stream, which had begun in a Call: it logs
+// warnings and outcome, and takes secrets out.
+func (w *Wire) Finish(ctx context.Context, task parley.Task, agent parley.Agent, s Stanza) Outcome {
+	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: s.Protocol}
+	t.warn(s.Warnings)
+	return t.finish(s.Outcome)
+}
+
+// Stanza is what came of a stream.
+type Stanza struct {
+	Protocol string
+	Outcome  Outcome
+	Warnings []Warning
+}
+
+func (t *talk) warn(warnings []Warning) {
 	for _, wn := range warnings {
 		t.line(slog.LevelWarn, "protocol_response_warning",
-			slog.String("kind", wn.Kind), slog.String("warning", Redact(agent, []byte(wn.Text), maxTraced)))
+			slog.String("kind", wn.Kind), slog.String("warning", Redact(t.agent, []byte(wn.Text), maxTraced)))
 	}
-	return t.finish(out), nil
 }
 
 // talk is one call of Wire while it lasts.
@@ -130,10 +152,14 @@ func (t *talk) translated(direction string, begun time.Time, body []byte) {
 		slog.Duration("took", took), slog.String("body", Redact(t.agent, body, maxTraced)))
 }
 
-// post makes the exchange and logs it as one http_call.
-func (t *talk) post(body []byte) (Reply, error) {
+// carry makes the exchange and logs it as one http_call.
+func (t *talk) carry(c Conversation, body []byte) (reply Reply, err error) {
 	begun := t.x.now()
-	reply, err := t.x.Post(t.ctx, t.task, t.agent, body)
+	if c.Carry != nil {
+		reply, err = c.Carry(t.ctx, body)
+	} else {
+		reply, err = t.x.Post(t.ctx, t.task, t.agent, body)
+	}
 	if !t.log.Enabled(t.ctx, slog.LevelInfo) {
 		return reply, err
 	}
@@ -204,9 +230,14 @@ func (t *talk) finish(out Outcome) Outcome {
 	return out
 }
 
-// complete says in an outcome whose it is and takes secrets out of its error.
+// complete says in an outcome whose it is and takes secrets out of its error and
+// its question.
 func (t *talk) complete(out Outcome) Outcome {
 	out.Result.TaskID = t.task.ID
+	if q := out.Question; q != nil {
+		q.Text = Redact(t.agent, []byte(q.Text), len(q.Text))
+		q.Parts = RedactJSON(t.agent, q.Parts)
+	}
 	if e := redactError(t.agent, out.Result.Err); e != nil {
 		e.Agent, e.Step, e.Attempt = t.agent.Name, t.task.Step, t.task.Attempt
 	}

@@ -26,7 +26,7 @@ func TestAgentsSpeak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := callSample(t, a2a.New(x, nil, nil), polisher.URL, string(text))
+	out := callSample(t, a2a.New(a2a.Options{Exchange: x}), polisher.URL, string(text))
 	want := "Hello, Ada! It is a pleasure to meet you."
 	if out["text"] != want || out["response"] != want || out["task_id"] != "task-msg-run.polish.1" || out["context_id"] == nil {
 		t.Errorf("%v", out)
@@ -41,7 +41,7 @@ func TestScriptedFollowed(t *testing.T) {
 	t.Cleanup(s.Close)
 	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}})
 	t.Cleanup(x.Close)
-	adapter := a2a.New(x, nil, nil)
+	adapter := a2a.New(a2a.Options{Exchange: x})
 	at := parley.Agent{Name: "scripted", URL: s.URL}
 	for _, cancel := range []bool{false, true} {
 		task := parley.Task{ID: map[bool]string{false: "run.a.1", true: "run.b.1"}[cancel], Input: json.RawMessage(`"go"`)}

@@ -25,7 +25,7 @@ func (s *Server) adapters(m *bridge.Metrics) []bridge.Adapter {
 
 // builtinAdapters are the protocols that every server speaks.
 func builtinAdapters(x *bridge.Exchange, log *slog.Logger, m *bridge.Metrics) []bridge.Adapter {
-	return []bridge.Adapter{simplea2a.New(x, log, m), a2a.New(x, log, m)}
+	return []bridge.Adapter{simplea2a.New(x, log, m), a2a.New(a2a.Options{Exchange: x, Logger: log, Observer: m})}
 }
 
 func (s *Server) newRegistry(adapters []bridge.Adapter) *registry.Registry {

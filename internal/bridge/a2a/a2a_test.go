@@ -22,11 +22,7 @@ func task(input string) parley.Task {
 
 func request(t *testing.T, tk parley.Task, config string) string {
 	t.Helper()
-	cfg, faults := a2a.ReadConfig(json.RawMessage(config))
-	if len(faults) > 0 {
-		t.Fatal(faults)
-	}
-	b, err := a2a.Request(tk, cfg)
+	b, err := a2a.Request(tk, parley.Agent{URL: "http://agent.test/run", ProtocolConfig: json.RawMessage(config)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +63,8 @@ func TestBR1_Escapes(t *testing.T) {
 func TestAD3_Config(t *testing.T) {
 	for _, ok := range []string{
 		"", "null", "{}", `{"method":"message/send"}`, `{"version":"2.0","a2a":"auto","binding":"JSONRPC","parts":"text"}`,
-		`{"method":"agent/run","a2a":"0.3","binding":"jsonrpc"}`, "\xef\xbb\xbf {} ",
+		`{"method":"agent/run","a2a":"0.3","binding":"jsonrpc","batch":100,"send":"blocking","stream":"on"}`,
+		`{"a2a":"1.0","binding":"grpc","url":"https://agent.test/a2a","tenant":"t","parts":"auto","card_keys":{"keys":[]}}`, "\xef\xbb\xbf {} ",
 	} {
 		if faults := (&a2a.Adapter{}).CheckConfig(json.RawMessage(ok)); len(faults) > 0 {
 			t.Errorf("%s: %v", ok, faults)
@@ -86,11 +83,21 @@ func TestAD3_Config(t *testing.T) {
 		{`{"method":"rpc.x"}`, []string{"protocol_config.method: names that begin with rpc."}},
 		{`{"version":"1.0"}`, []string{`protocol_config.version: is the version of JSON-RPC and can only be "2.0"`}},
 		{`{"version":2.0}`, []string{"protocol_config.version: must be a string"}},
-		{`{"a2a":"1.0"}`, []string{"protocol_config.a2a: A2A 1.0 is not in this version"}},
 		{`{"a2a":"2"}`, []string{"protocol_config.a2a: must be"}},
-		{`{"binding":"grpc"}`, []string{"protocol_config.binding: only"}},
-		{`{"tenant":"t"}`, []string{"protocol_config.tenant: tenants belong to A2A 1.0"}},
-		{`{"parts":"data"}`, []string{"protocol_config.parts: only"}},
+		{`{"binding":"soap"}`, []string{"protocol_config.binding: must be"}},
+		{`{"a2a":"0.3","binding":"grpc"}`, []string{"protocol_config.binding: over HTTP+JSON and gRPC only A2A 1.0"}},
+		{`{"a2a":"0.3","tenant":"t"}`, []string{"protocol_config.tenant: tenants belong to A2A 1.0"}},
+		{`{"tenant":""}`, []string{"protocol_config.tenant: must have"}},
+		{`{"a2a":"1.0","method":"run"}`, []string{"protocol_config.method: is fixed in A2A 1.0"}},
+		{`{"parts":"files"}`, []string{"protocol_config.parts: must be"}},
+		{`{"send":"now","stream":"yes"}`, []string{"protocol_config.send: must be", "protocol_config.stream: must be"}},
+		{`{"send":"stream","stream":"off"}`, []string{"protocol_config.send: is \"stream\", but"}},
+		{`{"url":"agent.test"}`, []string{"protocol_config.url: must be a whole URL"}},
+		{`{"url":"https://u:p@agent.test"}`, []string{"protocol_config.url: holds a user name"}},
+		{`{"batch":1}`, []string{"protocol_config.batch: must be a number from 2 to 100"}},
+		{`{"batch":101}`, []string{"protocol_config.batch: must be"}},
+		{`{"batch":"5"}`, []string{"protocol_config.batch: must be"}},
+		{`{"batch":5,"binding":"grpc"}`, []string{"protocol_config.batch: belongs to JSON-RPC"}},
 		{`{"methd":"x"}`, []string{"protocol_config.methd: is unknown; known are method"}},
 		{`{"method":"a","method":"b"}`, []string{"protocol_config.method: stands more than once"}},
 		{`{"method":1,"version":"1","x":null}`, []string{"protocol_config.method", "protocol_config.version", "protocol_config.x"}},
@@ -141,13 +148,13 @@ func TestBR6_InputToParts(t *testing.T) {
 		{`[1, 2]`, `"[1, 2]"`},
 	}
 	for _, c := range cases {
-		got, err := a2a.Parts(json.RawMessage(c.input))
+		got, err := a2a.TextParts(json.RawMessage(c.input))
 		if want := `[{"kind":"text","text":` + c.text + `}]`; err != nil || string(got) != want {
 			t.Errorf("%s: %s (%v), want %s", c.input, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", " ", "{", `{"a":}`, "NaN", "\"\xff\"", strings.Repeat("[", 65) + strings.Repeat("]", 65)} {
-		if got, err := a2a.Parts(json.RawMessage(bad)); err == nil {
+		if got, err := a2a.TextParts(json.RawMessage(bad)); err == nil {
 			t.Errorf("%q: %s, want an error", bad, got)
 		}
 	}
@@ -162,7 +169,7 @@ func TestBR2_Untouched(t *testing.T) {
 	want := `{"z":1.10,"a":[123456789012345678901234567890, 1e400],"u":"\u0000\ud800","z":2,"id":"t1",` +
 		`"status":{"state":"completed"},"artifacts":[{"parts":[{"kind":"text","text":"a\u00e9\/"},{"kind":"text","text":"b"}]}],` +
 		`"text":"a\u00e9\/\nb","task_id":"t1"}`
-	out, warnings, err := a2a.Response([]byte(body), taskID)
+	out, warnings, err := a2a.Response(a2a.V03, []byte(body), taskID)
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
@@ -174,7 +181,7 @@ func TestBR2_Untouched(t *testing.T) {
 // TestBR4_WholeResult: nothing extracted, nothing changed.
 func TestBR4_WholeResult(t *testing.T) {
 	result := `{ "status" : {"state":"completed"} , "x" : 1.0 }`
-	out, _, err := a2a.Response([]byte(`{"jsonrpc":"2.0","id":"`+taskID+`","result":`+result+`}`), taskID)
+	out, _, err := a2a.Response(a2a.V03, []byte(`{"jsonrpc":"2.0","id":"`+taskID+`","result":`+result+`}`), taskID)
 	if err != nil || string(out.Result.Output) != result {
 		t.Errorf("%s, %v", out.Result.Output, err)
 	}
@@ -185,7 +192,7 @@ func TestBR4_WholeResult(t *testing.T) {
 func TestBR2_OutputIsACopy(t *testing.T) {
 	for _, result := range []string{`{"status":{"state":"completed"}}`, `{"id":"t","status":{"state":"completed"}}`} {
 		body := []byte(`{"jsonrpc":"2.0","id":"` + taskID + `","result":` + result + `}`)
-		out, _, err := a2a.Response(body, taskID)
+		out, _, err := a2a.Response(a2a.V03, body, taskID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +207,7 @@ func TestBR2_OutputIsACopy(t *testing.T) {
 // TestAD9_TranslationError: an answer that cannot be used carries the error that
 // says which translation failed, with the original.
 func TestAD9_TranslationError(t *testing.T) {
-	_, _, err := a2a.Response([]byte(`{"jsonrpc":"1.0"}`), taskID)
+	_, _, err := a2a.Response(a2a.V03, []byte(`{"jsonrpc":"1.0"}`), taskID)
 	d, ok := errors.AsType[*bridge.DefectError](err)
 	if !ok || d.Kind != "wrong_version" {
 		t.Fatalf("%v", err)
@@ -221,7 +228,7 @@ func FuzzA2AResponse(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":"` + taskID + `","error":"x","result":null}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := bytes.Clone(body)
-		out, _, err := a2a.Response(body, taskID)
+		out, _, err := a2a.Response(a2a.V03, body, taskID)
 		if !bytes.Equal(body, before) {
 			t.Fatal("the body was changed")
 		}
@@ -268,7 +275,7 @@ func FuzzInputToParts(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		b, err := a2a.Parts(input)
+		b, err := a2a.TextParts(input)
 		if err != nil {
 			return
 		}
@@ -287,10 +294,11 @@ func FuzzInputToParts(f *testing.F) {
 // BR-N2); the aim is microseconds.
 func BenchmarkRequest(b *testing.B) {
 	tk := task(`{"text":"` + strings.Repeat("Say hello to everybody. ", 10) + `"}`)
-	cfg, _ := a2a.ReadConfig(nil)
+	a := a2a.New(a2a.Options{Exchange: bridge.NewExchange(bridge.ExchangeConfig{})})
+	agent := parley.Agent{URL: "http://agent.test/run"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := a2a.Request(tk, cfg); err != nil {
+		if _, err := a2a.RequestWith(a, tk, agent); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -303,7 +311,7 @@ func BenchmarkResponse(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := a2a.Response(body, taskID); err != nil {
+		if _, _, err := a2a.Response(a2a.V03, body, taskID); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,175 +2,230 @@ package a2a
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
 )
 
-// Adapter is the [bridge.Adapter] for A2A 0.2 and 0.3 over JSON-RPC. Its agents
-// can be asked about a task and told to stop one.
-type Adapter struct{ wire *bridge.Wire }
+// Adapter is the [bridge.Adapter] for A2A 0.2, 0.3 and 1.0, the protocol
+// "jsonrpc-2.0", over every transport. Whoever makes one closes it.
+type Adapter struct {
+	opts Options
+	wire *bridge.Wire
+	// http, rest, grpc and link are the transports.
+	http, rest, grpc, link binding
+	closers                []func()
+	known                  knowledge
+	// asked counts the requests that are no sends, for their ids.
+	asked atomic.Int64
+}
 
 var (
 	_ bridge.Adapter       = (*Adapter)(nil)
 	_ bridge.Follower      = (*Adapter)(nil)
+	_ bridge.Finder        = (*Adapter)(nil)
+	_ bridge.Subscriber    = (*Adapter)(nil)
+	_ bridge.Answerer      = (*Adapter)(nil)
 	_ bridge.Canceler      = (*Adapter)(nil)
 	_ bridge.ConfigChecker = (*Adapter)(nil)
 )
 
-// New makes an Adapter that posts through x; log and obs may be nil.
-func New(x *bridge.Exchange, log *slog.Logger, obs bridge.TranslationObserver) *Adapter {
-	return &Adapter{wire: bridge.NewWire(x, log, obs)}
+// Options is what an Adapter is made from. Only Exchange is needed.
+type Options struct {
+	// Exchange carries everything; it is not closed by the Adapter.
+	Exchange *bridge.Exchange
+	// Logger and Observer are told about every exchange (AD-10, AD-11).
+	Logger   *slog.Logger
+	Observer bridge.TranslationObserver
+	// Detector is asked about agents of "a2a": "auto" about which nothing is
+	// stored. Nil: they are taken for 0.3 until they say otherwise.
+	Detector Detector
+	// Push gives the URL to which an agent may report changes of a task, and the
+	// secret that it shows there; ok is false for none. Nil: agents are not
+	// asked to.
+	Push func(taskID string) (url, token string, ok bool)
+	// Stdio allows to run the programs that agent records name.
+	Stdio bool
+	// LookupEnv is the environment of which such programs inherit a few
+	// variables; nil: none.
+	LookupEnv func(name string) (string, bool)
+	// Random gives numbers in [0, 1) for the pauses before restarts; nil: no
+	// jitter.
+	Random func() float64
+	// Now reads the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// New makes an Adapter.
+func New(opts Options) *Adapter {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	a := &Adapter{opts: opts, wire: bridge.NewWire(opts.Exchange, opts.Logger, opts.Observer)}
+	a.known = knowledge{now: opts.Now, of: map[string]*lesson{}}
+	a.http = &rpcHTTP{x: opts.Exchange}
+	a.rest = &restBinding{x: opts.Exchange}
+	return a
+}
+
+// Close ends connections and processes that were kept, and waits for them.
+// Calls under way fail.
+func (a *Adapter) Close() {
+	for _, end := range a.closers {
+		end()
+	}
 }
 
 // Protocol is "jsonrpc-2.0".
 func (a *Adapter) Protocol() string { return parley.ProtocolJSONRPC }
 
-// Call implements [bridge.Adapter]. An agent that goes on working is reported to
-// progress once, with its state and what it says.
-func (a *Adapter) Call(ctx context.Context, task parley.Task, agent parley.Agent, progress bridge.Progress) (bridge.Outcome, error) {
-	return a.wire.Call(ctx, task, agent, bridge.Conversation{
+// binding gives what reaches e.
+func (a *Adapter) binding(e Endpoint) binding {
+	switch {
+	case streamless(e.URL):
+		return a.link
+	case e.Binding == BindingREST:
+		return a.rest
+	case e.Binding == BindingGRPC:
+		return a.grpc
+	}
+	return a.http
+}
+
+// errand is one operation to be made: about which task, with which agent, how
+// it is called.
+type errand struct {
+	task  parley.Task
+	agent parley.Agent
+	to    target
+	// switched: the dialect was changed, which is done once.
+	switched bool
+	// cancels: the task is being cancelled.
+	cancels bool
+}
+
+// operation makes the operation vb of the errand. Sends have the task's id, and
+// whatever else is asked one of its own.
+func (a *Adapter) operation(e *errand, vb verb, params []byte) operation {
+	op := operation{verb: vb, to: e.to.Endpoint, task: e.task, agent: e.agent, id: e.task.ID, params: params}
+	if vb == verbSend && e.to.Version == V03 {
+		op.method = e.to.cfg.Method
+	}
+	if !vb.sends() {
+		op.id += "#" + strconv.FormatInt(a.asked.Add(1), 10)
+	}
+	return op
+}
+
+// exchange is one operation and how what comes of it is judged.
+type exchange struct {
+	op operation
+	// params fails if the task cannot be put into words.
+	params func() ([]byte, error)
+	// result judges what the agent gave, failure what it refused or failed at.
+	result  func(result []byte) (bridge.Outcome, []bridge.Warning, error)
+	failure func(f *failure) bridge.Outcome
+
+	// refused is the failure that was answered, if one was; judged says that the
+	// agent told something about its task.
+	refused *failure
+	judged  bool
+	// events is the open stream behind the first event, if the agent streams.
+	events eventSource
+}
+
+// run makes the exchange and says what came of it.
+func (a *Adapter) run(ctx context.Context, ex *exchange) (bridge.Outcome, error) {
+	b := a.binding(ex.op.to)
+	return a.wire.Call(ctx, ex.op.task, ex.op.agent, bridge.Conversation{
 		Protocol: parley.ProtocolJSONRPC,
-		Request: func() ([]byte, error) {
-			cfg, faults := ReadConfig(agent.ProtocolConfig)
-			if len(faults) > 0 {
-				return nil, errors.Join(faults...)
+		Request: func() (body []byte, err error) {
+			if ex.op.params, err = ex.params(); err != nil {
+				return nil, err
 			}
-			return Request(task, cfg)
+			return b.encode(ex.op)
+		},
+		Carry: func(ctx context.Context, body []byte) (bridge.Reply, error) {
+			if !ex.op.verb.streams() {
+				return b.carry(ctx, ex.op, body)
+			}
+			return ex.open(ctx, b, body)
 		},
 		Answer: func(body []byte) (bridge.Outcome, []bridge.Warning, error) {
-			return respond(body, task.ID, progress)
+			if body == nil && ex.events != nil {
+				return ex.result(nil)
+			}
+			result, f, err := b.open(ex.op, body)
+			switch {
+			case err != nil:
+				ex.end()
+				return bridge.Outcome{}, nil, err
+			case f != nil:
+				ex.end()
+				ex.refused = f
+				return ex.failure(f), nil, nil
+			}
+			return ex.result(result)
 		},
-		Refusal: func(body []byte, e *bridge.ExchangeError) bridge.Outcome {
-			return refusal(body, task.ID, e)
-		},
+		Refusal: func(body []byte, e *bridge.ExchangeError) bridge.Outcome { return ex.refusal(b, body, e) },
 	})
 }
 
-// refusal prefers the JSON-RPC error in a response outside 2xx to its status.
-func refusal(body []byte, taskID string, e *bridge.ExchangeError) bridge.Outcome {
-	env, err := open(body, taskID)
-	if err != nil || env.failure == nil {
-		return e.Outcome(taskID)
+// open opens a stream and gives its first event as the reply.
+func (ex *exchange) open(ctx context.Context, b binding, body []byte) (bridge.Reply, error) {
+	events, reply, err := b.stream(ctx, ex.op, body)
+	if err != nil || events == nil {
+		return reply, err
 	}
-	if e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable {
-		e.Err.Message += ": " + env.failure.text()
-		return e.Outcome(taskID)
+	if ex.op.verb == verbSubscribe {
+		// Some agents say nothing until there is something new.
+		ex.events = events
+		return bridge.Reply{Status: http.StatusOK}, nil
 	}
-	out := failed(taskID, env.failure.asError(e.Status))
+	within, cancel := context.WithTimeout(ctx, patience(ex.op.agent))
+	defer cancel()
+	first, err := events.next(within)
+	if err != nil {
+		events.close()
+		return bridge.Reply{}, cutError(err, "the stream ended before its first event; what became of the request is not known")
+	}
+	ex.events = events
+	return bridge.Reply{Status: http.StatusOK, Body: first}, nil
+}
+
+// refusal prefers the agent's own error in a response outside 2xx to its
+// status. Only 429 and 503 stay what they are, with its text: nothing was
+// executed.
+func (ex *exchange) refusal(b binding, body []byte, e *bridge.ExchangeError) bridge.Outcome {
+	_, f, err := b.open(ex.op, body)
+	if err != nil || f == nil {
+		return e.Outcome(ex.op.task.ID)
+	}
+	f.status, f.retryAfter = e.Status, e.RetryAfter
+	if e.Disposition == bridge.NotSent {
+		e.Err.Message += ": " + f.text(ex.op.to.Binding)
+		return e.Outcome(ex.op.task.ID)
+	}
+	ex.refused = f
+	out := ex.failure(f)
 	out.Result.RetryAfter = e.RetryAfter
 	return out
 }
 
-// Poll implements [bridge.Follower] by tasks/get.
-func (a *Adapter) Poll(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
-	return a.ask(ctx, task, agent, question{method: "tasks/get", agentTaskID: at.ID, refused: pollRefused})
+// failed is an answer that ends the task without an output.
+func failed(taskID string, e *parley.Error) bridge.Outcome {
+	return bridge.Outcome{Disposition: bridge.Answered, Result: parley.Result{TaskID: taskID, Outcome: parley.OutcomeError, Err: e}}
 }
 
-// Cancel implements [bridge.Canceler] by tasks/cancel. An agent that says
-// canceled gives Answered with OutcomeCancelled.
-func (a *Adapter) Cancel(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
-	return a.ask(ctx, task, agent, question{method: "tasks/cancel", agentTaskID: at.ID, refused: cancelRefused})
-}
-
-// question is a request about a task that the agent has.
-type question struct {
-	method, agentTaskID string
-	// refused judges a JSON-RPC error; ended is whether it ends the task.
-	refused func(*rpcError) (e *parley.Error, ended bool)
-}
-
-// ask puts q to the agent. What the agent did not say about its task itself is
-// never Answered: it would end an attempt that goes on.
-func (a *Adapter) ask(ctx context.Context, task parley.Task, agent parley.Agent, q question) (bridge.Outcome, error) {
-	ended := false
-	answer := func(body []byte) (bridge.Outcome, []bridge.Warning, error) {
-		env, err := open(body, task.ID)
-		if err != nil {
-			return bridge.Outcome{}, nil, err
-		}
-		if env.failure != nil {
-			e, over := q.refused(env.failure)
-			ended = over
-			return failed(task.ID, e), nil, nil
-		}
-		out, warnings, err := q.read(env.result, task.ID)
-		ended = err == nil
-		return out, warnings, err
+// accepted completes an outcome to what an agent's task is found by again.
+func (e *errand) accepted(out bridge.Outcome) bridge.Outcome {
+	if out.AgentTaskID != "" && out.Disposition != bridge.Answered {
+		out.Endpoint, out.Version = e.to.reference(e.agent), string(e.to.Version)
 	}
-	out, err := a.wire.Call(ctx, task, agent, bridge.Conversation{
-		Protocol: parley.ProtocolJSONRPC,
-		Request:  func() ([]byte, error) { return aboutTask(task, q.method, q.agentTaskID) },
-		Answer:   answer,
-		Refusal: func(body []byte, e *bridge.ExchangeError) bridge.Outcome {
-			env, err := open(body, task.ID)
-			if err != nil || env.failure == nil {
-				return e.Outcome(task.ID)
-			}
-			err2, over := q.refused(env.failure)
-			ended = over
-			return failed(task.ID, err2)
-		},
-	})
-	if err == nil && out.Disposition == bridge.Answered && !ended {
-		out.Disposition = bridge.Lost
-	}
-	return out, err
-}
-
-// read judges the task in result.
-func (q question) read(result []byte, taskID string) (bridge.Outcome, []bridge.Warning, error) {
-	a, err := readAnswer(result)
-	if err != nil {
-		return bridge.Outcome{}, nil, err
-	}
-	if id, _ := bridge.Text(a.id); id != q.agentTaskID {
-		return bridge.Outcome{}, nil, bridge.Defectf("wrong_task", "%s for task %q was answered with task %q", q.method, q.agentTaskID, limited(id))
-	}
-	if a.state == nil {
-		return bridge.Outcome{}, nil, bridge.Defectf("missing_state", "%s was answered without a status.state", q.method)
-	}
-	out := a.outcome(taskID)
-	if q.method == "tasks/cancel" && a.stateName() == "canceled" {
-		out.Result.Outcome = parley.OutcomeCancelled
-		e := parley.Errorf(parley.CodeCancelled, "the agent has cancelled its task")
-		e.Details = out.Result.Err.Details
-		out.Result.Err = e
-	}
-	return out, a.warnings, nil
-}
-
-// pollRefused: an agent that has no tasks/get cannot be followed, which ends the
-// attempt as it did in the old bridge; one that knows no such task leaves the
-// outcome unknown; anything else is about the question and not about the task.
-func pollRefused(e *rpcError) (*parley.Error, bool) {
-	switch {
-	case e.number == codeMethodNotFound:
-		out := e.asError(0)
-		out.Code, out.Retryable = parley.CodeAgentError, true
-		out.Message = fmt.Sprintf("Task state: unknown (the agent cannot be asked: %s)", e.text())
-		return out, true
-	case e.notFound():
-		return unknownTask(e), false
-	}
-	return e.asError(0), false
-}
-
-// cancelRefused: whatever the agent says, the task may go on.
-func cancelRefused(e *rpcError) (*parley.Error, bool) {
-	if e.notFound() {
-		return unknownTask(e), false
-	}
-	return e.asError(0), false
-}
-
-func unknownTask(e *rpcError) *parley.Error {
-	out := e.asError(0)
-	out.Code, out.Retryable = parley.CodeOutcomeUnknown, false
-	out.Message = "the agent knows no such task any more: " + e.text()
 	return out
 }

@@ -27,7 +27,8 @@ type binding interface {
 	// a [*bridge.DefectError]. What it gives may alias body.
 	open(op operation, body []byte) (result []byte, f *failure, err error)
 
-	// stream is carry for verbStream and verbSubscribe. Without an error
+	// stream is carry for verbStream and verbSubscribe. ctx bounds the opening
+	// alone: a stream that is open goes on until it is closed. Without an error
 	// exactly one of events and reply is of use: an agent may answer with one
 	// ordinary response, which the Content-Type of the answer says and not the
 	// request. Whoever gets events closes it.
@@ -70,6 +71,8 @@ type failure struct {
 	// code of their google.rpc.ErrorInfo reason, or else of their status.
 	code    int64
 	hasCode bool
+	// odd is the code as it stands, if there is one that is no whole number.
+	odd     json.RawMessage
 	message string
 	// data is what the agent gave beside it, or nil.
 	data json.RawMessage

@@ -19,7 +19,7 @@ func TestContract(t *testing.T) {
 		Dir:    "testdata",
 		Update: *update,
 		New: func(x *bridge.Exchange, log *slog.Logger, obs bridge.TranslationObserver) bridge.Adapter {
-			return a2a.New(x, log, obs)
+			return a2a.New(a2a.Options{Exchange: x, Logger: log, Observer: obs})
 		},
 	})
 }

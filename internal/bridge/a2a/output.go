@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -10,26 +11,28 @@ import (
 // output is what a completed answer gives to the workflow: all members of the
 // result, then what was extracted from it, which wins over members of the same
 // name: text (the texts of all artifacts), response (what the agent said last),
+// data (the value of the one data part of the artifacts, or a list of them),
 // context_id and task_id. artifacts and metadata are members already. If nothing
 // was extracted it is the result as it stands (BR-2.4 to BR-2.9, BR-4.6).
 func (a *answer) output() json.RawMessage {
 	if len(a.raw) == 0 || a.raw[0] != '{' {
 		return slices.Clone(a.raw)
 	}
-	var text, response []byte
+	var text, response, data []byte
 	taskID := a.id
-	if a.isMessage() {
+	if a.sort == sortMessage {
 		taskID = a.taskID
-		texts := a.textsOf(a.parts, "result")
-		text, response = joined(texts), first(texts)
+		texts, values := a.contents(a.parts, "result")
+		text, response, data = joined(texts), first(texts), oneOrAll(values)
 	} else {
-		text = joined(a.artifactTexts())
+		texts, values := a.artifactContents()
+		text, data = joined(texts), oneOrAll(values)
 		response = a.lastWords()
 	}
 	extra := []struct {
 		name  string
 		value []byte
-	}{{"text", text}, {"response", response}, {"context_id", stringOnly(a.contextID)}, {"task_id", stringOnly(taskID)}}
+	}{{"text", text}, {"response", response}, {"data", data}, {"context_id", stringOnly(a.contextID)}, {"task_id", stringOnly(taskID)}}
 
 	size, found := len(a.raw)+64, false
 	for _, e := range extra {
@@ -73,16 +76,22 @@ func stringOnly(raw []byte) []byte {
 	return nil
 }
 
-// artifactTexts gives the text parts of all artifacts in their order.
-func (a *answer) artifactTexts() [][]byte {
+// artifactContents gives the texts and the data of all artifacts in their order.
+func (a *answer) artifactContents() (texts, data [][]byte) {
 	if present(a.artifacts) && a.artifacts[0] != '[' {
 		a.warn("result.artifacts is not an array")
 	}
-	var all [][]byte
 	for artifact := range bridge.Elements(a.artifacts) {
-		all = append(all, a.partTexts(artifact, "result.artifacts")...)
+		if artifact[0] != '{' {
+			if present(artifact) {
+				a.warn("result.artifacts holds something that is not an object")
+			}
+			continue
+		}
+		t, d := a.contents(partsOf(artifact), "result.artifacts")
+		texts, data = append(texts, t...), append(data, d...)
 	}
-	return all
+	return texts, data
 }
 
 // lastWords is the first text of the newest entry of history that is the
@@ -93,7 +102,7 @@ func (a *answer) lastWords() []byte {
 	}
 	var words []byte
 	for entry := range bridge.Elements(a.history) {
-		if roleOf(entry) != "agent" {
+		if role := roleOf(entry); role != "agent" && role != "ROLE_AGENT" {
 			continue
 		}
 		if text := first(a.partTexts(entry, "result.history")); text != nil {
@@ -116,7 +125,7 @@ func roleOf(message []byte) string {
 	return ""
 }
 
-// partTexts gives the text parts of an artifact or a message.
+// partTexts gives the texts of a message.
 func (a *answer) partTexts(holder []byte, where string) [][]byte {
 	if !present(holder) {
 		return nil
@@ -125,44 +134,69 @@ func (a *answer) partTexts(holder []byte, where string) [][]byte {
 		a.warn(where + " holds something that is not an object")
 		return nil
 	}
-	for name, value := range bridge.Members(holder) {
-		if string(name) == "parts" {
-			return a.textsOf(value, where)
-		}
-	}
-	return nil
+	texts, _ := a.contents(partsOf(holder), where)
+	return texts
 }
 
-// textsOf gives the texts of a list of parts, as raw JSON strings.
-func (a *answer) textsOf(parts []byte, where string) [][]byte {
+// contents gives the texts (as raw JSON strings) and the data of a list of
+// parts.
+func (a *answer) contents(parts []byte, where string) (texts, data [][]byte) {
 	if present(parts) && parts[0] != '[' {
 		a.warn(where + ": parts is not an array")
 	}
-	var texts [][]byte
-	for part := range bridge.Elements(parts) {
-		var kind, text []byte
-		for name, value := range bridge.Members(part) {
-			switch string(name) {
-			case "kind":
-				kind = value
-			case "text":
-				text = value
-			}
-		}
-		isText := len(text) >= 2 && text[0] == '"'
+	for raw := range bridge.Elements(parts) {
+		p := contentOf(raw)
 		switch {
-		case string(kind) == `"text"` && isText:
-			texts = append(texts, text)
-		case string(kind) == `"text"`:
-			a.warn(where + ": a text part has no text")
-		case kind == nil && isText:
+		case p.text != nil:
+			texts = append(texts, p.text)
+		case p.data != nil:
+			data = append(data, p.data)
+		}
+		switch {
+		case p.kind == nil && !a.bare:
+		case p.kind == nil && p.text != nil:
 			a.warn(where + ": a part has no kind; its text is taken")
-			texts = append(texts, text)
-		case kind == nil:
+		case p.kind == nil:
 			a.warn(where + ": a part has no kind")
+		case string(p.kind) == `"text"` && p.text == nil:
+			a.warn(where + ": a text part has no text")
 		}
 	}
-	return texts
+	return texts, data
+}
+
+// content is what of a part of either dialect is passed on by itself.
+type content struct{ kind, text, data []byte }
+
+// contentOf reads a part. What has a kind is that; what has none is what it
+// holds.
+func contentOf(raw []byte) content {
+	var c content
+	for name, value := range bridge.Members(raw) {
+		switch string(name) {
+		case "kind":
+			c.kind = value
+		case "text":
+			c.text = value
+		case "data":
+			c.data = value
+		}
+	}
+	if c.kind != nil && string(c.kind) != `"text"` || len(c.text) < 2 || c.text[0] != '"' {
+		c.text = nil
+	}
+	if c.kind != nil && string(c.kind) != `"data"` {
+		c.data = nil
+	}
+	return c
+}
+
+// oneOrAll is the one value, or the list of several, or nil.
+func oneOrAll(values [][]byte) []byte {
+	if len(values) < 2 {
+		return first(values)
+	}
+	return append(append([]byte{'['}, bytes.Join(values, []byte{','})...), ']')
 }
 
 func first(texts [][]byte) []byte {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,7 +50,9 @@ func Run(t *testing.T, s Suite) {
 		t.Fatalf("no dialogues in %s: %v", s.Dir, err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { s.play(t, file) })
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { s.play(t, file) })
+		})
 	}
 }
 
@@ -62,10 +65,7 @@ func (s Suite) play(t *testing.T, file string) {
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	a, err := startAgent(d.response, d.fault)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := &agent{scripts: d.scripts}
 	t.Cleanup(a.close)
 	now := func() time.Time { return time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC) }
 	x := bridge.NewExchange(bridge.ExchangeConfig{
@@ -74,10 +74,14 @@ func (s Suite) play(t *testing.T, file string) {
 	t.Cleanup(x.Close)
 
 	rec := &recorder{}
-	seen := rec.outcome(t, d, s.New(x, slog.New(rec), rec))
+	adapter := s.New(x, slog.New(rec), rec)
+	if c, ok := adapter.(interface{ Close() }); ok {
+		t.Cleanup(c.Close)
+	}
+	seen := rec.outcome(t, d, adapter)
 	requests := a.got()
-	if len(requests) > 1 {
-		t.Errorf("the agent got %d requests:\n%s", len(requests), strings.Join(requests, "\n"))
+	if n := max(len(d.scripts), 1); len(requests) > n || n > 1 && len(requests) < n {
+		t.Errorf("the agent got %d requests, not %d:\n%s", len(requests), n, strings.Join(requests, "\n"))
 	}
 	rec.checkLines(t, d)
 	if d.secret != "" && strings.Contains(seen, d.secret) {
@@ -89,9 +93,12 @@ func (s Suite) play(t *testing.T, file string) {
 		}
 		return
 	}
-	if want := d.section("request"); want != "" {
-		if diff := cmp.Diff(want, strings.Join(requests, "")); diff != "" {
-			t.Errorf("request (-want +got):\n%s", diff)
+	for i := range requests {
+		name := numbered("request", i+1)
+		if want := d.section(name); want != "" {
+			if diff := cmp.Diff(want, requests[i]); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
 		}
 	}
 	if diff := cmp.Diff(d.section("outcome.json"), seen); diff != "" {
@@ -101,8 +108,10 @@ func (s Suite) play(t *testing.T, file string) {
 
 // update writes what was seen into the file of d.
 func (d *dialogue) update(file string, requests []string, seen string) error {
-	if d.section("request") != "" {
-		d.replace("request", strings.Join(requests, ""))
+	for i, request := range requests {
+		if name := numbered("request", i+1); d.section(name) != "" {
+			d.replace(name, request)
+		}
 	}
 	d.replace("outcome.json", seen)
 	return os.WriteFile(file, txtar.Format(d.archive), 0o600)
@@ -118,12 +127,25 @@ type recorder struct {
 }
 
 type progress struct {
-	State string `json:"state"`
-	Text  string `json:"text,omitempty"`
+	State string        `json:"state"`
+	Text  string        `json:"text,omitempty"`
+	Chunk *bridge.Chunk `json:"chunk,omitempty"`
 }
 
 // seen is the section outcome.json.
 type seen struct {
+	came
+	// Stream is the outcome of listening to the stream that the operation gave.
+	Stream *came `json:"stream,omitempty"`
+	// Refused is the error of a call that was not made.
+	Refused  string     `json:"refused,omitempty"`
+	Progress []progress `json:"progress,omitempty"`
+	Observed []string   `json:"observed,omitempty"`
+	Log      []string   `json:"log"`
+}
+
+// came is one outcome.
+type came struct {
 	Disposition string          `json:"disposition,omitempty"`
 	Outcome     parley.Outcome  `json:"outcome,omitempty"`
 	Output      json.RawMessage `json:"output,omitempty"`
@@ -131,12 +153,26 @@ type seen struct {
 	RetryAfter  string          `json:"retry_after,omitempty"`
 	AgentTaskID string          `json:"agent_task_id,omitempty"`
 	ContextID   string          `json:"context_id,omitempty"`
+	Endpoint    string          `json:"endpoint,omitempty"`
+	Version     string          `json:"version,omitempty"`
 	State       string          `json:"state,omitempty"`
-	// Refused is the error of a call that was not made.
-	Refused  string     `json:"refused,omitempty"`
-	Progress []progress `json:"progress,omitempty"`
-	Observed []string   `json:"observed,omitempty"`
-	Log      []string   `json:"log"`
+
+	Question *parley.Question `json:"question,omitempty"`
+}
+
+// look renders an outcome, and holds it to what [bridge.Outcome] promises.
+func look(t *testing.T, d *dialogue, out bridge.Outcome) came {
+	t.Helper()
+	checkOutcome(t, d, out)
+	c := came{
+		Disposition: dispositions()[out.Disposition], Outcome: out.Result.Outcome, Output: out.Result.Output, Error: out.Result.Err,
+		AgentTaskID: out.AgentTaskID, ContextID: out.ContextID, Endpoint: out.Endpoint, Version: out.Version,
+		State: out.State, Question: out.Question,
+	}
+	if out.Result.RetryAfter > 0 {
+		c.RetryAfter = out.Result.RetryAfter.String()
+	}
+	return c
 }
 
 // outcome makes the call and renders everything that it came to.
@@ -145,22 +181,22 @@ func (r *recorder) outcome(t *testing.T, d *dialogue, adapter bridge.Adapter) st
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	out, err := operate(t, d, adapter, r.report)
+	s := seen{}
+	if err != nil {
+		s.Refused = err.Error()
+	} else {
+		s.came = look(t, d, out)
+	}
+	if out.Stream != nil {
+		end := look(t, d, out.Stream.Listen(t.Context(), r.report))
+		out.Stream.Close()
+		s.Stream = &end
+	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > maxMemory {
 		t.Errorf("the call allocated %d bytes, the limit is %d", used, maxMemory)
 	}
-	s := seen{Progress: r.progress, Observed: r.observed, Log: r.events}
-	if err != nil {
-		s.Refused = err.Error()
-	} else {
-		s.Disposition = dispositions()[out.Disposition]
-		s.Outcome, s.Output, s.Error = out.Result.Outcome, out.Result.Output, out.Result.Err
-		s.AgentTaskID, s.ContextID, s.State = out.AgentTaskID, out.ContextID, out.State
-		if out.Result.RetryAfter > 0 {
-			s.RetryAfter = out.Result.RetryAfter.String()
-		}
-		checkOutcome(t, d, out)
-	}
+	s.Progress, s.Observed, s.Log = r.progress, r.observed, r.events
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -178,11 +214,23 @@ func operate(t *testing.T, d *dialogue, adapter bridge.Adapter, report bridge.Pr
 		return adapter.Call(t.Context(), d.task, d.agent, report)
 	case "poll":
 		if f, ok := adapter.(bridge.Follower); ok {
-			return f.Poll(t.Context(), d.task, d.agent, bridge.AgentTask{ID: d.target})
+			return f.Poll(t.Context(), d.task, d.agent, d.at)
 		}
 	case "cancel":
 		if c, ok := adapter.(bridge.Canceler); ok {
-			return c.Cancel(t.Context(), d.task, d.agent, bridge.AgentTask{ID: d.target})
+			return c.Cancel(t.Context(), d.task, d.agent, d.at)
+		}
+	case "subscribe":
+		if s, ok := adapter.(bridge.Subscriber); ok {
+			return s.Subscribe(t.Context(), d.task, d.agent, d.at)
+		}
+	case "answer":
+		if a, ok := adapter.(bridge.Answerer); ok {
+			return a.Answer(t.Context(), d.task, d.agent, d.reply)
+		}
+	case "find":
+		if f, ok := adapter.(bridge.Finder); ok {
+			return f.Find(t.Context(), d.task, d.agent)
 		}
 	}
 	t.Fatalf("the adapter has no operation %q", d.operation)
@@ -224,7 +272,7 @@ func dispositions() map[bridge.Disposition]string {
 func (r *recorder) report(p bridge.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.progress = append(r.progress, progress{State: p.State, Text: p.Text})
+	r.progress = append(r.progress, progress{State: p.State, Text: p.Text, Chunk: p.Chunk})
 }
 
 // Translated implements [bridge.TranslationObserver].

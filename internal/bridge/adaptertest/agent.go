@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -35,12 +38,26 @@ const (
 	FaultInterim = "interim"
 )
 
-// agent is a server on loopback that answers every request with one response.
-type agent struct {
-	listener net.Listener
+// script is one response of the agent, and how it goes wrong.
+type script struct {
 	response []byte // head and body, as they go out
+	stream   []line // what follows the head instead, if it is a stream
 	fault    string
 	count    int
+}
+
+// line is a piece of a streamed body, and what happens before it.
+type line struct {
+	// event is "", pause, cut, reset or hang.
+	event string
+	pause time.Duration
+	text  string
+}
+
+// agent answers the n-th request with the n-th script, over connections in
+// memory.
+type agent struct {
+	scripts []script
 
 	mu       sync.Mutex
 	requests []string
@@ -48,38 +65,40 @@ type agent struct {
 	wg       sync.WaitGroup
 }
 
-// startAgent serves until close.
-func startAgent(response []byte, fault string) (*agent, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+// dial connects to the agent, whatever the address.
+func (a *agent) dial(context.Context, string, string) (net.Conn, error) {
+	if len(a.scripts) > 0 && a.scripts[0].fault == FaultRefuse {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
-	a := &agent{listener: l, response: response}
-	word, n, _ := strings.Cut(strings.TrimSpace(fault), " ")
-	a.fault = word
-	if n != "" {
-		if a.count, err = strconv.Atoi(n); err != nil {
-			_ = l.Close()
-			return nil, fmt.Errorf("fault %q: %w", fault, err)
-		}
-	}
-	if a.fault == FaultRefuse {
-		return a, l.Close()
-	}
-	a.wg.Go(a.accept)
-	return a, nil
+	ours, theirs := net.Pipe()
+	c := &resetConn{Conn: theirs}
+	a.mu.Lock()
+	a.conns = append(a.conns, ours)
+	a.mu.Unlock()
+	a.wg.Go(func() {
+		defer func() { _ = ours.Close() }()
+		a.serve(ours, c)
+	})
+	return c, nil
 }
 
-// dial connects to the agent, whatever the address.
-func (a *agent) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", a.listener.Addr().String())
+// resetConn is the caller's end of a connection that the agent may reset.
+type resetConn struct {
+	net.Conn
+	reset atomic.Bool
+}
+
+// Read gives the error of a reset connection where the agent has reset it.
+func (c *resetConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && c.reset.Load() {
+		err = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	}
+	return n, err
 }
 
 // close ends every connection and waits.
 func (a *agent) close() {
-	_ = a.listener.Close()
 	a.mu.Lock()
 	for _, c := range a.conns {
 		_ = c.Close()
@@ -94,23 +113,7 @@ func (a *agent) got() []string {
 	return a.requests
 }
 
-func (a *agent) accept() {
-	for {
-		c, err := a.listener.Accept()
-		if err != nil {
-			return
-		}
-		a.mu.Lock()
-		a.conns = append(a.conns, c)
-		a.mu.Unlock()
-		a.wg.Go(func() {
-			defer func() { _ = c.Close() }()
-			a.serve(c)
-		})
-	}
-}
-
-func (a *agent) serve(c net.Conn) {
+func (a *agent) serve(c net.Conn, peer *resetConn) {
 	r := bufio.NewReader(c)
 	for {
 		request, err := readRequest(r)
@@ -121,53 +124,78 @@ func (a *agent) serve(c net.Conn) {
 			return
 		}
 		a.mu.Lock()
+		n := len(a.requests)
 		a.requests = append(a.requests, request)
 		a.mu.Unlock()
-		if !a.answer(c) {
+		if n >= len(a.scripts) || !a.scripts[n].answer(c, peer) {
 			return
 		}
 	}
 }
 
 // answer writes the response and reports whether the connection goes on.
-func (a *agent) answer(c net.Conn) bool {
-	part := a.response[:min(a.count, len(a.response))]
-	switch a.fault {
+func (s *script) answer(c net.Conn, peer *resetConn) bool {
+	part := s.response[:min(s.count, len(s.response))]
+	switch s.fault {
 	case FaultReset:
 		_, _ = c.Write(part)
-		if t, ok := c.(*net.TCPConn); ok {
-			if len(part) > 0 {
-				time.Sleep(50 * time.Millisecond) // a reset overtakes what is not read yet
-			}
-			_ = t.SetLinger(0)
-		}
+		peer.reset.Store(true)
 	case FaultCut:
 		_, _ = c.Write(part)
 	case FaultHang:
 		_, _ = c.Write(part)
 		_, _ = io.Copy(io.Discard, c)
 	case FaultDrip:
-		for i := range a.response {
-			if _, err := c.Write(a.response[i : i+1]); err != nil {
+		for i := range s.response {
+			if _, err := c.Write(s.response[i : i+1]); err != nil {
 				return false
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 	case FaultLarge, FaultEndless, FaultHeaders, FaultInterim:
-		a.flood(c)
+		s.flood(c)
 	default:
-		_, err := c.Write(a.response)
-		return err == nil
+		if _, err := c.Write(s.response); err != nil {
+			return false
+		}
+		return s.stream == nil || s.streamTo(c, peer)
 	}
 	return false
 }
 
+// streamTo writes the pieces of a streamed body, each as a chunk, and reports
+// whether it came to its end.
+func (s *script) streamTo(c net.Conn, peer *resetConn) bool {
+	for _, l := range s.stream {
+		switch l.event {
+		case "pause":
+			time.Sleep(l.pause)
+		case "cut":
+			return false
+		case "reset":
+			peer.reset.Store(true)
+			return false
+		case "hang":
+			_, _ = io.Copy(io.Discard, c)
+			return false
+		}
+		if l.text == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(c, "%x\r\n%s\r\n", len(l.text), l.text); err != nil {
+			return false
+		}
+	}
+	_, err := io.WriteString(c, "0\r\n\r\n")
+	return err == nil
+}
+
 // flood writes until the other side has enough.
-func (a *agent) flood(c net.Conn) {
-	head, _, _ := bytes.Cut(a.response, []byte("\r\n\r\n"))
+func (s *script) flood(c net.Conn) {
+	head, _, _ := bytes.Cut(s.response, []byte("\r\n\r\n"))
 	chunk, times := strings.Repeat(" ", 32<<10), 1<<15 // 1 GiB
 	begin := string(head) + "\r\n"
-	switch a.fault {
+	switch s.fault {
 	case FaultLarge:
 		begin += "Content-Length: 1073741824\r\n\r\n"
 	case FaultEndless:
@@ -210,7 +238,10 @@ func readRequest(r *bufio.Reader) (string, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return "", err
 	}
-	return head.String() + string(body) + "\n", nil
+	if length > 0 {
+		body = append(body, '\n')
+	}
+	return head.String() + string(body), nil
 }
 
 func errOr(err error) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
 )
 
 // dialogue is one transcript, read.
@@ -20,9 +21,9 @@ type dialogue struct {
 	agent     parley.Agent
 	secret    string
 	operation string
-	target    string // the agent's task id, for poll and cancel
-	response  []byte
-	fault     string
+	at        bridge.AgentTask // what poll, cancel, subscribe and answer are about
+	reply     bridge.TaskReply
+	scripts   []script
 }
 
 func parse(archive *txtar.Archive) (*dialogue, error) {
@@ -36,12 +37,103 @@ func parse(archive *txtar.Archive) (*dialogue, error) {
 	if op := strings.Fields(d.section("operation")); len(op) > 0 {
 		d.operation = op[0]
 		if len(op) > 1 {
-			d.target = op[1]
+			d.at.ID = op[1]
 		}
 	}
-	d.fault = strings.TrimSpace(d.section("fault"))
-	d.response = wire(d.section("response"), d.fault)
-	return d, nil
+	if err := d.readAt(); err != nil {
+		return nil, fmt.Errorf("at.json: %w", err)
+	}
+	if err := d.readReply(); err != nil {
+		return nil, fmt.Errorf("reply.json: %w", err)
+	}
+	for n := 1; ; n++ {
+		s, ok, err := d.script(n)
+		if err != nil || !ok {
+			return d, err
+		}
+		d.scripts = append(d.scripts, s)
+	}
+}
+
+// numbered names the n-th section of a kind; the first one has no number.
+func numbered(kind string, n int) string {
+	if n == 1 {
+		return kind
+	}
+	return kind + "." + strconv.Itoa(n)
+}
+
+// script reads the n-th response. The first one may be missing: then no request
+// is answered.
+func (d *dialogue) script(n int) (script, bool, error) {
+	text, fault := d.section(numbered("response", n)), strings.TrimSpace(d.section(numbered("fault", n)))
+	if text == "" && fault == "" {
+		return script{}, false, nil
+	}
+	word, count, _ := strings.Cut(fault, " ")
+	s := script{fault: word}
+	if count != "" {
+		var err error
+		if s.count, err = strconv.Atoi(count); err != nil {
+			return s, false, fmt.Errorf("fault %q: %w", fault, err)
+		}
+	}
+	head, body, _ := strings.Cut(text, "\n\n")
+	if word == "" && strings.Contains(head, "text/event-stream") {
+		var err error
+		s.response = wire(head+"\nTransfer-Encoding: chunked\n\n", "")
+		s.stream, err = streamed(body)
+		return s, true, err
+	}
+	s.response = wire(text, word)
+	return s, true, nil
+}
+
+// streamed reads a streamed body: a line that begins with "~ " says what happens
+// there.
+func streamed(body string) ([]line, error) {
+	all := []line{{}}
+	for text := range strings.Lines(body) {
+		now := &all[len(all)-1]
+		directive, ok := strings.CutPrefix(text, "~ ")
+		if !ok {
+			now.text += text
+			continue
+		}
+		event, pause, _ := strings.Cut(strings.TrimSpace(directive), " ")
+		next := line{event: event}
+		if event == "pause" {
+			var err error
+			if next.pause, err = time.ParseDuration(pause); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, next)
+	}
+	return all, nil
+}
+
+func (d *dialogue) readAt() error {
+	a := struct {
+		ID        string `json:"id"`
+		ContextID string `json:"context_id"`
+		Endpoint  string `json:"endpoint"`
+		Version   string `json:"version"`
+	}{ID: d.at.ID}
+	err := strict(d.section("at.json"), &a)
+	d.at = bridge.AgentTask{ID: a.ID, ContextID: a.ContextID, Endpoint: a.Endpoint, Version: a.Version}
+	return err
+}
+
+func (d *dialogue) readReply() error {
+	r := struct {
+		Number int             `json:"number"`
+		Text   string          `json:"text"`
+		Data   json.RawMessage `json:"data"`
+	}{Number: 1}
+	err := strict(d.section("reply.json"), &r)
+	d.reply = bridge.TaskReply{At: d.at, Number: r.Number, Reply: parley.Reply{Text: r.Text, Data: r.Data}}
+	return err
 }
 
 func (d *dialogue) section(name string) string {
@@ -89,6 +181,7 @@ func (d *dialogue) readAgent() error {
 		Header     string          `json:"header"`
 		Credential string          `json:"credential"`
 		Config     json.RawMessage `json:"config"`
+		Detected   json.RawMessage `json:"detected"`
 	}{URL: "http://agent.test/run", Timeout: "10s"}
 	if err := strict(d.section("agent.json"), &a); err != nil {
 		return err
@@ -99,7 +192,7 @@ func (d *dialogue) readAgent() error {
 	}
 	d.secret = a.Credential
 	d.agent = parley.Agent{
-		Name: "scripted", URL: a.URL, Timeout: timeout, ProtocolConfig: a.Config,
+		Name: "scripted", URL: a.URL, Timeout: timeout, ProtocolConfig: a.Config, Detected: a.Detected,
 		Auth: parley.Auth{Type: a.Auth, Header: a.Header}, Credential: parley.NewSecret([]byte(a.Credential)),
 	}
 	return nil

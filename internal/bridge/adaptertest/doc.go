@@ -5,17 +5,27 @@
 // last:
 //
 //	task.json     id, input, correlation_id, context_id of the task
-//	agent.json    url, timeout, auth, header, credential, config of the agent
-//	operation     call (default), poll ID or cancel ID
+//	agent.json    url, timeout, auth, header, credential, config, detected of the
+//	              agent
+//	operation     call (default), poll ID, cancel ID, subscribe ID, answer ID, find;
+//	              a stream that comes of it is listened to
+//	at.json       id, context_id, endpoint, version of the agent's task, instead of ID
+//	reply.json    number, text, data of an answer
 //	request       what the agent must get, byte for byte
 //	response      what it answers: status line, headers, empty line, body;
 //	              Content-Length is added unless the fault or a header says otherwise
 //	fault         how the answer goes wrong, see the constants Fault…
+//	request.2, response.2, fault.2 and so on are the further exchanges
 //	outcome.json  what must come of it: disposition, result, progress, log events,
-//	              observations
+//	              observations, and the same of the stream
 //
-// Besides what the sections say each dialogue proves that the agent got at most
-// one request, that every log line names task, agent and correlation id, that no
-// credential is in the outcome or in the log, and that the call took a bounded
-// amount of memory.
+// A response of text/event-stream is sent in chunks. Lines of its body that begin
+// with "~ " are no part of it: "~ pause 20s" waits, "~ cut" closes the connection,
+// "~ reset" resets it, "~ hang" says nothing more.
+//
+// Besides what the sections say each dialogue proves that the agent got no more
+// requests than there are responses, that every log line names task, agent and
+// correlation id, that no credential is in the outcome or in the log, that the
+// call took a bounded amount of memory, and that nothing goes on when it is over
+// (it is played in a bubble of package synctest, over connections in memory).
 package adaptertest

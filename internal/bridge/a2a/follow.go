@@ -1,0 +1,182 @@
+package a2a
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+)
+
+// Poll implements [bridge.Follower] by tasks/get or GetTask.
+func (a *Adapter) Poll(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
+	e, err := a.meet(ctx, task, agent)
+	if err != nil {
+		return a.untranslatable(ctx, task, agent, err)
+	}
+	e.to = e.to.at(agent, at)
+	out, _, err := a.ask(ctx, e, verbGet, at)
+	return out, err
+}
+
+// Cancel implements [bridge.Canceler] by tasks/cancel or CancelTask. An agent
+// that says canceled gives Answered with OutcomeCancelled. One that says
+// something else than its task's state, or nothing in time, is asked for it.
+func (a *Adapter) Cancel(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
+	e, err := a.meet(ctx, task, agent)
+	if err != nil {
+		return a.untranslatable(ctx, task, agent, err)
+	}
+	e.to, e.cancels = e.to.at(agent, at), true
+	out, ex, err := a.ask(ctx, e, verbCancel, at)
+	if err != nil || out.Disposition != bridge.Lost || ctx.Err() != nil {
+		return out, err
+	}
+	return a.confirmed(ctx, e, at, told{out, ex})
+}
+
+// told is what came of an exchange that did not settle anything.
+type told struct {
+	out bridge.Outcome
+	ex  *exchange
+}
+
+// confirmed asks for the agent's task where something else was said about it.
+// Only an agent that says twice that it does not know the task is believed.
+func (a *Adapter) confirmed(ctx context.Context, e *errand, at bridge.AgentTask, first told) (bridge.Outcome, error) {
+	out, ex, err := a.ask(ctx, e, verbGet, at)
+	switch {
+	case err != nil:
+		return out, err
+	case out.Disposition == bridge.Answered && ex.refused != nil:
+		// It cannot be asked, which says nothing about the task.
+	case out.Disposition == bridge.Answered, out.Disposition == bridge.Accepted, gone(out):
+		return out, nil
+	}
+	return first.out, nil
+}
+
+// gone says that the agent does not know the task any more.
+func gone(out bridge.Outcome) bool {
+	return out.Result.Err != nil && out.Result.Err.Code == parley.CodeNotFound
+}
+
+// ask makes the request vb about the agent's task. What the agent did not say
+// about its task itself is never Answered: it would end an attempt that goes on.
+func (a *Adapter) ask(ctx context.Context, e *errand, vb verb, at bridge.AgentTask) (bridge.Outcome, *exchange, error) {
+	for {
+		ex := a.asking(e, vb, at)
+		out, err := a.run(ctx, ex)
+		if ex.refused != nil && ex.refused.meaning(vb) == meansOtherDialect && a.otherDialect(e) {
+			continue
+		}
+		if err == nil && out.Disposition == bridge.Answered && !ex.judged {
+			out.Disposition = bridge.Lost
+		}
+		return out, ex, err
+	}
+}
+
+// asking makes the exchange of one question.
+func (a *Adapter) asking(e *errand, vb verb, at bridge.AgentTask) *exchange {
+	ex := &exchange{op: a.operation(e, vb, nil)}
+	ex.params = func() ([]byte, error) { return writeTask(vb, e.to.Endpoint, at.ID) }
+	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
+		if e.switched {
+			a.known.speaks(e.agent, e.to.Endpoint)
+		}
+		if result == nil {
+			ex.judged = true
+			return a.listening(e, ex, at), nil, nil
+		}
+		out, warnings, err := e.standing(vb, at, result)
+		ex.judged = err == nil
+		return out, warnings, err
+	}
+	ex.failure = func(f *failure) bridge.Outcome {
+		err, over := unheard(ex.op, f)
+		ex.judged = over
+		return failed(e.task.ID, err)
+	}
+	return ex
+}
+
+// standing judges a result that tells the state of the agent's task.
+func (e *errand) standing(vb verb, at bridge.AgentTask, result []byte) (bridge.Outcome, []bridge.Warning, error) {
+	a, err := read(e.to.Version, result)
+	if err != nil {
+		return bridge.Outcome{}, nil, err
+	}
+	name := method(e.to.Endpoint, vb)
+	id, contextID := a.ids()
+	switch {
+	case id != at.ID:
+		return bridge.Outcome{}, nil, bridge.Defectf("wrong_task", "%s for task %q was answered with task %q", name, at.ID, limited(id))
+	case a.state == nil:
+		return bridge.Outcome{}, nil, bridge.Defectf("missing_state", "%s was answered without a status.state", name)
+	case at.ContextID != "" && contextID != "" && contextID != at.ContextID:
+		a.warn(fmt.Sprintf("task %q is in context %q now, not %q", limited(id), limited(contextID), limited(at.ContextID)))
+	}
+	out := e.accepted(a.outcome(e.task.ID))
+	if e.cancels && a.stateName() == stateCanceled {
+		out.Result.Outcome = parley.OutcomeCancelled
+		e := parley.Errorf(parley.CodeCancelled, "the agent has cancelled its task")
+		e.Details = out.Result.Err.Details
+		out.Result.Err = e
+	}
+	return out, a.warnings, nil
+}
+
+// method names a request in texts for people.
+func method(to Endpoint, vb verb) string {
+	if to.Binding == BindingREST || to.Binding == BindingGRPC {
+		return V10.method(vb)
+	}
+	return to.Version.method(vb)
+}
+
+// unheard judges an error that was answered to a question; over is whether it
+// ends the attempt. An agent that has no tasks/get cannot be followed, which
+// does so as it did in the old bridge; one that knows no such task leaves the
+// outcome unknown; anything else is about the question and not about the task.
+func unheard(op operation, f *failure) (e *parley.Error, over bool) {
+	out := f.asError(op)
+	switch {
+	case op.verb == verbGet && f.code == codeMethodNotFound:
+		out.Code, out.Retryable = parley.CodeAgentError, true
+		out.Message = fmt.Sprintf("Task state: unknown (the agent cannot be asked: %s)", f.text(op.to.Binding))
+		return out, true
+	case f.meaning(op.verb) == meansUnknownTask:
+		out.Code, out.Retryable = parley.CodeNotFound, false
+		out.Message = "the agent knows no such task any more: " + f.text(op.to.Binding)
+	}
+	return out, false
+}
+
+// Subscribe implements [bridge.Subscriber] by tasks/resubscribe or
+// SubscribeToTask. An agent that does not declare streams is not asked. What is
+// answered instead of a stream is confirmed by a get: agents refuse to stream
+// tasks that have ended, or wait, with errors of many kinds.
+func (a *Adapter) Subscribe(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
+	e, err := a.meet(ctx, task, agent)
+	if err != nil {
+		return a.untranslatable(ctx, task, agent, err)
+	}
+	e.to = e.to.at(agent, at)
+	if !e.to.Streaming {
+		return e.going(at), nil
+	}
+	out, ex, err := a.ask(ctx, e, verbSubscribe, at)
+	if err != nil || ex.refused == nil {
+		return out, err
+	}
+	return a.confirmed(ctx, e, at, told{out, ex})
+}
+
+// going is a task of which nothing is known but that it was accepted.
+func (e *errand) going(at bridge.AgentTask) bridge.Outcome {
+	return e.accepted(bridge.Outcome{
+		Disposition: bridge.Accepted, AgentTaskID: at.ID, ContextID: at.ContextID,
+		Result: parley.Result{TaskID: e.task.ID, AgentTaskID: at.ID, ContextID: at.ContextID},
+	})
+}

@@ -1,0 +1,213 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+)
+
+// defaultPatience is the timeout of agents whose record has none.
+const defaultPatience = 30 * time.Second
+
+// patience is how long an exchange with agent may take.
+func patience(agent parley.Agent) time.Duration {
+	if agent.Timeout <= 0 {
+		return defaultPatience
+	}
+	return agent.Timeout
+}
+
+// stream is the [bridge.Stream] of one task's events.
+type stream struct {
+	a      *Adapter
+	e      *errand
+	op     operation
+	events eventSource
+	// taskID and contextID are whose events it has.
+	taskID, contextID string
+	sum               assembly
+	// state is where the task stood last.
+	state    string
+	warnings []bridge.Warning
+	close    sync.Once
+}
+
+// newStream continues the stream whose first event was first.
+func (a *Adapter) newStream(e *errand, ex *exchange, first *answer) *stream {
+	s := &stream{a: a, e: e, op: ex.op, events: ex.events, state: stateWorking}
+	s.taskID, s.contextID = first.ids()
+	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse, whole: true}
+	s.sum.begin(s.taskID, s.contextID)
+	s.sum.take(first)
+	if first.state != nil {
+		s.state = first.stateName()
+	}
+	return s
+}
+
+// listening is the outcome of a subscription that has begun. What happened
+// before it, and whether it says so, is not known yet.
+func (a *Adapter) listening(e *errand, ex *exchange, at bridge.AgentTask) bridge.Outcome {
+	s := &stream{a: a, e: e, op: ex.op, events: ex.events, taskID: at.ID, contextID: at.ContextID, state: stateWorking}
+	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse}
+	out := e.going(at)
+	out.Stream = s
+	return out
+}
+
+// Close implements [bridge.Stream].
+func (s *stream) Close() { s.close.Do(s.events.close) }
+
+// Listen implements [bridge.Stream]. Events of other tasks and conversations
+// and those that cannot be read are passed over, with a warning.
+func (s *stream) Listen(ctx context.Context, progress bridge.Progress) bridge.Outcome {
+	if progress == nil {
+		progress = func(bridge.Report) {}
+	}
+	var out bridge.Outcome
+	for over := false; !over; {
+		event, err := s.events.next(ctx)
+		if err != nil {
+			out = s.ended(ctx, err)
+			break
+		}
+		out, over = s.hear(event, progress)
+	}
+	s.Close()
+	if out.Disposition != bridge.Answered {
+		out.AgentTaskID, out.ContextID = s.taskID, s.contextID
+	}
+	return s.a.wire.Finish(ctx, s.e.task, s.e.agent, bridge.Stanza{
+		Protocol: parley.ProtocolJSONRPC, Outcome: s.e.accepted(out), Warnings: s.warnings,
+	})
+}
+
+// ended says what the end of the stream means. Only a state does: an end
+// without one leaves the task as it was.
+func (s *stream) ended(ctx context.Context, err error) bridge.Outcome {
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return s.going(s.state)
+	}
+	e, ok := errors.AsType[*bridge.ExchangeError](err)
+	if !ok {
+		e = cutError(err, "the stream broke")
+	}
+	return e.Outcome(s.e.task.ID)
+}
+
+// going is the outcome of a task that is not known to have ended.
+func (s *stream) going(state string) bridge.Outcome {
+	return bridge.Outcome{
+		Disposition: bridge.Accepted, AgentTaskID: s.taskID, ContextID: s.contextID, State: state,
+		Result: parley.Result{TaskID: s.e.task.ID, AgentTaskID: s.taskID, ContextID: s.contextID},
+	}
+}
+
+// cutError is a stream that ended in err too early.
+func cutError(err error, text string) *bridge.ExchangeError {
+	if e, ok := errors.AsType[*bridge.ExchangeError](err); ok {
+		return e
+	}
+	e := parley.Errorf(parley.CodeAgentUnavailable, "%s", text)
+	e.Retryable = true
+	return &bridge.ExchangeError{Disposition: bridge.Lost, Err: e}
+}
+
+// hear takes one event; over says that nothing more is to be heard.
+func (s *stream) hear(event []byte, progress bridge.Progress) (out bridge.Outcome, over bool) {
+	result, f, err := s.a.binding(s.op.to).open(s.op, event)
+	if f != nil {
+		// It may be about the task or about the stream: the task has to be asked for.
+		out = failed(s.e.task.ID, f.asError(s.op))
+		out.Disposition = bridge.Lost
+		return out, true
+	}
+	var ans *answer
+	if err == nil {
+		ans, err = read(s.e.to.Version, result)
+	}
+	if err != nil {
+		s.warn("an event cannot be read: " + err.Error())
+		return out, false
+	}
+	if !s.ours(ans) {
+		return out, false
+	}
+	s.sum.take(ans)
+	switch ans.sort {
+	case sortArtifact:
+		for _, c := range ans.chunks() {
+			progress(bridge.Report{State: s.state, Chunk: s.clean(&c)})
+		}
+	case sortMessage:
+		texts, _ := ans.contents(ans.parts, "event")
+		text, _ := bridge.Text(joined(texts))
+		progress(bridge.Report{State: s.state, Text: s.words(text)})
+	case sortTask, sortStatus:
+		s.state = ans.stateName()
+		progress(bridge.Report{State: s.state, Text: s.words(ans.statusText(maxTold))})
+		out, over = s.judge(ans)
+	}
+	s.warnings = append(s.warnings, ans.warnings[:min(len(ans.warnings), maxWarnings-len(s.warnings))]...)
+	return out, over
+}
+
+// maxWarnings bounds what is said about one stream.
+const maxWarnings = 16
+
+func (s *stream) warn(text string) {
+	if len(s.warnings) < maxWarnings {
+		s.warnings = append(s.warnings, bridge.Warning{Kind: "stream", Text: text})
+	}
+}
+
+// ours says whether an event is about the task.
+func (s *stream) ours(ans *answer) bool {
+	id, contextID := ans.ids()
+	switch {
+	case id != s.taskID && (id != "" || ans.sort == sortTask):
+		s.warn(fmt.Sprintf("an event of task %q came in the stream of task %q; it is not used", limited(id), limited(s.taskID)))
+		return false
+	case contextID != "" && s.contextID != "" && contextID != s.contextID:
+		s.warn(fmt.Sprintf("an event of context %q came in the stream of context %q; it is not used", limited(contextID), limited(s.contextID)))
+		return false
+	}
+	if s.contextID == "" {
+		s.contextID = contextID
+	}
+	return true
+}
+
+// judge says what a state means: the agent goes on, waits, or has ended.
+func (s *stream) judge(ans *answer) (out bridge.Outcome, over bool) {
+	if goesOn(s.state) {
+		out = s.going(ans.standing(s.state))
+		out.Question = ans.question(s.state)
+		return out, out.Question != nil
+	}
+	if s.state == stateCompleted && !s.sum.complete() {
+		return s.going(s.state), true // the output has to be asked for
+	}
+	whole, err := read(s.e.to.Version, s.sum.task())
+	if err != nil {
+		s.warn("the events do not make a task: " + err.Error())
+		return s.going(s.state), true
+	}
+	return whole.outcome(s.e.task.ID), true
+}
+
+// words are an agent's, as they may be passed on.
+func (s *stream) words(text string) string { return bridge.Redact(s.e.agent, []byte(text), maxTold) }
+
+// clean takes secrets out of a chunk.
+func (s *stream) clean(c *bridge.Chunk) *bridge.Chunk {
+	c.Text = s.words(c.Text)
+	c.Data = bridge.RedactJSON(s.e.agent, c.Data)
+	return c
+}

@@ -1,0 +1,340 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+)
+
+// Detector finds out how an agent is called, without giving it work. Its error
+// says why nothing was found out.
+type Detector interface {
+	Detect(ctx context.Context, agent parley.Agent) (parley.Detection, error)
+}
+
+// target is an agent as it is called.
+type target struct {
+	Endpoint
+	cfg Config
+	// plain: nothing is known about the agent and nothing is said about it, so it
+	// gets what the seeds send (BR-1).
+	plain bool
+	// json: the agent declares to accept data parts.
+	json bool
+	// others are what else the agent could be called by, the best one first.
+	others []Endpoint
+}
+
+// pinned says that the operator leaves no choice of a dialect.
+func (t *target) pinned() bool { return t.cfg.Version != "" }
+
+// resolve says how agent is called: what its record pins, else what was found
+// out about it, else A2A 0.3 over JSON-RPC at its URL.
+func (a *Adapter) resolve(ctx context.Context, agent parley.Agent) (target, error) {
+	cfg, faults := ReadConfig(agent.ProtocolConfig)
+	if len(faults) > 0 {
+		return target{}, errors.Join(faults...)
+	}
+	d, found := parley.ReadDetection(agent.Detected)
+	found = found && d.Protocol == parley.ProtocolJSONRPC && belongs(d.URL, agent, cfg)
+	if !found && cfg.Auto {
+		d, found = a.known.detect(ctx, a.opts.Detector, agent)
+		found = found && d.Protocol == parley.ProtocolJSONRPC && belongs(d.URL, agent, cfg)
+	}
+	if !found {
+		return a.known.corrected(agent, undetected(agent, cfg)), nil
+	}
+	return a.known.corrected(agent, detected(agent, cfg, d)), nil
+}
+
+// undetected is what a record alone says.
+func undetected(agent parley.Agent, cfg Config) target {
+	t := target{cfg: cfg, plain: cfg.plain()}
+	t.Endpoint = cfg.pin(Endpoint{URL: agent.URL, Binding: BindingJSONRPC, Version: V03})
+	if cfg.Version == "" && (t.Binding != BindingJSONRPC || t.Tenant != "") {
+		t.Version = V10 // 0.3 has neither
+	}
+	return t
+}
+
+// plain says that the record asks for nothing that the seeds do not have.
+func (c *Config) plain() bool {
+	return c.Version == "" && c.Send == "" && c.Stream != streamOn && c.Tenant == "" &&
+		(c.Binding == "" || c.Binding == BindingJSONRPC)
+}
+
+// detected is what was found out, as far as the record does not say otherwise.
+// Of several interfaces the first that the record agrees with is taken.
+func detected(agent parley.Agent, cfg Config, d parley.Detection) target {
+	t := target{cfg: cfg, json: slices.ContainsFunc(d.InputModes, isJSON)}
+	all := []Endpoint{{URL: d.URL, Binding: Binding(d.Binding), Version: Version(d.Version), Tenant: d.Tenant}}
+	for _, o := range d.Others {
+		if belongs(o.URL, agent, cfg) {
+			all = append(all, Endpoint{URL: o.URL, Binding: Binding(o.Binding), Version: Version(o.Version), Tenant: o.Tenant})
+		}
+	}
+	best := max(slices.IndexFunc(all, func(e Endpoint) bool {
+		return (cfg.Version == "" || e.Version == cfg.Version) && (cfg.Binding == "" || e.Binding == cfg.Binding)
+	}), 0)
+	for i, e := range all {
+		e.Streaming, e.Push = d.Streaming, d.Push
+		if e.Binding == "" {
+			e.Binding = BindingJSONRPC
+		}
+		if e = cfg.pin(e); i == best {
+			t.Endpoint = e
+		} else if cfg.Binding == "" || e.Binding == cfg.Binding {
+			t.others = append(t.others, e)
+		}
+	}
+	return t
+}
+
+func isJSON(mode string) bool {
+	mode, _, _ = strings.Cut(mode, ";")
+	mode = strings.ToLower(strings.TrimSpace(mode))
+	return mode == "application/json" || mode == "*/*" || mode == "application/*"
+}
+
+// pin puts what the operator says in place of what e says.
+func (c *Config) pin(e Endpoint) Endpoint {
+	if c.Version != "" {
+		e.Version = c.Version
+	}
+	if c.Binding != "" {
+		e.Binding = c.Binding
+	}
+	if c.URL != "" {
+		e.URL = c.URL
+	}
+	if c.Tenant != "" {
+		e.Tenant = c.Tenant
+	}
+	switch c.Stream {
+	case streamOn:
+		e.Streaming = true
+	case streamOff:
+		e.Streaming = false
+	}
+	e.Streaming = e.Streaming || c.Send == SendStream
+	if streamless(e.URL) {
+		e.Streaming = false // neither stdio nor WebSocket has streams
+	}
+	if e.Binding == BindingJSONRPC {
+		e.Batch = c.Batch
+	}
+	return e
+}
+
+// streamless says whether rawURL is of a transport of JSON-RPC that has no
+// streams: a process on stdio, or a WebSocket.
+func streamless(rawURL string) bool {
+	scheme, _, _ := strings.Cut(rawURL, ":")
+	switch strings.ToLower(scheme) {
+	case "stdio", "ws", "wss":
+		return true
+	}
+	return false
+}
+
+// belongs says whether the agent's credential may go to rawURL, which its card
+// or an earlier call named: to its own host, or where the operator says.
+func belongs(rawURL string, agent parley.Agent, cfg Config) bool {
+	if rawURL == agent.URL || rawURL == cfg.URL {
+		return true
+	}
+	own, err := url.Parse(agent.URL)
+	if err != nil {
+		return false
+	}
+	host := hostOf(rawURL)
+	secure := own.Scheme == "https" || own.Scheme == "wss"
+	if secure && (strings.HasPrefix(rawURL, "http:") || strings.HasPrefix(rawURL, "ws:")) {
+		return false
+	}
+	return host != "" && (strings.EqualFold(host, own.Hostname()) || cfg.URL != "" && strings.EqualFold(host, hostOf(cfg.URL)))
+}
+
+// hostOf is the host of a URL, or of gRPC's host:port.
+func hostOf(rawURL string) string {
+	if !strings.Contains(rawURL, "://") {
+		rawURL = "//" + rawURL
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// other gives the dialect that is tried once after the agent has said that it
+// does not speak that of t: another one from its card, else the other one at
+// the same place. The bindings of 1.0 have no other one.
+func (t *target) other() (Endpoint, bool) {
+	if t.plain && !t.cfg.Auto || t.pinned() {
+		return Endpoint{}, false
+	}
+	for _, e := range t.others {
+		if e.Version != t.Version {
+			return e, true
+		}
+	}
+	if t.Binding != BindingJSONRPC {
+		return Endpoint{}, false
+	}
+	e := t.Endpoint
+	if e.Version = V03; t.Version == V03 {
+		e.Version = V10
+	} else {
+		e.Tenant = ""
+	}
+	return e, true
+}
+
+// reference is by what the endpoint of an accepted task is found again: its
+// binding, its tenant, and its URL where that is not the agent's own.
+func (t *target) reference(agent parley.Agent) string {
+	v := url.Values{"binding": {string(t.Binding)}}
+	if t.Tenant != "" {
+		v.Set("tenant", t.Tenant)
+	}
+	if t.URL != agent.URL && t.URL != t.cfg.URL {
+		v.Set("url", t.URL)
+	}
+	if s := v.Encode(); len(s) <= maxReference {
+		return s
+	}
+	return ""
+}
+
+// at is t where the task at was accepted. What the record pins by now wins, and
+// a place that the agent's credential may not go to is not gone to.
+func (t *target) at(agent parley.Agent, at bridge.AgentTask) target {
+	moved := *t
+	if v := Version(at.Version); v == V03 || v == V10 {
+		moved.Version = v
+		moved.plain = moved.plain && v == V03
+	}
+	if v, err := url.ParseQuery(at.Endpoint); err == nil && at.Endpoint != "" {
+		moved.Binding, moved.Tenant = Binding(v.Get("binding")), v.Get("tenant")
+		switch to := v.Get("url"); {
+		case to != "" && belongs(to, agent, t.cfg):
+			moved.URL = to
+		case to == "" && t.cfg.URL == "":
+			moved.URL = agent.URL
+		}
+	}
+	moved.Endpoint = t.cfg.pin(moved.Endpoint)
+	return moved
+}
+
+// maxReference bounds a reference, in bytes (see [bridge.AgentTask]).
+const maxReference = 2 << 10
+
+const (
+	// maxKnown bounds the agents about which something is remembered.
+	maxKnown = 4096
+	// detectAgain is how long a failed detection is not repeated.
+	detectAgain = 30 * time.Second
+)
+
+// knowledge is what calls have taught about agents, by their records: another
+// record has nothing of it.
+type knowledge struct {
+	now func() time.Time
+	mu  sync.Mutex
+	of  map[string]*lesson
+}
+
+// lesson is what is known about one agent. mu is held while it is detected, so
+// that its card is fetched once.
+type lesson struct {
+	mu    sync.Mutex
+	tried time.Time
+	found bool
+	d     parley.Detection
+
+	// endpoint is what it turned out to speak, and noPush that it refuses to push;
+	// the owner's mu protects both.
+	endpoint *Endpoint
+	noPush   bool
+}
+
+func keyOf(agent parley.Agent) string {
+	return agent.Name + "\x00" + agent.URL + "\x00" + string(agent.ProtocolConfig) + "\x00" + string(agent.Detected)
+}
+
+// lessonOf finds what is known about agent; the owner's mu must be held.
+func (k *knowledge) lessonOf(agent parley.Agent) *lesson {
+	key := keyOf(agent)
+	l := k.of[key]
+	if l == nil {
+		if len(k.of) >= maxKnown {
+			clear(k.of)
+		}
+		l = &lesson{}
+		k.of[key] = l
+	}
+	return l
+}
+
+// detect finds out about agent, once.
+func (k *knowledge) detect(ctx context.Context, by Detector, agent parley.Agent) (parley.Detection, bool) {
+	if by == nil {
+		return parley.Detection{}, false
+	}
+	k.mu.Lock()
+	l := k.lessonOf(agent)
+	k.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found || !l.tried.IsZero() && k.now().Sub(l.tried) < detectAgain {
+		return l.d, l.found
+	}
+	d, err := by.Detect(ctx, agent)
+	if ctx.Err() != nil {
+		return parley.Detection{}, false
+	}
+	l.tried, l.d, l.found = k.now(), d, err == nil
+	return l.d, l.found
+}
+
+// corrected puts what calls have taught in place of what t says.
+func (k *knowledge) corrected(agent parley.Agent, t target) target {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.of) == 0 {
+		return t // most agents teach nothing
+	}
+	l := k.of[keyOf(agent)]
+	if l == nil {
+		return t
+	}
+	if l.endpoint != nil {
+		t.others = append(slices.Clip(t.others), t.Endpoint)
+		t.Endpoint = *l.endpoint
+	}
+	t.Push = t.Push && !l.noPush
+	return t
+}
+
+// speaks notes what agent turned out to speak.
+func (k *knowledge) speaks(agent parley.Agent, e Endpoint) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lessonOf(agent).endpoint = &e
+}
+
+// pushesNot notes that agent refuses to push.
+func (k *knowledge) pushesNot(agent parley.Agent) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lessonOf(agent).noPush = true
+}

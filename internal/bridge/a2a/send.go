@@ -1,0 +1,217 @@
+package a2a
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+)
+
+// maxForms is in how many forms one message is sent at most. All but the last
+// were refused before anything was executed.
+const maxForms = 3
+
+// Call implements [bridge.Adapter]. An agent that goes on working is reported to
+// progress once, with its state and what it says.
+func (a *Adapter) Call(ctx context.Context, task parley.Task, agent parley.Agent, progress bridge.Progress) (bridge.Outcome, error) {
+	e, err := a.meet(ctx, task, agent)
+	if err != nil {
+		return a.untranslatable(ctx, task, agent, err)
+	}
+	out, _, err := a.send(ctx, e, letter{id: task.MessageID(), rpcID: task.ID, contextID: task.ContextID, progress: progress})
+	return out, err
+}
+
+// meet says how agent is called about task.
+func (a *Adapter) meet(ctx context.Context, task parley.Task, agent parley.Agent) (*errand, error) {
+	to, err := a.resolve(ctx, agent)
+	return &errand{task: task, agent: agent, to: to}, err
+}
+
+// untranslatable reports a task that cannot be put into words.
+func (a *Adapter) untranslatable(ctx context.Context, task parley.Task, agent parley.Agent, err error) (bridge.Outcome, error) {
+	return a.wire.Call(ctx, task, agent, bridge.Conversation{
+		Protocol: parley.ProtocolJSONRPC,
+		Request:  func() ([]byte, error) { return nil, err },
+	})
+}
+
+// letter is a message to be sent, whatever the dialect.
+type letter struct {
+	// id is the message's, rpcID the request's.
+	id, rpcID         string
+	contextID, taskID string
+	// reply is the content if the letter is an answer; else it is the task's
+	// input.
+	reply    *parley.Reply
+	progress bridge.Progress
+}
+
+// send sends l once, in the form that the agent is known to understand. A form
+// that the agent says it does not understand, which means that nothing was
+// executed, is followed by another one.
+func (a *Adapter) send(ctx context.Context, e *errand, l letter) (bridge.Outcome, *exchange, error) {
+	vb := verbSend
+	if e.to.cfg.Send == SendStream && e.to.Streaming {
+		vb = verbStream
+	}
+	for form := 1; ; form++ {
+		ex := a.sending(e, vb, l)
+		out, err := a.run(ctx, ex)
+		if err != nil || ex.refused == nil || form == maxForms {
+			return out, ex, err
+		}
+		switch ex.refused.meaning(vb) {
+		case meansNoStream:
+			vb = verbSend
+		case meansNoPush:
+			if !e.to.Push {
+				return out, ex, nil
+			}
+			a.known.pushesNot(e.agent)
+			e.to.Push = false
+		case meansOtherDialect:
+			if !a.otherDialect(e) {
+				return out, ex, nil
+			}
+		default:
+			return out, ex, nil
+		}
+	}
+}
+
+// otherDialect changes e to the dialect that has not been tried yet.
+func (a *Adapter) otherDialect(e *errand) bool {
+	other, ok := e.to.other()
+	if !ok || e.switched {
+		return false
+	}
+	e.switched, e.to.plain, e.to.Endpoint = true, false, other
+	return true
+}
+
+// sending makes the exchange of one letter in one form.
+func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
+	ex := &exchange{op: a.operation(e, vb, nil)}
+	ex.op.id = l.rpcID
+	ex.params = func() ([]byte, error) {
+		parts, err := e.to.parts(e.task, l.reply)
+		if err != nil {
+			return nil, err
+		}
+		m := message{
+			to: e.to.Endpoint, plain: e.to.plain, id: l.id, contextID: l.contextID, taskID: l.taskID,
+			parts: parts, wait: e.to.cfg.Send == SendBlocking,
+		}
+		if a.opts.Push != nil && e.to.Push {
+			m.push.url, m.push.token, _ = a.opts.Push(e.task.ID)
+		}
+		return writeSend(vb, m), nil
+	}
+	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
+		if e.switched {
+			a.known.speaks(e.agent, e.to.Endpoint)
+		}
+		out, warnings, err := a.begun(e, ex, l, result)
+		ex.judged = err == nil
+		return out, warnings, err
+	}
+	ex.failure = func(f *failure) bridge.Outcome {
+		out := failed(e.task.ID, f.asError(ex.op))
+		if f.meaning(vb) == meansUnclear && (e.to.Version == V10 || l.taskID != "") {
+			out.Disposition = bridge.Lost // the agent can be asked what became of it
+		}
+		return out
+	}
+	return ex
+}
+
+// parts makes the message parts of a task's input, or of an answer.
+func (t *target) parts(task parley.Task, reply *parley.Reply) ([]byte, error) {
+	mode := t.cfg.Parts
+	if mode == PartsAuto {
+		if mode = PartsText; t.json {
+			mode = PartsData
+		}
+	}
+	if reply == nil {
+		return Parts(t.Version, mode, task.Input)
+	}
+	return replyParts(t.Version, *reply)
+}
+
+// begun reads the answer to a send, or the first event of a stream.
+func (a *Adapter) begun(e *errand, ex *exchange, l letter, result []byte) (bridge.Outcome, []bridge.Warning, error) {
+	ans, err := read(e.to.Version, result)
+	if err != nil {
+		ex.end()
+		return bridge.Outcome{}, nil, err
+	}
+	out := e.accepted(ans.outcome(e.task.ID))
+	if out.Disposition != bridge.Accepted {
+		ex.end()
+		return out, ans.warnings, nil
+	}
+	if l.progress != nil {
+		l.progress(bridge.Report{State: out.State, Text: bridge.Redact(e.agent, []byte(ans.statusText(maxTold)), maxTold)})
+	}
+	if ex.events != nil {
+		out.Stream = a.newStream(e, ex, ans)
+	}
+	return out, ans.warnings, nil
+}
+
+// end closes a stream that nobody will listen to.
+func (ex *exchange) end() {
+	if ex.events != nil {
+		ex.events.close()
+		ex.events = nil
+	}
+}
+
+// Answer implements [bridge.Answerer]. The answer is a message of its own for the
+// same task and conversation (A2A 1.0 §3.4.3, 0.3 §9.4).
+func (a *Adapter) Answer(ctx context.Context, task parley.Task, agent parley.Agent, reply bridge.TaskReply) (bridge.Outcome, error) {
+	e, err := a.meet(ctx, task, agent)
+	if err != nil {
+		return a.untranslatable(ctx, task, agent, err)
+	}
+	e.to = e.to.at(agent, reply.At)
+	suffix := ".answer-" + strconv.Itoa(reply.Number)
+	l := letter{
+		id: task.MessageID() + suffix, rpcID: task.ID + suffix, contextID: reply.At.ContextID, taskID: reply.At.ID,
+		reply: &reply.Reply,
+	}
+	out, ex, err := a.send(ctx, e, l)
+	switch {
+	case err != nil || out.Disposition == bridge.NotSent || out.Disposition == bridge.Lost:
+		return out, err
+	case ex.judged && out.AgentTaskID == reply.At.ID:
+		return out, nil
+	case ex.judged:
+		return a.afterAnswer(ctx, e, reply.At, out)
+	}
+	// The agent did not say anything about its task.
+	out.Disposition = bridge.Lost
+	if ex.refused != nil || out.Result.Err.Code == parley.CodeAgentRejected {
+		out.Disposition, out.Result.Err.Retryable = bridge.NotSent, false
+	}
+	return out, nil
+}
+
+// afterAnswer settles an answer to which the agent said something, but nothing
+// about the task that waited: the task is asked for.
+func (a *Adapter) afterAnswer(ctx context.Context, e *errand, at bridge.AgentTask, said bridge.Outcome) (bridge.Outcome, error) {
+	if said.Stream != nil {
+		said.Stream.Close()
+	}
+	out, _, err := a.ask(ctx, e, verbGet, at)
+	switch {
+	case err != nil || out.Disposition == bridge.Answered || out.Disposition == bridge.Accepted:
+		return out, err
+	case gone(out) && said.AgentTaskID == "" && said.Result.Err == nil:
+		return said, nil // the message was the end of it
+	}
+	return e.going(at), nil
+}

@@ -1,0 +1,99 @@
+package a2a
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+)
+
+// streamBody is what server-sent events are read from. Close may be called
+// during a Read.
+type streamBody interface {
+	io.Reader
+	Close()
+}
+
+// events reads server-sent events (WHATWG HTML §9.2). Names and ids of events
+// are passed over: a JSON-RPC error inside says by itself what it is, and no
+// agent replays by id. Comments are signs of life of the connection, not of the
+// task.
+type events struct {
+	body  streamBody
+	lines *bufio.Reader
+	// limit bounds one event in bytes.
+	limit int
+	begun bool
+}
+
+// newEvents reads from body, which close closes.
+func newEvents(body streamBody, limit int) *events {
+	return &events{body: body, lines: bufio.NewReaderSize(body, 4<<10), limit: limit}
+}
+
+// next implements [eventSource]. The end of ctx closes the stream.
+func (e *events) next(ctx context.Context) ([]byte, error) {
+	defer context.AfterFunc(ctx, e.body.Close)()
+	var data []byte
+	some := false
+	for read := 0; ; {
+		line, err := e.line(e.limit - read)
+		read += len(line)
+		if err != nil {
+			// An event that no empty line ends is not complete, and dropped.
+			return nil, err
+		}
+		if len(line) == 0 {
+			if some {
+				return data, nil
+			}
+			read = 0
+			continue
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != "data" {
+			continue
+		}
+		if some {
+			data = append(data, '\n')
+		}
+		data, some = append(data, bytes.TrimPrefix(value, []byte(" "))...), true
+	}
+}
+
+// line gives the next line without its end (LF or CRLF), which is valid
+// until the next call, and at most limit bytes of it.
+func (e *events) line(limit int) ([]byte, error) {
+	var long []byte
+	for {
+		part, err := e.lines.ReadSlice('\n')
+		if !e.begun && len(part) > 0 {
+			e.begun, part = true, bytes.TrimPrefix(part, []byte("\xef\xbb\xbf"))
+		}
+		if len(long)+len(part) > limit {
+			return nil, tooLong(e.limit)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			long = append(long, part...)
+		case err != nil:
+			return nil, err
+		case long == nil:
+			return bytes.TrimRight(part, "\r\n"), nil
+		default:
+			return bytes.TrimRight(append(long, part...), "\r\n"), nil
+		}
+	}
+}
+
+func tooLong(limit int) *bridge.ExchangeError {
+	e := parley.Errorf(parley.CodeLimit, "an event of the stream is larger than %d bytes (max_response) and was not read to its end", limit)
+	return &bridge.ExchangeError{Disposition: bridge.Lost, Err: e.WithDetails(map[string]any{"limit": "max_response", "value": limit})}
+}
+
+// close implements [eventSource].
+func (e *events) close() { e.body.Close() }
