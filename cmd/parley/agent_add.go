@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,18 +90,23 @@ protocol, ...}]).
 
 Without --protocol the agent is asked for its card: an agent with a card speaks
 jsonrpc-2.0, any other simple-a2a. Without --name the card's name is taken, else
-the host.`,
+the host. An agent may also be a program that the server runs (stdio:PROGRAM
+ARGUMENTS) or a WebSocket endpoint (ws:// or wss://); both speak jsonrpc-2.0.`,
 		Example: `  parley agent add http://127.0.0.1:9001/
   parley agent add https://agents.example.com/greeter --name greeter --protocol simple-a2a
   parley agent add https://agents.example.com/a2a --auth bearer --auth-secret env:PARLEY_SECRET_GREETER
+  parley agent add "stdio:python agent.py" --name helper
   parley agent add agents.yaml`,
 		Args: need("URL or FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !strings.HasPrefix(args[0], "http://") && !strings.HasPrefix(args[0], "https://") {
+			if !isAgentURL(args[0]) {
 				if ownFlags(cmd) > 0 {
-					return usagef("%s is taken for a file: the flags of an agent go with a URL that begins with http:// or https://", args[0])
+					return usagef("%s is taken for a file: the flags of an agent go with a URL that begins with http://, https://, ws://, wss:// or stdio:", args[0])
 				}
 				return a.agentAddFile(cmd.Context(), args[0])
+			}
+			if isAgentLink(args[0]) {
+				return a.agentAddLink(cmd, args[0], f)
 			}
 			return a.agentAdd(cmd, args[0], f)
 		},

@@ -26,6 +26,8 @@ type devFlags struct {
 	logLevel, logFormat string
 	secretsDir          string
 	allow               []string
+	allowStdio          bool
+	pushURL             string
 }
 
 // devListen is where `parley dev` serves if nothing else is said.
@@ -50,6 +52,8 @@ func newDevCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.secretsDir, "secrets-dir", "", "folder that file: references of agents may point into")
 	flags.StringArrayVar(&f.allow, "egress-allow", nil, "range that agents may be at besides public addresses and this machine, such as 10.0.0.0/8; may be repeated")
+	flags.BoolVar(&f.allowStdio, "allow-stdio", true, "run the programs that agents with a stdio: URL name")
+	flags.StringVar(&f.pushURL, "push-url", "", "URL at which agents reach this server, to post there when a task goes on; none: they are asked")
 	return cmd
 }
 
@@ -102,7 +106,8 @@ func (a *app) devConfig(f devFlags) (server.Config, error) {
 		Data: a.path(f.data), Listen: f.listen, Samples: !f.noSamples, Version: buildVersion(),
 		Logger:      logging.New(a.stderr, logging.Config{Level: level, Format: format, Redactor: redactor}),
 		EgressAllow: append([]string{"127.0.0.0/8", "::1/128"}, f.allow...),
-		SecretSeen:  redactor.Add, Now: a.now,
+		AllowStdio:  f.allowStdio, PushURL: f.pushURL,
+		SecretSeen: redactor.Add, Now: a.now,
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
 	}
 	if f.secretsDir != "" {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,12 +147,16 @@ func agentMembers(o *object, spec *parley.AgentSpec, stored *parley.Auth) {
 	}
 }
 
-// agentURL checks an address and gives it as it is stored: with a path.
+// agentURL checks an address and gives it as it is stored: with a path. What
+// names a program is for the registry to judge.
 func agentURL(o *object, v string) *string {
+	if scheme, _, _ := strings.Cut(v, ":"); strings.EqualFold(scheme, "stdio") {
+		return &v
+	}
 	u, err := url.Parse(v)
 	switch {
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(v, " \t\r\n"):
-		o.wrong("url", "value", "url_parsing", "must be an http or https URL")
+	case err != nil || u.Hostname() == "" || !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme) || strings.ContainsAny(v, " \t\r\n"):
+		o.wrong("url", "value", "url_parsing", "must be an http or https URL, or for jsonrpc-2.0 one of ws, wss or stdio:")
 		return nil
 	case u.User != nil:
 		// It would be shown in every list.

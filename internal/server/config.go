@@ -44,6 +44,15 @@ type Config struct {
 	// error of New.
 	Adapters []NewAdapter
 
+	// AllowStdio lets agent records name programs that this server runs
+	// (stdio:PROGRAM ARGUMENTS), with the rights that it has itself: whoever may
+	// register an agent may then run what they want here.
+	AllowStdio bool
+	// PushURL is where agents reach this server, such as
+	// https://parley.example.com: they are asked to post there when a task goes
+	// on (POST {PushURL}/a2a/push/{task}). "" is nowhere: they are asked instead.
+	PushURL string
+
 	// MaxConcurrent bounds the calls in flight to one agent that names no
 	// limit; default 1,024.
 	MaxConcurrent int
