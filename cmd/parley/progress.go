@@ -68,12 +68,8 @@ func (m *progressModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.frame++
 		return m, tick()
 	case eventMsg:
-		if n, ok := m.board.apply(parley.Event(msg)); ok && (n.final || n.answer != "") {
-			m.pending = append(m.pending, m.line(n))
-			if n.answer != "" {
-				// Not cut: it is to be copied.
-				m.pending = append(m.pending, m.paint(styleDim, clean("  to answer: "+n.answer)))
-			}
+		if n, ok := m.board.apply(parley.Event(msg)); ok {
+			m.pending = append(m.pending, m.lasting(n)...)
 		}
 	case sayMsg:
 		m.pending = append(m.pending, clip(clean(string(msg)), m.width))
@@ -145,6 +141,19 @@ func (m *progressModel) running(s *boardStep) string {
 		n.note = strings.TrimSpace(fmt.Sprintf("attempt %d %s", s.attempts, s.note))
 	}
 	return m.draw(spinner[m.frame%len(spinner)], n)
+}
+
+// lasting gives the lines that news leave above the picture: what has ended,
+// and what waits for a person.
+func (m *progressModel) lasting(n news) []string {
+	switch {
+	case n.answer != "":
+		// Not cut: it is to be copied.
+		return []string{m.line(n), m.paint(styleDim, clean("  to answer: "+n.answer))}
+	case n.final:
+		return []string{m.line(n)}
+	}
+	return nil
 }
 
 func (m *progressModel) line(n news) string {

@@ -78,10 +78,10 @@ func (s *stage) event(ms int, kind parley.EventType, step string, attempt int, d
 		c := *x
 		probe.steps[id] = &c
 	}
-	if n, ok := probe.apply(e); ok && n.final {
+	if n, ok := probe.apply(e); ok {
 		kept := s.m.board
 		s.m.board = &probe
-		s.above = append(s.above, s.m.line(n))
+		s.above = append(s.above, s.m.lasting(n)...)
 		s.m.board = kept
 	}
 	s.send(eventMsg(e))
@@ -94,6 +94,42 @@ func (s *stage) at(ms int) string {
 }
 
 const fault = `{"kind":"agent","error":{"code":"agent_error","message":"Task state: failed","retryable":true}`
+
+// An agent that waits is said above with the command to type, whole however
+// narrow the terminal is, and goes on running in the picture; what agents tell
+// shows beside them.
+func TestProgressWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 60, uncoloured)
+	s.event(0, parley.EventRunStarted, "", 0, `{}`)
+	s.event(0, parley.EventStepScheduled, "greet", 1, `{"agent":"greeter"}`)
+	s.event(1, parley.EventStepAccepted, "greet", 1, `{"agent_task_id":"t"}`)
+	s.event(2, parley.EventStepProgress, "greet", 1, `{"state":"working","text":"half\n way"}`)
+	got := []string{s.at(1000)}
+	s.event(3, parley.EventStepChunk, "greet", 1, `{"chunks":[{"text":"Once "},{"text":"upon"},{"text":"\n"}]}`)
+	got = append(got, s.at(2000))
+	s.event(4, parley.EventStepWaiting, "greet", 1, `{"question":{"kind":"auth","text":"Log in at https://login.example/with/a/very/long/path"},"news":1}`)
+	s.event(5, parley.EventStepChunk, "greet", 1, `{"chunks":[{"text":"late"}]}`)
+	s.event(6, "step.unknown", "greet", 1, `{}`)
+	got = append(got, s.at(3000))
+	s.event(7, parley.EventStepAnswered, "greet", 1, `{"resolved":"agent","news":2}`)
+	got = append(got, s.at(4000))
+	want := []string{
+		"⠙ greet  RUNNING   greeter 1.0s   half way\nrun-1  RUNNING  0 of 2 steps  1.0s",
+		"⠹ greet  RUNNING   greeter 2.0s   upon\nrun-1  RUNNING  0 of 2 steps  2.0s",
+		"⠸ greet  WAITING   greeter 3.0s   for an authorization: Log…\nrun-1  RUNNING  0 of 2 steps  3.0s",
+		"⠼ greet  RUNNING   greeter 4.0s   goes on without an answer\nrun-1  RUNNING  0 of 2 steps  4.0s",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{
+		"? greet  WAITING   greeter        for an authorization: Log…",
+		"  to answer: parley run answer run-1 greet --text ANSWER",
+	}, s.above); diff != "" {
+		t.Error(diff)
+	}
+}
 
 func TestProgressPicture(t *testing.T) {
 	t.Parallel()
