@@ -76,6 +76,10 @@ func (e *ExchangeError) with(d errorDetails) *ExchangeError {
 // broken judges a round trip, or a body, that ended in err.
 func (p *post) broken(err error, sent bool) *ExchangeError {
 	d, tail := NotSent, "nothing was sent"
+	if sent && certificateRefused(err) {
+		return p.fail(NotSent, parley.CodeAgentRejected, false,
+			cause(err)+": the agent did not accept the client certificate, and took no request; check tls.cert and tls.key of its record")
+	}
 	if sent {
 		d, tail = Lost, "the request had been sent; what became of it is not known"
 	}
@@ -98,6 +102,9 @@ func (p *post) broken(err error, sent bool) *ExchangeError {
 		return p.fail(d, parley.CodeAgentUnavailable, false, why+"; "+tail)
 	case headTooLarge(err):
 		return p.tooLarge("max_header", p.x.limits.MaxHeader, "head")
+	case !sent && untrusted(err):
+		return p.fail(d, parley.CodeAgentUnavailable, true, "no connection: "+why+"; "+tail+
+			" (tls.ca of the agent's record can name the certificates to trust)")
 	case !sent:
 		return p.fail(d, parley.CodeAgentUnavailable, true, "no connection: "+why+"; "+tail)
 	}
@@ -150,6 +157,8 @@ func (p *post) refused(reply Reply) *ExchangeError {
 		e = p.fail(Answered, parley.CodeAgentUnavailable, true, text)
 	case status >= 300 && status <= 399:
 		e = p.fail(Answered, parley.CodeAgentRejected, false, text+"; redirects are not followed: register the agent under its new URL")
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		e = p.fail(Answered, parley.CodeAgentRejected, false, text+p.unauthorized(status, reply.Header))
 	case status >= 400 && status <= 499:
 		e = p.fail(Answered, parley.CodeAgentRejected, false, text)
 	case status == http.StatusSwitchingProtocols:

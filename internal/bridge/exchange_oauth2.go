@@ -354,7 +354,7 @@ func readToken(status int, body []byte, begun time.Time) (accessToken, *tokenFai
 func (a *tokenAnswer) life() time.Duration {
 	text := strings.Trim(string(a.ExpiresIn), `"`)
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || n < 1 {
+	if err != nil || !(n >= 1) { // nor is NaN
 		return defaultLife
 	}
 	return time.Duration(min(n, maxLife.Seconds()) * float64(time.Second))

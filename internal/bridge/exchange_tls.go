@@ -4,7 +4,10 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -175,4 +178,27 @@ func (s *identities) closeIdle() {
 	for _, i := range s.pools {
 		i.pool.CloseIdleConnections()
 	}
+}
+
+// certificateRefused reports whether a server ended the connection over the
+// client's certificate. With TLS 1.3 it says so only after the request was
+// written; it has read nothing of it then (RFC 8446 §4.4.2.4, §6.2).
+func certificateRefused(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" || op.Err == nil {
+		return false
+	}
+	// The type of an alert is not exported; its text is all there is.
+	switch strings.TrimPrefix(op.Err.Error(), "tls: ") {
+	case "bad certificate", "unsupported certificate", "revoked certificate", "expired certificate", "unknown certificate",
+		"unknown certificate authority", "access denied", "certificate required":
+		return true
+	}
+	return false
+}
+
+// untrusted reports whether it was the server's certificate.
+func untrusted(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
 }
