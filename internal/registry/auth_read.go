@@ -101,10 +101,10 @@ func (o *authMembers) spec(typ, path string) parley.AuthSpec {
 	}
 	switch spec.Type {
 	case parley.AuthAPIKey:
-		spec.Header = o.oneOf("header_name", "header", "name")
 		spec.In = parley.AuthPlace(strings.ToLower(o.text("in")))
+		spec.Header = o.name(spec.In)
 	case parley.AuthHeader:
-		spec.Header = o.oneOf("header_name", "header", "name")
+		spec.Header = o.name("")
 	case parley.AuthBasic:
 		spec.User = o.text("user")
 	case parley.AuthHeaders:
@@ -153,6 +153,15 @@ func (o *authMembers) oneOf(names ...string) string {
 		}
 	}
 	return value
+}
+
+// name gives the name of what carries the credential. In an old auth_config a
+// member name was dropped, so it counts only where it is needed.
+func (o *authMembers) name(in parley.AuthPlace) string {
+	if !o.optional && (in == "" || in == parley.InHeader) {
+		return o.oneOf("header_name", "header")
+	}
+	return o.oneOf("header_name", "header", "name")
 }
 
 // text gives a member that is a string; "" if it is absent or null.
