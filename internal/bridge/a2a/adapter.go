@@ -68,8 +68,13 @@ func New(opts Options) *Adapter {
 	}
 	a := &Adapter{opts: opts, wire: bridge.NewWire(opts.Exchange, opts.Logger, opts.Observer)}
 	a.known = knowledge{now: opts.Now, of: map[string]*lesson{}}
-	a.http = &rpcHTTP{x: opts.Exchange}
+	together := newBatched(&rpcHTTP{x: opts.Exchange})
+	links := newLink(linkOptions{
+		Exchange: opts.Exchange, Logger: opts.Logger, Stdio: opts.Stdio, LookupEnv: opts.LookupEnv, Random: opts.Random,
+	})
+	a.http, a.link = together, links
 	a.rest = &restBinding{x: opts.Exchange}
+	a.closers = append(a.closers, together.close, links.close)
 	return a
 }
 
