@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
+	mathrand "math/rand/v2"
 	"net/netip"
 	"path/filepath"
 
@@ -16,16 +16,15 @@ import (
 
 // adapters are the protocols that this server speaks (AD-4).
 func (s *Server) adapters(m *bridge.Metrics) []bridge.Adapter {
-	all := builtinAdapters(s.exchange, s.log, m)
+	s.a2a = a2a.New(a2a.Options{
+		Exchange: s.exchange, Logger: s.log, Observer: m, Push: s.pushTarget(),
+		Stdio: s.cfg.AllowStdio, LookupEnv: s.cfg.LookupEnv, Random: mathrand.Float64, Now: s.cfg.Now,
+	})
+	all := []bridge.Adapter{simplea2a.New(s.exchange, s.log, m), s.a2a}
 	for _, adapter := range s.cfg.Adapters {
 		all = append(all, adapter(s.exchange, s.log, m))
 	}
 	return all
-}
-
-// builtinAdapters are the protocols that every server speaks.
-func builtinAdapters(x *bridge.Exchange, log *slog.Logger, m *bridge.Metrics) []bridge.Adapter {
-	return []bridge.Adapter{simplea2a.New(x, log, m), a2a.New(a2a.Options{Exchange: x, Logger: log, Observer: m})}
 }
 
 func (s *Server) newRegistry(adapters []bridge.Adapter) *registry.Registry {

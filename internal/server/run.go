@@ -97,6 +97,9 @@ func (s *Server) Close() error {
 	if s.samples != nil {
 		errs = append(errs, s.samples.close())
 	}
+	if s.a2a != nil {
+		s.a2a.Close()
+	}
 	if s.bus != nil {
 		errs = append(errs, s.bus.Close())
 	}

@@ -27,8 +27,10 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/api"
 	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a"
 	"github.com/parley-project/parley/internal/bus/memory"
 	"github.com/parley-project/parley/internal/executor"
+	"github.com/parley-project/parley/internal/push"
 	"github.com/parley-project/parley/internal/registry"
 	"github.com/parley-project/parley/internal/store"
 )
@@ -47,6 +49,8 @@ type Server struct {
 	executor *executor.Executor
 	bridge   *bridge.Bridge
 	exchange *bridge.Exchange
+	a2a      *a2a.Adapter
+	push     *push.Receiver // nil without a PushURL
 	samples  *samples
 	listener net.Listener
 	http     *http.Server
@@ -109,6 +113,9 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 		Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version, SecretSeen: s.cfg.SecretSeen,
 		Renew: func(ctx context.Context, a parley.Agent) (parley.Agent, error) { return s.registry.Renew(ctx, a) },
 	})
+	if err := s.openPush(); err != nil {
+		return err
+	}
 	adapters := s.adapters(observed)
 	s.registry = s.newRegistry(adapters)
 	s.executor = executor.New(executor.Config{
@@ -186,7 +193,7 @@ func (s *Server) listen(ctx context.Context, metrics *prometheus.Registry) (err 
 		return parley.Errorf(parley.CodeUnavailable, "cannot listen on %s: %w (choose another address with --listen)", s.cfg.Listen, err)
 	}
 	s.http = &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: s.withPush(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
