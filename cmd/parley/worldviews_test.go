@@ -119,7 +119,16 @@ func (v worldAgents) change(g *parley.Agent, s parley.AgentSpec) error {
 		g.ProtocolConfig = s.ProtocolConfig
 	}
 	if a := s.Auth; a != nil {
-		g.Auth = parley.Auth{Type: a.Type, Header: a.Header, Secret: a.Secret}
+		g.Auth = parley.Auth{Type: a.Type, Header: a.Header, Secret: a.Secret, In: a.In, User: a.User, OAuth2: a.OAuth2}
+		if !a.Literal.IsZero() {
+			g.Auth.Secret = fmt.Sprintf("sealed:%d bytes", len(a.Literal.Reveal()))
+		}
+		for name, s := range a.Headers {
+			g.Auth.Headers = map[string]string{name: s.Secret}
+		}
+	}
+	if t := s.TLS; t != nil {
+		g.TLS = parley.AgentTLS{Cert: t.Cert.Secret, Key: t.Key.Secret, CA: t.CA.Secret}
 	}
 	return nil
 }
