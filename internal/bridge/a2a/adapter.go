@@ -73,8 +73,9 @@ func New(opts Options) *Adapter {
 		Exchange: opts.Exchange, Logger: opts.Logger, Stdio: opts.Stdio, LookupEnv: opts.LookupEnv, Random: opts.Random,
 	})
 	a.http, a.link = together, links
-	a.rest = &restBinding{x: opts.Exchange}
-	a.closers = append(a.closers, together.close, links.close)
+	over := newGRPC(grpcOptions{Exchange: opts.Exchange})
+	a.rest, a.grpc = &restBinding{x: opts.Exchange}, over
+	a.closers = append(a.closers, together.close, links.close, over.close)
 	return a
 }
 
