@@ -126,7 +126,11 @@ func NewExchange(cfg ExchangeConfig) *Exchange {
 	x.identities = &identities{now: x.now, pools: map[identityKey]*identity{}, make: func(settings *tls.Config) *http.Transport {
 		own := cfg
 		own.TLS = settings
-		return transport(own, x.limits, true)
+		t := transport(own, x.limits, true)
+		// Over HTTP/2 nobody can tell a refused certificate, after which nothing
+		// was executed, from a connection that broke.
+		t.ForceAttemptHTTP2 = false
+		return t
 	}}
 	x.plain = transport(cfg, x.limits, false)
 	x.secure = transport(cfg, x.limits, true)

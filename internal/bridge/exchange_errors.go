@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -76,9 +77,9 @@ func (e *ExchangeError) with(d errorDetails) *ExchangeError {
 // broken judges a round trip, or a body, that ended in err.
 func (p *post) broken(err error, sent bool) *ExchangeError {
 	d, tail := NotSent, "nothing was sent"
-	if sent && certificateRefused(err) {
+	if certificateRefused(err) {
 		return p.fail(NotSent, parley.CodeAgentRejected, false,
-			cause(err)+": the agent did not accept the client certificate, and took no request; check tls.cert and tls.key of its record")
+			cause(err)+": the agent wants another client certificate, and took no request; check tls.cert and tls.key of its record")
 	}
 	if sent {
 		d, tail = Lost, "the request had been sent; what became of it is not known"
@@ -159,12 +160,18 @@ func (p *post) refused(reply Reply) *ExchangeError {
 		e = p.fail(Answered, parley.CodeAgentRejected, false, text+"; redirects are not followed: register the agent under its new URL")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e = p.fail(Answered, parley.CodeAgentRejected, false, text+p.unauthorized(status, reply.Header))
+	case status == http.StatusRequestEntityTooLarge:
+		text += fmt.Sprintf("; the request has %d bytes, which is more than is taken there: send less, or pass files by their URL", len(p.body))
+		e = p.fail(Answered, parley.CodeAgentRejected, false, text)
 	case status >= 400 && status <= 499:
 		e = p.fail(Answered, parley.CodeAgentRejected, false, text)
 	case status == http.StatusSwitchingProtocols:
 		e = p.fail(Answered, parley.CodeAgentError, true, text+", which nobody asked for")
 	default:
 		e = p.fail(Answered, parley.CodeAgentError, true, text+" is no status that a response can end with")
+	}
+	if status != http.StatusRequestEntityTooLarge && bytes.HasPrefix(bytes.TrimSpace(reply.Body), []byte("<")) {
+		e.Err.Message += "; with a page of HTML or XML: " + notTheAgent
 	}
 	e.Status, e.RetryAfter = status, wait
 	e.Body = []byte(Redact(p.agent, reply.Body, maxErrorBody))
