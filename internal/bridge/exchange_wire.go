@@ -55,6 +55,9 @@ type Conversation struct {
 	// Refusal may turn the body of another response into a better error than
 	// its status gives; e is what the status gives. Nil is no opinion.
 	Refusal func(body []byte, e *ExchangeError) Outcome
+	// Minor says of a failed outcome that it does not decide about the task: it
+	// is logged as a warning. Nil: none is.
+	Minor func(Outcome) bool
 }
 
 const (
@@ -67,7 +70,7 @@ const (
 // Call holds c about task with agent and says what came of it, as
 // [Adapter.Call] does.
 func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c Conversation) (Outcome, error) {
-	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: c.Protocol}
+	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: c.Protocol, minor: c.Minor}
 	begun := w.x.now()
 	body, err := c.Request()
 	if err != nil {
@@ -101,7 +104,7 @@ func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c
 // Finish completes what came of a stream, which had begun in a Call: it logs
 // warnings and outcome, and takes secrets out.
 func (w *Wire) Finish(ctx context.Context, task parley.Task, agent parley.Agent, s Stanza) Outcome {
-	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: s.Protocol}
+	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: s.Protocol, minor: s.Minor}
 	t.warn(s.Warnings)
 	return t.finish(s.Outcome)
 }
@@ -111,6 +114,8 @@ type Stanza struct {
 	Protocol string
 	Outcome  Outcome
 	Warnings []Warning
+	// Minor is as in [Conversation].
+	Minor func(Outcome) bool
 }
 
 func (t *talk) warn(warnings []Warning) {
@@ -126,6 +131,7 @@ type talk struct {
 	ctx context.Context //nolint:containedctx // a talk is one call
 	errand
 	protocol string
+	minor    func(Outcome) bool
 }
 
 // line writes a log line with what every line has (BR-7.5).
@@ -197,9 +203,15 @@ func (t *talk) badResponse(err error, reply Reply) Outcome {
 	t.untranslated(te)
 	e := t.errorf(parley.CodeAgentError, "%w", te)
 	e.Message, e.Retryable = err.Error(), true
+	if d, ok := errors.AsType[*DefectError](err); ok && d.Kind == "html" {
+		e.Message += "; " + notTheAgent
+	}
 	e = e.WithDetails(errorDetails{Status: reply.Status, Body: Redact(t.agent, reply.Body, maxErrorBody)})
 	return Outcome{Disposition: Answered, Result: parley.Result{TaskID: t.task.ID, Outcome: parley.OutcomeError, Err: e}}
 }
+
+// notTheAgent explains a page where an answer was expected.
+const notTheAgent = "such pages come from proxies and web servers in front of an agent: check its URL"
 
 func (t *talk) untranslated(te *TranslationError) {
 	kind := "other"
@@ -217,11 +229,15 @@ func (t *talk) untranslated(te *TranslationError) {
 // failure with all that is known about it at error (BR-7.4, AD-8).
 func (t *talk) finish(out Outcome) Outcome {
 	out = t.complete(out)
+	level := slog.LevelError
+	if t.minor != nil && t.minor(out) {
+		level = slog.LevelWarn
+	}
 	switch e := out.Result.Err; {
 	case e != nil && e.Code == parley.CodeCancelled:
 		t.line(slog.LevelInfo, "agent_call_cancelled", slog.String("error", e.Message))
 	case e != nil:
-		t.line(slog.LevelError, "agent_failure", slog.String("disposition", out.Disposition.word()),
+		t.line(level, "agent_failure", slog.String("disposition", out.Disposition.word()),
 			slog.String("code", string(e.Code)), slog.String("error", e.Message), slog.String("details", string(e.Details)))
 	case out.Disposition == Answered && t.log.Enabled(t.ctx, slog.LevelInfo):
 		t.line(slog.LevelInfo, "agent_output", slog.Int("size", len(out.Result.Output)),

@@ -2,6 +2,8 @@ package a2a
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -137,6 +139,9 @@ type exchange struct {
 	result  func(result []byte) (bridge.Outcome, []bridge.Warning, error)
 	failure func(f *failure) bridge.Outcome
 
+	// minor says of a failed outcome that it decides nothing about the task.
+	minor func(bridge.Outcome) bool
+
 	// refused is the failure that was answered, if one was; judged says that the
 	// agent told something about its task.
 	refused *failure
@@ -179,6 +184,7 @@ func (a *Adapter) run(ctx context.Context, ex *exchange) (bridge.Outcome, error)
 			return ex.result(result)
 		},
 		Refusal: func(body []byte, e *bridge.ExchangeError) bridge.Outcome { return ex.refusal(b, body, e) },
+		Minor:   ex.minor,
 	})
 }
 
@@ -198,10 +204,31 @@ func (ex *exchange) open(ctx context.Context, b binding, body []byte) (bridge.Re
 	first, err := events.next(within)
 	if err != nil {
 		events.close()
-		return bridge.Reply{}, cutError(err, "the stream ended before its first event; what became of the request is not known")
+		return bridge.Reply{}, ex.unbegun(ctx, within, err)
 	}
 	ex.events = events
 	return bridge.Reply{Status: http.StatusOK, Body: first}, nil
+}
+
+// unbegun says why there is no first event.
+func (ex *exchange) unbegun(ctx, within context.Context, err error) *bridge.ExchangeError {
+	const tail = "what became of the request is not known"
+	lost := func(code parley.Code, format string, args ...any) *bridge.ExchangeError {
+		e := parley.Errorf(code, format, args...)
+		e.Retryable = code != parley.CodeCancelled
+		return &bridge.ExchangeError{Disposition: bridge.Lost, Err: e}
+	}
+	switch {
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return lost(parley.CodeTimeout, "the time for the attempt was up before the first event of the stream; "+tail)
+	case ctx.Err() != nil:
+		return lost(parley.CodeCancelled, "the call was given up before the first event of the stream; "+tail)
+	case within.Err() != nil:
+		return lost(parley.CodeTimeout, "no event of the stream within %v (the agent's timeout); %s", patience(ex.op.agent), tail)
+	case errors.Is(err, io.EOF):
+		return lost(parley.CodeAgentUnavailable, "the stream ended before its first event; "+tail)
+	}
+	return cutError(err)
 }
 
 // refusal prefers the agent's own error in a response outside 2xx to its

@@ -19,7 +19,12 @@ func TestContract(t *testing.T) {
 		Dir:    "testdata",
 		Update: *update,
 		New: func(x *bridge.Exchange, log *slog.Logger, obs bridge.TranslationObserver) bridge.Adapter {
-			return a2a.New(a2a.Options{Exchange: x, Logger: log, Observer: obs})
+			return a2a.New(a2a.Options{
+				Exchange: x, Logger: log, Observer: obs,
+				Push: func(taskID string) (url, token string, ok bool) {
+					return "https://parley.test/a2a/push/" + taskID, "token-of-the-task", true
+				},
+			})
 		},
 	})
 }

@@ -54,7 +54,7 @@ type page struct {
 // listing makes the exchange that reads one page. Its outcome is Accepted if
 // that succeeded.
 func (a *Adapter) listing(e *errand, p *page, token string) *exchange {
-	ex := &exchange{op: a.operation(e, verbList, nil)}
+	ex := &exchange{op: a.operation(e, verbList, nil), minor: undecided}
 	ex.params = func() ([]byte, error) { return writeList(e.to.Endpoint, e.task, token), nil }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		err := p.read(result, e.task.MessageID())

@@ -80,6 +80,7 @@ func (a *Adapter) ask(ctx context.Context, e *errand, vb verb, at bridge.AgentTa
 // asking makes the exchange of one question.
 func (a *Adapter) asking(e *errand, vb verb, at bridge.AgentTask) *exchange {
 	ex := &exchange{op: a.operation(e, vb, nil)}
+	ex.minor = func(bridge.Outcome) bool { return !ex.judged }
 	ex.params = func() ([]byte, error) { return writeTask(vb, e.to.Endpoint, at.ID) }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		if e.switched {
@@ -134,6 +135,9 @@ func method(to Endpoint, vb verb) string {
 	}
 	return to.Version.method(vb)
 }
+
+// undecided says of an outcome that it leaves the task as it was.
+func undecided(out bridge.Outcome) bool { return out.Disposition != bridge.Answered }
 
 // unheard judges an error that was answered to a question; over is whether it
 // ends the attempt. An agent that has no tasks/get cannot be followed, which

@@ -56,6 +56,7 @@ func (a *Adapter) newStream(e *errand, ex *exchange, first *answer) *stream {
 func (a *Adapter) listening(e *errand, ex *exchange, at bridge.AgentTask) bridge.Outcome {
 	s := &stream{a: a, e: e, op: ex.op, events: ex.events, taskID: at.ID, contextID: at.ContextID, state: stateWorking}
 	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse}
+	s.sum.begin(at.ID, at.ContextID)
 	out := e.going(at)
 	out.Stream = s
 	return out
@@ -84,7 +85,7 @@ func (s *stream) Listen(ctx context.Context, progress bridge.Progress) bridge.Ou
 		out.AgentTaskID, out.ContextID = s.taskID, s.contextID
 	}
 	return s.a.wire.Finish(ctx, s.e.task, s.e.agent, bridge.Stanza{
-		Protocol: parley.ProtocolJSONRPC, Outcome: s.e.accepted(out), Warnings: s.warnings,
+		Protocol: parley.ProtocolJSONRPC, Outcome: s.e.accepted(out), Warnings: s.warnings, Minor: undecided,
 	})
 }
 
@@ -94,11 +95,7 @@ func (s *stream) ended(ctx context.Context, err error) bridge.Outcome {
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return s.going(s.state)
 	}
-	e, ok := errors.AsType[*bridge.ExchangeError](err)
-	if !ok {
-		e = cutError(err, "the stream broke")
-	}
-	return e.Outcome(s.e.task.ID)
+	return cutError(err).Outcome(s.e.task.ID)
 }
 
 // going is the outcome of a task that is not known to have ended.
@@ -109,12 +106,12 @@ func (s *stream) going(state string) bridge.Outcome {
 	}
 }
 
-// cutError is a stream that ended in err too early.
-func cutError(err error, text string) *bridge.ExchangeError {
+// cutError is a stream that broke because of err.
+func cutError(err error) *bridge.ExchangeError {
 	if e, ok := errors.AsType[*bridge.ExchangeError](err); ok {
 		return e
 	}
-	e := parley.Errorf(parley.CodeAgentUnavailable, "%s", text)
+	e := parley.Errorf(parley.CodeAgentUnavailable, "the stream broke: %w", err)
 	e.Retryable = true
 	return &bridge.ExchangeError{Disposition: bridge.Lost, Err: e}
 }
@@ -140,20 +137,11 @@ func (s *stream) hear(event []byte, progress bridge.Progress) (out bridge.Outcom
 		return out, false
 	}
 	s.sum.take(ans)
-	switch ans.sort {
-	case sortArtifact:
-		for _, c := range ans.chunks() {
-			progress(bridge.Report{State: s.state, Chunk: s.clean(&c)})
-		}
-	case sortMessage:
-		texts, _ := ans.contents(ans.parts, "event")
-		text, _ := bridge.Text(joined(texts))
-		progress(bridge.Report{State: s.state, Text: s.words(text)})
-	case sortTask, sortStatus:
+	if ans.sort == sortTask || ans.sort == sortStatus {
 		s.state = ans.stateName()
-		progress(bridge.Report{State: s.state, Text: s.words(ans.statusText(maxTold))})
 		out, over = s.judge(ans)
 	}
+	s.e.report(ans, bridge.Report{State: s.state}, progress)
 	s.warnings = append(s.warnings, ans.warnings[:min(len(ans.warnings), maxWarnings-len(s.warnings))]...)
 	return out, over
 }
@@ -202,12 +190,24 @@ func (s *stream) judge(ans *answer) (out bridge.Outcome, over bool) {
 	return whole.outcome(s.e.task.ID), true
 }
 
-// words are an agent's, as they may be passed on.
-func (s *stream) words(text string) string { return bridge.Redact(s.e.agent, []byte(text), maxTold) }
-
-// clean takes secrets out of a chunk.
-func (s *stream) clean(c *bridge.Chunk) *bridge.Chunk {
-	c.Text = s.words(c.Text)
-	c.Data = bridge.RedactJSON(s.e.agent, c.Data)
-	return c
+// report tells progress what an event says, without secrets: chunks of output, or
+// words.
+func (e *errand) report(a *answer, r bridge.Report, progress bridge.Progress) {
+	clean := func(text string) string { return bridge.Redact(e.agent, []byte(text), maxTold) }
+	switch a.sort {
+	case sortArtifact:
+		for _, c := range a.chunks() {
+			c.Text, c.Data = clean(c.Text), bridge.RedactJSON(e.agent, c.Data)
+			r.Chunk = &c
+			progress(r)
+		}
+		return
+	case sortMessage:
+		texts, _ := a.contents(a.parts, "event")
+		r.Text, _ = bridge.Text(joined(texts))
+	case sortTask, sortStatus:
+		r.Text = a.statusText(maxTold)
+	}
+	r.Text = clean(r.Text)
+	progress(r)
 }

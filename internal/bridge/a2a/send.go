@@ -58,27 +58,44 @@ func (a *Adapter) send(ctx context.Context, e *errand, l letter) (bridge.Outcome
 	}
 	for form := 1; ; form++ {
 		ex := a.sending(e, vb, l)
+		if form == maxForms {
+			ex.minor = nil
+		}
 		out, err := a.run(ctx, ex)
 		if err != nil || ex.refused == nil || form == maxForms {
 			return out, ex, err
 		}
-		switch ex.refused.meaning(vb) {
+		switch a.another(e, vb, ex.refused) {
 		case meansNoStream:
 			vb = verbSend
 		case meansNoPush:
-			if !e.to.Push {
-				return out, ex, nil
-			}
 			a.known.pushesNot(e.agent)
 			e.to.Push = false
 		case meansOtherDialect:
-			if !a.otherDialect(e) {
-				return out, ex, nil
-			}
+			a.otherDialect(e)
 		default:
 			return out, ex, nil
 		}
 	}
+}
+
+// another says for which reason a refused message may be sent in another form,
+// or 0.
+func (a *Adapter) another(e *errand, vb verb, f *failure) meaning {
+	switch m := f.meaning(vb); m {
+	case meansNoStream:
+		return m
+	case meansNoPush:
+		if e.to.Push && a.opts.Push != nil {
+			return m
+		}
+	case meansOtherDialect:
+		if _, ok := e.to.other(); ok && !e.switched {
+			return m
+		}
+	case meansFailed, meansRefused, meansUnclear, meansUnknownTask, meansNotCancelable:
+	}
+	return 0
 }
 
 // otherDialect changes e to the dialect that has not been tried yet.
@@ -95,6 +112,7 @@ func (a *Adapter) otherDialect(e *errand) bool {
 func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
 	ex := &exchange{op: a.operation(e, vb, nil)}
 	ex.op.id = l.rpcID
+	ex.minor = func(bridge.Outcome) bool { return ex.refused != nil && a.another(e, vb, ex.refused) != 0 }
 	ex.params = func() ([]byte, error) {
 		parts, err := e.to.parts(e.task, l.reply)
 		if err != nil {
@@ -154,7 +172,7 @@ func (a *Adapter) begun(e *errand, ex *exchange, l letter, result []byte) (bridg
 		return out, ans.warnings, nil
 	}
 	if l.progress != nil {
-		l.progress(bridge.Report{State: out.State, Text: bridge.Redact(e.agent, []byte(ans.statusText(maxTold)), maxTold)})
+		e.report(ans, bridge.Report{State: out.State}, l.progress)
 	}
 	if ex.events != nil {
 		out.Stream = a.newStream(e, ex, ans)
@@ -195,7 +213,8 @@ func (a *Adapter) Answer(ctx context.Context, task parley.Task, agent parley.Age
 	// The agent did not say anything about its task.
 	out.Disposition = bridge.Lost
 	if ex.refused != nil || out.Result.Err.Code == parley.CodeAgentRejected {
-		out.Disposition, out.Result.Err.Retryable = bridge.NotSent, false
+		out.Disposition = bridge.NotSent
+		out.Result.Err.Code, out.Result.Err.Retryable = parley.CodeAgentRejected, false
 	}
 	return out, nil
 }
