@@ -324,8 +324,12 @@ func TestWaits_CancelledRun(t *testing.T) {
 		_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "me"})
 		check(t, err)
 		r.ask(task, c, "one?")
+		before := r.db.SyncedCommits()
 		wantCode(t, r.answer(run, "a", "1"), parley.CodeConflict, "being cancelled")
 		synctest.Wait()
+		if n := r.db.SyncedCommits() - before; n > 0 {
+			t.Errorf("%d synced commits for what changes nothing", n)
+		}
 		w, err := r.db.Wakeups(t.Context(), time.Now(), 10)
 		check(t, err)
 		if len(w.News) > 0 || slices.Contains(r.history(run), "step.waiting") {

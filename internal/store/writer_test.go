@@ -141,6 +141,11 @@ func TestRefusalsDoNotBreakTheGroup(t *testing.T) {
 				d.Close = []Close{{TaskID: "run-1.b.1", Outcome: parley.OutcomeTimeout}, {TaskID: "run-1.c.1", Absorb: true}}
 			}),
 			decision(func(d *Decision) { d.Insert = []Attempt{claimed(attempt("run-1", "d", 1), Claim{"b9", 1, "t"})} }),
+			decision(func(d *Decision) { d.Replies = replying(run, "run-1.b.1", 1, "x").Replies }),
+			decision(func(d *Decision) {
+				d.Close = []Close{{TaskID: "run-1.a.1", Absorb: true}}
+				d.Replies = replying(run, "run-1.b.1", 1, "x").Replies
+			}),
 			insert("neighbour 1", nil),
 			insert("neighbour 2", nil),
 		}

@@ -116,6 +116,7 @@ func TestWaits_QuestionAndAnswer(t *testing.T) {
 		t.Error(got)
 	}
 	do(func() { s.ask("a", "late?", 4) })
+	do(func() { s.ask("a", "late?", 5) })
 	s.answer("a", `1`).answer("b", `2`).want(parley.RunCompleted,
 		"run.started", "scheduled a", "scheduled b", "waiting a", "answered a", "waiting a", "waiting a", "answered a",
 		"completed a", "completed b", "run.completed")
