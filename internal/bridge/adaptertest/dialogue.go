@@ -173,6 +173,9 @@ func (d *dialogue) readTask() error {
 	return nil
 }
 
+// agentURL is where the agent is if the dialogue says nothing else.
+const agentURL = "http://agent.test/run"
+
 func (d *dialogue) readAgent() error {
 	a := struct {
 		URL        string          `json:"url"`
@@ -182,7 +185,7 @@ func (d *dialogue) readAgent() error {
 		Credential string          `json:"credential"`
 		Config     json.RawMessage `json:"config"`
 		Detected   json.RawMessage `json:"detected"`
-	}{URL: "http://agent.test/run", Timeout: "10s"}
+	}{URL: agentURL, Timeout: "10s"}
 	if err := strict(d.section("agent.json"), &a); err != nil {
 		return err
 	}
