@@ -294,10 +294,10 @@ func TestGRPCStreamOutlives(t *testing.T) {
 			},
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		s, _, err := rig.begin(ctx, verbSubscribe, taskParams)
+		s, reply, err := rig.begin(ctx, verbSubscribe, taskParams)
 		cancel()
-		if err != nil {
-			t.Fatal(err)
+		if s == nil {
+			t.Fatalf("no stream: %s, %v", reply.Body, err)
 		}
 		defer s.close()
 		if all, err := drain(t.Context(), s); err != nil || len(all) != 2 {
