@@ -48,9 +48,8 @@ type Detection struct {
 	// Others are the interfaces of the card that could be called too, the best
 	// one first.
 	Others []DetectedInterface `json:"others,omitempty"`
-	// Security is what the card asks for: one of the entries has to be met, with
-	// every scheme in it. An empty entry is a call without any.
-	Security [][]SecurityNeed `json:"security,omitempty"`
+	// Auth is what the card asks for as authentication, nil for nothing.
+	Auth *AuthProposal `json:"auth,omitempty"`
 
 	// Explanation says how it came to this, one decision a line.
 	Explanation []string `json:"explanation"`
@@ -64,25 +63,6 @@ type DetectedInterface struct {
 	Binding string `json:"binding"`
 	Version string `json:"version"`
 	Tenant  string `json:"tenant,omitempty"`
-}
-
-// SecurityNeed is one security scheme that a card asks for, in the terms of
-// [Auth].
-type SecurityNeed struct {
-	// Scheme is the card's name for it.
-	Scheme string `json:"scheme"`
-	// Type is a kind of authentication of ours, or "" if there is none for it.
-	Type AuthType `json:"type,omitempty"`
-	// In and Name say what carries an API key.
-	In   AuthPlace `json:"in,omitempty"`
-	Name string    `json:"name,omitempty"`
-	// TokenURL and Scopes belong to OAuth2.
-	TokenURL string   `json:"token_url,omitempty"`
-	Scopes   []string `json:"scopes,omitempty"`
-	// Flags are those of parley agent add and set that meet it, with words in
-	// capitals to fill in; Note is what else there is to know.
-	Flags string `json:"flags,omitempty"`
-	Note  string `json:"note,omitempty"`
 }
 
 // ReadDetection reads the Detected member of an agent record. It gives the zero

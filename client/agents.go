@@ -34,6 +34,9 @@ type Agent struct {
 	UpdatedBy      string               `json:"updated_by,omitempty"`
 	// TLS tells where the TLS settings of connections to the agent come from.
 	TLS json.RawMessage `json:"tls,omitempty"`
+	// Detected is how the agent is called, as far as ProtocolConfig does not say
+	// otherwise; nil if nobody found out.
+	Detected *parley.Detection `json:"detected,omitempty"`
 }
 
 // Retry is the retry policy of an agent. Delays are in milliseconds.
@@ -87,7 +90,9 @@ func newSpecBody(s parley.AgentSpec) specBody {
 
 // AddAgent registers an agent. A name that is or was taken is refused with
 // [parley.CodeConflict], a protocol that the server does not speak with
-// [parley.CodeUnsupportedProtocol]. By is not sent.
+// [parley.CodeUnsupportedProtocol]. With the protocol [parley.ProtocolAuto] the
+// server finds out what the agent speaks, or refuses as [Client.DetectAgent]
+// does. By is not sent.
 func (c *Client) AddAgent(ctx context.Context, spec parley.AgentSpec) (Agent, error) {
 	var a Agent
 	err := c.post(ctx, call{path: path("agents")}, newSpecBody(spec), &a)

@@ -25,6 +25,9 @@ type Error struct {
 	Title, Detail string
 	// Errors are the single findings, if there are any.
 	Errors []FieldError
+	// Explanation says how far finding out about an agent came, one decision a
+	// line.
+	Explanation []string
 	// RequestID finds the request in the server's logs, if the server sent it.
 	RequestID string
 }
@@ -100,6 +103,7 @@ type wireError struct {
 	Code      parley.Code `json:"code"`
 	Error     text        `json:"error"`
 	RequestID text        `json:"request_id"`
+	Details   explanation `json:"details"`
 	Errors    []struct {
 		Path       text            `json:"path"`
 		Field      text            `json:"field"`
@@ -113,6 +117,21 @@ type wireError struct {
 		Severity   parley.Severity `json:"severity"`
 		Suggestion text            `json:"suggestion"`
 	} `json:"errors"`
+}
+
+// explanation is what is read of details, which have another form with every
+// error.
+type explanation []string
+
+// UnmarshalJSON takes the lines of an explanation, and nothing else.
+func (e *explanation) UnmarshalJSON(b []byte) error {
+	var o struct {
+		Explanation []string `json:"explanation"`
+	}
+	if json.Unmarshal(b, &o) == nil {
+		*e = o.Explanation
+	}
+	return nil
 }
 
 // text is a string that may come as any JSON value: some refusals carry an
@@ -142,7 +161,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 func (w wireError) error(status int) *Error {
 	e := &Error{
 		Status: status, Code: w.Code, Title: string(w.Title), Detail: string(cmp.Or(w.Detail, w.Error)),
-		RequestID: string(w.RequestID),
+		RequestID: string(w.RequestID), Explanation: w.Details,
 	}
 	for _, x := range w.Errors {
 		e.Errors = append(e.Errors, FieldError{

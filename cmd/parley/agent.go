@@ -19,7 +19,7 @@ func newAgentCommand(a *app) *cobra.Command {
   parley agent call greeter --text Ada`)
 	cmd.AddCommand(
 		newAgentAdd(a), newAgentList(a), newAgentShow(a),
-		newAgentSet(a), newAgentRemove(a), newAgentCall(a),
+		newAgentSet(a), newAgentRemove(a), newAgentCall(a), newAgentDetect(a), newAgentCheck(a),
 	)
 	return cmd
 }
@@ -131,6 +131,9 @@ func (a *app) drawAgent(s *sheet, g client.Agent) {
 	}
 	if g.Idempotent {
 		list = append(list, field{"Idempotent", cell{text: "yes"}})
+	}
+	if d := g.Detected; d != nil && d.Version != "" { // of Simple A2A there is nothing more to say
+		list = append(list, a.detectionFields(*d)...)
 	}
 	list = append(list, field{"Created", cell{text: a.when(&g.CreatedAt)}}, field{"ID", cell{text: g.ID}})
 	s.fields(list)

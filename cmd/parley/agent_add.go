@@ -16,27 +16,34 @@ import (
 
 // agentFlags are those of agent add and agent set.
 type agentFlags struct {
-	name, url, protocol, method, description string
-	auth                                     authFlags
-	outcome, status                          string
-	timeout                                  time.Duration
-	idempotent                               bool
-	concurrent                               int
+	name, url, protocol, method, config, description string
+	auth                                             authFlags
+	outcome, status                                  string
+	timeout                                          time.Duration
+	idempotent                                       bool
+	concurrent                                       int
 }
 
 // register adds the flags that adding and changing have in common.
 func (f *agentFlags) register(cmd *cobra.Command) {
+	f.registerAccess(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.protocol, "protocol", "", "simple-a2a or jsonrpc-2.0")
-	fl.StringVar(&f.method, "method", "", "JSON-RPC method, such as message/send; replaces the settings of the protocol")
-	f.auth.register(cmd)
-	fl.DurationVar(&f.timeout, "timeout", 0, "bound on one HTTP exchange: 1s to 300s")
 	fl.StringVar(&f.outcome, "outcome-unknown", "", "what to do when nobody knows whether a call was done: lookup, resend or fail")
 	fl.StringVar(&f.description, "description", "", "what the agent does")
 	fl.BoolVar(&f.idempotent, "idempotent", false, "the agent does the same task once, however often it is sent")
 	fl.IntVar(&f.concurrent, "max-concurrent", 0, "bound on the calls in flight; 0 is the server's default")
-	complete(cmd, "protocol", parley.ProtocolSimpleA2A, parley.ProtocolJSONRPC)
 	complete(cmd, "outcome-unknown", string(parley.OutcomeLookup), string(parley.OutcomeResend), string(parley.OutcomeFail))
+}
+
+// registerAccess adds those that say how the agent is reached and spoken to.
+func (f *agentFlags) registerAccess(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.protocol, "protocol", "", "simple-a2a, jsonrpc-2.0, or auto to find it out")
+	fl.StringVar(&f.config, "config", "", "settings of the protocol: JSON, @FILE, or - for standard input")
+	fl.StringVar(&f.method, "method", "", "JSON-RPC method, such as message/send; replaces the settings of the protocol")
+	f.auth.register(cmd)
+	fl.DurationVar(&f.timeout, "timeout", 0, "bound on one HTTP exchange: 1s to 300s")
+	complete(cmd, "protocol", parley.ProtocolSimpleA2A, parley.ProtocolJSONRPC, parley.ProtocolAuto)
 }
 
 // agentSpec gives what the flags say; changed tells which of them were given.
@@ -65,6 +72,9 @@ func (a *app) agentSpec(f *agentFlags, changed func(string) bool) (parley.AgentS
 	if changed("status") {
 		s.Status = new(parley.AgentStatus(f.status))
 	}
+	if err := a.configSpec(f, changed, &s); err != nil {
+		return s, err
+	}
 	if changed("method") {
 		b, err := toJSON(map[string]string{"method": f.method})
 		if err != nil {
@@ -80,6 +90,28 @@ func (a *app) agentSpec(f *agentFlags, changed func(string) bool) (parley.AgentS
 	return s, err
 }
 
+// configSpec reads --config.
+func (a *app) configSpec(f *agentFlags, changed func(string) bool, s *parley.AgentSpec) error {
+	if !changed("config") {
+		return nil
+	}
+	if changed("method") {
+		return usagef("--method and --config say the same: give one of them")
+	}
+	if f.config == "-" && f.auth.secret == "@-" {
+		return usagef("--config and --auth-secret cannot both be read from standard input")
+	}
+	config, err := a.readValue("--config", f.config)
+	if err != nil {
+		return err
+	}
+	if len(config) == 0 || config[0] != '{' && string(config) != "null" {
+		return usagef("--config must be a JSON object, or null for none")
+	}
+	s.ProtocolConfig = config
+	return nil
+}
+
 func newAgentAdd(a *app) *cobra.Command {
 	var f agentFlags
 	cmd := &cobra.Command{
@@ -88,10 +120,11 @@ func newAgentAdd(a *app) *cobra.Command {
 		Long: `Register the agent at a URL, or all agents of a YAML file (agents: [{name, url,
 protocol, ...}]).
 
-Without --protocol the agent is asked for its card: an agent with a card speaks
-jsonrpc-2.0, any other simple-a2a. Without --name the card's name is taken, else
-the host. An agent may also be a program that the server runs (stdio:PROGRAM
-ARGUMENTS) or a WebSocket endpoint (ws:// or wss://); both speak jsonrpc-2.0.`,
+Without --protocol the server finds out what the agent speaks: by its card, and
+without one by a question that gives it no work. What it found and why is
+printed. Without --name the card's name is taken, else the host. An agent may
+also be a program that the server runs (stdio:PROGRAM ARGUMENTS) or a WebSocket
+endpoint (ws:// or wss://); both speak jsonrpc-2.0.`,
 		Example: `  parley agent add http://127.0.0.1:9001/
   parley agent add https://agents.example.com/greeter --name greeter --protocol simple-a2a
   parley agent add https://agents.example.com/a2a --auth bearer --auth-secret env:PARLEY_SECRET_GREETER
@@ -134,20 +167,14 @@ func (a *app) agentAdd(cmd *cobra.Command, address string, f agentFlags) error {
 	}
 	ctx := cmd.Context()
 	spec.URL = &address
-	var found card
-	if f.protocol == "" {
-		found, err = a.detect(ctx, u)
-		if err != nil {
+	var found parley.Detection
+	if f.protocol == "" || f.protocol == parley.ProtocolAuto {
+		spec.Protocol = nil
+		if found, err = a.found(ctx, c, spec); err != nil {
 			return err
 		}
-		protocol := parley.ProtocolSimpleA2A
-		if found.at != "" {
-			protocol = parley.ProtocolJSONRPC
-			a.note("found an agent card at %s: protocol %s", found.at, protocol)
-		} else {
-			a.note("found no agent card: protocol %s (give --protocol if that is wrong)", protocol)
-		}
-		spec.Protocol = &protocol
+		// The server remembers for a while what it found.
+		spec.Protocol = new(parley.ProtocolAuto)
 	}
 	if spec.Description == nil && found.Description != "" {
 		spec.Description = &found.Description

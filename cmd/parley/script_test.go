@@ -103,10 +103,13 @@ func scriptData(ts *testscript.TestScript, _ bool, args []string) {
 func scriptAgent(ts *testscript.TestScript, _ bool, args []string) {
 	mux := http.NewServeMux()
 	if len(args) > 1 {
-		mux.HandleFunc(args[1], func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET "+args[1], func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"name":"Fine Translator!","description":"Translates","protocolVersion":"0.3.0","skills":[]}`)
 		})
 	}
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "task_id is missing", http.StatusBadRequest)
+	})
 	s := httptest.NewServer(mux)
 	ts.Defer(s.Close)
 	ts.Setenv(args[0], s.URL)

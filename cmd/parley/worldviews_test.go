@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a/agentcard"
 	"github.com/parley-project/parley/internal/workflow"
 )
 
@@ -102,6 +106,14 @@ func (v worldAgents) Add(_ context.Context, spec parley.AgentSpec) (parley.Agent
 }
 
 func (v worldAgents) change(g *parley.Agent, s parley.AgentSpec) error {
+	if s.Protocol != nil && *s.Protocol == parley.ProtocolAuto {
+		found, err := v.look(context.Background(), parley.Agent{URL: *s.URL, ProtocolConfig: s.ProtocolConfig})
+		if err != nil {
+			return err
+		}
+		s.Protocol = &found.Protocol
+		g.Detected, _ = json.Marshal(found)
+	}
 	if s.Protocol != nil {
 		if *s.Protocol != parley.ProtocolSimpleA2A && *s.Protocol != parley.ProtocolJSONRPC {
 			return parley.Errorf(parley.CodeUnsupportedProtocol, "protocol %q is not supported; the protocols are simple-a2a, jsonrpc-2.0", *s.Protocol)
@@ -225,4 +237,43 @@ func (w *world) AnswerStep(_ context.Context, req parley.AnswerRequest) (parley.
 	r.run.Output, _ = json.Marshal(map[string]any{"text": req.Reply.Text, "data": req.Reply.Data})
 	r.end(parley.EventRunCompleted, parley.RunCompleted, `{"output":null}`)
 	return taken, nil
+}
+
+// Detect asks the agent of a test over the network, as a server does.
+func (v worldAgents) Detect(ctx context.Context, spec parley.AgentSpec) (parley.Detection, error) {
+	g := parley.Agent{ProtocolConfig: spec.ProtocolConfig}
+	if spec.URL == nil {
+		known, err := v.Get(ctx, *spec.Name)
+		if err != nil {
+			return parley.Detection{}, err
+		}
+		g.URL = known.URL
+	}
+	set(&g.URL, spec.URL)
+	return v.look(ctx, g)
+}
+
+func (v worldAgents) look(ctx context.Context, g parley.Agent) (parley.Detection, error) {
+	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	defer x.Close()
+	return agentcard.New(agentcard.Config{Exchange: x, Now: epoch, NewID: func() string { return "1" }}).Detect(ctx, g)
+}
+
+func (v worldAgents) Check(ctx context.Context, ref string) (parley.AgentCheck, error) {
+	g, err := v.Get(ctx, ref)
+	if err != nil {
+		return parley.AgentCheck{}, err
+	}
+	check := parley.AgentCheck{Health: parley.AgentHealth{Healthy: true, Message: "The agent answered 404 Not Found", At: epoch()}}
+	found, err := v.look(ctx, g)
+	if err != nil {
+		check.Health.Healthy, check.Health.Message = false, "nobody answers"
+		check.Failure, _ = errors.AsType[*parley.Error](err)
+		return check, nil
+	}
+	check.Found = &found
+	if before, ok := parley.ReadDetection(g.Detected); !ok || before.URL != found.URL {
+		check.Changes = []string{"url: " + before.URL + " → " + found.URL}
+	}
+	return check, nil
 }

@@ -30,6 +30,8 @@ type agentBody struct {
 	MaxConcurrent  int             `json:"max_concurrent"`
 	// TLS came later than all others: who has none sees none.
 	TLS *tlsSettings `json:"tls,omitempty"`
+	// Detected came later too.
+	Detected *parley.Detection `json:"detected,omitempty" doc:"How the agent is called, as far as protocol_config does not say otherwise, and why."`
 }
 
 // healthBody is what one look at an agent showed.
@@ -54,6 +56,6 @@ func makeAgent(a parley.Agent) agentBody {
 		CreatedBy: orNil(a.CreatedBy), UpdatedBy: orNil(a.UpdatedBy),
 		Protocol: a.Protocol, ProtocolConfig: a.ProtocolConfig,
 		OutcomeUnknown: orNil(string(a.OutcomeUnknown)), Idempotent: a.Idempotent, MaxConcurrent: a.MaxConcurrent,
-		TLS: showTLS(a.TLS),
+		TLS: showTLS(a.TLS), Detected: showDetected(a.Detected),
 	}
 }

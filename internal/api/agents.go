@@ -23,7 +23,7 @@ const hidden = "[redacted]"
 // not described. Unknown members are dropped, as on the existing platform.
 type AgentFields struct {
 	Description    *string        `json:"description,omitempty" maxLength:"16384"`
-	Protocol       string         `json:"protocol,omitempty" maxLength:"64" doc:"simple-a2a (default), jsonrpc-2.0 or another that is registered."`
+	Protocol       string         `json:"protocol,omitempty" maxLength:"64" doc:"simple-a2a (default), jsonrpc-2.0 or another that is registered; auto finds it out."`
 	ProtocolConfig map[string]any `json:"protocol_config,omitempty" doc:"Checked by the protocol."`
 	AuthType       string         `json:"auth_type,omitempty" doc:"none (default), bearer, apikey, basic, header, headers, oauth2 or mtls, in any case."`
 	AuthConfig     *authConfig    `json:"auth_config,omitempty" doc:"What belongs to auth_type."`
@@ -249,13 +249,6 @@ func (s *server) agentHealth(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := healthBody{
-		Status: "unhealthy", Message: got.Message, Timestamp: got.At.UTC(), AgentCard: got.Card,
-		ResponseTimeMS: float64(got.ResponseTime.Microseconds()) / 1000,
-	}
-	if got.Healthy {
-		out.Status = "healthy"
-	}
-	s.reply(w, r, http.StatusOK, out)
+	s.reply(w, r, http.StatusOK, makeHealth(got))
 	return nil
 }

@@ -122,7 +122,7 @@ func TestEveryRouteHidesInternals(t *testing.T) {
 	fill := strings.NewReplacer("{ref}", "a", "{id}", "a")
 	bodies := map[string]string{
 		"apply-workflow": onePlan, "change-workflow": onePlan, "start-run": `{"input_data":{}}`, "call-agent": `{}`,
-		"add-agent": `{"name":"A","url":"http://a"}`, "change-agent": `{}`, "answer-run": `{"text":"x"}`,
+		"add-agent": `{"name":"A","url":"http://a"}`, "change-agent": `{}`, "detect-agent": `{"url":"http://a"}`, "answer-run": `{"text":"x"}`,
 	}
 	for _, rt := range s.routes {
 		if rt.tag == "system" || rt.id == "validate-workflow" {

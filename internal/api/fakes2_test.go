@@ -203,8 +203,14 @@ func (f fakeAgents) Add(_ context.Context, spec parley.AgentSpec) (parley.Agent,
 	if a, _ := f.findAgent(*spec.Name); a != nil {
 		return parley.Agent{}, parley.Errorf(parley.CodeConflict, "Agent with name '%s' already exists", *spec.Name)
 	}
+	var detected []byte
+	if p := spec.Protocol; p != nil && *p == parley.ProtocolAuto {
+		spec.Protocol = new(parley.ProtocolJSONRPC)
+		detected = []byte(`{"protocol":"jsonrpc-2.0","url":"` + *spec.URL + `","version":"1.0","explanation":["because"]}`)
+	}
 	a := &parley.Agent{
-		ID: uuidOf(2, len(f.agents)+1), Name: *spec.Name, Protocol: parley.ProtocolSimpleA2A, Timeout: 30 * time.Second,
+		Detected: detected,
+		ID:       uuidOf(2, len(f.agents)+1), Name: *spec.Name, Protocol: parley.ProtocolSimpleA2A, Timeout: 30 * time.Second,
 		Retry: parley.DefaultRetryConfig(), Status: parley.AgentActive, CreatedAt: f.now(), CreatedBy: spec.By,
 	}
 	if err := f.change(a, spec); err != nil {
@@ -297,6 +303,43 @@ func (f fakeAgents) Remove(_ context.Context, ref, by string) (parley.Agent, err
 	}
 	a.Status, a.UpdatedAt, a.UpdatedBy = parley.AgentDeleted, f.now(), by
 	return *a, nil
+}
+
+// Detect finds A2A 1.0 at every URL but those that hold "gone".
+func (f fakeAgents) Detect(_ context.Context, spec parley.AgentSpec) (parley.Detection, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.specs = append(f.specs, spec)
+	if f.broken != nil {
+		return parley.Detection{}, f.broken
+	}
+	if spec.URL == nil {
+		a, err := f.findAgent(*spec.Name)
+		if err != nil {
+			return parley.Detection{}, err
+		}
+		spec.URL = &a.URL
+	}
+	if strings.Contains(*spec.URL, "gone") {
+		e := parley.Errorf(parley.CodeAgentUnavailable, "GET %s: no connection", *spec.URL)
+		e.Retryable = true
+		return parley.Detection{}, e.WithDetails(map[string][]string{"explanation": {"pinned in protocol_config: a2a 1.0"}})
+	}
+	return parley.Detection{
+		Protocol: parley.ProtocolJSONRPC, URL: *spec.URL, Binding: "JSONRPC", Version: "1.0", Streaming: true, Name: "Found",
+		CardURL: "http://a.example/.well-known/agent-card.json", Signature: "none", Explanation: []string{"interface 1 (JSONRPC 1.0) is taken"}, At: f.now(),
+		Auth: &parley.AuthProposal{Type: parley.AuthBearer},
+	}, nil
+}
+
+func (f fakeAgents) Check(ctx context.Context, ref string) (parley.AgentCheck, error) {
+	h, err := f.Health(ctx, ref)
+	if err != nil || !h.Healthy {
+		return parley.AgentCheck{Health: h, Failure: parley.Errorf(parley.CodeAgentUnavailable, "no connection")}, err
+	}
+	url := "http://a.example/"
+	found, err := f.Detect(ctx, parley.AgentSpec{URL: &url})
+	return parley.AgentCheck{Health: h, Found: &found, Changes: []string{"version: 0.3 → 1.0"}, Stored: true}, err
 }
 
 func (f fakeAgents) Health(_ context.Context, ref string) (parley.AgentHealth, error) {

@@ -70,7 +70,7 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"GET /api/v1/runs/{id}/logs", "GET /api/v1/runs/{id}/steps",
 		"GET /api/v1/workflows", "GET /api/v1/workflows/{ref}", "GET /api/v1/workflows/{ref}/versions",
 		"GET /health", "GET /health/ready", "GET /healthz", "GET /metrics", "GET /openapi.json", "GET /readyz",
-		"POST /api/v1/agents", "POST /api/v1/agents/{ref}/call",
+		"POST /api/v1/agents", "POST /api/v1/agents/{ref}/call", "POST /api/v1/agents/{ref}/check", "POST /api/v1/agents:detect",
 		"POST /api/v1/runs/{id}/answer", "POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/retry",
 		"POST /api/v1/workflows", "POST /api/v1/workflows/{ref}/execute", "POST /api/v1/workflows:validate",
 		"PUT /api/v1/agents/{ref}", "PUT /api/v1/workflows/{ref}",

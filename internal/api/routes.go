@@ -184,7 +184,7 @@ func (s *server) agentRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/agents", id: "add-agent", tag: tag, old: true,
 			summary: "Register an agent", body: agentCreate{},
-			answers: []answer{{status: http.StatusCreated, body: agentBody{}}}, errors: []int{400, 413, 415, 422}, handle: s.addAgent,
+			answers: []answer{{status: http.StatusCreated, body: agentBody{}}}, errors: []int{400, 413, 415, 422, 502, 504}, handle: s.addAgent,
 		},
 		{
 			method: http.MethodGet, path: "/api/v1/agents", id: "list-agents", tag: tag, old: true,
@@ -200,7 +200,7 @@ func (s *server) agentRoutes() []route {
 		{
 			method: http.MethodPut, path: "/api/v1/agents/{ref}", id: "change-agent", tag: tag, old: true,
 			summary: "Change the members that are given", params: []*huma.Param{ref}, body: agentUpdate{},
-			answers: ok(agentBody{}), errors: []int{400, 404, 413, 415, 422}, handle: s.changeAgent,
+			answers: ok(agentBody{}), errors: []int{400, 404, 413, 415, 422, 502, 504}, handle: s.changeAgent,
 		},
 		{
 			method: http.MethodDelete, path: "/api/v1/agents/{ref}", id: "remove-agent", tag: tag, old: true,
@@ -211,6 +211,16 @@ func (s *server) agentRoutes() []route {
 			method: http.MethodGet, path: "/api/v1/agents/{ref}/health", id: "check-agent", tag: tag, old: true,
 			summary: "Look at an agent once", params: []*huma.Param{ref}, answers: ok(healthBody{}),
 			errors: []int{404, 502, 504}, handle: s.agentHealth,
+		},
+		{
+			method: http.MethodPost, path: "/api/v1/agents/{ref}/check", id: "recheck-agent", tag: tag,
+			summary: "Look at an agent and its card anew, and say what changed", params: []*huma.Param{ref}, answers: ok(checkBody{}),
+			errors: []int{404}, handle: s.checkAgent,
+		},
+		{
+			method: http.MethodPost, path: "/api/v1/agents:detect", id: "detect-agent", tag: tag,
+			summary: "Find out how an agent is called, and store nothing", body: agentDetect{},
+			answers: ok(parley.Detection{}), errors: []int{404, 413, 415, 422, 502, 504}, handle: s.detectAgent,
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/agents/{ref}/call", id: "call-agent", tag: tag,

@@ -54,7 +54,7 @@ type Workflows interface {
 // Agents is what the API needs of the registry. A ref is an id or a name.
 type Agents interface {
 	// Add registers an agent. conflict (the name is or was taken), invalid,
-	// unsupported_protocol.
+	// unsupported_protocol; with the protocol auto also as Detect.
 	Add(ctx context.Context, spec parley.AgentSpec) (parley.Agent, error)
 	// Update changes the members that spec gives. not_found, invalid,
 	// unsupported_protocol.
@@ -66,6 +66,11 @@ type Agents interface {
 	List(ctx context.Context, q parley.AgentQuery) ([]parley.Agent, int, error)
 	// Remove marks an agent deleted; again is no error. not_found.
 	Remove(ctx context.Context, ref, by string) (parley.Agent, error)
+	// Detect finds out how the agent that spec describes is called, and stores
+	// nothing. invalid, agent_unavailable, agent_rejected.
+	Detect(ctx context.Context, spec parley.AgentSpec) (parley.Detection, error)
+	// Check looks at the agent and its card anew. not_found.
+	Check(ctx context.Context, ref string) (parley.AgentCheck, error)
 	// Health looks at the agent once. not_found.
 	Health(ctx context.Context, ref string) (parley.AgentHealth, error)
 }

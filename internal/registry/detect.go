@@ -23,20 +23,33 @@ type Detector interface {
 }
 
 // Detect finds out how the agent that spec describes is called, and stores
-// nothing. Spec needs a URL only. What its ProtocolConfig pins is kept.
+// nothing. Spec needs a URL only; without one it is about the agent of its Name,
+// as the record and what spec changes in it say, and the card is fetched anew.
+// What ProtocolConfig pins is kept.
 //
 // The error is a [*parley.Error]: invalid with every fault as for
-// [Registry.Add], agent_unavailable or agent_rejected with the explanation so far
-// in Details, or unavailable if nothing can be found out here.
+// [Registry.Add], not_found, agent_unavailable or agent_rejected with the
+// explanation so far in Details, or unavailable if nothing can be found out here.
 func (r *Registry) Detect(ctx context.Context, spec parley.AgentSpec) (parley.Detection, error) {
-	if spec.Protocol == nil {
+	var before parley.Agent
+	known := spec.URL == nil && spec.Name != nil
+	if known {
+		var err error
+		if before, err = r.cfg.Store.Agent(ctx, *spec.Name); err != nil {
+			return parley.Detection{}, err
+		}
+	}
+	if spec.Protocol == nil && before.Protocol != parley.ProtocolJSONRPC {
 		spec.Protocol = new(parley.ProtocolAuto)
 	}
-	agent, err := r.undetected(parley.Agent{}, complete(spec))
+	if !known {
+		spec = complete(spec)
+	}
+	agent, err := r.undetected(before, spec)
 	if err != nil {
 		return parley.Detection{}, err
 	}
-	return r.find(ctx, agent, false)
+	return r.find(ctx, agent, known)
 }
 
 // undetected lays spec over agent for a detection. Pins are those of the
@@ -82,6 +95,7 @@ func (r *Registry) adding(ctx context.Context, spec parley.AgentSpec) (parley.Ag
 	if checkName(value(spec.Name), &f); len(f) > 0 {
 		return spec, nil, f.err("agent")
 	}
+	fill(&spec.URL, "")
 	found, err := r.Detect(ctx, spec)
 	if err != nil {
 		return spec, nil, err
@@ -237,7 +251,7 @@ func differences(before, now parley.Detection) []string {
 	say("card", before.CardURL, now.CardURL)
 	say("signature", before.Signature, now.Signature)
 	say("signed with key", before.SignatureKey, now.SignatureKey)
-	if !reflect.DeepEqual(before.Security, now.Security) {
+	if !reflect.DeepEqual(before.Auth, now.Auth) {
 		out = append(out, "what it asks for as authentication has changed")
 	}
 	if len(out) == 0 && before.CardHash != now.CardHash {

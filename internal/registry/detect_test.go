@@ -134,6 +134,22 @@ func TestAD14_DetectStoresNothing(t *testing.T) {
 	if _, err := f.Detect(t.Context(), parley.AgentSpec{URL: new("http://h"), Protocol: new(parley.ProtocolJSONRPC)}); err != nil || d.last().Protocol != parley.ProtocolJSONRPC {
 		t.Errorf("%+v, %v", d.last(), err)
 	}
+	// By its name, an agent is asked about as its record says.
+	known := spec("known")
+	known.Protocol, known.Auth = new(parley.ProtocolJSONRPC), &parley.AuthSpec{Type: parley.AuthBearer, Secret: "env:AGENT_TOKEN"}
+	f.mustAdd(t, known)
+	if _, err := f.Detect(t.Context(), parley.AgentSpec{Name: new("known"), ProtocolConfig: json.RawMessage(`{"method":"m"}`)}); err != nil || d.anew != 1 {
+		t.Error(err)
+	}
+	if a := d.last(); a.URL != "http://agent.example/" || string(a.Credential.Reveal()) != "from-the-env" || string(a.ProtocolConfig) != `{"method":"m"}` {
+		t.Errorf("asked about %+v", a)
+	}
+	if a, err := f.Get(t.Context(), "known"); err != nil || a.ProtocolConfig != nil || a.Detected != nil {
+		t.Errorf("stored %+v, %v", a, err)
+	}
+	if _, err := f.Detect(t.Context(), parley.AgentSpec{Name: new("nobody")}); parley.CodeOf(err) != parley.CodeNotFound {
+		t.Error(err)
+	}
 	if _, err := f.Detect(t.Context(), parley.AgentSpec{}); parley.CodeOf(err) != parley.CodeInvalid {
 		t.Error(err)
 	}
@@ -212,7 +228,7 @@ func TestAD14_Check(t *testing.T) {
 	d.found.CardHash = "h2"
 	check("a", true, "the card has changed in what does not concern calls")
 	d.found.Version, d.found.InputModes, d.found.Push = "0.3", []string{"text/plain", "application/json"}, true
-	d.found.Security = [][]parley.SecurityNeed{{{Scheme: "k"}}}
+	d.found.Auth = &parley.AuthProposal{Type: parley.AuthBearer}
 	check("a", true, "version: 1.0 → 0.3", "push: false → true", "input modes: text/plain → text/plain, application/json", "what it asks for as authentication has changed")
 	if looked, err := f.Lookup(t.Context(), "a"); err != nil || !strings.Contains(string(looked.Detected), `"version":"0.3"`) {
 		t.Errorf("calls do not know: %s, %v", looked.Detected, err)

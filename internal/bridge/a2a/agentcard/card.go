@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
 )
 
@@ -57,7 +58,7 @@ type Card struct {
 	Skills []string
 	// Schemes are the security schemes by their names; Security is what is asked
 	// for: one entry has to be met, with every scheme in it.
-	Schemes  map[string]Scheme
+	Schemes  map[string]parley.SecurityScheme
 	Security []Requirement
 	// Signatures counts the signatures that the card bears.
 	Signatures int

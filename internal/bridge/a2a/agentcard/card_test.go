@@ -45,10 +45,10 @@ func TestAD14_CardForms(t *testing.T) {
 			{URL: "https://a/r", Binding: "HTTP+JSON", Version: "0.3.0"},
 		},
 		InputModes: []string{"text/plain", "application/json"}, OutputModes: []string{"image/png"}, Skills: []string{"s1", "s2"},
-		Schemes: map[string]agentcard.Scheme{
-			"key": {Type: "apiKey", In: "query", Name: "k"}, "web": {Type: "http", HTTP: "bearer"}, "basic": {Type: "http", HTTP: "basic"},
-			"oauth": {Type: "oauth2", TokenURL: "https://t/", Scopes: []string{"r", "w"}},
-			"oidc":  {Type: "openIdConnect", DiscoveryURL: "https://o/"}, "cert": {Type: "mutualTLS"},
+		Schemes: map[string]parley.SecurityScheme{
+			"key": {Name: "key", Type: "apiKey", In: "query", Param: "k"}, "web": {Name: "web", Type: "http", Scheme: "Bearer"},
+			"basic": {Name: "basic", Type: "http", Scheme: "basic"}, "oauth": {Name: "oauth", Type: "oauth2", TokenURL: "https://t/"},
+			"oidc": {Name: "oidc", Type: "openIdConnect"}, "cert": {Name: "cert", Type: "mutualTLS"},
 		},
 		Security: []agentcard.Requirement{{"key": nil}, {"oauth": {"r"}, "cert": nil}, {}},
 	}
@@ -61,32 +61,26 @@ func TestAD14_CardForms(t *testing.T) {
 	}
 }
 
-// TestAD14_SecurityNeeds: what a card asks for is named in the terms of agent
-// records, with the flags to give.
-func TestAD14_SecurityNeeds(t *testing.T) {
+// TestAD14_Asks: what a card asks for is named with the flags to give.
+func TestAD14_Asks(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ scheme, want string }{
-		{`{"type":"apiKey","in":"header","name":"X-Key"}`, "apikey --auth apikey --auth-in header --auth-name X-Key --auth-secret env:NAME"},
-		{`{"type":"apiKey","in":"cookie","name":"it's"}`, `apikey --auth apikey --auth-in cookie --auth-name 'it'\''s' --auth-secret env:NAME`},
-		{`{"apiKeySecurityScheme":{"location":"nowhere","name":"$(reboot)"}}`, "apikey --auth apikey --auth-in header --auth-name '$(reboot)' --auth-secret env:NAME"},
-		{`{"type":"http","scheme":"bearer"}`, "bearer --auth bearer --auth-secret env:NAME"},
-		{`{"type":"http","scheme":"Basic"}`, "basic --auth basic --auth-user USER --auth-secret env:NAME"},
-		{`{"type":"http","scheme":"digest"}`, "header --auth header --auth-name Authorization --auth-secret env:NAME"},
-		{`{"type":"oauth2","flows":{"clientCredentials":{"tokenUrl":"https://t/x","scopes":{}}}}`, "oauth2 --auth oauth2 --auth-token-url https://t/x --auth-client-id ID --auth-secret env:NAME --auth-scope r"},
-		{`{"type":"oauth2","flows":{"implicit":{}}}`, "oauth2 --auth oauth2 --auth-token-url URL --auth-client-id ID --auth-secret env:NAME"},
-		{`{"type":"openIdConnect","openIdConnectUrl":"https://o/"}`, "oauth2 --auth oauth2 --auth-token-url URL --auth-client-id ID --auth-secret env:NAME"},
-		{`{"mtlsSecurityScheme":{}}`, "mtls --auth mtls --tls-cert file:CERT --tls-key file:KEY"},
-		{`{"type":"magic"}`, ""},
-		{`7`, ""},
+	for _, tt := range []struct{ schemes, security, want, line string }{
+		{`"x":{"type":"apiKey","in":"cookie","name":"it's"}`, `{"x":[]}`, "apikey", `the card asks for authentication: --auth apikey --auth-name 'it'\''s' --auth-in cookie --auth-secret env:`},
+		{`"x":{"oauth2SecurityScheme":{"flows":{"clientCredentials":{"tokenUrl":"https://t/x"}}}}`, `{"x":["r"]}`, "oauth2", "--auth-token-url https://t/x --auth-client-id CLIENT_ID --auth-scope r"},
+		{`"x":{"type":"http","scheme":"bearer"},"c":{"type":"mutualTLS"}`, `{"x":[],"c":[]}`, "bearer", "--auth bearer"},
+		{`"x":{"type":"magic"}`, `{"x":[]}`, "", `its type "magic" is not known`},
+		{``, `{"y":[]}`, "", `scheme "y"`},
+		{`"x":{"type":"http","scheme":"bearer"}`, `{"x":[]},{}`, "-", ""},
+		{`"x":{"type":"http","scheme":"bearer"}`, ``, "-", ""},
 	} {
-		card, err := agentcard.Parse([]byte(`{"name":"A","skills":[],"securitySchemes":{"x":` + tt.scheme + `},"security":[{"x":["r"]},{"y":[]}]}`))
-		if err != nil {
-			t.Fatal(err)
+		card := `{"name":"A","url":"/","protocolVersion":"0.3.0","securitySchemes":{` + tt.schemes + `},"security":[` + tt.security + `]}`
+		f, err := newRig(t, map[string]http.Handler{"a.example": serve(newPath, card)}).Detect(t.Context(), agentAt("https://a.example/"))
+		got := "-"
+		if f.Auth != nil {
+			got = string(f.Auth.Type)
 		}
-		needs := card.Needs()
-		got := strings.TrimSpace(string(needs[0][0].Type) + " " + needs[0][0].Flags)
-		if got != tt.want || len(needs) != 2 || needs[1][0].Note == "" || tt.want == "" && needs[0][0].Note == "" {
-			t.Errorf("%s:\n%q, want\n%q (%v)", tt.scheme, got, tt.want, needs)
+		if err != nil || got != tt.want || !has(f.Explanation, tt.line) || tt.want == "-" && has(f.Explanation, "asks for") {
+			t.Errorf("%s: %q, %v, want %q:\n%s", tt.security, got, err, tt.want, strings.Join(f.Explanation, "\n"))
 		}
 	}
 }

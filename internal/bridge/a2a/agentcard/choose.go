@@ -195,6 +195,9 @@ func withPort(host, port string) string {
 func (c *chooser) resolve(i Interface) (u *url.URL, fault string) {
 	if i.URL == "" {
 		own := *c.agent
+		if own.Path == "" {
+			own.Path = "/"
+		}
 		return &own, ""
 	}
 	raw := i.URL

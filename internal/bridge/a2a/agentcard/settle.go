@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+
+	"github.com/parley-project/parley"
 )
 
 func (x *detection) chooser(card Card, doc *document) *chooser {
@@ -104,16 +106,16 @@ func (x *detection) describe(card Card, doc *document, v verdict) {
 	f.InputModes, f.OutputModes = card.InputModes, card.OutputModes
 	f.CardURL, f.ETag, f.CardHash = doc.at.String(), doc.etag, hashOf(doc.body)
 	f.Signature, f.SignatureKey = v.state, v.key
-	f.Security = card.Needs()
-	if len(f.Security) == 0 {
-		return
-	}
-	for i, needs := range f.Security {
-		line := "the card asks for "
-		if i > 0 {
-			line = "or for "
+	if asks := parley.ProposeAuth(card.Alternatives()); asks.Type != parley.AuthNone {
+		f.Auth = &asks
+		line := "the card asks for authentication"
+		if flags := asks.Flags(); flags != "" {
+			line += ": " + flags
 		}
-		x.say(line + needsText(needs))
+		if asks.Note != "" {
+			line += " (" + asks.Note + ")"
+		}
+		x.say(line)
 	}
 }
 

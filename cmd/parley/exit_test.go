@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/parley-project/parley"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"not_found 404": exitNotFound, "not_found 400": exitNotFound, "conflict 400": exitConflict, "conflict 409": exitConflict,
+		"idempotency_conflict 409": exitConflict, "unauthorized 401": exitNotAllowed, "forbidden 403": exitNotAllowed, "forbidden 421": exitNotAllowed,
+		"invalid 422": exitUsage, "invalid_input 422": exitUsage, "unsupported_protocol 422": exitUsage, "unknown_agent 400": exitUsage,
+		"limit 413": exitUsage, "limit 422": exitUsage, "limit 429": exitFailed, "internal 500": exitFailed, "unavailable 503": exitFailed,
+		"not_implemented 501": exitFailed, "something_new 404": exitNotFound, "something_new 409": exitConflict, "something_new 403": exitNotAllowed,
+	} {
+		var code string
+		var status int
+		if _, err := fmt.Sscan(text, &code, &status); err != nil {
+			t.Fatal(err)
+		}
+		if got := exitOfCode(parley.Code(code), status); got != want {
+			t.Errorf("%s: exit code %d, want %d", text, got, want)
+		}
+	}
+}
