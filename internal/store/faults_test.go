@@ -199,7 +199,11 @@ func TestEveryStatementFails(t *testing.T) {
 			c := bridge(t, db, "b1")
 			f.arm(n, times)
 			for i, call := range scenario(db, c) {
-				before := dump(t, db)
+				// No call has as many statements: look only where a fault can hit.
+				before := ""
+				if f.times.Load() > 0 && f.from.Load() < 20 {
+					before = dump(t, db)
+				}
 				err := call(t.Context())
 				for tries := 0; err != nil; tries++ {
 					if code := parley.CodeOf(err); code != parley.CodeInternal || tries > 5 {
