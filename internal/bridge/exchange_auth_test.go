@@ -510,3 +510,26 @@ func TestRedactsEverySecret(t *testing.T) {
 		}
 	}
 }
+
+// TestRedactsOutputs: an agent that repeats what it was called with does not get
+// it into a result; a short credential may be a word of the output.
+func TestRedactsOutputs(t *testing.T) {
+	for credential, want := range map[string]string{
+		"l0ng-secret": `{"headers":"Bearer [redacted]","n":1}`,
+		"1":           `{"headers":"Bearer 1","n":1}`,
+	} {
+		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, `{"headers":"`+r.Header.Get("Authorization")+`","n":1}`)
+		})
+		agent := parley.Agent{URL: s.URL, Auth: parley.Auth{Type: parley.AuthBearer}, Credential: secretOf(credential)}
+		out, err := bridge.NewWire(newExchange(t, loopback()), nil, nil).Call(t.Context(), testTask(), agent, bridge.Conversation{
+			Request: func() ([]byte, error) { return []byte("{}"), nil },
+			Answer: func(body []byte) (bridge.Outcome, []bridge.Warning, error) {
+				return bridge.Outcome{Disposition: bridge.Answered, Result: parley.Result{Outcome: parley.OutcomeOK, Output: body}}, nil, nil
+			},
+		})
+		if err != nil || string(out.Result.Output) != want {
+			t.Errorf("%s, %v; want %s", out.Result.Output, err, want)
+		}
+	}
+}

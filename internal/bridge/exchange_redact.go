@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,9 +18,12 @@ const redactedMark = "[redacted]"
 // they are, as requests carry them and as they stand inside a JSON string, and
 // marks where it was cut. A credential that the cut would divide is taken out whole. The result is UTF-8.
 func Redact(agent parley.Agent, text []byte, limit int) string {
+	return redact(spellings(secretsOf(agent)), text, limit)
+}
+
+func redact(secrets [][]byte, text []byte, limit int) string {
 	var out strings.Builder
 	end := min(len(text), limit)
-	secrets := spellings(secretsOf(agent))
 	pos := 0
 	for pos < end {
 		at, n := nextSecret(text, pos, end, secrets)
@@ -84,10 +88,25 @@ func redactError(agent parley.Agent, e *parley.Error) *parley.Error {
 // RedactJSON gives a JSON value without agent's credentials. It is raw itself if
 // there are none to take out.
 func RedactJSON(agent parley.Agent, raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || len(secretsOf(agent)) == 0 {
+	return redactJSON(spellings(secretsOf(agent)), raw)
+}
+
+// minOutputSecret is the least length, in bytes, of a secret that is taken out
+// of an output: a shorter one may stand in any text, and an output is data.
+const minOutputSecret = 8
+
+// redactOutput is RedactJSON for what an agent has made: one that repeats its
+// caller's credentials shall not get them into a record.
+func redactOutput(agent parley.Agent, output json.RawMessage) json.RawMessage {
+	secrets := spellings(secretsOf(agent))
+	return redactJSON(slices.DeleteFunc(secrets, func(s []byte) bool { return len(s) < minOutputSecret }), output)
+}
+
+func redactJSON(secrets [][]byte, raw json.RawMessage) json.RawMessage {
+	if !slices.ContainsFunc(secrets, func(s []byte) bool { return bytes.Contains(raw, s) }) {
 		return raw
 	}
-	clean := []byte(Redact(agent, raw, len(raw)))
+	clean := []byte(redact(secrets, raw, len(raw)))
 	if !json.Valid(clean) { // the credential looked like a part of JSON
 		clean = []byte(`"` + redactedMark + `"`)
 	}

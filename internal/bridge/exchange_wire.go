@@ -246,10 +246,11 @@ func (t *talk) finish(out Outcome) Outcome {
 	return out
 }
 
-// complete says in an outcome whose it is and takes secrets out of its error and
-// its question.
+// complete says in an outcome whose it is and takes secrets out of its error,
+// its question and its output.
 func (t *talk) complete(out Outcome) Outcome {
 	out.Result.TaskID = t.task.ID
+	out.Result.Output = redactOutput(t.agent, out.Result.Output)
 	if q := out.Question; q != nil {
 		q.Text = Redact(t.agent, []byte(q.Text), len(q.Text))
 		q.Parts = RedactJSON(t.agent, q.Parts)
