@@ -222,20 +222,20 @@ func (c *oneCall) broken(err error) *bridge.ExchangeError {
 		return e
 	}
 	if _, ok := errors.AsType[*jsonrpc.ResultError](err); ok {
-		return mayRetry(c.fail(bridge.Answered, parley.CodeAgentError, "the answer is no JSON-RPC response: %v", linkCause(err)))
+		return mayRetry(c.fail(bridge.Answered, parley.CodeAgentError, "the answer is no JSON-RPC response: %s", linkCause(err)))
 	}
 	if r, ok := errors.AsType[*jsonrpc.ResourceError](err); ok {
 		if d == bridge.Lost {
 			return withLimit(c.fail(d, parley.CodeLimit, "the answer is larger than %d %s (max_response) and was not read to its end", r.Limit, r.Unit), "max_response", int64(r.Limit))
 		}
-		return mayRetry(c.fail(d, parley.CodeAgentUnavailable, "%v; %s", linkCause(err), tail))
+		return mayRetry(c.fail(d, parley.CodeAgentUnavailable, "%s; %s", linkCause(err), tail))
 	}
 	if d == bridge.NotSent {
 		if s, ok := errors.AsType[*jsonrpc.SyntaxError](err); ok {
 			return c.fail(d, parley.CodeInvalidInput, "the request cannot be sent: %v", s)
 		}
 	}
-	return mayRetry(c.fail(d, parley.CodeAgentUnavailable, "the connection broke: %v; %s", linkCause(err), tail))
+	return mayRetry(c.fail(d, parley.CodeAgentUnavailable, "%s; %s", linkCause(err), tail))
 }
 
 // timeUp judges the end of a context; nil: it is about something else.
@@ -254,20 +254,27 @@ func (c *oneCall) timeUp(d bridge.Disposition, tail string, err error) *bridge.E
 }
 
 // linkCause is what ended a connection or a call, without the layers around it.
-func linkCause(err error) error {
+func linkCause(err error) string {
 	if exit, ok := errors.AsType[*jsonrpc.ExitError](err); ok {
-		return exit
+		return exitText(exit)
 	}
 	if ended, ok := errors.AsType[*jsonrpc.ConnError](err); ok && ended.Err != nil {
-		err = ended.Err
+		if errors.Is(ended.Err, io.EOF) && !errors.Is(ended.Err, io.ErrUnexpectedEOF) {
+			return "the agent has closed the connection"
+		}
+		return "the connection broke: " + ended.Err.Error()
 	}
-	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return errHungUp
+	if call, ok := errors.AsType[*jsonrpc.CallError](err); ok && call.Err != nil {
+		return call.Err.Error()
 	}
-	if call, ok := errors.AsType[*jsonrpc.CallError](err); ok {
-		return call.Err
-	}
-	return err
+	return err.Error()
 }
 
-var errHungUp = errors.New("closed by the agent")
+// exitText says how a process ended, with the last that it wrote to stderr.
+func exitText(exit *jsonrpc.ExitError) string {
+	text := fmt.Sprintf("it ended (%v)", exit.Err)
+	if last := strings.TrimSpace(string(exit.Stderr)); last != "" {
+		text += ", its last words: " + last
+	}
+	return text
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -268,12 +267,9 @@ func bare(err error) string {
 // ended says why a process is not there any more.
 func (to linkTarget) ended(err error) *bridge.ExchangeError {
 	c := &oneCall{op: operation{to: to.to, task: to.task, agent: to.agent}}
-	why := "it ended its output"
+	why := "it closed its output"
 	if exit, ok := errors.AsType[*jsonrpc.ExitError](err); ok {
-		why = fmt.Sprintf("it ended (%v)", exit.Err)
-		if last := strings.TrimSpace(string(exit.Stderr)); last != "" {
-			why += ", its last words: " + last
-		}
+		why = exitText(exit)
 	}
 	return mayRetry(c.fail(bridge.NotSent, parley.CodeAgentUnavailable, "%s; it is started again after a pause; nothing was sent", why))
 }
