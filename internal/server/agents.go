@@ -10,14 +10,26 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
 	"github.com/parley-project/parley/internal/bridge/a2a"
+	"github.com/parley-project/parley/internal/bridge/a2a/agentcard"
 	"github.com/parley-project/parley/internal/bridge/simplea2a"
 	"github.com/parley-project/parley/internal/registry"
 )
 
+// openSecrets makes what turns references into secrets, and what finds out how
+// agents are called: the registry asks it when an agent is added, the A2A adapter
+// when a record says "auto".
+func (s *Server) openSecrets() {
+	s.secrets = registry.NewSecrets(registry.SecretsConfig{
+		Dir: s.cfg.SecretsDir, EnvPrefix: s.cfg.SecretsPrefix, LookupEnv: s.cfg.LookupEnv,
+		KeyFile: filepath.Join(s.cfg.Data, "agents.key"), Seen: s.cfg.SecretSeen,
+	})
+	s.cards = agentcard.New(agentcard.Config{Exchange: s.exchange, Now: s.cfg.Now, NewID: newToken, Resolve: s.secrets.Resolve})
+}
+
 // adapters are the protocols that this server speaks (AD-4).
 func (s *Server) adapters(m *bridge.Metrics) []bridge.Adapter {
 	s.a2a = a2a.New(a2a.Options{
-		Exchange: s.exchange, Logger: s.log, Observer: m, Push: s.pushTarget(),
+		Exchange: s.exchange, Logger: s.log, Observer: m, Push: s.pushTarget(), Detector: s.cards,
 		Stdio: s.cfg.AllowStdio, LookupEnv: s.cfg.LookupEnv, Random: mathrand.Float64, Now: s.cfg.Now,
 	})
 	all := []bridge.Adapter{simplea2a.New(s.exchange, s.log, m), s.a2a}
@@ -37,11 +49,8 @@ func (s *Server) newRegistry(adapters []bridge.Adapter) *registry.Registry {
 		}
 	}
 	return registry.New(registry.Config{
-		Store: s.db, Prober: s.exchange, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, NewID: newUUID,
-		Secrets: registry.NewSecrets(registry.SecretsConfig{
-			Dir: s.cfg.SecretsDir, EnvPrefix: s.cfg.SecretsPrefix, LookupEnv: s.cfg.LookupEnv,
-			KeyFile: filepath.Join(s.cfg.Data, "agents.key"), Seen: s.cfg.SecretSeen,
-		}),
+		Store: s.db, Prober: s.exchange, Detector: s.cards, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, NewID: newUUID,
+		Secrets: s.secrets,
 	})
 }
 

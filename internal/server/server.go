@@ -28,6 +28,7 @@ import (
 	"github.com/parley-project/parley/internal/api"
 	"github.com/parley-project/parley/internal/bridge"
 	"github.com/parley-project/parley/internal/bridge/a2a"
+	"github.com/parley-project/parley/internal/bridge/a2a/agentcard"
 	"github.com/parley-project/parley/internal/bus/memory"
 	"github.com/parley-project/parley/internal/executor"
 	"github.com/parley-project/parley/internal/push"
@@ -49,6 +50,8 @@ type Server struct {
 	executor *executor.Executor
 	bridge   *bridge.Bridge
 	exchange *bridge.Exchange
+	secrets  *registry.Secrets
+	cards    *agentcard.Detector
 	a2a      *a2a.Adapter
 	push     *push.Receiver // nil without a PushURL
 	samples  *samples
@@ -116,6 +119,7 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 	if err := s.openPush(); err != nil {
 		return err
 	}
+	s.openSecrets()
 	adapters := s.adapters(observed)
 	s.registry = s.newRegistry(adapters)
 	s.executor = executor.New(executor.Config{
