@@ -63,6 +63,7 @@ func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Repl
 	if limit := orDefault(q.Limit, maxRefusal); err == nil && len(reply.Body) > limit {
 		return Reply{}, errand{agent: agent}.errorf(parley.CodeLimit, "%s is larger than %d bytes and was not read", place(u), limit)
 	}
+	reply.Body = redactOutput(known, reply.Body)
 	return reply, err
 }
 

@@ -38,7 +38,7 @@ func (x *Exchange) Probe(ctx context.Context, agent parley.Agent) (parley.AgentH
 		h.Healthy, h.Message = true, fmt.Sprintf("The agent answered %d %s", status, http.StatusText(status))
 	}
 	if body := reply.Body; len(body) > 0 && len(body) <= maxRefusal && body[0] == '{' && json.Valid(body) {
-		h.Card = body
+		h.Card = redactOutput(agent, body)
 	}
 	return h, nil
 }
