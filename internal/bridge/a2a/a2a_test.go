@@ -64,7 +64,7 @@ func TestAD3_Config(t *testing.T) {
 	for _, ok := range []string{
 		"", "null", "{}", `{"method":"message/send"}`, `{"version":"2.0","a2a":"auto","binding":"JSONRPC","parts":"text"}`,
 		`{"method":"agent/run","a2a":"0.3","binding":"jsonrpc","batch":100,"send":"blocking","stream":"on"}`,
-		`{"a2a":"1.0","binding":"grpc","url":"https://agent.test/a2a","tenant":"t","parts":"auto","card_keys":{"keys":[]}}`, "\xef\xbb\xbf {} ",
+		`{"a2a":"1.0","binding":"grpc","url":"https://agent.test/a2a","tenant":"t","parts":"auto","card_keys":"env:PARLEY_SECRET_KEYS"}`, "\xef\xbb\xbf {} ",
 	} {
 		if faults := (&a2a.Adapter{}).CheckConfig(json.RawMessage(ok)); len(faults) > 0 {
 			t.Errorf("%s: %v", ok, faults)
@@ -98,6 +98,7 @@ func TestAD3_Config(t *testing.T) {
 		{`{"batch":101}`, []string{"protocol_config.batch: must be"}},
 		{`{"batch":"5"}`, []string{"protocol_config.batch: must be"}},
 		{`{"batch":5,"binding":"grpc"}`, []string{"protocol_config.batch: belongs to JSON-RPC"}},
+		{`{"card_keys":{"keys":[]}}`, []string{"protocol_config.card_keys: the key set holds no public key"}},
 		{`{"methd":"x"}`, []string{"protocol_config.methd: is unknown; known are method"}},
 		{`{"method":"a","method":"b"}`, []string{"protocol_config.method: stands more than once"}},
 		{`{"method":1,"version":"1","x":null}`, []string{"protocol_config.method", "protocol_config.version", "protocol_config.x"}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a/agentcard"
 )
 
 // Config is a protocol_config that was read. What the operator says there always
@@ -61,6 +62,9 @@ const maxBatch = 100
 // CheckConfig implements [bridge.ConfigChecker].
 func (a *Adapter) CheckConfig(config json.RawMessage) []error {
 	_, faults := ReadConfig(config)
+	if err := agentcard.CheckPins(config); err != nil {
+		faults = append(faults, err)
+	}
 	return faults
 }
 

@@ -350,12 +350,12 @@ func TestReadKeys(t *testing.T) {
 		if keys, err := agentcard.ReadKeys([]byte(text)); err == nil {
 			t.Errorf("%.60s: %v", text, keys)
 		}
-		if text != "" && agentcard.CheckKeys(json.RawMessage(text)) == nil {
+		if text != "" && agentcard.CheckPins(json.RawMessage(pinned(text))) == nil {
 			t.Errorf("%.60s passes the check", text)
 		}
 	}
-	for _, ok := range []string{`"env:NAME"`, `"file:keys.json"`, string(private)} {
-		if err := agentcard.CheckKeys(json.RawMessage(ok)); err != nil {
+	for _, ok := range []string{`"env:NAME"`, `"file:keys.json"`, string(private), "null"} {
+		if err := agentcard.CheckPins(json.RawMessage(pinned(ok))); err != nil {
 			t.Errorf("%.20s: %v", ok, err)
 		}
 	}
