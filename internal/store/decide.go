@@ -36,16 +36,18 @@ type fences struct{ plain, open, settled string }
 func touch() fences  { return fences{touchRun, touchRun + ifOpen, touchRun + ifSettled} }
 func update() fences { return fences{updateRun, updateRun + ifOpen, updateRun + ifSettled} }
 
+// An answer of a person is forgotten with its attempt: what may be known of it
+// stands in the run's history.
 const (
-	closeAnswered = `UPDATE attempt SET state = 'closed', outcome = ?, output = ?, meta = ?, settled_at = ?,
+	closeAnswered = `UPDATE attempt SET state = 'closed', reply = NULL, outcome = ?, output = ?, meta = ?, settled_at = ?,
  cancel_requested = cancel_requested | ? WHERE id = ? AND ` + unsettled
 	settleAnswered = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?
  WHERE id = ? AND ` + unsettled
-	closeSettled = `UPDATE attempt SET state = 'closed', cancel_requested = cancel_requested | ? WHERE id = ? AND state = 'settled'`
-	closeTimeout = `UPDATE attempt SET state = 'closed', outcome = 'timeout', settled_at = ?, cancel_requested = cancel_requested | ?
+	closeSettled = `UPDATE attempt SET state = 'closed', reply = NULL, cancel_requested = cancel_requested | ? WHERE id = ? AND state = 'settled'`
+	closeTimeout = `UPDATE attempt SET state = 'closed', reply = NULL, outcome = 'timeout', settled_at = ?, cancel_requested = cancel_requested | ?
  WHERE id = ? AND ` + unsettled
 	// A cancelled attempt that was settled meanwhile keeps its own result.
-	closeCancelled = `UPDATE attempt SET state = 'closed', outcome = coalesce(outcome, 'cancelled'),
+	closeCancelled = `UPDATE attempt SET state = 'closed', reply = NULL, outcome = coalesce(outcome, 'cancelled'),
  settled_at = coalesce(settled_at, ?), cancel_requested = cancel_requested | ? WHERE id = ? AND state <> 'closed'`
 	requestCancel = `UPDATE attempt SET cancel_requested = 1,
  outcome = CASE WHEN state = 'open' THEN 'cancelled' ELSE outcome END,

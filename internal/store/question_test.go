@@ -1,11 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 )
@@ -307,6 +310,61 @@ func TestAgainForgetsTheQuestion(t *testing.T) {
 		moved(t, db, asking(task1, to, "one?"))
 		a = row(t, db, task1)
 		diff(t, []int{a.Questions, a.News}, []int{2, 3})
+	})
+}
+
+// An answer is in the row as long as it may be needed, and no longer: it may be
+// what lets an agent in.
+func TestReplyIsForgotten(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		for i, end := range []func(run string, d *Decision){
+			func(run string, d *Decision) {
+				a := answer(run+".a.1", `1`)
+				d.Answer, d.Close = &a, []Close{{TaskID: run + ".a.1", Absorb: true}}
+			},
+			func(run string, d *Decision) {
+				must(db.Answer(t.Context(), answer(run+".a.1", `1`)))(t)
+				d.Close = []Close{{TaskID: run + ".a.1", Absorb: true}}
+			},
+			func(run string, d *Decision) {
+				d.Close = []Close{{TaskID: run + ".a.1", Outcome: parley.OutcomeTimeout}}
+			},
+			func(run string, d *Decision) {
+				d.Close = []Close{{TaskID: run + ".a.1", Outcome: parley.OutcomeCancelled}}
+			},
+		} {
+			id := fmt.Sprintf("run-%d", i)
+			run, c := followed(t, db, id, id+"-b")
+			moved(t, db, asking(id+".a.1", c, "Log in"))
+			d := replying(run, id+".a.1", 1, "hunter2")
+			check(t, db.Decide(t.Context(), d))
+			moved(t, db, sending(id+".a.1", c, 1))
+			e := next(d.Run, 1)
+			end(id, &e)
+			check(t, db.Decide(t.Context(), e))
+			diff(t, row(t, db, id+".a.1").Reply, (*parley.Reply)(nil))
+		}
+	})
+}
+
+// FuzzStoredReply: what people and agents say comes back as it was, or is
+// refused.
+func FuzzStoredReply(f *testing.F) {
+	f.Add("Ulm <\u2028>\x00\x7f", []byte("{ \"n\": 1.10 }"), "ann", "input")
+	f.Add("", []byte(`[1e400, "\ud800"]`), "", "auth")
+	f.Fuzz(func(t *testing.T, text string, data []byte, by, kind string) {
+		if !utf8.ValidString(text) || !utf8.ValidString(by) || !utf8.ValidString(kind) {
+			return // JSON has no other strings
+		}
+		data = bytes.TrimSpace(data)
+		reply := parley.Reply{Text: text, Data: data, By: by}
+		if b, err := encodeReply("t", &reply); err == nil {
+			diff(t, must(decodeStored[parley.Reply]("t", b))(t), &reply)
+		}
+		q := parley.Question{Kind: parley.QuestionKind(kind), Text: text, Parts: data, Note: by}
+		if b, err := encodeQuestion("t", &q); err == nil {
+			diff(t, must(decodeStored[parley.Question]("t", b))(t), &q)
+		}
 	})
 }
 

@@ -50,9 +50,10 @@ type State struct {
 	// bytes is the size of all values of the run (§10), questions included.
 	bytes int64
 	// progress counts the events of step.accepted, step.progress and step.chunk,
-	// progressBytes their data.
+	// progressBytes their data; progressEnded: a limit was reached, and said.
 	progress      int
 	progressBytes int64
+	progressEnded bool
 
 	limits RunLimits
 }
@@ -99,17 +100,17 @@ type RunLimits struct {
 	// Questions bounds what the agent of one attempt may ask.
 	Questions int
 	// Progress bounds the events of progress of a run, ProgressBytes their data
-	// in bytes; what comes beyond is not recorded.
+	// in bytes; what comes beyond is not recorded, and a warning says so.
 	Progress      int
 	ProgressBytes int64
 }
 
 // DefaultRunLimits are the figures of language.md §10, and for what it does not
-// name: 1,000 questions an attempt, 10,000 events and 32 MiB of progress a run.
+// name: 1,000 questions an attempt, 10,000 events and 16 MiB of progress a run.
 func DefaultRunLimits() RunLimits {
 	return RunLimits{
 		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Attempts: 100,
-		Questions: 1_000, Progress: 10_000, ProgressBytes: 32 << 20,
+		Questions: 1_000, Progress: 10_000, ProgressBytes: 16 << 20,
 	}
 }
 

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -189,27 +190,51 @@ func (s *State) StepState(path string) (text string, ok bool) {
 // Progress gives the event of something that an agent in flight has told: one
 // of the types step.accepted, step.progress and step.chunk. It is the next of
 // the history and changes nothing else (it never enters Apply); the caller
-// records it as it does a decision. ok is false for a task that is not in
-// flight, and when the run has recorded as much as its limits allow.
+// records it as it does a decision. Once the run has recorded as much as its
+// limits allow, the event is a warning instead, and then there is none any more.
+// ok is false for that, and for a task that is not in flight.
 func (s *State) Progress(at time.Time, t parley.EventType, task string, data json.RawMessage) (e parley.Event, ok bool) {
 	path, ok := s.inFlight[task]
 	if !ok || s.status.Terminal() || !isProgress(t) {
 		return e, false
 	}
-	if s.progress >= s.limits.Progress || s.progressBytes+int64(len(data)) > s.limits.ProgressBytes {
+	if s.progressEnded {
 		return e, false
 	}
-	x := s.execs[path]
-	e = parley.Event{Seq: s.seq + 1, At: at, Type: t, Run: s.run, Step: path, Attempt: x.attempts, Data: data}
+	e = parley.Event{Seq: s.seq + 1, At: at, Type: t, Run: s.run, Step: path, Attempt: s.execs[path].attempts, Data: data}
+	if s.progress >= s.limits.Progress || s.progressBytes+int64(len(data)) > s.limits.ProgressBytes {
+		e = parley.Event{Seq: e.Seq, At: at, Type: parley.EventRunWarning, Run: s.run, Data: encode(runWarning{
+			Message: fmt.Sprintf("No more progress of the run's agents is recorded: the limit is %d events and %d bytes",
+				s.limits.Progress, s.limits.ProgressBytes),
+			Code: parley.CodeLimit, Limit: progressLimit,
+		})}
+	}
 	s.seq = e.Seq
 	s.countProgress(e)
 	return e, true
 }
 
+// progressLimit names the limits of progress in a warning.
+const progressLimit = "progress"
+
+type runWarning struct {
+	Message string      `json:"message"`
+	Code    parley.Code `json:"code"`
+	// Limit names what was reached with code limit.
+	Limit string `json:"limit,omitempty"`
+}
+
+// countProgress takes notice of an event that changes nothing else.
 func (s *State) countProgress(e parley.Event) {
-	if isProgress(e.Type) {
+	switch {
+	case isProgress(e.Type):
 		s.progress++
 		s.progressBytes += int64(len(e.Data))
+	case e.Type == parley.EventRunWarning:
+		var w runWarning
+		if json.Unmarshal(e.Data, &w) == nil && w.Limit == progressLimit {
+			s.progressEnded = true
+		}
 	}
 }
 

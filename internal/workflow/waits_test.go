@@ -208,6 +208,15 @@ func TestLimits_Questions(t *testing.T) {
 // TestProgress: what an agent tells has a number in the history and no effect;
 // it is not recorded of what has ended, nor beyond the limits.
 func TestProgress(t *testing.T) {
+	bytes := together(t)
+	bytes.state.limits.ProgressBytes = 10
+	for _, want := range []parley.EventType{parley.EventStepChunk, parley.EventRunWarning} {
+		e, ok := bytes.state.Progress(bytes.now, parley.EventStepChunk, "run-1.a.1", json.RawMessage(`"123456"`))
+		if !ok || e.Type != want {
+			t.Fatalf("%v: %+v, want %s", ok, e, want)
+		}
+	}
+
 	s := together(t)
 	events := slices.Clone(s.last.Events)
 	s.state.limits.Progress, s.state.limits.ProgressBytes = 3, 64
@@ -224,14 +233,22 @@ func TestProgress(t *testing.T) {
 	if !tell(parley.EventStepAccepted, "run-1.a.1", `{}`) || !tell(parley.EventStepChunk, "run-1.a.1", `{"text":"x"}`) {
 		t.Fatal("not recorded")
 	}
-	if tell(parley.EventStepProgress, "run-1.a.1", `"`+strings.Repeat("x", 64)+`"`) || tell(parley.EventStepCompleted, "run-1.a.1", `{}`) ||
-		tell(parley.EventStepProgress, "run-1.a.2", `{}`) {
+	if tell(parley.EventStepCompleted, "run-1.a.1", `{}`) || tell(parley.EventStepProgress, "run-1.a.2", `{}`) || tell("run.warning", "run-1.a.1", `{}`) {
 		t.Fatal("recorded")
 	}
-	if !tell(parley.EventStepProgress, "run-1.a.1", `{}`) || tell(parley.EventStepProgress, "run-1.a.1", `{}`) {
-		t.Fatal("the limit of events")
+	if !tell(parley.EventStepProgress, "run-1.a.1", `{}`) {
+		t.Fatal("not recorded")
 	}
+	warning, ok := s.state.Progress(s.now, parley.EventStepChunk, "run-1.a.1", json.RawMessage(`{}`))
+	if !ok || warning.Type != parley.EventRunWarning || warning.Step != "" ||
+		string(warning.Data) != `{"message":"No more progress of the run's agents is recorded: the limit is 3 events and 64 bytes","code":"limit","limit":"progress"}` {
+		t.Fatalf("%v: %+v %s", ok, warning, warning.Data)
+	}
+	events = append(events, warning)
 	s.state.limits = DefaultRunLimits()
+	if tell(parley.EventStepProgress, "run-1.a.1", `{}`) {
+		t.Fatal("recorded after the warning")
+	}
 	s.replayed(events)
 	if s.state.Seq() != int64(len(events)) {
 		t.Errorf("seq %d", s.state.Seq())
