@@ -77,7 +77,7 @@ func New(cfg Config) *Detector {
 // be read.
 func (d *Detector) Detect(ctx context.Context, agent parley.Agent) (Found, error) {
 	return d.cards.get(ctx, keyOf(agent), d.cfg.Now, func(before *kept) (*kept, error) {
-		return d.detect(ctx, agent, before)
+		return d.detect(ctx, agent, before, "")
 	})
 }
 
@@ -88,22 +88,43 @@ func (d *Detector) Refresh(ctx context.Context, agent parley.Agent) (Found, erro
 	return d.Detect(ctx, agent)
 }
 
+// Renegotiate is Refresh after an agent has said that it does not know the
+// dialect tried, "0.3" or "1.0" (errors -32601 and -32009: nothing was done). It
+// gives an interface of the other dialect if the card has one, else the same
+// address in the other dialect. What the operator pinned stays: then the error
+// is agent_rejected.
+func (d *Detector) Renegotiate(ctx context.Context, agent parley.Agent, tried string) (Found, error) {
+	if p := ReadPins(agent.ProtocolConfig); p.Version != "" {
+		return Found{}, d.rejected(agent, nil, "the agent does not speak A2A %s, which protocol_config.a2a demands", p.Version)
+	}
+	key := keyOf(agent)
+	if k := d.cards.entry(key).current(d.cfg.Now()); k != nil && k.err == nil && k.found.Version != tried {
+		return k.found, nil // another call was refused before, and has renegotiated
+	}
+	d.cards.expire(key)
+	return d.cards.get(ctx, key, d.cfg.Now, func(before *kept) (*kept, error) {
+		return d.detect(ctx, agent, before, tried)
+	})
+}
+
 // detection is one Detect while it lasts.
 type detection struct {
 	d     *Detector
 	agent parley.Agent
 	url   *url.URL
 	pins  Pins
+	// tried is a dialect that the agent has refused, or "".
+	tried string
 	found Found
 }
 
-func (d *Detector) detect(ctx context.Context, agent parley.Agent, before *kept) (*kept, error) {
+func (d *Detector) detect(ctx context.Context, agent parley.Agent, before *kept, tried string) (*kept, error) {
 	program := len(agent.URL) > len(stdio) && strings.EqualFold(agent.URL[:len(stdio)], stdio)
 	u, err := url.Parse(agent.URL)
 	if err != nil && !program {
 		return nil, d.invalid(agent, "the URL of the agent cannot be read")
 	}
-	x := &detection{d: d, agent: agent, url: u, pins: ReadPins(agent.ProtocolConfig)}
+	x := &detection{d: d, agent: agent, url: u, pins: ReadPins(agent.ProtocolConfig), tried: tried}
 	x.found = Found{At: d.cfg.Now().UTC(), Explanation: []string{}}
 	if pinned := x.pins.text(); pinned != "" {
 		x.say("pinned in protocol_config: " + pinned)
@@ -234,6 +255,9 @@ func (x *detection) withoutCard(ctx context.Context) error {
 	case own.Binding != JSONRPC:
 		own.Version = V10
 		x.say(own.Binding + " is spoken here in A2A 1.0 only")
+	case x.tried != "":
+		own.Version = turned(x.tried)
+		x.say("the agent refuses A2A " + x.tried + " and has no card: A2A " + own.Version)
 	case x.url.Scheme == "ws" || x.url.Scheme == "wss":
 		own.Version = V03
 		x.say("no card, and an agent on a WebSocket is not asked: A2A 0.3 (pin another with protocol_config.a2a)")

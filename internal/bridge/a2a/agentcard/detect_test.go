@@ -343,3 +343,41 @@ func TestDetectionIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// An agent that refuses its dialect is asked for another one once more.
+func TestAD14_Renegotiate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, card, config, tried, want string }{
+		{"the card has the other", card10(iface("/new", "JSONRPC", "1.0") + "," + iface("/old", "JSONRPC", "0.3")), ``, "1.0", "JSONRPC 0.3 https://a.example/old"},
+		{"the card lies", card03(`,"url":"/rpc"`), ``, "0.3", "JSONRPC 1.0 https://a.example/rpc"},
+		{"the card lies the other way", card10(iface("/rpc", "JSONRPC", "1.0")), ``, "1.0", "JSONRPC 0.3 https://a.example/rpc"},
+		{"no other over REST", card10(iface("/rest", "HTTP+JSON", "1.0")), ``, "1.0", "agent_rejected"},
+		{"no card", "", ``, "0.3", "JSONRPC 1.0 https://a.example/"},
+		{"pinned", card03(`,"url":"/rpc"`), `{"a2a":"0.3"}`, "0.3", "agent_rejected"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			page := http.NotFoundHandler()
+			if tt.card != "" {
+				page = serve(newPath, tt.card)
+			}
+			r := newRig(t, map[string]http.Handler{"a.example": page})
+			a := agentAt("https://a.example/", tt.config)
+			f, err := r.Renegotiate(t.Context(), a, tt.tried)
+			got := f.Binding + " " + f.Version + " " + f.URL
+			if err != nil {
+				got = string(parley.CodeOf(err))
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q: %v", got, tt.want, err)
+			}
+			if again, err := r.Detect(t.Context(), a); tt.config == "" && err == nil && again.Version != f.Version {
+				t.Errorf("forgotten: %v", again)
+			}
+			r.lines()
+			if again, err := r.Renegotiate(t.Context(), a, tt.tried); err == nil && (again.Version != f.Version || len(r.lines()) != 0) {
+				t.Errorf("asked once more: %v", again)
+			}
+		})
+	}
+}

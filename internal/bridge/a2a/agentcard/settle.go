@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/parley-project/parley"
@@ -27,6 +28,9 @@ func (x *detection) chooser(card Card, doc *document) *chooser {
 
 // settle takes the best interface, and asks where the card is silent.
 func (x *detection) settle(ctx context.Context, usable []candidate) error {
+	if err := x.turn(usable); err != nil {
+		return err
+	}
 	best := usable[0]
 	if x.url.Scheme == "ws" || x.url.Scheme == "wss" {
 		best.URL, best.Binding = x.agent.URL, JSONRPC
@@ -45,6 +49,26 @@ func (x *detection) settle(ctx context.Context, usable []candidate) error {
 	return nil
 }
 
+// turn puts what the agent has refused behind the rest. If there is nothing else
+// the same address is called in the other dialect: there are cards that say one
+// and mean the other.
+func (x *detection) turn(usable []candidate) error {
+	if x.tried == "" {
+		return nil
+	}
+	slices.SortStableFunc(usable, func(a, b candidate) int { return refused(a, x.tried) - refused(b, x.tried) })
+	if usable[0].Version != x.tried {
+		return nil
+	}
+	other := turned(x.tried)
+	if usable[0].Binding != JSONRPC && other != V10 {
+		return x.rejected("the agent refuses A2A %s over %s, and its card offers nothing else", x.tried, usable[0].Binding)
+	}
+	x.say("the agent refuses A2A " + x.tried + ", which its card gives: the same address is called in A2A " + other)
+	usable[0].Version = other
+	return nil
+}
+
 // askVersion asks for the dialect of an interface without a version.
 func (x *detection) askVersion(ctx context.Context, address string) string {
 	p, err := x.d.probe(ctx, x.agent, address)
@@ -58,6 +82,20 @@ func (x *detection) askVersion(ctx context.Context, address string) string {
 		x.say("the card gives no version, and the agent did not show one: A2A 0.3 is taken")
 	}
 	return V03
+}
+
+func refused(c candidate, tried string) int {
+	if c.Version == tried {
+		return 1
+	}
+	return 0
+}
+
+func turned(version string) string {
+	if version == V10 {
+		return V03
+	}
+	return V10
 }
 
 // describe takes over what the card says besides.
