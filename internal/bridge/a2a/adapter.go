@@ -117,28 +117,18 @@ type errand struct {
 	cancels bool
 }
 
-// operation makes the operation vb of the errand. Sends have the task's id, and
-// whatever else is asked one of its own.
-func (a *Adapter) operation(e *errand, vb verb, params []byte) operation {
-	op := operation{verb: vb, to: e.to.Endpoint, task: e.task, agent: e.agent, id: e.task.ID, params: params}
-	if vb == verbSend && e.to.Version == V03 {
-		op.method = e.to.cfg.Method
-	}
-	if !vb.sends() {
-		op.id += "#" + strconv.FormatInt(a.asked.Add(1), 10)
-	}
-	return op
-}
-
-// exchange is one operation and how what comes of it is judged.
+// exchange is one operation of an errand and how what comes of it is judged.
 type exchange struct {
-	op operation
-	// params fails if the task cannot be put into words.
-	params func() ([]byte, error)
+	*errand
+	verb   verb
+	id     string
+	params []byte
+
+	// write makes the params. It fails if the task cannot be put into words.
+	write func() ([]byte, error)
 	// result judges what the agent gave, failure what it refused or failed at.
 	result  func(result []byte) (bridge.Outcome, []bridge.Warning, error)
 	failure func(f *failure) bridge.Outcome
-
 	// minor says of a failed outcome that it decides nothing about the task.
 	minor func(bridge.Outcome) bool
 
@@ -150,20 +140,39 @@ type exchange struct {
 	events eventSource
 }
 
+// exchange begins an exchange of the operation vb. Sends have an id that is the
+// caller's, and whatever else is asked one of its own.
+func (a *Adapter) exchange(e *errand, vb verb) *exchange {
+	ex := &exchange{errand: e, verb: vb}
+	if !vb.sends() {
+		ex.id = e.task.ID + "#" + strconv.FormatInt(a.asked.Add(1), 10)
+	}
+	return ex
+}
+
+// operation is the exchange as bindings see it.
+func (ex *exchange) operation() operation {
+	op := operation{verb: ex.verb, to: ex.to.Endpoint, task: ex.task, agent: ex.agent, id: ex.id, params: ex.params}
+	if ex.verb == verbSend && ex.to.Version == V03 {
+		op.method = ex.to.cfg.Method
+	}
+	return op
+}
+
 // run makes the exchange and says what came of it.
 func (a *Adapter) run(ctx context.Context, ex *exchange) (bridge.Outcome, error) {
-	b := a.binding(ex.op.to)
-	return a.wire.Call(ctx, ex.op.task, ex.op.agent, bridge.Conversation{
+	b := a.binding(ex.to.Endpoint)
+	return a.wire.Call(ctx, ex.task, ex.agent, bridge.Conversation{
 		Protocol: parley.ProtocolJSONRPC,
 		Request: func() (body []byte, err error) {
-			if ex.op.params, err = ex.params(); err != nil {
+			if ex.params, err = ex.write(); err != nil {
 				return nil, err
 			}
-			return b.encode(ex.op)
+			return b.encode(ex.operation())
 		},
 		Carry: func(ctx context.Context, body []byte) (bridge.Reply, error) {
-			if !ex.op.verb.streams() {
-				return b.carry(ctx, ex.op, body)
+			if !ex.verb.streams() {
+				return b.carry(ctx, ex.operation(), body)
 			}
 			return ex.open(ctx, b, body)
 		},
@@ -171,7 +180,7 @@ func (a *Adapter) run(ctx context.Context, ex *exchange) (bridge.Outcome, error)
 			if body == nil && ex.events != nil {
 				return ex.result(nil)
 			}
-			result, f, err := b.open(ex.op, body)
+			result, f, err := b.open(ex.operation(), body)
 			switch {
 			case err != nil:
 				ex.end()
@@ -190,16 +199,16 @@ func (a *Adapter) run(ctx context.Context, ex *exchange) (bridge.Outcome, error)
 
 // open opens a stream and gives its first event as the reply.
 func (ex *exchange) open(ctx context.Context, b binding, body []byte) (bridge.Reply, error) {
-	events, reply, err := b.stream(ctx, ex.op, body)
+	events, reply, err := b.stream(ctx, ex.operation(), body)
 	if err != nil || events == nil {
 		return reply, err
 	}
-	if ex.op.verb == verbSubscribe {
+	if ex.verb == verbSubscribe {
 		// Some agents say nothing until there is something new.
 		ex.events = events
 		return bridge.Reply{Status: http.StatusOK}, nil
 	}
-	within, cancel := context.WithTimeout(ctx, patience(ex.op.agent))
+	within, cancel := context.WithTimeout(ctx, patience(ex.agent))
 	defer cancel()
 	first, err := events.next(within)
 	if err != nil {
@@ -224,7 +233,7 @@ func (ex *exchange) unbegun(ctx, within context.Context, err error) *bridge.Exch
 	case ctx.Err() != nil:
 		return lost(parley.CodeCancelled, "the call was given up before the first event of the stream; "+tail)
 	case within.Err() != nil:
-		return lost(parley.CodeTimeout, "no event of the stream within %v (the agent's timeout); %s", patience(ex.op.agent), tail)
+		return lost(parley.CodeTimeout, "no event of the stream within %v (the agent's timeout); %s", patience(ex.agent), tail)
 	case errors.Is(err, io.EOF):
 		return lost(parley.CodeAgentUnavailable, "the stream ended before its first event; "+tail)
 	}
@@ -235,14 +244,14 @@ func (ex *exchange) unbegun(ctx, within context.Context, err error) *bridge.Exch
 // status. Only 429 and 503 stay what they are, with its text: nothing was
 // executed.
 func (ex *exchange) refusal(b binding, body []byte, e *bridge.ExchangeError) bridge.Outcome {
-	_, f, err := b.open(ex.op, body)
+	_, f, err := b.open(ex.operation(), body)
 	if err != nil || f == nil {
-		return e.Outcome(ex.op.task.ID)
+		return e.Outcome(ex.task.ID)
 	}
 	f.status, f.retryAfter = e.Status, e.RetryAfter
 	if e.Disposition == bridge.NotSent {
-		e.Err.Message += ": " + f.text(ex.op.to.Binding)
-		return e.Outcome(ex.op.task.ID)
+		e.Err.Message += ": " + f.text(ex.to.Binding)
+		return e.Outcome(ex.task.ID)
 	}
 	ex.refused = f
 	out := ex.failure(f)

@@ -23,10 +23,10 @@ func RequestWith(a *Adapter, task parley.Task, agent parley.Agent) ([]byte, erro
 		return nil, err
 	}
 	ex := a.sending(e, verbSend, letter{id: task.MessageID(), rpcID: task.ID, contextID: task.ContextID})
-	if ex.op.params, err = ex.params(); err != nil {
+	if ex.params, err = ex.write(); err != nil {
 		return nil, err
 	}
-	return a.binding(ex.op.to).encode(ex.op)
+	return a.binding(ex.to.Endpoint).encode(ex.operation())
 }
 
 // Response reads the answer to a send over JSON-RPC, with a 2xx status.

@@ -54,14 +54,15 @@ type page struct {
 // listing makes the exchange that reads one page. Its outcome is Accepted if
 // that succeeded.
 func (a *Adapter) listing(e *errand, p *page, token string) *exchange {
-	ex := &exchange{op: a.operation(e, verbList, nil), minor: undecided}
-	ex.params = func() ([]byte, error) { return writeList(e.to.Endpoint, e.task, token), nil }
+	ex := a.exchange(e, verbList)
+	ex.minor = undecided
+	ex.write = func() ([]byte, error) { return writeList(e.to.Endpoint, e.task, token), nil }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		err := p.read(result, e.task.MessageID())
 		return bridge.Outcome{Disposition: bridge.Accepted, AgentTaskID: p.found.ID}, nil, err
 	}
 	ex.failure = func(f *failure) bridge.Outcome {
-		out := f.asError(ex.op)
+		out := f.asError(ex.operation())
 		switch f.meaning(verbList) {
 		case meansFailed, meansUnclear: // the question may be put again
 		default:

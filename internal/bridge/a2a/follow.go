@@ -28,22 +28,16 @@ func (a *Adapter) Cancel(ctx context.Context, task parley.Task, agent parley.Age
 		return a.untranslatable(ctx, task, agent, err)
 	}
 	e.to, e.cancels = e.to.at(agent, at), true
-	out, ex, err := a.ask(ctx, e, verbCancel, at)
+	out, _, err := a.ask(ctx, e, verbCancel, at)
 	if err != nil || out.Disposition != bridge.Lost || ctx.Err() != nil {
 		return out, err
 	}
-	return a.confirmed(ctx, e, at, told{out, ex})
-}
-
-// told is what came of an exchange that did not settle anything.
-type told struct {
-	out bridge.Outcome
-	ex  *exchange
+	return a.confirmed(ctx, e, at, out)
 }
 
 // confirmed asks for the agent's task where something else was said about it.
 // Only an agent that says twice that it does not know the task is believed.
-func (a *Adapter) confirmed(ctx context.Context, e *errand, at bridge.AgentTask, first told) (bridge.Outcome, error) {
+func (a *Adapter) confirmed(ctx context.Context, e *errand, at bridge.AgentTask, first bridge.Outcome) (bridge.Outcome, error) {
 	out, ex, err := a.ask(ctx, e, verbGet, at)
 	switch {
 	case err != nil:
@@ -53,7 +47,7 @@ func (a *Adapter) confirmed(ctx context.Context, e *errand, at bridge.AgentTask,
 	case out.Disposition == bridge.Answered, out.Disposition == bridge.Accepted, gone(out):
 		return out, nil
 	}
-	return first.out, nil
+	return first, nil
 }
 
 // gone says that the agent does not know the task any more.
@@ -67,7 +61,7 @@ func (a *Adapter) ask(ctx context.Context, e *errand, vb verb, at bridge.AgentTa
 	for {
 		ex := a.asking(e, vb, at)
 		out, err := a.run(ctx, ex)
-		if ex.refused != nil && ex.refused.meaning(vb) == meansOtherDialect && a.otherDialect(e) {
+		if ex.refused != nil && ex.refused.meaning(vb) == meansOtherDialect && a.otherDialect(ctx, e) {
 			continue
 		}
 		if err == nil && out.Disposition == bridge.Answered && !ex.judged {
@@ -79,9 +73,9 @@ func (a *Adapter) ask(ctx context.Context, e *errand, vb verb, at bridge.AgentTa
 
 // asking makes the exchange of one question.
 func (a *Adapter) asking(e *errand, vb verb, at bridge.AgentTask) *exchange {
-	ex := &exchange{op: a.operation(e, vb, nil)}
+	ex := a.exchange(e, vb)
 	ex.minor = func(bridge.Outcome) bool { return !ex.judged }
-	ex.params = func() ([]byte, error) { return writeTask(vb, e.to.Endpoint, at.ID) }
+	ex.write = func() ([]byte, error) { return writeTask(vb, e.to.Endpoint, at.ID) }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		if e.switched {
 			a.known.speaks(e.agent, e.to.Endpoint)
@@ -95,7 +89,7 @@ func (a *Adapter) asking(e *errand, vb verb, at bridge.AgentTask) *exchange {
 		return out, warnings, err
 	}
 	ex.failure = func(f *failure) bridge.Outcome {
-		err, over := unheard(ex.op, f)
+		err, over := unheard(ex.operation(), f)
 		ex.judged = over
 		return failed(e.task.ID, err)
 	}
@@ -174,7 +168,7 @@ func (a *Adapter) Subscribe(ctx context.Context, task parley.Task, agent parley.
 	if err != nil || ex.refused == nil {
 		return out, err
 	}
-	return a.confirmed(ctx, e, at, told{out, ex})
+	return a.confirmed(ctx, e, at, out)
 }
 
 // going is a task of which nothing is known but that it was accepted.

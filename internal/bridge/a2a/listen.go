@@ -40,7 +40,7 @@ type stream struct {
 
 // newStream continues the stream whose first event was first.
 func (a *Adapter) newStream(e *errand, ex *exchange, first *answer) *stream {
-	s := &stream{a: a, e: e, op: ex.op, events: ex.events, state: stateWorking}
+	s := &stream{a: a, e: e, op: ex.operation(), events: ex.events, state: stateWorking}
 	s.taskID, s.contextID = first.ids()
 	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse, whole: true}
 	s.sum.begin(s.taskID, s.contextID)
@@ -54,7 +54,7 @@ func (a *Adapter) newStream(e *errand, ex *exchange, first *answer) *stream {
 // listening is the outcome of a subscription that has begun. What happened
 // before it, and whether it says so, is not known yet.
 func (a *Adapter) listening(e *errand, ex *exchange, at bridge.AgentTask) bridge.Outcome {
-	s := &stream{a: a, e: e, op: ex.op, events: ex.events, taskID: at.ID, contextID: at.ContextID, state: stateWorking}
+	s := &stream{a: a, e: e, op: ex.operation(), events: ex.events, taskID: at.ID, contextID: at.ContextID, state: stateWorking}
 	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse}
 	s.sum.begin(at.ID, at.ContextID)
 	out := e.going(at)

@@ -42,15 +42,20 @@ func (a *answer) output() json.RawMessage {
 	if !found {
 		return slices.Clone(a.raw)
 	}
-	b := append(make([]byte, 0, size), '{')
-members:
-	for name, value := range bridge.Members(a.raw) {
-		for _, e := range extra {
-			if e.value != nil && string(name) == e.name {
-				continue members
+	b := make([]byte, 0, size)
+	if a.clashes {
+		b = append(b, '{')
+	members:
+		for name, value := range bridge.Members(a.raw) {
+			for _, e := range extra {
+				if e.value != nil && string(name) == e.name {
+					continue members
+				}
 			}
+			b = member(b, name, value)
 		}
-		b = member(b, name, value)
+	} else {
+		b = append(b, a.raw[:len(a.raw)-1]...)
 	}
 	for _, e := range extra {
 		if e.value != nil {
@@ -165,13 +170,13 @@ func (a *answer) contents(parts []byte, where string) (texts, data [][]byte) {
 	return texts, data
 }
 
-// content is what of a part of either dialect is passed on by itself.
-type content struct{ kind, text, data []byte }
+// told is what of a part of either dialect is passed on by itself.
+type told struct{ kind, text, data []byte }
 
 // contentOf reads a part. What has a kind is that; what has none is what it
 // holds.
-func contentOf(raw []byte) content {
-	var c content
+func contentOf(raw []byte) told {
+	var c told
 	for name, value := range bridge.Members(raw) {
 		switch string(name) {
 		case "kind":

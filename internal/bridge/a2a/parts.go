@@ -48,11 +48,29 @@ const (
 // either dialect, is taken too, so that one agent's output can be another's
 // input.
 func Parts(v Version, mode PartsMode, input json.RawMessage) ([]byte, error) {
-	raw, err := bridge.CheckJSON("input", input)
+	return appendParts(make([]byte, 0, len(input)+len(input)/8+48), content{version: v, mode: mode, input: input})
+}
+
+// content is what a message says: the input of a step in one of the modes, or
+// an answer.
+type content struct {
+	version Version
+	mode    PartsMode
+	input   json.RawMessage
+	reply   *parley.Reply
+}
+
+// appendParts appends the parts of c.
+func appendParts(b []byte, c content) ([]byte, error) {
+	if c.reply != nil {
+		return appendReply(b, c.version, *c.reply)
+	}
+	v, mode := c.version, c.mode
+	raw, err := bridge.CheckJSON("input", c.input)
 	if err != nil {
 		return nil, bridge.Defectf("bad_input", "the task cannot be sent: %v", err)
 	}
-	b := append(make([]byte, 0, len(raw)+len(raw)/8+48), '[')
+	b = append(b, '[')
 	switch {
 	case mode == PartsList:
 		if b, err = appendList(b, v, raw); err != nil {
@@ -347,10 +365,10 @@ func optional(b []byte, name string, value []byte) []byte {
 	return append(b, value...)
 }
 
-// replyParts makes the message parts of an answer to an agent's question: its
-// text, its data, or both.
-func replyParts(v Version, r parley.Reply) ([]byte, error) {
-	b := []byte{'['}
+// appendReply appends the parts of an answer to an agent's question: its text,
+// its data, or both.
+func appendReply(b []byte, v Version, r parley.Reply) ([]byte, error) {
+	b = append(b, '[')
 	if r.Text != "" || len(r.Data) == 0 {
 		b = appendPart(b, v, part{text: quote(nil, r.Text)})
 	}
@@ -359,7 +377,7 @@ func replyParts(v Version, r parley.Reply) ([]byte, error) {
 		if err != nil {
 			return nil, bridge.Defectf("bad_input", "the answer cannot be sent: %v", err)
 		}
-		if len(b) > 1 {
+		if r.Text != "" {
 			b = append(b, ',')
 		}
 		b = appendPart(b, v, part{data: data})

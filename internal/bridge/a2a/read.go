@@ -26,6 +26,8 @@ type answer struct {
 	raw []byte
 	// bare: parts without kind are a deviation here, so they are warned about.
 	bare bool
+	// clashes: it has members of the names that outputs add.
+	clashes bool
 
 	kind, id, contextID, taskID      []byte
 	status, artifacts, history       []byte
@@ -121,6 +123,8 @@ func (a *answer) member(name []byte) *[]byte {
 		return &a.statusUp
 	case "artifactUpdate":
 		return &a.artifUp
+	case "text", "response", "data", "context_id", "task_id":
+		a.clashes = true
 	}
 	return nil
 }

@@ -13,10 +13,13 @@ import (
 	"github.com/parley-project/parley/internal/bridge"
 )
 
-// Detector finds out how an agent is called, without giving it work. Its error
+// Detector finds out how an agent is called, without giving it work. An error
 // says why nothing was found out.
 type Detector interface {
 	Detect(ctx context.Context, agent parley.Agent) (parley.Detection, error)
+	// Renegotiate is Detect after the agent has said that it does not speak the
+	// dialect tried, "0.3" or "1.0".
+	Renegotiate(ctx context.Context, agent parley.Agent, tried string) (parley.Detection, error)
 }
 
 // target is an agent as it is called.
@@ -31,9 +34,6 @@ type target struct {
 	// others are what else the agent could be called by, the best one first.
 	others []Endpoint
 }
-
-// pinned says that the operator leaves no choice of a dialect.
-func (t *target) pinned() bool { return t.cfg.Version != "" }
 
 // resolve says how agent is called: what its record pins, else what was found
 // out about it, else A2A 0.3 over JSON-RPC at its URL.
@@ -174,13 +174,14 @@ func hostOf(rawURL string) string {
 	return u.Hostname()
 }
 
+// open says that the dialect may be changed: neither the operator has fixed it,
+// nor the lack of any hint.
+func (t *target) open() bool { return t.cfg.Version == "" && (!t.plain || t.cfg.Auto) }
+
 // other gives the dialect that is tried once after the agent has said that it
 // does not speak that of t: another one from its card, else the other one at
 // the same place. The bindings of 1.0 have no other one.
 func (t *target) other() (Endpoint, bool) {
-	if t.plain && !t.cfg.Auto || t.pinned() {
-		return Endpoint{}, false
-	}
 	for _, e := range t.others {
 		if e.Version != t.Version {
 			return e, true

@@ -72,7 +72,9 @@ func (a *Adapter) send(ctx context.Context, e *errand, l letter) (bridge.Outcome
 			a.known.pushesNot(e.agent)
 			e.to.Push = false
 		case meansOtherDialect:
-			a.otherDialect(e)
+			if !a.otherDialect(ctx, e) {
+				return out, ex, nil
+			}
 		default:
 			return out, ex, nil
 		}
@@ -90,7 +92,7 @@ func (a *Adapter) another(e *errand, vb verb, f *failure) meaning {
 			return m
 		}
 	case meansOtherDialect:
-		if _, ok := e.to.other(); ok && !e.switched {
+		if e.to.open() && !e.switched {
 			return m
 		}
 	case meansFailed, meansRefused, meansUnclear, meansUnknownTask, meansNotCancelable:
@@ -98,34 +100,44 @@ func (a *Adapter) another(e *errand, vb verb, f *failure) meaning {
 	return 0
 }
 
-// otherDialect changes e to the dialect that has not been tried yet.
-func (a *Adapter) otherDialect(e *errand) bool {
-	other, ok := e.to.other()
-	if !ok || e.switched {
+// otherDialect changes e, once, to the dialect that has not been tried: what the
+// agent's card says by now, else what is known of it.
+func (a *Adapter) otherDialect(ctx context.Context, e *errand) bool {
+	if e.switched || !e.to.open() {
 		return false
 	}
-	e.switched, e.to.plain, e.to.Endpoint = true, false, other
-	return true
+	e.switched = true
+	if a.opts.Detector != nil {
+		d, err := a.opts.Detector.Renegotiate(ctx, e.agent, string(e.to.Version))
+		if err == nil && d.Protocol == parley.ProtocolJSONRPC && belongs(d.URL, e.agent, e.to.cfg) {
+			if t := detected(e.agent, e.to.cfg, d); t.Version != e.to.Version {
+				e.to = t
+				return true
+			}
+		}
+	}
+	other, ok := e.to.other()
+	if ok {
+		e.to.plain, e.to.Endpoint = false, other
+	}
+	return ok
 }
 
 // sending makes the exchange of one letter in one form.
 func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
-	ex := &exchange{op: a.operation(e, vb, nil)}
-	ex.op.id = l.rpcID
+	ex := a.exchange(e, vb)
+	ex.id = l.rpcID
 	ex.minor = func(bridge.Outcome) bool { return ex.refused != nil && a.another(e, vb, ex.refused) != 0 }
-	ex.params = func() ([]byte, error) {
-		parts, err := e.to.parts(e.task, l.reply)
-		if err != nil {
-			return nil, err
-		}
+	ex.write = func() ([]byte, error) {
 		m := message{
 			to: e.to.Endpoint, plain: e.to.plain, id: l.id, contextID: l.contextID, taskID: l.taskID,
-			parts: parts, wait: e.to.cfg.Send == SendBlocking,
+			content: content{version: e.to.Version, mode: e.to.mode(), input: e.task.Input, reply: l.reply},
+			wait:    e.to.cfg.Send == SendBlocking,
 		}
 		if a.opts.Push != nil && e.to.Push {
 			m.push.url, m.push.token, _ = a.opts.Push(e.task.ID)
 		}
-		return writeSend(vb, m), nil
+		return writeSend(vb, &m)
 	}
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		if e.switched {
@@ -136,7 +148,7 @@ func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
 		return out, warnings, err
 	}
 	ex.failure = func(f *failure) bridge.Outcome {
-		out := failed(e.task.ID, f.asError(ex.op))
+		out := failed(e.task.ID, f.asError(ex.operation()))
 		if f.meaning(vb) == meansUnclear && (e.to.Version == V10 || l.taskID != "") {
 			out.Disposition = bridge.Lost // the agent can be asked what became of it
 		}
@@ -145,18 +157,15 @@ func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
 	return ex
 }
 
-// parts makes the message parts of a task's input, or of an answer.
-func (t *target) parts(task parley.Task, reply *parley.Reply) ([]byte, error) {
-	mode := t.cfg.Parts
-	if mode == PartsAuto {
-		if mode = PartsText; t.json {
-			mode = PartsData
-		}
+// mode is how an input becomes message parts.
+func (t *target) mode() PartsMode {
+	switch {
+	case t.cfg.Parts != PartsAuto:
+		return t.cfg.Parts
+	case t.json:
+		return PartsData
 	}
-	if reply == nil {
-		return Parts(t.Version, mode, task.Input)
-	}
-	return replyParts(t.Version, *reply)
+	return PartsText
 }
 
 // begun reads the answer to a send, or the first event of a stream.

@@ -17,8 +17,8 @@ type message struct {
 	id string
 	// contextID continues a conversation, taskID a task that waits.
 	contextID, taskID string
-	// parts is a JSON array in the dialect's form.
-	parts []byte
+	// content is what it says.
+	content content
 	// wait asks the agent to answer when it has finished. Without it the agent
 	// is asked to answer at once, which it may disregard.
 	wait bool
@@ -31,8 +31,9 @@ type message struct {
 type pushTarget struct{ url, token string }
 
 // writeSend makes the params of verbSend and verbStream.
-func writeSend(vb verb, m message) []byte {
-	b := make([]byte, 0, len(m.id)+len(m.parts)+len(m.contextID)+len(m.taskID)+len(m.push.url)+len(m.push.token)+256)
+func writeSend(vb verb, m *message) ([]byte, error) {
+	size := len(m.content.input)
+	b := make([]byte, 0, len(m.id)+size+size/8+len(m.contextID)+len(m.taskID)+len(m.push.url)+len(m.push.token)+256)
 	if m.to.Version == V10 {
 		return m.append10(b, vb)
 	}
@@ -41,7 +42,7 @@ func writeSend(vb verb, m message) []byte {
 
 // append03 writes MessageSendParams of A2A 0.3 (§7.1.1). Agents of the seeds
 // get no kind: BR-1 lists none.
-func (m *message) append03(b []byte, vb verb) []byte {
+func (m *message) append03(b []byte, vb verb) ([]byte, error) {
 	b = append(b, `{"message":{`...)
 	if !m.plain {
 		b = append(b, `"kind":"message",`...)
@@ -49,11 +50,14 @@ func (m *message) append03(b []byte, vb verb) []byte {
 	b = append(b, `"role":"user","messageId":`...)
 	b = quote(b, m.id)
 	b = append(b, `,"parts":`...)
-	b = append(b, m.parts...)
+	b, err := appendParts(b, m.content)
+	if err != nil {
+		return nil, err
+	}
 	b = m.appendIDs(b)
 	b = append(b, '}')
 	if m.plain {
-		return append(b, '}')
+		return append(b, '}'), nil
 	}
 	begun := len(b)
 	if vb == verbSend {
@@ -70,17 +74,20 @@ func (m *message) append03(b []byte, vb verb) []byte {
 	if len(b) > begun {
 		b = append(b, '}')
 	}
-	return append(b, '}')
+	return append(b, '}'), nil
 }
 
 // append10 writes SendMessageRequest of A2A 1.0 (§3.2.1).
-func (m *message) append10(b []byte, vb verb) []byte {
+func (m *message) append10(b []byte, vb verb) ([]byte, error) {
 	b = appendTenant(append(b, '{'), m.to)
 	b = append(b, `"message":{"messageId":`...)
 	b = quote(b, m.id)
 	b = m.appendIDs(b)
 	b = append(b, `,"role":"ROLE_USER","parts":`...)
-	b = append(b, m.parts...)
+	b, err := appendParts(b, m.content)
+	if err != nil {
+		return nil, err
+	}
 	b = append(b, '}')
 	begun := len(b)
 	if vb == verbSend && !m.wait {
@@ -94,7 +101,7 @@ func (m *message) append10(b []byte, vb verb) []byte {
 	if len(b) > begun {
 		b = append(b, '}')
 	}
-	return append(b, '}')
+	return append(b, '}'), nil
 }
 
 // begin begins the next member of the configuration, which begins at begun.
