@@ -105,7 +105,7 @@ func (r *progressRecord) data() (json.RawMessage, error) {
 	for quoted(text) > room {
 		text = clip(text, len(text)/2)
 	}
-	d.DroppedBytes += len(d.Text) - len(text)
+	d.DroppedBytes = max(0, d.DroppedBytes) + len(d.Text) - len(text)
 	d.Text = text
 	room -= quoted(text)
 	kept := 0
