@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,11 +31,11 @@ type rig struct {
 	bus   *memory.Bus
 	x     *executor.Executor
 	claim store.Claim
+
+	mu    sync.Mutex // protects what follows
+	hints []string
 	// fault, if set, is asked about each decision before it is written.
 	fault func(store.Decision) error
-
-	mu    sync.Mutex // protects hints
-	hints []string
 }
 
 // faultyStore lets decisions go wrong before they are written.
@@ -44,12 +45,22 @@ type faultyStore struct {
 }
 
 func (s faultyStore) Decide(ctx context.Context, d store.Decision) error {
-	if s.r.fault != nil {
-		if err := s.r.fault(d); err != nil {
+	s.r.mu.Lock()
+	fault := s.r.fault
+	s.r.mu.Unlock()
+	if fault != nil {
+		if err := fault(d); err != nil {
 			return err
 		}
 	}
 	return s.DB.Decide(ctx, d)
+}
+
+// breaks lets f decide about each decision from now on; nil is none.
+func (r *rig) breaks(f func(store.Decision) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault = f
 }
 
 const twoSteps = "name: talk\nsteps:\n  - {id: a, agent: writer}\n  - {id: b, agent: writer}\n"
@@ -282,17 +293,17 @@ func TestWaits_RaceWithTheAgent(t *testing.T) {
 		c := r.follow(task)
 		meanwhile := func(text string) {
 			once := sync.OnceFunc(func() { r.ask(task, c, text) })
-			r.fault = func(d store.Decision) error {
+			r.breaks(func(d store.Decision) error {
 				if len(d.Replies) > 0 {
 					once()
 				}
 				return nil
-			}
+			})
 		}
 		r.ask(task, c, "one?")
 		meanwhile("")
 		wantCode(t, r.answer(run, "a", "1"), parley.CodeConflict, "waits for no answer")
-		r.fault = nil
+		r.breaks(nil)
 		r.ask(task, c, "two?")
 		meanwhile("three?")
 		check(t, r.answer(run, "a", "3"))
@@ -420,18 +431,17 @@ func TestProgress_IsBounded(t *testing.T) {
 				t.Errorf("%d bytes, %d dropped, %d chunks", len(e.Data), d.Dropped, len(d.Chunks))
 			}
 		}
-		stale := 0
-		r.fault = func(d store.Decision) error {
-			if d.Prompt && stale > 0 {
-				stale--
+		var stale atomic.Int64
+		r.breaks(func(d store.Decision) error {
+			if d.Prompt && stale.Add(-1) >= 0 {
 				return store.ErrStale
 			}
 			return nil
-		}
+		})
 		small := `{"run":"` + run + `","task_id":"` + task + `","type":"progress","text":"x"}`
-		stale = 2
+		stale.Store(2)
 		r.tell(run, small)
-		stale = 3
+		stale.Store(3)
 		r.tell(run, small)
 		if n := len(r.events(run)); n != 5 {
 			t.Errorf("%d events", n)

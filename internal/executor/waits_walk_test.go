@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,20 +37,20 @@ type walker struct {
 // question and to no other, none is handed over that the history does not know,
 // and the run takes notice of every question.
 func TestWaits_Walk(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			onStore(t, func(r *rig) {
 				w := &walker{rig: r, random: rand.New(rand.NewPCG(seed, 5)), handed: map[int]string{}}
 				w.run = r.start()
 				w.task = w.run + ".a.1"
 				w.claim = r.follow(w.task)
-				for range 60 {
+				for range 40 {
 					if w.ended {
 						break
 					}
 					w.step()
 				}
-				r.fault = nil
+				r.breaks(nil)
 				time.Sleep(3 * time.Second) // sweeps
 				w.judge()
 			})
@@ -60,7 +61,7 @@ func TestWaits_Walk(t *testing.T) {
 // step is one thing that happens.
 func (w *walker) step() {
 	t := w.t
-	w.fault = nil
+	w.breaks(nil)
 	if w.random.IntN(4) == 0 {
 		w.breakOnce()
 	}
@@ -86,7 +87,7 @@ func (w *walker) step() {
 		time.Sleep(time.Duration(w.random.IntN(2000)) * time.Millisecond)
 	default:
 		if w.random.IntN(6) == 0 {
-			w.fault = nil
+			w.breaks(nil)
 			w.settle(w.task)
 			w.ended = true
 		}
@@ -97,12 +98,12 @@ var errLost = errors.New("the connection was lost")
 
 // breakOnce lets the next decision fail, before it is written or after it.
 func (w *walker) breakOnce() {
-	kind, broken := w.random.IntN(3), false
-	w.fault = func(d store.Decision) error {
-		if broken {
+	kind := w.random.IntN(3)
+	var broken atomic.Bool
+	w.breaks(func(d store.Decision) error {
+		if broken.Swap(true) {
 			return nil
 		}
-		broken = true
 		switch kind {
 		case 0:
 			return store.ErrStale
@@ -113,7 +114,7 @@ func (w *walker) breakOnce() {
 			return err
 		}
 		return errLost
-	}
+	})
 }
 
 func (w *walker) row() store.Attempt {
