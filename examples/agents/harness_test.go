@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,9 +41,9 @@ func languages(t *testing.T) map[string][]string {
 }
 
 // start runs an agent on a free port until the test ends, and gives its URL.
-func start(t *testing.T, command []string) string {
+func start(t *testing.T, command []string) (at string) {
 	t.Helper()
-	cmd := exec.Command(command[0], append(command[1:], "--port", "0")...)
+	cmd := exec.Command(command[0], append(slices.Clone(command[1:]), "--port", "0")...)
 	cmd.Stderr = testWriter{t}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -156,7 +157,7 @@ func events(body []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(body) {
 		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
-			out.Write(data)
+			out.Write(bytes.Replace(data, []byte("…\n"), []byte("\"…\"\n"), 1)) // on a page: some more
 		}
 	}
 	return out.Bytes()
@@ -214,8 +215,8 @@ func fits(want, got any, names map[string]string) string {
 		return objectFits(w, g, names)
 	case []any:
 		g, ok := got.([]any)
-		if n := len(w); n > 0 && w[n-1] == "…" && len(g) >= n-1 {
-			w, g = w[:n-1], g[:n-1]
+		if i := slices.Index(w, any("…")); i >= 0 && len(g) >= len(w)-1 {
+			w, g = slices.Delete(slices.Clone(w), i, i+1), slices.Delete(slices.Clone(g), i, len(g)-(len(w)-1-i))
 		}
 		if !ok || len(w) != len(g) {
 			return fmt.Sprintf("want %d elements, got %v", len(w), got)
@@ -279,7 +280,7 @@ type process struct {
 
 func startStdio(t *testing.T, command []string) *process {
 	t.Helper()
-	cmd := exec.Command(command[0], append(command[1:], "--stdio")...)
+	cmd := exec.Command(command[0], append(slices.Clone(command[1:]), "--stdio")...)
 	cmd.Stderr = testWriter{t}
 	in, err := cmd.StdinPipe()
 	if err != nil {

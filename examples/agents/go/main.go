@@ -15,6 +15,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -59,12 +60,10 @@ func serve(ctx context.Context, agent *Agent, address, url string, out io.Writer
 	if err != nil {
 		return err
 	}
-	if url == "" {
-		url = "http://" + l.Addr().String() + "/"
-	}
-	fmt.Fprintln(out, "listening on", url)
+	address = "http://" + l.Addr().String() + "/"
+	fmt.Fprintln(out, "listening on", address)
 	srv := &http.Server{
-		Handler:           handler(agent, url),
+		Handler:           handler(agent, cmp.Or(url, address)),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		// A task belongs to the agent, not to the connection that brought it.
 		BaseContext: func(net.Listener) context.Context { return ctx },

@@ -513,10 +513,10 @@ function serve(agent, { host, port, url }) {
   });
   server.requestTimeout = 60_000;
   server.listen(port, host, () => {
-    url ??= `http://${host}:${server.address().port}/`;
-    text = JSON.stringify(card(url));
+    const address = `http://${host}:${server.address().port}/`;
+    text = JSON.stringify(card(url ?? address));
     etag = `"${createHash('sha256').update(text).digest('hex').slice(0, 16)}"`;
-    console.log('listening on', url);
+    console.log('listening on', address);
   });
 }
 

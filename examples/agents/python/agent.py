@@ -618,8 +618,9 @@ class Server(ThreadingHTTPServer):
 def serve(host, port, url):
     server = Server((host, port), Handler)
     server.agent = Agent()
-    server.url = url or f"http://{host}:{server.server_address[1]}/"
-    print("listening on", server.url, flush=True)
+    address = f"http://{host}:{server.server_address[1]}/"
+    server.url = url or address
+    print("listening on", address, flush=True)
     server.serve_forever()
 
 
