@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -273,13 +272,14 @@ func secretsOf(agent parley.Agent) [][]byte {
 	var all [][]byte
 	if s := agent.Credential.Reveal(); len(s) > 0 {
 		all = append(all, s)
-		switch {
+		encoded := url.QueryEscape(string(s))
+		switch o := agent.Auth.OAuth2; {
 		case agent.Auth.Type == parley.AuthBasic:
 			all = append(all, []byte(basicPair(agent.Auth.User, string(s))))
+		case o != nil:
+			all = append(all, []byte(encoded), []byte(basicPair(url.QueryEscape(o.ClientID), encoded)))
 		case agent.Auth.In == parley.InQuery:
-			if q := []byte(url.QueryEscape(string(s))); !bytes.Equal(q, s) {
-				all = append(all, q)
-			}
+			all = append(all, []byte(encoded))
 		}
 	}
 	if agent.Resolved == nil {

@@ -503,6 +503,7 @@ func TestRedactsEverySecret(t *testing.T) {
 	}{
 		{parley.Agent{Auth: parley.Auth{Type: parley.AuthBasic, User: "ann"}, Credential: secretOf("p4ss word")}, "x p4ss word y " + pair + " z"},
 		{parley.Agent{Auth: parley.Auth{Type: parley.AuthAPIKey, In: parley.InQuery}, Credential: secretOf("k/ey+1")}, `x k/ey+1 y k%2Fey%2B1 z`},
+		{oauthAgent("", ""), "x cl1ent y " + base64.StdEncoding.EncodeToString([]byte("me:cl1ent")) + " z"},
 		{parley.Agent{Auth: parley.Auth{Type: parley.AuthHeaders}, Resolved: later}, `x h3ader y l4ter z`},
 	} {
 		if got := bridge.Redact(tt.agent, []byte(tt.text), 1000); got != "x [redacted] y [redacted] z" {

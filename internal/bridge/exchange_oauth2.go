@@ -275,7 +275,7 @@ func (x *Exchange) fetchToken(ctx context.Context, r tokenRequest) (accessToken,
 	}
 	token, failed := readToken(resp.StatusCode, body, begun)
 	if failed != nil {
-		failed.text = strings.ReplaceAll(where+failed.text, r.secret, redactedMark)
+		failed.text = where + failed.text
 		failed.wait = min(x.retryAfter(resp.Header), maxTokenPause)
 		return accessToken{}, failed
 	}

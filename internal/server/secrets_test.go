@@ -203,7 +203,7 @@ func TestSecretsStayInside(t *testing.T) {
 	for _, secret := range secrets {
 		for _, text := range seen {
 			if i := strings.Index(text, secret); i >= 0 {
-				t.Errorf("%s came out: …%s…", secret, text[max(0, i-200):min(len(text), i+100)])
+				t.Errorf("%s came out: …%q…", secret, text[max(0, i-200):min(len(text), i+100)])
 			}
 		}
 	}
