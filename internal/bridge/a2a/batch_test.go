@@ -195,6 +195,9 @@ func TestBatchSizes(t *testing.T) {
 	run("kinds", []int{1, 1, 2, 2}, many(6, func(i int, op *operation) {
 		op.verb = []verb{verbGet, verbSend, verbCancel, verbGet, verbSend, verbList}[i]
 	}))
+	run("kinds that are never batched", []int{1, 1, 1, 1}, many(4, func(i int, op *operation) {
+		op.verb = []verb{verbCancel, verbCancel, verbList, verbList}[i]
+	}))
 	run("agents", []int{2, 2}, many(4, func(i int, op *operation) { op.agent.ID = fmt.Sprint(i % 2) }))
 	run("places", []int{2, 2}, many(4, func(i int, op *operation) { op.to.URL += fmt.Sprint(i % 2) }))
 	run("dialects", []int{2, 2}, many(4, func(i int, op *operation) { op.to.Version = []Version{V03, V10}[i%2] }))

@@ -264,6 +264,9 @@ func TestLinkIdentity(t *testing.T) {
 			func(a *parley.Agent) {
 				a.Resolved = &parley.ResolvedAuth{Headers: map[string]parley.Secret{"A": secret("x")}}
 			},
+			func(a *parley.Agent) {
+				a.Resolved = &parley.ResolvedAuth{Headers: map[string]parley.Secret{"A": secret("y")}}
+			},
 			func(a *parley.Agent) { a.Resolved = &parley.ResolvedAuth{Cert: secret("x")} },
 			func(a *parley.Agent) { a.Resolved = &parley.ResolvedAuth{CA: secret("x")} },
 		}
