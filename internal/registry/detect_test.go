@@ -19,10 +19,15 @@ type fakeDetector struct {
 	err   error
 	asked []parley.Agent
 	anew  int
+	// during, if set, runs while the agent is asked.
+	during func()
 }
 
 func (d *fakeDetector) Detect(_ context.Context, a parley.Agent) (parley.Detection, error) {
 	d.asked = append(d.asked, a)
+	if d.during != nil {
+		d.during()
+	}
 	return d.found, d.err
 }
 
@@ -242,6 +247,18 @@ func TestAD14_Check(t *testing.T) {
 	check("known", false)
 	if d.last().Protocol != parley.ProtocolJSONRPC {
 		t.Errorf("asked about %+v", d.last())
+	}
+	// Whoever changes the record meanwhile wins.
+	d.found.Version = "1.0"
+	d.during = func() {
+		if _, err := f.Update(t.Context(), "a", parley.AgentSpec{URL: new("http://b.example/"), Protocol: new(parley.ProtocolJSONRPC)}); err != nil {
+			t.Error(err)
+		}
+	}
+	check("a", false, "version: 0.3 → 1.0")
+	d.during = nil
+	if a, err := f.Get(t.Context(), "a"); err != nil || a.Detected != nil || a.URL != "http://b.example/" {
+		t.Errorf("%+v, %v", a, err)
 	}
 	d.err = parley.Errorf(parley.CodeAgentUnavailable, "nobody there")
 	if c, err := f.Check(t.Context(), "a"); err != nil || c.Failure == nil || c.Found != nil || c.Stored {

@@ -93,10 +93,6 @@ func parseNode(card []byte) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Names that repeat have no canonical form (RFC 8785 §3.1).
-	if !jsontext.Value(raw).IsValid() {
-		return nil, bridge.Defectf("not_canonical", "the card repeats a name or holds a broken character: no signature can be about it")
-	}
 	return nodeOf(raw), nil
 }
 
@@ -121,7 +117,8 @@ func nodeOf(raw []byte) *node {
 func (n *node) canonical() ([]byte, error) {
 	v := jsontext.Value(n.append(nil))
 	if err := v.Canonicalize(); err != nil {
-		return nil, bridge.Defectf("not_canonical", "the card has no canonical form")
+		// RFC 8785 §3.1
+		return nil, bridge.Defectf("not_canonical", "the card repeats a name or holds a broken character: no signature can be about it")
 	}
 	return v, nil
 }

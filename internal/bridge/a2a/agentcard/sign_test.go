@@ -191,6 +191,12 @@ func TestAD14_Signatures(t *testing.T) {
 	if f, err := detectCard(t, mixed, "", pinned(set(t, s))); err != nil || f.Signature != "verified" || f.URL != "https://a.example/rpc" {
 		t.Errorf("unsigned members: %+v, %v", f, err)
 	}
+	const open = `"securityRequirements":[{"schemes":{"k":{}}}],`
+	lenient := s.sign(t, strings.Replace(signedCard, `  "securityRequirements": [{"schemes": {"k": {"list": []}}}], "iconUrl"`, `  "iconUrl"`, 1), strings.Replace(signedForm, open, "", 1))
+	asking := strings.Replace(lenient, `"name"`, `"security":[{"k":[]}],"name"`, 1)
+	if f, err := detectCard(t, asking, "", pinned(set(t, s))); err != nil || f.Signature != "verified" || f.Auth != nil || !strings.Contains(asking, `"security":`) {
+		t.Errorf("an unsigned member of 0.3 has an effect: %+v, %v", f.Auth, err)
+	}
 }
 
 // TestAD14_SignatureTampering: no member can be changed, added or left out.
