@@ -495,6 +495,7 @@ func TestStreamRefreshed(t *testing.T) {
 // sends back, in the form of the request either.
 func TestRedactsEverySecret(t *testing.T) {
 	pair := base64.StdEncoding.EncodeToString([]byte("ann:p4ss word"))
+	clientSecret := func(s string) parley.Agent { a := oauthAgent("", ""); a.Credential = secretOf(s); return a }
 	later := &parley.ResolvedAuth{Headers: map[string]parley.Secret{"X-A": secretOf("h3ader")}}
 	later.Later.Add(secretOf("l4ter"))
 	for _, tt := range []struct {
@@ -503,6 +504,7 @@ func TestRedactsEverySecret(t *testing.T) {
 	}{
 		{parley.Agent{Auth: parley.Auth{Type: parley.AuthBasic, User: "ann"}, Credential: secretOf("p4ss word")}, "x p4ss word y " + pair + " z"},
 		{parley.Agent{Auth: parley.Auth{Type: parley.AuthAPIKey, In: parley.InQuery}, Credential: secretOf("k/ey+1")}, `x k/ey+1 y k%2Fey%2B1 z`},
+		{clientSecret("cl/1ent"), "x cl%2F1ent y " + base64.StdEncoding.EncodeToString([]byte("me:cl%2F1ent")) + " z"},
 		{oauthAgent("", ""), "x cl1ent y " + base64.StdEncoding.EncodeToString([]byte("me:cl1ent")) + " z"},
 		{parley.Agent{Auth: parley.Auth{Type: parley.AuthHeaders}, Resolved: later}, `x h3ader y l4ter z`},
 	} {
