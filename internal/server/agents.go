@@ -49,7 +49,7 @@ func (s *Server) newRegistry(adapters []bridge.Adapter) *registry.Registry {
 		}
 	}
 	return registry.New(registry.Config{
-		Store: s.db, Prober: s.exchange, Detector: s.cards, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, NewID: newUUID,
+		Store: s.db, Prober: prober{s.exchange, s.a2a}, Detector: s.cards, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, NewID: newUUID,
 		Secrets: s.secrets,
 	})
 }
