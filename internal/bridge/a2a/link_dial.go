@@ -169,6 +169,9 @@ func isVariable(name string) bool {
 // ---- WebSocket
 
 func (l *links) dialSocket(ctx context.Context, to linkTarget) (jsonrpc.Stream, error) {
+	if hasTLSSettings(to.agent) && !strings.HasPrefix(strings.ToLower(to.to.URL), schemeWSS+":") {
+		return nil, parley.Errorf(parley.CodeInvalid, "the agent has TLS settings, and is to be called without TLS: its URL must begin with wss://")
+	}
 	x := l.opts.Exchange
 	config, err := x.TLSConfig(to.agent)
 	if err != nil {

@@ -235,6 +235,21 @@ func TestSocketTLS(t *testing.T) {
 	}
 }
 
+// TestSocketIdentity proves that an agent with TLS settings is never called
+// without TLS, whatever its card or a setting says.
+func TestSocketIdentity(t *testing.T) {
+	t.Parallel()
+	a := startSocketAgent(t, false)
+	r := newLinkRig(t, a.url("/"), linkOptions{Exchange: loopbackExchange(bridge.ExchangeConfig{})})
+	r.agent.TLS = parley.AgentTLS{CA: "file:ca"}
+	if _, _, err := r.call(t.Context(), verbSend, "echo", ""); err == nil || !strings.Contains(err.Error(), "wss://") {
+		t.Errorf("%v: want that TLS is missing", err)
+	}
+	if len(a.handshakes) != 0 {
+		t.Errorf("%d handshakes, want none", len(a.handshakes))
+	}
+}
+
 // TestSocketEgress proves that WebSocket agents are held to the egress policy.
 func TestSocketEgress(t *testing.T) {
 	t.Parallel()
