@@ -119,8 +119,11 @@ type SecretSet struct {
 	kept []Secret // guarded by mu
 }
 
-// Add remembers secret, once.
+// Add remembers secret, once; an empty one is none.
 func (s *SecretSet) Add(secret Secret) {
+	if secret.IsZero() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.ContainsFunc(s.kept, func(k Secret) bool { return bytes.Equal(k.Reveal(), secret.Reveal()) }) {

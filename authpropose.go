@@ -55,12 +55,13 @@ func ProposeAuth(alternatives [][]SecurityScheme) AuthProposal {
 	var best AuthProposal
 	var notes []string
 	for _, set := range alternatives {
-		switch p := proposeSet(set); {
-		case p.Type == AuthNone:
+		p := proposeSet(set)
+		if p.Type == AuthNone {
 			return p
-		case p.Type == "":
+		}
+		if p.Type == "" {
 			notes = append(notes, p.Note)
-		case best.Type == "" || best.Note != "" && p.Note == "":
+		} else if best.Type == "" || best.Note != "" && p.Note == "" {
 			best = p
 		}
 	}
@@ -76,10 +77,10 @@ func proposeSet(set []SecurityScheme) AuthProposal {
 	var carried []AuthProposal
 	for _, s := range set {
 		p := proposeOne(s)
-		switch {
-		case p.Type == "":
+		switch p.Type {
+		case "":
 			return p
-		case p.Type == AuthMTLS:
+		case AuthMTLS:
 			all.TLS = true
 		default:
 			carried = append(carried, p)
