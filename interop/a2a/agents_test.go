@@ -347,8 +347,7 @@ func (p *pool) get(k kind) (*agent, error) {
 	start, ok := p.agents[k]
 	if !ok {
 		start = sync.OnceValues(func() (*agent, error) {
-			dual := k == go10 || k == python10 || k == js10
-			return run(k, filepath.Join(p.dir, string(k)+".log"), setup{dual: dual})
+			return run(k, filepath.Join(p.dir, string(k)+".log"), setup{dual: k.dual()})
 		})
 		p.agents[k] = start
 	}

@@ -52,7 +52,7 @@ func serveParley(data string) int {
 
 // slots bounds the scenarios under way: each has processes of its own to share
 // the processors with.
-var slots = make(chan struct{}, 4*runtime.GOMAXPROCS(0))
+var slots = make(chan struct{}, 8*runtime.GOMAXPROCS(0))
 
 // parallel lets a test run beside a few others.
 func parallel(t *testing.T) {

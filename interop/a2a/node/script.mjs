@@ -118,6 +118,14 @@ const acts = {
     }
     out.status('completed');
   },
+  async drip(rest, data, out, gates) {
+    const [count, key] = rest.split(' ');
+    out.status('working');
+    for (let i = 0; i < Number(count); i++) out.artifact('out', [{ text: `${i} ` }], i > 0, false);
+    if (!(await gates.wait(key, out.task))) return;
+    out.artifact('out', [{ text: 'end' }], true, true);
+    out.status('completed');
+  },
   async ask(rest, data, out) {
     out.status('input-required', rest || 'how many?');
   },

@@ -104,6 +104,16 @@ async def chunks(rest, data, out, gates):
     await out.status("completed")
 
 
+async def drip(rest, data, out, gates):
+    count, _, key = rest.partition(" ")
+    await out.status("working")
+    for i in range(int(count)):
+        await out.artifact("out", [{"text": f"{i} "}], append=i > 0)
+    await gates.wait(key)
+    await out.artifact("out", [{"text": "end"}], append=True, last=True)
+    await out.status("completed")
+
+
 async def ask(rest, data, out, gates):
     await out.status("input-required", rest or "how many?")
 
@@ -174,7 +184,7 @@ async def big(rest, data, out, gates):
 
 
 ACTS = {
-    "echo": echo, "slow": slow, "hold": hold, "chunks": chunks, "ask": ask, "auth": auth,
+    "echo": echo, "slow": slow, "hold": hold, "chunks": chunks, "drip": drip, "ask": ask, "auth": auth,
     "fail": fail, "reject": reject, "data": echo_data, "got": got, "file": give_file, "stuck": stuck,
     "refuse-cancel": hold, "big": big,
 }

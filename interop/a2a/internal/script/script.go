@@ -126,6 +126,8 @@ func (x execution) run(ctx context.Context) error {
 		return x.slow(ctx)
 	case "chunks":
 		return x.chunks(ctx)
+	case "drip":
+		return x.drip(ctx)
 	case "big":
 		n, _ := strconv.Atoi(x.rest)
 		return x.done(Part{Text: strings.Repeat("x", n)})
@@ -211,6 +213,23 @@ func (x execution) chunks(ctx context.Context) error {
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
+	}
+	return x.Status("completed", "")
+}
+
+func (x execution) drip(ctx context.Context) error {
+	number, key, _ := strings.Cut(x.rest, " ")
+	count, _ := strconv.Atoi(number)
+	for i := range count {
+		if err := x.Artifact(Artifact{Name: "out", Parts: []Part{{Text: fmt.Sprintf("%d ", i)}}, Append: i > 0}); err != nil {
+			return err
+		}
+	}
+	if err := x.gates.Wait(ctx, key); err != nil {
+		return err
+	}
+	if err := x.Artifact(Artifact{Name: "out", Parts: []Part{{Text: "end"}}, Append: true, Last: true}); err != nil {
+		return err
 	}
 	return x.Status("completed", "")
 }

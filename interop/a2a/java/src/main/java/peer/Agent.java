@@ -168,6 +168,7 @@ public class Agent {
                     : new FilePart(new FileWithBytes("text/plain", "hello.txt", HELLO))));
             case "slow" -> slow(out, rest);
             case "chunks" -> chunks(out, Integer.parseInt(rest));
+            case "drip" -> drip(e, rest.split(" ", 2));
             case "big" -> done(out, List.of(new TextPart("x".repeat(Integer.parseInt(rest)))));
             case "hold", "refuse-cancel" -> {
                 if (verb.equals("refuse-cancel")) {
@@ -198,6 +199,17 @@ public class Agent {
             Thread.sleep(20);
         }
         out.complete();
+    }
+
+    private void drip(Execution e, String[] words) throws InterruptedException {
+        TaskUpdater out = e.out();
+        for (int i = 0; i < Integer.parseInt(words[0]); i++) {
+            out.addArtifact(List.of(new TextPart(i + " ")), "out", "out", null, i > 0, false);
+        }
+        if (side.await(words[1], e.x().getTaskId())) {
+            out.addArtifact(List.of(new TextPart("end")), "out", "out", null, true, true);
+            out.complete();
+        }
     }
 
     private static void done(TaskUpdater out, List<Part<?>> parts) {

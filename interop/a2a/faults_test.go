@@ -1,0 +1,309 @@
+package a2a
+
+import (
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// httpRoutes are the routes that a proxy of ours can look into.
+func httpRoutes() []route {
+	return slices.DeleteFunc(routes(), func(r route) bool { return r.binding == "GRPC" })
+}
+
+// TestLostAnswer loses the answer to the send on the way: the agent has got the
+// message, and the policy says what follows (language rule R1).
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, r := range httpRoutes() {
+		for _, policy := range []parley.OutcomePolicy{parley.OutcomeLookup, parley.OutcomeFail, parley.OutcomeResend} {
+			t.Run(r.name()+"/"+string(policy), func(t *testing.T) {
+				parallel(t)
+				a := sharedAgent(t, r.kind)
+				p := newProxy(t, a.where["url"])
+				p.swallowNext(1)
+				name := w.register(t, registration{url: p.through(t, r.url(a)), config: r.pins(nil), policy: policy})
+				run := w.call(t, name, "echo once")
+				if p.swallowed() != 1 {
+					t.Errorf("%d answers were lost", p.swallowed())
+				}
+				executions, _ := a.entries(t, run.ID)
+				switch {
+				case policy == parley.OutcomeResend:
+					done(t, run)
+					if len(executions) != 2 || executions[0].Message != executions[1].Message {
+						t.Errorf("executions %+v", executions)
+					}
+					return
+				case policy == parley.OutcomeLookup && r.version == "1.0":
+					if o := done(t, run); o.Text != "once" {
+						t.Errorf("output %s", o.raw)
+					}
+				default:
+					// A2A 0.3 has no list of tasks over JSON-RPC.
+					if e := failed(t, run); e.Code != parley.CodeOutcomeUnknown {
+						t.Errorf("error %+v", e)
+					}
+				}
+				if len(executions) != 1 {
+					t.Errorf("executed %d times", len(executions))
+				}
+			})
+		}
+	}
+}
+
+// TestKilledBeforeAnswer kills Parley after the agent has got the message and
+// before any answer came.
+func TestKilledBeforeAnswer(t *testing.T) {
+	t.Parallel()
+	first := newProcess(t, "")
+	type killed struct {
+		route
+		agent  *agent
+		policy parley.OutcomePolicy
+		run    string
+		proxy  *proxy
+	}
+	var all []killed
+	for _, r := range httpRoutes() {
+		for _, policy := range []parley.OutcomePolicy{parley.OutcomeLookup, parley.OutcomeFail} {
+			k := killed{route: r, agent: sharedAgent(t, r.kind), policy: policy}
+			k.proxy = newProxy(t, k.agent.where["url"])
+			k.proxy.stallNext(1)
+			name := first.register(t, registration{url: k.proxy.through(t, r.url(k.agent)), config: r.pins(nil), policy: policy})
+			k.run = first.start(t, name, "echo once")
+			all = append(all, k)
+		}
+	}
+	for _, k := range all {
+		eventually(t, k.name()+" to be executed", func() bool {
+			executions, _ := k.agent.entries(t, k.run)
+			return len(executions) == 1
+		})
+	}
+	first.kill()
+	second := first.again(t)
+	for _, k := range all {
+		t.Run(k.name()+"/"+string(k.policy), func(t *testing.T) {
+			run := second.end(t, k.run)
+			if k.policy == parley.OutcomeLookup && k.version == "1.0" {
+				if o := done(t, run); o.Text != "once" {
+					t.Errorf("output %s", o.raw)
+				}
+			} else if e := failed(t, run); e.Code != parley.CodeOutcomeUnknown {
+				t.Errorf("error %+v", e)
+			}
+			if executions, _ := k.agent.entries(t, k.run); len(executions) != 1 {
+				t.Errorf("executed %d times", len(executions))
+			}
+		})
+	}
+}
+
+// TestParleyRestarted kills Parley while agents work, and while they wait for an
+// answer.
+func TestParleyRestarted(t *testing.T) {
+	t.Parallel()
+	first := newProcess(t, "")
+	type cut struct {
+		scene
+		run, asks string
+	}
+	var all []*cut
+	for _, r := range routes() {
+		for _, send := range []string{"nonblocking", "stream"} {
+			c := &cut{scene: scene{world: first, route: r, agent: sharedAgent(t, r.kind)}}
+			c.name = first.register(t, registration{url: r.url(c.agent), config: r.pins(map[string]any{"send": send})})
+			c.run = first.start(t, c.name, "hold "+c.key())
+			c.asks = first.start(t, c.name, "ask who?")
+			all = append(all, c)
+		}
+	}
+	for _, c := range all {
+		first.accepted(t, c.run)
+		first.asked(t, c.asks)
+	}
+	first.kill()
+	second := first.again(t)
+	for _, c := range all {
+		c.agent.release(t, c.key())
+		second.answer(t, c.asks, "me")
+	}
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			if o := done(t, second.end(t, c.run)); o.Text != "held "+c.key() {
+				t.Errorf("output %s", o.raw)
+			}
+			if o := done(t, second.end(t, c.asks)); o.Text != "answer: me" {
+				t.Errorf("output %s", o.raw)
+			}
+			c.once(t, c.run)
+			if executions, _ := c.agent.entries(t, c.asks); len(executions) != 2 {
+				t.Errorf("question and answer were executed %d times", len(executions))
+			}
+		})
+	}
+}
+
+// TestCutStream cuts the stream of a task in the middle, twice.
+func TestCutStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, r := range httpRoutes() {
+		t.Run(r.name(), func(t *testing.T) {
+			parallel(t)
+			a := sharedAgent(t, r.kind)
+			p := newProxy(t, a.where["url"])
+			name := w.register(t, registration{url: p.through(t, r.url(a)), config: r.pins(map[string]any{"send": "stream"})})
+			id := w.start(t, name, "hold "+name)
+			w.accepted(t, id)
+			for range 2 {
+				eventually(t, "a stream to cut", func() bool { return p.cut() > 0 })
+				time.Sleep(50 * time.Millisecond)
+			}
+			a.release(t, name)
+			if o := done(t, w.end(t, id)); o.Text != "held "+name {
+				t.Errorf("output %s", o.raw)
+			}
+			if executions, _ := a.entries(t, id); len(executions) != 1 {
+				t.Errorf("executed %d times", len(executions))
+			}
+		})
+	}
+}
+
+// addresses gives the addresses under which another agent can be started.
+func (a *agent) addresses(t *testing.T) setup {
+	t.Helper()
+	u, err := url.Parse(a.where["url"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return setup{listen: u.Host, grpc: a.where["grpc"]}
+}
+
+// free waits until nobody listens on an address.
+func free(t *testing.T, address string) {
+	t.Helper()
+	eventually(t, address+" to be free", func() bool {
+		l, err := net.Listen("tcp", address)
+		if err == nil {
+			_ = l.Close()
+		}
+		return err == nil
+	})
+}
+
+// restart kills an agent and starts one of kind k in its place.
+func (a *agent) restart(t *testing.T, k kind, s setup) *agent {
+	t.Helper()
+	at := a.addresses(t)
+	s.listen = at.listen
+	if k == a.kind {
+		s.grpc = at.grpc
+	}
+	a.kill()
+	free(t, s.listen)
+	return ownAgentAt(t, k, a.log, s)
+}
+
+// TestAgentRestartedWithStore restarts an agent that keeps its tasks while it
+// waits for an answer: the answer reaches the new process.
+func TestAgentRestartedWithStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, k := range []kind{python10, python03} {
+		t.Run(string(k), func(t *testing.T) {
+			parallel(t)
+			s := setup{db: filepath.Join(t.TempDir(), "tasks.db"), dual: k == python10}
+			a := ownAgent(t, k, s)
+			runs := make(map[string]string)
+			for _, r := range k.routes() {
+				id := w.start(t, w.register(t, registration{url: r.url(a), config: r.pins(nil)}), "ask who?")
+				w.asked(t, id)
+				runs[r.name()] = id
+			}
+			b := a.restart(t, k, s)
+			for name, id := range runs {
+				w.answer(t, id, "me")
+				if o := done(t, w.end(t, id)); o.Text != "answer: me" {
+					t.Errorf("%s: output %s", name, o.raw)
+				}
+				executions, _ := b.entries(t, id)
+				if len(executions) != 2 || executions[0].PID == executions[1].PID || executions[0].Task != executions[1].Task {
+					t.Errorf("%s: executions %+v", name, executions)
+				}
+			}
+		})
+	}
+}
+
+// TestAgentRestartedWithoutStore restarts an agent that forgets its tasks: the
+// policy says what follows.
+func TestAgentRestartedWithoutStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, k := range kinds() {
+		t.Run(string(k), func(t *testing.T) {
+			parallel(t)
+			s := setup{dual: k.dual()}
+			a := ownAgent(t, k, s)
+			type lost struct {
+				route
+				policy parley.OutcomePolicy
+				run    string
+			}
+			var all []lost
+			for _, r := range k.routes() {
+				for _, policy := range []parley.OutcomePolicy{parley.OutcomeLookup, parley.OutcomeResend} {
+					name := w.register(t, registration{url: r.url(a), config: r.pins(nil), policy: policy})
+					all = append(all, lost{r, policy, w.start(t, name, "hold the line")})
+				}
+			}
+			for _, l := range all {
+				w.accepted(t, l.run)
+			}
+			b := a.restart(t, k, s)
+			b.release(t, "the line")
+			for _, l := range all {
+				run := w.end(t, l.run)
+				executions, _ := b.entries(t, l.run)
+				if l.policy == parley.OutcomeResend {
+					if o := done(t, run); o.Text != "held the line" || len(executions) != 2 {
+						t.Errorf("%s: executed %d times, output %s", l.name(), len(executions), o.raw)
+					}
+				} else if e := failed(t, run); e.Code != parley.CodeOutcomeUnknown || len(executions) != 1 {
+					t.Errorf("%s: executed %d times, error %+v", l.name(), len(executions), e)
+				}
+			}
+		})
+	}
+}
+
+// TestAgentGone calls an agent that nobody runs any more.
+func TestAgentGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := ownAgent(t, go10, setup{dual: true})
+	a.kill()
+	for _, r := range routes() {
+		if r.kind != go10 {
+			continue
+		}
+		t.Run(r.name(), func(t *testing.T) {
+			name := w.register(t, registration{url: r.url(a), config: r.pins(nil)})
+			e := failed(t, w.call(t, name, "echo one"))
+			if e.Code != parley.CodeAgentUnavailable || !e.Retryable || !strings.Contains(e.Message, "refused") {
+				t.Errorf("error %+v", e)
+			}
+		})
+	}
+}
