@@ -20,35 +20,43 @@ import (
 //   - nothing,
 //   - everything that is empty (the official SDKs for Python and JavaScript),
 //
-// and a card that speaks 0.3 too may be signed without the members of 0.3. None
-// of the forms says anything that the card does not say; what is read later is
+// and a card that speaks 0.3 too may be signed without the members of 0.3. Agents
+// of the official SDK for JavaScript lose the security schemes besides, which
+// then count for nothing here (a2aproject/a2a-js#663). None of the forms says anything that the card does not say; what is read later is
 // the form that was signed.
 func canonicals(card []byte) ([][]byte, error) {
 	var forms [][]byte
-	for _, known := range []bool{false, true} {
-		for _, leave := range []func(*node, *shape){(*node).dropDefaults, nil, (*node).dropEmpty} {
-			root, err := parseNode(card)
-			if err != nil {
-				return nil, err
-			}
-			root.remove("signatures")
-			if known {
-				root.keepKnown(cardShape())
-			}
-			if leave != nil {
-				leave(root, cardShape())
-			}
-			form, err := root.canonical()
-			if err != nil {
-				return nil, err
-			}
-			forms = appendNew(forms, form)
-			if escaped := ascii(form); leave != nil && escaped != nil {
-				forms = appendNew(forms, escaped)
-			}
+	for _, thin := range thinnings() {
+		root, err := parseNode(card)
+		if err != nil {
+			return nil, err
+		}
+		root.remove("signatures")
+		thin(root)
+		form, err := root.canonical()
+		if err != nil {
+			return nil, err
+		}
+		forms = appendNew(forms, form)
+		if escaped := ascii(form); escaped != nil {
+			forms = appendNew(forms, escaped)
 		}
 	}
 	return forms, nil
+}
+
+// thinnings are the ways of leaving something out, the strictest first.
+func thinnings() []func(*node) {
+	shape := cardShape()
+	return []func(*node){
+		func(n *node) { n.dropDefaults(shape) },
+		func(*node) {},
+		func(n *node) { n.dropEmpty() },
+		func(n *node) { n.keepKnown(shape); n.dropDefaults(shape) },
+		func(n *node) { n.keepKnown(shape) },
+		func(n *node) { n.keepKnown(shape); n.dropEmpty() },
+		func(n *node) { n.keepKnown(shape); n.remove("securitySchemes"); n.dropEmpty() },
+	}
 }
 
 func appendNew(forms [][]byte, form []byte) [][]byte {
@@ -179,9 +187,9 @@ func (n *node) empty() bool {
 }
 
 // dropEmpty takes out everything empty, innermost first.
-func (n *node) dropEmpty(*shape) {
+func (n *node) dropEmpty() {
 	n.filter(func(_ string, v *node) bool {
-		v.dropEmpty(nil)
+		v.dropEmpty()
 		return !v.empty()
 	})
 }

@@ -9,10 +9,13 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +180,7 @@ func TestAD14_Signatures(t *testing.T) {
 	for _, tt := range []struct{ name, card, payload string }{
 		{"as it stands", signedCard, canonical(t, signedCard)},
 		{"without anything empty", signedCard, python},
+		{"without the security schemes", signedCard, python[:strings.Index(python, `"securitySchemes"`)] + python[strings.Index(python, `"supportedInterfaces"`):]},
 		{"without the members of 0.3", union, signedForm},
 		{"with the members of 0.3", union, canonical(t, union)},
 		{"escaped", foreign, strings.Replace(python, "Signed Agent", `Gr\u00f6\u00dfe \ud83d\ude00`, 1)},
@@ -196,6 +200,33 @@ func TestAD14_Signatures(t *testing.T) {
 	asking := strings.Replace(lenient, `"name"`, `"security":[{"k":[]}],"name"`, 1)
 	if f, err := detectCard(t, asking, "", pinned(set(t, s))); err != nil || f.Signature != "verified" || f.Auth != nil || !strings.Contains(asking, `"security":`) {
 		t.Errorf("an unsigned member of 0.3 has an effect: %+v, %v", f.Auth, err)
+	}
+}
+
+// Cards that the official SDKs have signed are verified: testdata holds what
+// a2a-sdk 1.3.0 (Python) and @a2a-js/sdk 1.3.0 made of cards of ours, with the
+// public keys.
+func TestAD14_SignaturesOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, count := range map[string]int{"signed-python-1.3.0.json": 2, "signed-javascript-1.3.0.json": 2} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var o struct{ Keys, Cards json.RawMessage }
+		var cards []json.RawMessage
+		if err := errors.Join(json.Unmarshal(text, &o), json.Unmarshal(o.Cards, &cards)); err != nil || len(cards) != count {
+			t.Fatalf("%s: %d cards, %v", name, len(cards), err)
+		}
+		for i, card := range cards {
+			if f, err := detectCard(t, string(card), "", pinned(string(o.Keys))); err != nil || f.Signature != "verified" || f.URL != "https://a.example/rpc" {
+				t.Errorf("%s, card %d: %+v, %v", name, i, f, err)
+			}
+			bad := strings.Replace(string(card), "https://a.example/rpc", "https://a.example/evil", 1)
+			if _, err := detectCard(t, bad, "", pinned(string(o.Keys))); parley.CodeOf(err) != parley.CodeAgentRejected {
+				t.Errorf("%s, card %d, changed: %v", name, i, err)
+			}
+		}
 	}
 }
 
