@@ -2,10 +2,12 @@ package agents_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -29,8 +31,10 @@ type way struct {
 	config string
 	// methods are those that the agent may see; stdio is not seen.
 	methods []string
-	stdio   bool
-	streams bool
+	// protocol is jsonrpc-2.0 unless it is said.
+	protocol string
+	stdio    bool
+	streams  bool
 }
 
 func ways() []way {
@@ -40,6 +44,7 @@ func ways() []way {
 		{name: "0.3", config: `{"a2a":"0.3"}`, methods: old},
 		{name: "1.0", config: `{"a2a":"1.0","stream":"off"}`, methods: modern},
 		{name: "detected", config: `{"a2a":"auto"}`, methods: modern, streams: true},
+		{name: "registered", protocol: "auto", methods: modern, streams: true},
 		{name: "streamed 1.0", config: `{"a2a":"1.0","send":"stream"}`, methods: modern, streams: true},
 		{name: "streamed 0.3", config: `{"a2a":"0.3","stream":"on"}`, methods: old, streams: true},
 		{name: "stdio 0.3", config: `{"a2a":"0.3"}`, stdio: true},
@@ -63,7 +68,7 @@ func TestAgentsThroughParley(t *testing.T) {
 					at = seen.start(t, command)
 				}
 				_, err := c.AddAgent(t.Context(), parley.AgentSpec{
-					Name: &name, URL: &at, Protocol: new(parley.ProtocolJSONRPC), ProtocolConfig: json.RawMessage(w.config),
+					Name: &name, URL: &at, Protocol: new(cmp.Or(w.protocol, parley.ProtocolJSONRPC)), ProtocolConfig: json.RawMessage(w.config),
 					Retry: new(parley.RetryConfig{InitialDelay: time.Second, MaxDelay: time.Second, Multiplier: 1}),
 				})
 				if err != nil {
@@ -256,7 +261,11 @@ func (s *sightings) start(t *testing.T, command []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0), // streams are left in the middle
+	}
 	front.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			s.note(r)

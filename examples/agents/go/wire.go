@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 
 const (
 	maxParts = 100 // parts of one message
+	maxDepth = 64  // of a data part
 	maxID    = 256 // bytes of an id that a client chooses
 )
 
@@ -226,6 +228,8 @@ func (d dialect) readMessage(m *wireMessage) (message, error) {
 		switch {
 		case p.Text != nil:
 			out.parts = append(out.parts, part{text: *p.Text})
+		case deeper(p.Data, maxDepth):
+			return message{}, faultf(codeInvalidParams, "data is nested more than %d deep", maxDepth)
 		case p.Data != nil:
 			out.parts = append(out.parts, part{data: p.Data})
 		default:
@@ -233,6 +237,25 @@ func (d dialect) readMessage(m *wireMessage) (message, error) {
 		}
 	}
 	return out, nil
+}
+
+// deeper reports whether a JSON value is nested more than limit deep.
+func deeper(value json.RawMessage, limit int) bool {
+	depth := 0
+	for dec := json.NewDecoder(bytes.NewReader(value)); ; {
+		token, err := dec.Token()
+		if err != nil {
+			return false // the end
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			if depth++; depth > limit {
+				return true
+			}
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+	}
 }
 
 type object = map[string]any

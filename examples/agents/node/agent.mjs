@@ -21,6 +21,7 @@ import { parseArgs } from 'node:util';
 
 const MAX_BODY = 1 << 20;   // bytes of one request
 const MAX_PARTS = 100;      // parts of one message
+const MAX_DEPTH = 64;       // of a data part
 const MAX_ID = 256;         // characters of an id that a client chooses
 const MAX_TASKS = 1000;     // tasks that are remembered; the oldest ended one goes first
 const MAX_CALLS = 256;      // requests at the same time over stdio
@@ -235,8 +236,7 @@ function readSeconds(text) {
 function writePart(part, v1) {
   if ('text' in part) return v1 ? { text: part.text } : { kind: 'text', text: part.text };
   if (v1) return { data: part.data, mediaType: 'application/json' };
-  const isObject = part.data !== null && typeof part.data === 'object' && !Array.isArray(part.data);
-  return { kind: 'data', data: isObject ? part.data : { value: part.data } }; // 0.3 knows objects only
+  return { kind: 'data', data: isObject(part.data) ? part.data : { value: part.data } }; // 0.3 knows objects only
 }
 
 const writeParts = (owner, v1) => ({ ...owner, parts: owner.parts.map((p) => writePart(p, v1)) });
@@ -320,8 +320,16 @@ function readMessage(params, v1) {
 function readPart(part) {
   if (!isObject(part)) throw new Fault(-32602, 'a part must be an object');
   if (typeof part.text === 'string') return { text: part.text };
-  if ('data' in part) return { data: part.data };
+  if ('data' in part) {
+    if (isDeeper(part.data, MAX_DEPTH)) throw new Fault(-32602, `data is nested more than ${MAX_DEPTH} deep`);
+    return { data: part.data };
+  }
   throw new Fault(-32005, 'this agent takes text and data parts only');
+}
+
+function isDeeper(value, limit) {
+  if (value === null || typeof value !== 'object') return false;
+  return limit === 0 || Object.values(value).some((v) => isDeeper(v, limit - 1));
 }
 
 // The card has the shapes of 0.3 and 1.0 at once: neither has a member that the other uses otherwise.
@@ -497,7 +505,7 @@ function serve(agent, { host, port, url }) {
   let text, etag;
   const server = createServer(async (request, response) => {
     try {
-      const { pathname, searchParams } = new URL(request.url, 'http://host');
+      const { pathname, searchParams } = new URL('http://host' + request.url);
       if (['/.well-known/agent-card.json', '/.well-known/agent.json'].includes(pathname) && request.method === 'GET') {
         const headers = { 'Content-Type': 'application/json', 'Cache-Control': 'max-age=60', ETag: etag };
         if (request.headers['if-none-match'] === etag) return response.writeHead(304, headers).end();
@@ -507,7 +515,7 @@ function serve(agent, { host, port, url }) {
       if (request.method !== 'POST') return response.writeHead(405, { Allow: 'POST' }).end();
       await post(agent, request, response, searchParams);
     } catch (e) {
-      console.error('internal error:', e);
+      if (e.code !== 'ECONNRESET') console.error('internal error:', e); // else the client is gone
       response.destroy();
     }
   });

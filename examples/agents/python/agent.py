@@ -28,6 +28,7 @@ from urllib.parse import parse_qs, urlsplit
 
 MAX_BODY = 1 << 20    # bytes of one request
 MAX_PARTS = 100       # parts of one message
+MAX_DEPTH = 64        # of a data part
 MAX_ID = 256          # characters of an id that a client chooses
 MAX_TASKS = 1000      # tasks that are remembered; the oldest ended one goes first
 MAX_CALLS = 256       # requests at the same time over stdio
@@ -346,8 +347,15 @@ def read_part(part):
     if isinstance(part.get("text"), str):
         return {"text": part["text"]}
     if "data" in part:
+        if is_deeper(part["data"], MAX_DEPTH):
+            raise Fault(-32602, f"data is nested more than {MAX_DEPTH} deep")
         return {"data": part["data"]}
     raise Fault(-32005, "this agent takes text and data parts only")
+
+
+def is_deeper(value, limit):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is not None and (limit == 0 or any(is_deeper(v, limit - 1) for v in inner))
 
 
 def card(url):
