@@ -309,6 +309,16 @@ func (a *agent) entries(t *testing.T, run string) (executions, cancels []entry) 
 	return executions, cancels
 }
 
+// everything is the whole log of an agent.
+func (a *agent) everything(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(a.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // pool has the agents that tests share, one for each kind.
 type pool struct {
 	mu     sync.Mutex

@@ -34,18 +34,24 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := &world{data: cfg.Data}
+	w.connect(t, s.URL(), s.Key())
+	w.serve(t, s.Run)
+	return w
+}
+
+// serve runs a Parley of this process until the test ends.
+func (w *world) serve(t *testing.T, run func(context.Context) error) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error("Parley:", err)
 		}
 	})
-	w := &world{data: cfg.Data}
-	w.connect(t, s.URL(), s.Key())
-	return w
 }
 
 func (w *world) connect(t *testing.T, url string, key parley.Secret) {
@@ -121,6 +127,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // registration is how an agent is registered.
 type registration struct {
+	// auto: Parley finds out what the agent at url speaks.
+	auto bool
 	// config is protocol_config; nil members are left out.
 	config  map[string]any
 	url     string
@@ -151,6 +159,12 @@ func (w *world) register(t *testing.T, r registration) string {
 			MaxRetries: r.retries, InitialDelay: 100 * time.Millisecond, MaxDelay: time.Second, Multiplier: 1,
 		},
 		OutcomeUnknown: &r.policy,
+	}
+	if r.auto {
+		spec.Protocol = new(parley.ProtocolAuto)
+	}
+	if r.config == nil {
+		spec.ProtocolConfig = nil
 	}
 	if _, err := w.AddAgent(t.Context(), spec); err != nil {
 		t.Fatalf("register %s with %s: %v", r.url, config, err)
