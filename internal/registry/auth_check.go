@@ -231,14 +231,20 @@ func checkTLS(w wantedTLS, secrets *Secrets, f *faults) {
 	}
 }
 
+// identity is what a record will show to its agent.
+type identity struct {
+	auth            parley.AuthType
+	hasTLS, hasCert bool
+}
+
 // checkTogether reports what does not fit together in a record: an identity
-// that no connection would show.
-func checkTogether(agent parley.Agent, auth parley.AuthType, hasTLS, hasCert bool, f *faults) {
-	secure := strings.HasPrefix(agent.URL, "https:") || strings.HasPrefix(agent.URL, "wss:")
+// that no connection to url would show.
+func checkTogether(url string, id identity, f *faults) {
+	secure := strings.HasPrefix(url, "https:") || strings.HasPrefix(url, "wss:")
 	switch {
-	case auth == parley.AuthMTLS && !hasCert:
+	case id.auth == parley.AuthMTLS && !id.hasCert:
 		f.add("tls.cert", faultRequired, "must be given, with tls.key, for auth type mtls")
-	case hasTLS && !secure && agent.URL != "":
+	case id.hasTLS && !secure && url != "":
 		f.add("tls", faultValue, "needs a URL that begins with https:// or wss://")
 	}
 }

@@ -263,20 +263,20 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 	set(&agent.Status, spec.Status)
 	var auth *wantedAuth
 	var tls *wantedTLS
-	kind, hasTLS, hasCert := agent.Auth.Type, agent.TLS != (parley.AgentTLS{}), agent.TLS.Cert != ""
+	id := identity{agent.Auth.Type, agent.TLS != (parley.AgentTLS{}), agent.TLS.Cert != ""}
 	if spec.Auth != nil {
 		auth = new(wanted(*spec.Auth, agent.Auth))
 		checkAuth(*auth, r.cfg.Secrets, f)
-		kind = auth.Type
+		id.auth = auth.Type
 	}
 	if spec.TLS != nil {
 		tls = new(wantTLS(*spec.TLS, agent.TLS))
 		checkTLS(*tls, r.cfg.Secrets, f)
-		hasCert = !tls.cert.missing()
-		hasTLS = hasCert || !tls.key.missing() || !tls.ca.missing()
+		id.hasCert = !tls.cert.missing()
+		id.hasTLS = id.hasCert || !tls.key.missing() || !tls.ca.missing()
 	}
-	checkTogether(agent, kind, hasTLS, hasCert, f)
-	checkPlace(agent, kind, f)
+	checkTogether(agent.URL, id, f)
+	checkPlace(agent, id.auth, f)
 	return agent, auth, tls
 }
 
