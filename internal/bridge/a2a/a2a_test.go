@@ -64,7 +64,9 @@ func TestAD3_Config(t *testing.T) {
 	for _, ok := range []string{
 		"", "null", "{}", `{"method":"message/send"}`, `{"version":"2.0","a2a":"auto","binding":"JSONRPC","parts":"text"}`,
 		`{"method":"agent/run","a2a":"0.3","binding":"jsonrpc","batch":100,"send":"blocking","stream":"on"}`,
-		`{"a2a":"1.0","binding":"grpc","url":"https://agent.test/a2a","tenant":"t","parts":"auto","card_keys":"env:PARLEY_SECRET_KEYS"}`, "\xef\xbb\xbf {} ",
+		`{"a2a":"1.0","binding":"grpc","url":"https://agent.test/a2a","tenant":"t","parts":"auto","card_keys":"env:PARLEY_SECRET_KEYS"}`,
+		`{"binding":"GRPC","url":"127.0.0.1:50051"}`, `{"url":"localhost:50051","binding":"grpc","a2a":"1.0"}`, `{"binding":"GRPC","url":"[::1]:50051"}`,
+		`{"url":"stdio:8080"}`, "\xef\xbb\xbf {} ",
 	} {
 		if faults := (&a2a.Adapter{}).CheckConfig(json.RawMessage(ok)); len(faults) > 0 {
 			t.Errorf("%s: %v", ok, faults)
@@ -93,6 +95,13 @@ func TestAD3_Config(t *testing.T) {
 		{`{"send":"now","stream":"yes"}`, []string{"protocol_config.send: must be", "protocol_config.stream: must be"}},
 		{`{"send":"stream","stream":"off"}`, []string{"protocol_config.send: is \"stream\", but"}},
 		{`{"url":"agent.test"}`, []string{"protocol_config.url: must be a whole URL"}},
+		{`{"url":"127.0.0.1:50051"}`, []string{"protocol_config.url: must be a whole URL; a host and a port alone are for binding \"GRPC\""}},
+		{`{"binding":"JSONRPC","url":"localhost:50051"}`, []string{"protocol_config.url: must be a whole URL; a host and a port alone"}},
+		{`{"binding":"GRPC","url":"127.0.0.1"}`, []string{"protocol_config.url: must be a whole URL"}},
+		{`{"binding":"GRPC","url":"127.0.0.1:0"}`, []string{"protocol_config.url: must be a whole URL"}},
+		{`{"binding":"GRPC","url":"127.0.0.1:65536"}`, []string{"protocol_config.url: must be a whole URL"}},
+		{`{"binding":"GRPC","url":"127.0.0.1:50051/x"}`, []string{"protocol_config.url: must be a whole URL"}},
+		{`{"binding":"GRPC","url":"https://u:p@agent.test:1"}`, []string{"protocol_config.url: holds a user name"}},
 		{`{"url":"https://u:p@agent.test"}`, []string{"protocol_config.url: holds a user name"}},
 		{`{"batch":1}`, []string{"protocol_config.batch: must be a number from 2 to 100"}},
 		{`{"batch":101}`, []string{"protocol_config.batch: must be"}},

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"encoding/json"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -168,6 +169,7 @@ func (c *Config) setBinding(text string) string {
 func (c *Config) setURL(text string) string {
 	u, err := url.Parse(text)
 	switch {
+	case hostAndPort(text): // clashes sees whether it is for gRPC
 	case err != nil, u.Scheme == "":
 		return "must be a whole URL"
 	case u.User != nil:
@@ -175,6 +177,16 @@ func (c *Config) setURL(text string) string {
 	}
 	c.URL = text
 	return ""
+}
+
+// hostAndPort says that text is an address as agent cards have it for gRPC.
+func hostAndPort(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" || strings.ContainsAny(host, "/@?# ") || strings.EqualFold(host, "stdio") {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 func (c *Config) setTenant(text string) string {
@@ -238,6 +250,9 @@ func (c *Config) clashes() []error {
 	}
 	if c.Version == V10 && c.Method != "" {
 		add("method", "is fixed in A2A 1.0; it can only be chosen for 0.3")
+	}
+	if c.Binding != BindingGRPC && hostAndPort(c.URL) {
+		add("url", "must be a whole URL; a host and a port alone are for binding \"GRPC\"")
 	}
 	if over && c.Batch > 0 {
 		add("batch", "belongs to JSON-RPC")
