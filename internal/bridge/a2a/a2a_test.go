@@ -301,28 +301,47 @@ func FuzzInputToParts(f *testing.F) {
 }
 
 // BenchmarkRequest and BenchmarkResponse: the bars are 5 ms and 10 ms (BR-N1,
-// BR-N2); the aim is microseconds.
+// BR-N2); the aim is 2 µs and 5 µs for 1 KB. A request is all that happens before
+// the exchange: the endpoint is chosen, too.
 func BenchmarkRequest(b *testing.B) {
 	tk := task(`{"text":"` + strings.Repeat("Say hello to everybody. ", 10) + `"}`)
 	a := a2a.New(a2a.Options{Exchange: bridge.NewExchange(bridge.ExchangeConfig{})})
-	agent := parley.Agent{URL: "http://agent.test/run"}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := a2a.RequestWith(a, tk, agent); err != nil {
-			b.Fatal(err)
+	b.Cleanup(a.Close)
+	for _, v := range []string{"seed", "0.3", "1.0"} {
+		agent := parley.Agent{URL: "http://agent.test/run"}
+		if v != "seed" {
+			agent.ProtocolConfig = json.RawMessage(`{"a2a":"` + v + `"}`)
 		}
+		b.Run(v, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := a2a.RequestWith(a, tk, agent); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
 func BenchmarkResponse(b *testing.B) {
-	body := []byte(`{"jsonrpc":"2.0","id":"` + taskID + `","result":{"kind":"task","id":"task-1","contextId":"ctx-1","status":{"state":"completed","timestamp":"2026-11-21T10:00:00Z"},` +
-		`"artifacts":[{"artifactId":"a","name":"text","parts":[{"kind":"text","text":"` + strings.Repeat("Hello there. ", 25) + `"}]}],` +
-		`"history":[{"kind":"message","role":"user","messageId":"m1","parts":[{"kind":"text","text":"hello"}]},{"kind":"message","role":"agent","messageId":"m2","parts":[{"kind":"text","text":"` + strings.Repeat("Hello there. ", 20) + `"}]}],"metadata":{"tokens":123}}}`)
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := a2a.Response(a2a.V03, body, taskID); err != nil {
-			b.Fatal(err)
-		}
+	hello := strings.Repeat("Hello there. ", 25)
+	for v, result := range map[a2a.Version]string{
+		a2a.V03: `{"kind":"task","id":"task-1","contextId":"ctx-1","status":{"state":"completed","timestamp":"2026-11-21T10:00:00Z"},` +
+			`"artifacts":[{"artifactId":"a","name":"text","parts":[{"kind":"text","text":"` + hello + `"}]}],` +
+			`"history":[{"kind":"message","role":"user","messageId":"m1","parts":[{"kind":"text","text":"hello"}]},{"kind":"message","role":"agent","messageId":"m2","parts":[{"kind":"text","text":"` + hello + `"}]}],"metadata":{"tokens":123}}`,
+		a2a.V10: `{"task":{"id":"task-1","contextId":"ctx-1","status":{"state":"TASK_STATE_COMPLETED","timestamp":"2026-11-21T10:00:00Z"},` +
+			`"artifacts":[{"artifactId":"a","name":"text","parts":[{"text":"` + hello + `"}]}],` +
+			`"history":[{"role":"ROLE_USER","messageId":"m1","parts":[{"text":"hello"}]},{"role":"ROLE_AGENT","messageId":"m2","parts":[{"text":"` + hello + `"}]}],"metadata":{"tokens":123}}}`,
+	} {
+		body := []byte(`{"jsonrpc":"2.0","id":"` + taskID + `","result":` + result + `}`)
+		b.Run(string(v), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := a2a.Response(v, body, taskID); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -1,11 +1,20 @@
-// Package a2a speaks A2A 0.2 and 0.3 over JSON-RPC 2.0, the protocol
-// "jsonrpc-2.0" (BR-1 to BR-6, AD-3). A task is one message:
+// Package a2a speaks A2A 0.2, 0.3 and 1.0, the protocol "jsonrpc-2.0" (BR-1 to
+// BR-6, AD-3, AD-14): over JSON-RPC by HTTP, stdio or WebSocket, over HTTP+JSON,
+// and over gRPC.
+//
+// An [Adapter] is put together from three things that do not know each other.
+// The codec, pure functions, writes params and reads results: exactly its dialect
+// on the way out, either dialect's shape on the way in, wherever that is
+// unambiguous. A binding carries bytes, knows what became of an exchange, and
+// takes answers apart. An [Endpoint] says which dialect and binding an agent
+// has: what its record pins, else what was found out about it, else 0.3 over
+// JSON-RPC, as the seeds send it:
 //
 //	{"jsonrpc":"2.0","id":TASK,"method":"message/send","params":{"message":
 //	  {"role":"user","messageId":"msg-TASK","parts":[{"kind":"text","text":…}]}}}
 //
-// with contextId in the message if the task continues a conversation. The agent
-// answers with a task or a message, or with a JSON-RPC error.
+// with contextId in the message if the task continues a conversation. An agent
+// whose dialect is known is asked to answer at once, and followed.
 //
 // # Where the rules leave a choice
 //
@@ -16,19 +25,40 @@
 //     result must carry our id, as the same string.
 //   - jsonrpc, id, result and error, and in a task kind, id, status and the
 //     others that decide, may stand once. Opaque values may repeat names.
+//   - An object without kind, id, status, parts, taskId and artifact whose member
+//     task, message, statusUpdate or artifactUpdate is an object is the wrapper of
+//     1.0. Every other object stands for itself.
+//   - TASK_STATE_ names are read in both dialects and any case; without the
+//     prefix a 0.3 agent is taken by its exact word, as the seeds take it.
 //   - A state that is not final is Accepted if the agent named its task, and
 //     else an error like every other state but completed.
 //   - A JSON-RPC error in a response outside 2xx replaces what the status says.
 //     Only 429 and 503 stay what they are, with the error's text beside them:
 //     nothing was executed. With a 4xx the error is never retried.
-//   - A part without kind whose text is a string is read as text, with a warning.
+//   - A part without kind whose text is a string is read as text; in 0.3 with a
+//     warning.
 //   - A text that is longer than one part is joined with line ends; the strings
 //     are spliced as they stand, so that escapes and digits pass unchanged.
+//   - A message of 0.3 has its kind only if the dialect is known: BR-1 lists none.
+//     With a configuration there goes an empty acceptedOutputModes, which 0.2
+//     demands and which excludes nothing.
+//
+// # Sending never twice
+//
+// A message is sent in one form, and in another one only after an error that says
+// that nothing was executed: -32601 and -32009 (another dialect), -32003 (without
+// push), -32004 to a stream request (without a stream). In 1.0 -32603 and -32006
+// leave open what became of it: Lost, since such agents can be asked ([Adapter.Find]).
 //
 // # Following
 //
-// Poll and Cancel give Answered only if the agent named a final state (or, for
-// Poll, said that it cannot be asked: then that is the end, as it was for the
-// old bridge). NotSent and Lost mean that nothing was learnt. Lost with the code
-// outcome_unknown means that the agent knows no such task.
+// Poll, Cancel and Subscribe give Answered only if the agent named a final state
+// (or, for Poll, said that it cannot be asked: then that is the end, as it was for
+// the old bridge). NotSent and Lost mean that nothing was learnt; Lost with the
+// code not_found that the agent knows no such task. An answer to anything but a
+// look that says something else than a state, or nothing in time, is followed by
+// a look.
+//
+// A [bridge.Stream] puts the task together from its events. It ends as Answered
+// only if they told all of the output: subscriptions of 0.3 begin in the middle.
 package a2a

@@ -239,8 +239,14 @@ func (p *part) member(name []byte) *[]byte {
 	return nil
 }
 
-// check says what is wrong with p.
+// check says what is wrong with p. A member that is null counts as absent, but
+// for data.
 func (p *part) check() error {
+	for _, member := range []*[]byte{&p.text, &p.url, &p.raw, &p.mediaType, &p.filename, &p.metadata} {
+		if string(*member) == "null" {
+			*member = nil
+		}
+	}
 	n := 0
 	for _, content := range [][]byte{p.text, p.data, p.url, p.raw} {
 		if content != nil {
@@ -252,14 +258,9 @@ func (p *part) check() error {
 	}
 	for _, s := range []struct {
 		name  string
-		value *[]byte
-	}{{"text", &p.text}, {"url", &p.url}, {"raw", &p.raw}, {"media_type", &p.mediaType}, {"filename", &p.filename}} {
-		if *s.value == nil {
-			continue
-		}
-		if string(*s.value) == "null" && s.value != &p.text {
-			*s.value = nil
-		} else if (*s.value)[0] != '"' {
+		value []byte
+	}{{"text", p.text}, {"url", p.url}, {"raw", p.raw}, {"media_type", p.mediaType}, {"filename", p.filename}} {
+		if s.value != nil && s.value[0] != '"' {
 			return bridge.Defectf("bad_input", "%s must be a string", s.name)
 		}
 	}

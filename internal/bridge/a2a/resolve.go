@@ -254,16 +254,16 @@ type knowledge struct {
 	of  map[string]*lesson
 }
 
-// lesson is what is known about one agent. mu is held while it is detected, so
-// that its card is fetched once.
+// lesson is what is known about one agent; the owner's mu protects it.
 type lesson struct {
-	mu    sync.Mutex
-	tried time.Time
-	found bool
-	d     parley.Detection
+	// looking is closed when the detection under way is over; nil if none is.
+	// tried is when the last one was, found whether it gave d.
+	looking chan struct{}
+	tried   time.Time
+	found   bool
+	d       parley.Detection
 
-	// endpoint is what it turned out to speak, and noPush that it refuses to push;
-	// the owner's mu protects both.
+	// endpoint is what it turned out to speak, and noPush that it refuses to push.
 	endpoint *Endpoint
 	noPush   bool
 }
@@ -286,24 +286,35 @@ func (k *knowledge) lessonOf(agent parley.Agent) *lesson {
 	return l
 }
 
-// detect finds out about agent, once.
+// detect finds out about agent, once for all that want to know.
 func (k *knowledge) detect(ctx context.Context, by Detector, agent parley.Agent) (parley.Detection, bool) {
 	if by == nil {
 		return parley.Detection{}, false
 	}
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	l := k.lessonOf(agent)
-	k.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.found || !l.tried.IsZero() && k.now().Sub(l.tried) < detectAgain {
+	for l.looking != nil && ctx.Err() == nil {
+		over := l.looking
+		k.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+		k.mu.Lock()
+	}
+	if ctx.Err() != nil || l.found || !l.tried.IsZero() && k.now().Sub(l.tried) < detectAgain {
 		return l.d, l.found
 	}
+	l.looking = make(chan struct{})
+	k.mu.Unlock()
 	d, err := by.Detect(ctx, agent)
-	if ctx.Err() != nil {
-		return parley.Detection{}, false
+	k.mu.Lock()
+	if ctx.Err() == nil || err == nil {
+		l.tried, l.d, l.found = k.now(), d, err == nil
 	}
-	l.tried, l.d, l.found = k.now(), d, err == nil
+	close(l.looking)
+	l.looking = nil
 	return l.d, l.found
 }
 

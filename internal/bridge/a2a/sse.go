@@ -48,10 +48,10 @@ func (e *events) next(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		if len(line) == 0 {
-			if some {
+			if len(data) > 0 {
 				return data, nil
 			}
-			read = 0
+			read, some = 0, false
 			continue
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))

@@ -1,0 +1,345 @@
+package a2a_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a"
+)
+
+// rpcAgent answers JSON-RPC requests over connections in memory.
+type rpcAgent struct {
+	// answer gives the result or the error of one request, as members of JSON.
+	answer func(method string) string
+
+	mu      sync.Mutex
+	methods []string
+}
+
+func (g *rpcAgent) asked() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.methods...)
+}
+
+func (g *rpcAgent) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer func() { _ = ours.Close() }()
+		for r := bufio.NewReader(ours); ; {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			var call struct {
+				ID     json.RawMessage `json:"id"`
+				Method string          `json:"method"`
+			}
+			_ = json.NewDecoder(req.Body).Decode(&call)
+			_, _ = io.Copy(io.Discard, req.Body)
+			g.mu.Lock()
+			g.methods = append(g.methods, call.Method)
+			g.mu.Unlock()
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, call.ID, g.answer(call.Method))
+			if _, err := fmt.Fprintf(ours, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+				return
+			}
+		}
+	}()
+	return theirs, nil
+}
+
+// adapter makes an Adapter that calls g, for the time of the test.
+func (g *rpcAgent) adapter(t *testing.T, opts a2a.Options) *a2a.Adapter {
+	t.Helper()
+	opts.Exchange = bridge.NewExchange(bridge.ExchangeConfig{DialContext: g.dial})
+	t.Cleanup(opts.Exchange.Close)
+	a := a2a.New(opts)
+	t.Cleanup(a.Close)
+	return a
+}
+
+// detector is an [a2a.Detector] that counts.
+type detector struct {
+	found        parley.Detection
+	err          error
+	asked, anew  atomic.Int64
+	renegotiated parley.Detection
+}
+
+func (d *detector) Detect(context.Context, parley.Agent) (parley.Detection, error) {
+	d.asked.Add(1)
+	time.Sleep(time.Second)
+	return d.found, d.err
+}
+
+func (d *detector) Renegotiate(context.Context, parley.Agent, string) (parley.Detection, error) {
+	d.anew.Add(1)
+	if d.renegotiated.Protocol == "" {
+		return parley.Detection{}, errors.New("no card")
+	}
+	return d.renegotiated, nil
+}
+
+func done(method string) string {
+	if method == "SendMessage" {
+		return `"result":{"task":{"id":"t","status":{"state":"TASK_STATE_COMPLETED"}}}`
+	}
+	return `"result":{"kind":"task","id":"t","status":{"state":"completed"}}`
+}
+
+func noSuchMethod(unless string) func(string) string {
+	return func(method string) string {
+		if method == unless {
+			return done(method)
+		}
+		return `"error":{"code":-32601,"message":"Method not found"}`
+	}
+}
+
+func call(t *testing.T, a *a2a.Adapter, agent parley.Agent) bridge.Outcome {
+	t.Helper()
+	out, err := a.Call(t.Context(), task(`"x"`), agent, nil)
+	if err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+func auto() parley.Agent {
+	return parley.Agent{Name: "agent", URL: "http://agent.test/", ProtocolConfig: json.RawMessage(`{"a2a":"auto"}`)}
+}
+
+// TestDetect_Once: an agent of which nothing is stored is looked at once, also by
+// many calls at a time, and only if its record says "auto".
+func TestDetect_Once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rpcAgent{answer: noSuchMethod("SendMessage")}
+		d := &detector{found: parley.Detection{Protocol: parley.ProtocolJSONRPC, URL: "http://agent.test/", Binding: "JSONRPC", Version: "1.0"}}
+		a := g.adapter(t, a2a.Options{Detector: d})
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if out := call(t, a, auto()); out.Result.Outcome != parley.OutcomeOK {
+					t.Errorf("%+v", out)
+				}
+			})
+		}
+		wg.Wait()
+		if n := d.asked.Load(); n != 1 {
+			t.Errorf("looked at %d times", n)
+		}
+		if got := g.asked(); len(got) != 20 {
+			t.Errorf("%d requests: %v", len(got), got)
+		}
+		plain := auto()
+		plain.ProtocolConfig = nil
+		call(t, a, plain)
+		if n := d.asked.Load(); n != 1 {
+			t.Error("an agent was looked at without being told to")
+		}
+	})
+}
+
+// TestDetect_Failed: where nothing is found out the agent gets what the seeds
+// send, and is looked at again after a while.
+func TestDetect_Failed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rpcAgent{answer: done}
+		d := &detector{err: errors.New("no card")}
+		a := g.adapter(t, a2a.Options{Detector: d})
+		for range 3 {
+			call(t, a, auto())
+		}
+		time.Sleep(30 * time.Second)
+		call(t, a, auto())
+		if n := d.asked.Load(); n != 2 {
+			t.Errorf("looked at %d times in half a minute, want 2", n)
+		}
+		if diff := cmp.Diff([]string{"message/send", "message/send", "message/send", "message/send"}, g.asked()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestRenegotiate_Remembered: what an agent turned out to speak is spoken from
+// then on; when it changes again that is found out too.
+func TestRenegotiate_Remembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var speaks atomic.Pointer[string]
+		now := func(method string) { speaks.Store(&method) }
+		g := &rpcAgent{answer: func(method string) string { return noSuchMethod(*speaks.Load())(method) }}
+		a := g.adapter(t, a2a.Options{})
+		for _, method := range []string{"message/send", "SendMessage", "message/send"} {
+			now(method)
+			for range 2 {
+				if out := call(t, a, auto()); out.Result.Outcome != parley.OutcomeOK {
+					t.Errorf("%s: %+v", method, out)
+				}
+			}
+		}
+		want := []string{"message/send", "message/send", "message/send", "SendMessage", "SendMessage", "SendMessage", "message/send", "message/send"}
+		if diff := cmp.Diff(want, g.asked()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestRenegotiate_Card: the card is asked first about another dialect.
+func TestRenegotiate_Card(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rpcAgent{answer: noSuchMethod("SendMessage")}
+		d := &detector{err: errors.New("no card yet"), renegotiated: parley.Detection{
+			Protocol: parley.ProtocolJSONRPC, URL: "http://agent.test/v1", Binding: "JSONRPC", Version: "1.0", Tenant: "acme",
+		}}
+		a := g.adapter(t, a2a.Options{Detector: d})
+		out := call(t, a, auto())
+		if out.Result.Outcome != parley.OutcomeOK || d.anew.Load() != 1 {
+			t.Errorf("asked anew %d times: %+v", d.anew.Load(), out)
+		}
+	})
+}
+
+// TestRenegotiate_Neither: an agent that speaks neither gets two requests for
+// each message and no more.
+func TestRenegotiate_Neither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rpcAgent{answer: noSuchMethod("none")}
+		a := g.adapter(t, a2a.Options{Detector: &detector{err: errors.New("no card")}})
+		out := call(t, a, auto())
+		if out.Disposition != bridge.Answered || out.Result.Err.Code != parley.CodeAgentRejected || len(g.asked()) != 2 {
+			t.Errorf("%v: %+v", g.asked(), out)
+		}
+	})
+}
+
+// TestPush_Remembered: an agent that has refused to push is not asked again.
+func TestPush_Remembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pushes := 0
+		g := &rpcAgent{answer: func(method string) string {
+			if pushes == 1 {
+				pushes++
+				return `"error":{"code":-32003,"message":"no push"}`
+			}
+			return done(method)
+		}}
+		a := g.adapter(t, a2a.Options{Push: func(string) (url, token string, ok bool) { pushes++; return "https://p.test", "secret", true }})
+		agent := auto()
+		agent.Detected = json.RawMessage(`{"protocol":"jsonrpc-2.0","url":"http://agent.test/","version":"1.0","push":true}`)
+		for range 3 {
+			if out := call(t, a, agent); out.Result.Outcome != parley.OutcomeOK {
+				t.Errorf("%+v", out)
+			}
+		}
+		if pushes != 2 || len(g.asked()) != 4 {
+			t.Errorf("push was wished for %d times in %d requests", pushes-1, len(g.asked()))
+		}
+	})
+}
+
+// streamAgent streams events until it is told to end.
+func streamAgent(t *testing.T, events ...string) (*a2a.Adapter, parley.Agent, func() int) {
+	t.Helper()
+	var open atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		open.Add(1)
+		defer open.Add(-1)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, e := range events {
+			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%q,\"result\":%s}\n\n", taskID, e)
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}})
+	t.Cleanup(x.Close)
+	a := a2a.New(a2a.Options{Exchange: x})
+	t.Cleanup(a.Close)
+	return a, parley.Agent{Name: "s", URL: s.URL, ProtocolConfig: json.RawMessage(`{"a2a":"1.0","send":"stream"}`)}, func() int { return int(open.Load()) }
+}
+
+const working = `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`
+
+// TestStream_Outlives: a stream goes on after the call that began it, whose
+// context ends then, until its owner ends it in one of three ways.
+func TestStream_Outlives(t *testing.T) {
+	for _, how := range []string{"close", "close before", "context"} {
+		a, agent, open := streamAgent(t, working)
+		calling, called := context.WithCancel(t.Context())
+		out, err := a.Call(calling, task(`"x"`), agent, nil)
+		called()
+		if err != nil || out.Disposition != bridge.Accepted || out.Stream == nil {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		listening, stop := context.WithCancel(t.Context())
+		if how == "close before" {
+			out.Stream.Close()
+		}
+		ended := make(chan bridge.Outcome, 1)
+		go func() { ended <- out.Stream.Listen(listening, nil) }()
+		if how != "close before" {
+			select {
+			case got := <-ended:
+				t.Fatalf("%s: the stream ended with the call: %+v", how, got)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		switch how {
+		case "close":
+			out.Stream.Close()
+		case "context":
+			stop()
+		}
+		got := <-ended
+		want := bridge.Lost
+		if how == "context" {
+			want = bridge.Accepted
+		}
+		if got.Disposition != want || got.AgentTaskID != "t" || got.ContextID != "c" {
+			t.Errorf("%s: %+v", how, got)
+		}
+		stop()
+		out.Stream.Close()
+		for deadline := time.Now().Add(5 * time.Second); open() > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the connection is still open", how)
+			}
+		}
+	}
+}
+
+// TestStream_CallEnds: the end of a call's context while it waits for the first
+// event ends the exchange.
+func TestStream_CallEnds(t *testing.T) {
+	a, agent, open := streamAgent(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	out, err := a.Call(ctx, task(`"x"`), agent, nil)
+	if err != nil || out.Disposition != bridge.Lost || out.Result.Err.Code != parley.CodeTimeout || !strings.Contains(out.Result.Err.Message, "attempt") {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); open() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the connection is still open")
+		}
+	}
+}
