@@ -38,20 +38,28 @@ type target struct {
 // resolve says how agent is called: what its record pins, else what was found
 // out about it, else A2A 0.3 over JSON-RPC at its URL.
 func (a *Adapter) resolve(ctx context.Context, agent parley.Agent) (target, error) {
+	if t, ok := a.known.target(agent); ok {
+		return t, nil
+	}
 	cfg, faults := ReadConfig(agent.ProtocolConfig)
 	if len(faults) > 0 {
 		return target{}, errors.Join(faults...)
 	}
+	usable := func(d parley.Detection) bool {
+		return d.Protocol == parley.ProtocolJSONRPC && belongs(d.URL, agent, cfg)
+	}
 	d, found := parley.ReadDetection(agent.Detected)
-	found = found && d.Protocol == parley.ProtocolJSONRPC && belongs(d.URL, agent, cfg)
-	if !found && cfg.Auto {
+	found = found && usable(d)
+	settled := found || !cfg.Auto
+	if !settled {
 		d, found = a.known.detect(ctx, a.opts.Detector, agent)
-		found = found && d.Protocol == parley.ProtocolJSONRPC && belongs(d.URL, agent, cfg)
+		found = found && usable(d)
 	}
-	if !found {
-		return a.known.corrected(agent, undetected(agent, cfg)), nil
+	t := undetected(agent, cfg)
+	if found {
+		t = detected(agent, cfg, d)
 	}
-	return a.known.corrected(agent, detected(agent, cfg, d)), nil
+	return a.known.learn(agent, t, settled), nil
 }
 
 // undetected is what a record alone says.
@@ -242,20 +250,28 @@ const maxReference = 2 << 10
 const (
 	// maxKnown bounds the agents about which something is remembered.
 	maxKnown = 4096
-	// detectAgain is how long a failed detection is not repeated.
+	// detectAgain is how long a failed detection is not repeated, and
+	// detectAnew how long a good one is trusted.
 	detectAgain = 30 * time.Second
+	detectAnew  = 5 * time.Minute
 )
 
-// knowledge is what calls have taught about agents, by their records: another
-// record has nothing of it.
+// knowledge is what is known about agents by their names: how their records are
+// to be read, and what calls have taught.
 type knowledge struct {
 	now func() time.Time
 	mu  sync.Mutex
 	of  map[string]*lesson
 }
 
-// lesson is what is known about one agent; the owner's mu protects it.
+// lesson is what is known about one agent as long as its record stays as it is;
+// the owner's mu protects it.
 type lesson struct {
+	url, config, detected string
+	// target is how the record says that the agent is called; nil: it is read
+	// for each call.
+	target *target
+
 	// looking is closed when the detection under way is over; nil if none is.
 	// tried is when the last one was, found whether it gave d.
 	looking chan struct{}
@@ -268,22 +284,59 @@ type lesson struct {
 	noPush   bool
 }
 
-func keyOf(agent parley.Agent) string {
-	return agent.Name + "\x00" + agent.URL + "\x00" + string(agent.ProtocolConfig) + "\x00" + string(agent.Detected)
+// lessonOf finds what is known about agent; the owner's mu must be held.
+func (k *knowledge) lessonOf(agent *parley.Agent) *lesson {
+	l := k.of[agent.Name]
+	if l != nil && l.url == agent.URL && l.config == string(agent.ProtocolConfig) && l.detected == string(agent.Detected) {
+		return l
+	}
+	if l == nil && len(k.of) >= maxKnown {
+		clear(k.of)
+	}
+	l = &lesson{url: agent.URL, config: string(agent.ProtocolConfig), detected: string(agent.Detected)}
+	k.of[agent.Name] = l
+	return l
 }
 
-// lessonOf finds what is known about agent; the owner's mu must be held.
-func (k *knowledge) lessonOf(agent parley.Agent) *lesson {
-	key := keyOf(agent)
-	l := k.of[key]
-	if l == nil {
-		if len(k.of) >= maxKnown {
-			clear(k.of)
-		}
-		l = &lesson{}
-		k.of[key] = l
+// target gives what is known already.
+func (k *knowledge) target(agent parley.Agent) (target, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.lessonOf(&agent)
+	if l.target == nil {
+		return target{}, false
 	}
-	return l
+	return l.corrected(*l.target), true
+}
+
+// learn notes t, if it is settled, and gives it with what calls have taught.
+func (k *knowledge) learn(agent parley.Agent, t target, settled bool) target {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.lessonOf(&agent)
+	if settled {
+		l.target = &t
+	}
+	return l.corrected(t)
+}
+
+// corrected puts what calls have taught in place of what t says.
+func (l *lesson) corrected(t target) target {
+	if l.endpoint != nil {
+		t.others = append(slices.Clip(t.others), t.Endpoint)
+		t.Endpoint, t.plain = *l.endpoint, false
+	}
+	t.Push = t.Push && !l.noPush
+	return t
+}
+
+// fresh says whether the last detection is still to be trusted.
+func (l *lesson) fresh(now time.Time) bool {
+	patience := detectAgain
+	if l.found {
+		patience = detectAnew
+	}
+	return !l.tried.IsZero() && now.Sub(l.tried) < patience
 }
 
 // detect finds out about agent, once for all that want to know.
@@ -293,7 +346,7 @@ func (k *knowledge) detect(ctx context.Context, by Detector, agent parley.Agent)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l := k.lessonOf(agent)
+	l := k.lessonOf(&agent)
 	for l.looking != nil && ctx.Err() == nil {
 		over := l.looking
 		k.mu.Unlock()
@@ -303,7 +356,7 @@ func (k *knowledge) detect(ctx context.Context, by Detector, agent parley.Agent)
 		}
 		k.mu.Lock()
 	}
-	if ctx.Err() != nil || l.found || !l.tried.IsZero() && k.now().Sub(l.tried) < detectAgain {
+	if ctx.Err() != nil || l.fresh(k.now()) {
 		return l.d, l.found
 	}
 	l.looking = make(chan struct{})
@@ -318,35 +371,16 @@ func (k *knowledge) detect(ctx context.Context, by Detector, agent parley.Agent)
 	return l.d, l.found
 }
 
-// corrected puts what calls have taught in place of what t says.
-func (k *knowledge) corrected(agent parley.Agent, t target) target {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.of) == 0 {
-		return t // most agents teach nothing
-	}
-	l := k.of[keyOf(agent)]
-	if l == nil {
-		return t
-	}
-	if l.endpoint != nil {
-		t.others = append(slices.Clip(t.others), t.Endpoint)
-		t.Endpoint = *l.endpoint
-	}
-	t.Push = t.Push && !l.noPush
-	return t
-}
-
 // speaks notes what agent turned out to speak.
 func (k *knowledge) speaks(agent parley.Agent, e Endpoint) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lessonOf(agent).endpoint = &e
+	k.lessonOf(&agent).endpoint = &e
 }
 
 // pushesNot notes that agent refuses to push.
 func (k *knowledge) pushesNot(agent parley.Agent) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lessonOf(agent).noPush = true
+	k.lessonOf(&agent).noPush = true
 }
