@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -68,6 +69,9 @@ func New(cfg Config) *Detector {
 // Credential are used if they are there. With Protocol "jsonrpc-2.0" the answer
 // has that protocol too.
 //
+// A card that announces an extended one, for those who authenticate, is replaced
+// by that if agent has a credential and the extended card can be used.
+//
 // What was found is kept as long as the card's Cache-Control says, at least 30 s
 // and at most a day (5 min if it says nothing), and a failure for 5 s.
 //
@@ -116,6 +120,8 @@ type detection struct {
 	// tried is a dialect that the agent has refused, or "".
 	tried string
 	found Found
+	// fresh bounds how long what was found is kept; 0 leaves that to the card.
+	fresh time.Duration
 }
 
 func (d *Detector) detect(ctx context.Context, agent parley.Agent, before *kept, tried string) (*kept, error) {
@@ -145,9 +151,10 @@ func (d *Detector) detect(ctx context.Context, agent parley.Agent, before *kept,
 }
 
 // say adds to the explanation, which is stored: the middle of a long one is of
-// no use to anybody.
+// no use to anybody. It repeats words of an agent that may know a credential.
 func (x *detection) say(lines ...string) {
 	for _, line := range lines {
+		line = bridge.Redact(x.agent, []byte(line), maxLine*utf8.UTFMax)
 		switch n := len(x.found.Explanation); {
 		case n < maxLines:
 			x.found.Explanation = append(x.found.Explanation, clean(line, maxLine))
@@ -191,7 +198,11 @@ func (x *detection) run(ctx context.Context, before *kept) (*kept, error) {
 			return nil, err
 		}
 		if used {
-			return &kept{found: x.found, doc: doc, fresh: freshness(doc.control)}, nil
+			fresh := freshness(doc.control)
+			if x.fresh > 0 {
+				fresh = min(fresh, x.fresh)
+			}
+			return &kept{found: x.found, doc: doc, fresh: fresh}, nil
 		}
 	}
 	if x.pins.Keys != nil && !x.pins.complete() {
@@ -223,7 +234,7 @@ func (x *detection) fromCard(ctx context.Context, doc *document) (used bool, err
 	card, err := Parse(body)
 	if err == nil && !x.trusted(v) {
 		if !x.pins.complete() {
-			return false, x.rejected("the card at %s is not used: %s", doc.at, distrust(v))
+			return false, x.rejected("the card at %s is not used: %s%s", doc.at, distrust(v), remedy(v))
 		}
 		x.found.Signature = v.state
 		x.say("the card is not used (" + distrust(v) + "): protocol_config.url and protocol_config.a2a say how the agent is called")
@@ -241,8 +252,12 @@ func (x *detection) fromCard(ctx context.Context, doc *document) (used bool, err
 	if len(usable) == 0 {
 		return false, x.rejected("the card at %s offers nothing that can be called here: %s", doc.at, strings.Join(c.lines, "; "))
 	}
-	x.describe(card, doc, v)
-	return true, x.settle(ctx, usable)
+	r, err := x.extend(ctx, reading{card: card, doc: doc, verdict: v, usable: usable})
+	if err != nil {
+		return false, err
+	}
+	x.describe(r)
+	return true, x.settle(ctx, r.usable)
 }
 
 // withoutCard settles an agent that has no card that counts.
@@ -323,7 +338,15 @@ func distrust(v verdict) string {
 	case SignatureUnverified:
 		return "none of protocol_config.card_keys has signed it"
 	}
-	return "its signature is not valid; to call the agent all the same, set protocol_config.url and protocol_config.a2a"
+	return "its signature is not valid"
+}
+
+// remedy says what to do about a card that is not trusted.
+func remedy(v verdict) string {
+	if v.state == SignatureInvalid {
+		return "; to call the agent all the same, set protocol_config.url and protocol_config.a2a"
+	}
+	return ""
 }
 
 // pinnedKeys reads protocol_config.card_keys.
@@ -381,7 +404,7 @@ func (x *detection) failed(err error) error {
 
 func (d *Detector) rejected(agent parley.Agent, lines []string, format string, args ...any) error {
 	e := parley.Errorf(parley.CodeAgentRejected, format, args...)
-	e.Agent = agent.Name
+	e.Agent, e.Message = agent.Name, bridge.Redact(agent, []byte(e.Message), maxLine*maxLines)
 	return explained(e, lines)
 }
 

@@ -21,7 +21,13 @@
 //     read: nothing that was not signed has an effect. With pinned keys
 //     (card_keys) a card that they did not sign is not used.
 //
-// Each decision leaves a line of explanation.
+//   - A card that announces an extended one (extendedAgentCard, or
+//     supportsAuthenticatedExtendedCard in 0.3) is replaced by that for an agent
+//     whose record has a credential: it is asked for once, where the public card
+//     says, and read by the same rules. If the agent refuses, or the extended
+//     card cannot be used or trusted, the public one stands.
+//
+// Each decision leaves a line of explanation. None of them holds a credential.
 //
 // # The probe
 //

@@ -57,7 +57,9 @@ func (n *network) Ask(ctx context.Context, agent parley.Agent, q bridge.Inquiry)
 			req.Header.Add(name, v)
 		}
 	}
-	if token := agent.Credential.Reveal(); len(token) > 0 {
+	// As [bridge.Exchange] does: the credential goes to the host of agent.URL.
+	own, err := url.Parse(agent.URL)
+	if token := agent.Credential.Reveal(); len(token) > 0 && err == nil && own.Host == u.Host {
 		req.Header.Set("Authorization", "Bearer "+string(token))
 	}
 	rec := httptest.NewRecorder()

@@ -99,8 +99,8 @@ func turned(version string) string {
 }
 
 // describe takes over what the card says besides.
-func (x *detection) describe(card Card, doc *document, v verdict) {
-	f := &x.found
+func (x *detection) describe(r reading) {
+	f, card, doc, v := &x.found, r.card, r.doc, r.verdict
 	f.Name, f.Description, f.AgentVersion, f.Skills = card.Name, card.Description, card.Version, card.Skills
 	f.Streaming, f.Push = card.Streaming, card.Push
 	f.InputModes, f.OutputModes = card.InputModes, card.OutputModes
