@@ -3,6 +3,7 @@ package agents_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -123,7 +124,9 @@ func (d *dialogue) once(t *testing.T, x exchange, body string) error {
 	if method == "" {
 		method, path = http.MethodPost, "/"
 	}
-	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, d.url+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}

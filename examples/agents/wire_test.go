@@ -201,6 +201,51 @@ func large(t *testing.T, url string) {
 	}
 }
 
+// TestAgentsFull gives each agent as many tasks as it remembers: the next one is
+// refused before anything is done, until one of them has ended, which is then
+// forgotten.
+func TestAgentsFull(t *testing.T) {
+	t.Parallel()
+	for language, command := range languages(t) {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			url := start(t, command)
+			ask := func(i int) string {
+				return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"role":"ROLE_USER","messageId":"full-%d","parts":[{"text":"ask"}]}}}`, i)
+			}
+			taken := `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"task-1","…":""}}}`
+			first := newDialogue(url)
+			if err := first.hold(t, exchange{body: ask(0), status: 200, want: taken}); err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for k := range 8 {
+				wg.Go(func() {
+					for i := k + 1; i < 1000; i += 8 {
+						if err := newDialogue(url).hold(t, exchange{body: ask(i), status: 200, want: taken}); err != nil {
+							t.Errorf("task %d: %v", i, err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for i, x := range []exchange{
+				{body: ask(1000), status: 503, want: `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"too many tasks are under way; try again later"}}`},
+				{body: ask(0), status: 200, want: taken}, // the first one again
+				{body: `{"jsonrpc":"2.0","id":1,"method":"CancelTask","params":{"id":"task-1"}}`, status: 200, want: `{"jsonrpc":"2.0","id":1,"result":{"id":"task-1","…":""}}`},
+				{body: ask(1000), status: 200, want: strings.ReplaceAll(taken, "task-1", "task-2")},
+				{body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"task-1"}}`, status: 200, want: `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"…":""}}`},
+				{body: ask(0), status: 503, want: "…"}, // its message is forgotten, too
+			} {
+				if err := first.hold(t, x); err != nil {
+					t.Errorf("exchange %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
 // TestAgentsStdio talks to the agents line by line.
 func TestAgentsStdio(t *testing.T) {
 	t.Parallel()
