@@ -64,7 +64,19 @@ func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Repl
 		return Reply{}, errand{agent: agent}.errorf(parley.CodeLimit, "%s is larger than %d bytes and was not read", place(u), limit)
 	}
 	reply.Body = redactOutput(known, reply.Body)
+	redactHeader(known, reply.Header)
 	return reply, err
+}
+
+// redactHeader takes agent's credentials out of the header of an answer, of
+// which parts are stored and shown.
+func redactHeader(agent parley.Agent, h http.Header) {
+	secrets := spellings(secretsOf(agent))
+	for _, values := range h {
+		for i, v := range values {
+			values[i] = redact(secrets, []byte(v), len(v))
+		}
+	}
 }
 
 // sameParty reports whether what may be sent to the agent may be sent to u.

@@ -242,3 +242,34 @@ func sameMembers(t *testing.T, raw []byte) {
 		t.Fatalf("%q has more members: %v, %v", raw, end, err)
 	}
 }
+
+// TestParseURL_Memory: a URL with a name that an agent has made up, at any
+// length, is not remembered.
+func TestParseURL_Memory(t *testing.T) {
+	x := NewExchange(ExchangeConfig{})
+	for size, want := range map[int]int64{maxURL: 1, maxURL + 1: 0} {
+		x.urls.Clear()
+		x.urlCount.Store(0)
+		raw := "http://agent.test/tasks/"
+		raw += strings.Repeat("x", size-len(raw))
+		u, err := x.parseURL(raw)
+		if err != nil || u.Host != "agent.test" || x.urlCount.Load() != want {
+			t.Errorf("%d bytes: %d remembered, %v", size, x.urlCount.Load(), err)
+		}
+	}
+}
+
+// TestEgressTunnels: an address that leads to a private one by way of a
+// translator or a tunnel is refused as that one is.
+func TestEgressTunnels(t *testing.T) {
+	g := Egress{}.dialer(true).ControlContext
+	for _, address := range []string{
+		"[64:ff9b::7f00:1]:443", "[64:ff9b::a9fe:a9fe]:443", "[64:ff9b:1::7f00:1]:443", "[2002:7f00:1::]:443", "[2002:a9fe:a9fe::1]:443",
+		"[::127.0.0.1]:443", "[2001:0:7f00:1::]:443", "[fe80::1%eth0]:443", "[fec0::1]:443", "[ff02::1]:443", "[::]:443", "255.255.255.255:443",
+		"168.63.129.16:443", "[::ffff:168.63.129.16]:443",
+	} {
+		if err := g(t.Context(), "tcp6", address, nil); err == nil {
+			t.Errorf("%s is reached", address)
+		}
+	}
+}

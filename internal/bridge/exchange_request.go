@@ -8,8 +8,12 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// maxURLs bounds the parsed URLs that are remembered.
-const maxURLs = 10_000
+// maxURLs bounds the parsed URLs that are remembered, and maxURL their length
+// in bytes: agents name what is in them.
+const (
+	maxURLs = 10_000
+	maxURL  = 2 << 10
+)
 
 // parseURL is url.Parse with a memory: agents are few, calls are many. The
 // result is shared and must not be changed.
@@ -20,6 +24,9 @@ func (x *Exchange) parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, err
+	}
+	if len(raw) > maxURL {
+		return u, nil
 	}
 	if x.urlCount.Add(1) > maxURLs {
 		x.urls.Clear()

@@ -13,6 +13,9 @@ import (
 // of text and data.
 const maxReported = 64 << 10
 
+// maxChunks bounds the chunks of one record, which may be empty.
+const maxChunks = 1024
+
 // The types of progress records.
 const (
 	progressAccepted = "accepted"
@@ -95,13 +98,19 @@ func (p *reporter) gather(r Report) {
 		p.dropped += n
 		return
 	}
-	p.size += n
-	if i := len(p.chunks) - 1; i >= 0 && k.Append && k.Data == nil && p.chunks[i].Data == nil && p.chunks[i].Artifact == k.Artifact {
+	i := len(p.chunks) - 1
+	more := i >= 0 && k.Append && k.Data == nil && p.chunks[i].Data == nil && p.chunks[i].Artifact == k.Artifact
+	switch {
+	case more:
 		p.chunks[i].Text += k.Text
 		p.chunks[i].Last = k.Last
+	case len(p.chunks) < maxChunks:
+		p.chunks = append(p.chunks, k)
+	default:
+		p.dropped += n
 		return
 	}
-	p.chunks = append(p.chunks, k)
+	p.size += n
 }
 
 // accepted tells under which name the agent works on the task.

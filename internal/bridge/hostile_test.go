@@ -1,0 +1,62 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+)
+
+// TestExchangeAskDiscreet: an agent that tells in a header what it was asked
+// with gets it into nothing that is stored or shown.
+func TestExchangeAskDiscreet(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		told := r.Header.Get("Authorization")
+		w.Header().Set("ETag", `"`+told+`"`)
+		w.Header()["Www-Authenticate"] = []string{"Basic", told}
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, told)
+	}))
+	defer s.Close()
+	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	defer x.Close()
+	agent := parley.Agent{
+		Name: "a", URL: s.URL, Auth: parley.Auth{Type: parley.AuthBearer}, Credential: parley.NewSecret([]byte("c4nary-c4nary")),
+	}
+	reply, err := x.Ask(t.Context(), agent, bridge.Inquiry{URL: s.URL})
+	if err != nil || reply.Header.Get("ETag") != `"Bearer [redacted]"` || strings.Contains(fmt.Sprint(reply.Header, string(reply.Body)), "c4nary") {
+		t.Errorf("%v %s, %v", reply.Header, reply.Body, err)
+	}
+}
+
+// TestProgressFlood: what an agent tells in many small pieces is bounded as
+// what it tells in large ones.
+func TestProgressFlood(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		seen := r.progressOf()
+		const flood = 100_000
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, p bridge.Progress) (bridge.Outcome, error) {
+			for range flood {
+				p(bridge.Report{Chunk: &bridge.Chunk{}})
+			}
+			return answered(task, "1"), nil
+		}
+		p := r.staff("b", newDesk(), nil)
+		r.want(r.task("one", 1, nil), parley.OutcomeOK, "")
+		synctest.Wait()
+		got := seen()
+		if len(got) != 2 || len(got[1]["chunks"].([]any)) > 1024 {
+			t.Errorf("%d records, the second has %d chunks", len(got), len(got[1]["chunks"].([]any)))
+		}
+		p.stop()
+	})
+}
