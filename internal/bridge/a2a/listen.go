@@ -194,9 +194,11 @@ func (s *stream) judge(ans *answer) (out bridge.Outcome, over bool) {
 // words.
 func (e *errand) report(a *answer, r bridge.Report, progress bridge.Progress) {
 	clean := func(text string) string { return bridge.Redact(e.agent, []byte(text), maxTold) }
+	r.State = clean(r.State)
 	switch a.sort {
 	case sortArtifact:
 		for _, c := range a.chunks() {
+			c.Artifact, c.Name = clean(c.Artifact), clean(c.Name)
 			c.Text, c.Data = clean(c.Text), bridge.RedactJSON(e.agent, c.Data)
 			r.Chunk = &c
 			progress(r)

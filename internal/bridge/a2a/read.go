@@ -40,6 +40,10 @@ type answer struct {
 	warnings []bridge.Warning
 }
 
+// maxID bounds an agent's name for a task or a context, in bytes of JSON: it is
+// kept, and sent back with every question.
+const maxID = 1 << 10
+
 // read takes a result or an event apart. It reads either dialect's form,
 // whatever v says, wherever that is unambiguous: a bare object, with or without
 // kind, or one that is wrapped in task, message, statusUpdate or artifactUpdate.
@@ -58,6 +62,11 @@ func read(v Version, raw []byte) (*answer, error) {
 		*a = answer{version: v, raw: inner}
 		if err := a.collect("Response result", inner, a.member); err != nil {
 			return nil, err
+		}
+	}
+	for _, id := range [][]byte{a.id, a.contextID, a.taskID} {
+		if len(id) > maxID+len(`""`) {
+			return nil, bridge.Defectf("long_id", "Response result names a task or a context in %d bytes, at most %d are kept", len(id)-len(`""`), maxID)
 		}
 	}
 	if present(a.status) && a.status[0] != '{' {

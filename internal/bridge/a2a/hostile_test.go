@@ -1,0 +1,61 @@
+package a2a_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a"
+)
+
+// TestStream_Discreet: an agent that repeats its caller's credential wherever
+// it may name something gets it into nothing that is passed on.
+func TestStream_Discreet(t *testing.T) {
+	t.Parallel()
+	const secret = "c4nary-c4nary"
+	a, agent, _ := streamAgent(
+		t, working,
+		`{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"`+secret+`","name":"`+secret+`","parts":[{"text":"`+secret+`"},{"data":"`+secret+`"}]}}}`,
+		`{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING","timestamp":"`+secret+`","message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"`+secret+`"}]}}}}`,
+		`{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"`+secret+`"}}}`,
+	)
+	agent.Auth, agent.Credential = parley.Auth{Type: parley.AuthBearer}, parley.NewSecret([]byte(secret))
+	var told []bridge.Report
+	note := func(r bridge.Report) { told = append(told, r) }
+	out, err := a.Call(t.Context(), task(`"x"`), agent, note)
+	if err != nil || out.Stream == nil {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	end := out.Stream.Listen(t.Context(), note)
+	text, err := json.Marshal([]any{told, end.State, end.Result, end.Question})
+	if err != nil || len(told) != 4 || strings.Contains(string(text), secret) {
+		t.Errorf("%d reports, %v: %s", len(told), err, text)
+	}
+}
+
+// TestIDs_Large: the names that an agent gives are kept for as long as its task
+// is followed, and sent back with every question: larger ones are refused.
+func TestIDs_Large(t *testing.T) {
+	t.Parallel()
+	for _, member := range []string{"id", "contextId"} {
+		for size, ok := range map[int]bool{1024: true, 1025: false, 1 << 20: false} {
+			ids := map[string]string{"id": "t", "contextId": "c"}
+			ids[member] = strings.Repeat("x", size)
+			g := &rpcAgent{answer: func(string) string {
+				return fmt.Sprintf(`"result":{"kind":"task","id":%q,"contextId":%q,"status":{"state":"working"}}`, ids["id"], ids["contextId"])
+			}}
+			agent := auto()
+			agent.ProtocolConfig = json.RawMessage(`{"a2a":"0.3"}`)
+			out := call(t, g.adapter(t, a2a.Options{}), agent)
+			if ok != (out.Disposition == bridge.Accepted) {
+				t.Errorf("%s of %d bytes: %v, %v", member, size, out.Disposition, out.Result.Err)
+			}
+			if !ok && (len(out.AgentTaskID) > 1024 || len(out.ContextID) > 1024) {
+				t.Errorf("%s of %d bytes is passed on", member, size)
+			}
+		}
+	}
+}
