@@ -20,11 +20,14 @@ func (a *Adapter) Find(ctx context.Context, task parley.Task, agent parley.Agent
 		return e.lost(parley.Errorf(parley.CodeOutcomeUnknown,
 			"the agent cannot be asked what became of the message: A2A %s has no list of tasks", e.to.Version)), nil
 	}
-	token := ""
+	token, size := "", pageSize
 	for range maxPages {
-		p := &page{}
+		p := &page{size: size}
 		out, err := a.run(ctx, a.listing(e, p, token))
 		switch {
+		case err == nil && tooLarge(out) && size == pageSize:
+			size = smallPage
+			continue
 		case err != nil, out.Disposition == bridge.NotSent, out.Disposition == bridge.Lost:
 			return out, err
 		case p.found.ID != "":
@@ -39,14 +42,20 @@ func (a *Adapter) Find(ctx context.Context, task parley.Task, agent parley.Agent
 		"message %s made none of the agent's %d newest tasks, and it has more", task.MessageID(), maxPages*pageSize)), nil
 }
 
+// tooLarge says that an answer was larger than answers may be.
+func tooLarge(out bridge.Outcome) bool {
+	return out.Result.Err != nil && out.Result.Err.Code == parley.CodeLimit
+}
+
 // lost is an outcome that says nothing about the task.
 func (e *errand) lost(err *parley.Error) bridge.Outcome {
 	err.Agent, err.Step, err.Attempt = e.agent.Name, e.task.Step, e.task.Attempt
 	return bridge.Outcome{Disposition: bridge.Lost, Result: parley.Result{TaskID: e.task.ID, Outcome: parley.OutcomeError, Err: err}}
 }
 
-// page is what one page of tasks tells.
+// page is what one page of tasks, at most size of them, tells.
 type page struct {
+	size  int
 	found bridge.AgentTask
 	next  string
 }
@@ -56,7 +65,7 @@ type page struct {
 func (a *Adapter) listing(e *errand, p *page, token string) *exchange {
 	ex := a.exchange(e, verbList)
 	ex.minor = undecided
-	ex.write = func() ([]byte, error) { return writeList(e.to.Endpoint, e.task, token), nil }
+	ex.write = func() ([]byte, error) { return writeList(e.to.Endpoint, e.task, pageOf{token: token, size: p.size}), nil }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		err := p.read(result, e.task.MessageID())
 		return bridge.Outcome{Disposition: bridge.Accepted, AgentTaskID: p.found.ID}, nil, err

@@ -169,6 +169,8 @@ const (
 	// pageSize is how many tasks one page has; more than 100 are refused by the
 	// specification.
 	pageSize = 100
+	// smallPage is tried where such a page is larger than answers may be.
+	smallPage = 10
 	// maxPages bounds a look-up.
 	maxPages = 10
 	// pageHistory is how many of its newest messages a look-up asks for with
@@ -176,19 +178,25 @@ const (
 	pageHistory = 100
 )
 
+// pageOf is which page of a list is asked for.
+type pageOf struct {
+	token string
+	size  int
+}
+
 // writeList makes the params of verbList (A2A 1.0 §3.1.4).
-func writeList(to Endpoint, task parley.Task, pageToken string) []byte {
-	b := appendTenant(append(make([]byte, 0, 128+len(task.ContextID)+len(pageToken)), '{'), to)
+func writeList(to Endpoint, task parley.Task, page pageOf) []byte {
+	b := appendTenant(append(make([]byte, 0, 128+len(task.ContextID)+len(page.token)), '{'), to)
 	if task.ContextID != "" {
 		b = append(b, `"contextId":`...)
 		b = quote(b, task.ContextID)
 		b = append(b, ',')
 	}
 	b = append(b, `"pageSize":`...)
-	b = strconv.AppendInt(b, pageSize, 10)
-	if pageToken != "" {
+	b = strconv.AppendInt(b, int64(page.size), 10)
+	if page.token != "" {
 		b = append(b, `,"pageToken":`...)
-		b = quote(b, pageToken)
+		b = quote(b, page.token)
 	}
 	b = append(b, `,"historyLength":`...)
 	b = strconv.AppendInt(b, pageHistory, 10)
