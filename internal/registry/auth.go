@@ -73,6 +73,13 @@ type wantedAuth struct {
 // wantedTLS is the same for TLS settings.
 type wantedTLS struct{ cert, key, ca wantedSecret }
 
+// movesToken reports whether a client secret that nobody can read would be sent
+// to another token endpoint than the one that it was given for. Whoever names
+// another one knows the secret, and gives it again.
+func movesToken(o *parley.OAuth2, stored parley.Auth) bool {
+	return o != nil && stored.OAuth2 != nil && o.TokenURL != stored.OAuth2.TokenURL && public(stored.Secret) == Sealed
+}
+
 // wanted reads spec; stored secrets can stay if they are of the same type.
 func wanted(spec parley.AuthSpec, stored parley.Auth) wantedAuth {
 	w := wantedAuth{AuthSpec: spec, headers: map[string]wantedSecret{}}
@@ -80,7 +87,7 @@ func wanted(spec parley.AuthSpec, stored parley.Auth) wantedAuth {
 	if w.Type == "" {
 		w.Type = parley.AuthNone
 	}
-	if w.Type != stored.Type {
+	if w.Type != stored.Type || movesToken(spec.OAuth2, stored) {
 		stored = parley.Auth{}
 	}
 	w.secret = wantedOne(parley.SecretSpec{Secret: spec.Secret, Literal: spec.Literal}, stored.Secret)
@@ -168,7 +175,7 @@ func (r *Registry) reuse(spec parley.AgentSpec, stored parley.Agent) parley.Agen
 		}
 		return s
 	}
-	if spec.Auth != nil && wanted(*spec.Auth, stored.Auth).Type == stored.Auth.Type {
+	if spec.Auth != nil && wanted(*spec.Auth, stored.Auth).Type == stored.Auth.Type && !movesToken(spec.Auth.OAuth2, stored.Auth) {
 		auth := *spec.Auth
 		s := one(parley.SecretSpec{Secret: auth.Secret, Literal: auth.Literal}, stored.Auth.Secret)
 		auth.Secret, auth.Literal = s.Secret, s.Literal

@@ -298,3 +298,44 @@ func TestAD14_DeclareKeepsDetection(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client secret that was sealed goes to the token endpoint that it was given
+// for, whoever asks: neither a detection nor a change takes it to another one.
+func TestSealedSecretStaysWithItsTokenEndpoint(t *testing.T) {
+	t.Parallel()
+	f, d := detecting(t)
+	s := spec("a")
+	s.Auth = &parley.AuthSpec{Type: parley.AuthOAuth2, Literal: secretOf("h1dden"), OAuth2: oauth()}
+	f.mustAdd(t, s)
+	elsewhere := func(secret string) parley.AgentSpec {
+		return parley.AgentSpec{Auth: &parley.AuthSpec{
+			Type: parley.AuthOAuth2, Secret: secret, OAuth2: &parley.OAuth2{TokenURL: "https://evil.example/token", ClientID: "me"},
+		}}
+	}
+	for _, secret := range []string{"", registry.Sealed} {
+		asking := elsewhere(secret)
+		asking.Name = new("a")
+		if _, err := f.Detect(t.Context(), asking); err == nil || strings.Join(pathsOf(t, err), " ") != "auth.secret" || len(d.asked) != 0 {
+			t.Errorf("detection with %q: %v", secret, err)
+		}
+		if _, err := f.Update(t.Context(), "a", elsewhere(secret)); err == nil || strings.Join(pathsOf(t, err), " ") != "auth.secret" {
+			t.Errorf("change with %q: %v", secret, err)
+		}
+	}
+	// Who knows it may move it, in a file, too; a reference anybody can give.
+	moved := elsewhere("")
+	moved.Name, moved.URL = new("a"), new("http://agent.example")
+	moved.Auth.Literal = secretOf("h1dden")
+	if _, updated, _, err := f.Declare(t.Context(), []parley.AgentSpec{moved}); err != nil || updated != 1 {
+		t.Errorf("%d, %v", updated, err)
+	}
+	if a, err := f.Lookup(t.Context(), "a"); err != nil || a.Auth.OAuth2.TokenURL != "https://evil.example/token" || string(a.Credential.Reveal()) != "h1dden" {
+		t.Errorf("%+v, %v", a.Auth, err)
+	}
+	if _, err := f.Update(t.Context(), "a", parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthOAuth2, Secret: "env:AGENT_TOKEN", OAuth2: oauth()}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Update(t.Context(), "a", elsewhere("")); err != nil {
+		t.Error(err)
+	}
+}
