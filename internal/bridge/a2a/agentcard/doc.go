@@ -20,7 +20,6 @@
 //   - Where signatures are valid in one form of the card, that form is what is
 //     read: nothing that was not signed has an effect. With pinned keys
 //     (card_keys) a card that they did not sign is not used.
-//
 //   - A card that announces an extended one (extendedAgentCard, or
 //     supportsAuthenticatedExtendedCard in 0.3) is replaced by that for an agent
 //     whose record has a credential: it is asked for once, where the public card

@@ -2,6 +2,7 @@ package agentcard_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -225,6 +226,7 @@ func TestAD14_ExtendedCardRefused(t *testing.T) {
 		{"another version", rpc, 400, rpcError("-32009", "no"), "error -32009 (it does not speak this version)"},
 		{"a code of its own", rpc, 200, rpcError("-31401", "who are you"), "error -31401:"},
 		{"on an error status", rpc, 500, rpcError("-32007", "no"), "error -32007"},
+		{"a result on an error status", rpc, 500, result(rich(rpc)), "the answer (HTTP 500) is no result of JSON-RPC"},
 		{"401", rpc, 401, "", "wants other credentials for it (HTTP 401)"},
 		{"403", rpc, 403, rpcError("-31403", "no"), "wants other credentials for it (HTTP 403)"},
 		{"404", rpc, 404, "<html>", "HTTP 404"},
@@ -237,7 +239,7 @@ func TestAD14_ExtendedCardRefused(t *testing.T) {
 		{"a null result", rpc, 200, result("null"), "the card is no JSON object"},
 		{"no card", rpc, 200, result(`{"id":"t"}`), "is no agent card"},
 		{"a bare card over JSON-RPC", rpc, 200, rich(rpc), "is no result of JSON-RPC"},
-		{"too large", rpc, 200, result(`{"name":"` + strings.Repeat("x", agentcard.MaxBody) + `"}`), "is larger than"},
+		{"too large", rpc, 200, result(`{"name":"` + strings.Repeat("x", agentcard.MaxBody) + `"}`), "https://a.example/rpc is larger than 1048576 bytes"},
 		{"too deep", rpc, 200, result(strings.Repeat("[", 100000)), "the answer is no JSON object"},
 		{"nothing to call in it", rpc, 200, result(rich(iface("https://b.example/rpc", "JSONRPC", "1.0"))), "offers nothing that can be called here"},
 		{"without TLS in it", rpc, 200, result(rich(iface("http://a.example/rpc", "JSONRPC", "1.0"))), "extended card: interface 1 (JSONRPC 1.0) not taken: it is without TLS"},
@@ -282,7 +284,11 @@ func TestAD14_ExtendedCardSignature(t *testing.T) {
 	rpc := iface("https://a.example/rpc", "JSONRPC", "1.0")
 	public, extended := card10(rpc, announced10), rich(rpc)
 	signed := s.sign(t, extended, canonical(t, extended))
+	// Members of 0.3 that were not signed say nothing.
+	mute := strings.Replace(extended, `,"securityRequirements":[{"schemes":{"k":{"list":[]}}}]`, "", 1)
+	mixed := strings.Replace(s.sign(t, mute, canonical(t, mute)), `"name"`, `"security":[{"k":[]}],"name"`, 1)
 	for _, tt := range []struct{ name, extended, config, signature, line string }{
+		{"valid, with something unsigned", mixed, ``, "verified", "in place of"},
 		{"valid", signed, ``, "verified", "extended card: signature 1 of the card is valid"},
 		{"valid, pinned keys", signed, pinned(set(t, s)), "verified", "in place of"},
 		{"unsigned", extended, ``, "none", "in place of"},
@@ -311,7 +317,8 @@ func TestAD14_ExtendedCardSignature(t *testing.T) {
 			if !used {
 				want = "verified" // the public card's
 			}
-			if f.Signature != want || f.Streaming != used || f.Push != used || f.URL != "https://a.example/rpc" || (f.Name == "Rich") != used {
+			if f.Signature != want || f.Streaming != used || f.Push != used || f.URL != "https://a.example/rpc" || (f.Name == "Rich") != used ||
+				(f.Auth != nil) != (used && tt.extended != mixed) {
 				t.Errorf("%+v", f)
 			}
 		})
@@ -384,13 +391,13 @@ func TestAD14_ExtendedCardCredential(t *testing.T) {
 func TestAD14_ExtendedCardSecrets(t *testing.T) {
 	t.Parallel()
 	rpc := iface("http://a.example/rpc", "JSONRPC", "1.0")
-	s := newSigner(t, jose.ES256, token)
+	header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"` + token + `"}`))
 	card := strings.Replace(rich(iface("http://a.example/rpc", token, "1.0")+","+rpc), "Rich", "Rich "+token, 1)
 	for name, answer := range map[string]string{
-		"an error":         rpcError("-32603", "bad token "+token),
-		"not JSON":         "who is " + token,
-		"a card":           result(card),
-		"a signature's id": result(s.sign(t, card, canonical(t, card))),
+		"an error":    rpcError("-32603", "bad token "+token),
+		"not JSON":    "who is " + token,
+		"a card":      result(card),
+		"a signature": result(withSignature(t, card, `{"protected":"`+header+`","signature":"AAAA"}`)),
 	} {
 		server := httptest.NewServer(shows(card10(rpc, announced10), func(w http.ResponseWriter, req *http.Request) {
 			if req.Header.Get("Authorization") != "Bearer "+token {
@@ -478,17 +485,28 @@ func TestAD14_ExtendedCardRenegotiated(t *testing.T) {
 	if got := r.lines(); err != nil || f.URL != "https://a.example/old" || f.Version != "0.3" || !f.Streaming || len(got) != 2 || got[1] != "POST /old" {
 		t.Errorf("asked %v: %+v, %v", got, f, err)
 	}
+	// An extended card that offers nothing but what was refused is of no use.
+	rest := iface("https://a.example/rest", "HTTP+JSON", "1.0")
+	both = rest + "," + iface("https://a.example/old", "JSONRPC", "0.3")
+	r = newRig(t, map[string]http.Handler{"a.example": shows(card10(both, announced10), extendedWith(200, result(rich(rest))))})
+	f, err = r.Renegotiate(t.Context(), known("https://a.example/"), "1.0")
+	if err != nil || f.URL != "https://a.example/old" || f.Streaming || !has(f.Explanation, "the public card is used") {
+		t.Errorf("nothing else: %+v, %v", f, err)
+	}
 	// A card without a version: the probe comes first, once.
 	silent := `{"name":"N","url":"/rpc"` + announced03 + `}`
 	r = newRig(t, map[string]http.Handler{"a.example": shows(silent, func(w http.ResponseWriter, req *http.Request) {
-		if b, _ := io.ReadAll(req.Body); strings.Contains(string(b), "tasks/get") {
+		switch b, _ := io.ReadAll(req.Body); {
+		case strings.Contains(string(b), `"GetTask"`):
 			_, _ = io.WriteString(w, rpcError("-32001", "no"))
-			return
+		case strings.Contains(string(b), `"GetExtendedAgentCard"`):
+			_, _ = io.WriteString(w, result(rich(iface("/rpc", "JSONRPC", "1.0"))))
+		default:
+			_, _ = io.WriteString(w, rpcError("-32601", "no"))
 		}
-		_, _ = io.WriteString(w, rpcError("-32007", "no"))
 	})})
 	f, err = r.Detect(t.Context(), known("https://a.example/"))
-	if got := r.lines(); err != nil || f.Version != "0.3" || len(got) != 3 || !has(f.Explanation, "-32007") {
+	if got := r.lines(); err != nil || f.Version != "1.0" || !f.Streaming || len(got) != 4 {
 		t.Errorf("asked %v: %+v, %v", got, f, err)
 	}
 }
