@@ -30,8 +30,8 @@ func TestGRPCAdapter(t *testing.T) {
 	})})
 	defer adapter.Close()
 	record := parley.Agent{
-		Name: "scout", URL: "http://scout.example:50051", Protocol: parley.ProtocolJSONRPC,
-		ProtocolConfig: json.RawMessage(`{"a2a":"1.0","binding":"GRPC","stream":"on"}`),
+		Name: "scout", URL: "http://scout.example/", Protocol: parley.ProtocolJSONRPC,
+		ProtocolConfig: json.RawMessage(`{"a2a":"1.0","binding":"GRPC","url":"scout.example:50051","stream":"on"}`),
 	}
 	task := parley.Task{ID: "task-1", ContextID: "c4", Input: json.RawMessage(`"Sum Q3"`), CorrelationID: "corr-1", Step: "step", Attempt: 1}
 	ctx := t.Context()
