@@ -53,7 +53,7 @@ func (x *detection) extend(ctx context.Context, public reading) (reading, error)
 		extended, why = x.readExtended(ctx, text, public, *at)
 	}
 	if why != "" {
-		x.say("the extended card is not used: " + why + ": the public card is used")
+		x.say("the extended card is not used: " + why + "; the public card is used")
 		return public, nil
 	}
 	x.say("the extended card from " + bare(at.URL) + " (" + at.how() + ") is used in place of the public one")
