@@ -138,10 +138,12 @@ func (b *grpcBinding) stream(ctx context.Context, op operation, body []byte) (ev
 		if err := c.begin(); err != nil {
 			return err
 		}
-		if _, err := c.wire.Header(); err != nil || c.trace.head.Load() {
+		// Not by the trace, which learns of the head a moment later.
+		head, err := c.wire.Header()
+		if err != nil || head != nil {
 			return err
 		}
-		_, err := c.receive() // a status alone
+		_, err = c.receive() // a status alone
 		return err
 	})
 	empty := errors.Is(err, io.EOF)
