@@ -150,6 +150,8 @@ type setup struct {
 	db string
 	// listen and grpc are its addresses, "" for any.
 	listen, grpc string
+	// flags are more, which only this kind has.
+	flags []string
 	// public is what its card names instead of its own address.
 	public string
 }
@@ -208,6 +210,7 @@ func run(k kind, log string, s setup) (*agent, error) {
 	if s.dual {
 		cmd.Args = append(cmd.Args, "--dual")
 	}
+	cmd.Args = append(cmd.Args, s.flags...)
 	// A test binary that dies takes its agents along: they end with this pipe.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -396,4 +399,31 @@ func ownAgentAt(t *testing.T, k kind, log string, s setup) *agent {
 		}
 	})
 	return a
+}
+
+// rpc posts a JSON-RPC request to an agent, past Parley.
+func rpc(t *testing.T, r route, a *agent, body any) string {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url(a), bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if r.version == "1.0" {
+		req.Header.Set("A2A-Version", "1.0")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
 }

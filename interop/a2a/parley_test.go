@@ -215,7 +215,20 @@ func (w *world) until(t *testing.T, run, what string, ok func(r parley.Run, s pa
 // end waits for the end of a run.
 func (w *world) end(t *testing.T, run string) parley.Run {
 	t.Helper()
-	return w.until(t, run, "its end", func(r parley.Run, _ parley.Step) bool { return r.Status.Terminal() })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var wrong error
+	for _, err := range w.Watch(ctx, run, client.WatchOptions{}) {
+		wrong = err
+	}
+	r, err := w.Run(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong != nil || !r.Status.Terminal() {
+		t.Fatalf("the run does not end (%v): %s\n%s", wrong, show(r), w.history(t, run))
+	}
+	return r
 }
 
 // accepted waits until the agent's own task is known.

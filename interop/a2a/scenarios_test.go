@@ -143,27 +143,37 @@ func (w *world) chunks(t *testing.T, run string) string {
 // TestInputRequired answers the question of an agent.
 func TestInputRequired(t *testing.T) {
 	t.Parallel()
-	each(t, nil, func(t *testing.T, s *scene) {
-		id := s.start(t, s.name, "ask which colour?")
-		waiting := s.asked(t, id)
-		if q := waiting.Steps[0].Question; q.Kind != parley.QuestionInput || q.Text != "which colour?" {
-			t.Errorf("question %+v", q)
-		}
-		s.answer(t, id, "blue")
-		run := s.end(t, id)
-		if o := done(t, run); o.Text != "answer: blue" {
-			t.Errorf("output %s", o.raw)
-		}
-		executions, _ := s.agent.entries(t, id)
-		var ids []string
-		for _, e := range executions {
-			ids = append(ids, e.Message)
-		}
-		first := "msg-" + id + "." + run.Steps[0].ID + ".1"
-		if want := []string{first, first + ".answer-1"}; !slices.Equal(ids, want) {
-			t.Errorf("the agent got the messages %q, want %q", ids, want)
-		}
-	})
+	each(t, nil, question)
+}
+
+// TestStreamedQuestion answers the question that a stream ended with, or did
+// not, as the SDK likes.
+func TestStreamedQuestion(t *testing.T) {
+	t.Parallel()
+	each(t, map[string]any{"send": "stream"}, question)
+}
+
+func question(t *testing.T, s *scene) {
+	t.Helper()
+	id := s.start(t, s.name, "ask which colour?")
+	waiting := s.asked(t, id)
+	if q := waiting.Steps[0].Question; q.Kind != parley.QuestionInput || q.Text != "which colour?" {
+		t.Errorf("question %+v", q)
+	}
+	s.answer(t, id, "blue")
+	run := s.end(t, id)
+	if o := done(t, run); o.Text != "answer: blue" {
+		t.Errorf("output %s", o.raw)
+	}
+	executions, _ := s.agent.entries(t, id)
+	var ids []string
+	for _, e := range executions {
+		ids = append(ids, e.Message)
+	}
+	first := "msg-" + id + "." + run.Steps[0].ID + ".1"
+	if want := []string{first, first + ".answer-1"}; !slices.Equal(ids, want) {
+		t.Errorf("the agent got the messages %q, want %q", ids, want)
+	}
 }
 
 // asked waits until a run waits for an answer.

@@ -1,17 +1,23 @@
 // A test agent built with @a2a-js/sdk 0.3.14: JSON-RPC and REST of A2A 0.3.
 
 import { randomUUID } from 'node:crypto';
-import {
+import { createRequire } from 'node:module';
+import { answer, described, Gates, Log, obey } from './script.mjs';
+import { listen, options, side } from './serve.mjs';
+
+const o = options();
+
+// Loaded as CommonJS the package has its classes twice.
+const load = o.cjs ? createRequire(import.meta.url) : (name) => import(name);
+const {
   A2AError,
   DefaultExecutionEventBusManager,
   DefaultPushNotificationSender,
   DefaultRequestHandler,
   InMemoryPushNotificationStore,
   InMemoryTaskStore,
-} from 'a2a-js-03/server';
-import { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } from 'a2a-js-03/server/express';
-import { answer, described, Gates, Log, obey } from './script.mjs';
-import { listen, options, side } from './serve.mjs';
+} = await load('a2a-js-03/server');
+const { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } = await load('a2a-js-03/server/express');
 
 function toPart(p) {
   if ('text' in p) return { kind: 'text', text: p.text };
@@ -103,7 +109,6 @@ class Executor {
   }
 }
 
-const o = options();
 await listen(o.listen, async (app, own) => {
   const log = new Log(o.log);
   const gates = new Gates();

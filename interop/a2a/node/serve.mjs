@@ -1,5 +1,5 @@
 // How the test agents are started: agentNN.mjs --listen ADDR --grpc ADDR --log
-// FILE [--public URL] [--dual]. The first line on standard output says where
+// FILE [--public URL] [--dual] [--cjs]. The first line on standard output says where
 // they are, as JSON. They end when standard input does.
 
 import { createServer } from 'node:http';
@@ -14,6 +14,7 @@ export function options() {
       log: { type: 'string' },
       public: { type: 'string', default: '' },
       dual: { type: 'boolean', default: false },
+      cjs: { type: 'boolean', default: false },
     },
   });
   process.stdin.on('end', () => process.exit(0)).resume();

@@ -13,6 +13,8 @@ import (
 type Options struct {
 	// Dual: speak 0.3 too.
 	Dual bool
+	// NoList: the task store has no authenticator, and so no list.
+	NoList bool
 	// Public is what the card says instead of our own address.
 	Public string
 
@@ -34,6 +36,7 @@ func Start() (Options, error) {
 	flag.StringVar(&o.Log.Path, "log", "", "`file` of the executions")
 	flag.StringVar(&o.Public, "public", "", "`URL` that the card names")
 	flag.BoolVar(&o.Dual, "dual", false, "speak 0.3 too")
+	flag.BoolVar(&o.NoList, "no-list", false, "list no tasks")
 	flag.Parse()
 	f, err := os.OpenFile(o.Log.Path, os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
