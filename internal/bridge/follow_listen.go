@@ -142,12 +142,16 @@ func (c *call) confirm(ctx context.Context, told Outcome) step {
 		if try > 0 && !pause(ctx, pollFirst) {
 			break
 		}
-		if c.ask(ctx) == nil && c.out.Disposition == Answered {
-			return (*call).answer
-		}
-		if forgot(c.out) {
+		if c.ask(ctx) != nil || forgot(c.out) {
 			break
 		}
+		if c.out.Disposition != Answered {
+			continue
+		}
+		if told.Result.Outcome == parley.OutcomeOK && c.out.Result.Outcome != parley.OutcomeOK {
+			break // an end is final; this is about the question
+		}
+		return (*call).answer
 	}
 	c.out = told
 	return (*call).answer

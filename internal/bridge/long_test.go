@@ -80,14 +80,22 @@ func TestListen(t *testing.T) {
 // TestListenToldOnly: an agent that does not know its task any more has told its
 // end all the same; an answer in hand is not given up.
 func TestListenToldOnly(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		d := newDesk()
-		d.onPoll = func(int) (bridge.Outcome, bool) { return failed(bridge.Lost, parley.CodeNotFound, "gone"), true }
-		p := r.staff("b", d, nil)
-		id := r.task("long", 1, nil)
-		r.want(id, parley.OutcomeOK, "")
-		p.stop()
-	})
+	for name, polled := range map[string]bridge.Outcome{
+		"forgotten":       failed(bridge.Lost, parley.CodeNotFound, "gone"),
+		"cannot be asked": failed(bridge.Answered, parley.CodeAgentError, "Task state: unknown"),
+		"away":            notSent(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				d := newDesk()
+				d.onPoll = func(int) (bridge.Outcome, bool) { return polled, true }
+				p := r.staff("b", d, nil)
+				id := r.task("long", 1, nil)
+				r.want(id, parley.OutcomeOK, "")
+				p.stop()
+			})
+		})
+	}
 }
 
 // TestProgressSize: a record of progress carries so much and says what it lacks.

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"fmt"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
@@ -113,7 +112,7 @@ func untilLongDeath(t *testing.T, cfg server.Config, d *death) string {
 	}
 	for !d.isGone() && ctx.Err() == nil {
 		_, _ = s.Executor().AnswerStep(ctx, parley.AnswerRequest{Run: run.ID, Reply: parley.Reply{Text: "2026"}})
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(60 * time.Millisecond)
 	}
 	if !d.isGone() {
 		t.Fatalf("failpoint %s was not passed", d.point)
@@ -127,7 +126,7 @@ func untilLongDeath(t *testing.T, cfg server.Config, d *death) string {
 func answerWhileRunning(ctx context.Context, t *testing.T, s *server.Server, id string) {
 	t.Helper()
 	for {
-		wait, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		wait, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
 		_, err := s.Executor().Wait(wait, id)
 		cancel()
 		if err == nil {
@@ -146,6 +145,7 @@ func answerWhileRunning(ctx context.Context, t *testing.T, s *server.Server, id 
 func TestLongEvents(t *testing.T) {
 	t.Parallel()
 	agent := newLongAgent()
+	agent.works = 3 * time.Second // long enough for a stream on a busy machine
 	web := httptest.NewServer(agent)
 	defer web.Close()
 	dir := t.TempDir()
@@ -187,5 +187,7 @@ func TestLongEvents(t *testing.T) {
 	if sends, answers := agent.most(); sends != 1 || answers != 1 {
 		t.Errorf("%d sends and %d answers", sends, answers)
 	}
-	fmt.Fprintln(t.Output(), types)
+	if ended, err := c.Run(t.Context(), run.ID); err != nil || ended.Steps[0].AgentTaskID != "task-1" {
+		t.Errorf("the step does not name the agent's task: %+v, %v", ended.Steps, err)
+	}
 }

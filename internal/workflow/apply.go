@@ -69,7 +69,9 @@ func (a *decider) settled(f Settled) {
 	case parley.OutcomeCancelled:
 		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 	default:
-		a.fail(x, failure(f.Result), attemptEnd{started: f.Started, retryAfter: f.Result.RetryAfter, agentRetry: &f.AgentRetry})
+		a.fail(x, failure(f.Result), attemptEnd{
+			started: f.Started, retryAfter: f.Result.RetryAfter, agentTaskID: f.Result.AgentTaskID, agentRetry: &f.AgentRetry,
+		})
 	}
 	a.advance()
 }
@@ -130,7 +132,7 @@ func (a *decider) timeOut(x *execution) {
 		WithDetails(map[string]string{"limit": "timeout"})
 	err.Step, err.Agent = x.path, x.agent
 	a.abandon(x, parley.OutcomeTimeout)
-	a.failFinally(x, err, time.Time{})
+	a.failFinally(x, err, attemptEnd{})
 }
 
 // abandon closes what is in flight in and below x without waiting for it.

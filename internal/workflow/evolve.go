@@ -81,6 +81,7 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 			s.launched(x, p.TaskID)
 		}
 	case stepCompleted:
+		x.agentTaskID = p.AgentTaskID
 		s.bytes += int64(len(p.Output))
 		x.output = p.Output
 		if p.ContextID != "" && p.Session != "" {
@@ -92,7 +93,7 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		s.endStep(x, parley.StepCompleted, e.At, p.Started)
 		x.err = nil
 	case stepFailed:
-		x.err, x.handled = p.Error, p.Handled
+		x.err, x.handled, x.agentTaskID = p.Error, p.Handled, p.AgentTaskID
 		s.endStep(x, parley.StepFailed, e.At, p.Started)
 	case stepEnded:
 		status := parley.StepSkipped

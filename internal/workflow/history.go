@@ -55,6 +55,8 @@ type (
 		Started   *time.Time      `json:"started_at,omitempty"`
 		Session   string          `json:"session,omitempty"`
 		ContextID string          `json:"context_id,omitempty"`
+		// AgentTaskID is the agent's own name for the task.
+		AgentTaskID string `json:"agent_task_id,omitempty"`
 		// CopiedFrom names the run that a retry took the output from.
 		CopiedFrom string `json:"copied_from,omitempty"`
 	}
@@ -63,6 +65,8 @@ type (
 		Error   *parley.Error `json:"error"`
 		Handled bool          `json:"handled,omitempty"`
 		Started *time.Time    `json:"started_at,omitempty"`
+		// AgentTaskID is the agent's own name for the task of the last attempt.
+		AgentTaskID string `json:"agent_task_id,omitempty"`
 	}
 	stepEnded struct {
 		Kind Kind `json:"kind"`
@@ -140,6 +144,7 @@ func (p stepCompleted) encode() json.RawMessage {
 	o.time("started_at", p.Started)
 	o.optional("session", p.Session)
 	o.optional("context_id", p.ContextID)
+	o.optional("agent_task_id", p.AgentTaskID)
 	o.optional("copied_from", p.CopiedFrom)
 	return o.end()
 }

@@ -82,6 +82,9 @@ type execution struct {
 
 	input, output json.RawMessage
 	err           *parley.Error
+	// agentTaskID is the agent's own name for the task of the attempt that ended
+	// the step.
+	agentTaskID string
 
 	scheduledAt, startedAt, endedAt time.Time
 	// deadline is rule T1; zero is none.

@@ -19,7 +19,7 @@ func (a *decider) consider(sc scope, step *Step) *execution {
 	a.execs[x.path] = x
 	a.order = append(a.order, x.path)
 	if len(a.order) > a.limits.Executions {
-		a.failFinally(x, limitError("executions", int64(a.limits.Executions), int64(len(a.order))), time.Time{})
+		a.failFinally(x, limitError("executions", int64(a.limits.Executions), int64(len(a.order))), attemptEnd{})
 		return x
 	}
 	if c, ok := a.copied[x.path]; ok {
@@ -201,19 +201,21 @@ func (a *decider) finishAgentStep(x *execution, f Settled) {
 		parsed, err := parseAnswer(value)
 		if err != nil {
 			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "parse: %v", err),
-				attemptEnd{started: f.Started, agentRetry: &f.AgentRetry})
+				attemptEnd{started: f.Started, agentTaskID: f.Result.AgentTaskID, agentRetry: &f.AgentRetry})
 			return
 		}
 		value = parsed
 	}
-	a.complete(x, value, completion{started: f.Started, contextID: f.Result.ContextID, agentRetry: &f.AgentRetry})
+	a.complete(x, value, completion{
+		started: f.Started, contextID: f.Result.ContextID, agentTaskID: f.Result.AgentTaskID, agentRetry: &f.AgentRetry,
+	})
 }
 
 // completion carries what complete needs besides the value.
 type completion struct {
-	started    time.Time
-	contextID  string
-	agentRetry *RetryPolicy
+	started                time.Time
+	contextID, agentTaskID string
+	agentRetry             *RetryPolicy
 }
 
 // complete shapes and checks a step's value and records it as its output.
@@ -224,7 +226,7 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 			err = a.fits("output", value)
 		}
 	}
-	end := attemptEnd{started: c.started, agentRetry: c.agentRetry}
+	end := attemptEnd{started: c.started, agentTaskID: c.agentTaskID, agentRetry: c.agentRetry}
 	if err != nil {
 		a.fail(x, asError(err), end)
 		return
@@ -235,7 +237,7 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 			return
 		}
 	}
-	p := stepCompleted{Kind: x.step.Kind, Output: orNull(value), Started: ptr(c.started)}
+	p := stepCompleted{Kind: x.step.Kind, Output: orNull(value), Started: ptr(c.started), AgentTaskID: c.agentTaskID}
 	if x.step.Session != "" && c.contextID != "" {
 		p.Session, p.ContextID = x.step.Session, c.contextID
 	}
@@ -289,9 +291,10 @@ func deref(s *string) string {
 
 // attemptEnd carries what a failure needs besides the error.
 type attemptEnd struct {
-	started    time.Time
-	retryAfter time.Duration
-	agentRetry *RetryPolicy
+	started     time.Time
+	retryAfter  time.Duration
+	agentTaskID string
+	agentRetry  *RetryPolicy
 }
 
 // fail retries a step as its policies say, or ends it.
@@ -304,7 +307,7 @@ func (a *decider) fail(x *execution, err *parley.Error, end attemptEnd) {
 		err.Attempt, err.Agent = x.attempts, x.agent
 	}
 	if a.cancelling {
-		a.failFinally(x, err, end.started)
+		a.failFinally(x, err, end)
 		return
 	}
 	policies := x.step.Retry
@@ -313,14 +316,14 @@ func (a *decider) fail(x *execution, err *parley.Error, end attemptEnd) {
 	}
 	i := matching(policies, err)
 	if i < 0 || x.granted[i] >= policies[i].Attempts-1 || x.attempts >= a.limits.Attempts {
-		a.failFinally(x, err, end.started)
+		a.failFinally(x, err, end)
 		return
 	}
 	delay := max(policies[i].delay(x.granted[i]+1, a.jitter), end.retryAfter.Truncate(time.Millisecond))
 	at := a.at.Add(delay)
 	if until := a.earliest(x.deadline, a.deadline); !until.IsZero() && !at.Before(until) {
 		// Rule T1: a retry that could only begin too late is not waited for.
-		a.failFinally(x, withLimit(err, "timeout"), end.started)
+		a.failFinally(x, withLimit(err, "timeout"), end)
 		return
 	}
 	p := stepRetrying{Error: err, Policy: i, DelayMS: delay.Milliseconds(), At: at}
@@ -345,9 +348,9 @@ func (a *decider) retryWhole(x *execution, p stepRetrying) {
 }
 
 // failFinally ends a step as FAILED, handled if it says so (§6).
-func (a *decider) failFinally(x *execution, err *parley.Error, started time.Time) {
+func (a *decider) failFinally(x *execution, err *parley.Error, end attemptEnd) {
 	a.record(parley.EventStepFailed, x, stepFailed{
-		Kind: x.step.Kind, Error: err, Handled: x.step.Continue, Started: ptr(started),
+		Kind: x.step.Kind, Error: err, Handled: x.step.Continue, Started: ptr(end.started), AgentTaskID: end.agentTaskID,
 	})
 }
 

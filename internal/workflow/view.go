@@ -85,7 +85,7 @@ func (s *State) scopeEnded(sc scope) bool {
 func (s *State) viewStep(x *execution) parley.Step {
 	v := parley.Step{
 		ID: x.path, Kind: string(x.step.Kind), Status: x.status, Handled: x.handled, Agent: x.agent,
-		Attempts: x.attempts, Input: x.input, Output: x.output, Error: x.err,
+		Attempts: x.attempts, Input: x.input, Output: x.output, Error: x.err, AgentTaskID: x.agentTaskID,
 		ScheduledAt: ptr(x.scheduledAt), StartedAt: ptr(x.startedAt), EndedAt: ptr(x.endedAt),
 	}
 	if x.status == parley.StepRunning {

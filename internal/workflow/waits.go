@@ -84,7 +84,7 @@ func (a *decider) asked(f Asked) {
 		e := asError(err)
 		e.Step, e.Agent = x.path, x.agent
 		a.abandon(x, parley.OutcomeCancelled)
-		a.failFinally(x, e, time.Time{})
+		a.failFinally(x, e, attemptEnd{})
 		a.advance()
 		return
 	}

@@ -16,6 +16,11 @@ func (a *Adapter) Find(ctx context.Context, task parley.Task, agent parley.Agent
 	if err != nil {
 		return a.untranslatable(ctx, task, agent, err)
 	}
+	return a.find(ctx, e)
+}
+
+// find is Find about the errand e.
+func (a *Adapter) find(ctx context.Context, e *errand) (bridge.Outcome, error) {
 	if e.to.Version != V10 {
 		return e.lost(parley.Errorf(parley.CodeOutcomeUnknown,
 			"the agent cannot be asked what became of the message: A2A %s has no list of tasks", e.to.Version)), nil
@@ -34,12 +39,12 @@ func (a *Adapter) Find(ctx context.Context, task parley.Task, agent parley.Agent
 			out, _, err := a.ask(ctx, e, verbGet, p.found)
 			return out, err
 		case p.next == "" || p.next == token:
-			return e.lost(parley.Errorf(parley.CodeNotFound, "none of the agent's tasks was made of message %s", task.MessageID())), nil
+			return e.lost(parley.Errorf(parley.CodeNotFound, "none of the agent's tasks was made of message %s", e.task.MessageID())), nil
 		}
 		token = p.next
 	}
 	return e.lost(parley.Errorf(parley.CodeOutcomeUnknown,
-		"message %s made none of the agent's %d newest tasks, and it has more", task.MessageID(), maxPages*pageSize)), nil
+		"message %s made none of the agent's %d newest tasks, and it has more", e.task.MessageID(), maxPages*pageSize)), nil
 }
 
 // tooLarge says that an answer was larger than answers may be.

@@ -19,8 +19,28 @@ func (a *Adapter) Call(ctx context.Context, task parley.Task, agent parley.Agent
 	if err != nil {
 		return a.untranslatable(ctx, task, agent, err)
 	}
-	out, _, err := a.send(ctx, e, letter{id: task.MessageID(), rpcID: task.ID, contextID: task.ContextID, progress: progress})
-	return out, err
+	out, ex, err := a.send(ctx, e, letter{id: task.MessageID(), rpcID: task.ID, contextID: task.ContextID, progress: progress})
+	if err != nil || ex.refused == nil || out.Disposition != bridge.Lost {
+		return out, err
+	}
+	return a.unclear(ctx, e, out), nil
+}
+
+// unclear finds out what an agent's error leaves open: whether it has made a
+// task of the message all the same. Since the answer is there nothing is under
+// way any more; so if none of its tasks was made of the message, or it lists
+// none, the error is the end of it (protocol.md §4.4).
+func (a *Adapter) unclear(ctx context.Context, e *errand, answered bridge.Outcome) bridge.Outcome {
+	found, err := a.find(ctx, e)
+	switch {
+	case err != nil || found.Disposition == bridge.NotSent:
+		return answered
+	case found.Disposition == bridge.Answered, found.Disposition == bridge.Accepted:
+		return found
+	case found.Result.Err.Code == parley.CodeNotFound, found.Result.Err.Code == parley.CodeOutcomeUnknown:
+		answered.Disposition = bridge.Answered
+	}
+	return answered
 }
 
 // meet says how agent is called about task.
