@@ -60,3 +60,21 @@ func TestProgressFlood(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestProgressState: a run shows a word, and not what an adapter puts behind it.
+func TestProgressState(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		seen := r.progressOf()
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, p bridge.Progress) (bridge.Outcome, error) {
+			p(bridge.Report{State: "working 2026-11-21T10:00:00Z, 3 artifacts"})
+			return answered(task, "1"), nil
+		}
+		p := r.staff("b", newDesk(), nil)
+		r.want(r.task("one", 1, nil), parley.OutcomeOK, "")
+		synctest.Wait()
+		if got := seen(); len(got) != 1 || got[0]["state"] != "working" {
+			t.Errorf("%v", got)
+		}
+		p.stop()
+	})
+}

@@ -84,7 +84,7 @@ func (p *reporter) take(r Report) {
 
 func (p *reporter) gather(r Report) {
 	if r.State != "" {
-		p.state = r.State
+		p.state = stateWord(r.State)
 	}
 	if r.Text != "" {
 		p.text = r.Text
