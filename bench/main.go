@@ -70,7 +70,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{name: "workflows", run: workflows},
 		{name: "jsonrpc", run: jsonrpc},
-		{name: "a2a", run: a2aMemory},
+		{name: "a2a", run: a2aBench},
 		{name: "jsonrpc-soak", run: jsonrpcSoak, asked: true},
 	}
 }

@@ -315,7 +315,7 @@ func BenchmarkRequest(b *testing.B) {
 		b.Run(v, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := a2a.RequestWith(a, tk, agent); err != nil {
+				if _, err := a.Request(tk, agent); err != nil {
 					b.Fatal(err)
 				}
 			}

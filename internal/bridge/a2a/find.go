@@ -70,7 +70,9 @@ type page struct {
 func (a *Adapter) listing(e *errand, p *page, token string) *exchange {
 	ex := a.exchange(e, verbList)
 	ex.minor = undecided
-	ex.write = func() ([]byte, error) { return writeList(e.to.Endpoint, e.task, pageOf{token: token, size: p.size}), nil }
+	ex.write = func() ([]byte, error) {
+		return writeList(e.to.Endpoint, e.task, pageOf{token: token, size: p.size}), nil
+	}
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		err := p.read(result, e.task.MessageID())
 		return bridge.Outcome{Disposition: bridge.Accepted, AgentTaskID: p.found.ID}, nil, err
