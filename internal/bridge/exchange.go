@@ -217,6 +217,8 @@ type Request struct {
 	Header http.Header
 	// Body must not be changed afterwards, also not after an error.
 	Body []byte
+	// limit takes the place of MaxResponse if it is smaller; 0 does not.
+	limit int
 }
 
 // Do sends r once, with the headers of BR-5 and AD-8 and the agent's
@@ -269,6 +271,7 @@ func (x *Exchange) post(ctx context.Context, e errand, r Request) (*post, error)
 	p := &post{x: x, outer: ctx, inner: ctx, errand: e, pool: pool, target: target, auth: auth, header: header, body: r.Body}
 	p.url = auth.URL(target)
 	p.method = cmp.Or(r.Method, http.MethodPost)
+	p.limit = min(cmp.Or(r.limit, x.limits.MaxResponse), x.limits.MaxResponse)
 	p.timeout = orDefault(e.agent.Timeout, defaultExchange)
 	p.due = time.Now().Add(p.timeout)
 	if p.method == http.MethodGet {
@@ -290,6 +293,7 @@ type post struct {
 	target, url *url.URL
 	header      http.Header
 	body        []byte
+	limit       int // of the body of a 2xx response
 	timeout     time.Duration
 	due         time.Time
 }
@@ -357,11 +361,11 @@ func (p *post) receive(resp *http.Response) (Reply, error) {
 		return reply, p.unusable(reply, "its body has Content-Encoding %q, which was not asked for", enc)
 	}
 	var err error
-	reply.Body, err = readBody(resp, p.x.limits.MaxResponse)
+	reply.Body, err = readBody(resp, p.limit)
 	switch {
 	case errors.Is(err, errTooLarge):
 		reply.Body = nil
-		return reply, p.tooLarge("max_response", p.x.limits.MaxResponse, "body")
+		return reply, p.tooLarge("max_response", p.limit, "body")
 	case err != nil:
 		reply.Body = nil
 		return reply, p.broken(err, true)

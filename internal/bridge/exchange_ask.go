@@ -49,7 +49,8 @@ func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Repl
 	// Nobody works on anything: there is nothing to correlate with.
 	header := http.Header{"X-Correlation-ID": nil}
 	maps.Copy(header, q.Header)
-	r := Request{Method: q.Method, URL: q.URL, Header: header, Body: q.Body}
+	limit := orDefault(q.Limit, maxRefusal)
+	r := Request{Method: q.Method, URL: q.URL, Header: header, Body: q.Body, limit: limit}
 	if r.Method == "" {
 		r.Method = http.MethodGet
 	}
@@ -60,7 +61,7 @@ func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Repl
 		}
 		err = nil
 	}
-	if limit := orDefault(q.Limit, maxRefusal); err == nil && len(reply.Body) > limit {
+	if err == nil && len(reply.Body) > limit { // of a refusal more is read
 		return Reply{}, errand{agent: agent}.errorf(parley.CodeLimit, "%s is larger than %d bytes and was not read", place(u), limit)
 	}
 	reply.Body = redactOutput(known, reply.Body)

@@ -38,6 +38,34 @@ func TestExchangeAskDiscreet(t *testing.T) {
 	}
 }
 
+// TestExchangeAskLimit: of an answer that is too large no more is read than
+// would be of use.
+func TestExchangeAskLimit(t *testing.T) {
+	t.Parallel()
+	sent := make(chan int, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := 0
+		for piece := make([]byte, 64<<10); ; n += len(piece) {
+			if _, err := w.Write(piece); err != nil || n > 64<<20 {
+				break
+			}
+		}
+		sent <- n
+	}))
+	defer s.Close()
+	x := bridge.NewExchange(bridge.ExchangeConfig{
+		Egress: bridge.Egress{Loopback: true}, Limits: bridge.ExchangeLimits{MaxResponse: 1 << 30},
+	})
+	defer x.Close()
+	_, err := x.Ask(t.Context(), parley.Agent{Name: "a", URL: s.URL}, bridge.Inquiry{URL: s.URL + "/card"})
+	if parley.CodeOf(err) != parley.CodeLimit || !strings.Contains(err.Error(), "/card: the body of the response is larger than 65536 bytes") {
+		t.Error(err)
+	}
+	if n := <-sent; n > 32<<20 { // what the system holds in between
+		t.Errorf("%d bytes were taken", n)
+	}
+}
+
 // TestProgressFlood: what an agent tells in many small pieces is bounded as
 // what it tells in large ones.
 func TestProgressFlood(t *testing.T) {
