@@ -3,7 +3,6 @@ package a2a
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,8 +147,6 @@ type setup struct {
 	dual bool
 	// db is where it keeps its tasks, "" for memory. Only Python's can.
 	db string
-	// listen and grpc are its addresses, "" for any.
-	listen, grpc string
 	// flags are more, which only this kind has.
 	flags []string
 	// public is what its card names instead of its own address.
@@ -165,6 +162,8 @@ type agent struct {
 	stdin io.Closer
 	done  chan struct{}
 	out   *record
+	// doors are the proxies in front of a settled agent.
+	doors [2]*proxy
 }
 
 // record is what an agent wrote on its standard error.
@@ -197,9 +196,9 @@ func run(k kind, log string, s setup) (*agent, error) {
 	}
 	a := &agent{kind: k, log: log, cmd: cmd, done: make(chan struct{}), out: new(record)}
 	cmd.Stderr = a.out
-	cmd.Args = append(cmd.Args, "--log", log, "--listen", cmp.Or(s.listen, "127.0.0.1:0"))
+	cmd.Args = append(cmd.Args, "--log", log, "--listen", "127.0.0.1:0")
 	if k != js03 && k != java03 {
-		cmd.Args = append(cmd.Args, "--grpc", cmp.Or(s.grpc, "127.0.0.1:0"))
+		cmd.Args = append(cmd.Args, "--grpc", "127.0.0.1:0")
 	}
 	if s.public != "" {
 		cmd.Args = append(cmd.Args, "--public", s.public)

@@ -116,7 +116,7 @@ func TestDialectChanged(t *testing.T) {
 	} {
 		t.Run(string(c.from)+"/"+string(c.to), func(t *testing.T) {
 			parallel(t)
-			a := ownAgent(t, c.from, setup{})
+			a := settledAgent(t, c.from, setup{})
 			name := w.register(t, registration{url: a.where["url"], auto: true, config: map[string]any{"a2a": "auto"}})
 			if o := w.completed(t, name, "echo one"); o.Text != "one" {
 				t.Errorf("output %s", o.raw)

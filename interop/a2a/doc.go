@@ -29,7 +29,8 @@
 //   - None of them deduplicates by messageId.
 //   - After a crash of its executor a task goes on for ever with Python 0.3 and
 //     JavaScript 0.3 if the sender did not wait; with Go there is no task at all,
-//     with Python 0.3 not even an error on a stream.
+//     with Python 0.3 not even an error on a stream, and with Java now and then no
+//     answer.
 //   - A Python agent with a database that is killed leaves its tasks at work for
 //     ever, and cancels them when told to.
 //   - Python 1.0 gives all numbers back as doubles.

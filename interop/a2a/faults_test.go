@@ -1,8 +1,6 @@
 package a2a
 
 import (
-	"net"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,6 +91,7 @@ func TestKilledBeforeAnswer(t *testing.T) {
 	second := first.again(t)
 	for _, k := range all {
 		t.Run(k.name()+"/"+string(k.policy), func(t *testing.T) {
+			t.Parallel()
 			run := second.end(t, k.run)
 			if k.policy == parley.OutcomeLookup && k.version == "1.0" {
 				if o := done(t, run); o.Text != "once" {
@@ -139,6 +138,7 @@ func TestParleyRestarted(t *testing.T) {
 	}
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			if o := done(t, second.end(t, c.run)); o.Text != "held "+c.key() {
 				t.Errorf("output %s", o.raw)
 			}
@@ -180,39 +180,39 @@ func TestCutStream(t *testing.T) {
 	}
 }
 
-// addresses gives the addresses under which another agent can be started.
-func (a *agent) addresses(t *testing.T) setup {
+// settledAgent is an agent whose addresses stay the same when it is restarted:
+// they are those of proxies, since nobody can keep a port free for it.
+func settledAgent(t *testing.T, k kind, s setup) *agent {
 	t.Helper()
-	u, err := url.Parse(a.where["url"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return setup{listen: u.Host, grpc: a.where["grpc"]}
+	doors := [2]*proxy{newProxy(t, "http://127.0.0.1:1"), newProxy(t, "http://127.0.0.1:1")}
+	return settle(t, doors, func(s setup) *agent { return ownAgent(t, k, s) }, s)
 }
 
-// free waits until nobody listens on an address.
-func free(t *testing.T, address string) {
+// settle starts an agent behind doors, those of HTTP and gRPC.
+func settle(t *testing.T, doors [2]*proxy, start func(setup) *agent, s setup) *agent {
 	t.Helper()
-	eventually(t, address+" to be free", func() bool {
-		l, err := net.Listen("tcp", address)
-		if err == nil {
-			_ = l.Close()
+	s.public = "http://" + doors[0].l.Addr().String()
+	a := start(s)
+	a.doors = doors
+	own := a.where["url"]
+	doors[0].lead(strings.TrimPrefix(own, "http://"))
+	for name, address := range a.where {
+		switch name {
+		case "grpc":
+			doors[1].lead(address)
+			a.where[name] = doors[1].l.Addr().String()
+		default:
+			a.where[name] = strings.Replace(address, own, s.public, 1)
 		}
-		return err == nil
-	})
+	}
+	return a
 }
 
-// restart kills an agent and starts one of kind k in its place.
+// restart kills a settled agent and puts one of kind k in its place.
 func (a *agent) restart(t *testing.T, k kind, s setup) *agent {
 	t.Helper()
-	at := a.addresses(t)
-	s.listen = at.listen
-	if k == a.kind {
-		s.grpc = at.grpc
-	}
 	a.kill()
-	free(t, s.listen)
-	return ownAgentAt(t, k, a.log, s)
+	return settle(t, a.doors, func(s setup) *agent { return ownAgentAt(t, k, a.log, s) }, s)
 }
 
 // TestAgentRestartedWithStore restarts an agent that keeps its tasks while it
@@ -224,7 +224,7 @@ func TestAgentRestartedWithStore(t *testing.T) {
 		t.Run(string(k), func(t *testing.T) {
 			parallel(t)
 			s := setup{db: filepath.Join(t.TempDir(), "tasks.db"), dual: k == python10}
-			a := ownAgent(t, k, s)
+			a := settledAgent(t, k, s)
 			runs := make(map[string]string)
 			for _, r := range k.routes() {
 				id := w.start(t, w.register(t, registration{url: r.url(a), config: r.pins(nil)}), "ask who?")
@@ -255,7 +255,7 @@ func TestAgentRestartedWithoutStore(t *testing.T) {
 		t.Run(string(k), func(t *testing.T) {
 			parallel(t)
 			s := setup{dual: k.dual()}
-			a := ownAgent(t, k, s)
+			a := settledAgent(t, k, s)
 			type lost struct {
 				route
 				policy parley.OutcomePolicy
@@ -288,18 +288,14 @@ func TestAgentRestartedWithoutStore(t *testing.T) {
 	}
 }
 
-// TestAgentGone calls an agent that nobody runs any more.
-func TestAgentGone(t *testing.T) {
+// TestNobodyThere calls an agent where nobody listens.
+func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := ownAgent(t, go10, setup{dual: true})
-	a.kill()
-	for _, r := range routes() {
-		if r.kind != go10 {
-			continue
-		}
+	for _, r := range go10.routes() {
 		t.Run(r.name(), func(t *testing.T) {
-			name := w.register(t, registration{url: r.url(a), config: r.pins(nil)})
+			t.Parallel()
+			name := w.register(t, registration{url: "http://127.0.0.1:1/", config: r.pins(nil)})
 			e := failed(t, w.call(t, name, "echo one"))
 			if e.Code != parley.CodeAgentUnavailable || !e.Retryable || !strings.Contains(e.Message, "refused") {
 				t.Errorf("error %+v", e)

@@ -318,13 +318,6 @@ func (w *world) history(t *testing.T, run string) string {
 	return b.String()
 }
 
-// agentError is what an agent answered, from the details of an error.
-type agentError struct {
-	Code    int64           `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
-}
-
 // answer answers the question of a run's only waiting step.
 func (w *world) answer(t *testing.T, run, text string) {
 	t.Helper()

@@ -10,11 +10,11 @@ import (
 
 // proxy stands between Parley and an agent and breaks what the test wants.
 type proxy struct {
-	target string
-	l      net.Listener
-	wg     sync.WaitGroup
+	l  net.Listener
+	wg sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string
 	closed  bool
 	swallow int // how many connections more lose their answers
 	stall   int // how many connections more get no answer at all
@@ -55,6 +55,14 @@ func (p *proxy) through(t *testing.T, raw string) string {
 	}
 	u.Host = p.l.Addr().String()
 	return u.String()
+}
+
+// lead makes new connections go to target, and breaks the others.
+func (p *proxy) lead(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.cut()
 }
 
 // swallowNext breaks the next n connections as soon as an answer comes.
@@ -131,7 +139,10 @@ func (p *proxy) dismiss(c net.Conn) {
 
 // pass copies both directions until one ends.
 func (p *proxy) pass(c net.Conn, swallow, stall bool) {
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

@@ -163,7 +163,7 @@ func texts(dir string) ([]byte, error) {
 	return all, err
 }
 
-// once gives the folder called name, which it lets fill fill if it is not there.
+// once gives the folder called name; if it is not there, fill makes it.
 func once(name string, fill func(fresh string) error) (string, error) {
 	cache, err := Cache()
 	if err != nil {
@@ -180,7 +180,7 @@ func once(name string, fill func(fresh string) error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(fresh)
+	defer func() { _ = os.RemoveAll(fresh) }()
 	if err := fill(fresh); err != nil {
 		return "", err
 	}
