@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -47,7 +49,8 @@ func (a *app) data(v any) error {
 	return err
 }
 
-// toJSON gives v on one line, with values as they are: no escapes for HTML.
+// toJSON gives v on one line, with values as they are: no escapes for HTML, but
+// for what could steer a terminal.
 func toJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -55,7 +58,26 @@ func toJSON(v any) ([]byte, error) {
 	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("cannot write the answer as JSON: %w", err)
 	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
+	return harmless(bytes.TrimRight(b.Bytes(), "\n")), nil
+}
+
+// harmless escapes the characters of JSON that some terminals obey though JSON
+// lets them stand: DEL, C1 controls such as U+009B, and those that turn the
+// direction of writing. They can only be within strings.
+func harmless(b []byte) []byte {
+	bad := func(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+	if !bytes.ContainsFunc(b, bad) {
+		return b
+	}
+	out := make([]byte, 0, len(b)+64)
+	for _, r := range string(b) {
+		if bad(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // indent spreads JSON over lines; what is no JSON stays as it is.

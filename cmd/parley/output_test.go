@@ -205,3 +205,27 @@ func TestSlug(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 }
+
+// TestOutputHarmless: what an agent has written cannot steer the terminal that
+// it is printed on as JSON or YAML, and stays what it is for programs.
+func TestOutputHarmless(t *testing.T) {
+	const text = "a\x1b[2J\u009b2J\u0085\x7f\u202e\u2066 é😀"
+	for _, v := range []any{map[string]string{text: text}, map[string]json.RawMessage{"raw": json.RawMessage(`"` + text[2:] + `"`)}} {
+		b, err := toJSON(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := toYAML(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const controls = "\x1b\u009b\u0085\x7f"
+		if strings.ContainsAny(string(b), controls+"\u202e\u2066") || strings.ContainsAny(string(y), controls) {
+			t.Errorf("%q\n%q", b, y)
+		}
+		var got any
+		if err := json.Unmarshal(b, &got); err != nil || !strings.Contains(fmt.Sprint(got), text[2:]) {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
