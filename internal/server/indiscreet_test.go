@@ -43,8 +43,8 @@ func indiscreetA2A(w http.ResponseWriter, r *http.Request) {
 		return `{"id":"t","contextId":"c","status":{"state":"` + state + `","timestamp":"` + token + `",` + message + `},"artifacts":[{"artifactId":"` + token + `","name":"` + token + `",` + words + `}]}`
 	}
 	answer := func(member string) string { return `{"jsonrpc":"2.0","id":` + string(req.ID) + `,` + member + `}` }
-	switch {
-	case req.Method == "SendStreamingMessage", req.Method == "SubscribeToTask":
+	switch req.Method {
+	case "SendStreamingMessage", "SubscribeToTask":
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, result := range []string{
 			`{"task":` + task("TASK_STATE_WORKING") + `}`,
@@ -57,9 +57,9 @@ func indiscreetA2A(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(100 * time.Millisecond) // what comes at once is told after the end, to nobody
 		}
-	case req.Method == "GetTask":
+	case "GetTask":
 		_, _ = io.WriteString(w, answer(`"result":`+task("TASK_STATE_"+map[bool]string{true: "COMPLETED", false: "FAILED"}[r.URL.Path == "/rpc"])))
-	case req.Method == "SendMessage":
+	case "SendMessage":
 		_, _ = io.WriteString(w, answer(`"result":{"task":`+task("TASK_STATE_INPUT_REQUIRED")+`}`))
 	default:
 		_, _ = io.WriteString(w, answer(`"error":{"code":-32601,"message":`+fmt.Sprintf("%q", told)+`,"data":{`+fmt.Sprintf("%[1]q:%[1]q", told)+`}}`))
