@@ -52,6 +52,11 @@ type Config struct {
 	// AnswerWakes: Ledger.Answer makes the executor look at the run by itself
 	// (the executor of the same process), so no wake-up follows it.
 	AnswerWakes bool
+	// Progress takes the records of progress in place of the bus, one after
+	// another for each task, and returns when they are taken (the executor of the
+	// same process): then what an agent told last is recorded before its answer
+	// is. Nil: they go out on the bus.
+	Progress func(ctx context.Context, m bus.Message) error
 	// Failpoint is for crash tests, nil in production. Names:
 	// "claim.before-guard", "guard.before-send", "answer.before-P7",
 	// "P7.before-wakeup", "follow.before-P6", "follow.after-P6", "poll.before",

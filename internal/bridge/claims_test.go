@@ -446,6 +446,7 @@ func TestDrain(t *testing.T) {
 		}
 		p := r.start("b", nil)
 		within, beyond := r.task("narrow", 1, nil), r.task("narrow", 2, nil)
+		r.wait(1500 * time.Millisecond) // these two have the slots
 		waits, dialling := r.task("narrow", 3, nil), r.task("one", 5, nil)
 		r.wait(1500 * time.Millisecond)
 		slot, _ := p.Reserve("one")

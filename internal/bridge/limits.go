@@ -96,6 +96,9 @@ const (
 	spare = 8
 	// idleLanes is how many agents without calls are remembered.
 	idleLanes = 10_000
+	// reportWithin bounds how long the executor of the same process may take for
+	// one record of progress.
+	reportWithin = time.Second
 	// reports is how often an agent's progress is passed on.
 	reports = 250 * time.Millisecond
 )

@@ -147,14 +147,23 @@ func (p *reporter) publish(r progressRecord) {
 	r.At = p.b.now()
 	v, err := json.Marshal(r)
 	if err == nil {
-		// A full bus must not hold the adapter up.
-		ctx, cancel := context.WithTimeout(p.b.hard, reports/5)
-		defer cancel()
-		err = p.b.cfg.Bus.Publish(ctx, bus.Message{Subject: bus.SubjectProgress, Key: r.Run, Value: v})
+		err = p.hand(bus.Message{Subject: bus.SubjectProgress, Key: r.Run, Value: v})
 	}
 	if err != nil {
 		p.b.log.Debug("progress not published", "run", r.Run, "task_id", r.TaskID, "error", err)
 	}
+}
+
+// hand gives a record away. Neither a full bus nor a slow store may hold the
+// adapter up for long.
+func (p *reporter) hand(m bus.Message) error {
+	wait, take := reports/5, p.b.cfg.Bus.Publish
+	if p.b.cfg.Progress != nil {
+		wait, take = reportWithin, p.b.cfg.Progress
+	}
+	ctx, cancel := context.WithTimeout(p.b.hard, wait)
+	defer cancel()
+	return take(ctx, m)
 }
 
 // close passes on what is left. Nothing is taken afterwards.

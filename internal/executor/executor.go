@@ -167,7 +167,7 @@ func (x *Executor) Run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	stopProgress, err := x.cfg.Bus.Subscribe(ctx, bus.SubjectProgress, "parley-executor", x.takeProgress)
+	stopProgress, err := x.cfg.Bus.Subscribe(ctx, bus.SubjectProgress, "parley-executor", x.TakeProgress)
 	if err != nil {
 		return err
 	}

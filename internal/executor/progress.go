@@ -41,9 +41,11 @@ type progressData struct {
 	DroppedBytes int `json:"dropped_bytes,omitempty"`
 }
 
-// takeProgress is the handler of [bus.SubjectProgress]. What cannot be recorded
-// is dropped: nothing depends on it.
-func (x *Executor) takeProgress(ctx context.Context, m bus.Message) error {
+// TakeProgress records what a bridge tells on [bus.SubjectProgress], whose
+// handler it is; a bridge of the same process may call it in place of the bus.
+// What cannot be recorded is dropped: nothing depends on it. The error says why
+// a record cannot be read, or was not written.
+func (x *Executor) TakeProgress(ctx context.Context, m bus.Message) error {
 	var r progressRecord
 	if err := json.Unmarshal(m.Value, &r); err != nil {
 		return parley.Errorf(parley.CodeInvalid, "a record of progress cannot be read: %w", err)

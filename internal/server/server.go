@@ -135,7 +135,7 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 		Worker: "bridge", Ledger: ledger{DB: s.db, executor: s.executor}, Agents: s.registry, Bus: s.bus,
 		Adapters: adapters, Now: s.cfg.Now, NewToken: newToken, Logger: s.log, Metrics: observed,
 		Limits:      bridge.Limits{PerAgent: s.cfg.MaxConcurrent},
-		AnswerWakes: true,
+		AnswerWakes: true, Progress: s.executor.TakeProgress,
 		DrainGrace:  s.cfg.DrainGrace, Failpoint: s.cfg.Failpoint,
 	})
 	return err

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -79,8 +80,8 @@ func (a *Adapter) listing(e *errand, p *page, token string) *exchange {
 	}
 	ex.failure = func(f *failure) bridge.Outcome {
 		out := f.asError(ex.operation())
-		switch f.meaning(verbList) {
-		case meansFailed, meansUnclear: // the question may be put again
+		switch m := f.meaning(verbList); {
+		case (m == meansFailed || m == meansUnclear) && !barred(f.status): // the question may be put again
 		default:
 			out.Code, out.Retryable = parley.CodeOutcomeUnknown, false
 			out.Message = "the agent cannot be asked what became of the message: " + f.text(e.to.Binding)
@@ -88,6 +89,16 @@ func (a *Adapter) listing(e *errand, p *page, token string) *exchange {
 		return e.lost(out)
 	}
 	return ex
+}
+
+// barred says whether a status of HTTP means that the list of tasks is not for
+// us, now or later.
+func barred(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	}
+	return false
 }
 
 // read looks for the task that was made of a message.
