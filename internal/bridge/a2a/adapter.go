@@ -242,14 +242,14 @@ func (ex *exchange) unbegun(ctx, within context.Context, err error) *bridge.Exch
 
 // refusal prefers the agent's own error in a response outside 2xx to its
 // status. Only 429 and 503 stay what they are, with its text: nothing was
-// executed.
+// executed; and 502 and 504 whose error has no code, since proxies write such.
 func (ex *exchange) refusal(b binding, body []byte, e *bridge.ExchangeError) bridge.Outcome {
 	_, f, err := b.open(ex.operation(), body)
 	if err != nil || f == nil {
 		return e.Outcome(ex.task.ID)
 	}
 	f.status, f.retryAfter = e.Status, e.RetryAfter
-	if e.Disposition == bridge.NotSent {
+	if e.Disposition == bridge.NotSent || e.Disposition == bridge.Lost && !f.hasCode {
 		e.Err.Message += ": " + f.text(ex.to.Binding)
 		return e.Outcome(ex.task.ID)
 	}

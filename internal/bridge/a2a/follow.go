@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -28,6 +29,11 @@ func (a *Adapter) Cancel(ctx context.Context, task parley.Task, agent parley.Age
 		return a.untranslatable(ctx, task, agent, err)
 	}
 	e.to, e.cancels = e.to.at(agent, at), true
+	if until, ok := ctx.Deadline(); ok {
+		// Some agents answer a cancel when the task has ended: that has to leave
+		// time for the look.
+		e.agent.Timeout = min(patience(agent), time.Until(until)/2)
+	}
 	out, _, err := a.ask(ctx, e, verbCancel, at)
 	if err != nil || out.Disposition != bridge.Lost || ctx.Err() != nil {
 		return out, err
@@ -58,11 +64,15 @@ func gone(out bridge.Outcome) bool {
 // ask makes the request vb about the agent's task. What the agent did not say
 // about its task itself is never Answered: it would end an attempt that goes on.
 func (a *Adapter) ask(ctx context.Context, e *errand, vb verb, at bridge.AgentTask) (bridge.Outcome, *exchange, error) {
-	for {
+	spoken := e.to
+	for again := false; ; again = true {
 		ex := a.asking(e, vb, at)
 		out, err := a.run(ctx, ex)
-		if ex.refused != nil && ex.refused.meaning(vb) == meansOtherDialect && a.otherDialect(ctx, e) {
-			continue
+		if ex.refused != nil && ex.refused.meaning(vb) == meansOtherDialect {
+			if !again && a.otherDialect(ctx, e) {
+				continue
+			}
+			e.to = spoken // it is the request that the agent does not know
 		}
 		if err == nil && out.Disposition == bridge.Answered && !ex.judged {
 			out.Disposition = bridge.Lost

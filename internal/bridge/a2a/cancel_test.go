@@ -1,0 +1,37 @@
+package a2a_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a"
+)
+
+// TestCancel_Silent: an agent that answers a cancel only when its task has ended
+// is looked at within the time that there is, however long its own timeout is.
+func TestCancel_Silent(t *testing.T) {
+	for _, timeout := range []time.Duration{0, 3 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &rpcAgent{answer: func(method string) string {
+				if method == "CancelTask" {
+					time.Sleep(time.Hour)
+				}
+				return `"result":{"id":"t","status":{"state":"TASK_STATE_COMPLETED"},"artifacts":[{"parts":[{"text":"done"}]}]}`
+			}}
+			a := g.adapter(t, a2a.Options{})
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			defer stop()
+			agent := parley.Agent{Name: "agent", URL: "http://agent.test/", Timeout: timeout, ProtocolConfig: json.RawMessage(`{"a2a":"1.0"}`)}
+			out, err := a.Cancel(ctx, task(`"x"`), agent, bridge.AgentTask{ID: "t"})
+			if err != nil || out.Disposition != bridge.Answered || out.Result.Outcome != parley.OutcomeOK {
+				t.Errorf("timeout %v: %+v, %v (asked %v)", timeout, out, err, g.asked())
+			}
+			time.Sleep(2 * time.Hour) // the agent's own time
+		})
+	}
+}
