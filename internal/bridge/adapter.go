@@ -136,7 +136,7 @@ type Chunk struct {
 	Artifact string `json:"artifact,omitempty"`
 	Name     string `json:"name,omitempty"`
 	// Text is the chunk's text; Data holds its other parts, as a JSON array, or
-	// nil. Together at most 64 KiB.
+	// nil. Together at most 32 KiB.
 	Text string          `json:"text,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
 	// Append: it continues what came before under the same Artifact; else it

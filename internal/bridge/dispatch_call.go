@@ -38,9 +38,10 @@ type call struct {
 	// in a row that were of no use.
 	stream Stream
 	deaf   int
-	// inDoubt: an answer was sent, and nobody knows whether it arrived; resend:
-	// it is to be sent once more.
+	// inDoubt: an answer was sent, and nobody knows whether it arrived, since
+	// doubted; resend: it is to be sent once more.
 	inDoubt, resend bool
+	doubted         time.Time
 
 	// heard is the newest sign of life, in nanoseconds after since; misses
 	// counts in how many readings of the own rows it was not there.

@@ -301,6 +301,7 @@ func (c *call) again() step {
 	}
 	c.row.Orphanings++
 	c.row.State, c.row.AgentTaskID, c.row.AgentContextID = store.AttemptClaimed, "", ""
+	c.forgetTalk()
 	c.holdClaim(to, began)
 	c.occupy()
 	return (*call).send

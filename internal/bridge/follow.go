@@ -236,7 +236,7 @@ func forgot(out Outcome) bool {
 // stand notes where the agent stands: its state, and what it waits for.
 func (c *call) stand(out Outcome) (changed bool, next step) {
 	question := c.standing(out)
-	if !c.noteQuestion(question) {
+	if !c.noteQuestion(question, out.State) {
 		return false, (*call).leave
 	}
 	changed = c.setState(out.State, question != nil)

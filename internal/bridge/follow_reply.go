@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
@@ -18,10 +19,10 @@ const (
 	noteRefused = "The agent refused the last answer: "
 )
 
-// noteQuestion makes what the agent waits for, or that it waits no more,
+// noteQuestion makes what the agent waits for in state, or that it waits no more,
 // durable; the run shows it from there. False if the bridge ends before that is
 // known.
-func (c *call) noteQuestion(q *parley.Question) (known bool) {
+func (c *call) noteQuestion(q *parley.Question, state string) (known bool) {
 	was := c.row.Question
 	q = bounded(q)
 	switch {
@@ -31,16 +32,47 @@ func (c *call) noteQuestion(q *parley.Question) (known bool) {
 		if !c.row.ReplySent || !c.inDoubt {
 			return true
 		}
-		// The answer was sent and nobody knows whether it arrived; the agent
-		// still asks the same. To send it again is what the policy says.
-		c.inDoubt = false
-		if c.policy() != parley.OutcomeFail {
-			c.offerAgain(c.row.Reply)
-			return true
-		}
-		return c.askAgain(noteDoubt)
+		return c.stillAsks(state)
 	}
 	return c.moveQuestion(q)
+}
+
+// doubt notes that an answer was sent, and that nobody knows whether it arrived.
+func (c *call) doubt() { c.inDoubt, c.doubted = true, c.b.cfg.Now() }
+
+// stillAsks: the agent asks what it asked before an answer was sent of which
+// nobody knows whether it arrived. If it has moved meanwhile, the answer did; if
+// not, it may still be about to take it. To send it again is what the policy says.
+func (c *call) stillAsks(state string) (known bool) {
+	now := c.b.cfg.Now()
+	c.mu.Lock()
+	moved := c.state != "" && state != "" && state != c.state
+	if moved {
+		c.answeredAt, c.answeredState = now, state
+	}
+	c.mu.Unlock()
+	switch {
+	case moved:
+		return c.moveQuestion(nil)
+	case now.Sub(c.doubted) < answerSettles:
+		return true
+	}
+	c.inDoubt = false
+	if c.policy() != parley.OutcomeFail {
+		c.offerAgain(c.row.Reply)
+		return true
+	}
+	return c.askAgain(noteDoubt)
+}
+
+// forgetTalk forgets questions and answers, as the ledger does with a task that
+// is sent once more: what the agent's new task asks is new.
+func (c *call) forgetTalk() {
+	c.row.Question, c.row.Reply, c.row.ReplySent = nil, nil, false
+	c.inDoubt, c.resend, c.deaf = false, false, 0
+	c.mu.Lock()
+	c.replies, c.answeredAt = nil, time.Time{}
+	c.mu.Unlock()
 }
 
 // askAgain puts the question that stands once more, with a note.
@@ -150,7 +182,7 @@ func (c *call) resumeReply() {
 	switch {
 	case c.row.Question == nil || c.row.Reply == nil:
 	case c.row.ReplySent:
-		c.inDoubt = true // the first look decides
+		c.doubt() // the next looks decide
 	default:
 		c.offer(c.row.Reply, c.row.Questions)
 	}
@@ -219,7 +251,7 @@ func (c *call) replied(r *parley.Reply, out Outcome) step {
 		}
 		c.offerAgain(r)
 	default:
-		c.inDoubt = true
+		c.doubt()
 	}
 	c.b.log.LogAttrs(c.b.hard, slog.LevelWarn, "answer not known to have reached the agent", c.attrs("agent_reply",
 		slog.String("agent_task_id", c.row.AgentTaskID), slog.String("error", c.name(e).Message))...)

@@ -9,9 +9,10 @@ import (
 	"github.com/parley-project/parley/internal/bus"
 )
 
-// maxReported bounds the chunks that one record of progress carries, in bytes
-// of text and data.
-const maxReported = 64 << 10
+// maxReported bounds the chunks that one record of progress carries, in bytes of
+// JSON: the run keeps events of at most 64 KiB, and of a record that is larger
+// none of the chunks that do not fit.
+const maxReported = 56 << 10
 
 // maxChunks bounds the chunks of one record, which may be empty.
 const maxChunks = 1024
@@ -94,7 +95,8 @@ func (p *reporter) gather(r Report) {
 	}
 	k := *r.Chunk
 	n := len(k.Text) + len(k.Data) + len(k.Name) + len(k.Artifact)
-	if p.size+n > maxReported {
+	size := chunkFrame + quotedLen(k.Text) + len(k.Data) + quotedLen(k.Name) + quotedLen(k.Artifact)
+	if p.size > 0 && p.size+size > maxReported {
 		p.dropped += n
 		return
 	}
@@ -110,7 +112,25 @@ func (p *reporter) gather(r Report) {
 		p.dropped += n
 		return
 	}
-	p.size += n
+	p.size += size
+}
+
+// chunkFrame is what a chunk has in JSON besides its values, in bytes.
+const chunkFrame = 80
+
+// quotedLen is how long s is as a JSON string, in bytes: control characters and
+// those that mean something in HTML are written as six.
+func quotedLen(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20, c == '<', c == '>', c == '&':
+			n += 5
+		case c == '"', c == '\\':
+			n++
+		}
+	}
+	return n
 }
 
 // accepted tells under which name the agent works on the task.

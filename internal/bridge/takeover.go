@@ -43,6 +43,7 @@ func (c *call) resume() step {
 		c.mu.Unlock()
 	}
 	if c.row.State == store.AttemptFollowing {
+		c.setState("", c.row.Question != nil)
 		c.resumeReply()
 		return (*call).follow
 	}

@@ -160,7 +160,10 @@ func (s *assembly) task() []byte {
 	return append(b, '}')
 }
 
-// chunks is what an artifact event brings, in pieces of at most 64 KiB. Other
+// maxPiece bounds one piece of output, in bytes (see [bridge.Chunk]).
+const maxPiece = 32 << 10
+
+// chunks is what an artifact event brings, in pieces of at most 32 KiB. Other
 // parts than texts that are larger are left out: they come with the task's end.
 func (a *answer) chunks() []bridge.Chunk {
 	c := bridge.Chunk{Append: string(a.appendTo) == "true", Last: string(a.last) == "true"}
@@ -183,7 +186,7 @@ func (a *answer) chunks() []bridge.Chunk {
 	var all []bridge.Chunk
 	for {
 		next := c
-		next.Text, text = split(text, maxTold-len(c.Data))
+		next.Text, text = split(text, maxPiece-len(c.Data))
 		next.Last = c.Last && text == ""
 		all = append(all, next)
 		if text == "" {
@@ -204,7 +207,7 @@ func otherParts(parts []byte) []byte {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		if b = append(b, p...); len(b) >= maxTold {
+		if b = append(b, p...); len(b) >= maxPiece {
 			return nil
 		}
 	}

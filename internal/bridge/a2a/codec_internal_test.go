@@ -88,7 +88,7 @@ func FuzzParts(f *testing.F) {
 	})
 }
 
-// TestChunks_Pieces: output is told in pieces of at most 64 KiB that make up the
+// TestChunks_Pieces: output is told in pieces of at most 32 KiB that make up the
 // whole, in their order.
 func TestChunks_Pieces(t *testing.T) {
 	text := strings.Repeat("Grüße, ", 40_000)
@@ -105,7 +105,7 @@ func TestChunks_Pieces(t *testing.T) {
 	for i, c := range all {
 		got.WriteString(c.Text)
 		switch {
-		case len(c.Text)+len(c.Data) > maxTold || !utf8.ValidString(c.Text):
+		case len(c.Text)+len(c.Data) > maxPiece || !utf8.ValidString(c.Text):
 			t.Errorf("piece %d has %d bytes, or half a character", i, len(c.Text)+len(c.Data))
 		case c.Append != (i > 0), c.Last != (i == len(all)-1), (c.Data != nil) != (i == 0), c.Artifact != "a":
 			t.Errorf("piece %d: append %v, last %v, data %s", i, c.Append, c.Last, c.Data)
@@ -194,7 +194,7 @@ func checkAnswer(t *testing.T, v Version, a *answer) {
 		t.Fatalf("%+v", out)
 	}
 	for _, c := range a.chunks() {
-		if len(c.Text)+len(c.Data) > maxTold || len(c.Data) > 0 && !json.Valid(c.Data) {
+		if len(c.Text)+len(c.Data) > maxPiece || len(c.Data) > 0 && !json.Valid(c.Data) {
 			t.Fatalf("chunk: %+v", c)
 		}
 	}
