@@ -48,3 +48,20 @@ func TestSocketSlow(t *testing.T) {
 		}
 	}
 }
+
+// TestBelongs: a credential goes to the agent's own host, by whatever spelling,
+// and never from TLS to none.
+func TestBelongs(t *testing.T) {
+	agent := parley.Agent{URL: "https://a.example/"}
+	for address, want := range map[string]bool{
+		"https://A.example:8443/x": true, "a.example:50051": true, "wss://a.example/": true,
+		"http://a.example/": false, "HTTP://a.example/": false, "ws://a.example/": false, "Ws://a.example/": false,
+		"https://a.example.evil.example/": false, "https://a.example@evil.example/": false, "https://evil.example/#@a.example": false,
+		"https://a.example\\@evil.example/": false, "https://a.example%00.evil.example/": false, "a.example:80@evil.example:90": false,
+		"//a.example": false, "https:a.example": false, "stdio:a.example": false,
+	} {
+		if got := belongs(address, agent, Config{}); got != want {
+			t.Errorf("%q: %v, want %v", address, got, want)
+		}
+	}
+}

@@ -164,7 +164,8 @@ func belongs(rawURL string, agent parley.Agent, cfg Config) bool {
 	}
 	host := hostOf(rawURL)
 	secure := own.Scheme == "https" || own.Scheme == "wss"
-	if secure && (strings.HasPrefix(rawURL, "http:") || strings.HasPrefix(rawURL, "ws:")) {
+	scheme, _, _ := strings.Cut(rawURL, ":")
+	if secure && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, schemeWS)) {
 		return false
 	}
 	return host != "" && (strings.EqualFold(host, own.Hostname()) || cfg.URL != "" && strings.EqualFold(host, hostOf(cfg.URL)))
