@@ -34,6 +34,10 @@ func TestSubprocessChild(t *testing.T) {
 			fmt.Fprintln(os.Stderr, "boom: no such database")
 			os.Exit(3)
 		},
+		"says much and fails": func() { // as much as the pipe takes
+			io.WriteString(os.Stderr, strings.Repeat("a line\n", 8<<10)+"boom\n")
+			os.Exit(3)
+		},
 		"deaf": func() {
 			signal.Ignore(syscall.SIGTERM)
 			fmt.Println(`{"ready":true}`)
@@ -161,6 +165,22 @@ func TestSubprocessExitStatus(t *testing.T) {
 	}
 	if _, err := s.Write([]byte("{}\n")); err == nil {
 		t.Error("Write after Close returned no error")
+	}
+}
+
+// RPC-21: the last words are whole, also if whoever takes stderr has not come to
+// them when the child is gone.
+func TestSubprocessLateStderr(t *testing.T) {
+	started := make(chan (<-chan struct{}), 1)
+	var wait sync.Once
+	s := startChild(t, "says much and fails", SubprocessConfig{
+		StderrLine: func([]byte) { wait.Do(func() { <-<-started }) },
+	})
+	started <- s.Exited()
+	_, err := s.Read()
+	var exit *ExitError
+	if !errors.As(err, &exit) || !strings.HasSuffix(string(exit.Stderr), "\nboom\n") {
+		t.Errorf("Read: %v, want an *ExitError with the last line", err)
 	}
 }
 

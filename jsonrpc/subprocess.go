@@ -200,6 +200,13 @@ func (s *Subprocess) explain(err error) error {
 	case <-time.After(exitWait):
 		return err // closed its output and goes on
 	}
+	// Its last words come through a pipe of their own, which somebody that it
+	// left behind may keep open.
+	select {
+	case <-s.stderr.eof:
+	case <-s.stopping:
+	case <-time.After(lingerWait):
+	}
 	if exit := s.exitError(err); exit != nil {
 		return exit
 	}
