@@ -56,7 +56,7 @@ func newGRPC(opts grpcOptions) *grpcBinding {
 	}
 	return &grpcBinding{
 		exchange: opts.Exchange, limits: opts.Exchange.Limits(),
-		conns: grpcConns{exchange: opts.Exchange, idle: opts.Idle, most: opts.Conns, all: map[grpcTarget]*grpcConn{}},
+		conns: grpcConns{exchange: opts.Exchange, idle: opts.Idle, most: opts.Conns, watch: grpcWatch{}, all: map[grpcTarget]*grpcConn{}},
 	}
 }
 
@@ -151,6 +151,9 @@ func (b *grpcBinding) stream(ctx context.Context, op operation, body []byte) (ev
 		err = nil
 	}
 	inTime, wanted := patience.Stop(), interest()
+	if !inTime {
+		c.late.Store(true) // its timer may not have come to it yet
+	}
 	if err == nil && (!inTime || !wanted) {
 		err = context.Canceled
 	}

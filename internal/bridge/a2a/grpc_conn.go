@@ -130,6 +130,7 @@ type grpcConns struct {
 	exchange *bridge.Exchange
 	idle     time.Duration
 	most     int
+	watch    stats.Handler // a grpcWatch
 
 	mu     sync.Mutex
 	all    map[grpcTarget]*grpcConn // guarded by mu
@@ -235,7 +236,7 @@ func (s *grpcConns) connect(target grpcTarget, agent parley.Agent) (*grpcConn, e
 		grpc.WithContextDialer(dial),
 		grpc.WithNoProxy(),
 		grpc.WithUserAgent(s.exchange.UserAgent()),
-		grpc.WithStatsHandler(grpcWatch{}),
+		grpc.WithStatsHandler(s.watch),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableHealthCheck(),

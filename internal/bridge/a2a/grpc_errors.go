@@ -115,7 +115,7 @@ func (c *grpcCall) judge(err error) (bridge.Reply, error) {
 	}
 	st := statusOf(err)
 	// After the end of a context its own status cannot be told from the agent's.
-	ended := (c.outer.Err() != nil || c.inner.Err() != nil) && (st.Code() == codes.Canceled || st.Code() == codes.DeadlineExceeded)
+	ended := (endOf(c.outer) != nil || endOf(c.inner) != nil) && (st.Code() == codes.Canceled || st.Code() == codes.DeadlineExceeded)
 	if !ended && !c.local(st) {
 		return c.answered(st)
 	}
@@ -123,6 +123,19 @@ func (c *grpcCall) judge(err error) (bridge.Reply, error) {
 		return c.foreign(st, code)
 	}
 	return bridge.Reply{}, c.broken(st)
+}
+
+// endOf is why ctx has ended, or nil. Its deadline ends it by the clock alone:
+// the agent is given the same one (grpc-timeout), and its answer to that may be
+// here before the timer of ctx has fired.
+func endOf(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // statusOf is status.FromError for the errors of contexts, too.
@@ -242,11 +255,11 @@ func (c *grpcCall) broken(st *status.Status) *bridge.ExchangeError {
 	if c.trace.sent.Load() && !unprocessed(st.Message()) {
 		d, tail = bridge.Lost, "the request had been sent; what became of it is not known"
 	}
-	timeUp := c.late.Load() || errors.Is(c.inner.Err(), context.DeadlineExceeded)
-	switch {
-	case c.outer.Err() != nil && errors.Is(context.Cause(c.outer), context.DeadlineExceeded):
+	timeUp := c.late.Load() || errors.Is(endOf(c.inner), context.DeadlineExceeded)
+	switch outer := endOf(c.outer); {
+	case errors.Is(outer, context.DeadlineExceeded):
 		return c.limited(c.retryable(c.fail(d, parley.CodeTimeout, "the time for the attempt was up; %s", tail)), "attempt_timeout", 0)
-	case c.outer.Err() != nil:
+	case outer != nil:
 		return c.fail(d, parley.CodeCancelled, "the call was given up; %s", tail)
 	case timeUp && d == bridge.NotSent:
 		return c.limited(c.retryable(c.fail(d, parley.CodeAgentUnavailable, "no connection within %v; %s", c.timeout, tail)), "exchange", c.timeout.Milliseconds())

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -183,6 +184,42 @@ func TestGRPCStreamRefused(t *testing.T) {
 		t.Errorf("failure %+v, error %v", f, err)
 	}
 	rig.idle()
+}
+
+// lateHeads tells of heads only when until is closed.
+type lateHeads struct {
+	grpcWatch
+	until chan struct{}
+}
+
+func (w lateHeads) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if _, ok := s.(*stats.InHeader); ok {
+		<-w.until
+	}
+	w.grpcWatch.HandleRPC(ctx, s)
+}
+
+// TestGRPCFirstEvent: the first event is not taken for the status of an agent
+// without streams, however late the watch is told that the stream has begun.
+func TestGRPCFirstEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig := newGRPCRig(t, &grpcAgent{
+			subscribe: func(_ *a2apb.SubscribeToTaskRequest, s grpc.ServerStreamingServer[a2apb.StreamResponse]) error {
+				return s.Send(statusEvent(a2apb.TaskState_TASK_STATE_WORKING, "one"))
+			},
+		})
+		until := make(chan struct{})
+		rig.conns.watch = lateHeads{until: until}
+		s, reply, err := rig.begin(t.Context(), verbSubscribe, taskParams)
+		close(until)
+		if s == nil {
+			t.Fatalf("no stream: %s, %v", reply.Body, err)
+		}
+		defer s.close()
+		if all, err := drain(t.Context(), s); err != nil || len(all) != 1 {
+			t.Errorf("events %q, %v", all, err)
+		}
+	})
 }
 
 // idle asserts that no call holds a connection.
@@ -368,4 +405,30 @@ func TestGRPCTimes(t *testing.T) {
 		_, _, err := rig.do(ctx, verbSend, sendParams)
 		left(t, err, bridge.NotSent, parley.CodeCancelled, false)
 	})
+}
+
+// tardy is a context whose timer has not fired at its deadline, which is over.
+type tardy struct{ context.Context } //nolint:containedctx // it is one
+
+func (tardy) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// TestGRPCDeadlineAnswered: the agent is told the time that it has; when it
+// answers that this is up, and does so before the timer on this side, the error
+// is the same as if it had said nothing.
+func TestGRPCDeadlineAnswered(t *testing.T) {
+	rig := newGRPCRig(t, &grpcAgent{})
+	late := tardy{t.Context()}
+	for limit, c := range map[string]*grpcCall{
+		"exchange":        {outer: t.Context(), inner: late},
+		"attempt_timeout": {outer: late, inner: late},
+	} {
+		c.op, c.timeout, c.trace = rig.op(verbSend, sendParams), 7*time.Second, &grpcTrace{}
+		c.method, _ = grpcMethodOf(verbSend)
+		c.trace.sent.Store(true)
+		c.trace.end.Store(true)
+		_, err := c.judge(status.Error(codes.DeadlineExceeded, "context deadline exceeded"))
+		if x := left(t, err, bridge.Lost, parley.CodeTimeout, true); limitOf(x) != limit {
+			t.Errorf("%v: limit %q, want %q", x, limitOf(x), limit)
+		}
+	}
 }

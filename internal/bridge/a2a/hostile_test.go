@@ -41,7 +41,7 @@ func TestStream_Discreet(t *testing.T) {
 func TestIDs_Large(t *testing.T) {
 	t.Parallel()
 	for _, member := range []string{"id", "contextId"} {
-		for size, ok := range map[int]bool{1024: true, 1025: false, 1 << 20: false} {
+		for size, ok := range map[int]bool{1024: true, 1025: false, 64 << 10: false} {
 			ids := map[string]string{"id": "t", "contextId": "c"}
 			ids[member] = strings.Repeat("x", size)
 			g := &rpcAgent{answer: func(string) string {

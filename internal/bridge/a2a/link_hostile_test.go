@@ -1,8 +1,11 @@
 package a2a
 
 import (
+	"context"
 	"net"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -13,39 +16,35 @@ import (
 // byte now and then, is given up in time.
 func TestSocketSlow(t *testing.T) {
 	for _, every := range []time.Duration{0, 20 * time.Millisecond} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer c.Close()
-					for every > 0 {
-						time.Sleep(every)
-						if _, err := c.Write([]byte("H")); err != nil {
-							return
-						}
+		synctest.Test(t, func(t *testing.T) {
+			var agents sync.WaitGroup
+			defer agents.Wait()
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				agents.Go(func() { // until we hang up
+					for err := error(nil); err == nil; {
+						_, err = theirs.Read(make([]byte, 1<<10))
 					}
-					_, _ = c.Read(make([]byte, 1<<20))
-					_, _ = c.Read(make([]byte, 1<<20))
-				}()
+					_ = theirs.Close()
+				})
+				agents.Go(func() {
+					for err := error(nil); every > 0 && err == nil; {
+						time.Sleep(every)
+						_, err = theirs.Write([]byte("H"))
+					}
+				})
+				return ours, nil
 			}
-		}()
-		r := newLinkRig(t, "ws://"+l.Addr().String(), linkOptions{Exchange: loopbackExchange(bridge.ExchangeConfig{})})
-		r.agent.Timeout = 300 * time.Millisecond
-		begun := time.Now()
-		_, _, err = r.call(t.Context(), verbSend, "", "")
-		wantLinkError(t, err, bridge.NotSent, parley.CodeAgentUnavailable)
-		r.close()
-		if took := time.Since(begun); took > 3*time.Second {
-			t.Errorf("after %v", took)
-		}
+			r := newLinkRig(t, "ws://agent.example/", linkOptions{Exchange: loopbackExchange(bridge.ExchangeConfig{DialContext: dial})})
+			r.agent.Timeout = 3 * time.Second
+			begun := time.Now()
+			_, _, err := r.call(t.Context(), verbSend, "", "")
+			wantLinkError(t, err, bridge.NotSent, parley.CodeAgentUnavailable)
+			r.close()
+			if took := time.Since(begun); took != r.agent.Timeout {
+				t.Errorf("after %v, want %v", took, r.agent.Timeout)
+			}
+		})
 	}
 }
 

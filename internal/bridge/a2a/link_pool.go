@@ -149,6 +149,7 @@ func (l *links) acquire(ctx context.Context, c *oneCall) (*link, *jsonrpc.Conn, 
 
 // awaitLocked waits until k is up; meanwhile it does not hold the lock.
 func (l *links) awaitLocked(ctx context.Context, c *oneCall, k *link) (*jsonrpc.Conn, error) {
+	before := k.why
 	for {
 		wait := time.Until(k.notBefore)
 		switch {
@@ -156,9 +157,11 @@ func (l *links) awaitLocked(ctx context.Context, c *oneCall, k *link) (*jsonrpc.
 			return nil, mayRetry(c.fail(bridge.NotSent, parley.CodeAgentUnavailable, "this server is stopping; nothing was sent"))
 		case k.conn != nil:
 			return k.conn, nil
-		case k.change != nil:
-		case wait > 0:
+		case wait > 0 && k.change == nil, k.why != before:
+			// Who has waited for an attempt shares its failure, however late it
+			// learns of it.
 			return nil, k.pausing(c, wait)
+		case k.change != nil:
 		default:
 			if err := l.startLocked(c, k); err != nil {
 				return nil, err

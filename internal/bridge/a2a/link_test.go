@@ -167,6 +167,52 @@ func TestLinkDialsOnce(t *testing.T) {
 	}
 }
 
+// TestLinkSharedFailure proves that a call that waited for an attempt gets its
+// failure also if it learns of it only when the pause is over.
+func TestLinkSharedFailure(t *testing.T) {
+	onStage(t, "ws://agent.example/", linkOptions{}, func(t *testing.T, s *stage, r *linkRig) {
+		s.err = errors.New("refused")
+		r.opts.Random = func() float64 { // once the attempt has failed
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.err = nil
+			return 2 // takes the whole pause off
+		}
+		_, _, err := r.call(t.Context(), verbGet, "echo", "")
+		wantLinkError(t, err, bridge.NotSent, parley.CodeAgentUnavailable)
+		if _, _, err := r.call(t.Context(), verbGet, "echo", ""); err != nil || len(s.dials) != 2 {
+			t.Errorf("%v, dialed at %v: want another attempt for the next call", err, s.dials)
+		}
+	})
+}
+
+// TestLinkTimes proves what a call is told whose time is up while the agent is
+// at work, and that the connection outlives it.
+func TestLinkTimes(t *testing.T) {
+	onStage(t, "stdio:agent", linkOptions{}, func(t *testing.T, s *stage, r *linkRig) {
+		r.agent.Timeout = 7 * time.Second
+		begun := time.Now()
+		_, _, err := r.call(t.Context(), verbSend, "hang", "")
+		e := wantLinkError(t, err, bridge.Lost, parley.CodeTimeout)
+		if took := time.Since(begun); took != 7*time.Second || !e.Err.Retryable || !strings.Contains(e.Error(), "no answer within 7s") {
+			t.Errorf("after %v: %v: want a retryable timeout", took, e)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err = r.call(ctx, verbSend, "hang", "")
+		wantLinkError(t, err, bridge.Lost, parley.CodeTimeout)
+		_, _, err = r.call(ctx, verbSend, "hang", "")
+		wantLinkError(t, err, bridge.NotSent, parley.CodeTimeout)
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, _, err = r.call(ctx, verbSend, "hang", "")
+		wantLinkError(t, err, bridge.Lost, parley.CodeCancelled)
+		if len(s.dials) != 1 {
+			t.Errorf("dialed at %v, want once", s.dials)
+		}
+	})
+}
+
 // TestLinkIdle proves that a link that nobody uses ends after five minutes, that
 // one in use does not, and that the next call makes a new one without a pause.
 func TestLinkIdle(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -255,11 +254,47 @@ func TestPush_Remembered(t *testing.T) {
 	})
 }
 
-// streamAgent streams events until it is told to end.
+// pipes is a listener in memory: what a server accepts is what dial gives.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+	once  sync.Once
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.ended) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// streamAgent streams events, in memory, until the test or the caller ends it.
 func streamAgent(t *testing.T, events ...string) (*a2a.Adapter, parley.Agent, func() int) {
 	t.Helper()
 	var open atomic.Int64
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	lis := &pipes{conns: make(chan net.Conn), ended: make(chan struct{})}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		open.Add(1)
 		defer open.Add(-1)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -268,13 +303,19 @@ func streamAgent(t *testing.T, events ...string) (*a2a.Adapter, parley.Agent, fu
 		}
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
-	}))
-	t.Cleanup(s.Close)
-	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}})
+	})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(lis) })
+	t.Cleanup(func() {
+		_ = s.Close()
+		serving.Wait()
+	})
+	x := bridge.NewExchange(bridge.ExchangeConfig{DialContext: lis.dial})
 	t.Cleanup(x.Close)
 	a := a2a.New(a2a.Options{Exchange: x})
 	t.Cleanup(a.Close)
-	return a, parley.Agent{Name: "s", URL: s.URL, ProtocolConfig: json.RawMessage(`{"a2a":"1.0","send":"stream"}`)}, func() int { return int(open.Load()) }
+	agent := parley.Agent{Name: "s", URL: "http://agent.test/", ProtocolConfig: json.RawMessage(`{"a2a":"1.0","send":"stream"}`)}
+	return a, agent, func() int { return int(open.Load()) }
 }
 
 const working = `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`
@@ -283,63 +324,62 @@ const working = `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE
 // context ends then, until its owner ends it in one of three ways.
 func TestStream_Outlives(t *testing.T) {
 	for _, how := range []string{"close", "close before", "context"} {
-		a, agent, open := streamAgent(t, working)
-		calling, called := context.WithCancel(t.Context())
-		out, err := a.Call(calling, task(`"x"`), agent, nil)
-		called()
-		if err != nil || out.Disposition != bridge.Accepted || out.Stream == nil {
-			t.Fatalf("%+v, %v", out, err)
-		}
-		listening, stop := context.WithCancel(t.Context())
-		if how == "close before" {
-			out.Stream.Close()
-		}
-		ended := make(chan bridge.Outcome, 1)
-		go func() { ended <- out.Stream.Listen(listening, nil) }()
-		if how != "close before" {
-			select {
-			case got := <-ended:
-				t.Fatalf("%s: the stream ended with the call: %+v", how, got)
-			case <-time.After(50 * time.Millisecond):
+		synctest.Test(t, func(t *testing.T) {
+			a, agent, open := streamAgent(t, working)
+			calling, called := context.WithCancel(t.Context())
+			out, err := a.Call(calling, task(`"x"`), agent, nil)
+			called()
+			if err != nil || out.Disposition != bridge.Accepted || out.Stream == nil {
+				t.Fatalf("%+v, %v", out, err)
 			}
-		}
-		switch how {
-		case "close":
-			out.Stream.Close()
-		case "context":
-			stop()
-		}
-		got := <-ended
-		want := bridge.Lost
-		if how == "context" {
-			want = bridge.Accepted
-		}
-		if got.Disposition != want || got.AgentTaskID != "t" || got.ContextID != "c" {
-			t.Errorf("%s: %+v", how, got)
-		}
-		stop()
-		out.Stream.Close()
-		for deadline := time.Now().Add(5 * time.Second); open() > 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: the connection is still open", how)
+			listening, stop := context.WithCancel(t.Context())
+			defer stop()
+			if how == "close before" {
+				out.Stream.Close()
 			}
-		}
+			ended := make(chan bridge.Outcome, 1)
+			go func() { ended <- out.Stream.Listen(listening, nil) }()
+			synctest.Wait()
+			if over := len(ended) == 1; over != (how == "close before") {
+				t.Fatalf("%s: after the end of the call the stream is over: %v", how, over)
+			}
+			switch how {
+			case "close":
+				out.Stream.Close()
+			case "context":
+				stop()
+			}
+			got := <-ended
+			want := bridge.Lost
+			if how == "context" {
+				want = bridge.Accepted
+			}
+			if got.Disposition != want || got.AgentTaskID != "t" || got.ContextID != "c" {
+				t.Errorf("%s: %+v", how, got)
+			}
+			out.Stream.Close()
+			synctest.Wait()
+			if open() > 0 {
+				t.Errorf("%s: the connection is still open", how)
+			}
+		})
 	}
 }
 
 // TestStream_CallEnds: the end of a call's context while it waits for the first
 // event ends the exchange.
 func TestStream_CallEnds(t *testing.T) {
-	a, agent, open := streamAgent(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	out, err := a.Call(ctx, task(`"x"`), agent, nil)
-	if err != nil || out.Disposition != bridge.Lost || out.Result.Err.Code != parley.CodeTimeout || !strings.Contains(out.Result.Err.Message, "attempt") {
-		t.Errorf("%+v, %v", out, err)
-	}
-	for deadline := time.Now().Add(5 * time.Second); open() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the connection is still open")
+	synctest.Test(t, func(t *testing.T) {
+		a, agent, open := streamAgent(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		out, err := a.Call(ctx, task(`"x"`), agent, nil)
+		if err != nil || out.Disposition != bridge.Lost || out.Result.Err.Code != parley.CodeTimeout || !strings.Contains(out.Result.Err.Message, "attempt") {
+			t.Errorf("%+v, %v", out, err)
 		}
-	}
+		synctest.Wait()
+		if open() > 0 {
+			t.Error("the connection is still open")
+		}
+	})
 }
