@@ -136,7 +136,7 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 		Adapters: adapters, Now: s.cfg.Now, NewToken: newToken, Logger: s.log, Metrics: observed,
 		Limits:      bridge.Limits{PerAgent: s.cfg.MaxConcurrent},
 		AnswerWakes: true, Progress: s.executor.TakeProgress,
-		DrainGrace:  s.cfg.DrainGrace, Failpoint: s.cfg.Failpoint,
+		DrainGrace: s.cfg.DrainGrace, Failpoint: s.cfg.Failpoint,
 	})
 	return err
 }

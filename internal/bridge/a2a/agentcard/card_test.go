@@ -88,13 +88,13 @@ func TestAD14_Asks(t *testing.T) {
 func TestParseIsBounded(t *testing.T) {
 	t.Parallel()
 	many := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
-	schemes := ""
+	var schemes strings.Builder
 	for i := range 100 {
-		schemes += fmt.Sprintf(`,"s%d":{"type":"http"}`, i)
+		fmt.Fprintf(&schemes, `,"s%d":{"type":"http"}`, i)
 	}
 	card, err := agentcard.Parse([]byte(`{"name":"` + strings.Repeat("n", 1000) + `","description":"` + strings.Repeat("d", 100_000) + "\\u0000\\u001b[31m\\u202e" + `",
 "supportedInterfaces":[` + many(200, iface("https://a/", "JSONRPC", "1.0")) + `],"skills":[` + many(200, `{"id":"s"}`) + `],
-"defaultInputModes":[` + many(200, `"m"`) + `],"securitySchemes":{` + schemes[1:] + `},"security":[` + many(200, `{"s1":[`+many(200, `"x"`)+`]}`) + `]}`))
+"defaultInputModes":[` + many(200, `"m"`) + `],"securitySchemes":{` + schemes.String()[1:] + `},"security":[` + many(200, `{"s1":[`+many(200, `"x"`)+`]}`) + `]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
