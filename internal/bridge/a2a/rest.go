@@ -195,8 +195,6 @@ func restCode(vb verb, status int) (int64, bool) {
 		return codeContentType, true
 	case http.StatusInternalServerError:
 		return codeInternal, true
-	case http.StatusBadGateway:
-		return codeInvalidResponse, true
 	}
 	return 0, false
 }
