@@ -116,6 +116,38 @@ func TestWaitAcrossRestart(t *testing.T) {
 	})
 }
 
+// headless is a desk whose streams send no head until there is something new.
+type headless struct{ *desk }
+
+func (h headless) Subscribe(ctx context.Context, _ parley.Task, _ parley.Agent, _ bridge.AgentTask) (bridge.Outcome, error) {
+	h.mu.Lock()
+	h.streams++
+	h.mu.Unlock()
+	pause := time.NewTimer(30 * time.Second)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+	case <-pause.C:
+	}
+	return lost(), nil
+}
+
+// TestSubscribeSilent: an agent that does not open a stream is asked before
+// another one is tried.
+func TestSubscribeSilent(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		d := newDesk()
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Adapters = []bridge.Adapter{r.agent, headless{d}} })
+		id := r.task("long", 1, nil)
+		begun := time.Now()
+		r.want(id, parley.OutcomeOK, "")
+		if took := time.Since(begun); took > 35*time.Second || d.streams != 1 {
+			t.Errorf("it took %v and %d streams", took, d.streams)
+		}
+		p.stop()
+	})
+}
+
 // TestProgressLargeChunk: what goes out of a long text fits into an event of the
 // run, which is 64 KiB of JSON, whatever it consists of and however it comes.
 func TestProgressLargeChunk(t *testing.T) {

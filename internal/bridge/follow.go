@@ -151,7 +151,7 @@ func (c *call) pollAtMost() time.Duration {
 func (c *call) look(ctx context.Context, pace time.Duration) (changed bool, next step) {
 	if c.listens() {
 		next, heard := c.listen(ctx)
-		if next != nil || !heard {
+		if next != nil || !heard && c.deaf >= deafAfter {
 			return true, next
 		}
 	} else {
