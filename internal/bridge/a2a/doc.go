@@ -32,9 +32,11 @@
 //     prefix a 0.3 agent is taken by its exact word, as the seeds take it.
 //   - A state that is not final is Accepted if the agent named its task, and
 //     else an error like every other state but completed.
-//   - A JSON-RPC error in a response outside 2xx replaces what the status says.
+//   - An agent's error in a response outside 2xx replaces what the status says.
 //     Only 429 and 503 stay what they are, with the error's text beside them:
-//     nothing was executed. With a 4xx the error is never retried.
+//     nothing was executed; so do 502 and 504 with an error that has no code of
+//     A2A, as proxies write them over HTTP+JSON: Lost. With a 4xx the error is
+//     never retried.
 //   - A part without kind whose text is a string is read as text; in 0.3 with a
 //     warning.
 //   - A text that is longer than one part is joined with line ends; the strings
@@ -48,16 +50,20 @@
 // A message is sent in one form, and in another one only after an error that says
 // that nothing was executed: -32601 and -32009 (another dialect), -32003 (without
 // push), -32004 to a stream request (without a stream). In 1.0 -32603 and -32006
-// leave open what became of it: Lost, since such agents can be asked ([Adapter.Find]).
+// leave open what became of it: the agent's tasks are looked through at once, and
+// the error is the end only if none was made of the message, or the agent lists
+// none; Lost if it cannot be asked at present. An answer to a question with such
+// an error is Lost in both dialects: its task can be asked for.
 //
 // # Following
 //
 // Poll, Cancel and Subscribe give Answered only if the agent named a final state
-// (or, for Poll, said that it cannot be asked: then that is the end, as it was for
-// the old bridge). NotSent and Lost mean that nothing was learnt; Lost with the
-// code not_found that the agent knows no such task. An answer to anything but a
-// look that says something else than a state, or nothing in time, is followed by
-// a look.
+// (or, for Poll, if an agent of 0.3 has no tasks/get: then that is the end, as it
+// was for the old bridge). NotSent and Lost mean that nothing was learnt; Lost
+// with the code not_found that the agent knows no such task. An answer to
+// anything but a look that says something else than a state, or nothing in time,
+// is followed by a look, for which a cancel leaves half of its time. A dialect
+// that the agent refuses as well is not kept.
 //
 // A [bridge.Stream] puts the task together from its events. It ends as Answered
 // only if they told all of the output: subscriptions of 0.3 begin in the middle.

@@ -145,12 +145,13 @@ func undecided(out bridge.Outcome) bool { return out.Disposition != bridge.Answe
 
 // unheard judges an error that was answered to a question; over is whether it
 // ends the attempt. An agent that has no tasks/get cannot be followed, which
-// does so as it did in the old bridge; one that knows no such task leaves the
-// outcome unknown; anything else is about the question and not about the task.
+// does so as it did in the old bridge (all of 1.0 have GetTask, A2A 1.0 §3.1.3);
+// one that knows no such task leaves the outcome unknown; anything else is about
+// the question and not about the task.
 func unheard(op operation, f *failure) (e *parley.Error, over bool) {
 	out := f.asError(op)
 	switch {
-	case op.verb == verbGet && f.code == codeMethodNotFound:
+	case op.verb == verbGet && f.code == codeMethodNotFound && op.to.Version == V03:
 		out.Code, out.Retryable = parley.CodeAgentError, true
 		out.Message = fmt.Sprintf("Task state: unknown (the agent cannot be asked: %s)", f.text(op.to.Binding))
 		return out, true
