@@ -47,8 +47,8 @@ func TestReplyArrivesLate(t *testing.T) {
 		late   time.Duration
 		policy parley.OutcomePolicy
 	}{
-		{false, 5 * time.Second, parley.OutcomeLookup},
-		{false, 5 * time.Second, parley.OutcomeFail},
+		{false, 4 * time.Second, parley.OutcomeLookup},
+		{false, 4 * time.Second, parley.OutcomeFail},
 		{true, 9 * time.Second, parley.OutcomeLookup},
 	} {
 		t.Run(fmt.Sprintf("moves=%v %s", c.moves, c.policy), func(t *testing.T) {

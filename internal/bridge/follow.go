@@ -138,8 +138,11 @@ func (c *call) follow() step {
 }
 
 // pollAtMost is the longest delay between two polls: longer while it is a
-// person that the agent waits for.
+// person that the agent waits for, unless an answer may be there.
 func (c *call) pollAtMost() time.Duration {
+	if c.inDoubt {
+		return pollDoubt
+	}
 	if c.row.Question != nil {
 		return pollWaiting
 	}

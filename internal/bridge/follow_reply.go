@@ -54,12 +54,13 @@ func (c *call) stillAsks(state string) (known bool) {
 	switch {
 	case moved:
 		return c.moveQuestion(nil)
-	case now.Sub(c.doubted) < answerSettles:
+	case now.Sub(c.doubted) < doubtSettles:
 		return true
 	}
 	c.inDoubt = false
 	if c.policy() != parley.OutcomeFail {
 		c.offerAgain(c.row.Reply)
+		nudge(c.poke)
 		return true
 	}
 	return c.askAgain(noteDoubt)

@@ -75,9 +75,12 @@ const (
 	// confirmTries is how often an agent whose stream has told the end of a task
 	// is asked for the task as a whole.
 	confirmTries = 3
-	// answerSettles is how long an agent that took an answer, or may have taken
-	// it, may still show the question that it was for.
+	// answerSettles is how long an agent that took an answer may still show the
+	// question that it was for, and doubtSettles one that may have taken it;
+	// pollDoubt is the longest delay between two polls meanwhile.
 	answerSettles = 10 * time.Second
+	doubtSettles  = 5 * time.Second
+	pollDoubt     = 2 * time.Second
 	// cancelWithin bounds the exchange that tells an agent to stop.
 	cancelWithin = 10 * time.Second
 	// cancelPatience is how long a call to an agent that can be told to stop
