@@ -136,6 +136,8 @@ type exchange struct {
 	// agent told something about its task.
 	refused *failure
 	judged  bool
+	// message: what the agent told is a message, and nothing about a task.
+	message bool
 	// events is the open stream behind the first event, if the agent streams.
 	events eventSource
 }

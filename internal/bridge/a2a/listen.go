@@ -33,7 +33,9 @@ type stream struct {
 	taskID, contextID string
 	sum               assembly
 	// state is where the task stood last.
-	state    string
+	state string
+	// ended is the first event, if it told that the task has ended.
+	ended    *answer
 	warnings []bridge.Warning
 	close    sync.Once
 }
@@ -47,6 +49,9 @@ func (a *Adapter) newStream(e *errand, ex *exchange, first *answer) *stream {
 	s.sum.take(first)
 	if first.state != nil {
 		s.state = first.stateName()
+	}
+	if first.sort == sortStatus && !goesOn(s.state) {
+		s.ended = first
 	}
 	return s
 }
@@ -72,10 +77,14 @@ func (s *stream) Listen(ctx context.Context, progress bridge.Progress) bridge.Ou
 		progress = func(bridge.Report) {}
 	}
 	var out bridge.Outcome
-	for over := false; !over; {
+	over := false
+	if s.ended != nil {
+		out, over = s.judge(s.ended)
+	}
+	for !over {
 		event, err := s.events.next(ctx)
 		if err != nil {
-			out = s.ended(ctx, err)
+			out = s.broken(ctx, err)
 			break
 		}
 		out, over = s.hear(event, progress)
@@ -89,9 +98,9 @@ func (s *stream) Listen(ctx context.Context, progress bridge.Progress) bridge.Ou
 	})
 }
 
-// ended says what the end of the stream means. Only a state does: an end
+// broken says what the end of the stream means. Only a state does: an end
 // without one leaves the task as it was.
-func (s *stream) ended(ctx context.Context, err error) bridge.Outcome {
+func (s *stream) broken(ctx context.Context, err error) bridge.Outcome {
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return s.going(s.state)
 	}
@@ -179,8 +188,8 @@ func (s *stream) judge(ans *answer) (out bridge.Outcome, over bool) {
 		out.Question = ans.question(s.state)
 		return out, out.Question != nil
 	}
-	if s.state == stateCompleted && !s.sum.complete() {
-		return s.going(s.state), true // the output has to be asked for
+	if !final(s.state) || (s.state == stateCompleted && !s.sum.complete()) {
+		return s.going(s.state), true // the task has to be asked for
 	}
 	whole, err := read(s.e.to.Version, s.sum.task())
 	if err != nil {

@@ -257,6 +257,15 @@ func goesOn(state string) bool {
 	return false
 }
 
+// final says whether a task that is in state has ended.
+func final(state string) bool {
+	switch state {
+	case stateCompleted, stateFailed, stateCanceled, stateRejected:
+		return true
+	}
+	return false
+}
+
 // standing is the state together with what else changes while an agent works:
 // when it said so last, and how much there is.
 func (a *answer) standing(state string) string {

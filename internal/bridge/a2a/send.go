@@ -196,6 +196,12 @@ func (a *Adapter) begun(e *errand, ex *exchange, l letter, result []byte) (bridg
 		return bridge.Outcome{}, nil, err
 	}
 	out := e.accepted(ans.outcome(e.task.ID))
+	ex.message = ans.sort == sortMessage
+	if ans.sort == sortStatus && ex.events != nil && out.AgentTaskID != "" && out.Disposition == bridge.Answered {
+		// An event that a task has ended is not the task: that is to be asked for.
+		out = e.going(bridge.AgentTask{ID: out.AgentTaskID, ContextID: out.ContextID})
+		out.State = ans.stateName()
+	}
 	if out.Disposition != bridge.Accepted {
 		ex.end()
 		return out, ans.warnings, nil
@@ -234,7 +240,7 @@ func (a *Adapter) Answer(ctx context.Context, task parley.Task, agent parley.Age
 	switch {
 	case err != nil || out.Disposition == bridge.NotSent || out.Disposition == bridge.Lost:
 		return out, err
-	case ex.judged && out.AgentTaskID == reply.At.ID:
+	case ex.judged && out.AgentTaskID == reply.At.ID && !ex.message:
 		return out, nil
 	case ex.judged:
 		return a.afterAnswer(ctx, e, reply.At, out)
@@ -258,7 +264,7 @@ func (a *Adapter) afterAnswer(ctx context.Context, e *errand, at bridge.AgentTas
 	switch {
 	case err != nil || out.Disposition == bridge.Answered || out.Disposition == bridge.Accepted:
 		return out, err
-	case gone(out) && said.AgentTaskID == "" && said.Result.Err == nil:
+	case gone(out) && (said.AgentTaskID == "" || said.AgentTaskID == at.ID) && said.Result.Err == nil:
 		return said, nil // the message was the end of it
 	}
 	return e.going(at), nil
