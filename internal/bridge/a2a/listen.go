@@ -188,8 +188,11 @@ func (s *stream) judge(ans *answer) (out bridge.Outcome, over bool) {
 		out.Question = ans.question(s.state)
 		return out, out.Question != nil
 	}
-	if !final(s.state) || (s.state == stateCompleted && !s.sum.complete()) {
-		return s.going(s.state), true // the task has to be asked for
+	if !final(s.state) { // somebody's own word, which may be anything
+		return s.going(bridge.Redact(s.e.agent, []byte(s.state), maxWords)), true
+	}
+	if s.state == stateCompleted && !s.sum.complete() {
+		return s.going(s.state), true // the output has to be asked for
 	}
 	whole, err := read(s.e.to.Version, s.sum.task())
 	if err != nil {

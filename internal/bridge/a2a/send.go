@@ -200,7 +200,7 @@ func (a *Adapter) begun(e *errand, ex *exchange, l letter, result []byte) (bridg
 	if ans.sort == sortStatus && ex.events != nil && out.AgentTaskID != "" && out.Disposition == bridge.Answered {
 		// An event that a task has ended is not the task: that is to be asked for.
 		out = e.going(bridge.AgentTask{ID: out.AgentTaskID, ContextID: out.ContextID})
-		out.State = ans.stateName()
+		out.State = bridge.Redact(e.agent, []byte(ans.stateName()), maxWords)
 	}
 	if out.Disposition != bridge.Accepted {
 		ex.end()
