@@ -17,13 +17,23 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
+// TestMemoryLimit: little is left alone, and what lives always fits.
+func TestMemoryLimit(t *testing.T) {
+	for live, want := range map[uint64]int64{0: 208, 100 << 20: 208, 200 << 20: 241, 512 << 20: 736, 4 << 30: 7904} {
+		if got := memoryLimit(live) >> 20; got != want {
+			t.Errorf("%d MiB alive: %d MiB, want %d", live>>20, got, want)
+		}
+	}
+}
+
 // TestTuneGC: what is alive decides after the next collection.
 func TestTuneGC(t *testing.T) {
-	before := debug.SetGCPercent(100)
+	before, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
 	stop := TuneGC()
 	defer func() {
 		stop()
 		debug.SetGCPercent(before)
+		debug.SetMemoryLimit(limit)
 	}()
 	ballast := make([]byte, 96<<20)
 	for range 100 {
