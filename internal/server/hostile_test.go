@@ -18,7 +18,7 @@ import (
 // (what, where, which limit), in bounded memory and time, and disturbs nothing
 // else.
 func TestHostileAgents(t *testing.T) {
-	t.Parallel()
+	// Not beside others: the heap is measured.
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 	cases := []struct {
 		name, protocol string
