@@ -149,7 +149,7 @@ func proposeOne(s SecurityScheme) AuthProposal {
 }
 
 // Flags are the flags of `parley agent add` and `agent set` that say the same,
-// with placeholders in capitals for what only a person knows, ready for a
+// with names in capitals where only a person knows the value, ready for a
 // shell. It is "" if there is nothing to say.
 func (p AuthProposal) Flags() string {
 	if p.Type == "" || p.Type == AuthNone && !p.TLS {

@@ -244,7 +244,7 @@ func (c *call) stand(out Outcome) (changed bool, next step) {
 	}
 	changed = c.setState(out.State, question != nil)
 	if changed {
-		c.progress(Report{State: stateWord(out.State)})
+		c.progress(Report{State: out.State})
 	}
 	return changed, nil
 }

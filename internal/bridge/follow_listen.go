@@ -114,7 +114,9 @@ func (c *call) beside(ctx context.Context, heard <-chan struct{}, ended <-chan O
 		}
 		if next != nil || c.row.Question != nil {
 			c.hangUp()
-			out = <-ended
+			if out = <-ended; out.Disposition == Lost {
+				out = Outcome{} // it was closed here
+			}
 			return next, out
 		}
 	}
