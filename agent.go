@@ -44,6 +44,8 @@ type Agent struct {
 	Status     AgentStatus
 	// MaxConcurrent bounds the calls in flight; 0 is the bridge's default.
 	MaxConcurrent int
+	// Breaker is nil if the record names none: then it is the bridge's default.
+	Breaker *Breaker
 
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string
@@ -62,6 +64,41 @@ type RetryConfig struct {
 	InitialDelay time.Duration
 	MaxDelay     time.Duration
 	Multiplier   float64
+	// Budget bounds the retries of all steps that call the agent.
+	Budget RetryBudget
+}
+
+// RetryBudget says how many of an agent's calls may be retries; what is beyond
+// is put off. The zero value is the default.
+type RetryBudget struct {
+	// Percent of the recent calls, 1 to 100; 0 is 20.
+	Percent float64
+	// PerSecond is how many may be in any case, 0.1 to 1000; 0 is 5.
+	PerSecond float64
+	// Off: there is no bound.
+	Off bool
+}
+
+// The defaults of a [RetryBudget].
+const (
+	defaultBudgetPercent   = 20
+	defaultBudgetPerSecond = 5
+)
+
+// Share is the part of the calls that may be retries, from 0 to 1.
+func (b RetryBudget) Share() float64 {
+	if b.Percent == 0 {
+		return defaultBudgetPercent / 100.0
+	}
+	return b.Percent / 100
+}
+
+// Rate is how many retries a second there may be in any case.
+func (b RetryBudget) Rate() float64 {
+	if b.PerSecond == 0 {
+		return defaultBudgetPerSecond
+	}
+	return b.PerSecond
 }
 
 // DefaultRetryConfig is what formats.md gives an agent that names none.

@@ -39,6 +39,8 @@ type AgentSpec struct {
 	Idempotent     *bool
 	// MaxConcurrent bounds the calls in flight; 0 is the bridge's default.
 	MaxConcurrent *int
+	// Breaker replaces the whole breaker; the zero value removes it.
+	Breaker *Breaker
 	// Status is AgentActive or AgentInactive; deleting is another request.
 	Status *AgentStatus
 	// By is recorded as the creator or the changer.

@@ -20,27 +20,37 @@ jsonrpc/...:                  jsonrpc
 jsonrpc/rpcdial:              jsonrpc jsonrpc/rpchttp jsonrpc/rpcws
 client:                       .
 internal/logging:             .
+internal/chaos:
+internal/config:              .
 internal/bus:
 internal/bus/...:             internal/bus
+internal/bus/kafka:           . internal/bus
+internal/records:             .
+internal/breaker:             .
 internal/workflow/expr:       .
 internal/workflow:            . internal/workflow/expr
 internal/store:               .
-internal/executor:            . internal/bus internal/store internal/workflow internal/workflow/expr
-internal/bridge:              . internal/bus internal/store
+internal/executor:            . internal/bus internal/records internal/store internal/workflow internal/workflow/expr
+internal/bridge:              . internal/breaker internal/bus internal/records internal/store
 internal/bridge/simplea2a:    . internal/bridge
 internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb internal/bridge/a2a/agentcard jsonrpc jsonrpc/rpcdial jsonrpc/rpcws
 internal/bridge/a2a/a2apb:
 internal/bridge/a2a/agentcard: . internal/bridge
 internal/bridge/adaptertest:  . internal/bridge
+internal/kafkatest:
 internal/registry:            . internal/store
+internal/oldplatform:         . internal/registry internal/store internal/workflow
 internal/push:                . internal/bus
+internal/deadletter:          . internal/bus internal/store
 internal/api:                 . internal/store
+internal/pgtest:
 internal/sample:              .
 internal/server:              ...
-cmd/parley:                   . client internal/logging internal/registry internal/server internal/workflow jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
+cmd/parley:                   . client internal/config internal/logging internal/oldplatform internal/registry internal/server internal/workflow jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
 examples/adapters/graphql:    . internal/bridge
 examples/adapters/server:     examples/adapters/graphql internal/server
 examples/...:                 jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcws
+scripts/services:             internal/kafkatest internal/pgtest
 scripts/testsum:
 `
 

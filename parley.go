@@ -88,6 +88,9 @@ type Result struct {
 	// AgentTaskID and ContextID are the agent's own ids, if it gave any.
 	AgentTaskID string
 	ContextID   string
+	// Status is the HTTP status that the call was answered with; 0 if there was
+	// none. It is for people.
+	Status int
 }
 
 // Question is what an agent waits for before it goes on with a task: input, or
@@ -257,9 +260,12 @@ const (
 	EventStepWaiting   EventType = "step.waiting"
 	EventStepAnswered  EventType = "step.answered"
 	EventStepRetrying  EventType = "step.retrying"
-	EventStepCompleted EventType = "step.completed"
-	EventStepFailed    EventType = "step.failed"
-	EventStepCancelled EventType = "step.cancelled"
-	EventStepSkipped   EventType = "step.skipped"
-	EventStepLate      EventType = "step.late"
+	// EventStepAttemptFailed ends one attempt of a step whose agents are hedged;
+	// the others go on.
+	EventStepAttemptFailed EventType = "step.attempt_failed"
+	EventStepCompleted     EventType = "step.completed"
+	EventStepFailed        EventType = "step.failed"
+	EventStepCancelled     EventType = "step.cancelled"
+	EventStepSkipped       EventType = "step.skipped"
+	EventStepLate          EventType = "step.late"
 )

@@ -88,6 +88,8 @@ type StepSummary struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`
 	Agent string `json:"agent,omitempty"`
+	// Agents is set, and Agent is not, for a step that may call several.
+	Agents []string `json:"agents,omitempty"`
 }
 
 // WorkflowQuery selects workflows (their newest versions) for a list.

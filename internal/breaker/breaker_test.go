@@ -1,0 +1,472 @@
+package breaker
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/parley-project/parley"
+)
+
+var epoch = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// TestTransitions is every change of a state, from every state.
+func TestTransitions(t *testing.T) {
+	now := epoch
+	zero := parley.BreakerState{Agent: "a", Circuit: parley.CircuitClosed}
+	open := Trip(zero, time.Minute, "why", now)
+	half := Probe(open, "one", now.Add(time.Minute))
+	closed := Close(half, "well", now.Add(2*time.Minute))
+	manual, _ := ByHand(half, parley.BreakerOrder{Open: true, By: "ann", Reason: "broken"}, now)
+	at := func(s parley.BreakerState, due time.Duration) string {
+		return fmt.Sprintf("v%d %s manual=%t until=%v n=%d %q %q %q", s.Version, s.Circuit, s.Manual, due, s.Openings, s.Reason, s.By, s.Holder)
+	}
+	got := []string{
+		at(open, open.Until.Sub(now)), at(half, half.Until.Sub(now)), at(closed, 0), at(manual, 0),
+		at(Trip(half, time.Hour, "again", now), time.Hour),
+		at(Probe(half, "two", now), Probe(half, "two", now).Until.Sub(now)),
+	}
+	want := []string{
+		`v1 open manual=false until=1m0s n=1 "why" "" ""`,
+		`v2 half_open manual=false until=1m15s n=1 "why" "" "one"`,
+		`v3 closed manual=false until=0s n=1 "well" "" ""`,
+		`v3 open manual=true until=0s n=1 "broken" "ann" ""`,
+		`v3 open manual=false until=1h0m0s n=2 "again" "" ""`,
+		`v3 half_open manual=false until=15s n=1 "why" "" "two"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if !Probe(half, "two", now).Since.Equal(half.Since) {
+		t.Error("whoever takes a half-open circuit over has reached nothing new")
+	}
+	for _, c := range []struct {
+		s   parley.BreakerState
+		at  time.Time
+		due bool
+	}{
+		{zero, now, false},
+		{closed, now, false},
+		{manual, now.Add(time.Hour), false},
+		{open, open.Until.Add(-1), false},
+		{open, open.Until, true},
+		{half, half.Until.Add(-1), false},
+		{half, half.Until, true},
+	} {
+		if Due(c.s, c.at) != c.due {
+			t.Errorf("due is %t: %+v", !c.due, c.s)
+		}
+	}
+	for _, c := range []struct {
+		s             parley.BreakerState
+		open, changed bool
+	}{
+		{zero, false, false},
+		{closed, false, false},
+		{open, false, true},
+		{half, false, true},
+		{manual, false, true},
+		{zero, true, true},
+		{closed, true, true},
+		{open, true, true},
+		{half, true, true},
+		{manual, true, false},
+	} {
+		next, changed := ByHand(c.s, parley.BreakerOrder{Open: c.open, By: "ann"}, now)
+		if changed != c.changed || changed && (next.Version != c.s.Version+1 || next.By != "ann" || next.Manual != c.open) {
+			t.Errorf("%s by hand, open %t: %+v", c.s.Circuit, c.open, next)
+		}
+	}
+}
+
+// TestEvents: what is logged of a change.
+func TestEvents(t *testing.T) {
+	zero := parley.BreakerState{Agent: "a", Circuit: parley.CircuitClosed}
+	open := Trip(zero, time.Minute, "5 calls in a row have failed", epoch)
+	half := Probe(open, "one", epoch)
+	manual, _ := ByHand(open, parley.BreakerOrder{Open: true, By: "ann"}, epoch)
+	for _, c := range []struct {
+		from, to parley.BreakerState
+		kind     parley.AgentEventType
+		data     string
+	}{
+		{zero, open, parley.EventBreakerOpened, `{"reason":"5 calls in a row have failed","until":"2026-11-22T12:01:00Z"}`},
+		{half, Trip(half, time.Minute, "x", epoch), parley.EventBreakerOpened, `{"reason":"x","until":"2026-11-22T12:01:00Z"}`},
+		{open, half, parley.EventBreakerHalfOpen, `{"bridge":"one"}`},
+		{half, Probe(half, "two", epoch), "", ""},
+		{half, Close(half, "well", epoch), parley.EventBreakerClosed, `{"reason":"well"}`},
+		{open, manual, parley.EventBreakerOpened, `{"manual":true,"by":"ann"}`},
+	} {
+		e, ok := Event(c.from, c.to, epoch)
+		if e.Type != c.kind || string(e.Data) != c.data || ok != (c.kind != "") || ok && (e.Agent != "a" || !e.At.Equal(epoch)) {
+			t.Errorf("%s -> %s: %+v %s", c.from.Circuit, c.to.Circuit, e, e.Data)
+		}
+		if ok && !json.Valid(e.Data) {
+			t.Errorf("no JSON: %s", e.Data)
+		}
+	}
+}
+
+func settings(change func(*parley.Breaker)) *parley.Breaker {
+	b := parley.DefaultBreaker()
+	if change != nil {
+		change(&b)
+	}
+	return &b
+}
+
+func closedCircuit(set *parley.Breaker) *Circuit {
+	c := New("a", "me")
+	c.Configure(set)
+	return c
+}
+
+// call makes a call that is allowed.
+func call(t *testing.T, c *Circuit, failed bool, now time.Time) (changed bool) {
+	t.Helper()
+	if v := c.Admit("t", now); v != Pass {
+		t.Fatalf("not admitted: %d", v)
+	}
+	return c.Note("t", failed, now)
+}
+
+// TestOpens: failures in a row within the window, or their share of enough calls.
+func TestOpens(t *testing.T) {
+	rate := func(b *parley.Breaker) { b.FailureThreshold, b.MinimumCalls = 100, 10 }
+	for _, c := range []struct {
+		name  string
+		set   *parley.Breaker
+		calls string // F failed, . well, each a second after the other; n waits a minute
+		opens bool
+	}{
+		{"five in a row", settings(nil), "FFFFF", true},
+		{"four in a row", settings(nil), "FFFF", false},
+		{"a success between", settings(func(b *parley.Breaker) { b.FailureRate = 0.9 }), "FFFF.FFFF", false},
+		{"too slowly", settings(nil), "FFFFnnF", false},
+		{"the oldest too old", settings(nil), "FnFFFnF", false},
+		{"within the window", settings(nil), "FFnFFF", true},
+		{"share", settings(rate), ".F.F.F.F.F", true},
+		{"share of too few", settings(rate), ".F.F.F.F", false},
+		{"share too small", settings(rate), "..F.F.F.F.F", false},
+		{"share of the window only", settings(rate), ".....nnnF.F.F.F.FF", true},
+		{"a success never opens", settings(rate), "FFFFFFFFF.", false},
+		{"least is the threshold", settings(nil), "F.FFF", true},
+		{"one is enough", settings(func(b *parley.Breaker) { b.FailureThreshold = 1 }), "F", true},
+		{"off", settings(func(b *parley.Breaker) { b.Enabled = false }), "FFFFFFFFFFFF", false},
+		{"none", nil, "FFFFFFFFFFFF", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := closedCircuit(c.set)
+			now := epoch
+			opened := false
+			for i, k := range c.calls {
+				if k == 'n' {
+					now = now.Add(time.Minute)
+					continue
+				}
+				now = now.Add(time.Second)
+				opened = call(t, x, k == 'F', now)
+				if opened && i < len(c.calls)-1 {
+					t.Fatalf("open after %s", c.calls[:i+1])
+				}
+			}
+			if opened != c.opens {
+				t.Errorf("open is %t", opened)
+			}
+			if s := x.State(); opened && (s.Circuit != parley.CircuitOpen || !s.Until.Equal(now.Add(time.Minute)) || s.Reason == "") {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestWindow compares the counts with those of a list of all calls.
+func TestWindow(t *testing.T) {
+	rapid.Check(t, testWindow)
+}
+
+func testWindow(t *rapid.T) {
+	set := settings(func(b *parley.Breaker) {
+		b.FailureThreshold = rapid.IntRange(1, 8).Draw(t, "threshold")
+		b.FailureRate = rapid.SampledFrom([]float64{0.2, 0.5, 0.75, 1}).Draw(t, "rate")
+		b.MinimumCalls = rapid.IntRange(0, 12).Draw(t, "minimum")
+		b.Window = rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "window")
+	})
+	c := closedCircuit(set)
+	type one struct {
+		at     time.Time
+		failed bool
+	}
+	var calls []one
+	part := set.Window / parts
+	now := epoch
+	for i := range rapid.IntRange(1, 60).Draw(t, "calls") {
+		now = now.Add(time.Duration(rapid.Int64Range(0, int64(set.Window)/3).Draw(t, fmt.Sprint("pause", i))))
+		calls = append(calls, one{now, rapid.Bool().Draw(t, fmt.Sprint("failed", i))})
+		n, failures, row := 0, 0, 0
+		for _, x := range calls {
+			if now.UnixNano()/int64(part)-x.at.UnixNano()/int64(part) < parts {
+				n++
+				if x.failed {
+					failures++
+				}
+			}
+			if row++; !x.failed || now.Sub(x.at) >= set.Window {
+				row = 0
+			}
+		}
+		least := set.MinimumCalls
+		if least == 0 {
+			least = set.FailureThreshold
+		}
+		last := calls[len(calls)-1].failed
+		want := last && (row >= set.FailureThreshold || n >= least && float64(failures)/float64(n) >= set.FailureRate)
+		if got := c.Note("t", last, now); got != want {
+			t.Fatalf("open is %t after %d calls, %d failures, %d in a row", got, n, failures, row)
+		}
+		if want {
+			return
+		}
+	}
+}
+
+// halfOpen gives a circuit that its bridge tries, at the time from which on it does.
+func halfOpen(t *testing.T, set *parley.Breaker) (*Circuit, time.Time) {
+	t.Helper()
+	c := closedCircuit(set)
+	for range set.FailureThreshold {
+		call(t, c, true, epoch)
+	}
+	store(t, c, epoch)
+	now := epoch.Add(set.OpenFor)
+	if n := c.Room(now); n != 0 || !c.Wanted() {
+		t.Fatalf("%d calls may begin, wanted is %t", n, c.Wanted())
+	}
+	store(t, c, now)
+	return c, now
+}
+
+// store writes what is to be written, with success.
+func store(t *testing.T, c *Circuit, now time.Time) {
+	t.Helper()
+	_, to, ok := c.Next(now)
+	if !ok {
+		t.Fatal("nothing is to be stored")
+	}
+	c.Stored(to)
+}
+
+// TestProbes: as many calls as may try the agent do, and one more only for one
+// that is given up.
+func TestProbes(t *testing.T) {
+	set := settings(nil)
+	c, now := halfOpen(t, set)
+	for i, token := range []string{"1", "2", "3", "4", "5"} {
+		want := Pass
+		if i >= set.HalfOpenCalls {
+			want = Hold
+		}
+		if got := c.Admit(token, now); got != want {
+			t.Errorf("call %s: %d", token, got)
+		}
+		if got := c.Admit(token, now); got != want {
+			t.Errorf("call %s again: %d", token, got)
+		}
+	}
+	c.Drop("3")
+	if c.Room(now) != 1 || c.Admit("6", now) != Pass || c.Room(now) != 0 {
+		t.Error("a call that was given up leaves no room")
+	}
+	if c.Note("old", true, now) || c.State().Circuit != parley.CircuitHalfOpen {
+		t.Error("a call from before the circuit was opened counts")
+	}
+	if c.Note("1", false, now) || c.Note("2", false, now) {
+		t.Error("closed too early")
+	}
+	if c.Room(now) != 0 {
+		t.Error("more calls try than have to go well")
+	}
+	if !c.Note("6", false, now) || c.State().Circuit != parley.CircuitClosed || c.Admit("7", now) != Pass {
+		t.Errorf("%+v", c.State())
+	}
+	store(t, c, now)
+	for range set.FailureThreshold - 1 {
+		if call(t, c, true, now) {
+			t.Error("what failed before counts")
+		}
+	}
+
+	c, now = halfOpen(t, set)
+	c.Reserve("1")
+	if c.Room(now) != 2 {
+		t.Error("a call that will try the agent leaves its room to others")
+	}
+	c.Admit("1", now)
+	if !c.Note("1", true, now) || c.State().Circuit != parley.CircuitOpen || c.State().Openings != 2 {
+		t.Errorf("%+v", c.State())
+	}
+	if v := c.Held(now); v != Hold {
+		t.Errorf("%d", v)
+	}
+}
+
+// TestRefuses: with on_open fail nobody waits, but for the moment in which the
+// agent is going to be tried.
+func TestRefuses(t *testing.T) {
+	set := settings(func(b *parley.Breaker) { b.OnOpen = parley.OnOpenFail })
+	c := closedCircuit(set)
+	for range 5 {
+		call(t, c, true, epoch)
+	}
+	if c.Room(epoch) != math.MaxInt || c.Held(epoch) != Refuse || c.Admit("1", epoch) != Refuse {
+		t.Error("an open circuit lets tasks wait")
+	}
+	c, now := halfOpen(t, set)
+	for i := range 5 {
+		want := Pass
+		if i >= 3 {
+			want = Refuse
+		}
+		if got := c.Admit(fmt.Sprint(i), now); got != want || c.Room(now) != math.MaxInt {
+			t.Errorf("call %d: %d", i, got)
+		}
+	}
+}
+
+// TestLapse: a bridge without tasks lets its circuit go; if what it tried went
+// well, closed. One with calls under way holds it.
+func TestLapse(t *testing.T) {
+	c, now := halfOpen(t, settings(nil))
+	later := now.Add(Lease)
+	if _, _, ok := c.Next(later); ok {
+		t.Error("renewed for nothing")
+	}
+	c.Admit("1", now)
+	if _, _, ok := c.Next(now.Add(Lease/2 - 1)); ok {
+		t.Error("renewed too early")
+	}
+	_, to, ok := c.Next(now.Add(Lease / 2))
+	if !ok || to.Circuit != parley.CircuitHalfOpen || !to.Until.Equal(now.Add(Lease/2+Lease)) {
+		t.Errorf("%+v", to)
+	}
+	c.Stored(to)
+	c.Note("1", false, later)
+	if c.Room(later) != 2 {
+		t.Error("what went well is forgotten when it is renewed")
+	}
+	_, to, ok = c.Next(later)
+	if !ok || to.Circuit != parley.CircuitClosed {
+		t.Errorf("%+v", to)
+	}
+}
+
+// TestProbeEndsWhileRenewed: the end of a call is not lost because the lease was
+// written meanwhile.
+func TestProbeEndsWhileRenewed(t *testing.T) {
+	c, now := halfOpen(t, settings(nil))
+	c.Admit("1", now)
+	now = now.Add(Lease)
+	_, to, _ := c.Next(now)
+	c.Note("1", true, now)
+	c.Stored(to)
+	from, to, ok := c.Next(now)
+	if !ok || to.Circuit != parley.CircuitOpen || to.Version != from.Version+1 {
+		t.Errorf("%+v -> %+v", from, to)
+	}
+}
+
+// TestStale: failures that others have dealt with open nothing; those since do.
+func TestStale(t *testing.T) {
+	others := Close(Trip(parley.BreakerState{Agent: "a"}, time.Minute, "", epoch), "", epoch.Add(time.Minute))
+	for after, opens := range map[time.Duration]bool{time.Second: false, 2 * time.Minute: true} {
+		c := closedCircuit(settings(nil))
+		for range 5 {
+			call(t, c, true, epoch.Add(after))
+		}
+		c.Adopt(others) // what was stored was not the version before
+		_, to, ok := c.Next(epoch.Add(after))
+		if ok != opens || ok && (to.Version != others.Version+1 || to.Openings != 2) {
+			t.Errorf("%v: %t %+v", after, ok, to)
+		}
+	}
+}
+
+// TestBreakerRemoved: without a breaker in the record a circuit closes, unless
+// it was opened by hand.
+func TestBreakerRemoved(t *testing.T) {
+	c := closedCircuit(settings(nil))
+	for range 5 {
+		call(t, c, true, epoch)
+	}
+	store(t, c, epoch)
+	c.Configure(nil)
+	if c.Admit("t", epoch) != Pass {
+		t.Error("held without a breaker")
+	}
+	store(t, c, epoch)
+	if c.State().Circuit != parley.CircuitClosed {
+		t.Errorf("%+v", c.State())
+	}
+	manual, _ := ByHand(c.State(), parley.BreakerOrder{Open: true}, epoch)
+	if !c.Adopt(manual) || c.Admit("t", epoch.Add(time.Hour)) != Hold {
+		t.Error("not held by hand")
+	}
+	if _, _, ok := c.Next(epoch.Add(time.Hour)); ok {
+		t.Error("what was opened by hand is changed")
+	}
+	// Before the record is known nothing is decided.
+	c = New("a", "me")
+	c.Adopt(Trip(parley.BreakerState{Agent: "a"}, time.Minute, "", epoch))
+	if _, _, ok := c.Next(epoch); ok || c.Admit("t", epoch) != Hold {
+		t.Error("a circuit is closed before its agent's record is known")
+	}
+}
+
+// TestDoubt: a bridge that does not learn whether it was the first to try an
+// agent finds out by reading; what it reads late changes nothing.
+func TestDoubt(t *testing.T) {
+	set := settings(nil)
+	c := closedCircuit(set)
+	for range 5 {
+		call(t, c, true, epoch)
+	}
+	_, open, _ := c.Next(epoch)
+	if c.Adopt(open) { // written, but nobody said so
+		t.Error("what is known already is a change")
+	}
+	now := epoch.Add(set.OpenFor)
+	c.Room(now)
+	_, half, ok := c.Next(now)
+	if !ok || half.Version != open.Version+1 {
+		t.Fatalf("%+v", half)
+	}
+	if !c.Adopt(half) || c.Room(now) != set.HalfOpenCalls {
+		t.Error("the bridge does not know that it may try the agent")
+	}
+	if c.Adopt(open) || c.Room(now) != set.HalfOpenCalls {
+		t.Error("an old state is believed")
+	}
+	// The same row, of a bridge of the same name before it.
+	other := closedCircuit(set)
+	other.Adopt(half)
+	if other.Room(now) != 0 || other.Held(now) != Hold {
+		t.Error("a bridge goes on with what its former life has begun")
+	}
+}
+
+// TestWindowEnds: what is as old as the window counts no more.
+func TestWindowEnds(t *testing.T) {
+	set := settings(func(b *parley.Breaker) { b.FailureThreshold, b.FailureRate, b.MinimumCalls = 2, 1, 1000 })
+	for gap, opens := range map[time.Duration]bool{set.Window - 1: true, set.Window: false} {
+		c := closedCircuit(set)
+		call(t, c, true, epoch)
+		if call(t, c, true, epoch.Add(gap)) != opens {
+			t.Errorf("%v apart: open is %t", gap, !opens)
+		}
+	}
+}

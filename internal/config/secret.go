@@ -1,0 +1,108 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/parley-project/parley"
+)
+
+const (
+	refEnv  = "env:"
+	refFile = "file:"
+	// maxSecret bounds one secret, in bytes.
+	maxSecret = 64 << 10
+)
+
+func isReference(text string) bool {
+	return strings.HasPrefix(text, refEnv) || strings.HasPrefix(text, refFile)
+}
+
+// resolve turns references into what they name.
+func (l *loader) resolve(c *Config) {
+	c.Database.URL = l.databaseURL()
+	c.Auth.Key = l.secret("auth.key")
+	c.Bus.Kafka.SASL.Password = l.secret("bus.kafka.sasl.password")
+	if ref := l.values["bus.kafka.sasl.token"].(string); ref != "" {
+		l.secret("bus.kafka.sasl.token") // what is wrong now is said now
+		dir := l.origin["bus.kafka.sasl.token"].dir
+		c.Bus.Kafka.SASL.Token = func() (parley.Secret, error) { return l.read(ref, dir) }
+	}
+}
+
+// secret gives the secret of a setting, zero without one.
+func (l *loader) secret(path string) parley.Secret {
+	ref := l.values[path].(string)
+	if ref == "" {
+		return parley.Secret{}
+	}
+	v, err := l.read(ref, l.origin[path].dir)
+	if err != nil {
+		l.problem(parley.Problem{File: l.origin[path].Name}, path, codeSecret, err.Error())
+	}
+	return v
+}
+
+// read gives what a reference names; dir is what relative paths begin at.
+func (l *loader) read(ref, dir string) (parley.Secret, error) {
+	var value []byte
+	if name, ok := strings.CutPrefix(ref, refEnv); ok {
+		value = []byte(l.env[name])
+		if len(value) == 0 {
+			return parley.Secret{}, parley.Errorf(parley.CodeUnavailable, "the variable %s is not set", name)
+		}
+		return parley.NewSecret(value), nil
+	}
+	name := filepath.Clean(absolute(dir, strings.TrimPrefix(ref, refFile)))
+	if l.src.ReadFile == nil {
+		return parley.Secret{}, parley.Errorf(parley.CodeUnavailable, "the file %s cannot be read here", name)
+	}
+	value, err := l.src.ReadFile(name)
+	if err != nil {
+		return parley.Secret{}, parley.Errorf(parley.CodeUnavailable, "cannot be read: %w", err)
+	}
+	value = bytes.TrimRight(value, "\r\n")
+	if len(value) == 0 || len(value) > maxSecret {
+		return parley.Secret{}, parley.Errorf(parley.CodeUnavailable, "the file %s is empty or larger than %d bytes", name, maxSecret)
+	}
+	return parley.NewSecret(value), nil
+}
+
+// databaseURL puts the password into the URL. No text of the URL is ever part
+// of an error.
+func (l *loader) databaseURL() parley.Secret {
+	const path = "database.url"
+	text := l.values[path].(string)
+	if text == "" {
+		if l.values["database.password"] != "" {
+			l.problem(parley.Problem{File: l.origin["database.password"].Name}, "database.password", codeValue, "is set without database.url")
+		}
+		return parley.Secret{}
+	}
+	at := parley.Problem{File: l.origin[path].Name}
+	if isReference(text) {
+		v, err := l.read(text, l.origin[path].dir)
+		if err != nil {
+			l.problem(at, path, codeSecret, err.Error())
+			return parley.Secret{}
+		}
+		text = string(v.Reveal())
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" {
+		l.problem(at, path, codeValue, "must be a URL such as postgres://user@host:5432/parley, or empty for SQLite in the data folder")
+		return parley.Secret{}
+	}
+	if _, has := u.User.Password(); has {
+		if l.origin[path].rank == rankFile && !isReference(l.values[path].(string)) {
+			l.notes = append(l.notes, fmt.Sprintf("%s holds a password; better is database.password: env:NAME or file:PATH", l.origin[path].Name))
+		}
+	} else if password := l.secret("database.password"); !password.IsZero() {
+		u.User = url.UserPassword(u.User.Username(), string(password.Reveal()))
+		text = u.String()
+	}
+	return parley.NewSecret([]byte(text))
+}

@@ -1,0 +1,213 @@
+package config
+
+import "time"
+
+// Kind is the form of a setting's value.
+type Kind string
+
+// The kinds of values.
+const (
+	KindText     Kind = "text"
+	KindList     Kind = "list"
+	KindNumber   Kind = "number"
+	KindSize     Kind = "size"
+	KindDuration Kind = "duration"
+	KindSwitch   Kind = "switch"
+	// KindShare is more than 0 and at most 1.
+	KindShare   Kind = "share"
+	KindFolder  Kind = "folder"
+	KindFile    Kind = "file"
+	KindFolders Kind = "folders"
+	// KindSecret is a reference, env:NAME or file:PATH.
+	KindSecret Kind = "secret"
+	// KindURL is a URL that may hold a password, or a reference to one.
+	KindURL Kind = "url"
+)
+
+// Setting is one leaf of the configuration.
+type Setting struct {
+	// Path is its name: members with dots between.
+	Path string
+	Kind Kind
+	// Default is the value without a source: string, []string, int64, float64,
+	// bool or time.Duration, as its Kind asks for.
+	Default any
+	// Choices are all values, if there are few.
+	Choices []string
+	// Help says in one line what it does.
+	Help string
+	// Old are variables of the existing platform that say the same; they count
+	// where nothing else says it.
+	Old []string
+
+	// least and most bound numbers, sizes (bytes) and durations (nanoseconds);
+	// no bounds if both are 0.
+	least, most int64
+}
+
+// Settings are all settings, in the order in which they are shown.
+func Settings() []Setting {
+	all := []Setting{
+		{Path: "listen", Kind: KindText, Default: "127.0.0.1:8420", Help: "address of the API, /healthz, /readyz and /metrics; port 0 picks a free one"},
+		{Path: "data", Kind: KindFolder, Default: "./.parley", Help: "folder of the keys and, without database.url, of the database"},
+		{
+			Path: "roles", Kind: KindList, Default: []string{RoleAPI, RoleExecutor, RoleBridge}, Choices: []string{RoleAPI, RoleExecutor, RoleBridge},
+			Help: "what this process does",
+		},
+		{Path: "workflows", Kind: KindFolders, Default: []string{}, Help: "folders of workflows to deploy at each start (role api)"},
+	}
+	all = append(all, databaseSettings()...)
+	all = append(all, kafkaSettings()...)
+	all = append(all, engineSettings()...)
+	all = append(all, breakerSettings()...)
+	return append(all, edgeSettings()...)
+}
+
+func databaseSettings() []Setting {
+	return []Setting{
+		{
+			Path: "database.url", Kind: KindURL, Default: "", Old: []string{"DATABASE_URL"},
+			Help: "postgres:// URL, or env:NAME or file:PATH that holds it; empty: SQLite in the data folder",
+		},
+		{Path: "database.password", Kind: KindSecret, Default: "", Help: "password of database.url, where that holds none"},
+		{
+			Path: "database.migrate", Kind: KindText, Default: MigrateManual, Choices: []string{MigrateAuto, MigrateManual},
+			Help: "manual: an older schema is refused; auto: it is brought up to date at the start",
+		},
+	}
+}
+
+func kafkaSettings() []Setting {
+	text := func(path, def, help string, old ...string) Setting {
+		return Setting{Path: "bus.kafka." + path, Kind: KindText, Default: def, Help: help, Old: old}
+	}
+	return []Setting{
+		{
+			Path: "bus.kind", Kind: KindText, Default: "", Choices: []string{BusMemory, BusKafka},
+			Help: "kafka, or memory: in the process, and over PostgreSQL between processes; the default is kafka where bus.kafka.brokers is set",
+		},
+		{Path: "bus.kafka.brokers", Kind: KindList, Default: []string{}, Old: []string{"KAFKA_BROKERS"}, Help: "addresses host:port to begin with"},
+		text("topics.tasks", "orchestrator.tasks.http", "tasks for agents", "TASKS_TOPIC"),
+		text("topics.results", "results.topic", "results of tasks", "RESULTS_TOPIC"),
+		text("topics.monitoring", "workflow.monitoring.updates", "what became of each step, for watchers"),
+		text("topics.execution_requests", "workflow.execution.requests", "requests to start runs", "KAFKA_EXECUTION_TOPIC"),
+		text("topics.cancellation_requests", "workflow.cancellation.requests", "requests to cancel runs", "KAFKA_CANCELLATION_TOPIC"),
+		text("topics.runs", "parley.runs", "runs that want attention"),
+		text("topics.progress", "parley.progress", "what working agents tell"),
+		text("topics.hints", "parley.hints", "tasks about which there is news"),
+		text("topics.cancels", "parley.cancels", "tasks that are to be cancelled"),
+		text("topics.changes", "parley.changes", "runs that have changed, for who waits for them"),
+		text("topics.dead_letters", "agent.tasks.dlq", "copies of what could not be handled"),
+		text("groups.bridges", "external-agent-executor-group", "consumer group of the bridges", "CONSUMER_GROUP_ID"),
+		text("groups.executors", "parley-executor", "consumer group of the executors"),
+		text("groups.requests", "execution-consumer-group", "consumer group that reads the request topics", "KAFKA_GROUP_ID"),
+		{
+			Path: "bus.kafka.sasl.mechanism", Kind: KindText, Default: "", Choices: []string{"plain", "scram-sha-256", "scram-sha-512", "oauthbearer"},
+			Help: "how the process proves who it is; empty: not at all",
+		},
+		text("sasl.user", "", "user of plain and scram"),
+		{Path: "bus.kafka.sasl.password", Kind: KindSecret, Default: "", Help: "password of plain and scram"},
+		{Path: "bus.kafka.sasl.token", Kind: KindSecret, Default: "", Help: "token of oauthbearer; read anew for each connection"},
+		{Path: "bus.kafka.tls.enabled", Kind: KindSwitch, Default: false, Help: "speak TLS to the brokers; implied by the other settings of tls"},
+		{Path: "bus.kafka.tls.ca", Kind: KindFile, Default: "", Help: "certificates (PEM) that the brokers' are signed by; empty: those of the system"},
+		{Path: "bus.kafka.tls.cert", Kind: KindFile, Default: "", Help: "own certificate (PEM)"},
+		{Path: "bus.kafka.tls.key", Kind: KindFile, Default: "", Help: "key (PEM) of the own certificate"},
+		text("tls.server_name", "", "name in the brokers' certificates, if it is not the one that they are reached by"),
+		{
+			Path: "bus.kafka.compression", Kind: KindText, Default: "none", Choices: []string{"none", "gzip"},
+			Help: "of records on the topics that old peers read; they know no other",
+		},
+		{
+			Path: "bus.kafka.lookback", Kind: KindDuration, Default: 5 * time.Minute, most: int64(7 * 24 * time.Hour), least: 0,
+			Help: "how old the tasks and results may be that a consumer group without offsets begins with; 0s: only what is written from then on",
+		},
+		text("instance_id", "", "name of this process that stays over restarts: its claims and partitions are its own again at once; empty: a new name for each start"),
+		{
+			Path: "bus.kafka.max_record", Kind: KindSize, Default: int64(900 << 10), least: 1 << 10, most: 64 << 20,
+			Help: "largest record",
+		},
+		{Path: "bus.kafka.requests", Kind: KindSwitch, Default: false, Help: "start and cancel runs by the request topics, too; an old consumer beside would start each twice"},
+	}
+}
+
+func engineSettings() []Setting {
+	const second, hour = int64(time.Second), int64(time.Hour)
+	count := func(name string, def, most int64, help string) Setting {
+		return Setting{Path: "limits." + name, Kind: KindNumber, Default: def, least: 1, most: most, Help: help}
+	}
+	span := func(name string, def time.Duration, help string, old ...string) Setting {
+		return Setting{Path: "limits." + name, Kind: KindDuration, Default: def, most: hour, least: 0, Help: help, Old: old}
+	}
+	timeout := span("agent_timeout", 30*time.Second, "time limit of the agents of this file that name none", "HTTP_TIMEOUT_SECONDS")
+	timeout.least, timeout.most = second, 300*second
+	return []Setting{
+		{
+			Path: "bridge.ledger", Kind: KindText, Default: LedgerStore, Choices: []string{LedgerStore, LedgerNone},
+			Help: "none: a bridge without a database, beside an old executor",
+		},
+		{Path: "bridge.lookup.api", Kind: KindText, Default: "", Help: "base URL of the old API, to look agents up that this file does not have (ledger none)"},
+		{
+			Path: "bridge.lookup.registry", Kind: KindText, Default: "", Old: []string{"AGENT_REGISTRY_URL"},
+			Help: "base URL of the old agent registry, asked after that (ledger none)",
+		},
+		{
+			Path: "executor.bridge", Kind: KindText, Default: BridgeOurs, Choices: []string{BridgeOurs, BridgeOld},
+			Help: "whose bridge takes the tasks",
+		},
+		count("agent_calls", 1024, 1<<20, "calls in flight to one agent that names no limit"),
+		count("calls", 8192, 1<<20, "calls in flight of one bridge"),
+		count("following", 16_384, 1<<20, "tasks that one bridge follows at their agents"),
+		timeout,
+		span("cancel_grace", 30*time.Second, "how long agents in flight get when a run is cancelled"),
+		span("drain_grace", 10*time.Second, "how long calls in flight get when the process stops"),
+		{Path: "limits.value", Kind: KindSize, Default: int64(8 << 20), least: 1 << 10, most: 64 << 20, Help: "one input or output"},
+		{Path: "limits.run_values", Kind: KindSize, Default: int64(256 << 20), least: 1 << 10, most: 4 << 30, Help: "all values of a run"},
+		count("executions", 10_000, 1_000_000, "executions of steps in a run"),
+		count("attempts", 100, 10_000, "attempts of one step"),
+	}
+}
+
+// breakerSettings are the breaker of agents whose records name none.
+func breakerSettings() []Setting {
+	breaker := func(s Setting, old string) Setting {
+		s.Path, s.Old = "bridge.breaker."+s.Path, []string{"CIRCUIT_BREAKER_" + old}
+		return s
+	}
+	const second, hour = int64(time.Second), int64(time.Hour)
+	return []Setting{
+		breaker(Setting{Path: "enabled", Kind: KindSwitch, Default: false, Help: "circuit breaker of agents whose records name none"}, "ENABLED"),
+		breaker(Setting{Path: "failure_threshold", Kind: KindNumber, Default: int64(5), least: 1, most: 1000, Help: "calls in a row that open it when they have failed"}, "FAILURE_THRESHOLD"),
+		breaker(Setting{Path: "failure_rate_threshold", Kind: KindShare, Default: 0.5, Help: "share of the calls in the window that opens it when they have failed"}, "FAILURE_RATE_THRESHOLD"),
+		breaker(Setting{Path: "timeout", Kind: KindDuration, Default: time.Minute, least: second, most: hour, Help: "how long it is open"}, "TIMEOUT_SECONDS"),
+		breaker(Setting{Path: "half_open_max_calls", Kind: KindNumber, Default: int64(3), least: 1, most: 100, Help: "calls that then try the agent"}, "HALF_OPEN_MAX_CALLS"),
+		breaker(Setting{Path: "window", Kind: KindDuration, Default: 2 * time.Minute, least: second, most: hour, Help: "time in which calls count"}, "WINDOW_SIZE_SECONDS"),
+		{
+			Path: "bridge.breaker.on_open", Kind: KindText, Default: "", Choices: []string{"wait", "fail"},
+			Help: "what becomes of tasks meanwhile; empty: wait, and fail with bridge.ledger none",
+		},
+	}
+}
+
+func edgeSettings() []Setting {
+	return []Setting{
+		{
+			Path: "auth.mode", Kind: KindText, Default: AuthKey, Choices: []string{AuthKey, AuthNone},
+			Help: "none: everybody who reaches the address may do everything, for old clients",
+		},
+		{Path: "auth.none_anywhere", Kind: KindSwitch, Default: false, Help: "auth.mode none also where others than this machine reach the address"},
+		{Path: "auth.key", Kind: KindSecret, Default: "", Help: "admin key; empty: the one in the data folder, made at the first start"},
+		{Path: "auth.hosts", Kind: KindList, Default: []string{}, Help: "names in the Host header besides those of this machine"},
+		{
+			Path: "log.level", Kind: KindText, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Old: []string{"LOG_LEVEL"},
+			Help: "the least that is logged",
+		},
+		{Path: "log.format", Kind: KindText, Default: "text", Choices: []string{"text", "json"}, Old: []string{"LOG_FORMAT"}, Help: "form of the log"},
+		{Path: "egress.allow", Kind: KindList, Default: []string{}, Help: "ranges such as 10.0.0.0/8 that agents may be at besides public addresses"},
+		{Path: "egress.stdio", Kind: KindSwitch, Default: false, Help: "run the programs that agents with a stdio: URL name"},
+		{Path: "push.url", Kind: KindText, Default: "", Help: "URL at which agents reach the role api, to post there when a task goes on"},
+		{Path: "push.key_file", Kind: KindFile, Default: "", Help: "key of their tokens, the same for all processes; empty: in the data folder"},
+		{Path: "secrets.dir", Kind: KindFolder, Default: "", Help: "folder that file: references of agents point into"},
+		{Path: "secrets.env_prefix", Kind: KindText, Default: "PARLEY_SECRET_", Help: "beginning of the variables that env: references of agents may name"},
+		{Path: "secrets.key_file", Kind: KindFile, Default: "", Help: "key that seals literal credentials, the same for all processes; empty: in the data folder"},
+	}
+}

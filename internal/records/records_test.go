@@ -1,0 +1,234 @@
+package records_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/records"
+)
+
+var at = time.Date(2026, 11, 21, 10, 4, 5, 974607000, time.UTC)
+
+func task() records.AgentTask {
+	return records.AgentTask{
+		RunID: "run-1", TaskID: "task-step-1-0a1b2c3d", AgentName: "ResearchAgent",
+		Input: json.RawMessage(`{"text":"hi"}`), CorrelationID: "corr-run-1-step-1-0a1b2c3d", At: at,
+	}
+}
+
+func result(status, output, failure string) records.AgentResult {
+	return records.AgentResult{
+		RunID: "run-1", TaskID: "task-1", Status: status, Output: json.RawMessage(output),
+		CorrelationID: "corr-1", Error: failure, At: at,
+	}
+}
+
+// TestEncodeGolden holds the records to the very bytes that the programs of the
+// existing platform write.
+func TestEncodeGolden(t *testing.T) {
+	whole := task()
+	whole.At = time.Date(2026, 11, 21, 12, 4, 5, 999, time.FixedZone("", 7200))
+	odd := task()
+	odd.AgentName = "Rech\u00e9rche"
+	odd.Input = json.RawMessage("{ \"a\x7f\":\"\u00e9\U0001f600\\u0001\\\"\\\\\\/\\b\\f\\n\\r\\t<>&\u2028\" ,\n\"b\":[1,2.50,{\"c\":{ }},[ ],true,null],\"e\":{}}")
+	for _, c := range []struct {
+		name   string
+		record interface{ Encode() ([]byte, error) }
+		want   string
+	}{
+		{"task", task(), `{"run_id": "run-1", "task_id": "task-step-1-0a1b2c3d", "agent_name": "ResearchAgent", "input_data": {"text": "hi"}, "correlation_id": "corr-run-1-step-1-0a1b2c3d", "timestamp": "2026-11-21T10:04:05.974607"}`},
+		{"no microseconds, another zone", whole, `{"run_id": "run-1", "task_id": "task-step-1-0a1b2c3d", "agent_name": "ResearchAgent", "input_data": {"text": "hi"}, "correlation_id": "corr-run-1-step-1-0a1b2c3d", "timestamp": "2026-11-21T10:04:05"}`},
+		{"every escape", odd, `{"run_id": "run-1", "task_id": "task-step-1-0a1b2c3d", "agent_name": "Rech\u00e9rche", "input_data": {"a\u007f": "\u00e9\ud83d\ude00\u0001\"\\/\b\f\n\r\t<>&\u2028", "b": [1, 2.50, {"c": {}}, [], true, null], "e": {}}, "correlation_id": "corr-run-1-step-1-0a1b2c3d", "timestamp": "2026-11-21T10:04:05.974607"}`},
+		{"success", result("SUCCESS", `{"text":"ok","n":12345678901234567890.10}`, "not written"), `{"run_id": "run-1", "task_id": "task-1", "status": "SUCCESS", "output_data": {"text": "ok", "n": 12345678901234567890.10}, "correlation_id": "corr-1", "error_message": null, "timestamp": "2026-11-21T10:04:05.974607"}`},
+		{"failure", result("FAILURE", `{"not":"written"}`, "Task state: failed"), `{"run_id": "run-1", "task_id": "task-1", "status": "FAILURE", "output_data": null, "correlation_id": "corr-1", "error_message": "Task state: failed", "timestamp": "2026-11-21T10:04:05.974607"}`},
+		{"failure without a word", result("FAILURE", "", ""), `{"run_id": "run-1", "task_id": "task-1", "status": "FAILURE", "output_data": null, "correlation_id": "corr-1", "error_message": null, "timestamp": "2026-11-21T10:04:05.974607"}`},
+		{"array output", result("SUCCESS", ` [1,"a"] `, ""), `{"run_id": "run-1", "task_id": "task-1", "status": "SUCCESS", "output_data": {"result": [1, "a"]}, "correlation_id": "corr-1", "error_message": null, "timestamp": "2026-11-21T10:04:05.974607"}`},
+		{"no output", result("SUCCESS", "", ""), `{"run_id": "run-1", "task_id": "task-1", "status": "SUCCESS", "output_data": {"result": null}, "correlation_id": "corr-1", "error_message": null, "timestamp": "2026-11-21T10:04:05.974607"}`},
+		{
+			"monitoring",
+			records.MonitoringUpdate{RunID: "run-1", StepID: "step-1", StepName: "A", Status: "RUNNING", At: at, Metadata: json.RawMessage(`{"task_id":"t"}`)},
+			`{"run_id": "run-1", "step_id": "step-1", "step_name": "A", "status": "RUNNING", "timestamp": "2026-11-21T10:04:05.974607", "metadata": {"task_id": "t"}}`,
+		},
+		{
+			"execution",
+			records.ExecutionRequest{RunID: "run-1", Plan: json.RawMessage(`{"steps":{}}`), At: at},
+			`{"run_id": "run-1", "workflow_plan": {"steps": {}}, "input_data": {}, "timestamp": "2026-11-21T10:04:05.974607", "message_type": "execution_request"}`,
+		},
+		{
+			"cancellation",
+			records.CancellationRequest{RunID: "run-1", Reason: "enough", At: at},
+			`{"run_id": "run-1", "cancelled_by": null, "reason": "enough", "timestamp": "2026-11-21T10:04:05.974607", "message_type": "cancellation_request"}`,
+		},
+	} {
+		got, err := c.record.Encode()
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, string(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// TestEncodeHarmless: what would stop a reader of the existing platform, or its
+// database, is not written, and nothing is lost for that.
+func TestEncodeHarmless(t *testing.T) {
+	long := strings.Repeat("9", 4301)
+	for _, c := range []struct{ name, output, want string }{
+		{"U+0000", `{"a":"x\u0000y","b\u0000":1}`, `{"a": "x\ufffdy", "b\ufffd": 1}`},
+		{"lone surrogates", `{"a":"\ud800","b":"\udc00x","c":"\ud800\u0041"}`, `{"a": "\ufffd", "b": "\ufffdx", "c": "\ufffdA"}`},
+		{"a pair", `{"a":"\uD83D\uDE00"}`, `{"a": "\ud83d\ude00"}`},
+		{"not UTF-8", "{\"a\":\"\xff\"}", `{"a": "\ufffd"}`},
+		{"floats", `{"a":1e400,"b":-1E+400,"c":1e308,"d":0.0,"e":1e-400}`, `{"a": "1e400", "b": "-1E+400", "c": 1e308, "d": 0.0, "e": 1e-400}`},
+		{"integers", `{"a":` + long + `,"b":123456789012345678901234567890}`, `{"a": "` + long + `", "b": 123456789012345678901234567890}`},
+		{"long float", `{"a":` + long[:400] + `.5}`, `{"a": "` + long[:400] + `.5"}`},
+	} {
+		got, err := result("SUCCESS", c.output, "").Encode()
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		want := `"output_data": ` + c.want + `, "correlation_id"`
+		if !strings.Contains(string(got), want) {
+			t.Errorf("%s: got %.300s, want %.300s in it", c.name, got, want)
+		}
+	}
+	got, err := result("FAILURE", "", "a\x00b\xff").Encode()
+	if err != nil || !strings.Contains(string(got), `"error_message": "a\ufffdb\ufffd"`) {
+		t.Errorf("error text: %s, %v", got, err)
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300)
+	change := func(f func(*records.AgentTask)) records.AgentTask {
+		r := task()
+		f(&r)
+		return r
+	}
+	for _, c := range []struct {
+		name   string
+		record interface{ Encode() ([]byte, error) }
+		code   parley.Code
+		in     string
+	}{
+		{"no run", change(func(r *records.AgentTask) { r.RunID = "" }), parley.CodeInvalid, `AgentTask, member "run_id"`},
+		{"U+0000 in an id", change(func(r *records.AgentTask) { r.CorrelationID = "a\x00" }), parley.CodeInvalid, `"correlation_id"`},
+		{"not UTF-8 in an id", change(func(r *records.AgentTask) { r.TaskID = "\xff" }), parley.CodeInvalid, `"task_id"`},
+		{"a long id", change(func(r *records.AgentTask) { r.TaskID = strings.Repeat("a", 1<<15) }), parley.CodeLimit, "bytes"},
+		{"array input", change(func(r *records.AgentTask) { r.Input = json.RawMessage("[]") }), parley.CodeInvalid, `"input_data"`},
+		{"NaN", change(func(r *records.AgentTask) { r.Input = json.RawMessage(`{"a":NaN}`) }), parley.CodeInvalid, "NaN"},
+		{"garbage", change(func(r *records.AgentTask) { r.Input = json.RawMessage(`{"a":}`) }), parley.CodeInvalid, "value expected at byte 5"},
+		{"two values", change(func(r *records.AgentTask) { r.Input = json.RawMessage(`{} {}`) }), parley.CodeInvalid, "the end"},
+		{"deep", change(func(r *records.AgentTask) { r.Input = json.RawMessage(deep) }), parley.CodeLimit, "nested"},
+		{"no time", change(func(r *records.AgentTask) { r.At = time.Time{} }), parley.CodeInvalid, `"timestamp"`},
+		{"not final", result("RUNNING", "", ""), parley.CodeInvalid, `"status"`},
+		{"no plan", records.ExecutionRequest{RunID: "r", At: at}, parley.CodeInvalid, `"workflow_plan"`},
+		{"no such status", records.MonitoringUpdate{RunID: "r", StepID: "s", Status: "done", At: at}, parley.CodeInvalid, `"status"`},
+	} {
+		got, err := c.record.Encode()
+		if got != nil || parley.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.in) {
+			t.Errorf("%s: got %q, %v; want code %s and %q", c.name, got, err, c.code, c.in)
+		}
+	}
+}
+
+// TestDecodeTolerant: what the existing platform's bridge takes is taken.
+func TestDecodeTolerant(t *testing.T) {
+	want := task()
+	for _, c := range []struct{ name, value string }{
+		{"compact, any order", `{"timestamp":"2026-11-21T10:04:05.974607","correlation_id":"corr-run-1-step-1-0a1b2c3d","input_data":{"text":"hi"},"agent_name":"ResearchAgent","task_id":"task-step-1-0a1b2c3d","run_id":"run-1"}`},
+		{"unknown members, even odd ones", `{"x":[NaN,-Infinity,{"a":1e999}],"run_id":"run-1","task_id":"task-step-1-0a1b2c3d","agent_name":"ResearchAgent","input_data":{"text":"hi"},"correlation_id":"corr-run-1-step-1-0a1b2c3d","timestamp":"2026-11-21T10:04:05.974607Z"} `},
+		{"the last one counts", `{"run_id":"run-0","run_\u0069d":"run-1","task_id":"task-step-1-0a1b2c3d","agent_name":"Research\u0041gent","input_data":{"text":"hi"},"correlation_id":"corr-run-1-step-1-0a1b2c3d","timestamp":"2026-11-21T12:04:05.974607+02:00"}`},
+	} {
+		got, err := records.DecodeTask([]byte(c.value))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", c.name, err, diff)
+		}
+	}
+	got, err := records.DecodeTask([]byte(`{"run_id":"r","task_id":"t","agent_name":"a","correlation_id":"c","timestamp":"yesterday"}`))
+	if diff := cmp.Diff(records.AgentTask{RunID: "r", TaskID: "t", AgentName: "a", CorrelationID: "c", Input: json.RawMessage("{}")}, got); diff != "" || err != nil {
+		t.Errorf("without input: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestDecodeFaults: the error names the member, and what can be answered is.
+func TestDecodeFaults(t *testing.T) {
+	const ids = `"run_id":"r","task_id":"t","correlation_id":"c"`
+	deep := strings.Repeat("[", 300)
+	for _, c := range []struct {
+		name, value, in string
+		answerable      bool
+	}{
+		{"tombstone", "", "tombstone", false},
+		{"garbage", "\x00\x01", "an object", false},
+		{"array", "[]", "an object expected at byte 0", false},
+		{"two", `{} {}`, "the end expected at byte 3", false},
+		{"truncated", `{` + ids + `,"agent_name":"a","input_data":{"a":`, `"input_data": the JSON ends at byte`, true},
+		{"truncated before", `{"run_id":"r","task_id":"t","agent_name":"a","input_data":{"a":"`, `"input_data": the JSON ends at byte`, false},
+		{"not UTF-8", `{` + ids + `,"agent_name":"a","input_data":{"a":"` + "\xff" + `"}}`, "not UTF-8", true},
+		{"NaN", `{"agent_name":"a","input_data":{"a":NaN},` + ids + `}`, `"input_data": NaN`, true},
+		{"no agent", `{` + ids + `}`, `"agent_name": it is missing`, true},
+		{"empty agent", `{` + ids + `,"agent_name":""}`, `"agent_name": it is empty`, true},
+		{"number", `{` + ids + `,"agent_name":5}`, `"agent_name": it is a number instead of a string`, true},
+		{"array input", `{"input_data":[1],"agent_name":"a",` + ids + `}`, `"input_data": it is an array instead of an object`, true},
+		{"timestamp", `{"timestamp":5,"agent_name":"a",` + ids + `}`, `"timestamp": it is a number`, true},
+		{"run", `{"agent_name":"a","run_id":null,"task_id":"t","correlation_id":"c"}`, `"run_id": it is null`, false},
+		{"U+0000", `{"agent_name":"a","run_id":"\u0000","task_id":"t","correlation_id":"c"}`, `"run_id": U+0000`, false},
+		{"deep", `{` + ids + `,"input_data":{"a":` + deep, `"input_data": it is nested`, true},
+		{"deep elsewhere", `{` + ids + `,"b":` + deep, `nested`, true},
+		{"huge", `{` + ids + `,"agent_name":"a","b":"` + strings.Repeat("x", records.MaxSize) + `"}`, "the limit is 4194304 bytes", true},
+		{"long", `{` + ids + `,"agent_name":"` + strings.Repeat("x", 2000) + `"}`, `"agent_name": it has 2000 bytes`, true},
+	} {
+		got, err := records.DecodeTask([]byte(c.value))
+		if err == nil || !strings.Contains(err.Error(), c.in) || got.Answerable() != c.answerable {
+			t.Errorf("%s: %v, answerable %t; want %q, %t", c.name, err, got.Answerable(), c.in, c.answerable)
+		}
+		if len(err.Error()) > 300 {
+			t.Errorf("%s: the error has %d bytes", c.name, len(err.Error()))
+		}
+	}
+	if _, err := records.DecodeExecution([]byte(`{"run_id":"r","workflow_plan":null}`)); err == nil {
+		t.Error("a request without a plan was taken")
+	}
+	if _, err := records.DecodeExecution([]byte(`{"run_id":"r","workflow_plan":{},"message_type":"cancellation_request"}`)); err == nil {
+		t.Error("a request of another type was taken")
+	}
+	if r, err := records.DecodeResult([]byte(`{"run_id":"r","task_id":"t","correlation_id":"c","status":"SUCCESS","output_data":"x"}`)); err == nil || r.CorrelationID != "c" {
+		t.Errorf("a result with a string for output: %+v, %v", r, err)
+	}
+}
+
+// TestRoundTrip: what is written is read back as it was, for every record.
+func TestRoundTrip(t *testing.T) {
+	roundTrip(t, task(), records.DecodeTask)
+	roundTrip(t, result("SUCCESS", `{"a": [1, {"b": "\u00e9"}]}`, ""), records.DecodeResult)
+	failure := result("FAILURE", "", "Agent \u201cX\u201d")
+	failure.Output = nil
+	roundTrip(t, failure, records.DecodeResult)
+	roundTrip(t, records.MonitoringUpdate{RunID: "r", StepID: "s", StepName: "n", Status: "FAILED", At: at, Metadata: json.RawMessage(`{"error": "x"}`)}, records.DecodeMonitoring)
+	roundTrip(t, records.ExecutionRequest{RunID: "r", Plan: json.RawMessage(`{"a": 1}`), Input: json.RawMessage(`{}`), At: at}, records.DecodeExecution)
+	roundTrip(t, records.CancellationRequest{RunID: "r", CancelledBy: "me", At: at}, records.DecodeCancellation)
+}
+
+func roundTrip[R interface{ Encode() ([]byte, error) }](t *testing.T, r R, decode func([]byte) (R, error)) {
+	t.Helper()
+	value, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decode(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Input and output are written in another form than they were given in.
+	squeeze := cmp.Transformer("json", func(raw json.RawMessage) string { return strings.ReplaceAll(string(raw), " ", "") })
+	if diff := cmp.Diff(r, got, squeeze); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
