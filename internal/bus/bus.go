@@ -24,15 +24,54 @@ const (
 	SubjectProgress = "parley.progress"
 	// SubjectCancel says that an attempt's cancel was requested, key = task id.
 	SubjectCancel = "parley.cancel"
+	// SubjectChanged tells who waits for a run, in whatever process, that it has
+	// new events, key = run id; the value is the number of the last one and the
+	// run's status, with a blank between.
+	SubjectChanged = "parley.changed"
+	// SubjectOpen says that there are open attempts to be announced on
+	// SubjectTasks, where executors do not do that themselves; no key, no value.
+	SubjectOpen = "parley.open"
+	// SubjectMonitoring tells who watches the existing platform what became of
+	// each step, key = run id.
+	SubjectMonitoring = "parley.monitoring"
+	// SubjectStartRequests and SubjectCancelRequests carry what callers of the
+	// existing platform ask for, key = run id.
+	SubjectStartRequests  = "parley.requests.start"
+	SubjectCancelRequests = "parley.requests.cancel"
+	// SubjectDeadLetters carries copies of what could not be handled.
+	SubjectDeadLetters = "parley.deadletters"
 )
+
+// HeaderTask is on every record of [SubjectTasks] that an executor of ours has
+// published, with the value "1": the row that its task_id names holds the truth.
+// A record without it comes from an executor of the existing platform
+// (protocol.md §4.12).
+const HeaderTask = "parley-task"
+
+// HeaderReplay is on a record that was published again from a dead letter. Its
+// value is new for each time, and the same when one time is repeated: for an
+// executor of the existing platform, who cannot tell it from the first, the task
+// is another one then.
+const HeaderReplay = "parley-replay"
 
 // Message is one record on a bus. The receiver must not change Value or Header.
 type Message struct {
 	Subject string
 	// Key orders: messages with equal key arrive in the order of publishing.
-	Key    string
+	Key string
+	// Value is nil for a tombstone.
 	Value  []byte
 	Header map[string]string
+	// At is where a received message stands, for those who have to name it; the
+	// zero value on a bus that keeps none.
+	At Position
+}
+
+// Position is where a bus keeps a message.
+type Position struct {
+	Topic     string
+	Partition int32
+	Offset    int64
 }
 
 // Handler takes one message. A message is acknowledged when its handler
@@ -55,4 +94,19 @@ type Bus interface {
 	// ends, and the last handler has returned, before the returned stop does;
 	// stop may be called again.
 	Subscribe(ctx context.Context, subject, group string, h Handler) (stop func(), err error)
+}
+
+// Deferred is a [Bus] that can wait with its acknowledgements, for a bridge
+// without a store: what it has not answered yet comes again after a crash.
+type Deferred interface {
+	Bus
+
+	// SubscribeDeferred is Subscribe for a group, but a message is acknowledged
+	// when done is called, from any goroutine, in any order, once or more often;
+	// a message whose done is never called keeps those behind it unacknowledged,
+	// and all of them are delivered again after a restart or when the partition has
+	// moved. The handler should return at once; messages with equal key may be in
+	// hand together. Delivery pauses while as many messages are open as the bus
+	// allows.
+	SubscribeDeferred(ctx context.Context, subject, group string, h func(ctx context.Context, m Message, done func())) (stop func(), err error)
 }

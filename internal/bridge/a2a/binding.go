@@ -71,6 +71,9 @@ type failure struct {
 	// code of their google.rpc.ErrorInfo reason, or else of their status.
 	code    int64
 	hasCode bool
+	// named says that the code is that of such a reason: it says more than the
+	// status does.
+	named bool
 	// odd is the code as it stands, if there is one that is no whole number.
 	odd     json.RawMessage
 	message string

@@ -35,3 +35,32 @@ func TestCancel_Silent(t *testing.T) {
 		})
 	}
 }
+
+// TestSubscribe_Silent: an agent that does not begin to stream a task which has
+// nothing to tell does not keep the task from being asked for, however long its
+// own timeout is.
+func TestSubscribe_Silent(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: 10 * time.Second, 3 * time.Second: 3 * time.Second, time.Hour: 10 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &rpcAgent{answer: func(string) string {
+				time.Sleep(2 * time.Hour)
+				return `"error":{"code":-32001,"message":"too late"}`
+			}}
+			a := g.adapter(t, a2a.Options{})
+			agent := parley.Agent{
+				Name: "agent", URL: "http://agent.test/", Timeout: timeout, ProtocolConfig: json.RawMessage(`{"a2a":"0.3","stream":"on"}`),
+			}
+			began := time.Now()
+			out, err := a.Subscribe(t.Context(), task(`"x"`), agent, bridge.AgentTask{ID: "t"})
+			if err != nil || out.Disposition != bridge.Lost || out.Stream != nil {
+				t.Errorf("timeout %v: %+v, %v (asked %v)", timeout, out, err, g.asked())
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("timeout %v: it took %v, want %v", timeout, took, want)
+			}
+			time.Sleep(3 * time.Hour) // the agent's own time
+		})
+	}
+}

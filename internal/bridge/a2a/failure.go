@@ -138,7 +138,7 @@ func (f *failure) asError(op operation) *parley.Error {
 	case meansRefused, meansOtherDialect, meansNoPush, meansNoStream:
 		out.Code, out.Retryable = parley.CodeAgentRejected, false
 	}
-	if f.status >= 400 && f.status <= 499 && f.status != http.StatusTooManyRequests {
+	if f.status >= 400 && f.status <= 499 && f.status != http.StatusTooManyRequests && !f.named {
 		out.Code, out.Retryable = parley.CodeAgentRejected, false
 	}
 	d := failureDetails{Status: f.status, Message: cut(f.message, maxWords)}

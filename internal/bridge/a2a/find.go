@@ -28,24 +28,84 @@ func (a *Adapter) find(ctx context.Context, e *errand) (bridge.Outcome, error) {
 	}
 	token, size := "", pageSize
 	for range maxPages {
-		p := &page{size: size}
-		out, err := a.run(ctx, a.listing(e, p, token))
+		p := &page{size: size, history: pageHistory}
+		ex := a.listing(e, p, token)
+		out, err := a.run(ctx, ex)
 		switch {
 		case err == nil && tooLarge(out) && size == pageSize:
 			size = smallPage
 			continue
+		case err == nil && (tooLarge(out) || ex.refused != nil && out.Result.Err.Retryable):
+			return a.findEach(ctx, e, out)
 		case err != nil, out.Disposition == bridge.NotSent, out.Disposition == bridge.Lost:
 			return out, err
 		case p.found.ID != "":
 			out, _, err := a.ask(ctx, e, verbGet, p.found)
 			return out, err
 		case p.next == "" || p.next == token:
-			return e.lost(parley.Errorf(parley.CodeNotFound, "none of the agent's tasks was made of message %s", e.task.MessageID())), nil
+			return e.unmade(), nil
 		}
 		token = p.next
 	}
 	return e.lost(parley.Errorf(parley.CodeOutcomeUnknown,
 		"message %s made none of the agent's %d newest tasks, and it has more", e.task.MessageID(), maxPages*pageSize)), nil
+}
+
+// findEach reads the histories of the newest tasks one by one: a list fails
+// where one of its tasks is too large, or is one that the agent cannot write
+// (a2a-go 2.4.0 has no form for a data part that is no object in gRPC). failed is
+// what came of the list.
+func (a *Adapter) findEach(ctx context.Context, e *errand, failed bridge.Outcome) (bridge.Outcome, error) {
+	p := &page{size: pageSize}
+	out, err := a.run(ctx, a.listing(e, p, ""))
+	if err != nil || out.Disposition != bridge.Accepted {
+		return failed, err
+	}
+	whole := p.next == ""
+	for _, task := range p.tasks {
+		held := false
+		ex := a.remembering(e, task, &held)
+		out, err := a.run(ctx, ex)
+		switch {
+		case err != nil:
+			return out, err
+		case held:
+			out, _, err := a.ask(ctx, e, verbGet, task)
+			return out, err
+		case out.Disposition == bridge.Accepted:
+		case ex.refused == nil && !tooLarge(out): // the agent is away
+			return out, nil
+		default:
+			whole = false
+		}
+	}
+	if !whole {
+		return failed, nil
+	}
+	return e.unmade(), nil
+}
+
+// remembering makes the exchange that reads one task with its history; held says
+// whether the errand's message is in that.
+func (a *Adapter) remembering(e *errand, task bridge.AgentTask, held *bool) *exchange {
+	ex := a.exchange(e, verbGet)
+	ex.minor = undecided
+	ex.write = func() ([]byte, error) { return writeTask(verbGet, e.to.Endpoint, task.ID, pageHistory) }
+	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
+		for name, value := range bridge.Members(result) {
+			if string(name) == "history" {
+				*held = holds(value, e.task.MessageID())
+			}
+		}
+		return bridge.Outcome{Disposition: bridge.Accepted, AgentTaskID: task.ID}, nil, nil
+	}
+	ex.failure = func(f *failure) bridge.Outcome { return e.lost(f.asError(ex.operation())) }
+	return ex
+}
+
+// unmade is the outcome that no task was made of the message.
+func (e *errand) unmade() bridge.Outcome {
+	return e.lost(parley.Errorf(parley.CodeNotFound, "none of the agent's tasks was made of message %s", e.task.MessageID()))
 }
 
 // tooLarge says that an answer was larger than answers may be.
@@ -61,7 +121,11 @@ func (e *errand) lost(err *parley.Error) bridge.Outcome {
 
 // page is what one page of tasks, at most size of them, tells.
 type page struct {
-	size  int
+	size int
+	// history is how many of its newest messages each task has.
+	history int
+	// tasks are all that are on it, if they have no histories.
+	tasks []bridge.AgentTask
 	found bridge.AgentTask
 	next  string
 }
@@ -72,7 +136,7 @@ func (a *Adapter) listing(e *errand, p *page, token string) *exchange {
 	ex := a.exchange(e, verbList)
 	ex.minor = undecided
 	ex.write = func() ([]byte, error) {
-		return writeList(e.to.Endpoint, e.task, pageOf{token: token, size: p.size}), nil
+		return writeList(e.to.Endpoint, e.task, pageOf{token: token, size: p.size, history: p.history}), nil
 	}
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		err := p.read(result, e.task.MessageID())
@@ -127,9 +191,14 @@ func (p *page) read(result []byte, messageID string) error {
 				history = value
 			}
 		}
-		if holds(history, messageID) {
-			p.found.ID, _ = bridge.Text(id)
-			p.found.ContextID, _ = bridge.Text(contextID)
+		var task bridge.AgentTask
+		task.ID, _ = bridge.Text(id)
+		task.ContextID, _ = bridge.Text(contextID)
+		switch {
+		case p.history == 0 && task.ID != "" && len(p.tasks) < p.size:
+			p.tasks = append(p.tasks, task)
+		case holds(history, messageID):
+			p.found = task
 			return nil
 		}
 	}

@@ -85,7 +85,7 @@ func (a *Adapter) ask(ctx context.Context, e *errand, vb verb, at bridge.AgentTa
 func (a *Adapter) asking(e *errand, vb verb, at bridge.AgentTask) *exchange {
 	ex := a.exchange(e, vb)
 	ex.minor = func(bridge.Outcome) bool { return !ex.judged }
-	ex.write = func() ([]byte, error) { return writeTask(vb, e.to.Endpoint, at.ID) }
+	ex.write = func() ([]byte, error) { return writeTask(vb, e.to.Endpoint, at.ID, 0) }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		if e.switched {
 			a.known.speaks(e.agent, e.to.Endpoint)
@@ -162,10 +162,16 @@ func unheard(op operation, f *failure) (e *parley.Error, over bool) {
 	return out, false
 }
 
+// openPatience is how long an agent may take to begin a stream of a task that
+// was handed over: nothing else is asked meanwhile.
+const openPatience = 10 * time.Second
+
 // Subscribe implements [bridge.Subscriber] by tasks/resubscribe or
 // SubscribeToTask. An agent that does not declare streams is not asked. What is
 // answered instead of a stream is confirmed by a get: agents refuse to stream
-// tasks that have ended, or wait, with errors of many kinds.
+// tasks that have ended, or wait, with errors of many kinds. One that does not
+// even begin to answer within openPatience, since its task has nothing to tell
+// (Java 0.3.3 while it waits for a person), gives Lost, so that it is asked.
 func (a *Adapter) Subscribe(ctx context.Context, task parley.Task, agent parley.Agent, at bridge.AgentTask) (bridge.Outcome, error) {
 	e, err := a.meet(ctx, task, agent)
 	if err != nil {
@@ -175,6 +181,7 @@ func (a *Adapter) Subscribe(ctx context.Context, task parley.Task, agent parley.
 	if !e.to.Streaming {
 		return e.going(at), nil
 	}
+	e.agent.Timeout = min(patience(agent), openPatience)
 	out, ex, err := a.ask(ctx, e, verbSubscribe, at)
 	if err != nil || ex.refused == nil {
 		return out, err

@@ -159,3 +159,22 @@ func (a *longAgent) serve() *grpcAgent {
 		},
 	}
 }
+
+// TestGRPCNewState: a state that the definition does not have yet is a number
+// without a name. It is no success, and nothing that goes on.
+func TestGRPCNewState(t *testing.T) {
+	agent := &grpcAgent{send: func(context.Context, *a2apb.SendMessageRequest) (*a2apb.SendMessageResponse, error) {
+		return &a2apb.SendMessageResponse{Payload: &a2apb.SendMessageResponse_Task{Task: &a2apb.Task{
+			Id: "t1", Status: &a2apb.TaskStatus{State: a2apb.TaskState(99)},
+		}}}, nil
+	}}
+	rig := newGRPCRig(t, agent)
+	adapter := New(Options{Exchange: rig.exchange})
+	defer adapter.Close()
+	record := parley.Agent{Name: "scout", URL: "http://scout.example", ProtocolConfig: json.RawMessage(`{"a2a":"1.0","binding":"GRPC"}`)}
+	task := parley.Task{ID: "task-1", Input: json.RawMessage(`"Sum Q3"`)}
+	out, err := adapter.Call(t.Context(), task, record, nil)
+	if err != nil || out.Disposition != bridge.Answered || out.Result.Outcome != parley.OutcomeError || out.Result.Err.Message != "Task state: unknown" {
+		t.Errorf("%+v, %v", out, err)
+	}
+}

@@ -151,14 +151,15 @@ func restError(op operation, raw []byte) *failure {
 		}
 	}
 	f.code, f.hasCode = restCode(op.verb, n)
-	if code, ok := codeOfReason(reasonOf(f.data)); ok {
-		f.code, f.hasCode = code, true
+	if code, ok := codeOfDetails(f.data); ok {
+		f.code, f.hasCode, f.named = code, true, true
 	}
 	return f
 }
 
-// reasonOf finds the reason of the google.rpc.ErrorInfo of A2A among details.
-func reasonOf(details []byte) string {
+// codeOfDetails gives the code that a google.rpc.ErrorInfo of A2A names. There
+// may be others, of other domains or the agent's own.
+func codeOfDetails(details []byte) (int64, bool) {
 	for d := range bridge.Elements(details) {
 		var reason, domain []byte
 		for name, value := range bridge.Members(d) {
@@ -169,11 +170,12 @@ func reasonOf(details []byte) string {
 				domain = value
 			}
 		}
-		if text, ok := bridge.Text(reason); ok && (domain == nil || string(domain) == `"a2a-protocol.org"`) {
-			return text
+		text, _ := bridge.Text(reason)
+		if code, ok := codeOfReason(text); ok && (domain == nil || string(domain) == `"`+a2aDomain+`"`) {
+			return code, true
 		}
 	}
-	return ""
+	return 0, false
 }
 
 // restCode gives the code that an HTTP status stands for where nothing says
@@ -182,6 +184,10 @@ func restCode(vb verb, status int) (int64, bool) {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return codeInvalidParams, true
+	case http.StatusUnauthorized:
+		return codeUnauthenticated, true
+	case http.StatusForbidden:
+		return codeUnauthorized, true
 	case http.StatusNotFound:
 		if vb.sends() || vb == verbList {
 			return codeMethodNotFound, true
@@ -190,7 +196,9 @@ func restCode(vb verb, status int) (int64, bool) {
 	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		return codeUnsupported, true
 	case http.StatusConflict:
-		return codeNotCancelable, vb == verbCancel
+		if vb == verbCancel {
+			return codeNotCancelable, true
+		}
 	case http.StatusUnsupportedMediaType:
 		return codeContentType, true
 	case http.StatusInternalServerError:

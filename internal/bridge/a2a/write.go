@@ -145,10 +145,10 @@ func appendTenant(b []byte, to Endpoint) []byte {
 	return append(b, ',')
 }
 
-// writeTask makes the params of verbGet, verbCancel and verbSubscribe. Of a
-// task's history a look at it needs nothing; but 0.3 servers give all of it for
-// a historyLength of 0, so it is left out there.
-func writeTask(vb verb, to Endpoint, agentTaskID string) ([]byte, error) {
+// writeTask makes the params of verbGet, verbCancel and verbSubscribe. history is
+// how many messages of its history a look at the task needs; 0.3 servers give
+// all of it for a historyLength of 0, so it is left out there.
+func writeTask(vb verb, to Endpoint, agentTaskID string, history int) ([]byte, error) {
 	if agentTaskID == "" {
 		return nil, bridge.Defectf("bad_id", "to %s needs the agent's task id", vb)
 	}
@@ -160,7 +160,8 @@ func writeTask(vb verb, to Endpoint, agentTaskID string) ([]byte, error) {
 	b = append(b, `"id":`...)
 	b = quote(b, agentTaskID)
 	if to.Version == V10 && vb == verbGet {
-		b = append(b, `,"historyLength":0`...)
+		b = append(b, `,"historyLength":`...)
+		b = strconv.AppendInt(b, int64(history), 10)
 	}
 	return append(b, '}'), nil
 }
@@ -180,8 +181,8 @@ const (
 
 // pageOf is which page of a list is asked for.
 type pageOf struct {
-	token string
-	size  int
+	token         string
+	size, history int
 }
 
 // writeList makes the params of verbList (A2A 1.0 §3.1.4).
@@ -199,6 +200,6 @@ func writeList(to Endpoint, task parley.Task, page pageOf) []byte {
 		b = quote(b, page.token)
 	}
 	b = append(b, `,"historyLength":`...)
-	b = strconv.AppendInt(b, pageHistory, 10)
+	b = strconv.AppendInt(b, int64(page.history), 10)
 	return append(b, '}')
 }

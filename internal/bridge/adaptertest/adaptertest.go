@@ -69,7 +69,7 @@ func (s Suite) play(t *testing.T, file string) {
 	t.Cleanup(a.close)
 	now := func() time.Time { return time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC) }
 	x := bridge.NewExchange(bridge.ExchangeConfig{
-		DialContext: a.dial, Now: now, Limits: bridge.ExchangeLimits{MaxResponse: maxResponse}, UserAgent: "parley/test",
+		DialContext: a.Dial, Now: now, Limits: bridge.ExchangeLimits{MaxResponse: maxResponse}, UserAgent: "parley/test",
 	})
 	t.Cleanup(x.Close)
 

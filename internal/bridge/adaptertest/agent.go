@@ -65,8 +65,8 @@ type agent struct {
 	wg       sync.WaitGroup
 }
 
-// dial connects to the agent, whatever the address.
-func (a *agent) dial(context.Context, string, string) (net.Conn, error) {
+// Dial connects to the agent, whatever the address.
+func (a *agent) Dial(context.Context, string, string) (net.Conn, error) {
 	if len(a.scripts) > 0 && a.scripts[0].fault == FaultRefuse {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}

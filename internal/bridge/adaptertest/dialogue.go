@@ -70,12 +70,18 @@ func (d *dialogue) script(n int) (script, bool, error) {
 	if text == "" && fault == "" {
 		return script{}, false, nil
 	}
+	s, err := scriptOf(text, fault)
+	return s, err == nil, err
+}
+
+// scriptOf makes the script of a response and its fault, as sections have them.
+func scriptOf(text, fault string) (script, error) {
 	word, count, _ := strings.Cut(fault, " ")
 	s := script{fault: word}
 	if count != "" {
 		var err error
 		if s.count, err = strconv.Atoi(count); err != nil {
-			return s, false, fmt.Errorf("fault %q: %w", fault, err)
+			return s, fmt.Errorf("fault %q: %w", fault, err)
 		}
 	}
 	head, body, _ := strings.Cut(text, "\n\n")
@@ -83,10 +89,10 @@ func (d *dialogue) script(n int) (script, bool, error) {
 		var err error
 		s.response = wire(head+"\nTransfer-Encoding: chunked\n\n", "")
 		s.stream, err = streamed(body)
-		return s, true, err
+		return s, err
 	}
 	s.response = wire(text, word)
-	return s, true, nil
+	return s, nil
 }
 
 // streamed reads a streamed body: a line that begins with "~ " says what happens

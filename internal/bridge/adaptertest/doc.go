@@ -28,4 +28,10 @@
 // correlation id, that no credential is in the outcome or in the log, that the
 // call took a bounded amount of memory, and that nothing goes on when it is over
 // (it is played in a bubble of package synctest, over connections in memory).
+//
+// [Run] plays the dialogues as they stand, over HTTP. [RunLines] plays them over
+// connections of one JSON-RPC message a line, and [RunBinding] over another
+// binding of A2A 1.0: requests and answers are translated, and the same must come
+// of them. A dialogue that has no counterpart there is left out by a rule, which
+// says why ([UnsayableError]).
 package adaptertest

@@ -27,6 +27,8 @@ import (
 type Lines struct {
 	// URL stands in for that of every dialogue.
 	URL string
+	// Text makes texts about broken connections comparable; nil: they are.
+	Text func(string) string
 	// New makes the adapter for one dialogue; dial connects to the agent.
 	New func(x *bridge.Exchange, log *slog.Logger, obs bridge.TranslationObserver, dial func() io.ReadWriteCloser) bridge.Adapter
 }
@@ -34,15 +36,17 @@ type Lines struct {
 // RunLines plays those dialogues of the suite that are about what is said and
 // not about how HTTP carries it: every answer is one whole JSON-RPC response,
 // of status 200. The same must come of them, and the same must be asked, but for
-// the ids of requests, which belong to the connection.
-func RunLines(t *testing.T, s Suite, l Lines) {
+// the ids of requests, which belong to the connection. It says why the others
+// were not played.
+func RunLines(t *testing.T, s Suite, l Lines) Played {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.Dir, "*.txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	played := 0
+	p := Played{Unsaid: map[string]*UnsayableError{}, Dialogues: len(files)}
 	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		archive, err := txtar.ParseFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -51,18 +55,18 @@ func RunLines(t *testing.T, s Suite, l Lines) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		a, ok := lineAgentOf(d)
-		if !ok {
+		a, why := lineAgentOf(d)
+		if why != nil {
+			p.Unsaid[name] = why
 			continue
 		}
-		played++
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { l.play(t, d, a) })
+			p.Played = append(p.Played, name)
 		})
 	}
-	if played == 0 {
-		t.Errorf("none of the %d dialogues in %s can be played over lines", len(files), s.Dir)
-	}
+	p.report(t, l.URL)
+	return p
 }
 
 func (l Lines) play(t *testing.T, d *dialogue, a *lineAgent) {
@@ -87,11 +91,16 @@ func (l Lines) play(t *testing.T, d *dialogue, a *lineAgent) {
 		t.Cleanup(c.Close)
 	}
 	got := rec.outcome(t, d, adapter)
-	if diff := cmp.Diff(want, got); diff != "" {
+	if a.faulty {
+		v := view{b: Binding{Text: l.Text}}
+		if diff := cmp.Diff(v.of(t, want, true), v.of(t, got, false)); diff != "" {
+			t.Errorf("outcome (-want +got):\n%s", diff)
+		}
+	} else if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
 	requests := a.got()
-	if n := len(a.answers); len(requests) > n || n > 1 && len(requests) < n {
+	if n := max(len(a.answers), 1); len(requests) > n || n > 1 && len(requests) < n {
 		t.Errorf("the agent got %d requests, not %d:\n%s", len(requests), n, strings.Join(requests, "\n"))
 	}
 	for i, request := range requests {
@@ -119,38 +128,52 @@ func asked(t *testing.T, request string) string {
 }
 
 // lineAgent answers the n-th request with the n-th answer: the members of a
-// response but for its id.
+// response but for its id, or one of the constants Fault….
 type lineAgent struct {
 	answers []string
+	// faulty: there are faults among them.
+	faulty bool
 
 	mu       sync.Mutex
 	requests []string
 }
 
-// lineAgentOf gives the agent of a dialogue, or false if the dialogue is about
-// streams, places, or authentication, or its answers are not all whole JSON-RPC
-// responses.
-func lineAgentOf(d *dialogue) (*lineAgent, bool) {
-	if d.operation == "subscribe" || d.agent.Auth.Type != "" || d.agent.URL != agentURL {
-		return nil, false
+// lineAgentOf gives the agent of a dialogue, or why there is none: the dialogue
+// is about streams, places, or authentication, or its answers are not all whole
+// JSON-RPC responses.
+func lineAgentOf(d *dialogue) (*lineAgent, *UnsayableError) {
+	switch {
+	case d.operation == "subscribe":
+		return nil, &UnsayableError{Rule: "there are no streams"}
+	case d.agent.Auth.Type != "":
+		return nil, &UnsayableError{Rule: "there are no headers, and no credentials in them"}
+	case d.agent.URL != agentURL:
+		return nil, &UnsayableError{Rule: "it is about a place on the network"}
 	}
 	a := &lineAgent{}
 	for i, s := range d.scripts {
 		request := d.section(numbered("request", i+1))
-		if request != "" && !strings.HasPrefix(request, "POST /run ") || strings.Contains(request, "text/event-stream") {
-			return nil, false
+		switch head, _, _ := bytes.Cut(s.response, []byte("\r\n\r\n")); {
+		case strings.Contains(request, "text/event-stream") || s.stream != nil:
+			return nil, &UnsayableError{Rule: "there are no streams"}
+		case request != "" && !strings.HasPrefix(request, "POST /run "):
+			return nil, &UnsayableError{Rule: "it is about a place on the network"}
+		case (s.fault == FaultHang || s.fault == FaultCut || s.fault == FaultReset) && s.count == 0:
+			a.answers, a.faulty = append(a.answers, s.fault), true
+			continue
+		case s.fault != "":
+			return nil, &UnsayableError{Rule: "the fault is one of HTTP", Detail: s.fault}
+		case !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")):
+			return nil, &UnsayableError{Rule: "there is no status but that of JSON-RPC"}
 		}
-		head, body, _ := bytes.Cut(s.response, []byte("\r\n\r\n"))
-		if s.fault != "" || s.stream != nil || !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
-			return nil, false
-		}
+		_, body, _ := bytes.Cut(s.response, []byte("\r\n\r\n"))
 		answer, ok := lineAnswer(body)
 		if !ok {
-			return nil, false
+			return nil, &UnsayableError{Rule: "a line that is no whole response is for the connection to judge"}
 		}
 		a.answers = append(a.answers, answer)
 	}
-	return a, len(a.answers) > 0
+	return a, nil
 }
 
 // lineAnswer gives the result or the error of a response, as a member. What a
@@ -194,8 +217,14 @@ func (a *lineAgent) dial() io.ReadWriteCloser {
 		in := bufio.NewScanner(requests)
 		in.Buffer(nil, maxResponse)
 		for in.Scan() {
-			if _, err := io.WriteString(answers, a.answer(in.Text())); err != nil {
+			switch answer := a.answer(in.Text()); answer {
+			case FaultHang:
+			case FaultCut, FaultReset:
 				return
+			default:
+				if _, err := io.WriteString(answers, answer); err != nil {
+					return
+				}
 			}
 		}
 	}()
@@ -212,6 +241,9 @@ func (a *lineAgent) answer(request string) string {
 	}
 	if err := json.Unmarshal([]byte(request), &r); err != nil || n >= len(a.answers) {
 		return "\n"
+	}
+	if a.answers[n][0] != '"' {
+		return a.answers[n]
 	}
 	return `{"jsonrpc":"2.0","id":` + string(r.ID) + "," + a.answers[n] + "}\n"
 }

@@ -59,6 +59,19 @@ func Cases() []Case {
 	}
 }
 
+// Subjects are those that the cases use, for a bus that has to know them
+// beforehand.
+func Subjects() []string {
+	var all []string
+	for _, name := range []string{
+		"everything", "order", "overlap", "groups", "broadcast", "now", "other", "errors", "stop", "again", "full", "leave",
+		"deferred",
+	} {
+		all = append(all, "bustest."+name)
+	}
+	return all
+}
+
 // inbox collects what a handler gets.
 type inbox struct {
 	mu   sync.Mutex

@@ -1,0 +1,26 @@
+package bus
+
+import "context"
+
+// DeadLetter is a message that cannot be handled, however often it comes, or the
+// task of an executor of the existing platform that has failed for good.
+type DeadLetter struct {
+	Message Message
+	// Code is a code of package parley, Reason says for people what is wrong
+	// with the message. Neither holds a secret.
+	Code, Reason string
+	// Attempts counts how often it was tried to handle it.
+	Attempts int
+	// Group is the consumer group that read it, Agent the agent that it was meant
+	// for, both "" if that is not known.
+	Group, Agent string
+	// Run and Task are the ids of such a task, both "" for a message that cannot
+	// be handled; HTTPStatus is what its agent answered last, 0 for none.
+	Run, Task  string
+	HTTPStatus int
+}
+
+// DeadLetters keeps what it is given; nil stands for a log entry alone. It
+// returns when the message is safe, or with the error that kept it from being
+// so: then the message may come again.
+type DeadLetters func(ctx context.Context, d DeadLetter) error

@@ -1,0 +1,135 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	parley "github.com/parley-project/parley"
+)
+
+// tlsError is a handshake that failed.
+type tlsError struct {
+	address string
+	err     error
+}
+
+func (e *tlsError) Error() string { return "TLS with " + e.address + ": " + e.err.Error() }
+func (e *tlsError) Unwrap() error { return e.err }
+
+// tokenError is a token that could not be had. Its text names no cause: who
+// makes tokens may put anything into it.
+type tokenError struct{ err error }
+
+func (*tokenError) Error() string   { return "the token of OAUTHBEARER could not be had" }
+func (e *tokenError) Unwrap() error { return e.err }
+
+// explainPing says why no broker could be talked to, and what to do.
+func (b *Bus) explainPing(err error) error {
+	at := strings.Join(b.cfg.Brokers, ", ")
+	var (
+		handshake *tlsError
+		eof       *kgo.ErrFirstReadEOF
+		token     *tokenError
+		wire      *net.OpError
+	)
+	switch {
+	case errors.As(err, &token):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s: %w; check what bus.kafka.sasl.token refers to", at, token)
+	case errors.Is(err, kerr.SaslAuthenticationFailed), b.cfg.SASL != nil && strings.Contains(err.Error(), "oauth response"):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s refuses the login %v: %w; check bus.kafka.sasl", at, b.cfg.SASL, err)
+	case errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s does not take the mechanism of %v: %w; check bus.kafka.sasl.mechanism and the listener's port",
+			at, b.cfg.SASL, err)
+	case errors.As(err, &handshake):
+		return parley.Errorf(parley.CodeUnavailable, "Kafka: %w; %s", handshake, tlsAdvice(handshake))
+	case errors.As(err, &wire) && wire.Op == "remote error":
+		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s ends TLS: %w; check bus.kafka.tls.cert and bus.kafka.tls.key: it asks for a certificate that it trusts", at, err)
+	case errors.As(err, &eof) && b.cfg.SASL == nil:
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s closes the connection (%w): it may want a login or TLS; set bus.kafka.sasl or bus.kafka.tls", at, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s does not answer within %v: %w; check bus.kafka.brokers, and bus.kafka.tls if the listener wants it", at, pingLimit, err)
+	case errors.As(err, &wire) && wire.Op == "dial":
+		return parley.Errorf(parley.CodeUnavailable, "no Kafka broker of %s can be reached: %w; check bus.kafka.brokers and that Kafka runs", at, err)
+	}
+	return parley.Errorf(parley.CodeUnavailable,
+		"Kafka at %s does not speak as expected: %w; check the port in bus.kafka.brokers, and whether it wants bus.kafka.tls or bus.kafka.sasl", at, err)
+}
+
+func tlsAdvice(err error) string {
+	var (
+		name   x509.HostnameError
+		verify *tls.CertificateVerificationError
+		header tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &header), errors.Is(err, io.EOF):
+		return "the listener may not speak TLS; check the port, or leave bus.kafka.tls out"
+	case errors.As(err, &name):
+		return "the certificate is for another name; set bus.kafka.tls.server_name"
+	case errors.As(err, &verify):
+		return "the certificate is not trusted; set bus.kafka.tls.ca to the authority's"
+	}
+	return "check bus.kafka.tls: the authority, and the own certificate if the broker asks for one"
+}
+
+// explain makes an error of Kafka's one for people. what is what was tried.
+func explain(err error, what string) error {
+	if _, ok := errors.AsType[*parley.Error](err); ok || err == nil {
+		return err
+	}
+	switch {
+	case errors.Is(err, kgo.ErrClientClosed):
+		return ErrClosed
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		return parley.Errorf(parley.CodeNotFound, "Kafka: %s: the topic does not exist: %w; make it with `parley topics create`", what, err)
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return parley.Errorf(parley.CodeLimit, "Kafka: %s: %w; raise max.message.bytes of the topic, or lower bus.kafka.max_record", what, err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed),
+		errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.SaslAuthenticationFailed):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: %w; give the user of bus.kafka.sasl the right to", what, err)
+	case errors.Is(err, kerr.FencedInstanceID):
+		return parley.Errorf(parley.CodeConflict, "Kafka: %s: another process has taken the instance id over: %w; give every process its own bus.kafka.instance_id and restart this one",
+			what, err)
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		return parley.Errorf(parley.CodeConflict, "Kafka: %s: %w; %s", what, err, alienAdvice)
+	case errors.Is(err, kerr.NotEnoughReplicas), errors.Is(err, kerr.NotEnoughReplicasAfterAppend):
+		return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: too few replicas are in sync: %w; bring the brokers back", what, err)
+	}
+	return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: %w", what, err)
+}
+
+const alienAdvice = "the group has members of another kind, such as the bridge of the existing platform; stop them, or choose another group (bus.kafka.group)"
+
+func noGroup(subject string) error {
+	return parley.Errorf(parley.CodeInvalid, "%s: acknowledging later needs a group", subject)
+}
+
+func noTopic(subject string) error {
+	return parley.Errorf(parley.CodeInvalid, "the subject %s has no topic; name one in bus.kafka.topics", subject)
+}
+
+// clientLog passes on what the client library says.
+type clientLog struct{ to *slog.Logger }
+
+// Level implements [kgo.Logger].
+func (clientLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
+
+// Log implements [kgo.Logger]. The library's errors are ones that it retries,
+// so they are warnings here.
+func (l clientLog) Log(level kgo.LogLevel, msg string, args ...any) {
+	to := slog.LevelInfo
+	if level == kgo.LogLevelError {
+		to = slog.LevelWarn
+	}
+	l.to.Log(context.Background(), to, fmt.Sprint("kafka: ", msg), args...)
+}

@@ -1,0 +1,350 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	parley "github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// subscription is what is asked of a group.
+type subscription struct {
+	subject  string
+	group    string
+	handle   handleFunc
+	deferred bool
+}
+
+// feed is one subject of a group in this process.
+type feed struct {
+	subscription
+	topic string
+	queue *queue
+}
+
+// group is this process's one member of a consumer group: all subscriptions of
+// the process under this name share it.
+type group struct {
+	bus    *Bus
+	name   string
+	client *kgo.Client
+	// shut closes the client, once: the library does not bear two at a time.
+	shut   func()
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	// wake tells the steward that there may be something to commit or to let
+	// flow again.
+	wake chan struct{}
+	// bytes are those of all records that are not done, paused the number of
+	// partitions that wait for them.
+	bytes  atomic.Int64
+	paused atomic.Int32
+	fenced atomic.Bool
+	// committing is held from the look at what is due to the answer, so that no
+	// commit of before a rebalance overtakes one of after it.
+	committing sync.Mutex
+
+	mu      sync.Mutex // protects what follows
+	feeds   map[string]*feed
+	parts   map[place]*partition
+	anchors map[place]int64
+}
+
+func (b *Bus) subscribeGroup(ctx context.Context, s subscription) (stop func(), err error) {
+	topic := b.cfg.Topics[s.subject]
+	if topic == "" {
+		return nil, noTopic(s.subject)
+	}
+	if s.subject == bus.SubjectProgress {
+		// A group shares out the sum of its partitions: one executor could have
+		// all of this topic, and the other all wake-ups.
+		s.group += "-progress"
+	}
+	if err := b.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer b.unlock()
+	if b.closed {
+		return nil, ErrClosed
+	}
+	g := b.list()[s.group]
+	if g != nil {
+		if f := g.feed(topic); f != nil {
+			return b.joinFeed(ctx, g, f, s)
+		}
+	}
+	anchors, err := b.anchor(ctx, s.subject, s.group)
+	if err != nil {
+		return nil, err
+	}
+	f := &feed{subscription: s, topic: topic, queue: newQueue(b.cfg.Workers)}
+	stop, err = b.joinFeed(ctx, nil, f, s)
+	if err != nil {
+		return nil, err
+	}
+	if g == nil {
+		if g, err = b.newGroup(s.group); err != nil {
+			return nil, explain(err, "group "+s.group)
+		}
+		b.set(s.group, g)
+	} else {
+		g.anchor(topic, anchors)
+	}
+	g.add(f, anchors)
+	return stop, nil
+}
+
+// joinFeed adds a member to a feed.
+func (b *Bus) joinFeed(ctx context.Context, g *group, f *feed, s subscription) (stop func(), err error) {
+	if f.deferred != s.deferred {
+		return nil, parley.Errorf(parley.CodeInvalid, "%s as %s: subscribed to with the other kind of acknowledgement already", s.subject, s.group)
+	}
+	if g != nil && g.fenced.Load() {
+		return nil, explain(kerr.FencedInstanceID, "group "+s.group)
+	}
+	m := newMember(ctx, s.handle)
+	f.queue.join(m)
+	return func() { b.leave(s.group, f, m) }, nil
+}
+
+// leave ends one subscription. Nobody can subscribe while it waits for the
+// handlers, whose context has ended.
+func (b *Bus) leave(name string, f *feed, m *member) {
+	_ = b.lock(context.Background())
+	defer b.unlock()
+	last := f.queue.part(m)
+	m.cancel()
+	m.running.Wait()
+	if g := b.list()[name]; last && g != nil && g.feed(f.topic) == f && g.remove(f) {
+		g.close()
+		b.set(name, nil)
+	}
+}
+
+// set enters a group, or takes it out.
+func (b *Bus) set(name string, g *group) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g == nil {
+		delete(b.groups, name)
+		return
+	}
+	b.groups[name] = g
+}
+
+func (b *Bus) newGroup(name string) (*group, error) {
+	g := &group{
+		bus: b, name: name, wake: make(chan struct{}, 1),
+		feeds: make(map[string]*feed), parts: make(map[place]*partition), anchors: make(map[place]int64),
+	}
+	opts := append(b.options(), fetching()...)
+	opts = append(opts,
+		kgo.ConsumerGroup(name), kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.SessionTimeout(b.cfg.SessionTimeout), kgo.HeartbeatInterval(b.cfg.SessionTimeout/4), kgo.RebalanceTimeout(30*time.Second),
+		kgo.OnPartitionsAssigned(g.assigned), kgo.OnPartitionsRevoked(g.revoked), kgo.OnPartitionsLost(g.lost),
+		kgo.AdjustFetchOffsetsFn(g.begin), kgo.WithHooks(groupHook{g}),
+	)
+	if b.cfg.InstanceID != "" {
+		opts = append(opts, kgo.InstanceID(b.cfg.InstanceID))
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	g.client, g.shut = client, sync.OnceFunc(client.CloseAllowingRebalance)
+	ctx, cancel := context.WithCancel(context.Background())
+	g.cancel = cancel
+	g.tasks.Go(func() { g.poll(ctx) })
+	g.tasks.Go(func() { g.steward(ctx) })
+	return g, nil
+}
+
+// fetching are the options of every consumer.
+func fetching() []kgo.Opt {
+	return []kgo.Opt{
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(250 * time.Millisecond),
+		kgo.FetchMaxBytes(8 << 20), kgo.FetchMaxPartitionBytes(1 << 20), kgo.MaxDecompressBatchBytes(64 << 20),
+	}
+}
+
+func (g *group) feed(topic string) *feed {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.feeds[topic]
+}
+
+// add begins to consume a topic.
+func (g *group) add(f *feed, anchors map[int32]int64) {
+	g.mu.Lock()
+	g.feeds[f.topic] = f
+	for partition, offset := range anchors {
+		g.anchors[place{f.topic, partition}] = offset
+	}
+	g.mu.Unlock()
+	g.client.AddConsumeTopics(f.topic)
+}
+
+// anchor commits the places to begin at as the member that this process is. If
+// it cannot, they are used when partitions are assigned.
+func (g *group) anchor(topic string, anchors map[int32]int64) {
+	if len(anchors) == 0 {
+		return
+	}
+	offsets := make(map[int32]kgo.EpochOffset)
+	for partition, offset := range anchors {
+		offsets[partition] = kgo.EpochOffset{Epoch: -1, Offset: offset}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commitLimit)
+	defer cancel()
+	g.committing.Lock()
+	defer g.committing.Unlock()
+	g.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{topic: offsets}, nil)
+}
+
+// remove ends the consuming of a topic that nobody here subscribes to, and says
+// whether it was the last.
+func (g *group) remove(f *feed) (empty bool) {
+	f.queue.tasks.Wait()
+	g.commit()
+	g.mu.Lock()
+	delete(g.feeds, f.topic)
+	maps.DeleteFunc(g.anchors, func(at place, _ int64) bool { return at.topic == f.topic })
+	empty = len(g.feeds) == 0
+	gone := make(map[string][]int32)
+	for at := range g.parts {
+		if at.topic == f.topic {
+			gone[at.topic] = append(gone[at.topic], at.partition)
+		}
+	}
+	g.mu.Unlock()
+	if !empty {
+		g.end(g.drop(gone))
+		g.bus.state.forget(g.where(f.topic))
+		g.client.PurgeTopicsFromConsuming(f.topic)
+	}
+	return empty
+}
+
+// close ends the membership: with an instance id it stays until the session
+// times out, so that a restarted process goes on with its partitions.
+func (g *group) close() {
+	g.mu.Lock()
+	feeds := slices.Collect(maps.Values(g.feeds))
+	g.mu.Unlock()
+	for _, f := range feeds {
+		f.queue.disband()
+		g.bus.state.forget(g.where(f.topic))
+	}
+	g.commit()
+	g.cancel()
+	g.shut()
+	g.tasks.Wait()
+	g.bus.state.forget("group " + g.name)
+}
+
+// poll takes over what the client has fetched.
+func (g *group) poll(ctx context.Context) {
+	for {
+		fetches := g.client.PollRecords(ctx, pollRecords)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			break
+		}
+		fetches.EachError(g.failed)
+		fetches.EachPartition(g.take)
+		g.client.AllowRebalance()
+	}
+	g.client.AllowRebalance()
+	if g.fenced.Load() {
+		// To join again would throw the other process out in its turn.
+		g.shut()
+	}
+}
+
+// take registers the records of one partition and hands them on.
+func (g *group) take(fetched kgo.FetchTopicPartition) {
+	at := place{fetched.Topic, fetched.Partition}
+	g.mu.Lock()
+	part, f := g.parts[at], g.feeds[at.topic]
+	g.mu.Unlock()
+	if part == nil || f == nil {
+		return
+	}
+	if len(fetched.Records) > 0 {
+		g.bus.state.note(g.where(at.topic), nil)
+	}
+	part.sawEnd(fetched.HighWatermark)
+	items := make([]item, 0, len(fetched.Records))
+	for _, r := range fetched.Records {
+		size := sizeOf(r)
+		e := part.receive(r, size)
+		if e == nil {
+			return
+		}
+		g.bytes.Add(size)
+		items = append(items, item{message: decode(f.subject, r), part: part, done: func() { g.acknowledge(part, e) }})
+	}
+	f.queue.add(items)
+	g.press(part)
+}
+
+func (g *group) acknowledge(part *partition, e *entry) {
+	advanced, freed := part.ack(e)
+	if freed > 0 {
+		g.bytes.Add(-freed)
+	}
+	if advanced || freed > 0 && g.paused.Load() > 0 {
+		g.nudge()
+	}
+}
+
+func (g *group) nudge() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// failed notes an error that the client cannot get over by itself.
+func (g *group) failed(topic string, partition int32, err error) {
+	if huge, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
+		g.bus.cfg.Logger.Error("records left out: a batch is too large when unpacked", "topic", topic, "partition", partition,
+			"offset", huge.Offset, "next", huge.NextOffset, "group", g.name)
+		g.skip(huge)
+		return
+	}
+	g.bus.counts.fetchError(topic)
+	if topic == "" {
+		g.note(explain(err, "group "+g.name))
+		return
+	}
+	g.bus.state.note(g.where(topic), explain(err, "consume "+topic+" as "+g.name))
+}
+
+// where names the consuming of a topic in the state.
+func (g *group) where(topic string) string { return "topic " + topic + " in group " + g.name }
+
+// skip goes past a batch that cannot be unpacked.
+func (g *group) skip(huge *kgo.ErrDecompressTooLarge) {
+	at := place{huge.Topic, huge.Partition}
+	g.mu.Lock()
+	part := g.parts[at]
+	g.mu.Unlock()
+	if part == nil {
+		return
+	}
+	g.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{at.topic: {at.partition: {Epoch: huge.Epoch, Offset: huge.NextOffset}}})
+	part.skip(&kgo.Record{Offset: huge.NextOffset - 1, LeaderEpoch: huge.Epoch})
+	g.nudge()
+}
+
+func (g *group) note(err error) { g.bus.state.note("group "+g.name, err) }

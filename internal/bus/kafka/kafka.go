@@ -1,0 +1,225 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// ErrClosed is what Publish and Subscribe say after Close.
+var ErrClosed = errors.New("bus: closed")
+
+// Time limits of what happens in the background.
+const (
+	pingLimit   = 10 * time.Second // New, to reach a broker
+	revokeLimit = 5 * time.Second  // handlers of a partition that has to go
+	commitLimit = 5 * time.Second  // one commit of offsets
+	flushLimit  = 5 * time.Second  // Close, for what is being published
+	adminLimit  = 15 * time.Second // one look at topics and groups
+)
+
+// pollRecords bounds the records that are taken over at a time.
+const pollRecords = 500
+
+// Bus is a [bus.Bus] and a [bus.Deferred] over Kafka. The caller closes it. It
+// is a prometheus.Collector, too.
+type Bus struct {
+	cfg    Config
+	client *kgo.Client // publishes and asks; consumes nothing
+	admin  *kadm.Client
+	state  *state
+	counts *counters
+
+	// setup is held while a subscription is made or ended, which takes round
+	// trips: a lock that can be waited for with a context.
+	setup  chan struct{}
+	tail   *tail
+	closed bool
+
+	mu     sync.Mutex // protects groups, which change while setup is held, too
+	groups map[string]*group
+
+	ended chan struct{}
+	once  sync.Once
+}
+
+var (
+	_ bus.Bus      = (*Bus)(nil)
+	_ bus.Deferred = (*Bus)(nil)
+)
+
+// New makes a Bus when a broker answers. Brokers that cannot be reached, a login
+// that is refused and TLS that fails are named in the error, within 10 seconds.
+func New(ctx context.Context, cfg Config) (*Bus, error) {
+	cfg, err := complete(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{
+		cfg: cfg, state: newState(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
+		groups: make(map[string]*group), ended: make(chan struct{}),
+	}
+	opts := append(b.options(),
+		kgo.ProducerLinger(cfg.Linger), kgo.ProducerBatchCompression(codec(cfg.Compression)),
+		kgo.ProducerBatchMaxBytes(batchBytes(cfg.MaxRecord)), kgo.MaxBufferedBytes(64<<20),
+		// A topic that is not there is said so, not waited for.
+		kgo.UnknownTopicRetries(2))
+	if b.client, err = kgo.NewClient(opts...); err != nil {
+		return nil, explain(err, "bus.kafka")
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	if err := b.client.Ping(ctx); err != nil {
+		b.client.Close()
+		return nil, b.explainPing(err)
+	}
+	b.admin = kadm.NewClient(b.client)
+	return b, nil
+}
+
+// batchBytes leaves room for what a batch adds to its one record.
+func batchBytes(record int) int32 { return int32(max(record+64<<10, 1_000_012)) } //nolint:gosec // at most 64 MiB
+
+func codec(name string) kgo.CompressionCodec {
+	if name == "gzip" {
+		return kgo.GzipCompression()
+	}
+	return kgo.NoCompression()
+}
+
+// options are those of every client of this bus.
+func (b *Bus) options() []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(b.cfg.Brokers...), kgo.ClientID("parley"), kgo.Dialer(b.dial),
+		// A new leader is found quickly, and new partitions are seen soon.
+		kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(30 * time.Second),
+		// A broker that closes connections at once may be one that starts.
+		kgo.AlwaysRetryEOF(), kgo.WithHooks(b.state), kgo.WithLogger(clientLog{b.cfg.Logger}),
+	}
+	if b.cfg.SASL != nil {
+		opts = append(opts, kgo.SASL(mechanism(b.cfg.SASL)))
+	}
+	return opts
+}
+
+// dial opens a connection to a broker.
+func (b *Bus) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := b.cfg.Dialer(ctx, network, address)
+	if err != nil || b.cfg.TLS == nil {
+		return conn, err
+	}
+	c := b.cfg.TLS.Clone()
+	if c.ServerName == "" {
+		c.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secure := tls.Client(conn, c)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, &tlsError{address: address, err: err}
+	}
+	return secure, nil
+}
+
+func mechanism(s *SASL) sasl.Mechanism {
+	switch s.Mechanism {
+	case Plain:
+		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism()
+	case ScramSHA256:
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha256Mechanism()
+	case ScramSHA512:
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha512Mechanism()
+	}
+	return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		token, err := s.Token(ctx)
+		if err != nil {
+			return oauth.Auth{}, &tokenError{err}
+		}
+		return oauth.Auth{Token: token}, nil
+	})
+}
+
+// lock begins the making or ending of a subscription.
+func (b *Bus) lock(ctx context.Context) error {
+	select {
+	case b.setup <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (b *Bus) unlock() { <-b.setup }
+
+// Subscribe implements [bus.Bus]. ctx bounds the making of the subscription and
+// gives its values to the handler; it does not end it. A group that has
+// committed offsets goes on from them; a new one begins with what is published
+// from now on, or with what Config.Lookback says. stop must not be called by the handler.
+func (b *Bus) Subscribe(ctx context.Context, subject, group string, h bus.Handler) (stop func(), err error) {
+	handle := func(ctx context.Context, m bus.Message, done func()) {
+		if err := h(ctx, m); err != nil {
+			b.counts.failed(subject)
+			b.cfg.Logger.WarnContext(ctx, "message not handled", "subject", subject, "key", m.Key, "group", group,
+				"partition", m.At.Partition, "offset", m.At.Offset, "error", err)
+		}
+		done()
+	}
+	if group == "" {
+		return b.subscribeTail(ctx, subject, handle)
+	}
+	return b.subscribeGroup(ctx, subscription{subject: subject, group: group, handle: handle})
+}
+
+// SubscribeDeferred implements [bus.Deferred]. A done that is called after stop,
+// or after the message's partition has moved, does nothing.
+func (b *Bus) SubscribeDeferred(
+	ctx context.Context, subject, group string, h func(ctx context.Context, m bus.Message, done func()),
+) (stop func(), err error) {
+	if group == "" {
+		return nil, noGroup(subject)
+	}
+	return b.subscribeGroup(ctx, subscription{subject: subject, group: group, handle: h, deferred: true})
+}
+
+// Close ends all subscriptions, waits for their handlers and, up to 5 seconds,
+// for what is being published, and lets go of the connections. A process with an
+// InstanceID stays a member of its groups for SessionTimeout. It may be called
+// again.
+func (b *Bus) Close() error {
+	b.once.Do(func() { close(b.ended) })
+	_ = b.lock(context.Background())
+	defer b.unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	for name, g := range b.list() {
+		g.close()
+		b.set(name, nil)
+	}
+	if b.tail != nil {
+		b.tail.close()
+		b.tail = nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
+	defer cancel()
+	err := b.client.Flush(ctx)
+	b.client.Close()
+	if err != nil {
+		return explain(err, "flush")
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package kafka
+
+import (
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// place is a partition of a topic.
+type place struct {
+	topic     string
+	partition int32
+}
+
+// entry is a record that has been received.
+type entry struct {
+	offset int64
+	size   int64
+	epoch  int32
+	done   bool
+}
+
+// partition follows which records of a partition are done, for as long as this
+// process owns it: when the partition moves, it is closed and says no to
+// everything, and a later ownership gets a partition of its own. What may be
+// committed is the offset of the lowest record that is not done.
+type partition struct {
+	place
+
+	mu      sync.Mutex // protects what follows
+	halted  bool       // no handler may begin
+	closed  bool       // nothing counts any more
+	paused  bool
+	entries []*entry // in order of their offsets, the first not done
+	done    int      // of entries
+	bytes   int64
+	// mark is what may be committed; -1 until that is known.
+	mark      int64
+	epoch     int32 // of the record before mark
+	committed int64
+	end       int64 // the partition's last known end
+	running   int
+	idle      chan struct{} // closed when nothing runs; nil unless waited for
+}
+
+func newPartition(p place) *partition {
+	return &partition{place: p, mark: -1, epoch: -1, committed: -1}
+}
+
+// receive adds a record; it is false when the partition has moved.
+func (p *partition) receive(r *kgo.Record, size int64) *entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	if p.mark < 0 {
+		p.mark, p.committed = r.Offset, r.Offset
+	}
+	e := &entry{offset: r.Offset, size: size, epoch: r.LeaderEpoch}
+	p.entries = append(p.entries, e)
+	p.bytes += size
+	p.end = max(p.end, r.Offset+1)
+	return e
+}
+
+// ack says that a record is done. advanced is true when more may be committed
+// than before; freed are the bytes that are no longer held.
+func (p *partition) ack(e *entry) (advanced bool, freed int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || e.done {
+		return false, 0
+	}
+	e.done = true
+	p.done++
+	p.bytes -= e.size
+	first := 0
+	for first < len(p.entries) && p.entries[first].done {
+		p.mark, p.epoch = p.entries[first].offset+1, p.entries[first].epoch
+		p.entries[first] = nil
+		first++
+	}
+	p.entries = p.entries[first:]
+	p.done -= first
+	if len(p.entries) > 0 && first > 0 {
+		p.mark = p.entries[0].offset // over a gap that compaction left
+	}
+	return first > 0, e.size
+}
+
+// open is the number of records that are not done.
+func (p *partition) open() int { return len(p.entries) - p.done }
+
+// startAt sets what may be committed before the first record.
+func (p *partition) startAt(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed && p.mark < 0 {
+		p.mark = offset
+	}
+}
+
+// skip sets what may be committed past records that can never be received; it
+// holds once those before are done.
+func (p *partition) skip(r *kgo.Record) {
+	if e := p.receive(r, 0); e != nil {
+		p.ack(e)
+	}
+}
+
+// due is what has to be committed.
+func (p *partition) due() (kgo.EpochOffset, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return kgo.EpochOffset{Epoch: p.epoch, Offset: p.mark}, !p.closed && p.mark >= 0 && p.mark != p.committed
+}
+
+func (p *partition) setCommitted(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.committed = max(p.committed, offset)
+}
+
+// lag is how many offsets lie between what is done and the end.
+func (p *partition) lag() (int64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.end-p.mark, 0), !p.closed && p.mark >= 0
+}
+
+func (p *partition) sawEnd(end int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end = max(p.end, end)
+}
+
+// begin says whether a handler may begin: not when the partition has moved.
+func (p *partition) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.halted {
+		return false
+	}
+	p.running++
+	return true
+}
+
+// finished follows the handler.
+func (p *partition) finished() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running--
+	if p.running == 0 && p.idle != nil {
+		close(p.idle)
+		p.idle = nil
+	}
+}
+
+// drain lets no handler begin, and waits until those that run have returned or
+// limit has passed.
+func (p *partition) drain(limit <-chan time.Time) {
+	p.mu.Lock()
+	p.halted = true
+	if p.running == 0 {
+		p.mu.Unlock()
+		return
+	}
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle
+	p.mu.Unlock()
+	select {
+	case <-idle:
+	case <-limit:
+	}
+}
+
+// close makes the partition say no to everything; it gives the bytes that were
+// held and whether fetching had been stopped.
+func (p *partition) close() (held int64, paused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held, paused = p.bytes, p.paused
+	p.halted, p.closed, p.paused, p.entries, p.bytes, p.done = true, true, false, nil, 0, 0
+	return held, paused
+}
+
+// only is the partition as the client library names it.
+func (p *partition) only() map[string][]int32 { return map[string][]int32{p.topic: {p.partition}} }

@@ -1,0 +1,96 @@
+package kafka
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"pgregory.net/rapid"
+)
+
+// TestWatermark: whatever is acknowledged in whatever order, what may be
+// committed is the lowest offset that is not, and held bytes are those of the
+// records that are open.
+func TestWatermark(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPartition(place{"t", 0})
+		var open []*entry
+		offset := rapid.Int64Range(0, 1000).Draw(t, "start")
+		next := offset
+		received := make(map[int64]bool)
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			if len(open) == 0 || rapid.Bool().Draw(t, "receive") {
+				offset += rapid.Int64Range(0, 2).Draw(t, "gap") // compaction leaves some out
+				if e := p.receive(&kgo.Record{Offset: offset}, 10); e != nil {
+					open = append(open, e)
+				}
+				received[offset] = true
+				offset++
+				next = offset
+			} else {
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+				p.ack(open[i])
+				p.ack(open[i])
+				open = append(open[:i], open[i+1:]...)
+			}
+			want := next
+			for _, e := range open {
+				want = min(want, e.offset)
+			}
+			at, _ := p.due()
+			if at.Offset > want {
+				t.Fatalf("%d may be committed, and %d is open", at.Offset, want)
+			}
+			for o := at.Offset; o < want; o++ {
+				if received[o] {
+					t.Fatalf("%d may be committed, and %d is done", at.Offset, o)
+				}
+			}
+			if p.open() != len(open) || p.bytes != int64(10*len(open)) {
+				t.Fatalf("%d open with %d bytes, want %d", p.open(), p.bytes, len(open))
+			}
+		}
+	})
+}
+
+// TestOwnership: a partition that goes lets no handler begin, waits for those
+// that run, counts their acknowledgements, and says no to all later ones.
+func TestOwnership(t *testing.T) {
+	p := newPartition(place{"t", 0})
+	var all []*entry
+	for i := range 5 {
+		all = append(all, p.receive(&kgo.Record{Offset: int64(i)}, 1))
+	}
+	if !p.begin() {
+		t.Fatal("a handler may not begin")
+	}
+	drained := make(chan struct{})
+	go func() { p.drain(make(chan time.Time)); close(drained) }()
+	for p.begin() { // until the drain has begun
+		p.finished()
+	}
+	p.ack(all[0])
+	select {
+	case <-drained:
+		t.Fatal("drained while a handler runs")
+	case <-time.After(20 * time.Millisecond):
+	}
+	p.finished()
+	<-drained
+	if at, ok := p.due(); !ok || at.Offset != 1 {
+		t.Errorf("%v may be committed (%v), want 1", at.Offset, ok)
+	}
+	if held, _ := p.close(); held != 4 {
+		t.Errorf("%d bytes were held, want 4", held)
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, e := range all {
+		if advanced, freed := p.ack(e); advanced || freed > 0 {
+			t.Error("an acknowledgement counts after the partition has moved")
+		}
+	}
+	if _, ok := p.due(); ok || p.begin() || p.receive(&kgo.Record{Offset: 9}, 1) != nil {
+		t.Error("a partition that has moved still does something")
+	}
+}

@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	parley "github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// Publish implements [bus.Bus]: it returns when all replicas that are in sync
+// have the record. It waits no longer than ctx and PublishTimeout, by its own
+// timer: the client's idempotent producer does not let go of a record that it
+// has sent while too few replicas are in sync.
+func (b *Bus) Publish(ctx context.Context, m bus.Message) error {
+	select {
+	case <-b.ended:
+		return ErrClosed
+	default:
+	}
+	r, err := b.encode(m)
+	if err != nil {
+		b.counts.published(m.Subject, err)
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout)
+	defer cancel()
+	err = b.produce(limited, r)
+	if err != nil {
+		err = b.unpublished(ctx, limited, r.Topic, err)
+	}
+	b.counts.published(m.Subject, err)
+	switch parley.CodeOf(err) {
+	case "", parley.CodeUnavailable, parley.CodeNotFound, parley.CodeUnauthorized:
+		if ctx.Err() == nil { // a caller that gives up says nothing about Kafka
+			b.state.note("publish to "+r.Topic, err)
+		}
+	}
+	return err
+}
+
+// unpublished says why a record was not accepted; of the caller's context it
+// gives the cause.
+func (b *Bus) unpublished(ctx, limited context.Context, topic string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case limited.Err() != nil:
+		return errUnconfirmed(topic, b.cfg.PublishTimeout)
+	}
+	return explain(err, "publish to "+topic)
+}
+
+func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
+	accepted := make(chan error, 1)
+	// Produce waits for room in the client's buffer, no longer than ctx.
+	b.client.Produce(ctx, r, func(_ *kgo.Record, err error) { accepted <- err })
+	select {
+	case err := <-accepted:
+		return err
+	case <-ctx.Done():
+		select {
+		case err := <-accepted:
+			return err
+		default:
+			return ctx.Err()
+		}
+	}
+}
+
+func errUnconfirmed(topic string, limit time.Duration) error {
+	return parley.Errorf(parley.CodeUnavailable,
+		"Kafka: publish to %s: not confirmed within %v, it may arrive all the same; check that enough brokers run (min.insync.replicas)", topic, limit)
+}

@@ -1,0 +1,249 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// assigned begins the ownership of partitions.
+func (g *group) assigned(_ context.Context, _ *kgo.Client, got map[string][]int32) {
+	g.bus.counts.rebalanced(g.name)
+	g.note(nil)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for topic, partitions := range got {
+		for _, p := range partitions {
+			at := place{topic, p}
+			g.parts[at] = newPartition(at)
+		}
+	}
+}
+
+// begin chooses where partitions begin that the group has no offset for: where
+// they ended when this process subscribed, else at their start, since they were
+// made since.
+func (g *group) begin(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for topic, partitions := range offsets {
+		for p, offset := range partitions {
+			at := place{topic, p}
+			first, ok := g.anchors[at]
+			if !ok || offset.EpochOffset().Offset >= 0 {
+				continue
+			}
+			partitions[p] = kgo.NewOffset().At(first)
+			if part := g.parts[at]; part != nil {
+				part.startAt(first)
+			}
+			g.nudge()
+		}
+	}
+	return offsets, nil
+}
+
+// revoked ends the ownership of partitions: no handler begins, those that run
+// may end, what is done is committed.
+func (g *group) revoked(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
+	parts := g.drop(gone)
+	if len(parts) == 0 {
+		return
+	}
+	limit := time.NewTimer(revokeLimit)
+	defer limit.Stop()
+	for _, p := range parts {
+		p.drain(limit.C)
+	}
+	g.committing.Lock()
+	defer g.committing.Unlock()
+	g.commitLocked(parts)
+	g.end(parts)
+}
+
+// lost ends the ownership of partitions that others may have already.
+func (g *group) lost(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
+	g.end(g.drop(gone))
+}
+
+// drop takes partitions out, so that nothing more of them is taken over.
+func (g *group) drop(gone map[string][]int32) []*partition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var parts []*partition
+	for topic, partitions := range gone {
+		for _, p := range partitions {
+			at := place{topic, p}
+			if part := g.parts[at]; part != nil {
+				parts = append(parts, part)
+				delete(g.parts, at)
+			}
+		}
+	}
+	return parts
+}
+
+// end closes partitions and gives back what they held.
+func (g *group) end(parts []*partition) {
+	for _, p := range parts {
+		held, paused := p.close()
+		g.bytes.Add(-held)
+		if paused {
+			g.paused.Add(-1)
+			g.client.ResumeFetchPartitions(p.only())
+		}
+	}
+	g.nudge()
+}
+
+// press stops the fetching of a partition that has too much open.
+func (g *group) press(p *partition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.paused || p.open() < g.bus.cfg.OpenRecords && g.bytes.Load() < g.bus.cfg.OpenBytes {
+		return
+	}
+	p.paused = true
+	g.paused.Add(1)
+	g.client.PauseFetchPartitions(p.only())
+	g.nudge() // it may have eased already
+}
+
+// ease lets partitions flow again when half of what is allowed is open.
+func (g *group) ease() {
+	for _, p := range g.partitions() {
+		p.mu.Lock()
+		if p.paused && !p.closed && p.open() <= g.bus.cfg.OpenRecords/2 && g.bytes.Load() <= g.bus.cfg.OpenBytes/2 {
+			p.paused = false
+			g.paused.Add(-1)
+			g.client.ResumeFetchPartitions(p.only())
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (g *group) partitions() []*partition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make([]*partition, 0, len(g.parts))
+	for _, p := range g.parts {
+		all = append(all, p)
+	}
+	return all
+}
+
+// steward commits, at most once in an interval, and lets partitions flow again.
+func (g *group) steward(ctx context.Context) {
+	var again <-chan time.Time
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.wake:
+		case <-again:
+			again = nil
+		}
+		if g.paused.Load() > 0 {
+			g.ease()
+		}
+		wait := g.bus.cfg.CommitInterval - time.Since(last)
+		if wait > 0 {
+			if again == nil {
+				again = time.After(wait)
+			}
+			continue
+		}
+		again = nil
+		if left := g.commit(); left {
+			again = time.After(g.bus.cfg.CommitInterval)
+		}
+		last = time.Now()
+	}
+}
+
+// commit commits what is due of all partitions and says whether some of it is
+// left.
+func (g *group) commit() (left bool) {
+	g.committing.Lock()
+	defer g.committing.Unlock()
+	return g.commitLocked(g.partitions())
+}
+
+func (g *group) commitLocked(parts []*partition) (left bool) {
+	offsets := make(map[string]map[int32]kgo.EpochOffset)
+	due := make(map[place]*partition)
+	for _, p := range parts {
+		if at, ok := p.due(); ok {
+			if offsets[p.topic] == nil {
+				offsets[p.topic] = make(map[int32]kgo.EpochOffset)
+			}
+			offsets[p.topic][p.partition] = at
+			due[p.place] = p
+		}
+	}
+	if len(offsets) == 0 || g.fenced.Load() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commitLimit)
+	defer cancel()
+	var failed error
+	g.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+		if failed = err; err != nil {
+			return
+		}
+		for _, t := range answer.Topics {
+			for _, p := range t.Partitions {
+				at := place{t.Topic, p.Partition}
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					failed = err
+				} else if part := due[at]; part != nil {
+					part.setCommitted(offsets[at.topic][at.partition].Offset)
+				}
+			}
+		}
+	})
+	g.committed(failed)
+	return failed != nil
+}
+
+// committed notes how a commit went.
+func (g *group) committed(err error) {
+	switch {
+	case err == nil:
+		g.note(nil)
+	case errors.Is(err, kerr.FencedInstanceID):
+		g.fence(err)
+	case errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.UnknownMemberID),
+		errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
+		// It is repeated, or others do the work again.
+	default:
+		g.note(explain(err, "commit offsets of "+g.name))
+	}
+}
+
+// fence stops the member for good: another process has its instance id.
+func (g *group) fence(err error) {
+	err = explain(err, "group "+g.name)
+	g.note(err)
+	if !g.fenced.Swap(true) {
+		g.bus.cfg.Logger.Error("membership lost", "group", g.name, "error", err)
+		g.cancel() // the poller closes the client
+	}
+}
+
+// groupHook hears what ends a group's sessions.
+type groupHook struct{ g *group }
+
+// OnGroupManageError implements [kgo.HookGroupManageError].
+func (h groupHook) OnGroupManageError(err error) {
+	if errors.Is(err, kerr.FencedInstanceID) {
+		h.g.fence(err)
+		return
+	}
+	h.g.note(explain(err, "group "+h.g.name))
+}

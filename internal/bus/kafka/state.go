@@ -1,0 +1,132 @@
+package kafka
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	parley "github.com/parley-project/parley"
+)
+
+// Trouble is something that does not work at present.
+type Trouble struct {
+	// Where is what it happened to, such as "group parley-executor".
+	Where string
+	// Text says what happened and what to do.
+	Text string
+	// Since is when it was first seen, Last when last.
+	Since, Last time.Time
+}
+
+// State is what a bus knows of itself without asking anybody.
+type State struct {
+	// Connected says that a broker has answered lately and none that was tried
+	// since refused.
+	Connected bool
+	// Heard is when a broker last answered.
+	Heard time.Time
+	// Troubles are sorted by Where.
+	Troubles []Trouble
+	// Assigned are the partitions per group and topic that are this process's.
+	Assigned map[string]map[string][]int32
+}
+
+// state collects what the clients notice. Its hooks are called concurrently.
+type state struct {
+	now func() time.Time
+
+	mu       sync.Mutex // protects what follows
+	heard    time.Time
+	troubles map[string]*Trouble
+}
+
+func newState(now func() time.Time) *state {
+	return &state{now: now, troubles: make(map[string]*Trouble)}
+}
+
+// note says how it stands with something; nil is well.
+func (s *state) note(where string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.troubles, where)
+		return
+	}
+	text := err.Error()
+	if e := s.troubles[where]; e != nil {
+		e.Text, e.Last = text, s.now()
+		return
+	}
+	s.troubles[where] = &Trouble{Where: where, Text: text, Since: s.now(), Last: s.now()}
+}
+
+// forget drops what was noted of something that is no more.
+func (s *state) forget(where string) { s.note(where, nil) }
+
+// OnBrokerConnect implements [kgo.HookBrokerConnect].
+func (s *state) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	where := "broker " + net.JoinHostPort(meta.Host, portOf(meta))
+	if err != nil {
+		err = parley.Errorf(parley.CodeUnavailable, "no connection: %w", err)
+	}
+	s.note(where, err)
+}
+
+// OnBrokerE2E implements [kgo.HookBrokerE2E].
+func (s *state) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
+	if e2e.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	s.heard = s.now()
+	s.mu.Unlock()
+}
+
+// State gives what the bus knows now.
+func (b *Bus) State() State {
+	b.state.mu.Lock()
+	s := State{Heard: b.state.heard, Assigned: make(map[string]map[string][]int32)}
+	for _, where := range slices.Sorted(maps.Keys(b.state.troubles)) {
+		s.Troubles = append(s.Troubles, *b.state.troubles[where])
+	}
+	b.state.mu.Unlock()
+	s.Connected = !s.Heard.IsZero() && !slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
+		return strings.HasPrefix(t.Where, "broker ") && t.Last.After(s.Heard)
+	})
+	for name, g := range b.list() {
+		topics := make(map[string][]int32)
+		for _, p := range g.partitions() {
+			topics[p.topic] = append(topics[p.topic], p.partition)
+		}
+		for _, partitions := range topics {
+			slices.Sort(partitions)
+		}
+		s.Assigned[name] = topics
+	}
+	return s
+}
+
+// Health gives nil when a broker has answered in the last 5 seconds (one is
+// asked if not) and nothing that this process does with Kafka is in trouble. A
+// broker that cannot be reached is no trouble while others are.
+func (b *Bus) Health(ctx context.Context) error {
+	if s := b.State(); b.cfg.Now().Sub(s.Heard) > 5*time.Second {
+		ctx, cancel := context.WithTimeout(ctx, pingLimit)
+		defer cancel()
+		if err := b.client.Ping(ctx); err != nil {
+			return b.explainPing(err)
+		}
+	}
+	for _, t := range b.State().Troubles {
+		if !strings.HasPrefix(t.Where, "broker ") {
+			return parley.Errorf(parley.CodeUnavailable, "%s: %s", t.Where, t.Text)
+		}
+	}
+	return nil
+}

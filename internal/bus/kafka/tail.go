@@ -1,0 +1,259 @@
+package kafka
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// lookInterval is how often a topic is looked at for new partitions.
+const lookInterval = 10 * time.Second
+
+// listener is one subscription without a group.
+type listener struct {
+	subject string
+	topic   string
+	queue   *queue
+	// from are the ends at the time of the subscription; partitions that came
+	// later are read from their start.
+	from map[int32]int64
+}
+
+// tail reads topics from their ends for everybody of this process who has
+// subscribed without a group: one client, and each record is fetched once.
+type tail struct {
+	bus    *Bus
+	client *kgo.Client
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	wake   chan struct{}
+
+	mu        sync.Mutex // protects what follows
+	listeners map[string][]*listener
+	reading   map[string]map[int32]bool
+	paused    map[string]bool
+}
+
+func (b *Bus) subscribeTail(ctx context.Context, subject string, h handleFunc) (stop func(), err error) {
+	topic := b.cfg.Topics[subject]
+	if topic == "" {
+		return nil, noTopic(subject)
+	}
+	if err := b.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer b.unlock()
+	if b.closed {
+		return nil, ErrClosed
+	}
+	limited, cancel := context.WithTimeout(ctx, adminLimit)
+	defer cancel()
+	ends, err := b.listed(limited, topic, b.admin.ListEndOffsets)
+	if err != nil {
+		return nil, explain(err, "subscribe to "+topic)
+	}
+	if b.tail == nil {
+		if b.tail, err = b.newTail(); err != nil {
+			return nil, explain(err, "subscribe to "+topic)
+		}
+	}
+	t := b.tail
+	l := &listener{subject: subject, topic: topic, queue: newQueue(b.cfg.Workers), from: ends}
+	l.queue.eased = t.nudge
+	m := newMember(ctx, h)
+	l.queue.join(m)
+	t.add(l)
+	return func() { b.leaveTail(l, m) }, nil
+}
+
+func (b *Bus) leaveTail(l *listener, m *member) {
+	_ = b.lock(context.Background())
+	defer b.unlock()
+	l.queue.part(m)
+	m.cancel()
+	m.running.Wait()
+	l.queue.tasks.Wait()
+	if t := b.tail; t != nil && t.remove(l) {
+		t.close()
+		b.tail = nil
+	}
+}
+
+func (b *Bus) newTail() (*tail, error) {
+	t := &tail{
+		bus: b, wake: make(chan struct{}, 1),
+		listeners: make(map[string][]*listener), reading: make(map[string]map[int32]bool), paused: make(map[string]bool),
+	}
+	client, err := kgo.NewClient(append(b.options(), fetching()...)...)
+	if err != nil {
+		return nil, err
+	}
+	t.client = client
+	ctx, cancel := context.WithCancel(context.Background())
+	t.cancel = cancel
+	t.tasks.Go(func() { t.poll(ctx) })
+	t.tasks.Go(func() { t.steward(ctx) })
+	return t, nil
+}
+
+// add lets a listener hear its topic.
+func (t *tail) add(l *listener) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.listeners[l.topic] = append(t.listeners[l.topic], l)
+	t.readLocked(l.topic, l.from)
+}
+
+// readLocked begins with the partitions that are not read yet.
+func (t *tail) readLocked(topic string, from map[int32]int64) {
+	if t.reading[topic] == nil {
+		t.reading[topic] = make(map[int32]bool)
+	}
+	fresh := make(map[int32]kgo.Offset)
+	for partition, offset := range from {
+		if !t.reading[topic][partition] {
+			t.reading[topic][partition] = true
+			fresh[partition] = kgo.NewOffset().At(offset)
+		}
+	}
+	if len(fresh) > 0 {
+		t.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: fresh})
+	}
+}
+
+// remove takes a listener out; empty says that nobody is left.
+func (t *tail) remove(l *listener) (empty bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := slices.DeleteFunc(slices.Clone(t.listeners[l.topic]), func(o *listener) bool { return o == l })
+	if len(left) > 0 {
+		t.listeners[l.topic] = left
+		return false
+	}
+	delete(t.listeners, l.topic)
+	partitions := slices.Collect(maps.Keys(t.reading[l.topic]))
+	delete(t.reading, l.topic)
+	if t.paused[l.topic] {
+		delete(t.paused, l.topic)
+		t.client.ResumeFetchTopics(l.topic)
+	}
+	if len(partitions) > 0 {
+		t.client.RemoveConsumePartitions(map[string][]int32{l.topic: partitions})
+		t.client.PurgeTopicsFromConsuming(l.topic)
+	}
+	return len(t.listeners) == 0
+}
+
+func (t *tail) close() {
+	t.mu.Lock()
+	var all []*listener
+	for _, some := range t.listeners {
+		all = append(all, some...)
+	}
+	t.mu.Unlock()
+	t.cancel()
+	t.client.Close()
+	t.tasks.Wait()
+	for _, l := range all {
+		l.queue.disband()
+	}
+	t.bus.state.forget("subscriptions without a group")
+}
+
+func (t *tail) poll(ctx context.Context) {
+	for {
+		fetches := t.client.PollRecords(ctx, pollRecords)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			return
+		}
+		fetches.EachError(func(topic string, _ int32, err error) {
+			t.bus.counts.fetchError(topic)
+			t.bus.state.note("subscriptions without a group", explain(err, "consume "+topic))
+		})
+		fetches.EachPartition(t.take)
+	}
+}
+
+// take hands the records of one partition to everybody who listens.
+func (t *tail) take(fetched kgo.FetchTopicPartition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	full := false
+	for _, l := range t.listeners[fetched.Topic] {
+		var items []item
+		for _, r := range fetched.Records {
+			if r.Offset >= l.from[r.Partition] {
+				items = append(items, item{message: decode(l.subject, r), done: func() {}})
+			}
+		}
+		full = l.queue.add(items) >= t.bus.cfg.OpenRecords || full
+	}
+	if full && !t.paused[fetched.Topic] {
+		t.paused[fetched.Topic] = true
+		t.client.PauseFetchTopics(fetched.Topic)
+		t.nudge() // it may have eased already
+	}
+}
+
+func (t *tail) nudge() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// steward lets topics flow again and finds new partitions.
+func (t *tail) steward(ctx context.Context) {
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.wake:
+			t.ease()
+		case <-look.C:
+			t.look(ctx)
+		}
+	}
+}
+
+// ease resumes the topics all of whose listeners have worked off half.
+func (t *tail) ease() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for topic := range t.paused {
+		if !slices.ContainsFunc(t.listeners[topic], func(l *listener) bool { return l.queue.length() > t.bus.cfg.OpenRecords/2 }) {
+			delete(t.paused, topic)
+			t.client.ResumeFetchTopics(topic)
+		}
+	}
+}
+
+// look begins with partitions that were made since, from their start.
+func (t *tail) look(ctx context.Context) {
+	t.mu.Lock()
+	topics := slices.Collect(maps.Keys(t.listeners))
+	t.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, adminLimit)
+	defer cancel()
+	known, err := t.bus.admin.Metadata(ctx, topics...)
+	if err != nil {
+		return // the next look is soon
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for topic := range t.listeners {
+		from := make(map[int32]int64)
+		for partition, p := range known.Topics[topic].Partitions {
+			if p.Err == nil {
+				from[partition] = 0
+			}
+		}
+		t.readLocked(topic, from)
+	}
+}

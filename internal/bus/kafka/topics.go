@@ -1,0 +1,298 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	parley "github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// The names of Kafka's settings of topics that matter here.
+const (
+	settingMinISR      = "min.insync.replicas"
+	settingCleanup     = "cleanup.policy"
+	settingRetention   = "retention.ms"
+	settingMaxMessage  = "max.message.bytes"
+	settingCompression = "compression.type"
+)
+
+// partitions is how many a topic gets: so many processes of a group can share
+// its work.
+const partitions = 12
+
+// brokersMax is the largest message of a broker that nobody has configured.
+const brokersMax = 1_048_588
+
+// TopicPlan is a topic as it should be.
+type TopicPlan struct {
+	Subject    string
+	Topic      string
+	Partitions int32
+	// Replicas is the number of copies.
+	Replicas int16
+	// Settings are Kafka's, by its names.
+	Settings map[string]string
+	// Optional topics are needed with some configurations only.
+	Optional bool
+}
+
+// Plan gives the topics of a configuration as they should be on so many
+// brokers, sorted by name: 12 partitions, 3 copies of which 2 must be in sync
+// (fewer where there are fewer brokers), tasks and results for 7 days, dead
+// letters for 30, and what is only a hint for one.
+func Plan(c Config, brokers int) ([]TopicPlan, error) {
+	c, err := complete(c)
+	if err != nil {
+		return nil, err
+	}
+	replicas := min(3, max(1, brokers))
+	var all []TopicPlan
+	for subject, topic := range c.Topics {
+		days, cleanup, optional := 1, "delete", false
+		switch subject {
+		case bus.SubjectTasks:
+			days = 7
+		case bus.SubjectResults:
+			days, cleanup = 7, "compact,delete"
+		case bus.SubjectMonitoring, bus.SubjectStartRequests, bus.SubjectCancelRequests:
+			days, optional = 7, true
+		case bus.SubjectDeadLetters:
+			days = 30
+		}
+		all = append(all, TopicPlan{
+			Subject: subject, Topic: topic, Partitions: partitions, Replicas: int16(replicas), Optional: optional, //nolint:gosec // at most 3
+			Settings: map[string]string{
+				settingMinISR:     strconv.Itoa((replicas + 1) / 2),
+				settingCleanup:    cleanup,
+				settingRetention:  strconv.FormatInt((time.Duration(days) * 24 * time.Hour).Milliseconds(), 10),
+				settingMaxMessage: strconv.Itoa(max(brokersMax, int(batchBytes(c.MaxRecord)))),
+			},
+		})
+	}
+	slices.SortFunc(all, func(a, b TopicPlan) int { return cmp.Compare(a.Topic, b.Topic) })
+	return all, nil
+}
+
+// Finding is one thing that is not as it should be.
+type Finding struct {
+	// Fatal findings keep Parley or its peers from working, or lose records; the
+	// others are worth knowing.
+	Fatal bool
+	// Text says what it is and what to do.
+	Text string
+}
+
+// TopicReport is what was found of one topic.
+type TopicReport struct {
+	Plan TopicPlan
+	// Exists and Created say whether the topic is there, and whether it was made
+	// just now.
+	Exists, Created bool
+	Findings        []Finding
+}
+
+// Report is what CreateTopics and CheckTopics found, sorted by topic.
+type Report struct {
+	Brokers int
+	Topics  []TopicReport
+}
+
+// String gives a line for each topic and an indented one for each finding.
+func (r Report) String() string {
+	var b strings.Builder
+	for _, t := range r.Topics {
+		state := "ok"
+		switch {
+		case t.Created:
+			state = "created"
+		case slices.ContainsFunc(t.Findings, func(f Finding) bool { return f.Fatal }):
+			state = "wrong"
+		case len(t.Findings) > 0:
+			state = "warning"
+		}
+		fmt.Fprintf(&b, "%-8s %s (%s)\n", state, t.Plan.Topic, t.Plan.Subject)
+		for _, f := range t.Findings {
+			fmt.Fprintf(&b, "         - %s\n", f.Text)
+		}
+	}
+	return b.String()
+}
+
+// Err is nil, or an error of code invalid that names the topics with a fatal
+// finding.
+func (r Report) Err() error {
+	var wrong []string
+	for _, t := range r.Topics {
+		for _, f := range t.Findings {
+			if f.Fatal {
+				wrong = append(wrong, t.Plan.Topic+": "+f.Text)
+			}
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return parley.Errorf(parley.CodeInvalid, "Kafka's topics are not as they should be: %s", strings.Join(wrong, "; "))
+}
+
+// CreateTopics makes the topics that are missing, leaves the others as they are,
+// and reports on all as CheckTopics does.
+func (b *Bus) CreateTopics(ctx context.Context) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*adminLimit)
+	defer cancel()
+	r, err := b.look(ctx)
+	if err != nil {
+		return r, err
+	}
+	var made []string
+	for _, t := range r.Topics {
+		if t.Exists {
+			continue
+		}
+		settings := make(map[string]*string)
+		for name, value := range t.Plan.Settings {
+			settings[name] = &value
+		}
+		_, err := b.admin.CreateTopic(ctx, t.Plan.Partitions, t.Plan.Replicas, settings, t.Plan.Topic)
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return r, explain(err, "create the topic "+t.Plan.Topic)
+		}
+		made = append(made, t.Plan.Topic)
+	}
+	if err := b.awaitTopics(ctx, made); err != nil {
+		return r, explain(err, "wait for the topics that were made")
+	}
+	if r, err = b.lookFor(ctx, made); err != nil {
+		return r, err
+	}
+	for i := range r.Topics {
+		r.Topics[i].Created = slices.Contains(made, r.Topics[i].Plan.Topic)
+	}
+	return r, nil
+}
+
+// awaitTopics waits until topics that were made can be published to.
+func (b *Bus) awaitTopics(ctx context.Context, topics []string) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	_, err := patiently(ctx, func(ctx context.Context) (struct{}, error) {
+		known, err := b.metadata(ctx, topics...)
+		if err != nil {
+			return struct{}{}, err
+		}
+		for _, t := range topics {
+			if d := known.Topics[t]; d.Err != nil || len(d.Partitions) < partitions || len(leaderless(d)) > 0 {
+				return struct{}{}, kerr.LeaderNotAvailable
+			}
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// metadata asks the brokers, not what the client remembers.
+func (b *Bus) metadata(ctx context.Context, topics ...string) (kadm.Metadata, error) {
+	return b.admin.Metadata(kadm.WithAuthorizedOps(ctx), topics...)
+}
+
+// CheckTopics reports on every topic of the plan: what is missing, and which
+// settings would lose records, stop peers, or refuse what Parley publishes. It
+// changes nothing. An error says that Kafka could not be asked.
+func (b *Bus) CheckTopics(ctx context.Context) (Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, adminLimit)
+	defer cancel()
+	return b.look(ctx)
+}
+
+// lookFor looks until topics that were made are seen: a broker that is asked may
+// learn of them a little later.
+func (b *Bus) lookFor(ctx context.Context, made []string) (Report, error) {
+	for until := time.Now().Add(settleLimit); ; {
+		r, err := b.look(ctx)
+		unseen := slices.ContainsFunc(r.Topics, func(t TopicReport) bool { return !t.Exists && slices.Contains(made, t.Plan.Topic) })
+		if err != nil || !unseen || time.Now().After(until) {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return r, err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// settleLimit is how long brokers may differ about which topics there are.
+const settleLimit = 5 * time.Second
+
+func (b *Bus) look(ctx context.Context) (Report, error) {
+	var r Report
+	names := slices.Sorted(maps.Values(b.cfg.Topics))
+	known, err := b.metadata(ctx, names...)
+	if err != nil {
+		return r, explain(err, "look at the topics")
+	}
+	r.Brokers = len(known.Brokers)
+	plan, err := Plan(b.cfg, r.Brokers)
+	if err != nil {
+		return r, err
+	}
+	for _, p := range plan {
+		t := TopicReport{Plan: p}
+		d := known.Topics[p.Topic]
+		switch {
+		case errors.Is(d.Err, kerr.UnknownTopicOrPartition) || d.Topic == "":
+			t.Findings = []Finding{{Fatal: !p.Optional, Text: "it does not exist; make it with `parley topics create`"}}
+		case d.Err != nil:
+			t.Findings = []Finding{{Fatal: true, Text: explain(d.Err, "look at it").Error()}}
+		default:
+			t.Exists = true
+			settings, err := b.knownSettings(ctx, p.Topic)
+			if err != nil {
+				return r, explain(err, "look at the settings of "+p.Topic)
+			}
+			t.Findings = judge(p, d, settings)
+		}
+		r.Topics = append(r.Topics, t)
+	}
+	return r, nil
+}
+
+// knownSettings are those of a topic that one broker knows. Another one, which is
+// asked now, may learn of it a little later.
+func (b *Bus) knownSettings(ctx context.Context, topic string) (map[string]string, error) {
+	for until := time.Now().Add(settleLimit); ; {
+		settings, err := patiently(ctx, func(ctx context.Context) (map[string]string, error) { return b.settings(ctx, topic) })
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) || ctx.Err() != nil || time.Now().After(until) {
+			return settings, err
+		}
+	}
+}
+
+func (b *Bus) settings(ctx context.Context, topic string) (map[string]string, error) {
+	described, err := b.admin.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	settings := make(map[string]string)
+	for _, r := range described {
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		for _, c := range r.Configs {
+			settings[c.Key] = c.MaybeValue()
+		}
+	}
+	return settings, nil
+}
