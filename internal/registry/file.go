@@ -27,9 +27,12 @@ const declaredBy = "agents file"
 //	auth_type, auth_config      the same, as an old record has it
 //	tls                         {cert, key, ca}
 //	timeout or timeout_ms       "30s" or milliseconds
-//	retry or retry_config       {max_retries, initial_delay(_ms), max_delay(_ms), backoff_multiplier}
+//	retry or retry_config       {max_retries, initial_delay(_ms), max_delay(_ms), backoff_multiplier,
+//	                            budget {percent, per_second, off}}
 //	limits                      {concurrency}
 //	outcome_unknown, idempotent
+//	breaker                     {enabled, failure_threshold, failure_rate_threshold, minimum_calls,
+//	                            timeout(_seconds), half_open_max_calls, window(_size_seconds), on_open}
 //
 // It gives what is right and every problem at once, at most 100, with its place;
 // file only names the document in them. Whether a protocol exists and likes its
@@ -146,10 +149,11 @@ func (a *entryReader) read() parley.AgentSpec {
 	if n := at("idempotent"); n != nil {
 		spec.Idempotent = a.boolean(n, a.path+".idempotent")
 	}
-	for _, name := range []string{"breaker", "priority"} {
-		if n := at(name); n != nil {
-			a.warning(n, a.path+"."+name, faultNoEffect, name+" has no effect in this version")
-		}
+	if n := at("breaker"); n != nil {
+		spec.Breaker = a.breaker(n)
+	}
+	if n := at("priority"); n != nil {
+		a.warning(n, a.path+".priority", faultNoEffect, "priority has no effect in this version")
 	}
 	if n := at("tls"); n != nil {
 		spec.TLS = a.tls(n)
@@ -204,7 +208,7 @@ func (a *entryReader) span(members map[string]*yaml.Node, path, name, ms string)
 func (a *entryReader) retry(n *yaml.Node) *parley.RetryConfig {
 	path := a.at["retry_config"].path
 	members := a.members(n, path, []string{
-		"max_retries", "initial_delay", "initial_delay_ms", "max_delay", "max_delay_ms", "backoff_multiplier", "multiplier",
+		"max_retries", "initial_delay", "initial_delay_ms", "max_delay", "max_delay_ms", "backoff_multiplier", "multiplier", "budget",
 	})
 	retry := parley.DefaultRetryConfig()
 	if n := members["max_retries"]; n != nil {
@@ -219,6 +223,9 @@ func (a *entryReader) retry(n *yaml.Node) *parley.RetryConfig {
 			set(&retry.Multiplier, a.number(n, path+"."+name))
 		}
 	}
+	if n := members["budget"]; n != nil {
+		a.budget(n, path+".budget", &retry.Budget)
+	}
 	// What checkRetry says about "retry" it says about "retry_config".
 	for _, ms := range []string{"initial_delay_ms", "max_delay_ms"} {
 		if p, ok := a.at["retry."+ms]; ok {
@@ -226,6 +233,25 @@ func (a *entryReader) retry(n *yaml.Node) *parley.RetryConfig {
 		}
 	}
 	return &retry
+}
+
+func (a *entryReader) budget(n *yaml.Node, path string, b *parley.RetryBudget) {
+	members := a.members(n, path, []string{"percent", "per_second", "off"})
+	for name, to := range map[string]*float64{"percent": &b.Percent, "per_second": &b.PerSecond} {
+		n := members[name]
+		if n == nil {
+			continue
+		}
+		a.at["retry_config.budget."+name] = place{n, path + "." + name}
+		if v := a.number(n, path+"."+name); v != nil {
+			if *to = *v; *v == 0 {
+				*to = -1 // the zero value is the default, and none can be asked for
+			}
+		}
+	}
+	if n := members["off"]; n != nil {
+		set(&b.Off, a.boolean(n, path+".off"))
+	}
 }
 
 // auth reads auth, or auth_type and auth_config.

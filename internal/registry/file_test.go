@@ -64,7 +64,7 @@ agents:
   auth_type: ApiKey
   auth_config: {api_key: k, header_name: X-K}
   timeout_ms: 1000
-  retry_config: {max_retries: 10, backoff_multiplier: 1.5}
+  retry_config: {max_retries: 10, backoff_multiplier: 1.5, budget: {percent: 12.5, per_second: 2, off: true}}
   breaker: {enabled: true}
 - {name: c, url: http://c, auth: {type: Bearer, token: t}, limits: {}}
 - {"name": "d", "url": "http://d", "auth": {"type": "none"}, "priority": 3, "protocol_config": null}
@@ -83,7 +83,6 @@ agents:
 		warnings = append(warnings, p.String())
 	}
 	wantWarnings := []string{
-		"a.yaml:20:12: unsupported: breaker has no effect in this version",
 		"a.yaml:22:74: unsupported: priority has no effect in this version",
 	}
 	if diff := cmp.Diff(wantWarnings, warnings); diff != "" {
@@ -91,6 +90,7 @@ agents:
 	}
 	retry := parley.DefaultRetryConfig()
 	retry.MaxRetries, retry.Multiplier = 10, 1.5
+	retry.Budget = parley.RetryBudget{Percent: 12.5, PerSecond: 2, Off: true}
 	want := []parley.AgentSpec{
 		{
 			Name: new("a"), URL: new("https://a.example/x"), Description: new("on"), Protocol: new("jsonrpc-2.0"),
@@ -100,7 +100,7 @@ agents:
 			Retry: &parley.RetryConfig{MaxRetries: 0, InitialDelay: 100 * time.Millisecond, MaxDelay: time.Second, Multiplier: 1},
 		},
 		{
-			Name: new("b"), URL: new("http://b"), Timeout: new(time.Second), Retry: &retry,
+			Name: new("b"), URL: new("http://b"), Timeout: new(time.Second), Retry: &retry, Breaker: new(parley.DefaultBreaker()),
 			Auth: &parley.AuthSpec{Type: parley.AuthAPIKey, Header: "X-K", Literal: parley.NewSecret([]byte("k"))},
 		},
 		{Name: new("c"), URL: new("http://c"), Auth: &parley.AuthSpec{Type: parley.AuthBearer, Literal: parley.NewSecret([]byte("t"))}},
@@ -228,7 +228,7 @@ func TestAD12_WholeFiles(t *testing.T) {
 
 // Many warnings don't hide an error, and the list ends.
 func TestAD12_ProblemsAreCounted(t *testing.T) {
-	text := "agents:\n" + strings.Repeat("- {name: n, url: 'http://h', breaker: 1, x: 1}\n", 500)
+	text := "agents:\n" + strings.Repeat("- {name: n, url: 'http://h', priority: 1, x: 1}\n", 500)
 	_, problems := registry.LoadFile("f", []byte(text))
 	count := map[parley.Severity]int{}
 	for _, p := range problems {

@@ -50,6 +50,9 @@ type Config struct {
 	Checkers map[string]func(config json.RawMessage) []error
 	Secrets  *Secrets
 	Now      func() time.Time
+	// Clock gives the time that records are written in: [store.DB.Now]; default
+	// Now.
+	Clock func() time.Time
 	// NewID gives a new UUID.
 	NewID func() string
 	// CacheFor bounds how old an agent from Lookup may be: default and at most
@@ -87,6 +90,9 @@ func New(cfg Config) *Registry {
 	}
 	if cfg.CacheSize <= 0 {
 		cfg.CacheSize = defaultCacheSize
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = cfg.Now
 	}
 	checkers := map[string]func(json.RawMessage) []error{parley.ProtocolSimpleA2A: checkNoConfig}
 	maps.Copy(checkers, cfg.Checkers)
@@ -154,6 +160,7 @@ func complete(spec parley.AgentSpec) parley.AgentSpec {
 	fill(&spec.OutcomeUnknown, "")
 	fill(&spec.Idempotent, false)
 	fill(&spec.MaxConcurrent, 0)
+	fill(&spec.Breaker, parley.Breaker{})
 	return spec
 }
 
@@ -261,6 +268,12 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 	set(&agent.Idempotent, spec.Idempotent)
 	set(&agent.MaxConcurrent, spec.MaxConcurrent)
 	set(&agent.Status, spec.Status)
+	if b := spec.Breaker; b != nil {
+		agent.Breaker = nil
+		if *b != (parley.Breaker{}) {
+			agent.Breaker = new(*b)
+		}
+	}
 	var auth *wantedAuth
 	var tls *wantedTLS
 	id := identity{agent.Auth.Type, agent.TLS != (parley.AgentTLS{}), agent.TLS.Cert != ""}
@@ -352,7 +365,7 @@ func (r *Registry) Health(ctx context.Context, idOrName string) (parley.AgentHea
 }
 
 // now gives the time as precisely as it is stored.
-func (r *Registry) now() time.Time { return r.cfg.Now().UTC().Truncate(time.Microsecond) }
+func (r *Registry) now() time.Time { return r.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
 func set[T any](to, from *T) {
 	if from != nil {

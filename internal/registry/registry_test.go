@@ -176,6 +176,11 @@ func TestAD7_Values(t *testing.T) {
 		{"cap below the delay", retry(func(r *parley.RetryConfig) { r.InitialDelay = 31 * time.Second }), "retry_config.max_delay_ms"},
 		{"factor 1", retry(func(r *parley.RetryConfig) { r.Multiplier = 1 }), ""},
 		{"factor 0.9", retry(func(r *parley.RetryConfig) { r.Multiplier = .9 }), "retry_config.backoff_multiplier"},
+		{"budget 0.5 %", retry(func(r *parley.RetryConfig) { r.Budget.Percent = .5 }), "retry_config.budget.percent"},
+		{"budget 101 %", retry(func(r *parley.RetryConfig) { r.Budget.Percent = 101 }), "retry_config.budget.percent"},
+		{"budget NaN", retry(func(r *parley.RetryConfig) { r.Budget.Percent = math.NaN() }), "retry_config.budget.percent"},
+		{"budget 0.01/s", retry(func(r *parley.RetryConfig) { r.Budget.PerSecond = .01 }), "retry_config.budget.per_second"},
+		{"budget 1001/s", retry(func(r *parley.RetryConfig) { r.Budget.PerSecond = 1001 }), "retry_config.budget.per_second"},
 		{"factor NaN", retry(func(r *parley.RetryConfig) { r.Multiplier = math.NaN() }), "retry_config.backoff_multiplier"},
 		{"factor Inf", retry(func(r *parley.RetryConfig) { r.Multiplier = math.Inf(1) }), "retry_config.backoff_multiplier"},
 

@@ -122,6 +122,9 @@ func checkShape(spec *parley.AgentSpec, f *faults) {
 	if n := spec.MaxConcurrent; n != nil && (*n < 0 || *n > maxCalls) {
 		f.add("limits.concurrency", faultValue, "must be 0 (the server's default) to %d", maxCalls)
 	}
+	if spec.Breaker != nil {
+		checkBreaker(*spec.Breaker, f)
+	}
 	if o := spec.OutcomeUnknown; o != nil {
 		switch *o {
 		case "", parley.OutcomeLookup, parley.OutcomeResend, parley.OutcomeFail:
@@ -146,6 +149,12 @@ func checkRetry(r parley.RetryConfig, f *faults) {
 	}
 	if !(r.Multiplier >= 1 && r.Multiplier <= maxMultiplier) || math.IsNaN(r.Multiplier) {
 		f.add("retry_config.backoff_multiplier", faultValue, "must be 1 to %d", maxMultiplier)
+	}
+	if p := r.Budget.Percent; p != 0 && !(p >= 1 && p <= 100) {
+		f.add("retry_config.budget.percent", faultValue, "must be 1 to 100; off: true is no bound")
+	}
+	if n := r.Budget.PerSecond; n != 0 && !(n >= 0.1 && n <= 1000) {
+		f.add("retry_config.budget.per_second", faultValue, "must be 0.1 to 1000; off: true is no bound")
 	}
 }
 

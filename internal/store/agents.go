@@ -11,7 +11,7 @@ import (
 // agentColumns are the columns of an agent in the order of readAgent.
 const agentColumns = `id, name, url, description, protocol, protocol_config, auth_type, auth_header, auth_secret, timeout_ms,
  retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by, detected,
- auth_config`
+ auth_config, breaker`
 
 // retryConfig is the retry policy as it is stored (formats.md, agent record).
 type retryConfig struct {
@@ -19,6 +19,40 @@ type retryConfig struct {
 	Initial    int64   `json:"initial_delay_ms"`
 	Max        int64   `json:"max_delay_ms"`
 	Multiplier float64 `json:"backoff_multiplier"`
+	// Budget is nil for the default.
+	Budget *retryBudget `json:"budget,omitempty"`
+}
+
+type retryBudget struct {
+	Percent   float64 `json:"percent,omitempty"`
+	PerSecond float64 `json:"per_second,omitempty"`
+	Off       bool    `json:"off,omitempty"`
+}
+
+func writeRetry(r parley.RetryConfig) ([]byte, error) {
+	c := retryConfig{
+		MaxRetries: r.MaxRetries, Initial: r.InitialDelay.Milliseconds(), Max: r.MaxDelay.Milliseconds(), Multiplier: r.Multiplier,
+	}
+	if r.Budget != (parley.RetryBudget{}) {
+		c.Budget = &retryBudget{r.Budget.Percent, r.Budget.PerSecond, r.Budget.Off}
+	}
+	return json.Marshal(c)
+}
+
+func readRetry(stored string) (parley.RetryConfig, error) {
+	r := parley.DefaultRetryConfig()
+	c := retryConfig{MaxRetries: r.MaxRetries, Initial: r.InitialDelay.Milliseconds(), Max: r.MaxDelay.Milliseconds(), Multiplier: r.Multiplier}
+	if err := json.Unmarshal([]byte(stored), &c); err != nil {
+		return r, err
+	}
+	r = parley.RetryConfig{
+		MaxRetries: c.MaxRetries, InitialDelay: time.Duration(c.Initial) * time.Millisecond,
+		MaxDelay: time.Duration(c.Max) * time.Millisecond, Multiplier: c.Multiplier,
+	}
+	if b := c.Budget; b != nil {
+		r.Budget = parley.RetryBudget{Percent: b.Percent, PerSecond: b.PerSecond, Off: b.Off}
+	}
+	return r, nil
 }
 
 func readAgent(r *record) (parley.Agent, error) {
@@ -31,23 +65,19 @@ func readAgent(r *record) (parley.Agent, error) {
 	a.OutcomeUnknown, a.Idempotent, a.MaxConcurrent = parley.OutcomePolicy(r.str()), r.flag(), int(r.int())
 	a.Status, a.CreatedAt, a.UpdatedAt = parley.AgentStatus(r.str()), r.time(), r.time()
 	a.CreatedBy, a.UpdatedBy, a.Detected = r.str(), r.str(), r.bytes()
-	auth := r.bytes()
+	auth, breaker := r.bytes(), r.bytes()
 	if r.err != nil {
 		return a, r.err
 	}
 	if err := readAuth(auth, &a); err != nil {
 		return a, err
 	}
-	def := parley.DefaultRetryConfig()
-	c := retryConfig{def.MaxRetries, def.InitialDelay.Milliseconds(), def.MaxDelay.Milliseconds(), def.Multiplier}
-	if err := json.Unmarshal([]byte(retry), &c); err != nil {
+	var err error
+	if a.Breaker, err = readBreakerConfig(breaker); err != nil {
 		return a, err
 	}
-	a.Retry = parley.RetryConfig{
-		MaxRetries: c.MaxRetries, InitialDelay: time.Duration(c.Initial) * time.Millisecond,
-		MaxDelay: time.Duration(c.Max) * time.Millisecond, Multiplier: c.Multiplier,
-	}
-	return a, nil
+	a.Retry, err = readRetry(retry)
+	return a, err
 }
 
 // agentArgs gives the columns that may change, without status and times. It
@@ -60,11 +90,13 @@ func agentArgs(a *parley.Agent) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	retry, err := json.Marshal(retryConfig{
-		a.Retry.MaxRetries, a.Retry.InitialDelay.Milliseconds(), a.Retry.MaxDelay.Milliseconds(), a.Retry.Multiplier,
-	})
+	retry, err := writeRetry(a.Retry)
 	if err != nil {
 		return nil, parley.Errorf(parley.CodeInvalid, "the retry policy of agent %q: %w", a.Name, err)
+	}
+	breaker, err := writeBreaker(a.Breaker)
+	if err != nil {
+		return nil, parley.Errorf(parley.CodeInvalid, "the breaker of agent %q: %w", a.Name, err)
 	}
 	auth := a.Auth.Type
 	if auth == "" {
@@ -73,9 +105,13 @@ func agentArgs(a *parley.Agent) ([]any, error) {
 	return []any{
 		a.URL, a.Description, a.Protocol, blob(a.ProtocolConfig), string(auth), a.Auth.Header, a.Auth.Secret,
 		a.Timeout.Milliseconds(), string(retry), string(a.OutcomeUnknown), flag(a.Idempotent), int64(a.MaxConcurrent),
-		blob(a.Detected), blob(config),
+		blob(a.Detected), blob(config), blob(breaker),
 	}, nil
 }
+
+const insertAgent = `INSERT INTO agents (url, description, protocol, protocol_config, auth_type, auth_header, auth_secret,
+ timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, detected, auth_config, breaker, status, created_at, updated_at, created_by, updated_by,
+ id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 // CreateAgent adds an agent. The error is conflict if its id or its name was
 // ever used, also by an agent that is deleted. An empty status
@@ -90,9 +126,7 @@ func (db *DB) CreateAgent(ctx context.Context, a parley.Agent) error {
 	}
 	args = append(args, string(a.Status), unixMicro(a.CreatedAt), unixMicro(a.UpdatedAt), a.CreatedBy, a.UpdatedBy, a.ID, a.Name)
 	return db.submit(ctx, synced, func(s *session) error {
-		n, err := s.exec(`INSERT INTO agents (url, description, protocol, protocol_config, auth_type, auth_header, auth_secret,
- timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, detected, auth_config, status, created_at, updated_at, created_by, updated_by,
- id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, args...)
+		n, err := s.exec(insertAgent, args...)
 		if err == nil && n == 0 {
 			return parley.Errorf(parley.CodeConflict, "there is, or was, an agent with the name %q: names are not used again", a.Name)
 		}
@@ -111,7 +145,7 @@ func (db *DB) UpdateAgent(ctx context.Context, a parley.Agent) error {
 	return db.submit(ctx, synced, func(s *session) error {
 		n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
  auth_secret = ?, timeout_ms = ?, retry_config = ?, outcome_unknown = ?, idempotent = ?, max_concurrent = ?, detected = ?,
- auth_config = ?, status = ?,
+ auth_config = ?, breaker = ?, status = ?,
  updated_at = ?, updated_by = ? WHERE id = ?`, args...)
 		if err == nil && n == 0 {
 			return noAgent(a.ID)

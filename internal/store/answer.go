@@ -26,8 +26,10 @@ func checkAnswer(r *parley.Result) error {
 
 // Answer is P7 alone. The first answer wins, from whoever holds it, until the
 // attempt is closed; it also displaces an unknown outcome. accepted is true,
-// too, if this very answer is there already, so that a call whose reply was
-// lost may be repeated. Otherwise the answer is recorded as late. Synced.
+// too, if this very answer is there already, with its time, so that a call whose
+// reply was lost may be repeated. The same words from somebody else, who followed
+// the task as well, change nothing: the first one hands them on. Otherwise the
+// answer is recorded as late. Synced.
 func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
 	if err := checkAnswer(&a.Result); err != nil {
 		return false, err
@@ -38,6 +40,7 @@ func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
 	}
 	err = db.transition(ctx, synced, point("P7"), func(s *session) error {
 		r := &a.Result
+		s.at(r.TaskID)
 		n, err := s.exec(answerAttempt, string(r.Outcome), blob(r.Output), blob(meta), unixMicro(a.At), r.TaskID)
 		if err != nil {
 			return err
@@ -45,21 +48,49 @@ func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
 		if accepted = n == 1; accepted {
 			return nil
 		}
-		if accepted, err = answeredAlike(s, r, meta); accepted || err != nil {
-			return err
-		}
-		return recordLate(s, &a, meta)
+		accepted, err = answeredBefore(s, &a, meta)
+		return err
 	})
 	return accepted && err == nil, err
 }
 
-// answeredAlike reports whether the attempt holds this very answer.
-func answeredAlike(s *session, res *parley.Result, meta []byte) (alike bool, err error) {
-	err = s.query(`SELECT outcome, output, meta FROM attempt WHERE id = ?`, func(r *record) error {
-		alike = r.str() == string(res.Outcome) && bytes.Equal(r.bytes(), res.Output) && bytes.Equal(r.bytes(), meta)
-		return nil
+// answeredBefore deals with an answer that was not taken: it reports whether it
+// is there already, or records it as late.
+func answeredBefore(s *session, a *Answer, meta []byte) (own bool, err error) {
+	alike, own, err := answeredAlike(s, a, meta)
+	if alike || err != nil {
+		return own, err
+	}
+	return false, recordLate(s, a, meta)
+}
+
+// answeredAlike reports whether the attempt holds an answer of the same words,
+// and whether that is this very one.
+func answeredAlike(s *session, a *Answer, meta []byte) (alike, own bool, err error) {
+	res := &a.Result
+	var plain []byte
+	if plain, err = withoutStatus(res.TaskID, meta); err != nil {
+		return false, false, err
+	}
+	err = s.query(`SELECT outcome, output, meta, settled_at FROM attempt WHERE id = ?`, func(r *record) error {
+		alike = r.str() == string(res.Outcome) && bytes.Equal(r.bytes(), res.Output)
+		stored, err := withoutStatus(res.TaskID, r.bytes())
+		alike = alike && err == nil && bytes.Equal(stored, plain)
+		own = alike && r.int() == unixMicro(a.At)
+		return err
 	}, res.TaskID)
-	return alike, err
+	return alike, own, err
+}
+
+// withoutStatus gives the meta of a result without what depends on the way by
+// which it came.
+func withoutStatus(task string, meta []byte) ([]byte, error) {
+	r, err := decodeResult(task, parley.OutcomeOK, nil, meta)
+	if err != nil {
+		return nil, err
+	}
+	r.Status = 0
+	return encodeMeta(r)
 }
 
 // recordLate keeps an answer that nobody waits for any more.
@@ -73,7 +104,6 @@ func recordLate(s *session, a *Answer, meta []byte) error {
 			return err
 		}
 	}
-	_, err := s.exec(`INSERT INTO late (attempt, at, source, outcome, output, meta) VALUES (?, ?, ?, ?, ?, ?)`,
+	return s.later(1, `INSERT INTO late (attempt, at, source, outcome, output, meta) VALUES (?, ?, ?, ?, ?, ?)`,
 		r.TaskID, unixMicro(a.At), a.From, string(r.Outcome), blob(output), blob(meta))
-	return err
 }

@@ -14,7 +14,7 @@ import (
 const attemptColumns = `id, run, step, number, agent, input, correlation_id, context_id, deadline,
  policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token,
  orphanings, cancel_requested, agent_task_id, agent_context_id, outcome, output, meta,
- claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen`
+ claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen, hand_off`
 
 func readAttempt(r *record) (Attempt, error) {
 	var a Attempt
@@ -30,6 +30,7 @@ func readAttempt(r *record) (Attempt, error) {
 	a.AgentEndpoint, a.AgentVersion = r.str(), r.str()
 	question, questions, reply := r.bytes(), int(r.int()), r.bytes()
 	a.Questions, a.ReplySent, a.News, a.NewsSeen = questions, r.flag(), int(r.int()), int(r.int())
+	a.HandOff = HandOff(r.str())
 	if r.err != nil {
 		return Attempt{}, r.err
 	}
@@ -74,9 +75,12 @@ func checkAttempts(run string, list []Attempt) (owner Claim, err error) {
 			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q does not belong to run %q", a.ID, run)
 		case len(a.Input) == 0:
 			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q has no input", a.ID)
-		case a.State == AttemptOpen:
+		case a.State == AttemptOpen && a.HandOff == HandOffStore:
 		case a.State != AttemptClaimed || a.Claim.Worker == "" || a.Claim.Token == "":
 			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q begins neither open nor claimed", a.ID)
+		case a.HandOff == HandOffBus && a.Claim.Worker == busOwner: // no process of ours, so nobody who has to be alive
+		case a.HandOff != HandOffStore || a.Claim.Worker == busOwner:
+			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q is handed to %q and claimed by %q", a.ID, a.HandOff, a.Claim.Worker)
 		case owner.Worker != "" && (owner.Worker != a.Claim.Worker || owner.Inc != a.Claim.Inc):
 			return owner, parley.Errorf(parley.CodeInvalid, "attempts of one decision are claimed by two bridges")
 		default:
@@ -87,10 +91,11 @@ func checkAttempts(run string, list []Attempt) (owner Claim, err error) {
 }
 
 const insertAttempt = `INSERT INTO attempt (id, run, step, number, agent, input, correlation_id, context_id, deadline,
- policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+ policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// bindAttempts gives the arguments of insertAttempt for each of list.
+// bindAttempts gives the arguments of insertAttempt for each of list, with room
+// for one more.
 func bindAttempts(list []Attempt, at int64) [][]driver.NamedValue {
 	bound := make([][]driver.NamedValue, len(list))
 	for i := range list {
@@ -102,17 +107,18 @@ func bindAttempts(list []Attempt, at int64) [][]driver.NamedValue {
 		if a.State == AttemptClaimed {
 			owner, inc, token, claimed = a.Claim.Worker, a.Claim.Inc, a.Claim.Token, micros(a.ClaimedAt)
 		}
-		bound[i] = bind(make([]driver.NamedValue, 0, 20), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
+		bound[i] = bind(make([]driver.NamedValue, 0, 22), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
 			correlation, text(a.ContextID), micros(a.Deadline),
 			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
-			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed)
+			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed, text(string(a.HandOff)))
 	}
 	return bound
 }
 
 func insertAttempts(s *session, bound [][]driver.NamedValue) error {
 	for _, args := range bound {
-		if _, err := s.execBound(insertAttempt, args); err != nil {
+		s.at(args[0].Value.(string))
+		if err := s.laterBound(1, insertAttempt, args); err != nil {
 			return err
 		}
 	}
@@ -147,6 +153,18 @@ func (db *DB) Attempts(ctx context.Context, run string) ([]Attempt, error) {
 		list[i] = rows[i].Attempt
 	}
 	return list, nil
+}
+
+const selectAttempt = `SELECT ` + attemptColumns + ` FROM attempt WHERE id = ?`
+
+// Attempt gives one attempt; ok is false if there is none of that id.
+func (db *DB) Attempt(ctx context.Context, id string) (a Attempt, ok bool, err error) {
+	err = db.read(ctx, selectAttempt, func(r *record) (err error) {
+		ok = true
+		a, err = readAttempt(r)
+		return err
+	}, id)
+	return a, ok && err == nil, err
 }
 
 // Late gives the answers that came after the end of an attempt, oldest first,

@@ -11,17 +11,33 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 // BenchmarkWorkflowWrites is what a run of three steps in a row costs the
 // store of one process: one start and three decisions, by 100 runs at once.
 func BenchmarkWorkflowWrites(b *testing.B) {
+	b.Run("sqlite", func(b *testing.B) { workflowWrites(b, newDB(b, Options{}), func() time.Duration { return 0 }) })
+	server := pgtest.Start(b, pgtest.Options{Durable: true})
+	for _, writers := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("postgres, %d writers", writers), func(b *testing.B) {
+			server.Exec(`DROP DATABASE IF EXISTS bench`)
+			server.Exec(`CREATE DATABASE bench`)
+			db := reopen(b, server.URL("bench"), Options{Writers: writers})
+			workflowWrites(b, db, server.CPU)
+			check(b, db.Close())
+		})
+	}
+}
+
+func workflowWrites(b *testing.B, db *DB, server func() time.Duration) {
+	b.Helper()
 	const concurrent = 100
-	db := newDB(b, Options{})
 	c := bridge(b, db, "b1")
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	b.ReportAllocs()
+	theirs := server()
 	commits, cpu, begun := db.SyncedCommits(), cpuTime(b), time.Now()
 	b.ResetTimer()
 	var wg sync.WaitGroup
@@ -36,6 +52,7 @@ func BenchmarkWorkflowWrites(b *testing.B) {
 	b.StopTimer()
 	n := float64(b.N)
 	b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/n, "cpu-µs/run")
+	b.ReportMetric(float64((server()-theirs).Microseconds())/n, "server-µs/run")
 	b.ReportMetric(n/time.Since(begun).Seconds(), "runs/s")
 	b.ReportMetric(4*n/float64(db.SyncedCommits()-commits), "units/commit")
 }

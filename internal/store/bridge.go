@@ -3,21 +3,26 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/parley-project/parley"
 )
 
 // Register is P16: the bridge process of that name begins anew. All claims of
-// its earlier incarnations are orphans from now on. inc counts from 1. Synced.
+// its earlier incarnations are orphans from now on. inc grows with each call for a
+// name, from 1; for a name that was forgotten (see [DB.Sweep]) it goes on above all
+// that was. Synced.
 func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc int64, err error) {
-	if worker == "" {
-		return 0, parley.Errorf(parley.CodeInvalid, "a bridge needs a name")
+	if worker == "" || worker == busOwner {
+		return 0, parley.Errorf(parley.CodeInvalid, "a bridge needs a name other than %q", worker)
 	}
 	err = db.transition(ctx, synced, point("P16"), func(s *session) error {
 		s.workersChanged()
-		return s.query(`INSERT INTO worker (name, inc, beat, dead, registered_at) VALUES (?, 1, 0, 0, ?)
- ON CONFLICT (name) DO UPDATE SET inc = worker.inc + 1, dead = 0, registered_at = excluded.registered_at RETURNING inc`,
+		s.at(worker)
+		return s.query(`INSERT INTO worker (name, inc, beat, dead, registered_at)
+ VALUES (?, 1 + COALESCE((SELECT f.inc FROM worker f WHERE f.name = ''), 0), 0, 0, ?)
+ ON CONFLICT (name) DO UPDATE SET inc = worker.inc + 1, dead = 0, died_at = NULL, registered_at = excluded.registered_at RETURNING inc`,
 			func(r *record) error { inc = r.int(); return nil }, worker, unixMicro(at))
 	})
 	return inc, err
@@ -27,6 +32,7 @@ func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc in
 // or declared dead and has to register. Lazy.
 func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
 	return db.transition(ctx, lazy, point("beat"), func(s *session) error {
+		s.at(worker)
 		n, err := s.exec(`UPDATE worker SET beat = beat + 1 WHERE name = ? AND inc = ? AND dead = 0`, worker, inc)
 		if err == nil && n == 0 {
 			return ErrStale
@@ -77,8 +83,11 @@ func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) 
 	return list, err
 }
 
-const claimAttempt = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?
- WHERE id = ? AND state = 'open' AND held = 0 AND ` + workerAlive + ` RETURNING ` + attemptColumns
+const (
+	claimAttempt = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?, source = ?
+ WHERE id = ? AND state = 'open' AND held = 0 RETURNING ` + attemptColumns
+	selectClaimed = `SELECT ` + attemptColumns + ` FROM attempt WHERE id = ? AND state = 'claimed' AND owner = ? AND owner_inc = ? AND token = ?`
+)
 
 // Claim is P4 for a batch: it gives the attempts that are the caller's now, in
 // the order of reqs. Those that somebody else has, that are held, or whose
@@ -87,38 +96,25 @@ const claimAttempt = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc
 // lost may be repeated. Synced, if any is claimed.
 func (db *DB) Claim(ctx context.Context, c Claim, reqs []ClaimRequest, at time.Time) ([]Attempt, error) {
 	var list []Attempt
-	for _, q := range reqs {
+	sources := make([]any, len(reqs))
+	for i, q := range reqs {
 		if q.Token == "" {
 			return nil, parley.Errorf(parley.CodeInvalid, "a claim of %q needs a token", q.TaskID)
+		}
+		var err error
+		if sources[i], err = q.Source.encode(); err != nil {
+			return nil, err
 		}
 	}
 	if len(reqs) == 0 {
 		return nil, nil
 	}
-	err := db.transition(ctx, synced, point("P4"), func(s *session) error {
-		list = nil
-		written := false
-		for _, q := range reqs {
-			before := len(list)
-			err := s.query(claimAttempt, attemptList(&list), c.Worker, c.Inc, q.Token, micros(at), q.TaskID, c.Worker, c.Inc)
-			if err != nil {
-				return err
-			}
-			if len(list) > before {
-				written = true
-				continue
-			}
-			err = s.query(`SELECT `+attemptColumns+` FROM attempt
- WHERE id = ? AND state = 'claimed' AND owner = ? AND owner_inc = ? AND token = ?`,
-				attemptList(&list), q.TaskID, c.Worker, c.Inc, q.Token)
-			if err != nil {
-				return err
-			}
-		}
-		if !written && len(list) == 0 {
+	err := db.transition(ctx, synced, point("P4"), func(s *session) (err error) {
+		list, err = claimAll(s, claims{c, reqs, sources}, at)
+		if err == nil && len(list) == 0 {
 			return ErrStale
 		}
-		return nil
+		return err
 	})
 	if errors.Is(err, ErrStale) {
 		return nil, nil
@@ -129,6 +125,45 @@ func (db *DB) Claim(ctx context.Context, c Claim, reqs []ClaimRequest, at time.T
 	return list, nil
 }
 
+// claims is a batch of P4, sources what the rows get of it.
+type claims struct {
+	Claim
+	reqs    []ClaimRequest
+	sources []any
+}
+
+func claimAll(s *session, c claims, at time.Time) ([]Attempt, error) {
+	reqs := c.reqs
+	got := make([][]Attempt, len(reqs))
+	alive, err := s.alive(c.Claim)
+	if err != nil {
+		return nil, err
+	}
+	if alive {
+		for i, q := range reqs {
+			s.at(q.TaskID)
+			if err := s.laterQuery(claimAttempt, attemptList(&got[i]), c.Worker, c.Inc, q.Token, micros(at), c.sources[i], q.TaskID); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.wait(); err != nil {
+			return nil, err
+		}
+	}
+	for i, q := range reqs {
+		if len(got[i]) > 0 {
+			continue
+		}
+		if err := s.laterQuery(selectClaimed, attemptList(&got[i]), q.TaskID, c.Worker, c.Inc, q.Token); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(got...), nil
+}
+
 // Defer is P3: open attempts wait until their time; others are left alone. Lazy.
 func (db *DB) Defer(ctx context.Context, list []Deferral) error {
 	if len(list) == 0 {
@@ -136,7 +171,8 @@ func (db *DB) Defer(ctx context.Context, list []Deferral) error {
 	}
 	return db.transition(ctx, lazy, point("P3"), func(s *session) error {
 		for _, d := range list {
-			_, err := s.exec(`UPDATE attempt SET visible_at = ? WHERE id = ? AND state = 'open'`, unixMicro(d.At), d.TaskID)
+			s.at(d.TaskID)
+			err := s.later(-1, `UPDATE attempt SET visible_at = ? WHERE id = ? AND state = 'open'`, unixMicro(d.At), d.TaskID)
 			if err != nil {
 				return err
 			}

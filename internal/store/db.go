@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +30,8 @@ type Failpoint func(name string) error
 
 // Options adjust a [DB]. The zero value of each member is its default.
 type Options struct {
-	// Now is the clock that measures slow commits; default time.Now.
+	// Now is the clock of this process, with its monotonic reading; default
+	// time.Now. See [DB.Now].
 	Now func() time.Time
 	// Logger gets what no caller is told; default none.
 	Logger *slog.Logger
@@ -41,6 +44,14 @@ type Options struct {
 	Queue, Group int
 	// Readers bounds the connections for reading; default 4.
 	Readers int
+	// Writers is how many connections write at once; default 4. SQLite has one.
+	Writers int
+	// Dial makes the connections to PostgreSQL; default a [net.Dialer].
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// RefuseUnsafe has Open refuse a PostgreSQL that can lose what it has
+	// committed: one that does not sync, or with a standby that nobody waits for.
+	// Without it that is a warning in the log.
+	RefuseUnsafe bool
 }
 
 func (o Options) withDefaults() Options {
@@ -62,12 +73,19 @@ func (o Options) withDefaults() Options {
 	if o.Readers <= 0 {
 		o.Readers = 4
 	}
+	if o.Writers <= 0 {
+		o.Writers = 4
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive()}).DialContext
+	}
 	return o
 }
 
-// DB is an open database. All methods may be called concurrently. One
-// goroutine, owned by the DB, writes; Close ends it.
+// DB is an open database. All methods may be called concurrently. A few
+// goroutines, owned by the DB, write; Close ends them.
 type DB struct {
+	// path is the target that was opened: it may hold a password.
 	path    string
 	options Options
 	dialect dialect
@@ -81,52 +99,97 @@ type DB struct {
 	queue   chan *unit
 	writing sync.WaitGroup
 	fatal   chan struct{}
+	// failed is set once and for all when the disk cannot be trusted.
+	failed  atomic.Pointer[error]
 	commits atomic.Int64
+	// risk is what was warned of last.
+	risk atomic.Pointer[string]
+	// clock is nil for a database without one of its own; unwatch ends what
+	// follows it.
+	clock   *clock
+	unwatch func()
+	// notices is the connection of Notify, made by the first one.
+	notices struct {
+		once sync.Once
+		pool *sql.DB
+		err  error
+	}
 }
 
-// Open opens the SQLite database at path and makes it, with mode 0600, if it
-// is not there. It refuses a database whose schema is newer than this program;
-// [DB.Migrate] brings an older one up to date and is needed for a new one. ctx
-// bounds the opening only. The caller closes the DB.
-func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	return open(ctx, sqliteDialect(), path, o)
+// Open opens a database. A target that begins with postgres:// or postgresql://
+// is the URL of a PostgreSQL database, which has to be there; with several hosts
+// the one that takes writes is used. Any other target is the path of an SQLite
+// file, which is made, with mode 0600, if it is not there. Open refuses a
+// database whose schema is newer than this program; [DB.Migrate] brings an older
+// one up to date and is needed for a new one. ctx bounds the opening only. The
+// caller closes the DB.
+func Open(ctx context.Context, target string, o Options) (*DB, error) {
+	return open(ctx, dialectOf(target), target, o)
 }
 
-func open(ctx context.Context, d dialect, path string, o Options) (*DB, error) {
+func open(ctx context.Context, d dialect, target string, o Options) (_ *DB, err error) {
 	o = o.withDefaults()
-	db := &DB{path: path, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{})}
-	if err := db.dialect.prepare(path); err != nil {
-		return nil, parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", path, err)
+	db := &DB{path: target, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{})}
+	if d.writers > 0 {
+		db.options.Writers = min(d.writers, o.Writers)
 	}
-	s, err := db.connect(ctx)
-	if err != nil {
-		return nil, parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", path, err)
+	if err := d.prepare(target); err != nil {
+		return nil, db.unopened(err)
 	}
-	readers, err := db.dialect.connector(path, o, false)
+	first, err := db.connect(ctx)
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, db.unopened(err)
+	}
+	readers, err := d.connector(target, db.options, forReading)
+	if err != nil {
+		return nil, errors.Join(db.unopened(err), first.close())
 	}
 	db.readers = sql.OpenDB(readers)
 	db.readers.SetMaxOpenConns(o.Readers)
 	db.readers.SetMaxIdleConns(o.Readers)
 	if err := db.checkSchema(ctx); err != nil {
-		return nil, errors.Join(err, s.close(), db.readers.Close())
+		return nil, errors.Join(err, first.close(), db.readers.Close())
 	}
-	db.writing.Go(func() { newWriter(db, s).loop() })
+	if err := db.openClock(ctx); err != nil {
+		return nil, errors.Join(db.unopened(err), first.close(), db.readers.Close())
+	}
+	for range db.options.Writers {
+		w := &writer{db: db, link: first}
+		first = nil // the others connect when they have something to write
+		db.writing.Go(w.loop)
+	}
 	return db, nil
 }
 
-// connect opens the connection that writes.
-func (db *DB) connect(ctx context.Context) (*session, error) {
-	c, err := db.dialect.connector(db.path, db.options, true)
+// unopened is the error of a database that cannot be opened.
+func (db *DB) unopened(err error) error {
+	if _, ok := errors.AsType[*parley.Error](err); ok {
+		return err
+	}
+	return parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", db.dialect.name(db.path), err)
+}
+
+// connect opens a connection that writes. It warns of a database that is not
+// safe, or refuses it.
+func (db *DB) connect(ctx context.Context) (link, error) {
+	l, err := db.dialect.connect(ctx, &db.dialect, db.path, db.options)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := c.Connect(ctx)
-	if err != nil {
-		return nil, err
+	risk, err := l.risk(ctx)
+	if risk != "" && db.options.RefuseUnsafe {
+		err = parley.Errorf(parley.CodeInvalid, "the database %s is not safe: %s", db.dialect.name(db.path), risk)
 	}
-	return newSession(conn, &db.dialect), nil
+	if err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	if old := db.risk.Swap(&risk); risk != "" && (old == nil || *old != risk) {
+		db.options.Logger.Warn("the database is not safe", "reason", risk)
+	}
+	if db.clock != nil {
+		db.clock.askSoon() // it may be another server than before
+	}
+	return l, nil
 }
 
 // Close executes what was submitted, lazy writes too, then closes the
@@ -143,12 +206,22 @@ func (db *DB) Close() error {
 	if again {
 		return nil
 	}
+	db.unwatch()
 	var errs []error
 	db.reads.Range(func(_, st any) bool {
 		errs = append(errs, st.(*sql.Stmt).Close())
 		return true
 	})
+	db.notices.once.Do(func() {})
+	if db.notices.pool != nil {
+		errs = append(errs, db.notices.pool.Close())
+	}
 	return errors.Join(append(errs, db.readers.Close())...)
+}
+
+// Ping reports whether the database answers.
+func (db *DB) Ping(ctx context.Context) error {
+	return db.read(ctx, `SELECT 1`, func(*record) error { return nil })
 }
 
 // Fatal is closed when the disk has failed in a way after which nothing may be
@@ -161,11 +234,20 @@ func (db *DB) SyncedCommits() int64 { return db.commits.Load() }
 
 // failure turns an error of the database into one for callers.
 func (db *DB) failure(err error) error {
+	if errors.Is(err, ErrInDoubt) {
+		return parley.Errorf(parley.CodeUnavailable, "the database did not say what became of a write: %w", err)
+	}
 	switch db.dialect.classify(err) {
 	case classConflict:
 		return parley.Errorf(parley.CodeConflict, "the database has this already: %w", err)
 	case classBusy:
 		return parley.Errorf(parley.CodeUnavailable, "the database cannot write now: %w", err)
+	case classRepeat:
+		return parley.Errorf(parley.CodeUnavailable, "the database was too busy with the same rows, try again: %w", err)
+	case classLost:
+		return parley.Errorf(parley.CodeUnavailable, "the database %s cannot be reached: %w", db.dialect.name(db.path), err)
+	case classLimit:
+		return parley.Errorf(parley.CodeLimit, "a value is too long for the database: %w", err)
 	case classFatal:
 		return parley.Errorf(parley.CodeUnavailable, "the database has failed and must be opened anew: %w", err)
 	default:
@@ -178,17 +260,47 @@ type reader interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
+// readTries is how often a query is begun whose connection turns out to be gone.
+const readTries = 3
+
 // read runs a query on the readers and calls each with every row.
 func (db *DB) read(ctx context.Context, query string, each func(*record) error, args ...any) error {
-	st, err := db.prepared(ctx, query) //nolint:sqlclosecheck // kept for the next call, closed by Close
+	args = db.textArgs(args)
+	var rows *sql.Rows
+	err := db.begun(ctx, func() error {
+		st, err := db.prepared(ctx, query) //nolint:sqlclosecheck // kept for the next call, closed by Close
+		if err == nil {
+			rows, err = st.QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
+		}
+		return err
+	})
 	if err != nil {
 		return db.readFailure(ctx, err)
 	}
-	rows, err := st.QueryContext(ctx, args...)
-	if err != nil {
-		return db.readFailure(ctx, err)
+	return db.readFailure(ctx, db.eachRow(rows, each))
+}
+
+// begun repeats what begins to read, as long as it finds connections of a
+// database that was restarted.
+func (db *DB) begun(ctx context.Context, f func() error) error {
+	err := f()
+	for n := 1; n < readTries && err != nil && ctx.Err() == nil && db.dialect.classify(err) == classLost; n++ {
+		err = f()
 	}
-	return db.readFailure(ctx, eachRow(rows, each))
+	return err
+}
+
+// textArgs gives arguments as the database can hold them.
+func (db *DB) textArgs(args []any) []any {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			if t := db.dialect.text(s); t != s {
+				args = slices.Clone(args)
+				args[i] = t
+			}
+		}
+	}
+	return args
 }
 
 // prepared gives the statement of a text, which must be one of a bounded
@@ -210,7 +322,11 @@ func (db *DB) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // snapshot runs f with a reader that sees one state of the database throughout.
 func (db *DB) snapshot(ctx context.Context, f func(reader) error) error {
-	tx, err := db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	var tx *sql.Tx
+	err := db.begun(ctx, func() (err error) {
+		tx, err = db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: db.dialect.snapshot})
+		return err
+	})
 	if err != nil {
 		return db.readFailure(ctx, err)
 	}
@@ -220,11 +336,11 @@ func (db *DB) snapshot(ctx context.Context, f func(reader) error) error {
 
 // readOn is read within a snapshot.
 func (db *DB) readOn(ctx context.Context, r reader, query string, each func(*record) error, args ...any) error {
-	rows, err := r.QueryContext(ctx, db.dialect.rebind(query), args...)
+	rows, err := r.QueryContext(ctx, db.dialect.rebind(query), db.textArgs(args)...)
 	if err != nil {
 		return err
 	}
-	return eachRow(rows, each)
+	return db.eachRow(rows, each)
 }
 
 // readFailure keeps errors that are meant for callers as they are.
@@ -241,7 +357,7 @@ func (db *DB) readFailure(ctx context.Context, err error) error {
 	return db.failure(err)
 }
 
-func eachRow(rows *sql.Rows, each func(*record) error) (err error) {
+func (db *DB) eachRow(rows *sql.Rows, each func(*record) error) (err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	columns, err := rows.Columns()
 	if err != nil {
@@ -258,6 +374,9 @@ func eachRow(rows *sql.Rows, each func(*record) error) (err error) {
 			return err
 		}
 		for i, v := range values {
+			if s, ok := v.(string); ok {
+				v = db.dialect.plain(s)
+			}
 			r.values[i] = v
 		}
 		r.next = 0

@@ -18,12 +18,15 @@ const (
 	updateRun = `UPDATE run SET seq = ?, phase = ?, paused = ?, cancelling = ?, updated_at = ?,
  status = ?, due = ?, error = ?, cancelled_by = ?, cancel_reason = ?, started_at = ?, ended_at = ?` + ifSeen
 	// touchRun does the same for a run whose columns with an index, and those
-	// that rarely change, are as they have to be already.
+	// that rarely change, are as they have to be already. PostgreSQL finds out
+	// by itself that an index need not be changed.
 	touchRun = `UPDATE run SET seq = ?, phase = ?, paused = ?, cancelling = ?, updated_at = ?` + ifSeen + `
  AND status = ? AND due IS NOT DISTINCT FROM ? AND error IS NOT DISTINCT FROM ?
  AND cancelled_by IS NOT DISTINCT FROM ? AND cancel_reason IS NOT DISTINCT FROM ? AND started_at IS NOT DISTINCT FROM ?`
 
-	ifSeen    = ` WHERE id = ? AND seq = ? AND ended_at IS NULL`
+	// The last condition is not that of an index: PostgreSQL would go through all
+	// live runs of it instead of looking for a few by their ids.
+	ifSeen    = ` WHERE id = ? AND seq = ? AND coalesce(ended_at, 0) = 0`
 	ifOpen    = ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND ` + unsettled + `)`
 	ifSettled = ` AND EXISTS (SELECT 1 FROM attempt WHERE id = ? AND state = 'settled')`
 )
@@ -97,7 +100,7 @@ func checkDecision(d *Decision) (*decision, error) {
 		return nil, parley.Errorf(parley.CodeInvalid, "run %q is %s without agreeing about its end", d.Run.ID, d.Run.Status)
 	}
 	if d.Prompt && (d.Answer != nil || d.Hold != nil || d.Run.Status.Terminal() ||
-		len(d.Close)+len(d.RequestCancel)+len(d.Insert)+len(d.Replies) > 0) {
+		len(d.Close)+len(d.RequestCancel)+len(d.Insert)+len(d.Replies)+len(d.DeadLetters) > 0) {
 		return nil, parley.Errorf(parley.CodeInvalid, "a decision about run %q that is not waited for changes more than its events", d.Run.ID)
 	}
 	var err error
@@ -125,6 +128,11 @@ func checkDecision(d *Decision) (*decision, error) {
 	}
 	if c.replies, err = encodeReplies(d.Replies); err != nil {
 		return nil, err
+	}
+	for i := range d.DeadLetters {
+		if _, err := bindDeadLetter(&d.DeadLetters[i]); err != nil {
+			return nil, err
+		}
 	}
 	c.inserts = bindAttempts(d.Insert, c.at)
 	// Rows are locked in the order of their ids.
@@ -182,12 +190,17 @@ func (d *decision) answers(id string) bool { return d.Answer != nil && d.Answer.
 // the first write, so that a refusal has written nothing; where two writers
 // share rows without a common lock the later statements check again.
 func decide(s *session, d *decision) error {
+	dead, err := locateAll(s, d.DeadLetters)
+	if err != nil {
+		return err
+	}
 	usual := len(d.Replies) == 0 && len(d.Close) == 1 && d.Close[0].Absorb && (d.Answer == nil || d.answers(d.Close[0].TaskID))
 	if !usual {
 		if err := foresee(s, d); err != nil {
 			return err
 		}
 	}
+	s.at(d.Run.ID)
 	if d.owner.Worker != "" {
 		if ok, err := s.alive(d.owner); err != nil {
 			return err
@@ -196,8 +209,7 @@ func decide(s *session, d *decision) error {
 		}
 	}
 	written := false
-	var err error
-	if !d.Run.Status.Terminal() {
+	if s.touches && !d.Run.Status.Terminal() {
 		written, err = fence(s, d, touch(), usual)
 	}
 	if err == nil && !written {
@@ -216,11 +228,20 @@ func decide(s *session, d *decision) error {
 		return err
 	}
 	if len(d.Events) > 0 {
-		if _, err := s.exec(insertEvents, d.Run.ID, d.Seen+1, d.Run.Seq, d.events); err != nil {
+		if err := s.later(1, insertEvents, d.Run.ID, d.Seen+1, d.Run.Seq, d.events); err != nil {
 			return err
 		}
 	}
-	return insertAttempts(s, d.inserts)
+	if err := insertAttempts(s, d.inserts); err != nil {
+		return err
+	}
+	for _, args := range dead {
+		s.at(args[0].Value.(string))
+		if err := s.laterBound(-1, insertDeadLetter, args); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fence writes the run's row if the decision's conditions hold. In the usual
@@ -293,15 +314,10 @@ func (st AttemptState) unsettled() bool {
 
 // endAttempts settles, closes, cancels and holds what the decision says.
 func endAttempts(s *session, d *decision) error {
-	must := func(query string, args ...any) error {
-		n, err := s.exec(query, args...)
-		if err == nil && n != 1 {
-			return errLate
-		}
-		return err
-	}
+	must := func(query string, args ...any) error { return s.later(1, query, args...) }
 	closed := false
 	for _, c := range d.Close {
+		s.at(c.TaskID)
 		var err error
 		switch {
 		case d.answers(c.TaskID):
@@ -321,18 +337,21 @@ func endAttempts(s *session, d *decision) error {
 	}
 	if d.Answer != nil && !closed {
 		r := &d.Answer.Result
+		s.at(r.TaskID)
 		if err := must(settleAnswered, string(r.Outcome), blob(d.output), blob(d.meta), unixMicro(d.Answer.At), r.TaskID); err != nil {
 			return err
 		}
 	}
 	for _, id := range d.RequestCancel {
-		if _, err := s.exec(requestCancel, d.at, id); err != nil {
+		s.at(id)
+		if err := s.later(-1, requestCancel, d.at, id); err != nil {
 			return err
 		}
 	}
 	if d.Hold != nil {
 		from, to := idRange(d.Run.ID)
-		if _, err := s.exec(holdAttempts, flag(*d.Hold), from, to, d.Run.ID); err != nil {
+		s.at(from)
+		if err := s.later(-1, holdAttempts, flag(*d.Hold), from, to, d.Run.ID); err != nil {
 			return err
 		}
 	}

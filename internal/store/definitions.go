@@ -93,15 +93,19 @@ func (db *DB) PutDefinition(ctx context.Context, d Definition, mode PutMode) (De
 		if err != nil || same {
 			return err
 		}
-		_, err = s.exec(`INSERT INTO definition (`+definitionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			out.ID, out.Workflow, out.Name, out.Version, int64(out.Number), out.Description, out.Format, out.Source, out.Digest,
-			string(out.Status), unixMicro(out.CreatedAt), unixMicro(out.UpdatedAt), out.CreatedBy, out.UpdatedBy)
-		return err
+		return insertDefinition(s, &out)
 	})
 	if err != nil {
 		return Definition{}, err
 	}
 	return out, nil
+}
+
+func insertDefinition(s *session, d *Definition) error {
+	_, err := s.exec(`INSERT INTO definition (`+definitionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		d.ID, d.Workflow, d.Name, d.Version, int64(d.Number), d.Description, d.Format, d.Source, d.Digest,
+		string(d.Status), unixMicro(d.CreatedAt), unixMicro(d.UpdatedAt), d.CreatedBy, d.UpdatedBy)
+	return err
 }
 
 // place finds the number and the version of a definition to be written. same

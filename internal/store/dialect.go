@@ -1,15 +1,13 @@
 package store
 
 import (
+	"context"
+	"database/sql"
 	"database/sql/driver"
-	"errors"
-	"net/url"
-	"os"
-	"path/filepath"
+	"strings"
 
 	"github.com/pressly/goose/v3"
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/pressly/goose/v3/lock"
 )
 
 // errorClass says what an error of the database means for the writer.
@@ -22,10 +20,41 @@ const (
 	classConflict
 	// classBusy: the database cannot take the write now (locked, disk full).
 	classBusy
+	// classLimit: a value is larger than the database can hold.
+	classLimit
+	// classRepeat: nothing was written because of others, and it may go well the
+	// next time: a deadlock, or two who inserted the same at once.
+	classRepeat
+	// classLost: the connection is gone, or there was none. What was not yet
+	// committed is not written.
+	classLost
 	// classFatal: what is on the disk is not known any more. Nothing may be
 	// written after it: an fsync that is repeated can report success on lost data.
 	classFatal
 )
+
+// use says what a connection of database/sql is for.
+type use int
+
+const (
+	forReading use = iota
+	forWriting
+	// forNotices: it writes nothing but notifications.
+	forNotices
+)
+
+// link is a connection that writes. It belongs to one writer.
+type link interface {
+	// run executes units in one transaction and commits it. Each unit's err says
+	// whether it was refused. After an error of run nothing of it is written,
+	// unless it is ErrInDoubt.
+	run(units []*unit, synced bool) error
+	// risk says why the database may lose what it has committed, "" if it does not.
+	risk(ctx context.Context) (string, error)
+	// broken reports whether the link is of no use any more.
+	broken() bool
+	close() error
+}
 
 // dialect is everything in which the databases differ. The statements
 // themselves are common: they are written with ? placeholders, each used
@@ -34,100 +63,46 @@ type dialect struct {
 	// migrations is the folder of the schema files, goose their dialect.
 	migrations string
 	goose      goose.Dialect
-	// skipLocked follows a subselect that picks rows to be updated.
-	skipLocked string
-	// lockShared follows a SELECT whose rows must stay as they are until the
-	// transaction ends.
-	lockShared string
+	// locker keeps two processes from changing the schema at once.
+	locker lock.SessionLocker
+	// picked is the condition that a subselect with a limit has picked the row.
+	// It picks once, and passes rows by that somebody else is changing.
+	picked func(subselect string) string
 	// rebind turns ? placeholders into the database's own.
 	rebind func(string) string
-	// begin starts a transaction that is synced at its end, or not.
-	begin func(s *session, synced bool) error
-	// doubtfulCommit: a COMMIT that fails may have happened all the same, so
-	// that its units are not repeated: their callers are told instead.
-	doubtfulCommit bool
-	// connector opens connections: the writing one, or reading ones.
-	connector func(path string, o Options, write bool) (driver.Connector, error)
+	// text gives a string as the database can hold it, and plain the string
+	// again. Equal strings are equal texts.
+	text, plain func(string) string
+	// guesses: units are refused after a write that could be refused before it, if
+	// they are executed again.
+	guesses bool
+	// notifies: processes can wake each other.
+	notifies bool
+	// time is a query for the database's clock, in microseconds; "" for one that
+	// has none of its own.
+	time string
+	// backup is a statement that copies the database into a file; "" is none.
+	backup string
+	// snapshot is the isolation in which a transaction sees one state throughout.
+	snapshot sql.IsolationLevel
+	// writers is the most connections that write, 0 what the options say.
+	writers int
+	// connector opens connections for database/sql.
+	connector func(target string, o Options, use use) (driver.Connector, error)
+	// connect opens a connection that writes.
+	connect func(ctx context.Context, d *dialect, target string, o Options) (link, error)
 	// prepare makes the database if there is none yet.
-	prepare func(path string) error
+	prepare func(target string) error
 	// classify tells the errors of the driver apart.
 	classify func(error) errorClass
+	// name is how the database is called in texts: without a password.
+	name func(target string) string
 }
 
-func sqliteDialect() dialect {
-	return dialect{
-		migrations: "migrations/sqlite",
-		goose:      goose.DialectSQLite3,
-		rebind:     func(text string) string { return text },
-		begin:      sqliteBegin,
-		connector:  sqliteConnector,
-		prepare:    sqlitePrepare,
-		classify:   sqliteClassify,
+// dialectOf gives the dialect of a target: a PostgreSQL URL or a path.
+func dialectOf(target string) dialect {
+	if strings.HasPrefix(target, "postgres://") || strings.HasPrefix(target, "postgresql://") {
+		return postgresDialect()
 	}
-}
-
-// sqliteBegin takes the write lock at once, so that everything read in the
-// transaction still holds when it writes. Without sync a commit is kept over a
-// crash of the process, and over one of the machine when a later synced commit
-// or a checkpoint has carried it.
-func sqliteBegin(s *session, synced bool) error {
-	if s.synced != synced {
-		mode := "PRAGMA synchronous=NORMAL"
-		if synced {
-			mode = "PRAGMA synchronous=FULL"
-		}
-		// Not a cached statement: this pragma acts while it is compiled.
-		if err := s.execOnce(mode); err != nil {
-			return err
-		}
-		s.synced = synced
-	}
-	_, err := s.exec("BEGIN IMMEDIATE")
-	return err
-}
-
-func sqliteConnector(path string, _ Options, write bool) (driver.Connector, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	pragmas := []string{"busy_timeout(10000)", "foreign_keys(1)", "temp_store(MEMORY)"}
-	if write {
-		// A checkpoint each 16 MiB, and a log that shrinks to 64 MiB after a
-		// burst. 16 MiB of pages: a commit that has split a page walks over
-		// the whole table of the cache, so that a larger one costs time.
-		pragmas = append(pragmas, "journal_mode(WAL)", "synchronous(FULL)", "cache_size(-16384)",
-			"wal_autocheckpoint(4096)", "journal_size_limit(67108864)")
-	} else {
-		pragmas = append(pragmas, "query_only(1)", "cache_size(-8192)")
-	}
-	u := url.URL{Scheme: "file", Path: abs, RawQuery: url.Values{"_pragma": pragmas}.Encode()}
-	return sqlite.NewConnector(u.String())
-}
-
-// sqlitePrepare makes the file, readable by its owner only; SQLite gives the
-// files beside it the same mode.
-func sqlitePrepare(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-func sqliteClassify(err error) errorClass {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return classOther
-	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_CONSTRAINT:
-		return classConflict
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL:
-		return classBusy
-	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return classFatal
-	default:
-		return classOther
-	}
+	return sqliteDialect()
 }

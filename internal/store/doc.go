@@ -6,7 +6,8 @@
 // and then has written nothing. Three more carry conversations with agents that
 // wait for people: P18 notes a question ([MoveQuestion]), P19 an answer with the
 // event that says so ([Decision].Replies), P20 that the answer may leave
-// ([MoveReply]).
+// ([MoveReply]). P21 claims attempts for a bridge that knows nothing but the bus
+// ([DB.HandOver]).
 //
 // # Durability
 //

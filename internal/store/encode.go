@@ -112,11 +112,12 @@ type resultMeta struct {
 	RetryAfter  int64         `json:"retry_after_us,omitempty"`
 	AgentTaskID string        `json:"agent_task_id,omitempty"`
 	ContextID   string        `json:"context_id,omitempty"`
+	Status      int           `json:"status,omitempty"`
 }
 
 // encodeMeta gives nil if there is nothing to keep.
 func encodeMeta(r *parley.Result) ([]byte, error) {
-	m := resultMeta{r.Err, r.RetryAfter.Microseconds(), r.AgentTaskID, r.ContextID}
+	m := resultMeta{r.Err, r.RetryAfter.Microseconds(), r.AgentTaskID, r.ContextID, r.Status}
 	if m == (resultMeta{}) {
 		return nil, nil
 	}
@@ -136,7 +137,7 @@ func decodeResult(task string, outcome parley.Outcome, output, meta []byte) (*pa
 		if err := json.Unmarshal(meta, &m); err != nil {
 			return nil, fmt.Errorf("result of %q: %w", task, err)
 		}
-		r.Err, r.AgentTaskID, r.ContextID = m.Err, m.AgentTaskID, m.ContextID
+		r.Err, r.AgentTaskID, r.ContextID, r.Status = m.Err, m.AgentTaskID, m.ContextID, m.Status
 		r.RetryAfter = time.Duration(m.RetryAfter) * time.Microsecond
 	}
 	if r.Err == nil {

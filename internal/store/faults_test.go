@@ -96,9 +96,9 @@ func openFaultyAt(t testing.TB, path string, f *faults, change func(*dialect)) *
 	f.arm(1<<40, 0)
 	d := sqliteDialect()
 	connector := d.connector
-	d.connector = func(path string, o Options, write bool) (driver.Connector, error) {
-		c, err := connector(path, o, write)
-		if write && err == nil {
+	d.connector = func(path string, o Options, use use) (driver.Connector, error) {
+		c, err := connector(path, o, use)
+		if use == forWriting && err == nil {
 			c = faultyConnector{c, f}
 		}
 		return c, err
@@ -144,7 +144,7 @@ func scenario(db *DB, c Claim) []func(context.Context) error {
 		func(ctx context.Context) error { return db.Decide(ctx, one) },
 		func(ctx context.Context) error { _, err := db.Publish(ctx, epoch, 10); return err },
 		func(ctx context.Context) error {
-			list, err := db.Claim(ctx, c, []ClaimRequest{{b.ID, "t2"}}, epoch)
+			list, err := db.Claim(ctx, c, []ClaimRequest{{TaskID: b.ID, Token: "t2"}}, epoch)
 			if err == nil && len(list) != 1 {
 				err = fmt.Errorf("%d attempts", len(list))
 			}
@@ -224,31 +224,6 @@ func TestEveryStatementFails(t *testing.T) {
 	}
 }
 
-// A database that may have committed although COMMIT failed: callers hear that
-// the outcome is unknown, and repeating is harmless.
-func TestCommitInDoubt(t *testing.T) {
-	f := &faults{err: errors.New("connection reset"), only: "COMMIT"}
-	for _, after := range []bool{false, true} {
-		f.after = after
-		db := openFaulty(t, f, func(d *dialect) { d.doubtfulCommit = true })
-		c := bridge(t, db, "b1")
-		for i, call := range scenario(db, c) {
-			f.arm(0, 1)
-			err := call(t.Context())
-			if code := parley.CodeOf(err); code != parley.CodeInternal {
-				t.Fatalf("call %d: error %v", i, err)
-			}
-			if err := call(t.Context()); err != nil && (!after || !errors.Is(err, ErrStale)) {
-				t.Fatalf("call %d repeated: error %v", i, err)
-			}
-		}
-		checkEnded(t, db)
-		if late := len(must(db.Late(t.Context(), "run-1.b.1"))(t)); late != 0 {
-			t.Fatalf("%d late answers", late)
-		}
-	}
-}
-
 // After an error of the disk nothing is written any more, since what a sync
 // that is repeated reports is not to be believed.
 func TestFatal(t *testing.T) {
@@ -275,7 +250,7 @@ func TestFatal(t *testing.T) {
 // A full disk fails what does not fit, and nothing else.
 func TestDiskFull(t *testing.T) {
 	db := openFaulty(t, &faults{}, func(d *dialect) {
-		d.connector = func(path string, _ Options, _ bool) (driver.Connector, error) {
+		d.connector = func(path string, _ Options, _ use) (driver.Connector, error) {
 			return sqlite.NewConnector("file:" + path + "?_pragma=journal_mode(WAL)&_pragma=max_page_count(80)")
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"embed"
 	"errors"
 	"io/fs"
+	"path"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -21,15 +23,18 @@ func (db *DB) migrate(f func(*goose.Provider) error) (err error) {
 	if err != nil {
 		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
 	}
-	c, err := db.dialect.connector(db.path, db.options, true)
+	c, err := db.dialect.connector(db.path, db.options, forWriting)
 	if err != nil {
 		return db.failure(err)
 	}
 	pool := sql.OpenDB(c)
 	pool.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	p, err := goose.NewProvider(db.dialect.goose, pool, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithSlog(db.options.Logger))
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithSlog(db.options.Logger)}
+	if db.dialect.locker != nil {
+		options = append(options, goose.WithSessionLocker(db.dialect.locker))
+	}
+	p, err := goose.NewProvider(db.dialect.goose, pool, files, options...)
 	if err != nil {
 		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
 	}
@@ -69,6 +74,33 @@ func (db *DB) MigrateDown(ctx context.Context, to int64) error {
 	})
 }
 
+// Migration is one step of the schema.
+type Migration struct {
+	Version int64
+	// Name is that of its file, without the folder.
+	Name string
+	// AppliedAt is when the database got it, zero if it has not.
+	AppliedAt time.Time
+}
+
+// Status gives every step that this program knows, in their order, and which of
+// them the database has.
+func (db *DB) Status(ctx context.Context) ([]Migration, error) {
+	var list []Migration
+	err := db.migrate(func(p *goose.Provider) error {
+		steps, err := p.Status(ctx)
+		for _, s := range steps {
+			m := Migration{Version: s.Source.Version, Name: path.Base(s.Source.Path)}
+			if s.State == goose.StateApplied {
+				m.AppliedAt = s.AppliedAt.UTC()
+			}
+			list = append(list, m)
+		}
+		return err
+	})
+	return list, err
+}
+
 // SchemaVersion gives the version that the database is at; 0 is a new one.
 func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
@@ -89,7 +121,7 @@ func (db *DB) checkSchema(ctx context.Context) error {
 		sources := p.ListSources()
 		if newest := sources[len(sources)-1].Version; at > newest {
 			return parley.Errorf(parley.CodeConflict,
-				"the database %s has schema version %d, this program knows %d: use a newer program", db.path, at, newest)
+				"the database %s has schema version %d, this program knows %d: use a newer program", db.dialect.name(db.path), at, newest)
 		}
 		return nil
 	})

@@ -2,20 +2,26 @@ package store
 
 import (
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/pressly/goose/v3"
 
 	"github.com/parley-project/parley"
 )
 
 // AD-6: agents that were there before protocols were have simple-a2a
 // afterwards, and none is lost on the way there or back.
-func TestProtocolMigration(t *testing.T) {
+func TestProtocolMigration(t *testing.T) { eachTarget(t, testProtocolMigration) }
+
+func testProtocolMigration(t *testing.T, target string) {
 	ctx := t.Context()
-	path := filepath.Join(t.TempDir(), "parley.db")
-	db, err := Open(ctx, path, Options{})
+	db, err := Open(ctx, target, Options{})
 	check(t, err)
 	defer func() { check(t, db.Close()) }()
 	diff(t, must(db.SchemaVersion(ctx))(t), int64(0))
@@ -46,7 +52,11 @@ func TestProtocolMigration(t *testing.T) {
 		CreatedAt: time.UnixMicro(1).UTC(), UpdatedAt: time.UnixMicro(2).UTC(),
 	})
 	index := false
-	check(t, db.read(ctx, `SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = 'agents_protocol'`,
+	indexes := `SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = 'agents_protocol'`
+	if db.dialect.goose == goose.DialectPostgres {
+		indexes = `SELECT 1 FROM pg_indexes WHERE indexname = 'agents_protocol'`
+	}
+	check(t, db.read(ctx, indexes,
 		func(*record) error { index = true; return nil }))
 	if !index {
 		t.Error("no index on protocol")
@@ -70,13 +80,93 @@ func TestProtocolMigration(t *testing.T) {
 
 func TestNewerSchemaIsRefused(t *testing.T) {
 	ctx := t.Context()
-	db := newDB(t, Options{})
-	check(t, db.submit(ctx, synced, func(s *session) error {
-		return s.execOnce(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)`)
-	}))
-	check(t, db.Close())
-	_, err := Open(ctx, db.path, Options{})
-	wantCode(t, err, parley.CodeConflict)
+	eachTarget(t, func(t *testing.T, target string) {
+		db := reopen(t, target, Options{})
+		check(t, db.submit(ctx, synced, func(s *session) error {
+			_, err := s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, ` + map[bool]string{true: "true", false: "1"}[db.dialect.guesses] + `)`)
+			return err
+		}))
+		check(t, db.Close())
+		_, err := Open(ctx, target, Options{})
+		wantCode(t, err, parley.CodeConflict)
+		if u, _ := url.Parse(target); u.User != nil {
+			if password, _ := u.User.Password(); strings.Contains(err.Error(), password) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// The status names every step, and when it was applied.
+func TestStatus(t *testing.T) {
+	ctx := t.Context()
+	eachTarget(t, func(t *testing.T, target string) {
+		db := reopen(t, target, Options{})
+		check(t, db.MigrateDown(ctx, 2))
+		list := must(db.Status(ctx))(t)
+		if len(list) < 7 {
+			t.Fatalf("%d steps", len(list))
+		}
+		for i, m := range list {
+			if m.Version != int64(i+1) || m.AppliedAt.IsZero() == (m.Version <= 2) || !strings.HasSuffix(m.Name, ".sql") {
+				t.Errorf("%+v", m)
+			}
+			if m.Version <= 2 && time.Since(m.AppliedAt).Abs() > time.Hour {
+				t.Errorf("applied at %v", m.AppliedAt)
+			}
+		}
+	})
+}
+
+// Each step can be undone and done again with rows in every table, and both
+// databases have the same tables, columns and indexes.
+func TestMigrations(t *testing.T) {
+	ctx := t.Context()
+	shapes := map[string]string{}
+	eachTarget(t, func(t *testing.T, target string) {
+		db := reopen(t, target, Options{})
+		c := bridge(t, db, "b1")
+		for _, call := range scenario(db, c) {
+			check(t, call(ctx))
+		}
+		check(t, db.CreateAgent(ctx, newAgent("a")))
+		newest := must(db.SchemaVersion(ctx))(t)
+		for version := newest - 1; version > 0; version-- {
+			check(t, db.MigrateDown(ctx, version))
+			check(t, db.MigrateUpTo(ctx, version+1))
+			check(t, db.MigrateDown(ctx, version))
+		}
+		for version := int64(2); version <= newest; version++ {
+			check(t, db.MigrateUpTo(ctx, version))
+		}
+		check(t, db.Close())
+		db = reopen(t, target, Options{})
+		checkEnded(t, db)
+		shapes[t.Name()] = shape(t, db)
+	})
+	diff(t, shapes["TestMigrations/postgres"], shapes["TestMigrations/sqlite"])
+}
+
+// shape names the columns and indexes of every table.
+func shape(t *testing.T, db *DB) string {
+	t.Helper()
+	columns := `SELECT m.name, p.name FROM sqlite_master m JOIN pragma_table_info(m.name) p WHERE m.type = 'table'`
+	indexes := `SELECT tbl_name, name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL`
+	if db.dialect.goose == goose.DialectPostgres {
+		columns = `SELECT table_name::text, column_name::text FROM information_schema.columns WHERE table_schema = 'public'`
+		indexes = `SELECT tablename::text, indexname::text FROM pg_indexes WHERE schemaname = 'public' AND indexname NOT LIKE '%_pkey' AND indexname NOT LIKE '%_key'`
+	}
+	var list []string
+	for _, query := range []string{columns, indexes} {
+		check(t, db.read(t.Context(), query, func(r *record) error {
+			if line := r.str() + "." + r.str(); !strings.HasPrefix(line, "goose_") && !strings.HasPrefix(line, "sqlite_") {
+				list = append(list, line)
+			}
+			return nil
+		}))
+	}
+	slices.Sort(list)
+	return strings.Join(list, "\n")
 }
 
 func TestOpen(t *testing.T) {

@@ -61,6 +61,7 @@ const ownerGone = `EXISTS (SELECT 1 FROM worker w WHERE w.name = attempt.owner A
 //     the former one; with Questions it must be the next, or be recorded under
 //     that number already. Without a number the very same one, as long as it has
 //     no answer, changes nothing. None where there is none changes nothing.
+//   - MoveRetry: foreign, claimed or followed, never orphaned.
 //   - MoveReply: followed, with an answer to the question of that number.
 //
 // MoveAgain forgets the question and its answer, MoveTakeover keeps them. A
@@ -109,6 +110,8 @@ func checkMove(m *Move) (name string, payload []byte, err error) {
 		return "P18", payload, err
 	case MoveReply:
 		return "P20", nil, nil
+	case MoveRetry:
+		return "P22", nil, nil
 	case MoveFail:
 		name, want = "P8", parley.OutcomeError
 	case MoveUnknown:
@@ -136,6 +139,7 @@ func checkMove(m *Move) (name string, payload []byte, err error) {
 
 // move executes m. written is true if anything was written.
 func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
+	s.at(m.TaskID)
 	at := unixMicro(m.At)
 	from := []any{m.TaskID, m.From.Worker, m.From.Inc, m.From.Token}
 	exec := func(query string, args ...any) (bool, error) {
@@ -157,6 +161,8 @@ func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
 		return ask(s, payload, int64(m.Questions), from)
 	case MoveReply:
 		ok, err = exec(moveReply, with(nil, []any{int64(m.Questions)})...)
+	case MoveRetry:
+		ok, err = exec(moveRetry, with([]any{at}, nil)...)
 	case MoveCancelled, MoveUnknown:
 		ok, err = settle(moveSettle)
 	case MoveFail:
@@ -173,6 +179,10 @@ func moveOn(s *session, m *Move, from []any) (ok, written bool, err error) {
 	args := append([]any{m.To.Worker, m.To.Inc, m.To.Token, micros(m.At)}, from...)
 	args = append(args, int64(maxOrphanings))
 	if m.Kind == MoveTakeover {
+		// The statement asks as well. This keeps the answer true until it is written.
+		if _, err := s.alive(m.To); err != nil {
+			return false, false, err
+		}
 		again, spent = moveTakeover, moveSpentLost
 		args = append(args, m.To.Worker, m.To.Inc, m.AgentTaskID)
 	}

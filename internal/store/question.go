@@ -176,16 +176,14 @@ func foreseeReplies(s *session, list []TaskReply) error {
 func converse(s *session, d *decision) error {
 	for i := range d.Replies {
 		r := &d.Replies[i]
-		n, err := s.exec(replyTo, d.replies[i], r.TaskID, int64(r.Questions))
-		if err == nil && n != 1 {
-			err = errLate
-		}
-		if err != nil {
+		s.at(r.TaskID)
+		if err := s.later(1, replyTo, d.replies[i], r.TaskID, int64(r.Questions)); err != nil {
 			return err
 		}
 	}
 	for _, seen := range d.NewsSeen {
-		if _, err := s.exec(markNews, int64(seen.News), seen.TaskID, int64(seen.News)); err != nil {
+		s.at(seen.TaskID)
+		if err := s.later(-1, markNews, int64(seen.News), seen.TaskID, int64(seen.News)); err != nil {
 			return err
 		}
 	}

@@ -374,9 +374,10 @@ func TestQuestionsMigration(t *testing.T) {
 	db, err := Open(ctx, filepath.Join(t.TempDir(), "parley.db"), Options{})
 	check(t, err)
 	defer func() { check(t, db.Close()) }()
-	check(t, db.MigrateUpTo(ctx, 2))
+	check(t, db.Migrate(ctx))
 	c := bridge(t, db, "b1")
 	begin(t, db, "run-1", attempt("run-1", "a", 1))
+	check(t, db.MigrateDown(ctx, 2))
 	check(t, db.submit(ctx, synced, func(s *session) error {
 		_, err := s.exec(`UPDATE attempt SET state = 'following', owner = 'b1', owner_inc = 1, token = 't1', agent_task_id = 'at'`)
 		return err

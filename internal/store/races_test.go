@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 // race is two writers that want the same row. Each reports whether it has won.
@@ -29,7 +31,9 @@ func races() []race {
 		return err == nil
 	}
 	claimer := func(t *testing.T, db *DB, c Claim, task, token string) func() bool {
-		return func() bool { return len(must(db.Claim(ctx, c, []ClaimRequest{{task, token}}, epoch))(t)) == 1 }
+		return func() bool {
+			return len(must(db.Claim(ctx, c, []ClaimRequest{{TaskID: task, Token: token}}, epoch))(t)) == 1
+		}
 	}
 	mover := func(t *testing.T, db *DB, m Move) func() bool {
 		m.At = epoch
@@ -192,6 +196,116 @@ func TestRaces(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Writers on connections of their own, as different processes are, meet at the
+// rows: exactly one of them wins, and none waits for the other for ever.
+func TestRacesOfConnections(t *testing.T) {
+	db := reopen(t, pgtest.Database(t), Options{Writers: 4})
+	for n, r := range append(races(), questionRaces()...) {
+		for i := range 8 {
+			k := fmt.Sprintf("k%02d-%dx", n, i)
+			writers := [2]func() bool{}
+			writers[0], writers[1] = r.setup(t, db, k)
+			var won [2]bool
+			var wg sync.WaitGroup
+			begun := make(chan struct{})
+			for w := range writers {
+				wg.Go(func() { <-begun; won[w] = writers[(w+i)%2]() })
+			}
+			close(begun)
+			wg.Wait()
+			if won[0] == won[1] {
+				t.Errorf("%s: the first won: %v, the second won: %v", r.name, won[i%2], won[1-i%2])
+			}
+		}
+	}
+}
+
+// Groups of two processes that want the same rows in opposite orders do not wait
+// for each other in a circle.
+func TestNoDeadlocks(t *testing.T) {
+	target := pgtest.Database(t)
+	var log lockedBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	dbs := []*DB{reopen(t, target, Options{Logger: logger, Writers: 2}), reopen(t, target, Options{Logger: logger, Writers: 2})}
+	const runs = 24
+	for i := range runs {
+		id := fmt.Sprintf("run-%02d", i)
+		begin(t, dbs[0], id, attempt(id, "a", 1), attempt(id, "b", 1))
+	}
+	bridges := []Claim{bridge(t, dbs[0], "b0"), bridge(t, dbs[1], "b1")}
+	ctx := context.Background()
+	var wg sync.WaitGroup
+	for p, db := range dbs {
+		for w := range 12 {
+			wg.Go(func() {
+				for i := range 2 * runs {
+					n := (i*(2*p+1)*(w+1) + w) % runs
+					if p == 1 {
+						n = runs - 1 - n
+					}
+					id := fmt.Sprintf("run-%02d", n)
+					switch w % 6 {
+					case 0:
+						reqs := []ClaimRequest{}
+						for k := range 5 {
+							task := fmt.Sprintf("run-%02d.%c.1", (n+k*(2*p+5))%runs, 'a'+rune(k%2))
+							reqs = append(reqs, ClaimRequest{TaskID: task, Token: fmt.Sprint(p, w, i, k)})
+						}
+						must(db.Claim(ctx, bridges[p], reqs, epoch))(t)
+					case 1:
+						must(db.Answer(ctx, answer(id+".b.1", fmt.Sprint(i))))(t)
+					case 2:
+						check(t, db.Beat(ctx, bridges[p].Worker, bridges[p].Inc))
+					case 3:
+						must(db.Publish(ctx, epoch.Add(time.Hour), 7))(t)
+					case 4:
+						row := must(db.RunRow(ctx, id))(t)
+						d := next(row, 1)
+						on := i%2 == 0
+						d.Hold, d.Run.Paused = &on, on
+						if err := db.Decide(ctx, d); err != nil && !errors.Is(err, ErrStale) {
+							t.Error(err)
+						}
+					case 5:
+						row := must(db.RunRow(ctx, id))(t)
+						d := next(row, 1)
+						d.RequestCancel = []string{id + ".b.1", id + ".a.1"}
+						if err := db.Decide(ctx, d); err != nil && !errors.Is(err, ErrStale) {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if strings.Contains(log.String(), "deadlock") {
+		t.Errorf("deadlocks: %s", log.String())
+	}
+	deadlocks := int64(0)
+	check(t, dbs[0].read(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`,
+		func(r *record) error { deadlocks = r.int(); return nil }))
+	diff(t, deadlocks, int64(0))
+}
+
+// lockedBuffer takes a log of several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // mayLeaveMore holds for races whose loser may have written, before the winner,

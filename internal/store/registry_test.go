@@ -16,7 +16,7 @@ func newAgent(name string) parley.Agent {
 		ID: "id-" + name, Name: name, URL: "https://h/" + name, Description: "writes", Protocol: parley.ProtocolJSONRPC,
 		ProtocolConfig: json.RawMessage(`{"method": "message/send","version":"2.0"}`),
 		Auth:           parley.Auth{Type: parley.AuthAPIKey, Header: "X-Key", Secret: "env:KEY"},
-		Timeout:        1500 * time.Millisecond, Retry: parley.RetryConfig{MaxRetries: 0, InitialDelay: 100 * time.Millisecond, MaxDelay: time.Second, Multiplier: 1.5},
+		Timeout:        1500 * time.Millisecond, Retry: parley.RetryConfig{MaxRetries: 0, InitialDelay: 100 * time.Millisecond, MaxDelay: time.Second, Multiplier: 1.5, Budget: parley.RetryBudget{Percent: 12.5, PerSecond: 2, Off: true}},
 		OutcomeUnknown: parley.OutcomeLookup, Idempotent: true, Status: parley.AgentActive, MaxConcurrent: 7,
 		Detected:  json.RawMessage(`{"protocol": "jsonrpc-2.0","version":"1.0"}`),
 		CreatedAt: epoch, UpdatedAt: epoch, CreatedBy: "ann", UpdatedBy: "bob",

@@ -18,6 +18,30 @@ const (
 	AttemptClosed    AttemptState = "closed"
 )
 
+// HandOff says who was, or will be, handed an attempt (protocol.md §1).
+type HandOff string
+
+// The kinds of hand-off.
+const (
+	// HandOffStore: a bridge that claims in the store.
+	HandOffStore HandOff = ""
+	// HandOffBus: a bridge of the existing platform, which knows nothing but the
+	// bus. Such an attempt is claimed by [BusClaim] from the moment on at which
+	// it may be published.
+	HandOffBus HandOff = "bus"
+	// HandOffForeign: the task of an executor of the existing platform, which
+	// came by the bus and has no run here; see [ForeignTaskID].
+	HandOffForeign HandOff = "foreign"
+)
+
+// busOwner is the owner of attempts that were handed to the bus. No bridge can
+// have its name, so no sweep of orphans finds them.
+const busOwner = "bus"
+
+// BusClaim is the claim of an attempt that is handed to the bus. The token is
+// new for each time that it is published.
+func BusClaim(token string) Claim { return Claim{Worker: busOwner, Token: token} }
+
 // Claim says whose an attempt is: a bridge process, its incarnation, and a
 // token that is never used twice. The three together are "mine".
 type Claim struct {
@@ -42,6 +66,11 @@ type Attempt struct {
 	parley.Task
 	Policy Policy
 	State  AttemptState
+	// HandOff says who is told of it and how its claim comes about.
+	HandOff HandOff
+	// Source is the record that a foreign attempt is inserted with; it is not read
+	// back ([DB.Source]).
+	Source *Source
 	// VisibleAt is the instant from which an open attempt may be published.
 	VisibleAt time.Time
 	Held      bool
@@ -112,6 +141,11 @@ type Run struct {
 	CreatedAt, UpdatedAt, StartedAt, EndedAt time.Time
 }
 
+// Imported reports whether the run was carried out elsewhere and taken over
+// ([DB.Import]): it is on no version of a definition, since every deployed
+// version has a name.
+func (r *Run) Imported() bool { return r.Version == "" }
+
 // Start is transition P1: a run, its first events and its first attempts, all
 // or nothing.
 type Start struct {
@@ -119,6 +153,8 @@ type Start struct {
 	// Events begin with seq 1 and have no gap.
 	Events   []parley.Event
 	Attempts []Attempt
+	// Replay, if set, resolves the dead letters of Run.RetriedFrom.
+	Replay *Replay
 	// IdempotencyKey is unique per workflow; "" is none. InputDigest tells
 	// equal input from other input under the same key (language rule C7).
 	IdempotencyKey string
@@ -162,6 +198,9 @@ type Decision struct {
 	// Insert holds the next attempts: open, or claimed by the caller's own
 	// bridge (§6), which is refused unless that worker is alive with its inc.
 	Insert []Attempt
+	// DeadLetters are what is given up by the decision. One that is there already
+	// stays as it is.
+	DeadLetters []parley.DeadLetter
 }
 
 // TaskReply answers the question of an attempt. It is stored in the same
@@ -230,6 +269,9 @@ const (
 	// MoveQuestion (P18) notes what a followed agent waits for, or that it waits
 	// no more.
 	MoveQuestion MoveKind = "question"
+	// MoveRetry (P22) ends one try of a foreign attempt that is known to have
+	// failed, and opens the next one at the time Move.At.
+	MoveRetry MoveKind = "retry"
 	// MoveReply (P20) notes that the answer to the agent's question is about to be
 	// sent.
 	MoveReply MoveKind = "reply"
@@ -269,6 +311,8 @@ type Move struct {
 type ClaimRequest struct {
 	TaskID string
 	Token  string
+	// Source is the record that the task was taken from, or nil.
+	Source *Source
 }
 
 // Owned is what a bridge is told about a row that carries its incarnation.

@@ -208,7 +208,7 @@ func (db *DB) Runs(ctx context.Context, q parley.RunQuery) ([]Run, int, error) {
 }
 
 const (
-	selectSettled = `SELECT DISTINCT run FROM attempt WHERE state = 'settled' LIMIT ?`
+	selectSettled = `SELECT DISTINCT run FROM attempt WHERE state = 'settled' AND ` + ofRun + ` LIMIT ?`
 	selectDue     = `SELECT id FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? ORDER BY due LIMIT ?`
 )
 

@@ -1,92 +1,71 @@
 package store
 
 import (
-	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 )
 
-// session is the write connection, used below database/sql because its
-// bookkeeping costs as much as the statements. It belongs to the writer.
+// session is how a unit writes: the statements of the transaction that it
+// shares with others.
 type session struct {
-	conn       driver.Conn
-	dialect    *dialect
-	statements map[string]*statement
-	args       []driver.NamedValue
-	row        record
-	// synced is the durability that the connection is set to.
-	synced bool
-	// living is the bridge that was found alive in the present transaction.
-	living Claim
+	engine engine
+	args   []driver.NamedValue
+	call   call
+	// key names the row that the next statements lock; see call.key.
+	key string
+	// touches: it is worth while to spare columns that have an index.
+	touches bool
 }
 
-// begin starts a transaction.
-func (s *session) begin(synced bool) error {
-	s.living = Claim{}
-	return s.dialect.begin(s, synced)
+// engine executes the statements of a session. How many travel together is its
+// own affair.
+type engine interface {
+	// queue executes a statement, now or with what is queued behind it. After an
+	// error the unit has failed.
+	queue(c *call) error
+	// wait gives the rows that the last statement has changed, when all that
+	// are queued have been executed.
+	wait() (int64, error)
+	// alive is that of the session.
+	alive(bridge Claim) (bool, error)
+	// workersChanged is that of the session.
+	workersChanged()
+}
+
+// call is one statement on its way.
+type call struct {
+	text string
+	args []driver.NamedValue
+	// each gets every row, which is valid until it returns; it must not use the
+	// session. nil is for statements without rows, or whose rows nobody reads.
+	each func(*record) error
+	// changes is how many rows the statement has to change; any other number
+	// refuses the unit. -1 is any.
+	changes int64
+	// changed, if not nil, gets how many rows the statement has changed.
+	changed *int64
+	// key orders the statements that lock rows. Every writer locks the rows of
+	// bridges first, then those of runs, then those of attempts, and of each the
+	// smaller key first, so that no two wait for each other.
+	key string
 }
 
 const selectAlive = `SELECT 1 FROM worker WHERE name = ? AND inc = ? AND dead = 0`
 
 // alive reports whether owner's bridge was neither replaced nor declared dead.
-// What was true once is true until the transaction ends, unless a unit of it
-// says otherwise (see workersChanged): nobody else writes meanwhile.
+// What was true once is true until the transaction ends. An engine may say yes
+// before it knows, and refuse the unit afterwards.
 func (s *session) alive(owner Claim) (bool, error) {
-	bridge := Claim{Worker: owner.Worker, Inc: owner.Inc}
-	if s.living == bridge {
-		return true, nil
-	}
-	ok, err := s.exists(selectAlive+s.dialect.lockShared, bridge.Worker, bridge.Inc)
-	if ok && err == nil {
-		s.living = bridge
-	}
-	return ok, err
+	return s.engine.alive(Claim{Worker: owner.Worker, Inc: owner.Inc})
 }
 
 // workersChanged is told by units that write the rows of bridges.
-func (s *session) workersChanged() { s.living = Claim{} }
+func (s *session) workersChanged() { s.engine.workersChanged() }
 
-// statement is one prepared statement.
-type statement struct {
-	driver.Stmt
-	execer  driver.StmtExecContext
-	queryer driver.StmtQueryContext
-}
-
-func newSession(conn driver.Conn, d *dialect) *session {
-	return &session{conn: conn, dialect: d, statements: map[string]*statement{}, synced: true}
-}
-
-func (s *session) close() error {
-	var errs []error
-	for _, st := range s.statements {
-		errs = append(errs, st.Close())
-	}
-	return errors.Join(append(errs, s.conn.Close())...)
-}
-
-// prepare gives the statement of a text, which must be one of a bounded
-// number of texts: statements stay prepared until the session ends.
-func (s *session) prepare(text string) (*statement, error) {
-	if st, ok := s.statements[text]; ok {
-		return st, nil
-	}
-	p, err := s.conn.Prepare(s.dialect.rebind(text))
-	if err != nil {
-		return nil, err
-	}
-	execer, ok1 := p.(driver.StmtExecContext)
-	queryer, ok2 := p.(driver.StmtQueryContext)
-	if !ok1 || !ok2 {
-		return nil, errors.Join(errors.New("the driver's statements take no context"), p.Close())
-	}
-	st := &statement{p, execer, queryer}
-	s.statements[text] = st
-	return st, nil
-}
+// at says which row, by its id, the following statements lock.
+func (s *session) at(id string) { s.key = id }
 
 // bind puts args into the driver's form. They are int64, float64, string,
 // []byte or nil.
@@ -103,59 +82,59 @@ func (s *session) exec(text string, args ...any) (int64, error) {
 	return s.execBound(text, s.args)
 }
 
-// execBound is exec for arguments that were bound outside the writer.
+// execBound is exec for arguments that were bound before.
 func (s *session) execBound(text string, args []driver.NamedValue) (int64, error) {
-	st, err := s.prepare(text)
-	if err != nil {
+	s.call = call{text: text, args: args, changes: -1, key: s.key}
+	if err := s.engine.queue(&s.call); err != nil {
 		return 0, err
 	}
-	// A statement is never interrupted half way: the background context is meant.
-	res, err := st.execer.ExecContext(context.Background(), args)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
+	return s.engine.wait()
 }
 
-// execOnce runs a text that must not be kept prepared.
-func (s *session) execOnce(text string) error {
-	p, err := s.conn.Prepare(text)
-	if err != nil {
-		return err
-	}
-	_, err = p.(driver.StmtExecContext).ExecContext(context.Background(), nil)
-	return errors.Join(err, p.Close())
+// later is exec for a statement that nothing in the unit waits for. It has to
+// change that many rows, or the unit is refused; -1 is any number.
+func (s *session) later(changes int64, text string, args ...any) error {
+	s.args = bind(s.args[:0], args...)
+	return s.laterBound(changes, text, s.args)
+}
+
+// laterBound is later for arguments that were bound before.
+func (s *session) laterBound(changes int64, text string, args []driver.NamedValue) error {
+	s.call = call{text: text, args: args, changes: changes, key: s.key}
+	return s.engine.queue(&s.call)
+}
+
+// laterCounted is laterBound for a statement whose effect is known after wait.
+func (s *session) laterCounted(changed *int64, text string, args []driver.NamedValue) error {
+	s.call = call{text: text, args: args, changes: -1, changed: changed, key: s.key}
+	return s.engine.queue(&s.call)
+}
+
+// laterQuery is query for a statement whose rows are known after wait only.
+func (s *session) laterQuery(text string, each func(*record) error, args ...any) error {
+	s.args = bind(s.args[:0], args...)
+	return s.laterBoundQuery(text, each, s.args)
+}
+
+// laterBoundQuery is laterQuery for arguments that were bound before.
+func (s *session) laterBoundQuery(text string, each func(*record) error, args []driver.NamedValue) error {
+	s.call = call{text: text, args: args, each: each, changes: -1, key: s.key}
+	return s.engine.queue(&s.call)
+}
+
+// wait returns when all statements have been executed.
+func (s *session) wait() error {
+	_, err := s.engine.wait()
+	return err
 }
 
 // query runs a statement and calls each with every row, which is valid until
 // each returns. each must not use the session.
-func (s *session) query(text string, each func(*record) error, args ...any) (err error) {
-	st, err := s.prepare(text)
-	if err != nil {
+func (s *session) query(text string, each func(*record) error, args ...any) error {
+	if err := s.laterQuery(text, each, args...); err != nil {
 		return err
 	}
-	s.args = bind(s.args[:0], args...)
-	rows, err := st.queryer.QueryContext(context.Background(), s.args)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	s.row.values = append(s.row.values[:0], make([]driver.Value, len(rows.Columns()))...)
-	for {
-		if err := rows.Next(s.row.values); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-		s.row.next, s.row.err = 0, nil
-		if err := each(&s.row); err != nil {
-			return err
-		}
-		if s.row.err != nil {
-			return s.row.err
-		}
-	}
+	return s.wait()
 }
 
 // exists reports whether a query gives a row.
@@ -262,4 +241,20 @@ func text(s string) any {
 		return nil
 	}
 	return s
+}
+
+// numberParameters turns ? placeholders into $1, $2 and so on. No statement has a
+// question mark elsewhere.
+func numberParameters(query string) string {
+	var b strings.Builder
+	n := 0
+	for i := range len(query) {
+		if query[i] != '?' {
+			b.WriteByte(query[i])
+			continue
+		}
+		n++
+		fmt.Fprintf(&b, "$%d", n)
+	}
+	return b.String()
 }

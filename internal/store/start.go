@@ -21,7 +21,8 @@ const workerAlive = `EXISTS (SELECT 1 FROM worker WHERE name = ? AND inc = ? AND
 // workflow has a run with the same idempotency key and the same digest, its id
 // is returned and nothing is written; with another digest the error is
 // idempotency_conflict. A run id that is taken is a conflict. ErrStale: the
-// worker that claims is not alive. Synced.
+// worker that claims is not alive, or a dead letter was replayed by somebody else
+// meanwhile. Synced.
 func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err error) {
 	owner, err := checkAttempts(st.Run.ID, st.Attempts)
 	if err != nil {
@@ -46,7 +47,19 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 		}
 		return []string{"P1", "P4"}
 	}
+	// Two who use the same key wait for each other, and for nobody else: the
+	// run's own row is new.
+	key := st.Run.ID
+	if st.IdempotencyKey != "" {
+		key = st.Run.Workflow + "\x00" + st.IdempotencyKey
+	}
 	err = db.transition(ctx, synced, points, func(s *session) error {
+		s.at(key)
+		if st.Replay != nil && st.Replay.ID != "" {
+			if _, _, err := replayable(s, st.Replay, st.Run.CreatedAt); err != nil {
+				return err
+			}
+		}
 		started, err := insertStart(s, owner, row)
 		if err != nil {
 			return err
@@ -56,10 +69,13 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 			return err
 		}
 		existing = ""
-		if _, err := s.exec(insertEvents, st.Run.ID, int64(1), st.Run.Seq, events); err != nil {
+		if err := s.later(1, insertEvents, st.Run.ID, int64(1), st.Run.Seq, events); err != nil {
 			return err
 		}
-		return insertAttempts(s, attempts)
+		if err := insertAttempts(s, attempts); err != nil {
+			return err
+		}
+		return replayByRun(s, &st)
 	})
 	return existing, err
 }

@@ -7,30 +7,80 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 // eachDB runs a part of the contract on every database that the store knows.
+// One connection writes, so that a test can say what shares a group.
 func eachDB(t *testing.T, f func(t *testing.T, db *DB)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { f(t, newDB(t, Options{})) })
+	t.Run("sqlite", func(t *testing.T) { f(t, newDB(t, Options{Writers: 1})) })
+	t.Run("postgres", func(t *testing.T) { f(t, openedAt(t, pgtest.Copy(t, migrated(t)), Options{Writers: 1})) })
 }
 
-// newDB opens a new database with the newest schema.
+// template is the PostgreSQL database that has the newest schema and nothing
+// else; it lives as long as the tests.
+var template struct {
+	once sync.Once
+	url  string
+}
+
+func migrated(t testing.TB) string {
+	t.Helper()
+	template.once.Do(func() {
+		url := pgtest.Database(forEver{t})
+		db := must(Open(context.Background(), url, Options{Writers: 1}))(t)
+		check(t, db.Migrate(context.Background()))
+		check(t, db.Close())
+		template.url = url
+	})
+	if template.url == "" {
+		t.Fatal("there is no database to copy")
+	}
+	return template.url
+}
+
+// forEver is a test whose end nobody waits for: the server goes with the process.
+type forEver struct{ testing.TB }
+
+func (forEver) Cleanup(func()) {}
+
+// eachTarget gives a new database of every kind, which is empty.
+func eachTarget(t *testing.T, f func(t *testing.T, target string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { f(t, newTarget(t)) })
+	t.Run("postgres", func(t *testing.T) { f(t, pgtest.Database(t)) })
+}
+
+func newTarget(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "parley.db")
+}
+
+// newDB opens a new SQLite database with the newest schema.
 func newDB(t testing.TB, o Options) *DB {
 	t.Helper()
-	return reopen(t, filepath.Join(t.TempDir(), "parley.db"), o)
+	return reopen(t, newTarget(t), o)
 }
 
 func reopen(t testing.TB, path string, o Options) *DB {
 	t.Helper()
-	ctx := context.Background()
-	db, err := Open(ctx, path, o)
+	db := openedAt(t, path, o)
+	check(t, db.Migrate(context.Background()))
+	return db
+}
+
+// openedAt opens a database that has the newest schema.
+func openedAt(t testing.TB, path string, o Options) *DB {
+	t.Helper()
+	db, err := Open(context.Background(), path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +89,6 @@ func reopen(t testing.TB, path string, o Options) *DB {
 			t.Error(err)
 		}
 	})
-	if err := db.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return db
 }
 
@@ -189,7 +236,7 @@ func bridge(t testing.TB, db *DB, name string) Claim {
 // claim claims an attempt, which has to succeed.
 func claim(t testing.TB, db *DB, c Claim, task, token string) Claim {
 	t.Helper()
-	list := must(db.Claim(t.Context(), c, []ClaimRequest{{task, token}}, epoch))(t)
+	list := must(db.Claim(t.Context(), c, []ClaimRequest{{TaskID: task, Token: token}}, epoch))(t)
 	if len(list) != 1 || list[0].ID != task {
 		t.Fatalf("claimed %v instead of %s", list, task)
 	}

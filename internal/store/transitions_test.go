@@ -19,7 +19,7 @@ func TestClaim(t *testing.T) {
 		later.VisibleAt = epoch.Add(time.Hour)
 		begin(t, db, "run-1", attempt("run-1", "a", 1), held, taken, later)
 		claim(t, db, other, taken.ID, "o1")
-		reqs := []ClaimRequest{{"run-1.a.1", "t1"}, {"run-1.held.1", "t2"}, {"run-1.taken.1", "t3"}, {"run-1.later.1", "t4"}, {"run-9.a.1", "t5"}}
+		reqs := []ClaimRequest{{TaskID: "run-1.a.1", Token: "t1"}, {TaskID: "run-1.held.1", Token: "t2"}, {TaskID: "run-1.taken.1", Token: "t3"}, {TaskID: "run-1.later.1", Token: "t4"}, {TaskID: "run-9.a.1", Token: "t5"}}
 		list := must(db.Claim(t.Context(), c, reqs, epoch))(t)
 		if len(list) != 2 || list[0].ID != "run-1.a.1" || list[1].ID != "run-1.later.1" {
 			t.Fatalf("claimed %v", list)
@@ -35,7 +35,7 @@ func TestClaim(t *testing.T) {
 		before := dump(t, db)
 		diff(t, must(db.Claim(t.Context(), c, reqs, epoch.Add(time.Second)))(t), list)
 		// Another token is another claim.
-		if again := must(db.Claim(t.Context(), c, []ClaimRequest{{"run-1.a.1", "t9"}}, epoch))(t); len(again) != 0 {
+		if again := must(db.Claim(t.Context(), c, []ClaimRequest{{TaskID: "run-1.a.1", Token: "t9"}}, epoch))(t); len(again) != 0 {
 			t.Fatalf("claimed twice: %v", again)
 		}
 		diff(t, dump(t, db), before)
@@ -73,7 +73,7 @@ func TestPauseHoldsOpenAttempts(t *testing.T) {
 		d.Hold, d.Run.Paused = &on, true
 		check(t, db.Decide(t.Context(), d))
 		diff(t, []bool{row(t, db, "run-1.a.1").Held, row(t, db, "run-1.b.1").Held, row(t, db, "run-1.b.a.1").Held}, []bool{false, true, false})
-		if list := must(db.Claim(t.Context(), c, []ClaimRequest{{"run-1.b.1", "t2"}}, epoch))(t); len(list) != 0 {
+		if list := must(db.Claim(t.Context(), c, []ClaimRequest{{TaskID: "run-1.b.1", Token: "t2"}}, epoch))(t); len(list) != 0 {
 			t.Fatal("claimed while held")
 		}
 		off := false
@@ -297,6 +297,13 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 		diff(t, row(t, db, "run-1.a.1").Result, &first.Result)
+		// Another bridge that followed the same task has the same words: they are
+		// not its own to hand on, and nothing new.
+		also := first
+		also.From, also.At = "b2", first.At.Add(time.Millisecond)
+		if must(db.Answer(t.Context(), also))(t) || len(must(db.Late(t.Context(), "run-1.a.1"))(t)) != 0 {
+			t.Fatal("the same answer twice")
+		}
 		second := answer("run-1.a.1", `"`+strings.Repeat("x", 100<<10)+`"`)
 		second.From = "b2"
 		if must(db.Answer(t.Context(), second))(t) {

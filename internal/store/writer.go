@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -15,8 +14,11 @@ import (
 // transaction is rolled back; the units beside it are repeated one by one.
 var errLate = errors.New("store: refused after a write")
 
-// errDoubt is the error of a COMMIT that may have happened.
-var errDoubt = errors.New("whether it was committed is not known")
+// ErrInDoubt is in the chain of errors after which it is not known whether
+// anything was written: the reply to a COMMIT was lost, or PostgreSQL has
+// committed without its standby. It may even be written later. Read again, and
+// repeat only what may be repeated (protocol.md §4.1).
+var ErrInDoubt = errors.New("whether it was written is not known")
 
 // durability says what a unit's caller waits for.
 type durability int
@@ -37,8 +39,10 @@ type unit struct {
 	// again after a rollback. An error for which refusal reports true says
 	// that nothing was written.
 	exec func(*session) error
-	err  error
-	done chan error
+	// again says that it was executed before, and rolled back.
+	again bool
+	err   error
+	done  chan error
 	// taken is set by the writer, or by a caller who does not wait any more.
 	taken atomic.Bool
 }
@@ -115,20 +119,17 @@ func (db *DB) transition(ctx context.Context, d durability, p points, exec func(
 	return nil
 }
 
-// writer executes the units of one DB.
+// writer executes units of one DB. There may be several, which take what waits
+// from the same queue.
 type writer struct {
-	db      *DB
-	session *session
-	group   []*unit
-	// failed is set once and for all when the disk cannot be trusted.
-	failed error
+	db    *DB
+	link  link
+	group []*unit
 }
-
-func newWriter(db *DB, s *session) *writer { return &writer{db: db, session: s} }
 
 // loop runs until the queue is closed and drained.
 func (w *writer) loop() {
-	defer w.closeSession()
+	defer w.closeLink()
 	flush := time.NewTimer(w.db.options.Flush)
 	flush.Stop()
 	for open := true; open; {
@@ -189,6 +190,10 @@ func (w *writer) collect(u *unit, flush *time.Timer) bool {
 	}
 }
 
+// repeats is how often a unit is executed whose transaction failed because of
+// others.
+const repeats = 5
+
 // commitGroup executes the group in one transaction, or, if that fails, each
 // unit in one of its own, and answers all of them.
 func (w *writer) commitGroup() {
@@ -199,14 +204,16 @@ func (w *writer) commitGroup() {
 		}
 	}
 	start := w.db.options.Now()
-	if err := w.attempt(units); errors.Is(err, errDoubt) {
+	err := w.reattempt(units)
+	if errors.Is(err, errLate) && w.db.dialect.guesses {
+		again(units)
+		err = w.reattempt(units)
+	}
+	if w.ends(err) {
 		w.fail(units, err)
 	} else if err != nil {
-		for i := range units {
-			if err := w.attempt(units[i : i+1]); err != nil {
-				w.fail(units[i:i+1], err)
-			}
-		}
+		again(units)
+		w.single(units)
 	}
 	if took := w.db.options.Now().Sub(start); took > time.Second {
 		w.db.options.Logger.Warn("a commit was slow", "took", took, "units", len(units))
@@ -216,6 +223,34 @@ func (w *writer) commitGroup() {
 	}
 	clear(w.group)
 	w.group = w.group[:0]
+}
+
+func again(units []*unit) {
+	for _, u := range units {
+		u.again = true
+	}
+}
+
+// single executes each unit in a transaction of its own.
+func (w *writer) single(units []*unit) {
+	for i := range units {
+		err := w.reattempt(units[i : i+1])
+		for n := 1; n < repeats && err != nil && w.db.dialect.classify(err) == classRepeat; n++ {
+			err = w.reattempt(units[i : i+1])
+		}
+		if err != nil {
+			w.fail(units[i:i+1], err)
+		}
+		if w.ends(err) && !errors.Is(err, ErrInDoubt) {
+			w.fail(units[i+1:], err) // there is no database to try the others on
+			return
+		}
+	}
+}
+
+// ends reports whether an error of a transaction is that of each of its units.
+func (w *writer) ends(err error) bool {
+	return err != nil && (errors.Is(err, ErrInDoubt) || w.db.dialect.classify(err) == classLost)
 }
 
 // fail answers units whose transaction has failed.
@@ -230,69 +265,61 @@ func (w *writer) fail(units []*unit, err error) {
 	}
 }
 
+// reattempt is attempt, and once more if the connection turns out to be gone.
+func (w *writer) reattempt(units []*unit) error {
+	fresh := w.link == nil
+	err := w.attempt(units)
+	if fresh || err == nil || errors.Is(err, ErrInDoubt) || w.db.dialect.classify(err) != classLost {
+		return err
+	}
+	return w.attempt(units)
+}
+
 // attempt executes units in one transaction. After an error nothing of it is
-// written; otherwise each unit's err says whether it was refused.
+// written, unless it is in doubt; otherwise each unit's err says whether it was
+// refused.
 func (w *writer) attempt(units []*unit) (err error) {
-	if w.failed != nil || len(units) == 0 {
-		return w.failed
+	if failed := w.db.failed.Load(); failed != nil {
+		return *failed
+	}
+	if len(units) == 0 {
+		return nil
 	}
 	sync := false
 	for _, u := range units {
 		sync = sync || u.durability == synced
 	}
-	defer func() {
-		if err != nil && w.db.dialect.classify(err) == classFatal {
-			w.failed = err
-			close(w.db.fatal)
-			w.db.options.Logger.Error("the database has failed, nothing is written any more", "error", err)
-		}
-	}()
-	if w.session == nil {
-		if w.session, err = w.db.connect(context.Background()); err != nil {
+	if w.link == nil {
+		if w.link, err = w.db.connect(context.Background()); err != nil {
 			return err
 		}
 	}
-	if err := w.session.begin(sync); err != nil {
-		w.rollback()
+	err = w.link.run(units, sync)
+	if w.link.broken() {
+		w.closeLink()
+	}
+	if err != nil {
+		if w.db.dialect.classify(err) == classFatal && w.db.failed.CompareAndSwap(nil, &err) {
+			close(w.db.fatal)
+			w.db.options.Logger.Error("the database has failed, nothing is written any more", "error", err)
+		}
 		return err
 	}
-	wrote := false
 	for _, u := range units {
-		if u.err = u.exec(w.session); u.err != nil && !refusal(u.err) {
-			w.rollback()
-			return u.err
+		if u.err == nil && u.durability == synced {
+			w.db.commits.Add(1)
+			break
 		}
-		wrote = wrote || u.err == nil && u.durability == synced
-	}
-	if _, err := w.session.exec("COMMIT"); err != nil {
-		w.rollback()
-		if w.db.dialect.doubtfulCommit {
-			return fmt.Errorf("%w: %w", errDoubt, err)
-		}
-		return err
-	}
-	if wrote {
-		w.db.commits.Add(1)
 	}
 	return nil
 }
 
-// rollback undoes the transaction. Where that fails, perhaps because the
-// database has done so by itself, as SQLite does when the disk is full, the
-// connection is given up: a new one is in no transaction for certain.
-func (w *writer) rollback() {
-	if _, err := w.session.exec("ROLLBACK"); err == nil {
+func (w *writer) closeLink() {
+	if w.link == nil {
 		return
 	}
-	w.closeSession()
-	w.session = nil
-}
-
-func (w *writer) closeSession() {
-	if w.session == nil {
-		return
-	}
-	if err := w.session.close(); err != nil {
+	if err := w.link.close(); err != nil && !w.link.broken() {
 		w.db.options.Logger.Warn("closing a connection of the database", "error", err)
 	}
+	w.link = nil
 }

@@ -197,7 +197,7 @@ func TestSyncedCommitsOfARun(t *testing.T) {
 			check(t, db.Beat(t.Context(), "b1", c.Inc))
 			check(t, db.Defer(t.Context(), []Deferral{{task, epoch}}))
 			claim(t, db, c, task, "u"+task)
-			must(db.Claim(t.Context(), c, []ClaimRequest{{task, "other"}}, epoch))(t)
+			must(db.Claim(t.Context(), c, []ClaimRequest{{TaskID: task, Token: "other"}}, epoch))(t)
 			must(db.Move(t.Context(), Move{Kind: MoveRelease, TaskID: task, From: c, At: epoch}))(t)
 			must(db.Answer(t.Context(), answer(task, `1`)))(t)
 			d := next(run, 1)
@@ -376,7 +376,7 @@ func TestFailpoints(t *testing.T) {
 		{[]string{"P2"}, func() error { _, err := db.Publish(t.Context(), epoch, 10); return err }},
 		{[]string{"P3"}, func() error { return db.Defer(t.Context(), []Deferral{{"run-2.a.1", epoch.Add(time.Hour)}}) }},
 		{[]string{"P4"}, func() error {
-			_, err := db.Claim(t.Context(), b2, []ClaimRequest{{"run-2.a.1", "t5"}, {"run-2.b.1", "t6"}, {"run-2.c.1", "t7"}}, epoch)
+			_, err := db.Claim(t.Context(), b2, []ClaimRequest{{TaskID: "run-2.a.1", Token: "t5"}, {TaskID: "run-2.b.1", Token: "t6"}, {TaskID: "run-2.c.1", Token: "t7"}}, epoch)
 			return err
 		}},
 		{[]string{"P5"}, func() error {
@@ -512,7 +512,9 @@ func TestAliveWithinAGroup(t *testing.T) {
 				check(t, errs[0])
 				check(t, errs[1])
 				wantStale(t, errs[2])
-				diff(t, db.SyncedCommits()-before, int64(1))
+				if !db.dialect.guesses {
+					diff(t, db.SyncedCommits()-before, int64(1))
+				}
 			})
 		})
 	}

@@ -63,15 +63,14 @@ func (a *decider) settled(f Settled) {
 	}
 	a.d.Close = append(a.d.Close, Close{TaskID: f.TaskID, Absorb: true})
 	x := a.execs[path]
-	switch f.Result.Outcome {
-	case parley.OutcomeOK:
-		a.finishAgentStep(x, f)
-	case parley.OutcomeCancelled:
+	call := x.flight(f.TaskID)
+	switch {
+	case f.Result.Outcome == parley.OutcomeOK:
+		a.finishAgentStep(x, call, f)
+	case f.Result.Outcome == parley.OutcomeCancelled && a.cancelling && !a.goesOn(x):
 		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 	default:
-		a.fail(x, failure(f.Result), attemptEnd{
-			started: f.Started, retryAfter: f.Result.RetryAfter, agentTaskID: f.Result.AgentTaskID, agentRetry: &f.AgentRetry,
-		})
+		a.fail(x, failure(f.Result), endOf(call, f))
 	}
 	a.advance()
 }
@@ -83,6 +82,9 @@ func failure(r parley.Result) *parley.Error {
 	}
 	if r.Outcome == parley.OutcomeUnknown {
 		return parley.Errorf(parley.CodeOutcomeUnknown, "The agent may have done the task: its answer was lost and could not be asked for")
+	}
+	if r.Outcome == parley.OutcomeCancelled {
+		return parley.Errorf(parley.CodeCancelled, "The task was cancelled")
 	}
 	return parley.Errorf(parley.CodeAgentError, "Agent execution failed")
 }
@@ -120,8 +122,10 @@ func (a *decider) stepTimers(due func(time.Time) bool) {
 		switch {
 		case due(x.deadline):
 			a.timeOut(x)
-		case x.taskID == "" && due(x.retryAt):
+		case len(x.flights) == 0 && due(x.retryAt):
 			a.begin(x)
+		case due(x.hedgeAt):
+			a.hedgeDue(x)
 		}
 	}
 }
@@ -137,10 +141,10 @@ func (a *decider) timeOut(x *execution) {
 
 // abandon closes what is in flight in and below x without waiting for it.
 func (a *decider) abandon(x *execution, outcome parley.Outcome) {
-	if x.taskID != "" {
-		a.d.Close = append(a.d.Close, Close{TaskID: x.taskID, Outcome: outcome})
-		a.landed(x)
+	for _, call := range x.flights {
+		a.d.Close = append(a.d.Close, Close{TaskID: call.task, Outcome: outcome})
 	}
+	a.landed(x)
 	if x.step.Body != nil {
 		a.cancelOpen(x.inside())
 	}
@@ -239,7 +243,7 @@ func (a *decider) advanceComposite(x *execution) {
 	case failed != nil:
 		a.fail(x, failed, attemptEnd{started: x.scheduledAt})
 	case done:
-		a.complete(x, a.blockOutput(x.inside()), completion{started: x.scheduledAt})
+		a.complete(x, a.blockOutput(x.inside()), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
 	case a.cancelling && !a.anyInFlight(x.inside()):
 		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 	}
@@ -251,7 +255,7 @@ func (a *decider) anyInFlight(sc scope) bool {
 		if x == nil || x.status.Terminal() {
 			continue
 		}
-		if x.taskID != "" || (x.step.Body != nil && a.anyInFlight(x.inside())) {
+		if len(x.flights) > 0 || (x.step.Body != nil && a.anyInFlight(x.inside())) {
 			return true
 		}
 	}

@@ -67,7 +67,7 @@ func (g *planGen) step(depth int) map[string]any {
 	}
 	switch kind := rapid.SampledFrom(kinds).Draw(g.t, "kind"); kind {
 	case "agent":
-		s["agent"] = "a"
+		g.agents(s)
 		s["input"] = map[string]any{"v": g.value()}
 		if rapid.Bool().Draw(g.t, "parse") {
 			s["parse"] = "json"
@@ -86,6 +86,19 @@ func (g *planGen) step(depth int) map[string]any {
 	g.common(s)
 	g.known = append(g.known, id)
 	return s
+}
+
+// agents makes a step call one agent, or several, one after another or hedged.
+func (g *planGen) agents(s map[string]any) {
+	n := rapid.IntRange(1, 3).Draw(g.t, "agents")
+	if n == 1 {
+		s["agent"] = "a"
+		return
+	}
+	s["agents"] = []string{"a", "b", "c"}[:n]
+	if rapid.Bool().Draw(g.t, "hedged") {
+		s["hedge_after"] = rapid.SampledFrom([]string{"0s", "1s", "1m"}).Draw(g.t, "hedge")
+	}
 }
 
 func (g *planGen) common(s map[string]any) {
@@ -115,13 +128,15 @@ func (g *planGen) value() any {
 
 // driver plays the world: agents that answer in any order, time, cancels.
 type driver struct {
-	t        *rapid.T
-	def      *Definition
-	state    *State
-	events   []parley.Event
-	now      time.Time
-	open     map[string]Schedule
-	seen     map[string]bool
+	t      *rapid.T
+	def    *Definition
+	state  *State
+	events []parley.Event
+	now    time.Time
+	open   map[string]Schedule
+	seen   map[string]bool
+	// calls counts the attempts by execution and agent.
+	calls    map[string]int
 	ended    map[string]parley.EventType
 	answered []string
 }
@@ -130,7 +145,7 @@ func newDriver(t *rapid.T, def *Definition) *driver {
 	return &driver{
 		t: t, def: def, state: NewState("run-1", def, DefaultRunLimits()),
 		now:  time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC),
-		open: make(map[string]Schedule), seen: make(map[string]bool), ended: make(map[string]parley.EventType),
+		open: make(map[string]Schedule), seen: make(map[string]bool), calls: make(map[string]int), ended: make(map[string]parley.EventType),
 	}
 }
 
@@ -202,9 +217,6 @@ func (d *driver) settle(id string) {
 		r.Outcome = parley.OutcomeUnknown
 	case 3:
 		r.Outcome = parley.OutcomeCancelled
-		if !d.state.Cancelling() {
-			r.Outcome, r.Output = parley.OutcomeOK, json.RawMessage(`{"text":"[1, 2]"}`)
-		}
 	default:
 		r.Outcome, r.Output = parley.OutcomeOK, json.RawMessage(`{"text":"{\"n\":1}","n":1.10}`)
 	}
@@ -246,11 +258,36 @@ func (d *driver) apply(f Fact) {
 		if len(s.Task.Input) == 0 || s.Task.Agent == "" {
 			d.t.Fatalf("scheduled %+v", s.Task)
 		}
+		d.count(s.Task)
 		if !d.state.Status().Terminal() {
 			d.open[s.Task.ID] = s
 		}
 	}
 	d.sameAsReplayed()
+}
+
+// count holds the calls of one agent for one execution to what the policy says,
+// however often the run was taken over, and keeps those that are not hedged
+// from being side by side.
+func (d *driver) count(task parley.Task) {
+	key := task.Step + " of " + task.Agent
+	d.calls[key]++
+	step := d.state.execs[task.Step].step
+	most := 2 // that of the agents' own policy
+	if step.Retry != nil {
+		most = 0
+		for _, p := range step.Retry {
+			most += p.Attempts
+		}
+	}
+	if d.calls[key] > most {
+		d.t.Fatalf("%s is called %d times, its policy allows %d", key, d.calls[key], most)
+	}
+	for id, open := range d.open {
+		if open.Task.Step == task.Step && (!step.Hedged || open.Task.Agent == task.Agent) {
+			d.t.Fatalf("%s is scheduled while %s is in flight", task.ID, id)
+		}
+	}
 }
 
 func (d *driver) sameAsReplayed() {
@@ -260,6 +297,11 @@ func (d *driver) sameAsReplayed() {
 			d.t.Fatal(err)
 		}
 	}
+	defer func() {
+		if rapid.IntRange(0, 3).Draw(d.t, "crash") == 0 {
+			d.state = again // whoever goes on knows nothing but the history
+		}
+	}()
 	if !reflect.DeepEqual(d.state, again) {
 		d.t.Fatalf("replay gives another state:\n%+v\n%+v\nafter %s", describe(d.state), describe(again), d.events[len(d.events)-1].Type)
 	}

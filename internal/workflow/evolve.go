@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,18 +71,17 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 	case stepAnswered:
 		s.evolveAnswered(x, p)
 	case stepRetrying:
-		s.landed(x)
-		if x.granted == nil {
-			x.granted = make(map[int]int, 1)
-		}
-		x.granted[p.Policy]++
-		x.err, x.retryAt = p.Error, p.At
-		if p.TaskID != "" {
-			x.attempts++
-			s.launched(x, p.TaskID)
-		}
+		s.evolveRetrying(e, x, p)
+	case attemptFailed:
+		s.land(x, p.TaskID)
+		x.others = append(x.others, p.Error)
+		x.hedgeAt = at(p.HedgeAt)
+		x.failed(e.At)
 	case stepCompleted:
 		x.agentTaskID = p.AgentTaskID
+		if p.Agent != "" {
+			x.agent = p.Agent
+		}
 		s.bytes += int64(len(p.Output))
 		x.output = p.Output
 		if p.ContextID != "" && p.Session != "" {
@@ -94,6 +94,7 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		x.err = nil
 	case stepFailed:
 		x.err, x.handled, x.agentTaskID = p.Error, p.Handled, p.AgentTaskID
+		x.failed(e.At)
 		s.endStep(x, parley.StepFailed, e.At, p.Started)
 	case stepEnded:
 		status := parley.StepSkipped
@@ -113,7 +114,11 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 		x.scheduledAt = e.At
 	}
 	if p.Agent != "" {
-		x.agent, x.input = p.Agent, p.Input
+		x.agent, x.hedgeAt = p.Agent, at(p.HedgeAt)
+		x.tried++
+	}
+	if p.Input != nil {
+		x.input = p.Input
 		s.bytes += int64(len(p.Input))
 	}
 	if p.Deadline != nil {
@@ -128,18 +133,68 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 	}
 }
 
+func (s *State) evolveRetrying(e parley.Event, x *execution, p stepRetrying) {
+	s.landed(x)
+	x.err, x.retryAt, x.hedgeAt = p.Error, p.At, at(p.HedgeAt)
+	x.failed(e.At)
+	switch {
+	case p.Fallback:
+		x.granted, x.retryAt = nil, time.Time{}
+		x.others = append(x.others, p.Error)
+		x.tried++
+	default:
+		if x.granted == nil {
+			x.granted = make(map[int]int, 1)
+		}
+		x.granted[p.Policy]++
+		if p.Agent != "" { // a new round of hedged agents
+			x.others, x.tried = nil, 1
+		}
+	}
+	if p.Agent != "" {
+		x.agent = p.Agent
+	}
+	if p.TaskID != "" {
+		x.attempts++
+		s.launched(x, p.TaskID)
+	}
+}
+
+// at is the time that t points to, or zero.
+func at(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// failed notes when an attempt failed.
+func (e *execution) failed(at time.Time) {
+	if e.failedAt.IsZero() {
+		e.failedAt = at
+	}
+}
+
+// launched notes that the newest attempt is in flight.
 func (s *State) launched(x *execution, task string) {
-	x.taskID = task
+	x.flights = append(x.flights, &flight{task: task, agent: x.agent, attempt: x.attempts})
 	s.inFlight[task] = x.path
 }
 
-// landed forgets the attempt in flight.
-func (s *State) landed(x *execution) {
-	if x.taskID != "" {
-		delete(s.inFlight, x.taskID)
-		x.taskID = ""
-		x.question, x.news, x.asked = nil, 0, 0
+// land forgets one attempt in flight, landed all of them.
+func (s *State) land(x *execution, task string) {
+	delete(s.inFlight, task)
+	x.flights = slices.DeleteFunc(x.flights, func(f *flight) bool { return f.task == task })
+	if len(x.flights) == 0 {
+		x.flights = nil
 	}
+}
+
+func (s *State) landed(x *execution) {
+	for _, f := range x.flights {
+		delete(s.inFlight, f.task)
+	}
+	x.flights, x.hedgeAt = nil, time.Time{}
 }
 
 func (s *State) endStep(x *execution, status parley.StepStatus, at time.Time, started *time.Time) {
@@ -177,6 +232,11 @@ type decider struct {
 // record appends an event to the decision and applies it.
 func (a *decider) record(t parley.EventType, x *execution, payload any) {
 	a.recordAt(t, x.path, x.attempts, payload)
+}
+
+// recordOf is record for what has happened to one attempt of several.
+func (a *decider) recordOf(call *flight, t parley.EventType, x *execution, payload any) {
+	a.recordAt(t, x.path, call.attempt, payload)
 }
 
 func (a *decider) recordAt(t parley.EventType, path string, attempt int, payload any) {

@@ -39,10 +39,16 @@ type Settled struct {
 	TaskID  string
 	Result  parley.Result
 	Started time.Time
+	// Ended is when the attempt ended, which a retry's delay is counted from;
+	// zero, or a time after At, is At.
+	Ended time.Time
 	// AgentRetry is the retry policy of the agent's record (rule R4).
 	AgentRetry RetryPolicy
 	// Jitter in [0, 1) is drawn by the executor for a retry's delay (rule R2).
 	Jitter float64
+	// NotBefore is the earliest time of a retry that the agent's budget allows;
+	// zero is any.
+	NotBefore time.Time
 }
 
 // Tick says what time it is, so that due timers fire.
@@ -85,6 +91,8 @@ type Schedule struct {
 	// for a first attempt.
 	At                      time.Time
 	AttemptTimeout, Silence time.Duration
+	// Retry: the agent was called for the step before.
+	Retry bool
 }
 
 // Close ends one attempt.

@@ -40,14 +40,30 @@ type (
 		TaskID   string          `json:"task_id,omitempty"`
 		Round    int             `json:"round,omitempty"`
 		Deadline *time.Time      `json:"deadline,omitempty"`
+		// HedgeAt is when the next of several hedged agents is called.
+		HedgeAt *time.Time `json:"hedge_at,omitempty"`
 	}
 	stepRetrying struct {
 		Error   *parley.Error `json:"error"`
 		Policy  int           `json:"policy"`
 		DelayMS int64         `json:"delay_ms"`
-		At      time.Time     `json:"at"`
+		// PutOffMS is by how much the agent's retry budget has put it off.
+		PutOffMS int64     `json:"put_off_ms,omitempty"`
+		At       time.Time `json:"at"`
 		// TaskID is the next attempt of an agent step.
 		TaskID string `json:"task_id,omitempty"`
+		// Agent is who is called next where a step has several; Fallback says that
+		// it is called for the first time, instead of the one that has failed.
+		Agent    string     `json:"agent,omitempty"`
+		Fallback bool       `json:"fallback,omitempty"`
+		HedgeAt  *time.Time `json:"hedge_at,omitempty"`
+	}
+	// attemptFailed ends one attempt of hedged agents; the step goes on.
+	attemptFailed struct {
+		TaskID string        `json:"task_id"`
+		Error  *parley.Error `json:"error"`
+		// HedgeAt as in stepScheduled.
+		HedgeAt *time.Time `json:"hedge_at,omitempty"`
 	}
 	stepCompleted struct {
 		Kind      Kind            `json:"kind"`
@@ -57,6 +73,8 @@ type (
 		ContextID string          `json:"context_id,omitempty"`
 		// AgentTaskID is the agent's own name for the task.
 		AgentTaskID string `json:"agent_task_id,omitempty"`
+		// Agent is whose answer it is, where a step has several.
+		Agent string `json:"agent,omitempty"`
 		// CopiedFrom names the run that a retry took the output from.
 		CopiedFrom string `json:"copied_from,omitempty"`
 	}
@@ -134,6 +152,7 @@ func (p stepScheduled) encode() json.RawMessage {
 		o.buf = strconv.AppendInt(o.buf, int64(p.Round), 10)
 	}
 	o.time("deadline", p.Deadline)
+	o.time("hedge_at", p.HedgeAt)
 	return o.end()
 }
 
@@ -145,6 +164,7 @@ func (p stepCompleted) encode() json.RawMessage {
 	o.optional("session", p.Session)
 	o.optional("context_id", p.ContextID)
 	o.optional("agent_task_id", p.AgentTaskID)
+	o.optional("agent", p.Agent)
 	o.optional("copied_from", p.CopiedFrom)
 	return o.end()
 }
@@ -224,6 +244,8 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 		return decodeAs[stepAnswered](data)
 	case parley.EventStepRetrying:
 		return decodeAs[stepRetrying](data)
+	case parley.EventStepAttemptFailed:
+		return decodeAs[attemptFailed](data)
 	case parley.EventStepCompleted:
 		return decodeAs[stepCompleted](data)
 	case parley.EventStepFailed:

@@ -48,9 +48,15 @@ type Definition struct {
 	IdempotencyKey *expr.Template
 	// Steps holds every step of the document at every depth, by id.
 	Steps map[string]*Step
+	// Hedged are the agents that must be declared idempotent before a run is
+	// started (rule R5).
+	Hedged []HedgedAgent
 	// Warnings are the findings that did not keep the document from compiling.
 	Warnings []Problem
 }
+
+// HedgedAgent is an agent that a step calls beside others.
+type HedgedAgent struct{ Step, Agent string }
 
 // Block is one list of steps: a scope (rule S1).
 type Block struct {
@@ -79,6 +85,11 @@ type Step struct {
 	Agent     string
 	AgentExpr *expr.Template
 	Among     []string
+	// Agents are called one after another, or side by side if Hedged, HedgeAfter
+	// after each other (rule R5); nil when Agent or AgentExpr says who is called.
+	Agents     []string
+	Hedged     bool
+	HedgeAfter time.Duration
 	// Input of an agent step; never nil for KindAgent (default {}).
 	Input *expr.Template
 	// Session continues a conversation; nil is none.

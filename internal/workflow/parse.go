@@ -21,6 +21,9 @@ type ParseOptions struct {
 	// KnownAgents says whether an agent of that name is there; nil checks no
 	// names.
 	KnownAgents func(name string) bool
+	// Idempotent says whether an agent is not known to be one that must not be
+	// hedged (rule R5); nil checks none.
+	Idempotent func(name string) bool
 	// Limits are those of language.md §10; a zero member is its default.
 	Limits ParseLimits
 }
@@ -135,6 +138,15 @@ func (p *parser) document(root *node) {
 	for _, s := range p.order {
 		if checkReached(s.Step) {
 			p.def.Steps[s.ID] = s.Step
+			p.hedges(s.Step)
+		}
+	}
+}
+
+func (p *parser) hedges(s *Step) {
+	for _, agent := range s.Agents {
+		if s.Hedged {
+			p.def.Hedged = append(p.def.Hedged, HedgedAgent{Step: s.ID, Agent: agent})
 		}
 	}
 }

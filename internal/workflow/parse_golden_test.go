@@ -45,7 +45,7 @@ func goldenFile(t *testing.T, file string) {
 			i++
 			want = string(archive.Files[i].Data)
 		}
-		got := goldenLines(ParseOptions{File: doc.Name, KnownAgents: goldenKnown}, doc.Data)
+		got := goldenLines(ParseOptions{File: doc.Name, KnownAgents: goldenKnown, Idempotent: goldenIdempotent}, doc.Data)
 		out.Files = append(out.Files, doc, txtar.File{Name: name + ".want", Data: []byte(got)})
 		if diff := cmp.Diff(want, got); diff != "" && !*update {
 			t.Errorf("%s: problems (-want +got):\n%s", doc.Name, diff)
@@ -60,6 +60,10 @@ func goldenFile(t *testing.T, file string) {
 
 // goldenKnown knows every agent but those whose names begin with "no".
 func goldenKnown(name string) bool { return !strings.HasPrefix(name, "no") }
+
+// goldenIdempotent is declared by every agent but those whose names begin with
+// "once".
+func goldenIdempotent(name string) bool { return !strings.HasPrefix(name, "once") }
 
 func goldenLines(o ParseOptions, source []byte) string {
 	var b strings.Builder

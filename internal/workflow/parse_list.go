@@ -103,7 +103,7 @@ func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 		return named, true // complete says which member is missing
 	case kind == "":
 		if !p.misspelt(s) {
-			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, steps, set, fail, finish"})
+			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, set, fail, finish"})
 		}
 		return "", false
 	case named != "" && named != kind:
@@ -155,7 +155,7 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"agents", "parallel", "fork", "then", "else", "switch", "for_each", "repeat", "workflow", "plan", "wait",
+		"parallel", "fork", "then", "else", "switch", "for_each", "repeat", "workflow", "plan", "wait",
 		"event", "emit", "approval", "validate", "budget", "lock", "vote", "cache",
 	}
 }

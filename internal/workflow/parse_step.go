@@ -45,6 +45,11 @@ func parseMembers() []parseMember {
 		{"agent", agent, (*parser).agent},
 		{"agent_name", agent, (*parser).agent},
 		{"among", agent, (*parser).among},
+		{"agents", agent, (*parser).agents},
+		{"hedge_after", agent, func(p *parser, s *parseStep, n *node) {
+			parseInto(&s.HedgeAfter)(p.duration(n, 0))
+			s.Hedged = true
+		}},
 		{"input", input, (*parser).input},
 		{"input_mapping", input, (*parser).input},
 		{"parse", agent, func(p *parser, s *parseStep, n *node) {
@@ -78,7 +83,7 @@ type parseKind struct {
 // parseKinds are the kinds of this version.
 func parseKinds() []parseKind {
 	return []parseKind{
-		{KindAgent, []string{"agent", "agent_name"}},
+		{KindAgent, []string{"agent", "agent_name", "agents"}},
 		{KindGroup, []string{"steps"}},
 		{KindSet, []string{"set"}},
 		{KindFail, []string{"fail"}},
@@ -90,7 +95,7 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"needs", "agents", "hedge_after", "max_parallel", "losers", "parallel", "fork", "join", "branch_timeout",
+		"needs", "max_parallel", "losers", "parallel", "fork", "join", "branch_timeout",
 		"then", "else", "switch", "for_each", "max_iterations", "tolerate", "item_errors", "enough", "repeat",
 		"workflow", "detach", "plan", "allow", "wait", "event", "key", "match", "fresh", "emit", "approval",
 		"validate", "compensate", "compensate_if", "finally", "triggers", "concurrency", "goto", "handlers",
@@ -167,9 +172,7 @@ func (p *parser) foreign(s *parseStep, m nodeMember) {
 func (p *parser) complete(s *parseStep) {
 	switch s.Kind {
 	case KindAgent:
-		if s.seen["agent"] == nil && s.seen["agent_name"] == nil {
-			p.missing(s.node, "agent", "an agent step needs the name of its agent")
-		}
+		p.completeAgents(s)
 		if list := s.seen["among"]; list != nil && s.Agent != "" {
 			p.errorf(list, problemValue, "among goes with an expression in agent; here the agent is fixed")
 		}
@@ -183,6 +186,39 @@ func (p *parser) complete(s *parseStep) {
 	case KindSet, KindFail, KindFinish:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))
+		}
+	}
+}
+
+// completeAgents checks that it is said who is called, in one way.
+func (p *parser) completeAgents(s *parseStep) {
+	list, one := s.seen["agents"], s.seen["agent"]
+	if one == nil {
+		one = s.seen["agent_name"]
+	}
+	switch {
+	case one == nil && list == nil:
+		p.missing(s.node, "agent", "an agent step needs the name of its agent")
+	case one != nil && list != nil:
+		p.errorf(list, problemValue, "agent and agents exclude each other: give one agent, or a list of them")
+	case list != nil && s.seen["among"] != nil:
+		p.errorf(s.seen["among"], problemValue, "among goes with an expression in agent; here the agents are fixed")
+	}
+	hedge := s.seen["hedge_after"]
+	if hedge != nil && list == nil {
+		p.report(hedge, parley.Problem{
+			Code: problemValue, Text: "hedge_after needs agents, the list of those that are called", Suggestion: "write agents: [one, other]",
+		})
+	}
+	if hedge == nil || list == nil || p.o.Idempotent == nil {
+		return
+	}
+	for _, item := range list.items {
+		if item.kind == nodeString && slices.Contains(s.Agents, item.text) && !p.o.Idempotent(item.text) {
+			p.report(item, parley.Problem{
+				Code: problemValue, Text: fmt.Sprintf("hedged agents must be declared idempotent, %q is not", item.text),
+				Suggestion: "if it recognises a task id: parley agent set " + item.text + " --idempotent; or leave hedge_after out",
+			})
 		}
 	}
 }
@@ -230,25 +266,43 @@ func (p *parser) agentKnown(n *node, name string) {
 	}
 }
 
+// maxAgents bounds the agents of one step (language.md §10).
+const maxAgents = 8
+
+// agents reads the names that are called one after another, or hedged.
+func (p *parser) agents(s *parseStep, n *node) {
+	if n.kind != nodeList || len(n.items) < 2 || len(n.items) > maxAgents {
+		p.errorf(n, problemType, "agents is a list of 2 to %d names of agents", maxAgents)
+		return
+	}
+	s.Agents = p.agentNames(n, "agents")
+}
+
 // among reads the names that an expression may give.
 func (p *parser) among(s *parseStep, n *node) {
 	if n.kind != nodeList || len(n.items) == 0 || len(n.items) > 1000 {
 		p.errorf(n, problemType, "among is a list of 1 to 1000 names of agents")
 		return
 	}
+	s.Among = p.agentNames(n, "among")
+}
+
+// agentNames reads a list of fixed names.
+func (p *parser) agentNames(n *node, member string) (names []string) {
 	for _, item := range n.items {
 		name, ok := p.text(item, 1, 255)
 		switch {
 		case !ok:
 		case item.isTemplate():
-			p.errorf(item, problemValue, "among lists fixed names")
-		case slices.Contains(s.Among, name):
+			p.errorf(item, problemValue, "%s lists fixed names", member)
+		case slices.Contains(names, name):
 			p.errorf(item, problemValue, "%q is named twice", name)
 		default:
-			s.Among = append(s.Among, name)
+			names = append(names, name)
 			p.agentKnown(item, name)
 		}
 	}
+	return names
 }
 
 func (p *parser) input(s *parseStep, n *node) {

@@ -135,7 +135,7 @@ func checkTree(t *testing.T, def *Definition) {
 			if s.Block != b || s.Index != i || def.Steps[s.ID] != s || s.ID == "" || !slices.Equal(s.Needs, needs) {
 				t.Errorf("step %q at %d: index %d, needs %v", s.ID, i, s.Index, s.Needs)
 			}
-			if s.Kind == KindAgent && (s.Input == nil || s.Silence == 0 || s.Agent == "" && (s.AgentExpr == nil || len(s.Among) == 0)) {
+			if s.Kind == KindAgent && (s.Input == nil || s.Silence == 0 || s.Agent == "" && len(s.Agents) < 2 && (s.AgentExpr == nil || len(s.Among) == 0)) {
 				t.Errorf("agent step %q is not complete", s.ID)
 			}
 			if (s.Kind == KindGroup) != (s.Body != nil) {

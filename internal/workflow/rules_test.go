@@ -20,6 +20,8 @@ type script struct {
 	open  map[string]Schedule
 	types []string
 	last  Decision
+	// history is every event so far, where a test asks for it.
+	history []parley.Event
 }
 
 func play(t *testing.T, document string) *script {

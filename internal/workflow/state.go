@@ -67,14 +67,18 @@ type execution struct {
 
 	status  parley.StepStatus
 	handled bool
-	agent   string
-	// attempts counts the attempts begun; taskID is the one in flight, or "".
+	// agent is the one called last, or whose output the step has.
+	agent string
+	// attempts counts the attempts begun; flights are those that have not ended,
+	// in the order in which they began: more than one only of hedged agents.
 	attempts int
-	taskID   string
-	// question is what the agent of the attempt in flight waits for, or nil;
-	// news numbers the last change of it, asked counts the questions.
-	question    *parley.Question
-	news, asked int
+	flights  []*flight
+	// tried counts the agents of a list that were called: in the round of calls
+	// under way if they are hedged. hedgeAt is when the next of them is called.
+	tried   int
+	hedgeAt time.Time
+	// others are the errors of the agents of a list that have failed before.
+	others []*parley.Error
 	// retryAt is set while the execution waits for its next attempt.
 	retryAt time.Time
 	// granted counts the retries that each policy has granted (rule R3).
@@ -87,8 +91,30 @@ type execution struct {
 	agentTaskID string
 
 	scheduledAt, startedAt, endedAt time.Time
+	// failedAt is when an attempt failed first; zero if none did.
+	failedAt time.Time
 	// deadline is rule T1; zero is none.
 	deadline time.Time
+}
+
+// flight is an attempt that has been scheduled and has not ended.
+type flight struct {
+	task, agent string
+	attempt     int
+	// question is what the agent waits for, or nil; news numbers the last change
+	// of it, asked counts the questions.
+	question    *parley.Question
+	news, asked int
+}
+
+// flight gives the attempt of that task if it is in flight, else nil.
+func (e *execution) flight(task string) *flight {
+	for _, f := range e.flights {
+		if f.task == task {
+			return f
+		}
+	}
+	return nil
 }
 
 // RunLimits are those of language.md §10 that the core watches. Passing one is
@@ -135,9 +161,16 @@ func (s *State) Definition() *Definition { return s.def }
 // AgentOf gives the agent of a task in flight, or "".
 func (s *State) AgentOf(task string) string {
 	if x := s.execs[s.inFlight[task]]; x != nil {
-		return x.agent
+		return x.flight(task).agent
 	}
 	return ""
+}
+
+// Judges reports whether what an agent answers to a task may be refused: it is
+// parsed, shaped or checked.
+func (s *State) Judges(task string) bool {
+	x := s.execs[s.inFlight[task]]
+	return x != nil && (x.step.ParseJSON || x.step.Output != nil || x.step.Schema != nil)
 }
 
 // Waits reports whether a task is in flight.
@@ -192,8 +225,11 @@ func (s *State) Due() time.Time {
 		earlier(e.deadline)
 		// The next attempt of an agent call is a row that becomes visible by
 		// itself; only the core can begin anything else again.
-		if e.taskID == "" {
+		if len(e.flights) == 0 {
 			earlier(e.retryAt)
+		}
+		if !s.cancelling {
+			earlier(e.hedgeAt)
 		}
 	}
 	return due
@@ -251,4 +287,44 @@ func (s *State) scopeOf(b *Block) (scope, bool) {
 func (e *execution) passed() bool {
 	return e.status == parley.StepCompleted || e.status == parley.StepSkipped ||
 		(e.status == parley.StepFailed && e.handled)
+}
+
+// AgentAt gives the agent that the execution of a step calls, or "": for other
+// kinds of steps, those that call none, and those that have not begun.
+func (s *State) AgentAt(path string) string {
+	if x := s.execs[path]; x != nil {
+		return x.agent
+	}
+	return ""
+}
+
+// FailedTask is an agent step that has used up its policy.
+type FailedTask struct {
+	// Task is its last attempt.
+	Task parley.Task
+	Err  *parley.Error
+	// FirstFailedAt is when the first of its attempts failed.
+	FirstFailedAt time.Time
+}
+
+// FailedTask gives the agent step that a run has failed at: an attempt of it was
+// made, it failed for good, and nothing in the workflow has handled that. ok is
+// false for runs that have not failed, or for another reason (a step of another
+// kind, an expression, the run's own timeout).
+func (s *State) FailedTask() (f FailedTask, ok bool) {
+	if s.status != parley.RunFailed || s.err == nil {
+		return f, false
+	}
+	x := s.execs[s.err.Step]
+	if x == nil || x.step.Kind != KindAgent || x.attempts == 0 || x.input == nil || x.status != parley.StepFailed || x.handled {
+		return f, false
+	}
+	id := s.taskID(x.path, x.attempts)
+	f = FailedTask{
+		Task: parley.Task{
+			ID: id, Run: s.run, Step: x.path, Attempt: x.attempts, Agent: x.agent, Input: x.input, CorrelationID: parley.CorrelationID(id),
+		},
+		Err: x.err, FirstFailedAt: x.failedAt,
+	}
+	return f, true
 }

@@ -3,7 +3,6 @@ package workflow
 import (
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -95,22 +94,23 @@ func (a *decider) beginAgent(x *execution) {
 
 func (a *decider) launch(x *execution, agent string, input json.RawMessage) {
 	attempt := x.attempts + 1
-	id := a.taskID(x.path, attempt)
-	deadline := a.deadlineOf(x)
 	a.recordAt(parley.EventStepScheduled, x.path, attempt, stepScheduled{
-		Kind: KindAgent, Agent: agent, Input: input, TaskID: id, Deadline: deadline,
+		Kind: KindAgent, Agent: agent, Input: input, TaskID: a.taskID(x.path, attempt), Deadline: a.deadlineOf(x),
+		HedgeAt: a.nextHedge(x, 1, a.at),
 	})
 	a.schedule(x, a.at)
+	a.hedgeDue(x)
 }
 
-// schedule hands the attempt that x has in flight to a bridge.
+// schedule hands the newest attempt of x to a bridge.
 func (a *decider) schedule(x *execution, at time.Time) {
+	call := x.flights[len(x.flights)-1]
 	task := parley.Task{
-		ID: x.taskID, Run: a.run, Step: x.path, Attempt: x.attempts, Agent: x.agent,
-		Input: x.input, CorrelationID: parley.CorrelationID(x.taskID), Deadline: a.earliest(x.deadline, a.deadline),
+		ID: call.task, Run: a.run, Step: x.path, Attempt: call.attempt, Agent: call.agent,
+		Input: x.input, CorrelationID: parley.CorrelationID(call.task), Deadline: a.until(x),
 	}
 	if x.step.Session != "" {
-		task.ContextID = a.sessions[x.step.Session+"\x00"+x.agent]
+		task.ContextID = a.sessions[x.step.Session+"\x00"+call.agent]
 	}
 	a.d.Schedule = append(a.d.Schedule, Schedule{
 		Task: task, At: at, AttemptTimeout: x.step.AttemptTimeout, Silence: x.step.Silence,
@@ -126,7 +126,7 @@ func (a *decider) earliest(t, u time.Time) time.Time {
 
 func (a *decider) agentOf(step *Step, scope *expr.Scope) (string, error) {
 	if step.AgentExpr == nil {
-		return step.Agent, nil
+		return step.firstAgent(), nil
 	}
 	v, err := step.AgentExpr.Eval(scope)
 	if err != nil {
@@ -195,27 +195,23 @@ func (a *decider) beginFinish(x *execution) {
 
 // finishAgentStep turns an agent's answer into the step's output: parse,
 // output, schema (rule P1).
-func (a *decider) finishAgentStep(x *execution, f Settled) {
+func (a *decider) finishAgentStep(x *execution, call *flight, f Settled) {
 	value := f.Result.Output
 	if x.step.ParseJSON {
 		parsed, err := parseAnswer(value)
 		if err != nil {
-			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "parse: %v", err),
-				attemptEnd{started: f.Started, agentTaskID: f.Result.AgentTaskID, agentRetry: &f.AgentRetry})
+			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "parse: %v", err), endOf(call, f))
 			return
 		}
 		value = parsed
 	}
-	a.complete(x, value, completion{
-		started: f.Started, contextID: f.Result.ContextID, agentTaskID: f.Result.AgentTaskID, agentRetry: &f.AgentRetry,
-	})
+	a.complete(x, value, completion{attemptEnd: endOf(call, f), contextID: f.Result.ContextID})
 }
 
 // completion carries what complete needs besides the value.
 type completion struct {
-	started                time.Time
-	contextID, agentTaskID string
-	agentRetry             *RetryPolicy
+	attemptEnd
+	contextID string
 }
 
 // complete shapes and checks a step's value and records it as its output.
@@ -226,14 +222,13 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 			err = a.fits("output", value)
 		}
 	}
-	end := attemptEnd{started: c.started, agentTaskID: c.agentTaskID, agentRetry: c.agentRetry}
 	if err != nil {
-		a.fail(x, asError(err), end)
+		a.fail(x, asError(err), c.attemptEnd)
 		return
 	}
 	if x.step.Schema != nil {
 		if err := x.step.Schema.Check(value); err != nil {
-			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "The output does not fit the schema: %v", err), end)
+			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "The output does not fit the schema: %v", err), c.attemptEnd)
 			return
 		}
 	}
@@ -241,7 +236,15 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 	if x.step.Session != "" && c.contextID != "" {
 		p.Session, p.ContextID = x.step.Session, c.contextID
 	}
-	a.record(parley.EventStepCompleted, x, p)
+	if c.call == nil {
+		a.record(parley.EventStepCompleted, x, p)
+		return
+	}
+	if x.step.Agents != nil {
+		p.Agent = c.call.agent
+	}
+	a.closeOthers(x, c.call)
+	a.recordOf(c.call, parley.EventStepCompleted, x, p)
 }
 
 // fits checks the limits on values (§10).
@@ -287,139 +290,6 @@ func deref(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// attemptEnd carries what a failure needs besides the error.
-type attemptEnd struct {
-	started     time.Time
-	retryAfter  time.Duration
-	agentTaskID string
-	agentRetry  *RetryPolicy
-}
-
-// fail retries a step as its policies say, or ends it.
-func (a *decider) fail(x *execution, err *parley.Error, end attemptEnd) {
-	err = recordable(err)
-	if err.Step == "" {
-		err.Step = x.path
-	}
-	if x.input != nil {
-		err.Attempt, err.Agent = x.attempts, x.agent
-	}
-	if a.cancelling {
-		a.failFinally(x, err, end)
-		return
-	}
-	policies := x.step.Retry
-	if policies == nil && x.step.Kind == KindAgent && end.agentRetry != nil {
-		policies = []RetryPolicy{*end.agentRetry}
-	}
-	i := matching(policies, err)
-	if i < 0 || x.granted[i] >= policies[i].Attempts-1 || x.attempts >= a.limits.Attempts {
-		a.failFinally(x, err, end)
-		return
-	}
-	delay := max(policies[i].delay(x.granted[i]+1, a.jitter), end.retryAfter.Truncate(time.Millisecond))
-	at := a.at.Add(delay)
-	if until := a.earliest(x.deadline, a.deadline); !until.IsZero() && !at.Before(until) {
-		// Rule T1: a retry that could only begin too late is not waited for.
-		a.failFinally(x, withLimit(err, "timeout"), end)
-		return
-	}
-	p := stepRetrying{Error: err, Policy: i, DelayMS: delay.Milliseconds(), At: at}
-	if x.input != nil {
-		p.TaskID = a.taskID(x.path, x.attempts+1)
-		a.record(parley.EventStepRetrying, x, p)
-		a.schedule(x, at)
-		return
-	}
-	a.retryWhole(x, p)
-}
-
-// retryWhole waits for the next round of a step that is no agent call.
-func (a *decider) retryWhole(x *execution, p stepRetrying) {
-	if x.step.Body != nil {
-		a.cancelOpen(x.inside())
-	}
-	if x.scheduledAt.IsZero() {
-		a.recordAt(parley.EventStepScheduled, x.path, 1, stepScheduled{Kind: x.step.Kind, Deadline: a.deadlineOf(x)})
-	}
-	a.record(parley.EventStepRetrying, x, p)
-}
-
-// failFinally ends a step as FAILED, handled if it says so (§6).
-func (a *decider) failFinally(x *execution, err *parley.Error, end attemptEnd) {
-	a.record(parley.EventStepFailed, x, stepFailed{
-		Kind: x.step.Kind, Error: err, Handled: x.step.Continue, Started: ptr(end.started), AgentTaskID: end.agentTaskID,
-	})
-}
-
-func ptr(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// withLimit notes in the details which limit ended the retries.
-func withLimit(err *parley.Error, limit string) *parley.Error {
-	details := map[string]json.RawMessage{}
-	if len(err.Details) > 0 && json.Unmarshal(err.Details, &details) != nil {
-		details["details"] = err.Details
-	}
-	details["limit"] = json.RawMessage(`"` + limit + `"`)
-	return err.WithDetails(details)
-}
-
-// matching gives the first policy whose codes match the error (rule R3), or -1.
-func matching(policies []RetryPolicy, err *parley.Error) int {
-	return slices.IndexFunc(policies, func(p RetryPolicy) bool { return p.matches(err) })
-}
-
-func (p RetryPolicy) matches(err *parley.Error) bool {
-	if slices.Contains(p.NotOn, err.Code) {
-		return false
-	}
-	if p.On == nil {
-		return retriedByDefault(err)
-	}
-	if slices.Contains(p.On, "*") {
-		return err.Code != parley.CodeCancelled && err.Code != parley.CodeLimit && err.Code != parley.CodeExpression &&
-			err.Code != parley.CodeOutcomeUnknown
-	}
-	return slices.Contains(p.On, err.Code)
-}
-
-// retriedByDefault is the "yes" rows of the table of codes (§5).
-func retriedByDefault(err *parley.Error) bool {
-	switch err.Code {
-	case parley.CodeAgentUnavailable, parley.CodeAgentError, parley.CodeStalled:
-		return true
-	case parley.CodeTimeout:
-		var d struct {
-			Limit string `json:"limit"`
-		}
-		return json.Unmarshal(err.Details, &d) == nil && (d.Limit == "attempt_timeout" || d.Limit == "exchange")
-	}
-	return false
-}
-
-// AgentRetry gives the policy of an agent's record (rule R4).
-func AgentRetry(c parley.RetryConfig) RetryPolicy {
-	return RetryPolicy{
-		Attempts: 1 + c.MaxRetries, Delay: c.InitialDelay, Multiplier: c.Multiplier,
-		MaxDelay: c.MaxDelay, FullJitter: true,
-	}
-}
-
-// delay is rule R2 for the n-th retry that the policy grants.
-func (p RetryPolicy) delay(n int, jitter float64) time.Duration {
-	d := float64(p.Delay) * math.Pow(p.Multiplier, float64(n-1))
-	d = min(d, float64(p.MaxDelay))
-	if p.FullJitter {
-		d *= jitter
-	}
-	return time.Duration(d).Truncate(time.Millisecond)
 }
 
 // asError gives the error of an evaluation as one that can be recorded.

@@ -63,7 +63,7 @@ func (s *State) unreached(sc scope, steps *[]parley.Step) {
 		x := s.child(sc, step)
 		switch {
 		case x == nil:
-			v := parley.Step{ID: sc.prefix + step.ID, Kind: string(step.Kind), Status: parley.StepPending, Agent: step.Agent}
+			v := parley.Step{ID: sc.prefix + step.ID, Kind: string(step.Kind), Status: parley.StepPending, Agent: step.firstAgent()}
 			if s.scopeEnded(sc) {
 				v.Status = parley.StepCancelled
 			}
@@ -94,10 +94,10 @@ func (s *State) viewStep(x *execution) parley.Step {
 			v.Phase = parley.PhaseCancelling
 		case !x.retryAt.IsZero():
 			v.Phase = parley.PhaseBackoff
-		case s.waits(x):
-			q := *x.question
+		case s.asks(x) != nil:
+			q := *s.asks(x).question
 			v.Phase, v.Question = parley.PhaseInputRequired, &q
-		case x.taskID != "":
+		case len(x.flights) > 0:
 			v.Phase = parley.PhaseQueued
 		default:
 			v.Phase = parley.PhaseWorking

@@ -65,58 +65,59 @@ type (
 
 // asked records what an agent waits for, or that it goes on.
 func (a *decider) asked(f Asked) {
-	x := a.waitable(f.TaskID)
-	if x == nil || f.News <= x.news {
+	x, call := a.waitable(f.TaskID)
+	if x == nil || f.News <= call.news {
 		return
 	}
 	if f.Question == nil {
-		if x.question != nil {
-			a.record(parley.EventStepAnswered, x, stepAnswered{TaskID: f.TaskID, Resolved: resolvedByAgent, News: f.News})
+		if call.question != nil {
+			a.recordOf(call, parley.EventStepAnswered, x, stepAnswered{TaskID: f.TaskID, Resolved: resolvedByAgent, News: f.News})
 		}
 		return
 	}
 	q := readable(f.Question)
 	err := a.fits("question", append([]byte(q.Text+q.Note), q.Parts...))
-	if x.asked >= a.limits.Questions {
-		err = limitError("questions", int64(a.limits.Questions), int64(x.asked)+1)
+	if call.asked >= a.limits.Questions {
+		err = limitError("questions", int64(a.limits.Questions), int64(call.asked)+1)
 	}
 	if err != nil {
 		e := asError(err)
-		e.Step, e.Agent = x.path, x.agent
+		e.Step, e.Agent = x.path, call.agent
 		a.abandon(x, parley.OutcomeCancelled)
 		a.failFinally(x, e, attemptEnd{})
 		a.advance()
 		return
 	}
-	a.record(parley.EventStepWaiting, x, stepWaiting{
+	a.recordOf(call, parley.EventStepWaiting, x, stepWaiting{
 		Question: q, TaskID: f.TaskID, AgentTaskID: strings.ToValidUTF8(f.AgentTaskID, "\uFFFD"), News: f.News,
 	})
 }
 
 // replied records what somebody answered.
 func (a *decider) replied(f Replied) {
-	x := a.waitable(f.TaskID)
-	if x == nil || x.question == nil {
+	x, call := a.waitable(f.TaskID)
+	if x == nil || call.question == nil {
 		return
 	}
 	with := &answeredWith{Text: strings.ToValidUTF8(f.Reply.Text, "\uFFFD")}
 	if json.Valid(f.Reply.Data) {
 		with.Data = f.Reply.Data
 	}
-	if x.question.Kind == parley.QuestionAuth {
+	if call.question.Kind == parley.QuestionAuth {
 		with = &answeredWith{Withheld: true}
 	}
-	a.record(parley.EventStepAnswered, x, stepAnswered{TaskID: f.TaskID, Reply: with, By: strings.ToValidUTF8(f.Reply.By, "\uFFFD")})
+	a.recordOf(call, parley.EventStepAnswered, x, stepAnswered{TaskID: f.TaskID, Reply: with, By: strings.ToValidUTF8(f.Reply.By, "\uFFFD")})
 }
 
 // waitable gives the execution of a task in flight, unless its run is ending:
 // then nobody is asked any more.
-func (a *decider) waitable(task string) *execution {
+func (a *decider) waitable(task string) (*execution, *flight) {
 	path, ok := a.inFlight[task]
 	if !ok || a.status.Terminal() || a.cancelling {
-		return nil
+		return nil, nil
 	}
-	return a.execs[path]
+	x := a.execs[path]
+	return x, x.flight(task)
 }
 
 // readable gives a question as the history will give it back. What is not JSON
@@ -135,15 +136,19 @@ func readable(q *parley.Question) *parley.Question {
 }
 
 func (s *State) evolveWaiting(x *execution, p stepWaiting) {
-	x.question, x.news = p.Question, p.News
-	x.asked++
+	if call := x.flight(p.TaskID); call != nil {
+		call.question, call.news = p.Question, p.News
+		call.asked++
+	}
 	if p.Question != nil {
 		s.bytes += int64(len(p.Question.Text) + len(p.Question.Note) + len(p.Question.Parts))
 	}
 }
 
 func (s *State) evolveAnswered(x *execution, p stepAnswered) {
-	x.question, x.news = nil, max(x.news, p.News)
+	if call := x.flight(p.TaskID); call != nil {
+		call.question, call.news = nil, max(call.news, p.News)
+	}
 	if p.Reply != nil {
 		s.bytes += int64(len(p.Reply.Text))
 	}
@@ -161,15 +166,25 @@ type Waiting struct {
 func (s *State) Waiting() []Waiting {
 	var list []Waiting
 	for _, path := range s.order {
-		if x := s.execs[path]; s.waits(x) {
-			list = append(list, Waiting{Step: path, TaskID: x.taskID, Question: *x.question})
+		if call := s.asks(s.execs[path]); call != nil {
+			list = append(list, Waiting{Step: path, TaskID: call.task, Question: *call.question})
 		}
 	}
 	return list
 }
 
-func (s *State) waits(x *execution) bool {
-	return x.question != nil && x.taskID != "" && !s.cancelling && !s.status.Terminal()
+// asks gives the attempt of x whose agent waits for a person, or nil. Of several
+// the one that began first is answered first.
+func (s *State) asks(x *execution) *flight {
+	if s.cancelling || s.status.Terminal() {
+		return nil
+	}
+	for _, call := range x.flights {
+		if call.question != nil {
+			return call
+		}
+	}
+	return nil
 }
 
 // StepState says in words where a step stands, for whoever expected something
@@ -201,7 +216,7 @@ func (s *State) Progress(at time.Time, t parley.EventType, task string, data jso
 	if s.progressEnded {
 		return e, false
 	}
-	e = parley.Event{Seq: s.seq + 1, At: at, Type: t, Run: s.run, Step: path, Attempt: s.execs[path].attempts, Data: data}
+	e = parley.Event{Seq: s.seq + 1, At: at, Type: t, Run: s.run, Step: path, Attempt: s.execs[path].flight(task).attempt, Data: data}
 	if s.progress >= s.limits.Progress || s.progressBytes+int64(len(data)) > s.limits.ProgressBytes {
 		e = parley.Event{Seq: e.Seq, At: at, Type: parley.EventRunWarning, Run: s.run, Data: encode(runWarning{
 			Message: fmt.Sprintf("No more progress of the run's agents is recorded: the limit is %d events and %d bytes",

@@ -1,0 +1,228 @@
+package registry_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/registry"
+)
+
+// oldPlatform is an API and a registry of the existing platform.
+type oldPlatform struct {
+	*httptest.Server
+	mu    sync.Mutex
+	paths []string
+	// answers are bodies by request URI, or "status" before a body.
+	answers map[string]string
+	now     time.Time
+}
+
+func newOldPlatform(t *testing.T) *oldPlatform {
+	p := &oldPlatform{answers: map[string]string{}, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.paths = append(p.paths, r.Method+" "+r.RequestURI)
+		body, ok := p.answers[r.RequestURI]
+		switch {
+		case !ok:
+			http.Error(w, `{"detail":"not found"}`, http.StatusNotFound)
+		case body == "500":
+			http.Error(w, "secret inside", http.StatusInternalServerError)
+		case body == "302":
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		default:
+			_, _ = w.Write([]byte(body))
+		}
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *oldPlatform) set(uri, body string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers[uri] = body
+}
+
+func (p *oldPlatform) asked() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.paths
+	p.paths = nil
+	return list
+}
+
+func (p *oldPlatform) lookup(t *testing.T, adjust func(*registry.OldLookupConfig)) *registry.OldLookup {
+	t.Helper()
+	cfg := registry.OldLookupConfig{API: p.URL + "/", Registry: p.URL + "/reg", Client: p.Client(), Now: func() time.Time {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.now
+	}}
+	if adjust != nil {
+		adjust(&cfg)
+	}
+	o, err := registry.NewOldLookup(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func (p *oldPlatform) later(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = p.now.Add(d)
+}
+
+const apiAgents = "/api/v1/agents?page_size=100&name="
+
+func apiPage(records ...string) string {
+	return `{"items":[` + strings.Join(records, ",") + `],"total":1}`
+}
+
+func TestOldLookupOrder(t *testing.T) {
+	p := newOldPlatform(t)
+	o := p.lookup(t, nil)
+	p.set(apiAgents+"A", apiPage(`{"name":"A2","url":"http://wrong"}`, `{"name":"A","url":"http://a.test","auth_type":"BEARER","auth_config":{"token":"t0ken"},"timeout_ms":5000,"retry_config":{"max_retries":0},"status":"active"}`))
+	p.set("/reg/agents/R%20&%20D%2F1", `{"name":"R & D/1","url":"https://r.test/x","auth_config":{"type":"apikey","key":"k3y"},"timeout":2000,"circuit_breaker_config":{"enabled":true,"failure_threshold":3,"failure_rate_threshold":0.7,"timeout_seconds":30,"half_open_max_calls":2,"window_size_seconds":60}}`)
+	got, err := o.Lookup(t.Context(), "A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := parley.Agent{
+		Name: "A", URL: "http://a.test/", Protocol: parley.ProtocolJSONRPC, Timeout: 5 * time.Second, Status: parley.AgentActive,
+		Auth: parley.Auth{Type: parley.AuthBearer}, Retry: parley.DefaultRetryConfig(),
+	}
+	want.Retry.MaxRetries = 0
+	ignore := cmpopts.IgnoreFields(parley.Agent{}, "Credential", "Resolved")
+	if diff := cmp.Diff(want, got, ignore); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if string(got.Credential.Reveal()) != "t0ken" {
+		t.Error("not the token of the record")
+	}
+	got, err = o.Lookup(t.Context(), "R & D/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Auth.Type != parley.AuthAPIKey || got.Auth.Header != "X-API-Key" || string(got.Credential.Reveal()) != "k3y" || got.Timeout != 2*time.Second {
+		t.Errorf("%+v", got)
+	}
+	breaker := &parley.Breaker{
+		Enabled: true, FailureThreshold: 3, FailureRate: 0.7, OpenFor: 30 * time.Second, HalfOpenCalls: 2, Window: time.Minute,
+	}
+	if diff := cmp.Diff(breaker, got.Breaker); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for range 3 {
+		if _, err := o.Lookup(t.Context(), "A"); err != nil {
+			t.Error(err)
+		}
+	}
+	wantAsked := []string{"GET " + apiAgents + "A", "GET " + apiAgents + "R+%26+D%2F1", "GET /reg/agents/R%20&%20D%2F1"}
+	if diff := cmp.Diff(wantAsked, p.asked()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestOldLookupRefuses(t *testing.T) {
+	p := newOldPlatform(t)
+	o := p.lookup(t, nil)
+	for name, c := range map[string]struct {
+		record string
+		code   parley.Code
+		text   string
+	}{
+		"nobody":    {"", parley.CodeUnknownAgent, "known neither"},
+		"..":        {"", parley.CodeUnknownAgent, "known neither"},
+		"a\nb":      {"", parley.CodeUnknownAgent, "known neither"},
+		"gone":      {`"url":"http://x","status":"deleted"`, parley.CodeUnknownAgent, "deleted"},
+		"idle":      {`"url":"http://x","status":"inactive"`, parley.CodeAgentRejected, "inactive"},
+		"command":   {`"url":"stdio:/bin/sh"`, parley.CodeAgentRejected, "http://"},
+		"no-url":    {`"status":"active"`, parley.CodeAgentRejected, "url"},
+		"slow":      {`"url":"http://x","timeout_ms":1`, parley.CodeAgentRejected, "timeout_ms"},
+		"eager":     {`"url":"http://x","retry_config":{"max_retries":99}`, parley.CodeAgentRejected, "max_retries"},
+		"reference": {`"url":"http://x","auth_type":"bearer","auth_config":{"token":"env:HOME"}`, parley.CodeAgentRejected, "no secrets are configured"},
+		"injecting": {`"url":"http://x","auth_type":"bearer","auth_config":{"token":"a\r\nsecret"}`, parley.CodeAgentRejected, "printable ASCII"},
+		"framing":   {`"url":"http://x","auth_type":"apikey","auth_config":{"key":"secret","header_name":"Host"}`, parley.CodeAgentRejected, "header"},
+		"odd-auth":  {`"url":"http://x","auth_type":"smoke","auth_config":{"key":"secret"}`, parley.CodeAgentRejected, "auth_type"},
+	} {
+		if c.record != "" {
+			p.set(apiAgents+name, apiPage(`{"name":"`+name+`",`+c.record+`}`))
+		}
+		a, err := o.Lookup(t.Context(), name)
+		if parley.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "secret") && name != "reference" || a.Name != "" {
+			t.Errorf("%s: %+v, %v; want %s, %q", name, a, err, c.code, c.text)
+		}
+	}
+	p.set(apiAgents+"bare", apiPage(`{"name":"bare","url":"http://x","auth_type":"bearer","auth_config":null}`))
+	if a, err := o.Lookup(t.Context(), "bare"); err != nil || a.Auth.Type != parley.AuthNone {
+		t.Errorf("without a credential: %+v, %v", a, err)
+	}
+}
+
+// Who does not answer is asked again, then the other; what was known is used
+// while nobody answers, and a name that nobody knows is not asked for at once.
+func TestOldLookupFailing(t *testing.T) {
+	p := newOldPlatform(t)
+	o := p.lookup(t, nil)
+	p.set(apiAgents+"A", "500")
+	p.set("/reg/agents/A", `{"name":"A","url":"http://a.test"}`)
+	if _, err := o.Lookup(t.Context(), "A"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(p.asked()); n != 4 {
+		t.Errorf("%d requests, want 3 of the API and 1 of the registry", n)
+	}
+	p.later(6 * time.Minute)
+	p.set("/reg/agents/A", "500")
+	if a, err := o.Lookup(t.Context(), "A"); err != nil || a.Name != "A" {
+		t.Errorf("an agent that was known: %+v, %v", a, err)
+	}
+	p.later(2 * time.Hour)
+	p.set(apiAgents+"A", "302")
+	_, err := o.Lookup(t.Context(), "A")
+	if e, ok := errors.AsType[*parley.Error](err); !ok || e.Code != parley.CodeAgentUnavailable || !e.Retryable || strings.Contains(err.Error(), "secret") {
+		t.Errorf("nobody answers: %v", err)
+	}
+	p.asked()
+	for range 5 {
+		if _, err := o.Lookup(t.Context(), "nobody"); parley.CodeOf(err) != parley.CodeUnknownAgent {
+			t.Error(err)
+		}
+	}
+	if n := len(p.asked()); n != 2 {
+		t.Errorf("%d requests for a name that nobody knows, want 2", n)
+	}
+	p.later(6 * time.Second)
+	p.set("/reg/agents/nobody", `{"name":"nobody","url":"http://n.test"}`)
+	if _, err := o.Lookup(t.Context(), "nobody"); err != nil {
+		t.Errorf("an agent that was added: %v", err)
+	}
+}
+
+func TestOldLookupConfig(t *testing.T) {
+	for _, cfg := range []registry.OldLookupConfig{
+		{},
+		{Client: http.DefaultClient},
+		{Client: http.DefaultClient, API: "ftp://x"},
+		{Client: http.DefaultClient, Registry: "http://user:secret@x"},
+		{Client: http.DefaultClient, API: "http://x?a=secret"},
+	} {
+		_, err := registry.NewOldLookup(cfg)
+		if parley.CodeOf(err) != parley.CodeInvalid || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// attemptLog are the columns of readAttemptLog: of values above 64 KiB only the
+// size is read.
+const attemptLog = `id, step, number, agent, state, outcome, meta, orphanings, agent_task_id, agent_endpoint,
+ scheduled_at, visible_at, claimed_at, settled_at, length(input), CASE WHEN length(input) <= 65536 THEN input END,
+ length(output), CASE WHEN length(output) <= 65536 THEN output END`
+
+// AttemptLog gives one page of the attempts that q selects, in the order in
+// which they were scheduled, and the number of all of them. It is empty for a
+// run that is not there.
+func (db *DB) AttemptLog(ctx context.Context, q parley.AttemptQuery) ([]parley.Attempt, int, error) {
+	var c condition
+	from, to := idRange(q.Run)
+	c.add(`id >= ? AND id < ? AND run = ?`, from, to, q.Run)
+	if q.Step != "" {
+		c.add(`step = ?`, q.Step)
+	}
+	items := []parley.Attempt{}
+	total, err := db.list(ctx, &listing{
+		columns: attemptLog, from: `attempt`, where: c, order: ` ORDER BY scheduled_at, step, number`, page: q.Page,
+	}, func(r *record) error {
+		a, err := readAttemptLog(r)
+		items = append(items, a)
+		return err
+	})
+	return items, total, err
+}
+
+func readAttemptLog(r *record) (a parley.Attempt, err error) {
+	a = parley.Attempt{TaskID: r.str(), Step: r.str(), Number: int(r.int()), Agent: r.str(), State: r.str()}
+	outcome, meta := parley.Outcome(r.str()), r.bytes()
+	a.Sendings, a.AgentTaskID, a.Endpoint = int(r.int()), r.str(), r.str()
+	scheduled, visible, claimed, settled := r.time(), r.time(), r.time(), r.time()
+	a.RequestBytes, a.Request = r.int(), r.bytes()
+	a.ResponseBytes, a.Response = r.int(), r.bytes()
+	if r.err != nil {
+		return a, r.err
+	}
+	a.ScheduledAt, a.EndedAt = scheduled, timeOrNil(settled)
+	if AttemptState(a.State) == AttemptOpen {
+		a.NotBefore = timeOrNil(visible)
+	}
+	if !claimed.IsZero() {
+		a.Sendings++ // besides those that nobody knows the outcome of
+		a.StartedAt = &claimed
+		if !settled.IsZero() {
+			took := max(settled.Sub(claimed), 0).Milliseconds()
+			a.TookMS = &took
+		}
+	}
+	if outcome == "" {
+		return a, nil
+	}
+	res, err := decodeResult(a.TaskID, outcome, nil, meta)
+	if err != nil {
+		return a, err
+	}
+	a.Outcome, a.Error, a.Status, a.RetryAfterMS = outcome, res.Err, res.Status, res.RetryAfter.Milliseconds()
+	if a.AgentTaskID == "" {
+		a.AgentTaskID = res.AgentTaskID
+	}
+	if a.Status == 0 {
+		a.Status = statusOf(res.Err)
+	}
+	return a, nil
+}
+
+// statusOf is the HTTP status in the details of an error, or of what led to it.
+func statusOf(err *parley.Error) int {
+	for ; err != nil; err = err.Cause {
+		var d struct {
+			Status int `json:"status"`
+		}
+		if len(err.Details) > 0 && json.Unmarshal(err.Details, &d) == nil && d.Status > 0 {
+			return d.Status
+		}
+	}
+	return 0
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,366 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// deadTask is the dead letter of a run's step.
+func deadTask(run string, at time.Time) parley.DeadLetter {
+	return parley.DeadLetter{
+		Kind: parley.DeadLetterTask, Code: parley.CodeAgentError, Reason: "HTTP 500: 100% broken_here", Attempts: 4, Agent: "writer", Workflow: "greet",
+		Run: run, Step: "a", Task: run + ".a.4", HTTPStatus: 500, FirstFailedAt: at.Add(-time.Minute), CreatedAt: at,
+		Key: []byte(run), Value: []byte(`{"run_id": "x"}`),
+		Headers: []parley.DeadLetterHeader{{Name: "parley-task", Value: []byte("1")}},
+	}.Seal()
+}
+
+// deadRecord is the dead letter of a record that is no text.
+func deadRecord(offset int64, at time.Time) parley.DeadLetter {
+	return parley.DeadLetter{
+		Kind: parley.DeadLetterRecord, Code: parley.CodeInvalid, Reason: "no JSON\x00", Attempts: 1,
+		Source:    &parley.DeadLetterSource{Subject: "parley.tasks", Topic: "orchestrator.tasks.http", Partition: 3, Offset: offset, Group: "g"},
+		CreatedAt: at, Key: []byte{0xff, 0}, Value: []byte("\x00\xff garbage"),
+		Headers: []parley.DeadLetterHeader{{Name: "x", Value: []byte{0xfe}}, {Name: "x", Value: []byte{}}},
+	}.Seal()
+}
+
+// giveUp is a decision that lets a run fail, and its task with it.
+func giveUp(seen Run, task string, letters ...parley.DeadLetter) Decision {
+	d := next(seen, 1)
+	d.Run.Status, d.Run.EndedAt = parley.RunFailed, epoch.Add(time.Second)
+	d.Answer = &Answer{Result: *failed(task, parley.OutcomeError, parley.CodeAgentError), At: epoch}
+	d.Close = []Close{{TaskID: task, Absorb: true}}
+	d.DeadLetters = letters
+	return d
+}
+
+func deadIDs(list []parley.DeadLetter) string {
+	var ids []string
+	for i := range list {
+		ids = append(ids, list[i].ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestDeadLetterIsKeptWhole: what is stored is read back byte for byte, once,
+// however often the same record comes.
+func TestDeadLetterIsKeptWhole(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		for _, l := range []parley.DeadLetter{deadTask("run-1", epoch), deadRecord(0, epoch), deadRecord(1, epoch)} {
+			if !must(db.KeepDeadLetter(ctx, l))(t) || must(db.KeepDeadLetter(ctx, l))(t) {
+				t.Errorf("%s is not kept once", l.ID)
+			}
+			diff(t, must(db.DeadLetter(ctx, l.ID))(t), l)
+		}
+		empty := deadRecord(2, epoch)
+		empty.Key, empty.Headers, empty.Value, empty.Tombstone = nil, nil, nil, true
+		must(db.KeepDeadLetter(ctx, empty.Seal()))(t)
+		diff(t, must(db.DeadLetter(ctx, empty.Seal().ID))(t), empty.Seal())
+		_, total, err := db.DeadLetters(ctx, parley.DeadLetterQuery{})
+		check(t, err)
+		diff(t, total, 4)
+		_, err = db.DeadLetter(ctx, "dl-none")
+		wantCode(t, err, parley.CodeNotFound)
+		_, err = db.KeepDeadLetter(ctx, parley.DeadLetter{})
+		wantCode(t, err, parley.CodeInvalid)
+	})
+}
+
+// TestDeadLetterWithDecision: the dead letter stands and falls with the decision,
+// and costs no commit of its own.
+func TestDeadLetterWithDecision(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		run := begin(t, db, "run-1", attempt("run-1", "a", 1))
+		l := deadTask("run-1", epoch)
+		wantStale(t, db.Decide(ctx, giveUp(run, "run-1.b.1", l)))
+		_, err := db.DeadLetter(ctx, l.ID)
+		wantCode(t, err, parley.CodeNotFound)
+		before := db.SyncedCommits()
+		check(t, db.Decide(ctx, giveUp(run, "run-1.a.1", l)))
+		diff(t, db.SyncedCommits()-before, int64(1))
+		diff(t, must(db.DeadLetter(ctx, l.ID))(t), l)
+	})
+}
+
+// TestDeadLetterCrash: a crash before the commit leaves neither the end of the
+// run nor its dead letter, one behind it leaves both; the decision that is
+// repeated then makes no second one.
+func TestDeadLetterCrash(t *testing.T) {
+	eachTarget(t, func(t *testing.T, target string) {
+		dead := errors.New("dead")
+		for _, at := range []string{"P11.before", "P11.after"} {
+			run := "run-" + strings.ReplaceAll(at, ".", "-")
+			var armed atomic.Bool
+			db := reopen(t, target, Options{Failpoint: func(name string) error {
+				if armed.Load() && name == at {
+					return dead
+				}
+				return nil
+			}})
+			row := begin(t, db, run, attempt(run, "a", 1))
+			l := deadTask(run, epoch)
+			armed.Store(true)
+			if err := db.Decide(t.Context(), giveUp(row, run+".a.1", l)); !errors.Is(err, dead) {
+				t.Fatalf("%s: %v", at, err)
+			}
+			armed.Store(false)
+			ended := must(db.RunRow(t.Context(), run))(t).Status == parley.RunFailed
+			_, err := db.DeadLetter(t.Context(), l.ID)
+			if kept := err == nil; kept != ended || ended != (at == "P11.after") {
+				t.Errorf("%s: run ended %t, dead letter kept %t", at, ended, kept)
+			}
+			err = db.Decide(t.Context(), giveUp(row, run+".a.1", l))
+			if at == "P11.after" {
+				wantStale(t, err)
+			} else {
+				check(t, err)
+			}
+			_, total, err := db.DeadLetters(t.Context(), parley.DeadLetterQuery{Filter: parley.DeadLetterFilter{Run: run}})
+			check(t, err)
+			diff(t, total, 1)
+		}
+	})
+}
+
+// TestDeadLetterFilters: each member of a filter restricts, and reasons are
+// searched as plain text.
+func TestDeadLetterFilters(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		a, b := deadTask("run-1", epoch), deadRecord(7, epoch.Add(time.Second))
+		c := deadTask("run-2", epoch.Add(2*time.Second))
+		for _, l := range []parley.DeadLetter{a, b, c} {
+			must(db.KeepDeadLetter(ctx, l))(t)
+		}
+		check(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: c.ID, By: "me"}, epoch))
+		for name, test := range map[string]struct {
+			filter parley.DeadLetterFilter
+			want   []parley.DeadLetter
+		}{
+			"all":       {parley.DeadLetterFilter{}, []parley.DeadLetter{c, b, a}},
+			"state":     {parley.DeadLetterFilter{State: parley.DeadLetterDiscarded}, []parley.DeadLetter{c}},
+			"kind":      {parley.DeadLetterFilter{Kind: parley.DeadLetterRecord}, []parley.DeadLetter{b}},
+			"code":      {parley.DeadLetterFilter{Code: parley.CodeInvalid}, []parley.DeadLetter{b}},
+			"reason":    {parley.DeadLetterFilter{Reason: "http 500"}, []parley.DeadLetter{c, a}},
+			"percent":   {parley.DeadLetterFilter{Reason: "100% b"}, []parley.DeadLetter{c, a}},
+			"wildcards": {parley.DeadLetterFilter{Reason: "no%J"}, nil},
+			"agent":     {parley.DeadLetterFilter{Agent: "writer"}, []parley.DeadLetter{c, a}},
+			"workflow":  {parley.DeadLetterFilter{Workflow: "other"}, nil},
+			"run":       {parley.DeadLetterFilter{Run: "run-2"}, []parley.DeadLetter{c}},
+			"topic":     {parley.DeadLetterFilter{Topic: "orchestrator.tasks.http"}, []parley.DeadLetter{b}},
+			"after":     {parley.DeadLetterFilter{CreatedAfter: epoch}, []parley.DeadLetter{c, b}},
+			"before":    {parley.DeadLetterFilter{CreatedBefore: epoch.Add(2 * time.Second)}, []parley.DeadLetter{b, a}},
+			"together":  {parley.DeadLetterFilter{Agent: "writer", State: parley.DeadLetterWaiting}, []parley.DeadLetter{a}},
+		} {
+			list, total, err := db.DeadLetters(ctx, parley.DeadLetterQuery{Filter: test.filter})
+			check(t, err)
+			if deadIDs(list) != deadIDs(test.want) || total != len(test.want) {
+				t.Errorf("%s: %s (%d)", name, deadIDs(list), total)
+			}
+			if len(list) > 0 && (list[0].Value != nil || list[0].Key != nil) {
+				t.Errorf("%s: a list holds values", name)
+			}
+		}
+		list, behind, err := db.DeadLettersAfter(ctx, parley.DeadLetterFilter{}, DeadLetterMark{ID: a.ID, At: a.CreatedAt}, 1)
+		check(t, err)
+		diff(t, deadIDs(list), b.ID)
+		diff(t, behind, 2)
+	})
+}
+
+// retrying is the start of a run that retries another.
+func retrying(run, from string, r Replay) Start {
+	st := start(run)
+	st.Run.RetriedFrom, st.Replay = from, &r
+	return st
+}
+
+// TestDeadLetterIsReplayedByTheRetry: the start of the new run resolves the dead
+// letter, in one transaction; again is refused and starts nothing, unless it is
+// forced.
+func TestDeadLetterIsReplayedByTheRetry(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		l := deadTask("run-1", epoch)
+		must(db.KeepDeadLetter(ctx, l))(t)
+		_, err := db.StartRun(ctx, retrying("run-2", "run-1", Replay{ID: "dl-none", By: "me"}))
+		wantCode(t, err, parley.CodeNotFound)
+		must(db.StartRun(ctx, retrying("run-3", "run-1", Replay{ID: l.ID, By: "me"})))(t)
+		got := must(db.DeadLetter(ctx, l.ID))(t)
+		if got.State != parley.DeadLetterReplayed || got.ReplayRun != "run-3" || got.ResolvedBy != "me" || got.Replays != 1 || !got.ResolvedAt.Equal(epoch) {
+			t.Errorf("%+v", got)
+		}
+		_, err = db.StartRun(ctx, retrying("run-4", "run-1", Replay{ID: l.ID, By: "me"}))
+		wantCode(t, err, parley.CodeConflict)
+		must(db.StartRun(ctx, retrying("run-5", "run-1", Replay{ID: l.ID, By: "you", Force: true})))(t)
+		got = must(db.DeadLetter(ctx, l.ID))(t)
+		if got.ReplayRun != "run-5" || got.ResolvedBy != "you" || got.Replays != 2 {
+			t.Errorf("%+v", got)
+		}
+		for _, run := range []string{"run-2", "run-4"} {
+			if _, err := db.RunRow(ctx, run); parley.CodeOf(err) != parley.CodeNotFound {
+				t.Errorf("%s was started: %v", run, err)
+			}
+		}
+		// A retry of the run itself resolves what waits, too.
+		other := deadTask("run-9", epoch)
+		must(db.KeepDeadLetter(ctx, other))(t)
+		must(db.StartRun(ctx, retrying("run-10", "run-9", Replay{By: "me"})))(t)
+		diff(t, must(db.DeadLetter(ctx, other.ID))(t).ReplayRun, "run-10")
+	})
+}
+
+// TestDeadLetterReplayRace: of several who replay at once one starts a run.
+func TestDeadLetterReplayRace(t *testing.T) {
+	eachTarget(t, func(t *testing.T, target string) {
+		db := reopen(t, target, Options{})
+		const rounds, racers = 20, 4
+		for round := range rounds {
+			l := deadTask(fmt.Sprintf("run-%d", round), epoch)
+			must(db.KeepDeadLetter(t.Context(), l))(t)
+			var wg sync.WaitGroup
+			var won atomic.Int64
+			for i := range racers {
+				wg.Go(func() {
+					_, err := db.StartRun(t.Context(), retrying(fmt.Sprintf("run-%d-%d", round, i), l.Run, Replay{ID: l.ID}))
+					switch {
+					case err == nil:
+						won.Add(1)
+					case errors.Is(err, ErrStale), parley.CodeOf(err) == parley.CodeConflict:
+					default:
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			diff(t, won.Load(), int64(1))
+			_, runs, err := db.Runs(t.Context(), parley.RunQuery{})
+			check(t, err)
+			diff(t, runs, round+1)
+			diff(t, must(db.DeadLetter(t.Context(), l.ID))(t).Replays, 1)
+		}
+	})
+}
+
+// TestDeadLetterHold: a record is one's who replays it for 30 s, and nobody's
+// replay is noted under the hold of another.
+func TestDeadLetterHold(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		l := deadRecord(1, epoch)
+		must(db.KeepDeadLetter(ctx, l))(t)
+		r := Replay{ID: l.ID, By: "me"}
+		first := must(db.HoldDeadLetter(ctx, r, epoch))(t)
+		_, err := db.HoldDeadLetter(ctx, r, epoch.Add(29*time.Second))
+		wantCode(t, err, parley.CodeConflict)
+		second := must(db.HoldDeadLetter(ctx, r, epoch.Add(30*time.Second)))(t)
+		wantStale(t, db.ResolveReplay(ctx, r, first, epoch))
+		check(t, db.FreeDeadLetter(ctx, l.ID, first)) // not the holder's any more: nothing
+		_, err = db.HoldDeadLetter(ctx, r, epoch.Add(31*time.Second))
+		wantCode(t, err, parley.CodeConflict)
+		check(t, db.ResolveReplay(ctx, r, second, epoch.Add(31*time.Second)))
+		got := must(db.DeadLetter(ctx, l.ID))(t)
+		if got.State != parley.DeadLetterReplayed || got.Replays != 1 || got.ReplayRun != "" {
+			t.Errorf("%+v", got)
+		}
+		_, err = db.HoldDeadLetter(ctx, r, epoch.Add(time.Hour))
+		wantCode(t, err, parley.CodeConflict)
+		r.Force = true
+		third := must(db.HoldDeadLetter(ctx, r, epoch.Add(time.Hour)))(t)
+		check(t, db.FreeDeadLetter(ctx, l.ID, third))
+		must(db.HoldDeadLetter(ctx, r, epoch.Add(time.Hour)))(t)
+	})
+}
+
+// TestDeadLetterDiscard: what waits is discarded, what was replayed is not.
+func TestDeadLetterDiscard(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		a, b, c := deadTask("run-1", epoch), deadRecord(1, epoch), deadRecord(2, epoch)
+		for _, l := range []parley.DeadLetter{a, b, c} {
+			must(db.KeepDeadLetter(ctx, l))(t)
+		}
+		must(db.StartRun(ctx, retrying("run-2", "run-1", Replay{ID: a.ID})))(t)
+		wantCode(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: a.ID}, epoch), parley.CodeConflict)
+		wantCode(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: "dl-none"}, epoch), parley.CodeNotFound)
+		req := parley.DiscardRequest{ID: b.ID, Note: "no use", By: "me"}
+		check(t, db.DiscardDeadLetter(ctx, req, epoch))
+		req.By = "you"
+		check(t, db.DiscardDeadLetter(ctx, req, epoch.Add(time.Hour)))
+		got := must(db.DeadLetter(ctx, b.ID))(t)
+		if got.State != parley.DeadLetterDiscarded || got.ResolvedBy != "me" || got.Note != "no use" {
+			t.Errorf("%+v", got)
+		}
+		n := must(db.DiscardDeadLetters(ctx, parley.DiscardRequest{Filter: parley.DeadLetterFilter{Kind: parley.DeadLetterRecord}}, epoch))(t)
+		diff(t, n, 1)
+		diff(t, must(db.DeadLetter(ctx, a.ID))(t).State, parley.DeadLetterReplayed)
+	})
+}
+
+// TestDeadLetterCopies: each new dead letter is given to be published until that
+// is noted, to one at a time; one that is discarded before is not.
+func TestDeadLetterCopies(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		a, b := deadRecord(1, epoch), deadRecord(2, epoch.Add(time.Second))
+		for _, l := range []parley.DeadLetter{a, b} {
+			must(db.KeepDeadLetter(ctx, l))(t)
+		}
+		diff(t, must(db.DeadLetterCopies(ctx, epoch.Add(-time.Second), 10))(t), []parley.DeadLetter(nil))
+		diff(t, must(db.DeadLetterCopies(ctx, epoch.Add(time.Second), 10))(t), []parley.DeadLetter{a, b})
+		diff(t, len(must(db.DeadLetterCopies(ctx, epoch.Add(2*time.Second), 10))(t)), 0)
+		check(t, db.DeadLettersCopied(ctx, []string{a.ID}))
+		again := epoch.Add(time.Minute)
+		diff(t, deadIDs(must(db.DeadLetterCopies(ctx, again, 10))(t)), b.ID)
+		check(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: b.ID}, epoch))
+		diff(t, len(must(db.DeadLetterCopies(ctx, again.Add(time.Hour), 10))(t)), 0)
+	})
+}
+
+// TestDeadLetterLimits: the oldest go first, by number, by size and by age.
+func TestDeadLetterLimits(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		fill := func() {
+			for i := range 10 {
+				l := deadRecord(int64(i), epoch.Add(time.Duration(i)*time.Second))
+				l.Value = make([]byte, 10_000)
+				must(db.KeepDeadLetter(ctx, l.Seal()))(t)
+			}
+		}
+		left := func() string {
+			list, _, err := db.DeadLetters(ctx, parley.DeadLetterQuery{})
+			check(t, err)
+			var offsets []string
+			for i := range list {
+				offsets = append(offsets, fmt.Sprint(list[i].Source.Offset))
+			}
+			return strings.Join(offsets, "")
+		}
+		all := DeadLetterLimits{Rows: 100, Bytes: 1 << 30, Before: epoch}
+		fill()
+		diff(t, must(db.PurgeDeadLetters(ctx, all))(t), 0)
+		few := all
+		few.Rows = 7
+		diff(t, must(db.PurgeDeadLetters(ctx, few))(t), 3)
+		diff(t, left(), "9876543")
+		small := all
+		small.Bytes = 53_000
+		diff(t, must(db.PurgeDeadLetters(ctx, small))(t), 2)
+		diff(t, left(), "98765")
+		young := all
+		young.Before = epoch.Add(8 * time.Second)
+		diff(t, must(db.PurgeDeadLetters(ctx, young))(t), 3)
+		diff(t, left(), "98")
+	})
+}

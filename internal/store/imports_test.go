@@ -1,0 +1,242 @@
+package store
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// importedRun is a run that was carried out elsewhere.
+func importedRun(id string, status parley.RunStatus) Import {
+	at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
+	run := Run{
+		ID: id, Workflow: "order", Name: "Order", DefinitionID: "def-1", Seq: 2, Status: status, TriggeredBy: "api",
+		CreatedAt: at(0), StartedAt: at(0), UpdatedAt: at(2), EndedAt: at(2),
+	}
+	return Import{Kind: ImportRun, ID: id, Digest: "1:" + string(status), At: at(9), Run: &run, Events: []parley.Event{
+		{Seq: 1, At: at(0), Type: parley.EventRunStarted, Run: id, Data: []byte(`{"input": {"a":1}}`)},
+		{Seq: 2, At: at(2), Type: parley.EventRunFailed, Run: id, Data: []byte(`{}`)},
+	}}
+}
+
+// TestImportRun: an imported run is there once, however often it is imported; one
+// that has changed over there has its new history afterwards and nothing of the
+// old one; a run of ours is never touched.
+func TestImportRun(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		in := importedRun("run-1", parley.RunFailed)
+		diff(t, must(db.Import(ctx, in))(t), ImportNew)
+		diff(t, must(db.Import(ctx, in))(t), ImportSame)
+		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
+
+		in = importedRun("run-1", parley.RunCompleted)
+		state, stamp, err := db.ImportState(ctx, ImportRun, "run-1", in.Digest)
+		check(t, err)
+		diff(t, state, ImportChanged)
+		diff(t, stamp, epoch.Add(2*time.Second))
+		in.Events[1].Type = parley.EventRunCompleted
+		diff(t, must(db.Import(ctx, in))(t), ImportChanged)
+		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
+		_, total, err := db.Runs(ctx, parley.RunQuery{})
+		check(t, err)
+		diff(t, total, 1)
+
+		begin(t, db, "run-ours")
+		ours := must(db.RunRow(ctx, "run-ours"))(t)
+		_, err = db.Import(ctx, importedRun("run-ours", parley.RunFailed))
+		wantCode(t, err, parley.CodeConflict)
+		diff(t, must(db.RunRow(ctx, "run-ours"))(t), ours)
+		if ours.Imported() || !in.Run.Imported() {
+			t.Error("imported runs and others are not told apart")
+		}
+	})
+}
+
+// TestImportLongRun: a long history is kept in rows that can be read one by one;
+// lists read the first and the last of its events and no other.
+func TestImportLongRun(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		in := importedRun("run-1", parley.RunFailed)
+		last := in.Events[1]
+		in.Events = in.Events[:1]
+		for n := range 300 {
+			data := []byte(`{}`)
+			if n%100 == 50 {
+				data = []byte(`"` + strings.Repeat("x", maxRowBytes) + `"`)
+			}
+			in.Events = append(in.Events, parley.Event{Seq: int64(n) + 2, At: epoch, Type: parley.EventRunWarning, Run: "run-1", Data: data})
+		}
+		last.Seq = 302
+		in.Run.Seq, in.Events = 302, append(in.Events, last)
+		must(db.Import(ctx, in))(t)
+		// Compared as wholes: a difference in so much text is of use to nobody.
+		same := func(got, want []parley.Event) {
+			t.Helper()
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%d events are not those that were imported", len(got))
+			}
+		}
+		same(must(db.History(ctx, "run-1"))(t).Events, in.Events)
+		rows := 0
+		check(t, db.read(ctx, `SELECT seq, last, length(data) FROM event WHERE run = ? ORDER BY seq`, func(r *record) error {
+			first, last, size := r.int(), r.int(), r.int()
+			if rows++; size > 2*maxRowBytes || last-first >= maxRowEvents || (first == 1) != (last == 1) || (first == 302) != (last == 302) {
+				t.Errorf("a row holds events %d to %d in %d bytes", first, last, size)
+			}
+			return nil
+		}, "run-1"))
+		if rows < 8 {
+			t.Errorf("%d rows", rows)
+		}
+		for after := range int64(302) {
+			same(must(db.Events(ctx, "run-1", after, 7))(t), in.Events[after:min(after+7, 302)])
+		}
+	})
+}
+
+// TestImportRunChecked: only what has ended, and is whole, can be imported.
+func TestImportRunChecked(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		for name, change := range map[string]func(*Import){
+			"under way":  func(in *Import) { in.Run.Status, in.Run.EndedAt = parley.RunRunning, time.Time{} },
+			"no end":     func(in *Import) { in.Run.EndedAt = time.Time{} },
+			"a version":  func(in *Import) { in.Run.Version = "1" },
+			"a gap":      func(in *Import) { in.Run.Seq = 3 },
+			"no events":  func(in *Import) { in.Run.Seq, in.Events = 0, nil },
+			"no digest":  func(in *Import) { in.Digest = "" },
+			"no record":  func(in *Import) { in.Run = nil },
+			"other kind": func(in *Import) { in.Kind = ImportAgent },
+		} {
+			in := importedRun("run-1", parley.RunFailed)
+			change(&in)
+			_, err := db.Import(t.Context(), in)
+			if parley.CodeOf(err) != parley.CodeInvalid {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, total, err := db.Runs(t.Context(), parley.RunQuery{})
+		check(t, err)
+		diff(t, total, 0)
+	})
+}
+
+// TestImportAgent: an agent follows what it is over there, until somebody changes
+// it here.
+func TestImportAgent(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		a := newAgent("a")
+		in := func(digest string) Import {
+			c := a
+			return Import{Kind: ImportAgent, ID: a.ID, Digest: digest, At: epoch, Agent: &c}
+		}
+		diff(t, must(db.Import(ctx, in("1")))(t), ImportNew)
+		diff(t, must(db.Agent(ctx, "a"))(t), a)
+		a.URL, a.Status, a.UpdatedAt, a.UpdatedBy = "https://new/", parley.AgentInactive, epoch.Add(time.Hour), "cem"
+		diff(t, must(db.Import(ctx, in("2")))(t), ImportChanged)
+		diff(t, must(db.Agent(ctx, "a"))(t), a)
+
+		here := a
+		here.Description, here.UpdatedAt = "changed here", epoch.Add(2*time.Hour)
+		check(t, db.UpdateAgent(ctx, here))
+		diff(t, must(db.Import(ctx, in("2")))(t), ImportSame)
+		a.URL = "https://newer/"
+		_, err := db.Import(ctx, in("3"))
+		wantCode(t, err, parley.CodeConflict)
+		diff(t, must(db.Agent(ctx, "a"))(t), here)
+
+		b := newAgent("b")
+		check(t, db.CreateAgent(ctx, b))
+		other := b
+		other.ID = "id-elsewhere"
+		_, err = db.Import(ctx, Import{Kind: ImportAgent, ID: other.ID, Digest: "1", At: epoch, Agent: &other})
+		wantCode(t, err, parley.CodeConflict)
+		diff(t, must(db.Agent(ctx, "b"))(t), b)
+		state, _, err := db.ImportState(ctx, ImportAgent, other.ID, "1")
+		check(t, err)
+		diff(t, state, ImportNew)
+	})
+}
+
+// TestImportDefinition: versions keep their ids and their numbers; a new plan
+// under the same id is a new version, and the old one stays.
+func TestImportDefinition(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		def := func(id, version, plan string) *Definition {
+			return &Definition{
+				ID: id, Workflow: "order", Name: "Order", Version: version, Format: "json", Source: []byte(plan), Digest: "d" + plan,
+				Status: parley.AgentActive, CreatedAt: epoch, UpdatedAt: epoch, CreatedBy: "ann",
+			}
+		}
+		put := func(d *Definition, digest string) (ImportState, error) {
+			return db.Import(ctx, Import{Kind: ImportDefinition, ID: d.ID, Digest: digest, At: epoch, Definition: d})
+		}
+		diff(t, must(put(def("u1", "1", "{}"), "1"))(t), ImportNew)
+		diff(t, must(put(def("u2", "2", "[]"), "1"))(t), ImportNew)
+		diff(t, must(put(def("u1", "1", "{}"), "1"))(t), ImportSame)
+
+		switched := def("u1", "1", "{}")
+		switched.Status, switched.Description, switched.UpdatedAt = parley.AgentInactive, "switched off", epoch.Add(time.Hour)
+		diff(t, must(put(switched, "2"))(t), ImportChanged)
+		got := must(db.Definition(ctx, "u1"))(t)
+		switched.Number = 1
+		diff(t, got, *switched)
+
+		changed := def("u1", "3", "{ }")
+		diff(t, must(put(changed, "3"))(t), ImportChanged)
+		changed.Number = 3
+		diff(t, must(db.Definition(ctx, "u1"))(t), *changed)
+		diff(t, must(db.Definition(ctx, "order@1"))(t), *switched)
+		diff(t, len(must(db.Versions(ctx, "order"))(t)), 3)
+
+		_, err := put(def("u3", "2", "{  }"), "1") // the version has another plan
+		wantCode(t, err, parley.CodeConflict)
+		check(t, db.SetDefinitionStatus(ctx, "u2", parley.AgentDeleted, "cem", epoch.Add(time.Minute)))
+		_, err = put(def("u2", "4", "{}"), "2")
+		wantCode(t, err, parley.CodeConflict)
+	})
+}
+
+// TestImportAudit: the audit record can be read, newest first, by whom it is about.
+func TestImportAudit(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		entry := func(id string, n int, entity, action string) Audit {
+			return Audit{
+				ID: id, At: epoch.Add(time.Duration(n) * time.Second), EntityType: "agent", EntityID: entity,
+				Action: action, By: "system", Changes: []byte(`{"name": "a"}`),
+			}
+		}
+		all := []Audit{entry("c", 3, "x", "delete"), entry("b", 2, "y", "create"), entry("a", 1, "x", "create")}
+		all[1].Changes = nil
+		for range 2 {
+			for _, a := range all {
+				_, err := db.Import(ctx, Import{Kind: ImportAudit, ID: a.ID, Digest: "1", At: epoch, Audit: &a})
+				check(t, err)
+			}
+		}
+		for _, c := range []struct {
+			q    AuditQuery
+			want []Audit
+		}{
+			{AuditQuery{}, all},
+			{AuditQuery{EntityID: "x"}, []Audit{all[0], all[2]}},
+			{AuditQuery{EntityID: "x", Action: "create", EntityType: "agent"}, all[2:]},
+			{AuditQuery{EntityType: "run"}, nil},
+			{AuditQuery{Page: parley.Page{Offset: 1, Limit: 1}}, all[1:2]},
+		} {
+			got, _, err := db.Audits(ctx, c.q)
+			check(t, err)
+			diff(t, got, c.want)
+		}
+		_, total, err := db.Audits(ctx, AuditQuery{})
+		check(t, err)
+		diff(t, total, 3)
+	})
+}

@@ -1,0 +1,221 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/parley-project/parley"
+)
+
+const (
+	// dialTimeout bounds the making of one connection.
+	dialTimeout = 5 * time.Second
+	// schemaLock is the advisory lock under which the schema is changed.
+	schemaLock = 0x7061726c6579
+)
+
+// keepAlive finds out within some ten seconds that the other side is gone.
+func keepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+}
+
+func postgresDialect() dialect {
+	return dialect{
+		migrations: "migrations/postgres",
+		goose:      goose.DialectPostgres,
+		locker:     postgresLocker{},
+		// As IN (…) the subselect may be executed again for each row, with a limit
+		// of its own each time.
+		picked:    func(subselect string) string { return "= ANY (ARRAY(" + subselect + " FOR UPDATE SKIP LOCKED))" },
+		rebind:    numberParameters,
+		text:      postgresText,
+		plain:     postgresPlain,
+		guesses:   true,
+		notifies:  true,
+		time:      `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
+		snapshot:  sql.LevelRepeatableRead,
+		connector: postgresConnector,
+		connect:   postgresConnect,
+		prepare:   func(string) error { return nil },
+		classify:  postgresClassify,
+		name:      postgresName,
+	}
+}
+
+// postgresConfig reads a target. Every session gets what the store relies on,
+// whatever the server's defaults are; use adds its own.
+func postgresConfig(target string, o Options, parameters map[string]string) (*pgx.ConnConfig, error) {
+	c, err := pgx.ParseConfig(target)
+	if err != nil {
+		// The cause may hold the password.
+		return nil, parley.Errorf(parley.CodeInvalid,
+			"the database URL cannot be read: it is postgres://USER:PASSWORD@HOST:PORT/DATABASE, with the special characters of its parts as %%XX")
+	}
+	// A COMMIT must not be interrupted by a timeout, and a process that was
+	// stopped must not keep rows locked.
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "parley"
+	}
+	maps.Copy(c.RuntimeParams, map[string]string{
+		"client_encoding": "UTF8", "statement_timeout": "0", "lock_timeout": "10s",
+		"idle_in_transaction_session_timeout": "10s", "default_transaction_isolation": "read committed",
+		"enable_seqscan": "off", "jit": "off",
+	})
+	maps.Copy(c.RuntimeParams, parameters)
+	c.DialFunc = o.Dial
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = dialTimeout
+	}
+	// No decision from a standby.
+	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	return c, nil
+}
+
+// postgresConnector opens the connections of database/sql.
+func postgresConnector(target string, o Options, use use) (driver.Connector, error) {
+	parameters := map[string]string{}
+	switch use {
+	case forReading:
+		parameters["default_transaction_read_only"] = "on"
+	case forNotices:
+		parameters["synchronous_commit"] = "off"
+	case forWriting:
+	}
+	c, err := postgresConfig(target, o, parameters)
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.GetConnector(*c), nil
+}
+
+// postgresName says which database it is, and as whom, without a secret.
+func postgresName(target string) string {
+	c, err := pgx.ParseConfig(target)
+	if err != nil {
+		return "(a URL that cannot be read)"
+	}
+	return fmt.Sprintf("%s on %s as %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.User)
+}
+
+// postgresClassify tells errors apart by their SQLSTATE. Without one there was
+// no answer of the server.
+func postgresClassify(err error) errorClass {
+	if errors.Is(err, errLate) {
+		return classOther
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return classLost
+	}
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		if errors.Is(err, errLost) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+			return classLost
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err) {
+			return classLost
+		}
+		if _, ok := errors.AsType[net.Error](err); ok {
+			return classLost
+		}
+		return classOther
+	}
+	switch {
+	// Admin shutdown, crash, idle or transaction timeout: the session is over.
+	case strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08") || e.Code == "25P03" || e.Code == "25P04":
+		return classLost
+	case e.Code == "25006" || e.Code == "53300": // a standby; too many connections
+		return classLost
+	// Deadlock, serialization, a unique key that somebody else was faster with.
+	case e.Code == "40P01" || e.Code == "40001" || e.Code == "23505":
+		return classRepeat
+	case strings.HasPrefix(e.Code, "23"):
+		return classConflict
+	case strings.HasPrefix(e.Code, "54"):
+		return classLimit
+	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "55"): // resources, locks
+		return classBusy
+	default:
+		return classOther
+	}
+}
+
+// postgresText gives a string as a column of type text can hold it. U+0000,
+// U+0001 and bytes that are no UTF-8 become U+0001 and two digits each; all
+// other strings stay as they are.
+func postgresText(s string) string {
+	plain := utf8.ValidString(s)
+	for i := 0; plain && i < len(s); i++ {
+		plain = s[i] > 1
+	}
+	if plain {
+		return s
+	}
+	const digits = "0123456789abcdef"
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r > 1 && (r != utf8.RuneError || n > 1) {
+			b.WriteString(s[i : i+n])
+		} else {
+			b.Write([]byte{1, digits[s[i]>>4], digits[s[i]&15]})
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// postgresPlain is the reverse of postgresText.
+func postgresPlain(s string) string {
+	if strings.IndexByte(s, 1) < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == 1 && i+2 < len(s) {
+			b = append(b, unhex(s[i+1])<<4|unhex(s[i+2]))
+			i += 2
+			continue
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+func unhex(c byte) byte {
+	if c >= 'a' {
+		return c - 'a' + 10
+	}
+	return c - '0'
+}
+
+// postgresLocker holds an advisory lock while the schema is looked at or
+// changed, so that several processes may start at once.
+type postgresLocker struct{}
+
+func (postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	// It may take as long as the migrations of another process do.
+	if _, err := conn.ExecContext(ctx, `SET lock_timeout = 0`); err != nil {
+		return err
+	}
+	_, err := conn.ExecContext(ctx, fmt.Sprintf(`SELECT pg_advisory_lock(%d)`, schemaLock))
+	return err
+}
+
+func (postgresLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf(`SELECT pg_advisory_unlock(%d)`, schemaLock))
+	return err
+}

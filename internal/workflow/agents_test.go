@@ -1,0 +1,277 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/parley-project/parley"
+)
+
+// TestGoldenRuns plays the scripts of testdata/runs and compares what the core
+// decides with the file beside them. A line of a script is one fact:
+//
+//	ok TASK JSON            the attempt has answered
+//	fail TASK CODE [JSON]   it has failed, with details
+//	unknown|cancelled TASK  nobody knows how it ended; it was cancelled
+//	ask TASK TEXT           its agent waits for a person
+//	after DURATION          time passes, timers fire
+//	cancel DURATION         the run is cancelled, with that much grace
+//
+// TASK is a step and the number of its attempt: a.2. What is decided stands
+// below each line: the events, what is scheduled when for whom, what is closed.
+func TestGoldenRuns(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "runs", "*.txtar"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("testdata/runs: %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { goldenRuns(t, file) })
+	}
+}
+
+func goldenRuns(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc string
+	for i := range archive.Files {
+		f := &archive.Files[i]
+		if strings.HasSuffix(f.Name, ".yaml") {
+			doc = string(f.Data)
+			continue
+		}
+		got := goldenRun(t, doc, string(f.Data))
+		if diff := cmp.Diff(string(f.Data), got); diff != "" && !*update {
+			t.Errorf("%s (-want +got):\n%s", f.Name, diff)
+		}
+		f.Data = []byte(got)
+	}
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// goldenRun plays the facts of a script, passing over what is indented: that is
+// what was decided when it was written.
+func goldenRun(t *testing.T, doc, text string) string {
+	t.Helper()
+	s := play(t, doc)
+	var b strings.Builder
+	b.WriteString("start\n")
+	begun := s.now
+	s.tell(&b, begun)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, " ") || line == "start" || line == "" {
+			continue
+		}
+		b.WriteString(line + "\n")
+		s.fact(line)
+		s.tell(&b, begun)
+	}
+	fmt.Fprintf(&b, "    %s", s.state.Status())
+	if err := s.state.Err(); err != nil {
+		fmt.Fprintf(&b, " %s", goldenError(err))
+	}
+	return b.String() + "\n"
+}
+
+func (s *script) fact(line string) {
+	s.t.Helper()
+	word, rest, _ := strings.Cut(line, " ")
+	task, what, _ := strings.Cut(rest, " ")
+	r := parley.Result{TaskID: "run-1." + task}
+	switch word {
+	case "ok":
+		r.Outcome, r.Output = parley.OutcomeOK, json.RawMessage(what)
+	case "fail":
+		code, details, _ := strings.Cut(what, " ")
+		r.Outcome, r.Err = parley.OutcomeError, parley.Errorf(parley.Code(code), "no")
+		if details != "" {
+			r.Err.Details = json.RawMessage(details)
+		}
+	case "unknown":
+		r.Outcome = parley.OutcomeUnknown
+	case "cancelled":
+		r.Outcome = parley.OutcomeCancelled
+	case "ask":
+		s.apply(Asked{At: s.now, TaskID: r.TaskID, News: 1, Question: &parley.Question{Kind: parley.QuestionInput, Text: what}})
+		return
+	case "after", "cancel":
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		if word == "after" {
+			s.after(d)
+		} else {
+			s.apply(Cancel{At: s.now, Grace: d})
+		}
+		return
+	default:
+		s.t.Fatalf("no such fact: %s", line)
+	}
+	s.apply(Settled{
+		At: s.now, TaskID: r.TaskID, Result: r, Jitter: 0.5,
+		AgentRetry: AgentRetry(parley.RetryConfig{MaxRetries: 1, InitialDelay: time.Second, MaxDelay: time.Minute, Multiplier: 2}),
+	})
+}
+
+// tell writes what the last fact has led to, times since the run began.
+func (s *script) tell(b *strings.Builder, begun time.Time) {
+	for _, e := range s.last.Events {
+		var data struct {
+			Agent    string          `json:"agent"`
+			Fallback bool            `json:"fallback"`
+			HedgeAt  time.Time       `json:"hedge_at"`
+			Error    *parley.Error   `json:"error"`
+			Output   json.RawMessage `json:"output"`
+		}
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			s.t.Fatal(err)
+		}
+		fmt.Fprintf(b, "    %s", e.Type)
+		if e.Step != "" {
+			fmt.Fprintf(b, " %s.%d", e.Step, e.Attempt)
+		}
+		if data.Agent != "" {
+			b.WriteString(" " + data.Agent)
+		}
+		if data.Fallback {
+			b.WriteString(" (fallback)")
+		}
+		if !data.HedgeAt.IsZero() {
+			fmt.Fprintf(b, " next %s", data.HedgeAt.Sub(begun))
+		}
+		if data.Error != nil {
+			b.WriteString(" " + goldenError(data.Error))
+		}
+		if data.Output != nil {
+			fmt.Fprintf(b, " %s", data.Output)
+		}
+		b.WriteByte('\n')
+	}
+	for _, c := range s.last.Schedule {
+		fmt.Fprintf(b, "      call %s as %s at %s\n", c.Task.Agent, strings.TrimPrefix(c.Task.ID, "run-1."), c.At.Sub(begun))
+	}
+	for _, c := range s.last.Close {
+		if !c.Absorb {
+			fmt.Fprintf(b, "      close %s %s\n", strings.TrimPrefix(c.TaskID, "run-1."), c.Outcome)
+		}
+	}
+	if len(s.last.RequestCancel) > 0 {
+		fmt.Fprintf(b, "      ask to cancel %s\n", strings.Join(s.last.RequestCancel, " "))
+	}
+	s.sameAsReplayed()
+}
+
+// sameAsReplayed: whoever takes the run over after a crash sees what is seen here.
+func (s *script) sameAsReplayed() {
+	s.t.Helper()
+	s.history = append(s.history, s.last.Events...)
+	again := NewState("run-1", s.state.Definition(), DefaultRunLimits())
+	for _, e := range s.history {
+		if err := again.Replay(e); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(s.state, again) {
+		s.t.Errorf("replay gives another state:\n%s", cmp.Diff(describe(s.state), describe(again)))
+	}
+	s.state = again
+}
+
+func goldenError(e *parley.Error) string {
+	var text strings.Builder
+	text.WriteString(string(e.Code))
+	if e.Agent != "" {
+		text.WriteString(" of " + e.Agent)
+	}
+	var d struct {
+		Agents []parley.Error `json:"agents"`
+		Limit  string         `json:"limit"`
+	}
+	if json.Unmarshal(e.Details, &d) == nil {
+		if d.Limit != "" {
+			text.WriteString(" limit " + d.Limit)
+		}
+		for i := range d.Agents {
+			fmt.Fprintf(&text, ", before it %s of %s in attempt %d", d.Agents[i].Code, d.Agents[i].Agent, d.Agents[i].Attempt)
+		}
+	}
+	return text.String()
+}
+
+// TestR5_ErrorsOfOthersAreBounded: what the error of a step keeps of other
+// agents' errors has a size.
+func TestR5_ErrorsOfOthersAreBounded(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agents":["one","other"],"retry":{"attempts":1}}]}`)
+	big := parley.Errorf(parley.CodeAgentError, "%s", strings.Repeat("ü", 1<<20)).WithDetails(map[string]string{"body": strings.Repeat("x", 1<<20)})
+	s.settle("a", parley.Result{Outcome: parley.OutcomeError, Err: big}, 0).fail("a", parley.CodeAgentError)
+	if n := len(s.state.Err().Details); n < maxOtherText || n > 2*maxOtherText {
+		t.Errorf("the details have %d bytes", n)
+	}
+}
+
+// TestR5_LimitOfAttemptsHoldsForAllAgents: hedged or not, a step makes no more
+// attempts than its limit, and waits for no agent that it may not call.
+func TestR5_LimitOfAttemptsHoldsForAllAgents(t *testing.T) {
+	for _, hedge := range []string{"", `,"hedge_after":"1s"`} {
+		def, problems := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"id":"a","agents":["one","other","third"],"retry":{"attempts":9,"delay":"0s"}`+hedge+`}]}`))
+		if def == nil {
+			t.Fatal(problems)
+		}
+		for limit := 1; limit < 8; limit++ {
+			limits := DefaultRunLimits()
+			limits.Attempts = limit
+			s := &script{t: t, state: NewState("run-1", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+			s.apply(Start{At: s.now, Input: json.RawMessage(`{}`)})
+			for range 20 {
+				if s.after(2 * time.Second); len(s.open) > 0 {
+					s.fail("a", parley.CodeAgentError)
+				}
+			}
+			if got := s.step("a"); got.Attempts != limit || got.Error == nil || got.Error.Code != parley.CodeLimit {
+				t.Errorf("limit %d%s: %d attempts, %v", limit, hedge, got.Attempts, got.Error)
+			}
+		}
+	}
+}
+
+// TestR5_SessionIsOfTheAgentThatAnswered: what another agent has called the
+// conversation is not told to it.
+func TestR5_SessionIsOfTheAgentThatAnswered(t *testing.T) {
+	s := play(t, `
+name: t
+steps:
+  - {id: a, agents: [one, other], hedge_after: 0s, session: talk}
+  - {id: b, agents: [one, other], hedge_after: 0s, session: talk}
+`)
+	s.apply(Settled{At: s.now, TaskID: "run-1.a.2", Result: parley.Result{
+		TaskID: "run-1.a.2", Outcome: parley.OutcomeOK, Output: json.RawMessage(`1`), ContextID: "ctx-other",
+	}})
+	if got := s.step("a"); got.Agent != "other" || got.Status != parley.StepCompleted {
+		t.Errorf("step a is %s of %s", got.Status, got.Agent)
+	}
+	var contexts []string
+	for _, c := range s.open {
+		contexts = append(contexts, c.Task.Agent+"="+c.Task.ContextID)
+	}
+	slices.Sort(contexts)
+	if diff := cmp.Diff([]string{"one=", "other=ctx-other"}, contexts); diff != "" {
+		t.Errorf("contexts (-want +got):\n%s", diff)
+	}
+}
