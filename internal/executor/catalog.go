@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,17 +34,29 @@ func NewCatalog(cfg CatalogConfig) *Catalog { return &Catalog{cfg: cfg} }
 
 // parse compiles a document; errors come back as [parley.Problems].
 func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow.Definition, parley.Problems) {
-	def, problems := workflow.Parse(workflow.ParseOptions{File: req.File}, req.Source)
+	def, problems := workflow.Parse(workflow.ParseOptions{
+		File: req.File,
+		Idempotent: func(agent string) bool {
+			info, known := c.cfg.Executor.cfg.Agent(ctx, agent)
+			return !known || info.Idempotent // one that is not known may come later; a start asks again
+		},
+	}, req.Source)
 	if def == nil {
 		return nil, problems
 	}
 	for _, step := range summary(def.Body, "", nil) {
-		if step.Agent != "" && !c.cfg.KnownAgent(ctx, step.Agent) {
-			problems = append(problems, parley.Problem{
-				File: req.File, Path: "steps." + step.ID, Severity: parley.SeverityWarning, Code: string(parley.CodeUnknownAgent),
-				Text:       fmt.Sprintf("agent %q is not registered", step.Agent),
-				Suggestion: "parley agent add URL --name " + step.Agent,
-			})
+		names := step.Agents
+		if step.Agent != "" {
+			names = []string{step.Agent}
+		}
+		for _, name := range names {
+			if !c.cfg.KnownAgent(ctx, name) {
+				problems = append(problems, parley.Problem{
+					File: req.File, Path: "steps." + step.ID, Severity: parley.SeverityWarning, Code: string(parley.CodeUnknownAgent),
+					Text:       fmt.Sprintf("agent %q is not registered", name),
+					Suggestion: "parley agent add URL --name " + name,
+				})
+			}
 		}
 	}
 	return def, problems
@@ -118,7 +131,8 @@ func format(source []byte) string {
 	return "yaml"
 }
 
-// Get gives one version with its source and its steps. The error has code
+// Get gives one version with its source and its steps. One that cannot be run
+// (it was imported) has no steps, and its faults as warnings. The error has code
 // not_found for an unknown ref.
 func (c *Catalog) Get(ctx context.Context, ref string) (parley.WorkflowVersion, error) {
 	row, err := c.cfg.DB.Definition(ctx, ref)
@@ -127,7 +141,11 @@ func (c *Catalog) Get(ctx context.Context, ref string) (parley.WorkflowVersion, 
 	}
 	compiled, err := c.cfg.Executor.defs.compile(row)
 	if err != nil {
-		return parley.WorkflowVersion{}, err
+		v := version(row, nil)
+		if problems, ok := errors.AsType[parley.Problems](err); ok {
+			v.Warnings = problems
+		}
+		return v, nil
 	}
 	return version(row, compiled.def), nil
 }
@@ -199,7 +217,7 @@ func version(row store.Definition, def *workflow.Definition) parley.WorkflowVers
 // summary lists the steps of a block and of the blocks inside it, by path.
 func summary(b *workflow.Block, prefix string, out []parley.StepSummary) []parley.StepSummary {
 	for _, s := range b.Steps {
-		out = append(out, parley.StepSummary{ID: prefix + s.ID, Kind: string(s.Kind), Agent: s.Agent})
+		out = append(out, parley.StepSummary{ID: prefix + s.ID, Kind: string(s.Kind), Agent: s.Agent, Agents: s.Agents})
 		if s.Body != nil {
 			out = summary(s.Body, prefix+s.ID+"/", out)
 		}

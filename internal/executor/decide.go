@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,17 @@ func (x *Executor) attempts(d workflow.Decision, now time.Time, reserve bool) ([
 		if info, ok := x.cfg.Agent(context.Background(), s.Task.Agent); ok {
 			rows[i].Policy.OutcomeUnknown = info.Policy
 		}
-		if !reserve || x.cfg.Reserve == nil || s.At.After(now) {
+		if !reserve || s.At.After(now) {
+			continue
+		}
+		if x.old != nil {
+			if slot, ok := x.old.reserve(); ok {
+				slots[i] = slot
+				rows[i].State, rows[i].HandOff, rows[i].Claim, rows[i].ClaimedAt = store.AttemptClaimed, store.HandOffBus, slot.Claim, now
+			}
+			continue
+		}
+		if x.cfg.Reserve == nil {
 			continue
 		}
 		if slot, ok := x.cfg.Reserve(s.Task.Agent); ok {
@@ -64,33 +75,38 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 		Run:  x.row(l, now),
 		Seen: l.state.Seq() - int64(len(d.Events)), Events: d.Events, Answer: e.answer,
 		Close: closes(d.Close), RequestCancel: d.RequestCancel, Insert: rows,
-		Replies: e.replies, NewsSeen: e.seen,
+		Replies: e.replies, NewsSeen: e.seen, DeadLetters: deadLetters(l.state, d, now),
 		// That nothing came of news may be found out again.
 		Prompt: len(d.Events) == 0,
 	})
 	l.refused = err != nil
 	if err != nil {
+		if errors.Is(err, store.ErrStale) {
+			x.refused.Add(1)
+		}
 		l.state = nil
 		release(slots)
+		x.old.inDoubt(rows, err)
 		return err
 	}
+	x.accepted.Add(1)
 	x.follow(l, d, rows, slots)
 	return nil
 }
 
 // follow does what a durable decision asks for.
 func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt, slots []Reservation) {
-	run := l.state.RunID()
 	for i, slot := range slots {
 		switch {
 		case slot.Start != nil:
 			slot.Start(rows[i])
-		case rows[i].VisibleAt.After(x.cfg.Now()):
-			x.timers.at(rows[i].VisibleAt, "")
+		case rows[i].VisibleAt.After(x.cfg.Clock()):
+			x.at(timer{at: rows[i].VisibleAt})
 		default:
-			x.publishSoon()
+			x.cfg.Publish()
 		}
 	}
+	x.count(d)
 	for _, id := range d.RequestCancel {
 		x.tellCancel(id)
 	}
@@ -100,18 +116,29 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 		}
 	}
 	if due := l.state.Due(); !due.IsZero() {
-		x.timers.at(due, run)
+		x.at(timer{at: due, run: l.state.RunID()})
 	}
-	x.hub.changed(run, l.state.Status())
+	x.monitor.tell(l.state, d.Events)
+	x.changed(l)
+	if x.cfg.Shared {
+		x.followShared(l, slots)
+	}
+}
+
+// count notes first calls: of them the agents' retries are a share.
+func (x *Executor) count(d workflow.Decision) {
+	for _, s := range d.Schedule {
+		if !s.Retry {
+			info, _ := x.cfg.Agent(context.Background(), s.Task.Agent)
+			x.budgets.called(s.Task.Agent, info.Retry.Budget)
+		}
+	}
 }
 
 // tellCancel hints to the bridges; each also reads its cancelled rows every
 // second (protocol.md P13), so a lost hint costs time only.
 func (x *Executor) tellCancel(task string) {
-	err := x.cfg.Bus.Publish(context.Background(), bus.Message{Subject: bus.SubjectCancel, Key: task, Value: []byte(task)})
-	if err != nil {
-		x.cfg.Logger.Debug("cancel hint not published", "task_id", task, "error", err)
-	}
+	x.post(bus.Message{Subject: bus.SubjectCancel, Key: task, Value: []byte(task)})
 }
 
 func release(slots []Reservation) {
@@ -189,30 +216,63 @@ func (x *Executor) answerAndAbsorb(ctx context.Context, run string, a store.Answ
 	if l.gone || l.state == nil {
 		return false
 	}
-	d := l.state.Apply(x.settled(ctx, l.state, a.Result, a.Started))
-	if len(d.Events) == 0 {
-		return false
-	}
-	err := x.commit(ctx, l, d, &a)
+	done, err := x.end(ctx, l, ending{a.Result, a.Started, a.At}, &a)
 	if err != nil && !errors.Is(err, store.ErrStale) {
 		x.cfg.Logger.Warn("answer and decision not written together", "task_id", a.Result.TaskID, "error", err)
 	}
-	return err == nil
+	return done && err == nil
 }
 
-// settled makes the fact that an attempt has ended.
-func (x *Executor) settled(ctx context.Context, s *workflow.State, r parley.Result, started time.Time) workflow.Settled {
-	f := workflow.Settled{At: x.now(), TaskID: r.TaskID, Result: r, Started: started}
-	if r.Outcome == parley.OutcomeOK {
-		return f
+// end decides about the end of an attempt and saves the decision, with the
+// answer if there is one. done is false if there was nothing to decide.
+func (x *Executor) end(ctx context.Context, l *liveRun, e ending, answer *store.Answer) (done bool, err error) {
+	agent := l.state.AgentOf(e.result.TaskID)
+	f, giveBack := x.settled(ctx, l.state, e)
+	d := l.state.Apply(f)
+	if len(d.Events) > 0 {
+		err = x.commit(ctx, l, d, answer)
+	}
+	if err != nil || !retries(d) {
+		giveBack()
+	} else {
+		x.cfg.Metrics.retried(agent, f.NotBefore.IsZero())
+	}
+	return len(d.Events) > 0, err
+}
+
+func retries(d workflow.Decision) bool {
+	return slices.ContainsFunc(d.Schedule, func(s workflow.Schedule) bool { return s.Retry })
+}
+
+// ending is how and when an attempt ended.
+type ending struct {
+	result         parley.Result
+	started, ended time.Time
+}
+
+// settled makes the fact that an attempt has ended. If the agent is called again
+// for it, that is paid for; else the caller gives it back.
+func (x *Executor) settled(ctx context.Context, s *workflow.State, e ending) (f workflow.Settled, giveBack func()) {
+	r := e.result
+	f = workflow.Settled{At: x.now(), TaskID: r.TaskID, Result: r, Started: e.started, Ended: e.ended.UTC().Truncate(time.Microsecond)}
+	if r.Outcome == parley.OutcomeOK && !s.Judges(r.TaskID) {
+		return f, func() {}
 	}
 	f.Jitter = x.cfg.Jitter()
-	info, ok := x.cfg.Agent(ctx, s.AgentOf(r.TaskID))
+	agent := s.AgentOf(r.TaskID)
+	info, ok := x.cfg.Agent(ctx, agent)
 	if !ok {
 		info.Retry = parley.DefaultRetryConfig()
 	}
 	f.AgentRetry = workflow.AgentRetry(info.Retry)
-	return f
+	if agent == "" {
+		return f, func() {} // it comes too late
+	}
+	wait, giveBack := x.budgets.take(agent, info.Retry.Budget)
+	if wait > 0 {
+		f.NotBefore = f.At.Add(wait.Truncate(time.Microsecond))
+	}
+	return f, giveBack
 }
 
 // runOf gives the run of a task id, which is "{run}.{path}.{attempt}"; run ids

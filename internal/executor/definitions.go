@@ -91,6 +91,19 @@ func (d *definitions) of(ctx context.Context, run store.Run) (*compiledVersion, 
 	return d.compile(row)
 }
 
+// behind gives what a history is read by: the version that the run stays on, or
+// what was recorded, if the run was taken over from elsewhere.
+func (d *definitions) behind(ctx context.Context, h store.History) (*workflow.Definition, error) {
+	if h.Run.Imported() {
+		return workflow.Recorded(h.Run.Workflow, h.Run.Name, h.Events), nil
+	}
+	v, err := d.of(ctx, h.Run)
+	if err != nil {
+		return nil, err
+	}
+	return v.def, nil
+}
+
 // key names a version for ever.
 func key(row store.Definition) string {
 	if strings.HasPrefix(row.ID, callPrefix) {
@@ -123,7 +136,8 @@ func (d *definitions) compile(row store.Definition) (*compiledVersion, error) {
 	}
 	def, problems := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version}, row.Source)
 	if def == nil {
-		return nil, parley.Errorf(parley.CodeInternal, "deployed workflow %s version %s does not compile: %w", row.Workflow, row.Version, problems)
+		// It was imported, or deployed by another version of this program.
+		return nil, parley.Errorf(parley.CodeInvalid, "workflow %s version %s cannot be run by this version: %w", row.Workflow, row.Version, problems)
 	}
 	def.ID, def.Name, def.Version = row.Workflow, row.Name, row.Version
 	v = &compiledVersion{row: row, def: def}

@@ -12,8 +12,10 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,8 +32,8 @@ type Store interface {
 	StartRun(ctx context.Context, s store.Start) (existing string, err error)
 	Decide(ctx context.Context, d store.Decision) error
 	Answer(ctx context.Context, a store.Answer) (accepted bool, err error)
-	Publish(ctx context.Context, now time.Time, limit int) ([]store.Attempt, error)
 	History(ctx context.Context, run string) (store.History, error)
+	Attempt(ctx context.Context, id string) (a store.Attempt, ok bool, err error)
 	Wakeups(ctx context.Context, now time.Time, limit int) (store.Wakeups, error)
 	Sweep(ctx context.Context, dead []store.Worker, at time.Time) ([]store.Worker, error)
 	Definition(ctx context.Context, ref string) (store.Definition, error)
@@ -54,13 +56,19 @@ type AgentInfo struct {
 	Protocol string
 	Retry    parley.RetryConfig
 	Policy   parley.OutcomePolicy
+	// Idempotent: the agent may be hedged (rule R5).
+	Idempotent bool
 }
 
 // Config of an executor. Store, Bus, Now, NewID and Jitter are required.
 type Config struct {
-	Store  Store
-	Bus    bus.Bus
+	Store Store
+	Bus   bus.Bus
+	// Now is the clock of this process, with its monotonic reading. Clock gives
+	// the time that rows are written in and compared with, which all processes
+	// of the store agree about: [store.DB.Now]; default Now.
 	Now    func() time.Time
+	Clock  func() time.Time
 	NewID  func() string
 	Jitter func() float64
 	Logger *slog.Logger
@@ -69,6 +77,19 @@ type Config struct {
 	Reserve func(agent string) (Reservation, bool)
 	// Agent looks an agent up; ok is false for unknown ones.
 	Agent func(ctx context.Context, name string) (info AgentInfo, ok bool)
+	// Group shares the runs among executors; default "parley-executor".
+	Group string
+	// Take gives open attempts to be announced: [store.DB.Publish]. This executor
+	// announces them (see [Publisher]), unless Publish asks somebody else to.
+	Take    func(ctx context.Context, now time.Time, limit int) ([]store.Attempt, error)
+	Publish func()
+	// Shared: others may decide about runs of this store, too. Then runs that
+	// somebody else decides about are not kept in memory, and who waits for a run
+	// elsewhere is told.
+	Shared bool
+	// Guest, which implies Shared: the executor only does what its methods are
+	// asked for; everything that happens by itself is left to others.
+	Guest bool
 	// CancelGrace is how long agents in flight get to end when a run is
 	// cancelled (rule C3); default 30 s.
 	CancelGrace time.Duration
@@ -78,6 +99,22 @@ type Config struct {
 	// MaxLive bounds the runs whose state is kept in memory; default 20,000.
 	MaxLive int
 	Limits  workflow.RunLimits
+
+	// HandOffs is required with OldBridge. Without OldBridge it ends what an old
+	// bridge has left; nil leaves that in the store.
+	HandOffs HandOffs
+	// OldBridge, if set, hands attempts to a bridge of the existing platform;
+	// Reserve is not asked then.
+	OldBridge *OldBridge
+	// Requests, if set, starts and cancels runs by records.
+	Requests *Requests
+	// Monitoring tells [bus.SubjectMonitoring] what becomes of agent steps.
+	Monitoring bool
+	// DeadLetters keeps result and request records that cannot be handled; nil
+	// leaves them to the log.
+	DeadLetters bus.DeadLetters
+	// Metrics may be nil.
+	Metrics *Metrics
 }
 
 // Executor runs workflows. Its methods may be called concurrently, also before
@@ -90,9 +127,17 @@ type Executor struct {
 	mu   sync.Mutex // protects live
 	live map[string]*liveRun
 
+	taking  chan struct{} // closed once everything is subscribed to
 	wakeups chan wakeup
 	timers  *timers
-	publish chan struct{}
+	posts   *posts
+	budgets *budgets
+	// publisher is nil where somebody else publishes.
+	publisher *Publisher
+	old       *oldBridge // nil with bridges of ours
+	monitor   *monitor   // nil without watchers
+
+	accepted, refused atomic.Int64
 }
 
 // liveRun is one run that this executor has touched. mu is held while a
@@ -104,6 +149,8 @@ type liveRun struct {
 	state *workflow.State
 	// gone: the entry has left the map; look again.
 	gone bool
+	// leave: somebody else will decide next; the entry leaves the map.
+	leave bool
 	// refused: the last decision was. The next one claims nothing for the own
 	// bridge, since that may be what was refused.
 	refused bool
@@ -111,7 +158,14 @@ type liveRun struct {
 
 // wakeup says that a run wants attention. If task is set, only if that task is
 // still in flight.
-type wakeup struct{ run, task string }
+type wakeup struct {
+	run, task string
+	// stranger: somebody else may hold the run.
+	stranger bool
+}
+
+// executorGroup shares the subjects that executors read among them.
+const executorGroup = "parley-executor"
 
 const (
 	wakeupQueue   = 16_384
@@ -143,47 +197,125 @@ func New(cfg Config) *Executor {
 	if cfg.Agent == nil {
 		cfg.Agent = func(context.Context, string) (AgentInfo, bool) { return AgentInfo{}, false }
 	}
-	return &Executor{
+	if cfg.Group == "" {
+		cfg.Group = executorGroup
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = cfg.Now
+	}
+	cfg.Shared = cfg.Shared || cfg.Guest
+	x := &Executor{
 		cfg:     cfg,
 		defs:    newDefinitions(cfg.Store, cfg.Now),
 		hub:     newHub(),
 		live:    make(map[string]*liveRun),
+		taking:  make(chan struct{}),
 		wakeups: make(chan wakeup, wakeupQueue),
-		timers:  newTimers(cfg.Now),
-		publish: make(chan struct{}, 1),
+		timers:  newTimers(cfg.Clock),
+		posts:   newPosts(),
+		budgets: newBudgets(cfg.Now),
 	}
+	if cfg.Publish == nil {
+		p := PublisherConfig{Take: cfg.Take, Bus: cfg.Bus, Now: cfg.Clock, Every: cfg.SweepEvery, Logger: cfg.Logger}
+		if cfg.Guest {
+			p.Every = 0
+		}
+		x.publisher = NewPublisher(p)
+		x.cfg.Publish = x.publisher.Soon
+	}
+	if cfg.OldBridge != nil {
+		x.handsOver(*cfg.OldBridge)
+	}
+	if cfg.Monitoring {
+		x.monitor = newMonitor(x)
+	}
+	return x
 }
 
+// Decisions counts the decisions that the store has taken, and those that it
+// has refused because somebody else was faster.
+func (x *Executor) Decisions() (accepted, refused int64) {
+	return x.accepted.Load(), x.refused.Load()
+}
+
+// Taking is closed once Run has subscribed: what others tell from then on is
+// heard.
+func (x *Executor) Taking() <-chan struct{} { return x.taking }
+
 // Run does what happens by itself until ctx ends: it publishes open attempts,
-// absorbs settled ones, fires timers and watches the bridges' leases. It
+// absorbs settled ones, fires timers and watches the bridges' leases; a guest
+// only publishes what it has scheduled, and passes on what it has changed. Run
 // returns when everything it started has ended; the error is that of a bus
-// subscription, or nil.
+// subscription, or nil. It is called once.
 func (x *Executor) Run(ctx context.Context) error {
-	stop, err := x.cfg.Bus.Subscribe(ctx, bus.SubjectRuns, "parley-executor", func(_ context.Context, m bus.Message) error {
-		x.wake(wakeup{run: m.Key, task: string(m.Value)})
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	defer stop()
-	stopProgress, err := x.cfg.Bus.Subscribe(ctx, bus.SubjectProgress, "parley-executor", x.TakeProgress)
-	if err != nil {
-		return err
-	}
-	defer stopProgress()
 	var g errgroup.Group
-	for range wakeupWorkers {
-		g.Go(func() error { x.serveWakeups(ctx); return nil })
+	subscribe := func(subject, group string, h bus.Handler) error {
+		stop, err := x.cfg.Bus.Subscribe(ctx, subject, group, h)
+		if err == nil {
+			g.Go(func() error { <-ctx.Done(); stop(); return nil })
+		}
+		return err
 	}
-	g.Go(func() error { x.servePublishing(ctx); return nil })
-	g.Go(func() error { x.timers.run(ctx, x.fire); return nil })
-	g.Go(func() error { x.serveSweeps(ctx); return nil })
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	if err := x.subscribe(subscribe); err != nil {
+		end()
+		return errors.Join(err, g.Wait())
+	}
+	peers, err := x.joinPeers(ctx) // before anything is published that they answer
+	defer peers.stop()
+	if err != nil {
+		end()
+		return errors.Join(err, g.Wait())
+	}
+	if x.publisher != nil {
+		g.Go(func() error { defer end(); return x.publisher.Run(ctx) })
+	}
+	close(x.taking)
+	if x.monitor != nil {
+		g.Go(func() error { x.monitor.run(ctx); return nil })
+	}
+	if x.cfg.Shared {
+		for range postWorkers {
+			g.Go(func() error { x.servePosts(ctx); return nil })
+		}
+	}
+	if !x.cfg.Guest {
+		for range wakeupWorkers {
+			g.Go(func() error { x.serveWakeups(ctx); return nil })
+		}
+		g.Go(func() error { x.timers.run(ctx, x.fire); return nil })
+		g.Go(func() error { x.serveSweeps(ctx); return nil })
+		if x.old != nil {
+			g.Go(func() error { x.old.gate.run(ctx); return nil })
+		}
+	}
 	return g.Wait()
 }
 
+func (x *Executor) subscribe(to func(subject, group string, h bus.Handler) error) error {
+	if x.cfg.Shared {
+		if err := to(bus.SubjectChanged, "", x.heardChanged); err != nil {
+			return err
+		}
+	}
+	if x.cfg.Guest {
+		return nil
+	}
+	if err := to(bus.SubjectRuns, x.cfg.Group, func(_ context.Context, m bus.Message) error {
+		if len(m.Value) == 0 && x.publisher != nil {
+			x.publisher.Soon() // a guest has started or changed the run
+		}
+		x.wake(wakeup{run: m.Key, task: string(m.Value)})
+		return nil
+	}); err != nil {
+		return err
+	}
+	return to(bus.SubjectProgress, x.cfg.Group, x.TakeProgress)
+}
+
 // now is the time as it is recorded: UTC, whole microseconds, no monotonic part.
-func (x *Executor) now() time.Time { return x.cfg.Now().UTC().Truncate(time.Microsecond) }
+func (x *Executor) now() time.Time { return x.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
 // entry gives the live run of that id, making it if need be.
 func (x *Executor) entry(run string) *liveRun {
@@ -213,9 +345,11 @@ func (x *Executor) lock(run string) *liveRun {
 // memory is short.
 func (x *Executor) unlock(run string, l *liveRun) {
 	x.mu.Lock()
-	if l.state == nil || l.state.Status().Terminal() || len(x.live) > x.cfg.MaxLive {
+	if l.state == nil || l.leave || l.state.Status().Terminal() || x.cfg.Guest || len(x.live) > x.cfg.MaxLive {
 		l.gone = true
-		delete(x.live, run)
+		if x.live[run] == l {
+			delete(x.live, run)
+		}
 	}
 	x.mu.Unlock()
 	l.mu.Unlock()

@@ -30,17 +30,17 @@ func TestTimersFireInOrderAndNeverEarly(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			timers.run(ctx, func(run string) {
+			timers.run(ctx, func(e timer) {
 				mu.Lock()
 				defer mu.Unlock()
-				fired = append(fired, run+" "+time.Since(start).String())
+				fired = append(fired, e.run+" "+time.Since(start).String())
 			})
 		}()
 		synctest.Wait()
 		for run, after := range map[string]time.Duration{"c": 3 * time.Second, "a": time.Second, "past": -time.Second, "b": 2 * time.Second} {
-			timers.at(start.Add(after), run)
+			timers.at(timer{at: start.Add(after), run: run})
 		}
-		timers.at(start.Add(2*timerHorizon), "far") // left to the sweeps
+		timers.at(timer{at: start.Add(2 * timerHorizon), run: "far"}) // left to the sweeps
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
 		if got, want := seen(), []string{"past 0s", "a 1s", "b 2s"}; !slices.Equal(got, want) {
@@ -55,33 +55,47 @@ func TestTimersFireInOrderAndNeverEarly(t *testing.T) {
 	})
 }
 
-// TestLeaseIsJudgedByWatching: a worker is silent when the same beat was seen
-// for a whole lease on the watcher's clock; a beat, a new incarnation or a
-// death that is known starts anew (protocol.md P17).
-func TestLeaseIsJudgedByWatching(t *testing.T) {
-	const lease = 15 * time.Second
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	w := newLeaseWatch(lease)
-	a := store.Worker{Name: "a", Inc: 1, Beat: 1}
-	b := store.Worker{Name: "b", Inc: 1, Beat: 1}
-	w.saw([]store.Worker{a, b}, at(0))
-	b.Beat = 2
-	w.saw([]store.Worker{a, b}, at(10))
-	if dead := w.silent(at(14)); len(dead) > 0 {
-		t.Errorf("dead after 14 s: %v", dead)
-	}
-	if dead := w.silent(at(15)); !slices.Equal(dead, []store.Worker{a}) {
-		t.Errorf("dead after 15 s: %v, want a", dead)
-	}
-	a.Inc, a.Dead = 2, false
-	w.saw([]store.Worker{a, b}, at(16))
-	b.Dead = true
-	w.saw([]store.Worker{a, b}, at(20))
-	if dead := w.silent(at(30)); len(dead) > 0 {
-		t.Errorf("dead: %v; a has registered anew, b is known to be", dead)
-	}
-	if dead := w.silent(at(31)); len(dead) != 1 {
-		t.Errorf("dead: %v, want a again", dead)
+// sweptStore has one worker and notes what a sweep says.
+type sweptStore struct {
+	Store
+	dead []store.Worker
+	at   time.Time
+}
+
+func (s *sweptStore) Wakeups(_ context.Context, now time.Time, _ int) (store.Wakeups, error) {
+	s.at = now
+	return store.Wakeups{}, nil
+}
+
+func (s *sweptStore) Sweep(_ context.Context, dead []store.Worker, _ time.Time) ([]store.Worker, error) {
+	s.dead = dead
+	return []store.Worker{{Name: "a", Inc: 1, Beat: 1}}, nil
+}
+
+// TestClockOfStoreJumps: what is due is judged by the clock of the store, who is
+// dead by the own one: nobody dies when the former jumps (protocol.md §9).
+func TestClockOfStoreJumps(t *testing.T) {
+	own := time.Now()
+	clock := own
+	s := &sweptStore{}
+	x := New(Config{Store: s, Now: func() time.Time { return own }, Clock: func() time.Time { return clock }})
+	watch := store.NewLeaseWatch(15 * time.Second)
+	for _, step := range []struct {
+		own, clock time.Duration
+		dead       int
+	}{
+		{0, 0, 0},
+		{time.Second, time.Hour, 0},
+		{time.Second, -2 * time.Hour, 0},
+		{13 * time.Second, 0, 1},
+	} {
+		own, clock = own.Add(step.own), clock.Add(step.clock)
+		if err := x.sweep(t.Context(), watch); err != nil || len(s.dead) != step.dead {
+			t.Errorf("after %v, and a jump by %v: dead are %v, %v", step.own, step.clock, s.dead, err)
+		}
+		if want := clock.UTC().Truncate(time.Microsecond); s.at != want {
+			t.Errorf("due is what was due at %v, want %v", s.at, want)
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (x *Executor) appendProgress(ctx context.Context, l *liveRun, t parley.Even
 		l.state = nil
 		return err
 	}
-	x.hub.changed(r.Run, l.state.Status())
+	x.changed(l)
 	return nil
 }
 

@@ -23,7 +23,10 @@ func (x *Executor) Get(ctx context.Context, id string) (parley.Run, error) {
 	run := x.view(ctx, state, h.Run)
 	open := make(map[string]store.Attempt, len(h.Attempts))
 	for _, a := range h.Attempts {
-		open[a.Step] = a
+		// Of several (hedged agents) one that works says more than one that waits.
+		if was, ok := open[a.Step]; !ok || was.State == store.AttemptOpen {
+			open[a.Step] = a
+		}
 	}
 	for i := range run.Steps {
 		step := &run.Steps[i]
@@ -83,7 +86,7 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 			return parley.Run{}, err
 		}
 		// Attempts that nobody had claimed are settled by the cancel itself.
-		if err := x.catchUp(ctx, req.Run, l); err != nil && !errors.Is(err, store.ErrStale) {
+		if _, err := x.catchUp(ctx, req.Run, l); err != nil && !errors.Is(err, store.ErrStale) {
 			return parley.Run{}, err
 		}
 		return x.Get(ctx, req.Run)
@@ -92,9 +95,25 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 }
 
 // Retry starts a new run of the same version that takes over the completed
-// steps of a run without calling their agents again (rule C6). The error has
-// code conflict unless the run is FAILED or CANCELLED.
+// steps of a run without calling their agents again (rule C6). Dead letters of
+// the run that wait are replayed by it. The error has code conflict unless the
+// run is FAILED or CANCELLED.
 func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error) {
+	return x.retry(ctx, id, store.Replay{By: by})
+}
+
+// Replay is Retry for the run of a dead letter. The error has code conflict if
+// the dead letter does not wait any more and force is not asked for, or somebody
+// else was faster, and not_found if the run or the dead letter is gone.
+func (x *Executor) Replay(ctx context.Context, id string, req parley.ReplayRequest) (parley.Run, error) {
+	run, err := x.retry(ctx, id, store.Replay{ID: req.ID, Force: req.Force, By: req.By})
+	if errors.Is(err, store.ErrStale) {
+		err = parley.Errorf(parley.CodeConflict, "dead letter %s has changed just now: look at it, then replay it if it still waits", req.ID)
+	}
+	return run, err
+}
+
+func (x *Executor) retry(ctx context.Context, id string, r store.Replay) (parley.Run, error) {
 	h, err := x.cfg.Store.History(ctx, id)
 	if err != nil {
 		return parley.Run{}, err
@@ -106,17 +125,31 @@ func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error)
 	if err != nil {
 		return parley.Run{}, err
 	}
-	v, err := x.defs.of(ctx, h.Run)
+	v, err := x.retryOn(ctx, h.Run)
 	if err != nil {
 		return parley.Run{}, err
 	}
-	x.cfg.Logger.Info("run is retried", "run", id, "by", by)
+	x.cfg.Logger.Info("run is retried", "run", id, "by", r.By, "dead_letter", r.ID)
 	view := old.View()
 	run, _, err := x.begin(ctx, v, beginning{
 		fact: workflow.Start{
 			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(),
 		},
-		hidden: h.Run.Hidden,
+		hidden: h.Run.Hidden, replay: &r,
 	})
 	return run, err
+}
+
+// retryOn gives the version that a retry of a run stays on: the run's own. A run
+// that was taken over from elsewhere does not say which one it was on: it is
+// retried on what its definition is now, as its platform does.
+func (x *Executor) retryOn(ctx context.Context, run store.Run) (*compiledVersion, error) {
+	if !run.Imported() {
+		return x.defs.of(ctx, run)
+	}
+	if run.DefinitionID == "" {
+		return nil, parley.Errorf(parley.CodeConflict,
+			"Cannot retry run %s: it was imported, and its workflow is not known here; deploy it and start a new run with this input", run.ID)
+	}
+	return x.defs.resolve(ctx, run.DefinitionID)
 }

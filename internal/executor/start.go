@@ -68,14 +68,24 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 
 // beginning is what a start and a retry have in common.
 type beginning struct {
+	// id is that of the run; "" takes a new one.
+	id     string
 	fact   workflow.Start
 	key    string
 	hidden bool
+	// replay is set for a retry.
+	replay *store.Replay
 }
 
 // begin is transition P1, with the first claims if slots are free.
 func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (parley.Run, bool, error) {
-	id := x.cfg.NewID()
+	id := b.id
+	if id == "" {
+		id = x.cfg.NewID()
+	}
+	if err := x.mayHedge(ctx, v.def); err != nil {
+		return parley.Run{}, false, err
+	}
 	l := x.lock(id)
 	defer x.unlock(id, l)
 	l.state = workflow.NewState(id, v.def, x.cfg.Limits)
@@ -85,7 +95,7 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	row := x.row(l, b.fact.At)
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
-	s := store.Start{Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key}
+	s := store.Start{Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay}
 	if b.key != "" {
 		s.InputDigest = digest(b.fact.Input)
 	}
@@ -94,6 +104,7 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 		l.state = nil
 		release(slots)
 		if err != nil {
+			x.old.inDoubt(rows, err)
 			return parley.Run{}, false, err
 		}
 		run, err := x.Get(ctx, existing)
@@ -102,6 +113,24 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	run := x.view(ctx, l.state, row)
 	x.follow(l, d, rows, slots)
 	return run, false, nil
+}
+
+// mayHedge refuses a run that would call agents side by side which were not
+// declared to bear that (rule R5).
+func (x *Executor) mayHedge(ctx context.Context, def *workflow.Definition) error {
+	for _, h := range def.Hedged {
+		info, ok := x.cfg.Agent(ctx, h.Agent)
+		switch {
+		case !ok:
+			return parley.Errorf(parley.CodeConflict,
+				"Step %s of workflow %s hedges agent %q, which is not registered: hedged agents must be declared idempotent", h.Step, def.ID, h.Agent)
+		case !info.Idempotent:
+			return parley.Errorf(parley.CodeConflict,
+				"Step %s of workflow %s hedges agent %q, which is not declared idempotent: parley agent set %s --idempotent, if it recognises a task id",
+				h.Step, def.ID, h.Agent, h.Agent)
+		}
+	}
+	return nil
 }
 
 func checkStart(req parley.StartRequest) error {

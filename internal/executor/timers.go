@@ -23,24 +23,27 @@ const (
 	timerHorizon = time.Minute
 )
 
+// timer is one entry: run is "" for attempts that become visible, stranger says
+// that somebody else may hold the run.
 type timer struct {
-	at  time.Time
-	run string
+	at       time.Time
+	run      string
+	stranger bool
 }
 
 func newTimers(now func() time.Time) *timers {
 	return &timers{now: now, kick: make(chan struct{}, 1)}
 }
 
-// at asks for run to be fired at t.
-func (t *timers) at(when time.Time, run string) {
-	if when.Sub(t.now()) > timerHorizon {
+// at asks for e to be fired at its time.
+func (t *timers) at(e timer) {
+	if e.at.Sub(t.now()) > timerHorizon {
 		return
 	}
 	t.mu.Lock()
-	first := len(t.heap) == 0 || when.Before(t.heap[0].at)
+	first := len(t.heap) == 0 || e.at.Before(t.heap[0].at)
 	if len(t.heap) < maxTimers {
-		heap.Push(&t.heap, timer{at: when, run: run})
+		heap.Push(&t.heap, e)
 	}
 	t.mu.Unlock()
 	if first {
@@ -52,13 +55,13 @@ func (t *timers) at(when time.Time, run string) {
 }
 
 // run fires entries until ctx ends.
-func (t *timers) run(ctx context.Context, fire func(run string)) {
+func (t *timers) run(ctx context.Context, fire func(timer)) {
 	clock := time.NewTimer(time.Hour)
 	defer clock.Stop()
 	for {
 		entry, wait := t.due()
 		if wait <= 0 {
-			fire(entry.run)
+			fire(entry)
 			continue
 		}
 		clock.Reset(wait)
@@ -85,6 +88,26 @@ func (t *timers) due() (timer, time.Duration) {
 		heap.Pop(&t.heap)
 	}
 	return first, wait
+}
+
+// at asks for e to be fired at its time, if this executor has timers.
+func (x *Executor) at(e timer) {
+	if !x.cfg.Guest {
+		x.timers.at(e)
+	}
+}
+
+// fire is called by the timers: attempts have become visible, or a run wants to
+// be looked at.
+func (x *Executor) fire(e timer) {
+	switch {
+	case e.run == "":
+		x.cfg.Publish()
+	case e.stranger:
+		x.wake(wakeup{run: e.run, stranger: true})
+	default:
+		x.wakeFound(e.run)
+	}
 }
 
 type timerHeap []timer

@@ -116,10 +116,7 @@ func whoWaits(s *workflow.State, step string) (task string, err error) {
 // hint tells the bridge that follows a task to look at its row. A lost hint
 // costs a second: each bridge reads its rows.
 func (x *Executor) hint(task string) {
-	err := x.cfg.Bus.Publish(context.Background(), bus.Message{Subject: bus.SubjectHint, Key: task})
-	if err != nil {
-		x.cfg.Logger.Debug("hint not published", "task_id", task, "error", err)
-	}
+	x.post(bus.Message{Subject: bus.SubjectHint, Key: task})
 }
 
 // hear records what an attempt has asked since the run last looked.

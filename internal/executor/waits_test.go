@@ -31,11 +31,22 @@ type rig struct {
 	bus   *memory.Bus
 	x     *executor.Executor
 	claim store.Claim
+	// undeclared: no agent is declared idempotent any more.
+	undeclared atomic.Bool
+	// budget is that of every agent.
+	budget parley.RetryBudget
+	// config is what x was made of, catalog what it runs.
+	config  executor.Config
+	catalog *executor.Catalog
+
+	// stopFirst ends x, which may be done before the end of the test.
+	stopFirst func()
 
 	mu    sync.Mutex // protects what follows
 	hints []string
-	// fault, if set, is asked about each decision before it is written.
-	fault func(store.Decision) error
+	// fault, if set, is asked about each decision before it is written, and doubt
+	// after that.
+	fault, doubt func(store.Decision) error
 }
 
 // faultyStore lets decisions go wrong before they are written.
@@ -46,14 +57,18 @@ type faultyStore struct {
 
 func (s faultyStore) Decide(ctx context.Context, d store.Decision) error {
 	s.r.mu.Lock()
-	fault := s.r.fault
+	fault, doubt := s.r.fault, s.r.doubt
 	s.r.mu.Unlock()
 	if fault != nil {
 		if err := fault(d); err != nil {
 			return err
 		}
 	}
-	return s.DB.Decide(ctx, d)
+	err := s.DB.Decide(ctx, d)
+	if err == nil && doubt != nil {
+		err = doubt(d)
+	}
+	return err
 }
 
 // breaks lets f decide about each decision from now on; nil is none.
@@ -74,13 +89,14 @@ func onStore(t *testing.T, f func(r *rig)) {
 		check(t, db.Migrate(t.Context()))
 		r := &rig{t: t, db: db, bus: memory.New(memory.Options{})}
 		n := 0
-		r.x = executor.New(executor.Config{
-			Store: faultyStore{db, r}, Bus: r.bus, Now: time.Now, Jitter: func() float64 { return 0.5 },
+		r.config = executor.Config{
+			Store: faultyStore{db, r}, Take: db.Publish, Bus: r.bus, Now: time.Now, Jitter: func() float64 { return 0.5 },
 			NewID: func() string { n++; return fmt.Sprintf("run-%d", n) },
-			Agent: func(context.Context, string) (executor.AgentInfo, bool) {
-				return executor.AgentInfo{Protocol: "jsonrpc-2.0", Policy: parley.OutcomeLookup}, true
+			Agent: func(_ context.Context, name string) (executor.AgentInfo, bool) {
+				return executor.AgentInfo{Protocol: "jsonrpc-2.0", Policy: parley.OutcomeLookup, Idempotent: name != "once" && !r.undeclared.Load(), Retry: parley.RetryConfig{Budget: r.budget}}, name != "nobody"
 			},
-		})
+		}
+		r.x = executor.New(r.config)
 		stop, err := r.bus.Subscribe(t.Context(), bus.SubjectHint, "", func(_ context.Context, m bus.Message) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -95,9 +111,9 @@ func onStore(t *testing.T, f func(r *rig)) {
 				t.Error(err)
 			}
 		})
+		r.stopFirst = func() { cancel(); running.Wait() }
 		defer func() {
-			cancel()
-			running.Wait()
+			r.stopFirst()
 			stop()
 			if err := errors.Join(r.bus.Close(), db.Close()); err != nil {
 				t.Error(err)
@@ -106,12 +122,13 @@ func onStore(t *testing.T, f func(r *rig)) {
 		inc, err := db.Register(t.Context(), "b1", time.Now())
 		check(t, err)
 		r.claim = store.Claim{Worker: "b1", Inc: inc}
-		catalog := executor.NewCatalog(executor.CatalogConfig{
-			DB: db, Executor: r.x, Now: time.Now, NewID: func() string { return "definition-1" },
+		definitions := 0
+		r.catalog = executor.NewCatalog(executor.CatalogConfig{
+			DB: db, Executor: r.x, Now: time.Now,
+			NewID:      func() string { definitions++; return fmt.Sprintf("definition-%d", definitions) },
 			KnownAgent: func(context.Context, string) bool { return true },
 		})
-		_, _, err = catalog.Apply(t.Context(), parley.ApplyRequest{Source: []byte(twoSteps)})
-		check(t, err)
+		r.apply(twoSteps)
 		f(r)
 	})
 }
@@ -121,6 +138,13 @@ func check(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// apply deploys a workflow.
+func (r *rig) apply(source string) {
+	r.t.Helper()
+	_, _, err := r.catalog.Apply(r.t.Context(), parley.ApplyRequest{Source: []byte(source)})
+	check(r.t, err)
 }
 
 func (r *rig) start() string {

@@ -2,12 +2,10 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/parley-project/parley"
-	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/store"
 	"github.com/parley-project/parley/internal/workflow"
 )
@@ -39,16 +37,44 @@ func (x *Executor) serveWakeups(ctx context.Context) {
 func (x *Executor) attend(ctx context.Context, w wakeup) error {
 	l := x.lock(w.run)
 	defer x.unlock(w.run, l)
-	if w.task != "" && l.state != nil && !l.state.Waits(w.task) {
+	if w.task != "" && l.state != nil && !x.cfg.Shared && !l.state.Waits(w.task) {
 		return nil // absorbed together with the answer
 	}
-	for range maxStale {
-		err := x.catchUp(ctx, w.run, l)
+	refused := false
+	if done, err := x.attendTask(ctx, l, w); done {
 		if !errors.Is(err, store.ErrStale) {
 			return err
 		}
+		refused = true
+	}
+	for range maxStale {
+		acted, err := x.catchUp(ctx, w.run, l)
+		if !errors.Is(err, store.ErrStale) {
+			if !acted && x.cfg.Shared && (refused || w.stranger) {
+				l.state = nil // somebody else decides about it (protocol.md §4.10)
+			}
+			return err
+		}
+		refused = true
 	}
 	return parley.Errorf(parley.CodeConflict, "run %s: %w after %d tries", w.run, store.ErrStale, maxStale)
+}
+
+// attendTask decides about the one attempt that w is about, if the run is held
+// here: its history need not be read again, since the store refuses a decision
+// that was not made about its end. done is false if there was nothing to decide.
+func (x *Executor) attendTask(ctx context.Context, l *liveRun, w wakeup) (done bool, err error) {
+	if w.task == "" || w.stranger || l.state == nil || x.old != nil || !l.state.Waits(w.task) {
+		return false, nil
+	}
+	a, ok, err := x.cfg.Store.Attempt(ctx, w.task)
+	if err != nil {
+		return true, err
+	}
+	if !ok || a.State != store.AttemptSettled {
+		return false, nil // the history will show why
+	}
+	return true, x.absorb(ctx, l, store.History{Attempts: []store.Attempt{a}})
 }
 
 // maxStale bounds how often a decision about one run is made anew because
@@ -56,18 +82,23 @@ func (x *Executor) attend(ctx context.Context, w wakeup) error {
 const maxStale = 10
 
 // catchUp loads the run and decides about everything that the store shows.
-func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) error {
+// acted is false if there was nothing to decide.
+func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) (acted bool, err error) {
+	read := x.resultsRead()
 	h, err := x.load(ctx, run, l)
 	if err != nil {
 		if parley.CodeOf(err) == parley.CodeNotFound {
-			return nil // removed meanwhile
+			return false, nil // removed meanwhile
 		}
-		return err
+		return false, err
 	}
 	if err := x.absorb(ctx, l, h); err != nil {
-		return err
+		return true, err
 	}
-	return x.fireDue(ctx, l)
+	if err := x.fireDue(ctx, l, read); err != nil {
+		return true, err
+	}
+	return l.state.Seq() != h.Run.Seq, nil
 }
 
 // absorb decides about every attempt of h that was settled, or has asked
@@ -75,6 +106,7 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) error {
 func (x *Executor) absorb(ctx context.Context, l *liveRun, h store.History) error {
 	for i := range h.Attempts {
 		a := &h.Attempts[i]
+		x.old.resolve(a)
 		if l.state.Status().Terminal() {
 			return nil
 		}
@@ -87,25 +119,30 @@ func (x *Executor) absorb(ctx context.Context, l *liveRun, h store.History) erro
 		if a.State != store.AttemptSettled || a.Result == nil {
 			continue
 		}
-		d := l.state.Apply(x.settled(ctx, l.state, *a.Result, a.ClaimedAt))
-		if len(d.Events) == 0 {
-			continue
-		}
-		if err := x.commit(ctx, l, d, nil); err != nil {
+		if _, err := x.end(ctx, l, ending{*a.Result, a.ClaimedAt, a.SettledAt}, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *Executor) fireDue(ctx context.Context, l *liveRun) error {
+// fireDue fires the run's timers. With an old bridge none acts that ends what
+// that works on before the results that were there when it was due are in the
+// store; read is up to when they were before the run was loaded.
+func (x *Executor) fireDue(ctx context.Context, l *liveRun, read time.Time) error {
 	due := l.state.Due()
 	if due.IsZero() {
 		return nil
 	}
 	now := x.now()
 	if due.After(now) {
-		x.timers.at(due, l.state.RunID())
+		x.at(timer{at: due, run: l.state.RunID()})
+		return nil
+	}
+	if x.old != nil && read.Before(due) && len(l.state.InFlight()) > 0 {
+		if !x.old.gate.await(due, l.state.RunID()) {
+			x.wake(wakeup{run: l.state.RunID()})
+		}
 		return nil
 	}
 	d := l.state.Apply(workflow.Tick{At: now, Jitter: x.cfg.Jitter()})
@@ -131,83 +168,15 @@ func (x *Executor) load(ctx context.Context, run string, l *liveRun) (store.Hist
 }
 
 func (x *Executor) replay(ctx context.Context, h store.History) (*workflow.State, error) {
-	v, err := x.defs.of(ctx, h.Run)
+	def, err := x.defs.behind(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	state := workflow.NewState(h.Run.ID, v.def, x.cfg.Limits)
+	state := workflow.NewState(h.Run.ID, def, x.cfg.Limits)
 	for _, e := range h.Events {
 		if err := state.Replay(e); err != nil {
 			return nil, err
 		}
 	}
 	return state, nil
-}
-
-// publishSoon asks for open attempts to be published now.
-func (x *Executor) publishSoon() {
-	select {
-	case x.publish <- struct{}{}:
-	default:
-	}
-}
-
-func (x *Executor) servePublishing(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-x.publish:
-		}
-		if err := x.publishOpen(ctx); err != nil && ctx.Err() == nil {
-			x.cfg.Logger.Error("open attempts not published; the next sweep tries again", "error", err)
-		}
-	}
-}
-
-// publishOpen is transition P2: every visible open attempt is announced on the
-// bus. It may be repeated at will.
-func (x *Executor) publishOpen(ctx context.Context) error {
-	for {
-		rows, err := x.cfg.Store.Publish(ctx, x.now(), publishBatch)
-		if err != nil {
-			return err
-		}
-		for _, a := range rows {
-			m, err := taskRecord(a, x.now())
-			if err != nil {
-				return err
-			}
-			if err := x.cfg.Bus.Publish(ctx, m); err != nil {
-				return err
-			}
-		}
-		if len(rows) < publishBatch {
-			return nil
-		}
-	}
-}
-
-// taskRecord is an AgentTask of formats.md: what an old bridge reads too. Ours
-// only looks at the row that task_id names.
-func taskRecord(a store.Attempt, now time.Time) (bus.Message, error) {
-	v, err := json.Marshal(struct {
-		RunID         string          `json:"run_id"`
-		TaskID        string          `json:"task_id"`
-		AgentName     string          `json:"agent_name"`
-		InputData     json.RawMessage `json:"input_data"`
-		CorrelationID string          `json:"correlation_id"`
-		Timestamp     string          `json:"timestamp"`
-	}{a.Run, a.ID, a.Agent, a.Input, a.CorrelationID, now.Format("2006-01-02T15:04:05.000000")})
-	return bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v}, err
-}
-
-// fire is called by the timers: a run's timer is due, or an attempt has become
-// visible.
-func (x *Executor) fire(run string) {
-	if run == "" {
-		x.publishSoon()
-		return
-	}
-	x.wake(wakeup{run: run})
 }

@@ -1,0 +1,136 @@
+package deadletter
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// The headers of a copy: Kafka's own names for what its share groups say of dead
+// letters (KIP-1191), and ours.
+const (
+	headerTopic     = "__dlq.errors.topic"
+	headerPartition = "__dlq.errors.partition"
+	headerOffset    = "__dlq.errors.offset"
+	headerGroup     = "__dlq.errors.group"
+	headerCount     = "__dlq.errors.delivery.count"
+	headerMessage   = "__dlq.errors.message"
+	headerID        = "dlq.id"
+	headerAgent     = "dlq.agent"
+	headerAttempts  = "dlq.attempts"
+	headerStatus    = "dlq.http.status"
+	headerClass     = "dlq.error.class"
+	headerFirst     = "dlq.first.failed.at"
+	headerSize      = "dlq.value.size"
+	headerDigest    = "dlq.value.sha256"
+	// headerRedriven is on a record that was published again.
+	headerRedriven = "redriven-from"
+)
+
+const (
+	copyBatch = 100
+	// copyHeaders and copyHeaderBytes bound what a copy carries of the original
+	// headers, so that ours fit beside them.
+	copyHeaders     = 48
+	copyHeaderBytes = 20 << 10
+	// copyText bounds one of our headers in bytes.
+	copyText = 1 << 10
+)
+
+// Forward is a [bus.DeadLetters] for a process without a store: the copy on the
+// topic of dead letters is all that is kept.
+func Forward(b bus.Bus, now func() time.Time) bus.DeadLetters {
+	return func(ctx context.Context, d bus.DeadLetter) error {
+		l := letterOf(d, now())
+		return publishCopy(ctx, b, &l)
+	}
+}
+
+// publishCopies publishes the copies of new dead letters, whoever has written
+// them.
+func (k *Keeper) publishCopies(ctx context.Context) {
+	for {
+		list, err := k.cfg.DB.DeadLetterCopies(ctx, k.now(), copyBatch)
+		if err == nil && len(list) == 0 {
+			return
+		}
+		var done []string
+		for i := range list {
+			if err = publishCopy(ctx, k.cfg.Bus, &list[i]); err != nil {
+				break
+			}
+			done = append(done, list[i].ID)
+		}
+		if len(done) > 0 {
+			// If that is lost, they are published again.
+			if noted := k.cfg.DB.DeadLettersCopied(ctx, done); err == nil {
+				err = noted
+			}
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				k.cfg.Logger.Warn("copies of dead letters not published; it is tried again", "event", "dead_letter_copy", "error", err)
+			}
+			return
+		}
+	}
+}
+
+// publishCopy publishes one copy; a record that is too large for the bus goes
+// out with the beginning of its value.
+func publishCopy(ctx context.Context, b bus.Bus, l *parley.DeadLetter) error {
+	err := b.Publish(ctx, copyOf(l))
+	if parley.CodeOf(err) == parley.CodeLimit && !l.Cut {
+		short := *l
+		short.Value, short.Cut = l.Value[:min(len(l.Value), parley.DeadLetterCut)], true
+		err = b.Publish(ctx, copyOf(&short))
+	}
+	return err
+}
+
+// copyOf makes the record of a dead letter: the original key, headers and value,
+// and in headers what is known of the failure.
+func copyOf(l *parley.DeadLetter) bus.Message {
+	m := bus.Message{Subject: bus.SubjectDeadLetters, Key: string(l.Key), Value: l.Value, Header: make(map[string]string, len(l.Headers)+12)}
+	if l.Tombstone {
+		m.Value = nil
+	}
+	size := 0
+	for i, h := range l.Headers {
+		if size += len(h.Name) + len(h.Value); i == copyHeaders || size > copyHeaderBytes {
+			break
+		}
+		m.Header[h.Name] = string(h.Value)
+	}
+	set := func(name, value string) {
+		if value != "" {
+			m.Header[name] = value[:min(len(value), copyText)]
+		}
+	}
+	if s := l.Source; s != nil {
+		set(headerTopic, s.Topic)
+		set(headerGroup, s.Group)
+		if s.Topic != "" {
+			set(headerPartition, strconv.FormatInt(int64(s.Partition), 10))
+			set(headerOffset, strconv.FormatInt(s.Offset, 10))
+		}
+	}
+	set(headerCount, strconv.Itoa(l.Attempts))
+	set(headerMessage, l.Reason)
+	set(headerID, l.ID)
+	set(headerAgent, l.Agent)
+	set(headerAttempts, strconv.Itoa(l.Attempts))
+	if l.HTTPStatus != 0 {
+		set(headerStatus, strconv.Itoa(l.HTTPStatus))
+	}
+	set(headerClass, string(l.Code))
+	set(headerFirst, l.FirstFailedAt.Format(time.RFC3339Nano))
+	if l.Cut {
+		set(headerSize, strconv.FormatInt(l.Size, 10))
+		set(headerDigest, l.Digest)
+	}
+	return m
+}

@@ -1,0 +1,49 @@
+package executor
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// deadLetters gives what a decision gives up: the task at which it lets the run
+// fail. One whose failure the workflow handles is none, and calls of agents by
+// hand are not either: who made them has seen the error.
+func deadLetters(s *workflow.State, d workflow.Decision, now time.Time) []parley.DeadLetter {
+	if len(d.Events) == 0 || s.Status() != parley.RunFailed || s.Definition().ID == callWorkflow {
+		return nil
+	}
+	f, ok := s.FailedTask()
+	if !ok {
+		return nil
+	}
+	m, err := taskRecord(&store.Attempt{Task: f.Task}, f.Task.Input, now)
+	if err != nil {
+		// Such an input never was in a record: it is read from the store.
+		if m, err = taskRecord(&store.Attempt{Task: f.Task}, nil, now); err != nil {
+			m = bus.Message{Key: f.Task.Run}
+		}
+	}
+	l := parley.DeadLetter{
+		Kind: parley.DeadLetterTask, Code: f.Err.Code, Reason: f.Err.Message, Attempts: f.Task.Attempt,
+		Agent: f.Task.Agent, Workflow: s.Definition().ID, Run: f.Task.Run, Step: f.Task.Step, Task: f.Task.ID,
+		HTTPStatus: httpStatus(f.Err), FirstFailedAt: f.FirstFailedAt, CreatedAt: now,
+		Key: []byte(m.Key), Headers: parley.DeadLetterHeaders(m.Header), Value: m.Value,
+	}
+	return []parley.DeadLetter{l.Seal()}
+}
+
+// httpStatus reads what the bridges put into the details of an error.
+func httpStatus(err *parley.Error) int {
+	var d struct {
+		Status int `json:"status"`
+	}
+	if json.Unmarshal(err.Details, &d) != nil || d.Status < 100 || d.Status > 999 {
+		return 0
+	}
+	return d.Status
+}

@@ -1,0 +1,142 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+)
+
+const (
+	// intakeQueue bounds the records of one intake that wait for a worker; the
+	// bus waits when it is full.
+	intakeQueue = 1_024
+	// intakeTries is how often a record is tried that fails for a reason that may
+	// pass, before it is a dead letter.
+	intakeTries = 20
+	intakePause = 50 * time.Millisecond
+	intakeLong  = 5 * time.Second
+)
+
+// intake takes the records of a subject that must not be lost: one is
+// acknowledged only when what it says is durable, or when it is kept as a dead
+// letter.
+type intake struct {
+	subject, group string
+	workers        int
+	// handle makes a record durable. It may be called again with the same
+	// record, and concurrently with others.
+	handle func(ctx context.Context, m bus.Message) error
+}
+
+// takeIn subscribes. The records that are in hand when stop is called are
+// ended first, or come again.
+func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err error) {
+	deferred, ok := x.cfg.Bus.(bus.Deferred)
+	if !ok {
+		return x.cfg.Bus.Subscribe(ctx, in.subject, in.group, func(ctx context.Context, m bus.Message) error {
+			x.settleRecord(ctx, in, m)
+			return nil
+		})
+	}
+	type open struct {
+		m    bus.Message
+		done func()
+	}
+	queue := make(chan open, intakeQueue)
+	var workers sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	for range in.workers {
+		workers.Go(func() {
+			for r := range queue {
+				if x.settleRecord(ctx, in, r.m) {
+					r.done()
+				}
+			}
+		})
+	}
+	leave, err := deferred.SubscribeDeferred(ctx, in.subject, in.group, func(_ context.Context, m bus.Message, done func()) {
+		select {
+		case queue <- open{m, done}:
+		case <-ctx.Done(): // it comes again
+		}
+	})
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if leave != nil {
+				leave()
+			}
+			close(queue)
+			workers.Wait()
+		})
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// settleRecord handles a record until that is done for good; false says that
+// ctx has ended before.
+func (x *Executor) settleRecord(ctx context.Context, in *intake, m bus.Message) bool {
+	pause := intakePause
+	for try := 1; ; try++ {
+		if ctx.Err() != nil {
+			return false
+		}
+		err := in.handle(ctx, m)
+		if err != nil && ctx.Err() == nil && (final(err) || try >= intakeTries) {
+			err = x.bury(ctx, in, m, buried{err, try})
+		}
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		x.cfg.Logger.Warn("a record could not be handled; it is tried again",
+			"subject", m.Subject, "partition", m.At.Partition, "offset", m.At.Offset, "try", try, "error", err)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, intakeLong)
+	}
+}
+
+// buried says why a record is given up, and after how many tries.
+type buried struct {
+	reason error
+	tries  int
+}
+
+// bury hands a record over to whoever keeps dead letters.
+func (x *Executor) bury(ctx context.Context, in *intake, m bus.Message, b buried) error {
+	reason, tries := b.reason, b.tries
+	x.cfg.Logger.Error("a record cannot be handled; it is a dead letter",
+		"subject", m.Subject, "partition", m.At.Partition, "offset", m.At.Offset, "key", clip(m.Key, 256), "error", reason)
+	if x.cfg.DeadLetters == nil {
+		return nil
+	}
+	text := reason.Error()
+	if e, ok := errors.AsType[*parley.Error](reason); ok {
+		text = e.Message
+	}
+	return x.cfg.DeadLetters(ctx, bus.DeadLetter{
+		Message: m, Code: string(parley.CodeOf(reason)), Reason: text, Attempts: tries, Group: in.group,
+	})
+}
+
+// final reports whether an error stands however often the record is tried: it
+// is about the record, not about the store or the bus.
+func final(err error) bool {
+	e, ok := errors.AsType[*parley.Error](err)
+	return ok && e.Code != parley.CodeInternal && e.Code != parley.CodeUnavailable
+}

@@ -1,0 +1,162 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/records"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// publishAtOnce bounds the records of one Publisher that are on their way.
+const publishAtOnce = 64
+
+// PublisherConfig is what a [Publisher] is made from. Take, Bus and Now are
+// required.
+type PublisherConfig struct {
+	// Take gives open attempts to be announced, at most limit of them, and hides
+	// them for a while: [store.DB.Publish].
+	Take func(ctx context.Context, now time.Time, limit int) ([]store.Attempt, error)
+	Bus  bus.Bus
+	// Now gives the time that rows are compared with: [store.DB.Now].
+	Now func() time.Time
+	// Told: somebody publishes [bus.SubjectOpen] when there are open attempts.
+	Told bool
+	// Every is how often the store is looked at without having been asked; 0 is
+	// never.
+	Every time.Duration
+	// Batch bounds the attempts of one look; default 500. Where several processes
+	// publish to buses of their own, smaller ones share the tasks better.
+	Batch  int
+	Logger *slog.Logger
+}
+
+// Publisher is transition P2 of protocol.md: every visible open attempt is
+// announced on the bus. It may be repeated at will, and any number of
+// publishers may share a store. It runs where tasks get onto the bus: with the
+// executor, or with the bridge if the bus does not reach other processes.
+type Publisher struct {
+	cfg  PublisherConfig
+	kick chan struct{}
+	// announce, if set, is done in place of publish.
+	announce func(ctx context.Context) error
+}
+
+// NewPublisher makes a Publisher.
+func NewPublisher(cfg PublisherConfig) *Publisher {
+	if cfg.Batch <= 0 {
+		cfg.Batch = publishBatch
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Publisher{cfg: cfg, kick: make(chan struct{}, 1)}
+}
+
+// Soon asks for open attempts to be announced now. It does not wait, and may be
+// called concurrently, also without Run.
+func (p *Publisher) Soon() {
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run announces until ctx ends: whenever it is asked, by Soon or by a message of
+// [bus.SubjectOpen], and regularly. The error is that of the subscription.
+func (p *Publisher) Run(ctx context.Context) error {
+	if p.cfg.Told {
+		stop, err := p.cfg.Bus.Subscribe(ctx, bus.SubjectOpen, "", func(context.Context, bus.Message) error {
+			p.Soon()
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	var again <-chan time.Time
+	if p.cfg.Every > 0 {
+		tick := time.NewTicker(p.cfg.Every)
+		defer tick.Stop()
+		again = tick.C
+	}
+	p.Soon()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.kick:
+		case <-again:
+		}
+		if err := p.announceOpen(ctx); err != nil && ctx.Err() == nil {
+			p.cfg.Logger.Error("open attempts not published; that is tried again", "error", err)
+		}
+	}
+}
+
+func (p *Publisher) announceOpen(ctx context.Context) error {
+	if p.announce != nil {
+		return p.announce(ctx)
+	}
+	return p.publish(ctx)
+}
+
+func (p *Publisher) publish(ctx context.Context) error {
+	for {
+		now := p.cfg.Now().UTC().Truncate(time.Microsecond)
+		rows, err := p.cfg.Take(ctx, now, p.cfg.Batch)
+		if err != nil {
+			return err
+		}
+		if err := p.publishAll(ctx, rows, now); err != nil {
+			return err
+		}
+		if len(rows) < p.cfg.Batch {
+			return nil
+		}
+	}
+}
+
+// publishAll announces rows, many at a time: on a bus between processes each
+// takes its time. It gives the first error; what was not announced is given
+// again by the store after a while.
+func (p *Publisher) publishAll(ctx context.Context, rows []store.Attempt, now time.Time) error {
+	var g errgroup.Group
+	g.SetLimit(publishAtOnce)
+	for i := range rows {
+		g.Go(func() error { return p.publishOne(ctx, &rows[i], now) })
+	}
+	return g.Wait()
+}
+
+func (p *Publisher) publishOne(ctx context.Context, a *store.Attempt, now time.Time) error {
+	m, err := taskRecord(a, a.Input, now)
+	if err == nil {
+		err = p.cfg.Bus.Publish(ctx, m)
+	}
+	if code := parley.CodeOf(err); code != parley.CodeLimit && code != parley.CodeInvalid {
+		return err
+	}
+	// An input that is no object, or too large for a record, is read from the
+	// store alone.
+	if m, err = taskRecord(a, nil, now); err != nil {
+		return err
+	}
+	return p.cfg.Bus.Publish(ctx, m)
+}
+
+// taskRecord is an AgentTask of formats.md. Bridges of ours only look at the row
+// that task_id names.
+func taskRecord(a *store.Attempt, input json.RawMessage, now time.Time) (bus.Message, error) {
+	v, err := records.AgentTask{
+		RunID: a.Run, TaskID: a.ID, AgentName: a.Agent, Input: input, CorrelationID: a.CorrelationID, At: now,
+	}.Encode()
+	return bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v, Header: map[string]string{bus.HeaderTask: "1"}}, err
+}
