@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -29,8 +30,10 @@ type Config struct {
 	// Adapters are the protocols that are spoken; an agent chooses by its
 	// record's Protocol. To register a protocol is to name its adapter here.
 	Adapters []Adapter
-	// Now is the clock, with its monotonic reading; default time.Now.
-	Now func() time.Time
+	// Now is the clock of this process, with its monotonic reading; default
+	// time.Now. Clock gives the time that rows are written in and compared with,
+	// which all processes of the ledger agree about: [store.DB.Now]; default Now.
+	Now, Clock func() time.Time
 	// NewToken gives a text that is never given again, by any process. It is
 	// asked once for each registration; default is random.
 	NewToken func() string
@@ -39,6 +42,8 @@ type Config struct {
 	// Logger gets a line, with the attribute "event", for whatever went not as
 	// usual; default none.
 	Logger *slog.Logger
+	// Breaker is that of agents whose records name none; nil is none.
+	Breaker *parley.Breaker
 	// Metrics may be nil.
 	Metrics *Metrics
 	Limits  Limits
@@ -49,6 +54,20 @@ type Config struct {
 	// end, and again how long it then takes to write what is in hand; default
 	// 10 s.
 	DrainGrace time.Duration
+	// Group is the group in which the bridges of one tasks topic share its
+	// records; default is that of the existing platform's bridge, of which there
+	// must be none beside ours.
+	Group string
+	// Results: the bus has the result records of the existing platform, so that
+	// executors of that platform may use it, too. Each attempt that this bridge
+	// settles is then told by one record on [bus.SubjectResults], and task
+	// records without [bus.HeaderTask] are tasks of such an executor, if Ledger
+	// is a [ForeignLedger]. A [MemoryLedger] takes every task record for one; it
+	// wants Results and a [bus.Deferred].
+	Results bool
+	// DeadLetters gets the task records that cannot be handled, and foreign tasks
+	// that have failed for good; nil: they are logged.
+	DeadLetters bus.DeadLetters
 	// AnswerWakes: Ledger.Answer makes the executor look at the run by itself
 	// (the executor of the same process), so no wake-up follows it.
 	AnswerWakes bool
@@ -70,6 +89,12 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Clock == nil {
+		c.Clock = c.Now
+	}
+	if c.Group == "" {
+		c.Group = "external-agent-executor-group"
 	}
 	if c.NewToken == nil {
 		c.NewToken = rand.Text
@@ -95,6 +120,16 @@ type Bridge struct {
 	// unsupported ends the error about a protocol that nobody speaks.
 	unsupported string
 
+	// foreign is the ledger of foreign tasks, nil if there are none; volatile: it
+	// is in memory.
+	foreign  ForeignLedger
+	volatile bool
+	breakers Breakers
+	// moreForeign: the last look at what waits in the ledger was not at all of it.
+	moreForeign atomic.Bool
+	// hints counts the result records of own attempts that are under way.
+	hints atomic.Int64
+
 	// calling ends when the grace of calls in flight is over, hard when
 	// nothing more is written.
 	calling, hard       context.Context //nolint:containedctx // both belong to Run
@@ -106,7 +141,9 @@ type Bridge struct {
 	taking    chan struct{} // closed once tasks are taken
 	dispatch  chan struct{} // there is something to claim
 	reconcile chan struct{} // a claim is in doubt: look at the own rows
+	fetch     chan struct{} // the queues have run out of foreign tasks
 	beating   chan struct{} // held during a beat
+	breaking  chan struct{} // a circuit has changed, or is to be tried
 
 	mu sync.Mutex // protects what follows
 	// inc is 0 before the first registration.
@@ -118,14 +155,36 @@ type Bridge struct {
 	issued uint64
 	// pending are tokens whose claim is under way; calls are the attempts in
 	// hand by task id, queued those that wait for a slot.
-	pending   map[string]struct{}
-	calls     map[string]*call
-	queued    map[string]struct{}
-	lanes     map[string]*lane
-	waiting   []*lane
-	deferred  []store.Deferral
+	pending  map[string]struct{}
+	calls    map[string]*call
+	queued   map[string]struct{}
+	lanes    map[string]*lane
+	waiting  []*lane
+	circuits map[string]*circuit
+	deferred []store.Deferral
+	answers  answers
+	// acks acknowledge the records of foreign tasks, by task id; putOff are such
+	// tasks that are to wait in the ledger, done those whose results are
+	// published and that are not known to be closed.
+	acks      map[string]func()
+	putOff    []queuedForeign
+	done      map[string]struct{}
 	inFlight  int
 	following int
+	// telling counts results of foreign tasks that are being published.
+	telling int
+}
+
+// meetForeign finds out whether there are foreign tasks.
+func (b *Bridge) meetForeign() error {
+	_, b.volatile = b.cfg.Ledger.(*MemoryLedger)
+	if _, waits := b.cfg.Bus.(bus.Deferred); b.volatile && (!waits || !b.cfg.Results) {
+		return parley.Errorf(parley.CodeInvalid, "%w", errNoLedger)
+	}
+	if b.cfg.Results {
+		b.foreign, _ = b.cfg.Ledger.(ForeignLedger)
+	}
+	return nil
 }
 
 // New makes a Bridge. It refuses two adapters for one protocol.
@@ -135,9 +194,18 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg.withDefaults(), crew: newCrew(), adapters: make(map[string]Adapter, len(cfg.Adapters)),
-		taking: make(chan struct{}), dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), beating: make(chan struct{}, 1),
+		taking: make(chan struct{}), dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), fetch: make(chan struct{}, 1), beating: make(chan struct{}, 1),
+		breaking: make(chan struct{}, 1), circuits: make(map[string]*circuit),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
-		queued: make(map[string]struct{}), lanes: make(map[string]*lane),
+		queued: make(map[string]struct{}), lanes: make(map[string]*lane), acks: make(map[string]func()),
+		done: make(map[string]struct{}),
+	}
+	if err := b.meetForeign(); err != nil {
+		return nil, err
+	}
+	var shared bool
+	if b.breakers, shared = cfg.Ledger.(Breakers); !shared {
+		b.breakers = &privateBreakers{m: make(map[string]parley.BreakerState)}
 	}
 	b.log = b.cfg.Logger
 	for _, a := range cfg.Adapters {
@@ -188,29 +256,32 @@ func (b *Bridge) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	stopTasks, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectTasks, "external-agent-executor-group", b.take)
+	if err := b.readBreakers(ctx); err != nil && ctx.Err() == nil {
+		b.log.Warn("circuits of agents not read; it is tried again", "event", "bridge_breaker", "error", err)
+	}
+	stopHints, err := b.subscribeHints(ctx)
 	if err != nil {
 		return err
 	}
-	stopCancels, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectCancel, "", b.cancelHint)
+	stopTasks, err := b.subscribeTasks(ctx)
 	if err != nil {
-		stopTasks()
-		return err
-	}
-	stopHints, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectHint, "", b.taskHint)
-	if err != nil {
-		stopTasks()
-		stopCancels()
+		stopHints()
 		return err
 	}
 	close(b.taking)
 	var intake, lease sync.WaitGroup
-	intake.Go(func() { b.serveClaims(ctx) })
-	intake.Go(func() { b.every(ctx, watchEvery, b.takeOrphans) })
 	leased, letGo := context.WithCancel(b.hard)
 	defer letGo()
+	intake.Go(func() { b.serveClaims(ctx) })
+	intake.Go(func() { b.serveBreakers(ctx) })
 	lease.Go(func() { b.serveBeats(leased) })
-	lease.Go(func() { b.serveWatch(leased) })
+	if !b.volatile {
+		intake.Go(func() { b.every(ctx, watchEvery, b.takeOrphans) })
+		lease.Go(func() { b.serveWatch(leased) })
+	}
+	if b.foreign != nil {
+		intake.Go(func() { b.serveForeign(ctx) })
+	}
 
 	<-ctx.Done()
 	stopTasks()
@@ -221,11 +292,31 @@ func (b *Bridge) Run(ctx context.Context) error {
 	b.putBack()
 	b.drain()
 	b.crew.dismiss()
-	stopCancels()
 	stopHints()
+	if b.foreign != nil {
+		_ = b.closeDone(b.hard) // else their results are published again
+	}
 	letGo()
 	lease.Wait()
 	return nil
+}
+
+// subscribeHints takes what hurries the calls in hand. There is nobody to send
+// it to a bridge without a store.
+func (b *Bridge) subscribeHints(ctx context.Context) (stop func(), err error) {
+	if b.volatile {
+		return func() {}, nil
+	}
+	stopCancels, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectCancel, "", b.cancelHint)
+	if err != nil {
+		return nil, err
+	}
+	stopHints, err := b.cfg.Bus.Subscribe(ctx, bus.SubjectHint, "", b.taskHint)
+	if err != nil {
+		stopCancels()
+		return nil, err
+	}
+	return func() { stopCancels(); stopHints() }, nil
 }
 
 // drain waits for the calls in flight, as long as they may go on.
@@ -264,7 +355,7 @@ func (b *Bridge) every(ctx context.Context, d time.Duration, f func(context.Cont
 }
 
 // now is the time as it is recorded: UTC, whole microseconds.
-func (b *Bridge) now() time.Time { return b.cfg.Now().UTC().Truncate(time.Microsecond) }
+func (b *Bridge) now() time.Time { return b.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
 // failpoint reports whether the process is to be taken for dead.
 func (b *Bridge) failpoint(name string) bool {

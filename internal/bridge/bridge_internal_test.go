@@ -63,6 +63,37 @@ func TestMayBegin(t *testing.T) {
 	}
 }
 
+// TestRemaining: setting the machine's clock ends no call. Its own limits run on
+// the monotonic clock, the deadline is a time of the ledger's.
+func TestRemaining(t *testing.T) {
+	began := time.Now()
+	ledger := began.Round(0).Add(3 * time.Hour)
+	for _, c := range []struct {
+		name      string
+		wall      time.Duration
+		attempt   time.Duration
+		deadline  time.Duration
+		limit     string
+		remaining time.Duration
+	}{
+		{"attempt", time.Second, time.Minute, time.Hour, "attempt_timeout", 59 * time.Second},
+		{"attempt, set forward", 2 * time.Hour, time.Minute, time.Hour, "attempt_timeout", 59 * time.Second},
+		{"attempt, set back", -2 * time.Hour, time.Minute, time.Hour, "attempt_timeout", 59 * time.Second},
+		{"deadline", time.Second, time.Hour, time.Minute, "timeout", time.Minute + deadlineSlack},
+		{"deadline, set forward", 2 * time.Hour, time.Hour, time.Minute, "timeout", time.Minute + deadlineSlack},
+	} {
+		b := &Bridge{cfg: Config{
+			Now:   func() time.Time { return shifted(began, time.Second, c.wall) },
+			Clock: func() time.Time { return ledger },
+		}}
+		call := &call{b: b, since: began}
+		call.row.Policy.AttemptTimeout, call.row.Deadline = c.attempt, ledger.Add(c.deadline)
+		if d, l := call.remaining(); d != c.remaining || l.limit != c.limit {
+			t.Errorf("%s: %v of %s, want %v of %s", c.name, d, l.limit, c.remaining, c.limit)
+		}
+	}
+}
+
 // FuzzDecodeTask: no record from a bus stops a bridge, and what is taken is
 // within its limits.
 func FuzzDecodeTask(f *testing.F) {

@@ -82,7 +82,7 @@ func (b *Bridge) mayBegin(inc int64, began time.Time) bool {
 	now := b.cfg.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return inc == b.inc && age(b.beat, now) < b.cfg.Lease*2/3 && age(began, now) < claimWindow
+	return b.leadsLocked(inc, now) && age(began, now) < claimWindow
 }
 
 // Reservation is a slot for one call, with a claim that is not written yet.
@@ -113,6 +113,7 @@ func (b *Bridge) Reserve(agent string) (Reservation, bool) {
 	b.occupyLocked(l)
 	b.inHand.Add(1)
 	claim := store.Claim{Worker: b.cfg.Worker, Inc: b.inc, Token: b.tokenLocked()}
+	l.reservePermitLocked(claim.Token)
 	return Reservation{Claim: claim, b: b, lane: l, began: began}, true
 }
 
@@ -144,6 +145,7 @@ func (r Reservation) Release() {
 		return
 	}
 	delete(b.pending, r.Claim.Token)
+	r.lane.dropPermitLocked(r.Claim.Token)
 	b.vacateLocked(r.lane, true, true)
 	b.inHand.Done()
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -21,15 +22,26 @@ type lane struct {
 	capacity bool
 	inFlight int
 	queue    []queuedTask
-	// listed: the lane stands in Bridge.waiting.
-	listed bool
+	// listed: the lane stands in Bridge.waiting. learning: its agent is being
+	// looked up, and nothing is claimed until that is done.
+	listed, learning bool
+	// policy is the agent's for lost outcomes, "" until its record was seen.
+	policy parley.OutcomePolicy
 	// patience is how long the next record without a slot is deferred.
 	patience time.Duration
+	pace     pace
+	// circuit is nil for an agent without a breaker. What it points to is
+	// protected by the bridge's mu, too.
+	circuit atomic.Pointer[circuit]
 }
 
 type queuedTask struct {
 	task  string
 	since time.Time
+	// source is the record that it was taken from, nil for foreign tasks.
+	source *store.Source
+	// foreign is set for foreign tasks.
+	foreign *queuedForeign
 }
 
 // laneLocked gives the lane of an agent.
@@ -46,13 +58,14 @@ func (b *Bridge) laneLocked(agent string) *lane {
 		}
 	}
 	l = &lane{agent: agent, patience: deferFirst}
+	l.circuit.Store(b.circuits[agent])
 	b.lanes[agent] = l
 	return l
 }
 
 // freeLocked is how many more calls of a lane may begin now.
 func (b *Bridge) freeLocked(l *lane) int {
-	if b.inc == 0 || b.stopping || b.following >= b.cfg.Limits.Following {
+	if b.inc == 0 || b.stopping || l.learning || b.following >= b.cfg.Limits.Following || b.telling >= tellingMost {
 		return 0
 	}
 	limit := l.limit
@@ -61,7 +74,7 @@ func (b *Bridge) freeLocked(l *lane) int {
 	}
 	// The n-th further call needs more free slots than the lane then has.
 	fair := (b.cfg.Limits.Global - b.inFlight - l.inFlight + 1) / 2
-	return max(0, min(limit-l.inFlight, fair))
+	return b.breakerRoomLocked(l, max(0, min(limit-l.inFlight, fair)))
 }
 
 func (b *Bridge) occupyLocked(l *lane) {
@@ -87,9 +100,8 @@ func (b *Bridge) vacateLocked(l *lane, own, shared bool) {
 func (b *Bridge) learn(agent parley.Agent) {
 	b.mu.Lock()
 	l := b.laneLocked(agent.Name)
-	l.capacity = agent.MaxConcurrent > 0
-	l.limit = orDefault(agent.MaxConcurrent, b.cfg.Limits.PerAgent)
 	b.mu.Unlock()
+	b.refresh(l, agent)
 }
 
 // acquaint looks the limit of an agent up if it was never seen. An agent that
@@ -117,12 +129,12 @@ func (b *Bridge) take(ctx context.Context, m bus.Message) error {
 		return parley.Errorf(parley.CodeInvalid, "task record with key %.200q dropped: %w", m.Key, err)
 	}
 	b.acquaint(ctx, r.Agent)
-	b.cfg.Metrics.record(b.enqueue(r), 1)
+	b.cfg.Metrics.record(b.enqueue(r, b.sourceOf(m)), 1)
 	nudge(b.dispatch)
 	return nil
 }
 
-func (b *Bridge) enqueue(r taskRecord) (fate string) {
+func (b *Bridge) enqueue(r taskRecord, from *store.Source) (fate string) {
 	now := b.cfg.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,12 +142,12 @@ func (b *Bridge) enqueue(r taskRecord) (fate string) {
 		return fateDuplicate
 	}
 	l := b.laneLocked(r.Agent)
-	if len(l.queue) >= b.cfg.Limits.QueuePerAgent {
+	if len(l.queue) >= b.roomLocked(l) {
 		b.deferLocked(l, r.TaskID)
 		return fateDeferred
 	}
 	b.queued[r.TaskID] = struct{}{}
-	l.queue = append(l.queue, queuedTask{r.TaskID, now})
+	l.queue = append(l.queue, queuedTask{task: r.TaskID, since: now, source: from})
 	if !l.listed {
 		l.listed = true
 		b.waiting = append(b.waiting, l)
@@ -147,8 +159,7 @@ func (b *Bridge) enqueue(r taskRecord) (fate string) {
 // it is just dropped: it is announced again after 5 s anyway (P2).
 func (b *Bridge) deferLocked(l *lane, task string) {
 	if len(b.deferred) < 4*b.cfg.Limits.ClaimBatch {
-		wait := l.patience/2 + time.Duration(b.cfg.Jitter()*float64(l.patience))
-		b.deferred = append(b.deferred, store.Deferral{TaskID: task, At: b.now().Add(wait)})
+		b.deferred = append(b.deferred, store.Deferral{TaskID: task, At: b.putOffUntilLocked(l)})
 	}
 }
 
@@ -157,6 +168,7 @@ func (b *Bridge) deferLocked(l *lane, task string) {
 func (b *Bridge) serveClaims(ctx context.Context) {
 	stale := time.NewTicker(b.cfg.Limits.QueueFor / 4)
 	defer stale.Stop()
+	wait := repeatAfter
 	for {
 		select {
 		case <-ctx.Done():
@@ -167,11 +179,23 @@ func (b *Bridge) serveClaims(ctx context.Context) {
 		}
 		for ctx.Err() == nil {
 			b.writeDeferrals()
-			claim, reqs, lanes := b.batch()
-			if len(reqs) == 0 {
+			claim, own, foreign := b.batch()
+			if len(own.reqs)+len(foreign.tasks) == 0 {
 				break
 			}
-			b.claimBatch(claim, reqs, lanes)
+			if len(own.reqs) > 0 {
+				b.claimBatch(claim, own)
+			}
+			if len(foreign.tasks) == 0 || b.claimForeign(claim, foreign) {
+				wait = repeatAfter
+				if len(foreign.tasks) > 1 && !b.volatile {
+					pause(ctx, gather)
+				}
+				continue
+			}
+			pause(ctx, wait) // nobody else has these tasks
+			wait = min(2*wait, repeatAtMost)
+			b.expire()
 		}
 	}
 }
@@ -184,8 +208,12 @@ func (b *Bridge) expire() {
 	n := 0
 	for _, l := range b.waiting {
 		before := n
-		for len(l.queue) > spare && now.Sub(l.queue[0].since) >= b.cfg.Limits.QueueFor {
-			b.deferLocked(l, l.popLocked(b))
+		for len(l.queue) > spare && b.overdueLocked(l, now) {
+			if q := l.popLocked(b); q.foreign != nil {
+				b.putOffLocked(l, *q.foreign)
+			} else {
+				b.deferLocked(l, q.task)
+			}
 			n++
 		}
 		if n > before {
@@ -194,21 +222,23 @@ func (b *Bridge) expire() {
 	}
 	b.mu.Unlock()
 	b.cfg.Metrics.record(fateDeferred, n)
+	b.expireForeign(now)
 }
 
 // popLocked takes the first task out of the queue.
-func (l *lane) popLocked(b *Bridge) string {
+func (l *lane) popLocked(b *Bridge) queuedTask {
 	q := l.queue[0]
 	l.queue[0] = queuedTask{}
 	l.queue = l.queue[1:]
 	if len(l.queue) == 0 {
-		l.queue = nil
+		l.queue, l.pace.promised = nil, time.Time{}
 	}
 	delete(b.queued, q.task)
-	return q.task
+	return q
 }
 
 func (b *Bridge) writeDeferrals() {
+	b.writePutOff()
 	b.mu.Lock()
 	ds := b.deferred
 	b.deferred = nil
@@ -221,27 +251,44 @@ func (b *Bridge) writeDeferrals() {
 	}
 }
 
+// ownBatch is attempts of ours that are about to be claimed; each has a slot of
+// its lane.
+type ownBatch struct {
+	reqs  []store.ClaimRequest
+	lanes []*lane
+}
+
 // batch takes from the queues what there are slots for, from each lane its
-// share, and occupies the slots. The lane of each request is in lanes.
-func (b *Bridge) batch() (claim store.Claim, reqs []store.ClaimRequest, lanes []*lane) {
+// share, and occupies the slots.
+func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign foreignBatch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	claim = store.Claim{Worker: b.cfg.Worker, Inc: b.inc}
 	rest := b.waiting[:0]
 	var full []*lane
+	n := 0
 	for i, l := range b.waiting {
-		for len(l.queue) > 0 && len(reqs) < b.cfg.Limits.ClaimBatch && b.freeLocked(l) > 0 {
+		for ; len(l.queue) > 0 && n < b.cfg.Limits.ClaimBatch && b.freeLocked(l) > 0; n++ {
 			b.occupyLocked(l)
 			b.inHand.Add(1)
 			token := b.tokenLocked()
-			reqs = append(reqs, store.ClaimRequest{TaskID: l.queue[0].task, Token: token})
-			lanes = append(lanes, l)
-			l.popLocked(b)
+			l.reservePermitLocked(token)
+			if q := l.popLocked(b); q.foreign == nil {
+				own.reqs, own.lanes = append(own.reqs, store.ClaimRequest{TaskID: q.task, Token: token, Source: q.source}), append(own.lanes, l)
+			} else {
+				t := q.foreign
+				t.row.State, t.row.Policy.OutcomeUnknown = store.AttemptClaimed, l.frozenPolicy()
+				t.row.Claim = store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: token}
+				foreign.tasks, foreign.lanes = append(foreign.tasks, t), append(foreign.lanes, l)
+			}
 		}
 		switch {
 		case len(l.queue) == 0:
 			l.listed = false
-		case len(reqs) == b.cfg.Limits.ClaimBatch && i+1 < len(b.waiting):
+			if b.moreForeign.Load() {
+				nudge(b.fetch)
+			}
+		case n == b.cfg.Limits.ClaimBatch && i+1 < len(b.waiting):
 			full = append(full, l) // behind those that had no turn
 		default:
 			rest = append(rest, l)
@@ -249,7 +296,7 @@ func (b *Bridge) batch() (claim store.Claim, reqs []store.ClaimRequest, lanes []
 	}
 	clear(b.waiting[len(rest):])
 	b.waiting = append(rest, full...)
-	return claim, reqs, lanes
+	return claim, own, foreign
 }
 
 // tokenLocked gives a token that no claim had before, and notes it as under way.
@@ -263,7 +310,8 @@ func (b *Bridge) tokenLocked() string {
 // claimBatch is P4. Whatever is not known to be ours is forgotten, and nothing
 // is sent under its token: if the claim arrives later all the same, the
 // reconciliation of own rows releases it.
-func (b *Bridge) claimBatch(claim store.Claim, reqs []store.ClaimRequest, lanes []*lane) {
+func (b *Bridge) claimBatch(claim store.Claim, own ownBatch) {
+	reqs := own.reqs
 	began := b.cfg.Now()
 	rows, err := b.cfg.Ledger.Claim(b.hard, claim, reqs, b.now())
 	if err != nil {
@@ -276,7 +324,7 @@ func (b *Bridge) claimBatch(claim store.Claim, reqs []store.ClaimRequest, lanes 
 		byTask[rows[i].ID] = &rows[i]
 	}
 	for i, q := range reqs {
-		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.Token}, b: b, lane: lanes[i], began: began}
+		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.Token}, b: b, lane: own.lanes[i], began: began}
 		if row := byTask[q.TaskID]; row != nil {
 			r.Start(*row)
 		} else {
@@ -294,7 +342,10 @@ func (b *Bridge) putBack() {
 	var ds []store.Deferral
 	for _, l := range b.waiting {
 		for len(l.queue) > 0 {
-			ds = append(ds, store.Deferral{TaskID: l.popLocked(b), At: at})
+			// Foreign tasks were not acknowledged, or have their rows.
+			if q := l.popLocked(b); q.foreign == nil {
+				ds = append(ds, store.Deferral{TaskID: q.task, At: at})
+			}
 		}
 		l.listed = false
 	}

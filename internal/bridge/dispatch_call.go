@@ -30,8 +30,14 @@ type call struct {
 	// follows: it is counted among the tasks that are followed.
 	follows bool
 	later   int
+	// requeue: the task is to wait for another slot after this call. tell is the
+	// result that is to be told when the slot is free, or nil.
+	requeue bool
+	tell    *parley.Result
 	agent   parley.Agent
 	out     Outcome
+	// status is the HTTP status that the newest call was answered with, or 0.
+	status int
 	// why is what interrupted the newest exchange or wait, or nil.
 	why error
 	// stream is what the agent tells by itself, or nil; deaf counts the streams
@@ -127,15 +133,32 @@ func (c *call) run(first step) {
 	b := c.b
 	c.hangUp()
 	c.stopReports()
+	// Nobody else is to have a foreign task in hand before its result is told.
+	tells := c.tell != nil && c.foreign()
 	b.mu.Lock()
-	if !c.keep {
+	if tells {
+		b.telling++
+	} else if !c.keep {
 		delete(b.calls, c.row.ID)
 	}
 	if c.follows {
 		b.following--
 	}
+	if c.slots&slotOwn != 0 {
+		c.lane.pace.note(b.cfg.Now(), len(c.lane.queue) > 0)
+	}
 	b.vacateLocked(c.lane, c.slots&slotOwn != 0, c.slots&slotShared != 0)
 	b.mu.Unlock()
+	switch {
+	case tells:
+		c.tellForeign()
+	case c.tell != nil:
+		b.hint(&c.row, c.tell)
+	}
+	if c.requeue {
+		b.enqueueForeign(queuedForeign{row: c.row, stored: true}, nil)
+		nudge(b.dispatch)
+	}
 	b.inHand.Done()
 }
 
@@ -166,6 +189,14 @@ func (c *call) send() step {
 		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}
 		return (*call).fail
 	}
+	if err := c.mayCall(); err != nil {
+		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}
+		return (*call).fail
+	}
+	if next := c.admit(); next != nil {
+		return next
+	}
+	defer c.dropPermit(c.row.Claim.Token)
 	ctx := c.arm(phaseSending, true)
 	// Directly before the first byte (protocol.md §4.3).
 	if ctx.Err() == nil && !b.mayBegin(c.row.Claim.Inc, c.began) {
@@ -184,12 +215,25 @@ func (c *call) send() step {
 	}
 	b.cfg.Metrics.request(c.agent.Protocol, c.agent.Name)
 	c.sentAt = b.cfg.Now()
-	out, err := c.adapter.Call(ctx, c.row.Task, c.agent, c.progress)
+	var late atomic.Bool
+	inc := c.row.Claim.Inc
+	guard := &sendGuard{may: func() bool {
+		if !b.leads(inc) {
+			late.Store(true)
+		}
+		return !late.Load()
+	}}
+	out, err := c.adapter.Call(withSendGuard(ctx, guard), c.task(), c.agent, c.progress)
 	c.disarm(ctx)
+	c.status = int(guard.status.Load())
+	if err == nil && out.Disposition == NotSent && late.Load() {
+		return (*call).refused
+	}
 	if err != nil {
 		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
 		return (*call).fail
 	}
+	c.noteHealth(&out)
 	c.out = out
 	return c.judge()
 }
@@ -310,7 +354,7 @@ func (c *call) rearmLocked() {
 // remaining gives the time until the first of the attempt's limits, which has
 // no name if there is none.
 func (c *call) remaining() (d time.Duration, limit limitError) {
-	passed := age(c.since, c.b.cfg.Now())
+	passed := c.b.cfg.Now().Sub(c.since)
 	look := func(left time.Duration, l limitError) {
 		if limit.limit == "" || left < d {
 			d, limit = left, l
@@ -323,7 +367,7 @@ func (c *call) remaining() (d time.Duration, limit limitError) {
 		look(t-passed+time.Duration(c.heard.Load()), limitError{"silence", t})
 	}
 	if !c.row.Deadline.IsZero() {
-		left := c.row.Deadline.Sub(c.b.cfg.Now())
+		left := c.row.Deadline.Sub(c.b.cfg.Clock())
 		look(left+deadlineSlack, limitError{"timeout", left + passed})
 	}
 	return d, limit
@@ -338,13 +382,15 @@ func (c *call) tick() {
 
 // progress takes signs of life from the adapter.
 func (c *call) progress(r Report) {
-	c.heard.Store(int64(age(c.since, c.b.cfg.Now())))
+	c.heard.Store(int64(c.b.cfg.Now().Sub(c.since)))
 	c.mu.Lock()
 	if c.state == "" {
 		c.state = r.State
 	}
 	c.mu.Unlock()
-	c.reporter().take(r)
+	if !c.foreign() {
+		c.reporter().take(r)
+	}
 }
 
 // reporter gives the call's reporter.

@@ -15,17 +15,23 @@ import (
 // written until that is known, whoever has the claim meanwhile.
 func (c *call) answer() step {
 	b := c.b
+	if next := c.retry(); next != nil {
+		return next
+	}
 	if b.failpoint("answer.before-P7") {
 		return c.leave()
 	}
 	c.stopReports()
-	a := store.Answer{Result: c.result(), Started: c.sentAt, At: b.now(), From: b.cfg.Worker}
-	if a.Started.IsZero() {
-		a.Started = c.since
+	a := store.Answer{Result: c.result(), At: b.now(), From: b.cfg.Worker}
+	started := c.sentAt
+	if started.IsZero() {
+		started = c.since
 	}
-	a.Started = a.Started.UTC().Truncate(time.Microsecond)
+	if !started.IsZero() {
+		a.Started = a.At.Add(-b.cfg.Now().Sub(started)).Truncate(time.Microsecond)
+	}
 	for wait := repeatAfter; ; wait = min(2*wait, repeatAtMost) {
-		accepted, err := b.cfg.Ledger.Answer(b.hard, a)
+		accepted, err := c.record(a)
 		if err == nil {
 			return c.answered(a, accepted)
 		}
@@ -56,8 +62,9 @@ func (c *call) answered(a store.Answer, accepted bool) step {
 		return nil
 	}
 	if !b.cfg.AnswerWakes {
-		b.wake(c.row.Run, c.row.ID)
+		c.wake()
 	}
+	c.handOn(&a.Result)
 	if b.log.Enabled(b.hard, slog.LevelDebug) {
 		b.log.LogAttrs(b.hard, slog.LevelDebug, "task answered", c.attrs("task_answered",
 			slog.String("outcome", string(a.Result.Outcome)), slog.Duration("took", age(c.since, b.cfg.Now())))...)
@@ -69,7 +76,7 @@ func (c *call) answered(a store.Answer, accepted bool) step {
 // with ok, an error with everything else.
 func (c *call) result() parley.Result {
 	r := c.out.Result
-	r.TaskID = c.row.ID
+	r.TaskID, r.Status = c.row.ID, c.status
 	if r.AgentTaskID == "" {
 		r.AgentTaskID = firstOf(c.out.AgentTaskID, c.row.AgentTaskID)
 	}
@@ -106,6 +113,9 @@ func (c *call) name(err *parley.Error) *parley.Error {
 	}
 	e := *err
 	e.Agent, e.Step, e.Attempt = c.row.Agent, c.row.Step, c.row.Attempt
+	if c.foreign() {
+		c.oldWords(&e)
+	}
 	return &e
 }
 
@@ -140,6 +150,9 @@ func (c *call) interrupted(drained step) step {
 func (c *call) fail() step {
 	if c.row.Orphanings > 0 {
 		return (*call).unknown
+	}
+	if next := c.retry(); next != nil {
+		return next
 	}
 	level := slog.LevelError
 	if !c.sentAt.IsZero() {
@@ -185,6 +198,10 @@ func (c *call) passed(l limitError) *parley.Error {
 	case "silence":
 		e = parley.Errorf(parley.CodeStalled, "agent %q gave no sign of life for %v", c.row.Agent, l.after)
 	case "timeout":
+		if c.foreign() {
+			e = parley.Errorf(parley.CodeTimeout, "agent '%s' gave no answer in time: the executor waits no longer than %v", c.row.Agent, foreignPatience)
+			break
+		}
 		e = parley.Errorf(parley.CodeTimeout, "the step's time is up")
 	default:
 		e = parley.Errorf(parley.CodeTimeout, "agent %q gave no answer within attempt_timeout (%v)", c.row.Agent, l.after)
@@ -202,7 +219,7 @@ func (c *call) unknown() step {
 		e.Message += ": " + cause.Message
 	}
 	c.b.log.LogAttrs(c.b.hard, slog.LevelError, "outcome unknown", c.attrs("agent_outcome_unknown", slog.String("error", e.Message))...)
-	return c.settle(store.MoveUnknown, parley.Result{Outcome: parley.OutcomeUnknown, Err: c.name(e)})
+	return c.settle(store.MoveUnknown, parley.Result{Outcome: parley.OutcomeUnknown, Err: c.name(e), Status: c.status})
 }
 
 // cancelled settles the attempt as cancelled: before anything was sent, or
@@ -221,7 +238,8 @@ func (c *call) settle(kind store.MoveKind, r parley.Result) step {
 		return c.leave()
 	}
 	if ok {
-		c.b.wake(c.row.Run, c.row.ID)
+		c.wake()
+		c.handOn(&r)
 	}
 	return nil
 }
@@ -278,7 +296,7 @@ func (c *call) sendLater() step {
 // same attempt is sent once more under the same ids.
 func (c *call) again() step {
 	wait := againAfter << c.row.Orphanings
-	if d := c.row.Deadline; c.row.Orphanings >= maxOrphanings || (!d.IsZero() && c.b.cfg.Now().Add(wait).After(d)) {
+	if d := c.row.Deadline; c.row.Orphanings >= maxOrphanings || (!d.IsZero() && c.b.cfg.Clock().Add(wait).After(d)) {
 		return (*call).unknown
 	}
 	if !c.wait(wait, false) {
@@ -334,14 +352,17 @@ func (c *call) wait(d time.Duration, limits bool) bool {
 // §4.1). known is false if the bridge ends before that.
 func (c *call) move(m store.Move) (ok, known bool) {
 	b := c.b
-	m.TaskID, m.From, m.At = c.row.ID, c.row.Claim, b.now()
+	m.TaskID, m.From = c.row.ID, c.row.Claim
+	if m.At.IsZero() {
+		m.At = b.now()
+	}
 	inDoubt := false
 	for wait := repeatAfter; ; wait = min(2*wait, repeatAtMost) {
 		ok, err := b.cfg.Ledger.Move(b.hard, m)
 		if err == nil {
 			if !ok && inDoubt && m.Result != nil {
 				// It may have been refused because it was written the first time.
-				b.wake(c.row.Run, c.row.ID)
+				c.wake()
 			}
 			return ok, true
 		}
@@ -397,6 +418,9 @@ func (b *Bridge) refresh(l *lane, agent parley.Agent) {
 	defer b.mu.Unlock()
 	l.capacity = agent.MaxConcurrent > 0
 	l.limit = orDefault(agent.MaxConcurrent, b.cfg.Limits.PerAgent)
+	l.policy = firstOf(agent.OutcomeUnknown, DefaultPolicy(agent.Protocol))
+	agent.Name = l.agent
+	b.configureLocked(agent)
 }
 
 // exchangeContext bounds one exchange beside the call itself.

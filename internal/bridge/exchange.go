@@ -305,6 +305,15 @@ func (p *post) direct() bool {
 
 // roundTrip gives the response, whose body is not read yet.
 func (p *post) roundTrip() (*http.Response, error) {
+	resp, err := p.anyRoundTrip()
+	if err != nil {
+		return nil, err
+	}
+	noteStatus(p.outer, resp.StatusCode)
+	return resp, nil
+}
+
+func (p *post) anyRoundTrip() (*http.Response, error) {
 	if !p.direct() {
 		return p.send()
 	}

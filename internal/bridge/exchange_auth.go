@@ -36,10 +36,19 @@ type header struct{ name, value string }
 // can be had, else a [*parley.Error]: there is no credential, or one that a
 // request cannot carry.
 func (x *Exchange) Authorize(ctx context.Context, task parley.Task, agent parley.Agent) (Authorization, error) {
+	e := errand{task, agent}
+	var auth Authorization
+	var err error
 	if agent.Auth.Type == parley.AuthOAuth2 {
-		return x.bearerToken(ctx, errand{task, agent}, "")
+		auth, err = x.bearerToken(ctx, e, "")
+	} else {
+		auth, err = e.authorization()
 	}
-	return errand{task, agent}.authorization()
+	if err == nil {
+		// The last thing before a request is sent, whatever took its time.
+		err = guarded(ctx, e)
+	}
+	return auth, err
 }
 
 // Renew is for an answer 401 to a request that carried refused: the agent has
@@ -65,6 +74,9 @@ func (x *Exchange) Renew(ctx context.Context, task parley.Task, agent parley.Age
 		next, err = errand{task, agent}.authorization()
 	}
 	if err != nil || next.equal(refused) {
+		return Authorization{}, false, err
+	}
+	if err := guarded(ctx, errand{task, agent}); err != nil {
 		return Authorization{}, false, err
 	}
 	return next, true, nil

@@ -51,9 +51,11 @@ type errorDetails struct {
 	Value  int64  `json:"value,omitempty"`
 	Status int    `json:"status,omitempty"`
 	// TokenStatus is the status of the token endpoint, where that is what failed.
-	TokenStatus  int    `json:"token_status,omitempty"`
-	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
-	Body         string `json:"body,omitempty"`
+	TokenStatus  int   `json:"token_status,omitempty"`
+	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
+	// Circuit is "open" if nothing was sent because the agent's is.
+	Circuit string `json:"circuit,omitempty"`
+	Body    string `json:"body,omitempty"`
 }
 
 // maxErrorBody is how much of an agent's words goes into an error.

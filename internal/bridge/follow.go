@@ -41,7 +41,9 @@ func (c *call) accept() step {
 	if b.failpoint("follow.after-P6") {
 		return c.leave()
 	}
-	c.reporter().accepted(c.agentTask())
+	if !c.foreign() {
+		c.reporter().accepted(c.agentTask())
+	}
 	return (*call).follow
 }
 
@@ -80,7 +82,7 @@ func (c *call) setState(s string, waits bool) bool {
 	case waits && c.stopped.IsZero():
 		c.stopped = now
 	case !waits && !c.stopped.IsZero():
-		c.since = c.since.Add(age(c.stopped, now))
+		c.since = c.since.Add(now.Sub(c.stopped))
 		c.stopped = time.Time{}
 	}
 	changed := s != "" && s != c.state
@@ -101,6 +103,9 @@ func (c *call) unslot() {
 		b.following++
 	}
 	own := c.slots&slotOwn != 0 && !c.lane.capacity
+	if own {
+		c.lane.pace.note(b.cfg.Now(), len(c.lane.queue) > 0)
+	}
 	b.vacateLocked(c.lane, own, c.slots&slotShared != 0)
 	c.slots &^= slotShared
 	if own {
@@ -223,7 +228,7 @@ func (c *call) ask(ctx context.Context) *parley.Error {
 		return parley.Errorf(parley.CodeUnsupportedProtocol,
 			"the agent's protocol is %s now, in which it cannot be asked about a task", c.agent.Protocol)
 	}
-	out, err := follower.Poll(ctx, c.row.Task, c.agent, c.agentTask())
+	out, err := follower.Poll(ctx, c.task(), c.agent, c.agentTask())
 	if err != nil {
 		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
 	}
@@ -239,6 +244,9 @@ func forgot(out Outcome) bool {
 // stand notes where the agent stands: its state, and what it waits for.
 func (c *call) stand(out Outcome) (changed bool, next step) {
 	question := c.standing(out)
+	if question != nil && c.foreign() {
+		return true, (*call).unanswerable
+	}
 	if !c.noteQuestion(question, out.State) {
 		return false, (*call).leave
 	}

@@ -70,7 +70,7 @@ func (c *call) subscribe(ctx context.Context) (next step, ok bool) {
 	if c.b.failpoint("subscribe.before") {
 		return (*call).leave, false
 	}
-	out, err := subscriber.Subscribe(ctx, c.row.Task, c.agent, c.agentTask())
+	out, err := subscriber.Subscribe(ctx, c.task(), c.agent, c.agentTask())
 	switch {
 	case ctx.Err() != nil && out.Disposition != Answered:
 		if out.Stream != nil {

@@ -101,7 +101,7 @@ func (c *call) moveQuestion(q *parley.Question) (known bool) {
 		c.row.Questions++
 	}
 	if ok {
-		c.b.wake(c.row.Run, c.row.ID)
+		c.wake()
 	}
 	return true
 }
@@ -219,7 +219,7 @@ func (c *call) reply(ctx context.Context) step {
 	if b.failpoint("reply.before-send") {
 		return (*call).leave
 	}
-	out, err := answerer.Answer(ctx, c.row.Task, c.agent, TaskReply{At: c.agentTask(), Number: c.row.Questions, Reply: *r})
+	out, err := answerer.Answer(ctx, c.task(), c.agent, TaskReply{At: c.agentTask(), Number: c.row.Questions, Reply: *r})
 	if err != nil {
 		return c.refusedReply(c.untranslatable(err).Message)
 	}

@@ -67,7 +67,7 @@ func (c *call) stopAgent() (out Outcome, told bool) {
 	if !ok {
 		return out, false
 	}
-	out, err := canceler.Cancel(ctx, c.row.Task, c.agent, c.agentTask())
+	out, err := canceler.Cancel(ctx, c.task(), c.agent, c.agentTask())
 	if err != nil {
 		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
 	}

@@ -36,6 +36,37 @@ type Ledger interface {
 	Answer(ctx context.Context, a store.Answer) (accepted bool, err error)
 }
 
+// ForeignLedger is a [Ledger] that also keeps the tasks of executors of the
+// existing platform (protocol.md §4.12); *store.DB and [MemoryLedger] implement
+// it. Errors mean the same as there.
+type ForeignLedger interface {
+	// ClaimForeign is P4 for tasks that may have no row yet, each under its own
+	// Claim; it gives what is the caller's now, perhaps in list itself. What is
+	// left out has its row. store.ErrStale: the bridge was replaced, or declared
+	// dead, and nothing was written.
+	ClaimForeign(ctx context.Context, list []store.Attempt, at time.Time) ([]store.Attempt, error)
+	// AnswerForeign is [Ledger.Answer] for several of these tasks at once. After an
+	// error nothing is known of any of them.
+	AnswerForeign(ctx context.Context, list []store.Answer) (accepted []bool, err error)
+	// DeferForeign is P3 for tasks that may have no row yet: each waits until
+	// its VisibleAt, unless it is there already.
+	DeferForeign(ctx context.Context, list []store.Attempt, at time.Time) error
+	// Foreign gives what wants attention: open ones whose time has come, settled
+	// ones whose results nobody has published. It gives them to one bridge at a
+	// time, and again later.
+	Foreign(ctx context.Context, now time.Time, limit int) ([]store.Attempt, error)
+	// Source gives the record that a task was taken from, as it was with the claim
+	// or the deferral that inserted its row; nil if that is not known.
+	Source(ctx context.Context, id string) (*store.Source, error)
+	// CloseForeign notes that the results of these tasks were published, and those
+	// that failed kept.
+	CloseForeign(ctx context.Context, ids []string) error
+	// PurgeForeign removes closed ones that were settled before that time.
+	PurgeForeign(ctx context.Context, before time.Time, limit int) (int, error)
+	// Sweep is P17 and P10: see [store.DB.Sweep].
+	Sweep(ctx context.Context, dead []store.Worker, at time.Time) ([]store.Worker, error)
+}
+
 // Agents finds the record of an agent. It is asked before every call, so it
 // should answer from memory.
 type Agents interface {

@@ -180,7 +180,7 @@ func (l *modelLedger) Claim(_ context.Context, c store.Claim, reqs []store.Claim
 			switch {
 			case a == nil:
 			case a.State == store.AttemptOpen && !a.Held && l.alive(c.Worker, c.Inc):
-				a.State, a.Claim, a.ClaimedAt = store.AttemptClaimed, mine, at
+				a.State, a.Claim, a.ClaimedAt, a.Source = store.AttemptClaimed, mine, at, q.Source
 				l.moves["P4"]++
 				list = append(list, *a)
 			case a.State == store.AttemptClaimed && a.Claim == mine:
@@ -236,6 +236,12 @@ func (l *modelLedger) move(m store.Move) bool {
 			return false
 		}
 		a.State, a.VisibleAt, a.Claim = store.AttemptOpen, m.At, store.Claim{}
+	case store.MoveRetry:
+		if a.Orphanings > 0 || a.HandOff != store.HandOffForeign {
+			return false
+		}
+		a.State, a.VisibleAt, a.Claim, a.AgentTaskID = store.AttemptOpen, m.At, store.Claim{}, ""
+		a.Attempt++
 	case store.MoveFollow:
 		if following && a.AgentTaskID != m.AgentTaskID {
 			return false
@@ -318,30 +324,33 @@ func (l *modelLedger) reply(id string, r parley.Reply) bool {
 }
 
 func (l *modelLedger) settle(a *store.Attempt, r parley.Result) {
-	a.State, a.Result = store.AttemptSettled, &r
+	a.State, a.Result, a.SettledAt = store.AttemptSettled, &r, time.Now()
 }
 
 func (l *modelLedger) Answer(_ context.Context, in store.Answer) (bool, error) {
 	accepted := false
-	err := l.write("P7", in.Result.TaskID, func() {
-		a := l.rows[in.Result.TaskID]
-		open := a != nil && (a.State == store.AttemptOpen || held(a) ||
-			(a.State == store.AttemptSettled && a.Result.Outcome == parley.OutcomeUnknown))
-		switch {
-		case open:
-			l.settle(a, in.Result)
-			l.moves["P7"]++
-			accepted = true
-		case a != nil && a.Result != nil && a.Result.Outcome == in.Result.Outcome && string(a.Result.Output) == string(in.Result.Output):
-			accepted = true
-		default:
-			l.late = append(l.late, in)
-		}
-	})
+	err := l.write("P7", in.Result.TaskID, func() { accepted = l.answer(in) })
 	if err != nil {
 		return false, err
 	}
 	return accepted, nil
+}
+
+func (l *modelLedger) answer(in store.Answer) (accepted bool) {
+	a := l.rows[in.Result.TaskID]
+	open := a != nil && (a.State == store.AttemptOpen || held(a) ||
+		(a.State == store.AttemptSettled && a.Result.Outcome == parley.OutcomeUnknown))
+	switch {
+	case open:
+		l.settle(a, in.Result)
+		l.moves["P7"]++
+		return true
+	case a != nil && a.Result != nil && a.Result.Outcome == in.Result.Outcome && string(a.Result.Output) == string(in.Result.Output):
+		return true
+	default:
+		l.late = append(l.late, in)
+		return false
+	}
 }
 
 // The executor's half.

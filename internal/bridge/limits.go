@@ -16,7 +16,8 @@ type Limits struct {
 	// in k + 1 of the slots to all others (promise 7).
 	Global int
 	// QueuePerAgent bounds the records that wait unclaimed for slots of one
-	// agent; default 1,024 records. More are deferred in the store.
+	// agent; default 1,024 records. An agent that is seen to do more of them
+	// within QueueFor has as many, at most 16,384. More are deferred in the store.
 	QueuePerAgent int
 	// QueueFor is how long a record waits unclaimed before it is deferred in
 	// the store; default 2 s.
@@ -94,6 +95,21 @@ const (
 	// waits in the store before it is announced again.
 	deferFirst  = 2 * time.Second
 	deferAtMost = 16 * time.Second
+	// fetchSpacing is the shortest time between two looks at the foreign tasks
+	// that wait in the ledger.
+	fetchSpacing = 10 * time.Millisecond
+	// queueMost bounds the records that wait unclaimed for a fast agent, whose
+	// speed is measured each paceEvery, or sooner when enough of its tasks have
+	// ended.
+	queueMost  = 16_384
+	paceEvery  = 100 * time.Millisecond
+	paceLeast  = 5 * time.Millisecond
+	paceEnough = 64
+	// foreignQueueFor is how long a foreign task may wait unclaimed for an agent
+	// whose speed is known, about as long as the bus needs to give the records of
+	// a dead bridge to others; foreignQueueMost bounds how many do.
+	foreignQueueFor  = 10 * time.Second
+	foreignQueueMost = 65_536
 	// spare is how many records of an agent wait for its next slots however
 	// long that takes. They are announced again meanwhile, and dropped.
 	spare = 8
@@ -101,7 +117,7 @@ const (
 	idleLanes = 10_000
 	// reportWithin bounds how long the executor of the same process may take for
 	// one record of progress.
-	reportWithin = time.Second
+	reportWithin = 3 * time.Second
 	// reports is how often an agent's progress is passed on.
 	reports = 250 * time.Millisecond
 )

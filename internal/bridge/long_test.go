@@ -439,7 +439,7 @@ func TestLookUp(t *testing.T) {
 		}, parley.OutcomeOK, "", "", 7},
 		{"away for good", func(d *desk) {
 			d.onFind = func(int) (bridge.Outcome, bool) { return notSent(), true }
-		}, parley.OutcomeUnknown, parley.CodeOutcomeUnknown, "could not be asked", 8},
+		}, parley.OutcomeUnknown, parley.CodeOutcomeUnknown, "could not be asked about it: refused", 8},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parley-project/parley"
 )
 
 // Metrics are the numbers of a bridge (AD-11). It is a [TranslationObserver]:
@@ -17,6 +19,8 @@ type Metrics struct {
 	translations *prometheus.HistogramVec
 	failures     *prometheus.CounterVec
 	records      *prometheus.CounterVec
+	circuits     *prometheus.GaugeVec
+	openings     *prometheus.CounterVec
 
 	// A child is looked up by hashing its labels; calls look here first.
 	mu        sync.RWMutex // protects the maps
@@ -51,6 +55,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.records = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "parley_bridge_records_total", Help: "What became of the task records from the bus.",
 	}, []string{"fate"}))
+	m.circuits = register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "parley_agent_circuit", Help: "Circuit of an agent as this bridge sees it: 0 closed, 1 half-open, 2 open.",
+	}, []string{"agent_name"}))
+	m.openings = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "parley_agent_circuit_openings_total", Help: "How often failures seen by this bridge have opened the circuit of an agent.",
+	}, []string{"agent_name"}))
 	return m
 }
 
@@ -126,10 +136,29 @@ const (
 	fateInvalid   = "invalid"
 	// fateRefused: the row is gone, held, or somebody else's.
 	fateRefused = "refused"
+	// fateRejected: answered with a failure; fateDeadLetter: not even that.
+	fateRejected   = "rejected"
+	fateDeadLetter = "dead_letter"
 )
 
 func (m *Metrics) record(fate string, n int) {
 	if m != nil && n > 0 {
 		m.records.WithLabelValues(fate).Add(float64(n))
+	}
+}
+
+// circuit notes where the circuit of an agent stands.
+func (m *Metrics) circuit(agent string, c parley.Circuit) {
+	if m == nil {
+		return
+	}
+	value := map[parley.Circuit]float64{parley.CircuitHalfOpen: 1, parley.CircuitOpen: 2}[c]
+	m.circuits.WithLabelValues(agent).Set(value)
+}
+
+// opened counts an opening.
+func (m *Metrics) opened(agent string) {
+	if m != nil {
+		m.openings.WithLabelValues(agent).Inc()
 	}
 }

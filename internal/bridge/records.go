@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/store"
 )
 
 const (
@@ -33,6 +35,17 @@ func decodeTask(value []byte) (taskRecord, error) {
 		return r, errors.New("its task_id or agent_name is too long")
 	}
 	return r, nil
+}
+
+// sourceOf is the record that a task comes from, without headers; nil on a bus
+// that keeps no positions.
+func (b *Bridge) sourceOf(m bus.Message) *store.Source {
+	if m.At.Topic == "" {
+		return nil
+	}
+	return &store.Source{DeadLetterSource: parley.DeadLetterSource{
+		Subject: m.Subject, Topic: m.At.Topic, Partition: m.At.Partition, Offset: m.At.Offset, Group: b.cfg.Group,
+	}}
 }
 
 // wake tells the executors that an attempt of run was settled. A lost hint

@@ -21,7 +21,7 @@ func (c *call) takeOver() step {
 	case !known:
 		return c.leave()
 	case !ok:
-		b.wake(c.row.Run, c.row.ID) // settled as unknown, perhaps
+		c.wake() // settled as unknown, perhaps
 		return nil
 	}
 	b.log.LogAttrs(b.hard, slog.LevelInfo, "attempt taken over", c.attrs("bridge_takeover", slog.String("from", c.row.Claim.Worker))...)
@@ -75,10 +75,16 @@ func (c *call) policyOfRow() parley.OutcomePolicy {
 func (c *call) lookUp() step {
 	b := c.b
 	lost := c.out
-	missed := 0
+	missed, failing := 0, ""
 	for try := range lookUpTries {
-		if try > 0 && !pause(b.calling, min(againAfter<<(try-1), laterAtMost)) {
-			return c.leave()
+		if try > 0 {
+			wait := min(againAfter<<(try-1), laterAtMost)
+			if c.outOfTime(wait) {
+				break
+			}
+			if !pause(b.calling, wait) {
+				return c.leave()
+			}
 		}
 		if b.failpoint("lookup.before") {
 			return c.leave()
@@ -101,6 +107,8 @@ func (c *call) lookUp() step {
 			if missed++; missed == lookUpMisses {
 				return c.undecided(lost, "the agent knows of no such task")
 			}
+		default:
+			failing = ": " + out.Result.Err.Message
 		}
 		if b.calling.Err() != nil {
 			return c.leave()
@@ -108,7 +116,7 @@ func (c *call) lookUp() step {
 		b.log.LogAttrs(b.hard, slog.LevelInfo, "what became of the task is not known yet; the agent is asked again",
 			c.attrs("agent_lookup", slog.Int("try", try+1), slog.Duration("since", age(c.since, b.cfg.Now())))...)
 	}
-	return c.undecided(lost, "the agent could not be asked about it")
+	return c.undecided(lost, "the agent could not be asked about it"+failing)
 }
 
 const (
@@ -129,7 +137,7 @@ func (c *call) find() (out Outcome, known bool) {
 	if !ok {
 		return Outcome{}, false
 	}
-	out, err := finder.Find(ctx, c.row.Task, c.agent)
+	out, err := finder.Find(ctx, c.task(), c.agent)
 	if err != nil {
 		return Outcome{Result: parley.Result{Err: c.untranslatable(err)}}, false
 	}

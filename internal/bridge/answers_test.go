@@ -1,0 +1,121 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/records"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// slowAnswers is the model with writes that take their time.
+type slowAnswers struct {
+	foreignProcess
+	mu     sync.Mutex
+	groups []int
+	single int
+	fail   bool
+}
+
+func (l *slowAnswers) AnswerForeign(ctx context.Context, list []store.Answer) ([]bool, error) {
+	l.mu.Lock()
+	l.groups = append(l.groups, len(list))
+	fail := l.fail
+	l.mu.Unlock()
+	time.Sleep(5 * time.Millisecond)
+	if fail && len(list) > 1 {
+		return nil, errors.New("one of them cannot be written")
+	}
+	return l.foreignProcess.AnswerForeign(ctx, list)
+}
+
+func (l *slowAnswers) Answer(ctx context.Context, a store.Answer) (bool, error) {
+	l.mu.Lock()
+	l.single++
+	l.mu.Unlock()
+	return l.foreignProcess.Answer(ctx, a)
+}
+
+func (l *slowAnswers) CloseForeign(ctx context.Context, ids []string) error {
+	time.Sleep(7 * time.Second)
+	return l.foreignProcess.CloseForeign(ctx, ids)
+}
+
+// inSlow runs f beside a bridge on such a ledger.
+func inSlow(t *testing.T, f func(r *foreignRig, l *slowAnswers)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newForeignRig(t)
+		l := &slowAnswers{}
+		r.make = func(p *process) bridge.Ledger {
+			l.foreignProcess = foreignProcess{processLedger{r.ledger, p}}
+			return l
+		}
+		defer r.end()
+		r.begin("b", nil)
+		f(r, l)
+	})
+}
+
+// TestAnswersTogether: answers that come while others are being written are
+// written together, a lone one at once.
+func TestAnswersTogether(t *testing.T) {
+	inSlow(t, func(r *foreignRig, l *slowAnswers) {
+		for _, task := range []string{"lone-1", "lone-2"} {
+			began := time.Now()
+			r.send(record(task, "one"))
+			for len(r.resultsOf(task)) == 0 {
+				r.wait(100 * time.Microsecond)
+			}
+			if d := time.Since(began); d > 5500*time.Microsecond {
+				r.t.Errorf("%s took %v", task, d)
+			}
+		}
+		r.paced(50, time.Millisecond)
+		r.burst(0, 500)
+		if n := len(l.groups); n > 60 || l.single > 0 {
+			r.t.Errorf("502 answers in %d groups and %d alone", n, l.single)
+		}
+		r.wantQuiet()
+	})
+}
+
+// TestAnswersApart: a group that fails is written one by one.
+func TestAnswersApart(t *testing.T) {
+	inSlow(t, func(r *foreignRig, l *slowAnswers) {
+		l.fail = true
+		r.paced(50, time.Millisecond)
+		r.burst(0, 200)
+		for i := range 200 {
+			if got := r.resultsOf(fmt.Sprintf("task-%d", i)); len(got) != 1 || got[0].Status != records.StatusSuccess {
+				r.t.Errorf("task-%d: %+v", i, got)
+			}
+		}
+		if l.single == 0 {
+			r.t.Error("no group was taken apart")
+		}
+	})
+}
+
+// TestClosedLate: what is published is not published again while the ledger is
+// slow to close it.
+func TestClosedLate(t *testing.T) {
+	inSlow(t, func(r *foreignRig, _ *slowAnswers) {
+		for i := range 40 {
+			r.send(record(fmt.Sprintf("task-%d", i), "one"))
+			r.wait(500 * time.Millisecond)
+		}
+		r.wait(30 * time.Second)
+		for i := range 40 {
+			if n := len(r.resultsOf(fmt.Sprintf("task-%d", i))); n != 1 {
+				r.t.Errorf("task-%d has %d results", i, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,371 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/records"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// A foreign task is one that an executor of the existing platform has put on
+// the bus: nothing else knows of it, so its record is acknowledged only when
+// its row stands in the ledger (protocol.md §4.12), or, with a [MemoryLedger],
+// when its result is on the bus.
+
+const (
+	// foreignPatience is how long such an executor waits for a result, and
+	// foreignTime what of it a task may take: the rest is for telling the agent
+	// to stop, or asking it what became of the task, and for the result.
+	foreignPatience = 300 * time.Second
+	foreignTime     = 270 * time.Second
+	// foreignDoubt is how old a record may look and be believed: more is a
+	// matter of clocks or time zones, since its timestamp names none.
+	foreignDoubt = 30 * time.Minute
+	// foreignAsks is how long after its time a task's agent may still be asked.
+	foreignAsks = 10 * time.Second
+	// foreignKept is how long the row of an ended task tells a record that comes
+	// again from a new one, and foreignPurge how many rows are removed in one go.
+	foreignKept  = 24 * time.Hour
+	foreignPurge = 1000
+)
+
+// queuedForeign is a foreign task that waits for a slot.
+type queuedForeign struct {
+	row store.Attempt
+	// stored: the ledger has its row.
+	stored bool
+}
+
+// subscribeTasks takes task records: foreign ones are acknowledged when they
+// are safe, and all others at once.
+func (b *Bridge) subscribeTasks(ctx context.Context) (stop func(), err error) {
+	if b.foreign == nil {
+		return b.cfg.Bus.Subscribe(ctx, bus.SubjectTasks, b.cfg.Group, b.take)
+	}
+	if d, ok := b.cfg.Bus.(bus.Deferred); ok {
+		return d.SubscribeDeferred(ctx, bus.SubjectTasks, b.cfg.Group, b.takeAny)
+	}
+	return b.cfg.Bus.Subscribe(ctx, bus.SubjectTasks, b.cfg.Group, func(ctx context.Context, m bus.Message) error {
+		safe := make(chan struct{})
+		b.takeAny(ctx, m, func() { close(safe) })
+		select {
+		case <-safe:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+}
+
+// takeAny is the handler of [bus.SubjectTasks] on a bus that executors of the
+// existing platform use, too. It returns at once; done is called when the record
+// need not come again.
+func (b *Bridge) takeAny(ctx context.Context, m bus.Message, done func()) {
+	if !b.volatile && m.Header[bus.HeaderTask] != "" {
+		if err := b.take(ctx, m); err != nil {
+			b.refuse(m, records.AgentTask{}, err, done)
+			return
+		}
+		done()
+		return
+	}
+	t, err := records.DecodeTask(m.Value)
+	if err == nil && strings.ContainsFunc(t.CorrelationID, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		err = parley.Errorf(parley.CodeInvalid, `AgentTask, member "correlation_id": control characters cannot stand in it`)
+	}
+	if err != nil {
+		b.cfg.Metrics.record(fateInvalid, 1)
+		b.refuse(m, t, err, done)
+		return
+	}
+	b.cfg.Metrics.record(b.enqueueForeign(queuedForeign{row: b.foreignRow(t, m)}, done), 1)
+	nudge(b.dispatch)
+}
+
+// foreignRow is the attempt that stands for a foreign task; its Step is the
+// executor's task id. A replay has its time from now on.
+func (b *Bridge) foreignRow(t records.AgentTask, m bus.Message) store.Attempt {
+	now, replay := b.now(), m.Header[bus.HeaderReplay]
+	from := now
+	if age := now.Sub(t.At); age >= 0 && age < foreignDoubt && replay == "" {
+		from = t.At
+	}
+	source := b.sourceOf(m)
+	if source != nil && len(m.Header) > 0 {
+		source.Headers = parley.DeadLetterHeaders(m.Header)
+	}
+	return store.Attempt{
+		Task: parley.Task{
+			ID: store.ForeignTaskID(t.RunID, t.TaskID, t.CorrelationID, replay), Run: t.RunID, Step: t.TaskID, Attempt: 1,
+			Agent: t.AgentName, Input: t.Input, CorrelationID: t.CorrelationID,
+			Deadline: from.Add(foreignTime).Truncate(time.Microsecond),
+		},
+		State: store.AttemptOpen, HandOff: store.HandOffForeign, VisibleAt: now, Source: source,
+	}
+}
+
+// enqueueForeign lets a foreign task wait for a slot of its agent. done may be
+// nil.
+func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
+	id := q.row.ID
+	b.mu.Lock()
+	if b.stopping {
+		b.mu.Unlock()
+		return fateDuplicate // it was not acknowledged, or has its row: it comes again
+	}
+	_, queued := b.queued[id]
+	working := b.calls[id] != nil
+	if done != nil {
+		b.noteAckLocked(id, done)
+	}
+	if queued || working {
+		b.mu.Unlock()
+		if working && !b.volatile {
+			b.acknowledge(id) // it has its row
+		}
+		return fateDuplicate
+	}
+	l := b.laneLocked(q.row.Agent)
+	full := len(l.queue) >= b.foreignRoomLocked(l)
+	if full {
+		b.putOffLocked(l, q)
+	} else {
+		b.queued[id] = struct{}{}
+		l.queue = append(l.queue, queuedTask{task: id, since: b.cfg.Now(), foreign: &q})
+		if !l.listed {
+			l.listed = true
+			b.waiting = append(b.waiting, l)
+		}
+	}
+	learn := l.limit == 0 && !l.learning
+	if learn {
+		l.learning = true
+		b.inHand.Add(1)
+	}
+	b.mu.Unlock()
+	if learn {
+		b.crew.do(func() { b.meetLane(l) })
+	}
+	if full {
+		return fateDeferred
+	}
+	return fateQueued
+}
+
+// meetLane looks an agent up before its first task is claimed, off the way of
+// the tasks of others.
+func (b *Bridge) meetLane(l *lane) {
+	defer b.inHand.Done()
+	if agent, err := b.cfg.Agents.Lookup(b.calling, l.agent); err == nil {
+		b.refresh(l, agent)
+	}
+	b.mu.Lock()
+	l.learning = false
+	b.mu.Unlock()
+	nudge(b.dispatch)
+}
+
+// noteAckLocked keeps what acknowledges a record. One that came again is
+// acknowledged together with the first.
+func (b *Bridge) noteAckLocked(id string, done func()) {
+	if before := b.acks[id]; before != nil {
+		b.acks[id] = func() { before(); done() }
+		return
+	}
+	b.acks[id] = done
+}
+
+// working reports whether a task has a call.
+func (b *Bridge) working(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls[id] != nil
+}
+
+// acknowledge lets go of a task's records.
+func (b *Bridge) acknowledge(id string) {
+	b.mu.Lock()
+	done := b.acks[id]
+	delete(b.acks, id)
+	b.mu.Unlock()
+	if done != nil {
+		done()
+	}
+}
+
+// putOffLocked has a foreign task wait in the ledger.
+func (b *Bridge) putOffLocked(l *lane, q queuedForeign) {
+	q.row.State, q.row.Claim = store.AttemptOpen, store.Claim{}
+	q.row.Policy.OutcomeUnknown = l.frozenPolicy()
+	if q.row.VisibleAt = b.putOffUntilLocked(l); q.row.VisibleAt.After(q.row.Deadline) {
+		q.row.VisibleAt = q.row.Deadline
+	}
+	if q.stored && !b.volatile && b.heldLocked(l) { // else it is given again by itself
+		b.deferred = append(b.deferred, store.Deferral{TaskID: q.row.ID, At: q.row.VisibleAt})
+		return
+	}
+	b.putOff = append(b.putOff, q)
+}
+
+// frozenPolicy is what the row of a foreign task of that lane says about lost
+// outcomes: the agent's policy as it is known when the task is claimed.
+func (l *lane) frozenPolicy() parley.OutcomePolicy { return firstOf(l.policy, parley.OutcomeFail) }
+
+// writePutOff writes what waits to be deferred.
+func (b *Bridge) writePutOff() {
+	b.mu.Lock()
+	list := b.putOff
+	b.putOff = nil
+	b.mu.Unlock()
+	var rows []store.Attempt
+	for i := range list {
+		if !list[i].stored {
+			rows = append(rows, list[i].row)
+		}
+	}
+	if len(rows) == 0 {
+		return // what has its row is given again by itself
+	}
+	if err := b.foreign.DeferForeign(b.hard, rows, b.now()); err != nil {
+		b.log.Warn("tasks not deferred; it is tried again", "event", "bridge_defer", "tasks", len(rows), "error", err)
+		b.mu.Lock()
+		b.putOff = append(b.putOff, list...)
+		b.mu.Unlock()
+		return
+	}
+	if !b.volatile {
+		for i := range rows {
+			b.acknowledge(rows[i].ID)
+		}
+	}
+}
+
+// foreignBatch is foreign tasks that are about to be claimed; each has a slot
+// of its lane.
+type foreignBatch struct {
+	tasks []*queuedForeign
+	lanes []*lane
+}
+
+// claimForeign is P4 for tasks whose rows it inserts. What is in doubt waits
+// for the next try; what somebody else has, or has ended, needs nothing more. It
+// reports whether the ledger has written.
+func (b *Bridge) claimForeign(claim store.Claim, batch foreignBatch) bool {
+	began := b.cfg.Now()
+	rows := make([]store.Attempt, len(batch.tasks))
+	at := b.now()
+	for i, q := range batch.tasks {
+		rows[i] = q.row
+		rows[i].ClaimedAt = at
+	}
+	got, err := b.foreign.ClaimForeign(b.hard, rows, at)
+	if err != nil {
+		b.log.Warn("claims in doubt; they are made again", "event", "bridge_claim", "tasks", len(rows), "error", err)
+		nudge(b.reconcile)
+	}
+	if errors.Is(err, store.ErrStale) {
+		_ = b.beatOnce(b.hard) // begins a new life
+	}
+	mine := make(map[string]*store.Attempt, len(got))
+	for i := range got {
+		mine[got[i].ID] = &got[i]
+	}
+	for i, q := range batch.tasks {
+		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.row.Claim.Token}, b: b, lane: batch.lanes[i], began: began}
+		switch row := mine[q.row.ID]; {
+		case row != nil:
+			r.Start(*row)
+			if !b.volatile {
+				b.acknowledge(row.ID)
+			}
+		case err != nil:
+			r.Release()
+			b.enqueueForeign(*q, nil)
+		default:
+			r.Release()
+			if !b.volatile || !b.working(q.row.ID) {
+				b.acknowledge(q.row.ID)
+			}
+		}
+	}
+	if err == nil {
+		b.cfg.Metrics.record(fateRefused, len(rows)-len(got))
+	}
+	return err == nil
+}
+
+// expireForeign answers tasks whose time was over before they got a slot.
+func (b *Bridge) expireForeign(now time.Time) {
+	var over []queuedForeign
+	b.mu.Lock()
+	for _, l := range b.waiting {
+		for len(l.queue) > 0 && l.queue[0].foreign != nil && !now.Before(l.queue[0].foreign.row.Deadline) {
+			over = append(over, *l.queue[0].foreign)
+			l.popLocked(b)
+		}
+	}
+	b.mu.Unlock()
+	for i := range over {
+		b.aside(func() { b.tooLate(over[i]) })
+	}
+}
+
+// aside does work beside the calls; a bridge that stops waits for it. It is not
+// called after that has begun.
+func (b *Bridge) aside(work func()) {
+	b.inHand.Add(1)
+	b.crew.do(func() {
+		defer b.inHand.Done()
+		work()
+	})
+}
+
+// tooLate answers a task that was never claimed.
+func (b *Bridge) tooLate(q queuedForeign) {
+	e := parley.Errorf(parley.CodeTimeout, "agent '%s' had no time for the task: it waited too long for its turn, and the executor waits no longer than %v", q.row.Agent, foreignPatience)
+	r := parley.Result{TaskID: q.row.ID, Outcome: parley.OutcomeError, Err: e}
+	if q.stored {
+		if ok, err := b.cfg.Ledger.Answer(b.hard, store.Answer{Result: r, Started: b.now(), At: b.now(), From: b.cfg.Worker}); err != nil || !ok {
+			return // it is looked at again
+		}
+	}
+	b.conclude(&q.row, r, !q.stored)
+}
+
+// refuse deals with a record that is of no use: it is a dead letter, and answered
+// if it says whom to answer. Neither holds up what comes behind it.
+func (b *Bridge) refuse(m bus.Message, t records.AgentTask, why error, done func()) {
+	b.aside(func() {
+		b.log.Error("task record refused", "event", "task_refused", "topic", m.At.Topic, "partition", m.At.Partition, "offset", m.At.Offset,
+			"run", cut(t.RunID, maxNote), "task_id", cut(t.TaskID, maxNote), "error", why)
+		fate := fateDeadLetter
+		if t.Answerable() {
+			fate = fateRejected
+			if !b.insist(func() error { return b.publishRefusal(t, why) }) {
+				return
+			}
+		}
+		if b.insist(func() error { return b.buryRecord(m, t, why) }) {
+			b.cfg.Metrics.record(fate, 1)
+			done()
+		}
+	})
+}
+
+// insist repeats f until it succeeds; false if the bridge ends before that.
+func (b *Bridge) insist(f func() error) bool {
+	for wait := repeatAfter; ; wait = min(2*wait, repeatAtMost) {
+		err := f()
+		if err == nil {
+			return true
+		}
+		b.log.Warn("not written; it is tried again", "event", "bridge_insist", "error", err)
+		if !pause(b.calling, wait) {
+			return false
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// paced lets agent "one" have that many calls at once, of that length.
+func (r *foreignRig) paced(calls int, each time.Duration) {
+	a, _ := r.agents.Lookup(r.t.Context(), "one")
+	a.MaxConcurrent = calls
+	r.agents.put(a)
+	r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+		return takes(ctx, task, each), nil
+	}
+}
+
+// burst sends records at once and gives the time until all have results.
+func (r *foreignRig) burst(from, n int) time.Duration {
+	begun := time.Now()
+	for i := range n {
+		r.send(record(fmt.Sprintf("task-%d", from+i), "one"))
+	}
+	for i := range n {
+		r.result(fmt.Sprintf("task-%d", from+i), time.Hour)
+	}
+	return time.Since(begun)
+}
+
+// TestForeignBurst: the records of an agent whose speed is known wait for it
+// unclaimed for longer than those of ours, since nobody publishes them again
+// meanwhile; without a store all do.
+func TestForeignBurst(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		_, none := r.make(nil).(*bridge.MemoryLedger)
+		if !r.shared && !none {
+			return
+		}
+		r.paced(10, 10*time.Millisecond)
+		var deferred atomic.Int64
+		r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.QueuePerAgent = 100 })
+		n := 12_000 // a task takes a millisecond of the agent
+		if !none {
+			n = 5000
+			r.burst(0, 1000)
+			r.ledger.mu.Lock()
+			r.ledger.fault = func(op, _ string) fault {
+				if op == "P3" {
+					deferred.Add(1)
+				}
+				return noFault
+			}
+			r.ledger.mu.Unlock()
+		}
+		if d, work := r.burst(1000, n), time.Duration(n)*time.Millisecond; d > work+work/10 {
+			r.t.Errorf("%v for %v of work", d, work)
+		}
+		if n := deferred.Load(); n > 0 {
+			r.t.Errorf("tasks were put off %d times", n)
+		}
+	})
+}
+
+// TestForeignStuck: records do not wait unacknowledged for an agent that was fast
+// once and hangs.
+func TestForeignStuck(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if _, none := r.make(nil).(*bridge.MemoryLedger); none {
+			return // there is nowhere else to wait
+		}
+		r.paced(10, 10*time.Millisecond)
+		r.begin("b", nil)
+		r.burst(0, 1000)
+		r.agent.call = func(ctx context.Context, _ parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return hang(ctx), nil
+		}
+		for i := range 1000 {
+			r.send(record(fmt.Sprintf("stuck-%d", i), "one"))
+		}
+		r.wait(12 * time.Second)
+		if n := r.acks.unacked(); n > 8 {
+			r.t.Errorf("%d records are not acknowledged", n)
+		}
+	})
+}
+
+// TestForeignTellsBeside: an agent has its next task while the result of the last
+// one is being published; but a bus that takes no results stops the calls.
+func TestForeignTellsBeside(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if _, none := r.make(nil).(*bridge.MemoryLedger); !none && !r.shared {
+			return
+		}
+		r.paced(1, time.Millisecond)
+		var called atomic.Int64
+		call := r.agent.call
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, p bridge.Progress) (bridge.Outcome, error) {
+			called.Add(1)
+			return call(ctx, task, n, p)
+		}
+		open := make(chan struct{})
+		r.acks.refuseIf(func(m bus.Message) error {
+			if m.Subject == bus.SubjectResults {
+				<-open
+			}
+			return nil
+		})
+		r.begin("b", nil)
+		for i := range 1100 {
+			r.send(record(fmt.Sprintf("task-%d", i), "one"))
+		}
+		r.wait(3 * time.Second)
+		if n := called.Load(); n != 1024 {
+			r.t.Errorf("%d calls were made while no result was published, want 1024", n)
+		}
+		close(open)
+		for i := range 1100 {
+			r.result(fmt.Sprintf("task-%d", i), time.Minute)
+		}
+		r.wantQuiet()
+		if n := called.Load(); n != 1100 {
+			r.t.Errorf("%d calls", n)
+		}
+	})
+}

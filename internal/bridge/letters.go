@@ -1,0 +1,68 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/records"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// buryRecord keeps a record that cannot be handled.
+func (b *Bridge) buryRecord(m bus.Message, t records.AgentTask, why error) error {
+	if b.cfg.DeadLetters == nil {
+		return nil
+	}
+	return b.cfg.DeadLetters(b.calling, bus.DeadLetter{
+		Message: m, Code: string(parley.CodeOf(why)), Reason: messageOf(why), Attempts: 1, Group: b.cfg.Group, Agent: t.AgentName,
+	})
+}
+
+// buryTask keeps a foreign task that has failed for good; nothing, if r is no
+// failure. The same task again is the same dead letter.
+func (b *Bridge) buryTask(ctx context.Context, row *store.Attempt, r *parley.Result) error {
+	if r.Outcome == parley.OutcomeOK || b.cfg.DeadLetters == nil {
+		return nil
+	}
+	from := row.Source
+	if from == nil {
+		var err error
+		if from, err = b.foreign.Source(ctx, row.ID); err != nil {
+			return err
+		}
+	}
+	d := bus.DeadLetter{
+		Message: foreignRecord(row, from), Attempts: row.Attempt, Group: b.cfg.Group, Agent: row.Agent,
+		Run: row.Run, Task: row.Step, Code: string(parley.CodeAgentError),
+	}
+	if r.Err != nil {
+		d.Code, d.Reason, d.HTTPStatus = string(r.Err.Code), r.Err.Message, detailsOf(r.Err).Status
+	}
+	return b.cfg.DeadLetters(ctx, d)
+}
+
+// foreignRecord is the record of a foreign task, made of its row: what its
+// executor wrote beside the members of the platform is not there.
+func foreignRecord(row *store.Attempt, from *store.Source) bus.Message {
+	m := bus.Message{Subject: bus.SubjectTasks, Key: row.Run}
+	t := records.AgentTask{
+		RunID: row.Run, TaskID: row.Step, AgentName: row.Agent, Input: row.Input, CorrelationID: row.CorrelationID,
+		At: row.Deadline.Add(-foreignTime),
+	}
+	var err error
+	if m.Value, err = t.Encode(); err != nil {
+		m.Value = row.Input // what was read can be written: no task gets here
+	}
+	if from == nil {
+		return m
+	}
+	m.At = bus.Position{Topic: from.Topic, Partition: from.Partition, Offset: from.Offset}
+	if len(from.Headers) > 0 {
+		m.Header = make(map[string]string, len(from.Headers))
+		for _, h := range from.Headers {
+			m.Header[h.Name] = string(h.Value)
+		}
+	}
+	return m
+}

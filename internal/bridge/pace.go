@@ -1,0 +1,104 @@
+package bridge
+
+import (
+	"math"
+	"time"
+)
+
+// pace is how fast the tasks of one agent end while others wait for its slots.
+// It is protected by the bridge's mu.
+type pace struct {
+	// since is when the present measurement began; zero while nothing waits.
+	since time.Time
+	ended int
+	// rate is in tasks per second; 0 until it is known.
+	rate float64
+	// promised is when the last task that was put off is expected to get a slot;
+	// nothing is promised any more once the queue is empty.
+	promised time.Time
+}
+
+// note counts a call that has ended; waiting says whether others wait for its
+// slot: only then the agent's own speed is seen.
+func (p *pace) note(now time.Time, waiting bool) {
+	if !waiting {
+		p.since = time.Time{}
+		return
+	}
+	if p.since.IsZero() {
+		p.since, p.ended = now, 0
+		return
+	}
+	p.ended++
+	took := now.Sub(p.since)
+	if took < paceEvery && (took < paceLeast || p.ended < paceEnough) {
+		return
+	}
+	rate := float64(p.ended) / took.Seconds()
+	if p.rate > 0 {
+		rate = (rate + p.rate) / 2
+	}
+	p.rate, p.since, p.ended = rate, now, 0
+}
+
+// roomLocked is how many records of a lane may wait unclaimed: as many as its
+// agent does while a record may wait (protocol.md §4.9).
+func (b *Bridge) roomLocked(l *lane) int {
+	if b.heldLocked(l) {
+		return 0
+	}
+	return max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*b.cfg.Limits.QueueFor.Seconds()), queueMost))
+}
+
+// foreignRoomLocked is the same for foreign tasks. Nobody publishes those again
+// meanwhile, and their records are not acknowledged yet: so they may wait longer
+// for an agent that will come to them. Without a store they have nowhere else to
+// wait, and the bus limits what it hands out and is not acknowledged.
+func (b *Bridge) foreignRoomLocked(l *lane) int {
+	if b.heldLocked(l) {
+		return 0
+	}
+	if b.volatile {
+		return math.MaxInt
+	}
+	return max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*foreignQueueFor.Seconds()), foreignQueueMost))
+}
+
+// overdueLocked reports whether the first task of a lane has waited too long.
+func (b *Bridge) overdueLocked(l *lane, now time.Time) bool {
+	q := &l.queue[0]
+	limit := b.cfg.Limits.QueueFor
+	if q.foreign != nil && !q.foreign.stored {
+		if b.volatile {
+			return false
+		}
+		if len(l.queue) <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
+			limit = max(limit, foreignQueueFor)
+		}
+	}
+	return now.Sub(q.since) >= limit
+}
+
+// putOffUntilLocked is when the next record of a lane that finds no room is to
+// come again. With a fast agent that is when its turn is expected. With others
+// it waits the longer the more often it came in vain: it must be there when a
+// slot is, however rarely that happens.
+func (b *Bridge) putOffUntilLocked(l *lane) time.Time {
+	if b.heldLocked(l) {
+		return b.holdUntilLocked(l)
+	}
+	now := b.now()
+	if b.roomLocked(l) == b.cfg.Limits.QueuePerAgent {
+		return now.Add(l.patience/2 + time.Duration(b.cfg.Jitter()*float64(l.patience)))
+	}
+	each := time.Duration(float64(time.Second) / l.pace.rate)
+	if turn := now.Add(time.Duration(len(l.queue)) * each); l.pace.promised.Before(turn) {
+		l.pace.promised = turn
+	}
+	l.pace.promised = l.pace.promised.Add(each)
+	latest := now.Add(deferAtMost/2 + time.Duration(b.cfg.Jitter()*float64(deferAtMost)))
+	if l.pace.promised.After(latest) {
+		return latest.Truncate(time.Microsecond)
+	}
+	return l.pace.promised.Truncate(time.Microsecond)
+}

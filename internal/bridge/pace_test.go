@@ -1,0 +1,43 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+)
+
+// TestFastAgent: as many records wait for an agent as it does while they may
+// (protocol.md §4.9): one whose speed is known keeps its slots busy through a
+// burst, and nothing of it is put off.
+func TestFastAgent(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "fast", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 50})
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, 10*time.Millisecond), nil
+		}
+		p := r.start("b", nil)
+		burst := func(from, n int) time.Duration {
+			begun := time.Now()
+			for i := range n {
+				r.announce(r.task("fast", from+i, nil))
+			}
+			for i := range n {
+				r.settled(fmt.Sprintf("run-fast-%d.a.1", from+i), time.Hour)
+			}
+			return time.Since(begun)
+		}
+		burst(0, 1000)
+		before := r.ledger.count("P3")
+		if d := burst(1000, 5000); d > 1500*time.Millisecond {
+			t.Errorf("%v for a second of work", d)
+		}
+		if n := r.ledger.count("P3") - before; n > 0 {
+			t.Errorf("%d tasks were put off", n)
+		}
+		p.stop()
+	})
+}
