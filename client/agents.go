@@ -32,6 +32,8 @@ type Agent struct {
 	UpdatedAt      time.Time            `json:"updated_at"`
 	CreatedBy      string               `json:"created_by,omitempty"`
 	UpdatedBy      string               `json:"updated_by,omitempty"`
+	// Breaker is nil if the record names none.
+	Breaker *Breaker `json:"breaker,omitempty"`
 	// TLS tells where the TLS settings of connections to the agent come from.
 	TLS json.RawMessage `json:"tls,omitempty"`
 	// Detected is how the agent is called, as far as ProtocolConfig does not say
@@ -45,6 +47,15 @@ type Retry struct {
 	InitialDelayMS int64   `json:"initial_delay_ms"`
 	MaxDelayMS     int64   `json:"max_delay_ms"`
 	Multiplier     float64 `json:"backoff_multiplier"`
+	// Budget bounds the retries of all calls of the agent; nil is the default.
+	Budget *RetryBudget `json:"budget,omitempty"`
+}
+
+// RetryBudget is [parley.RetryBudget] on the wire.
+type RetryBudget struct {
+	Percent   float64 `json:"percent,omitempty"`
+	PerSecond float64 `json:"per_second,omitempty"`
+	Off       bool    `json:"off,omitempty"`
 }
 
 // specBody is parley.AgentSpec on the wire.
@@ -62,6 +73,7 @@ type specBody struct {
 	OutcomeUnknown *parley.OutcomePolicy `json:"outcome_unknown,omitempty"`
 	Idempotent     *bool                 `json:"idempotent,omitempty"`
 	MaxConcurrent  *int                  `json:"max_concurrent,omitempty"`
+	Breaker        json.RawMessage       `json:"breaker,omitempty"`
 	Status         *parley.AgentStatus   `json:"status,omitempty"`
 }
 
@@ -78,7 +90,11 @@ func newSpecBody(s parley.AgentSpec) specBody {
 			MaxRetries: r.MaxRetries, InitialDelayMS: r.InitialDelay.Milliseconds(),
 			MaxDelayMS: r.MaxDelay.Milliseconds(), Multiplier: r.Multiplier,
 		}
+		if r.Budget != (parley.RetryBudget{}) {
+			b.RetryConfig.Budget = &RetryBudget{Percent: r.Budget.Percent, PerSecond: r.Budget.PerSecond, Off: r.Budget.Off}
+		}
 	}
+	b.Breaker, _ = breakerBody(s.Breaker) // numbers and a word
 	if a := s.Auth; a != nil {
 		b.AuthType, b.AuthConfig = &a.Type, newAuthBody(a)
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +123,49 @@ func runRequests(ctx context.Context) []requestCase {
 	}
 }
 
+func deadLetterRequests(ctx context.Context) []requestCase {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
+	filter := parley.DeadLetterFilter{
+		State: parley.DeadLetterWaiting, Kind: parley.DeadLetterTask, Code: parley.CodeTimeout, Reason: "a b", Agent: "g", Workflow: "w", Run: "r", Topic: "t",
+		CreatedAfter: at, CreatedBefore: at,
+	}
+	return []requestCase{
+		{"list", `{"items":[]}`, func(c *client.Client) error {
+			_, err := c.DeadLetters(ctx, client.DeadLetterQuery{Filter: filter, Ascending: true, Page: client.PageQuery{Number: 2}})
+			return err
+		}, seen{"GET", "/api/v1/dead-letters?agent=g&code=timeout&created_after=2026-11-21T11%3A00%3A00Z&created_before=2026-11-21T11%3A00%3A00Z&kind=task&page=2&reason=a+b&run_id=r&sort_order=asc&state=waiting&topic=t&workflow=w", "", ""}},
+		{"get", `{"id":"dl-1","value":{"base64":"/w=="},"key":"k"}`, func(c *client.Client) error {
+			l, err := c.DeadLetter(ctx, "dl/1")
+			if string(l.Value) != "\xff" || string(l.Key) != "k" {
+				return fmt.Errorf("read %+v", l)
+			}
+			return err
+		}, seen{"GET", "/api/v1/dead-letters/dl%2F1", "", ""}},
+		{
+			"replay", `{}`, func(c *client.Client) error { _, err := c.ReplayDeadLetter(ctx, "d", false); return err },
+			seen{"POST", "/api/v1/dead-letters/d/replay", "application/json", `{}`},
+		},
+		{
+			"force", `{}`, func(c *client.Client) error { _, err := c.ReplayDeadLetter(ctx, "d", true); return err },
+			seen{"POST", "/api/v1/dead-letters/d/replay", "application/json", `{"force":true}`},
+		},
+		{
+			"discard", `{}`, func(c *client.Client) error { _, err := c.DiscardDeadLetter(ctx, "d", "why"); return err },
+			seen{"POST", "/api/v1/dead-letters/d/discard", "application/json", `{"reason":"why"}`},
+		},
+		{"replay many", `{}`, func(c *client.Client) error {
+			_, err := c.ReplayDeadLetters(ctx, parley.ReplayBatch{
+				Filter: parley.DeadLetterFilter{Agent: "g", CreatedAfter: at}, Rate: 2, Limit: 3, After: "n", DryRun: true, By: "me",
+			})
+			return err
+		}, seen{"POST", "/api/v1/dead-letters:replay", "application/json", `{"filter":{"agent":"g","created_after":"2026-11-21T12:00:00+01:00"},"rate":2,"limit":3,"after":"n","dry_run":true}`}},
+		{"discard many", `{}`, func(c *client.Client) error {
+			_, err := c.DiscardDeadLetters(ctx, parley.DiscardRequest{Note: "why", DryRun: true})
+			return err
+		}, seen{"POST", "/api/v1/dead-letters:discard", "application/json", `{"filter":{},"reason":"why","dry_run":true}`}},
+	}
+}
+
 func recordRequests(ctx context.Context) []requestCase {
 	name, url, token, timeout := "a/b", "http://h/", "tok", 1500*time.Millisecond
 	return []requestCase{
@@ -137,10 +182,10 @@ func recordRequests(ctx context.Context) []requestCase {
 			_, err := c.AddAgent(ctx, parley.AgentSpec{
 				Name: &name, URL: &url, Timeout: &timeout, ProtocolConfig: json.RawMessage(`{"method":"m"}`), By: "me",
 				Auth:  &parley.AuthSpec{Type: parley.AuthHeader, Header: "X-K", Secret: "env:K"},
-				Retry: &parley.RetryConfig{MaxRetries: 1, InitialDelay: time.Second, MaxDelay: 2 * time.Second, Multiplier: 2},
+				Retry: &parley.RetryConfig{MaxRetries: 1, InitialDelay: time.Second, MaxDelay: 2 * time.Second, Multiplier: 2, Budget: parley.RetryBudget{PerSecond: 3}},
 			})
 			return err
-		}, seen{"POST", "/api/v1/agents", "application/json", `{"name":"a/b","url":"http://h/","protocol_config":{"method":"m"},"auth_type":"header","auth_config":{"header":"X-K","secret":"env:K"},"timeout_ms":1500,"retry_config":{"max_retries":1,"initial_delay_ms":1000,"max_delay_ms":2000,"backoff_multiplier":2}}`}},
+		}, seen{"POST", "/api/v1/agents", "application/json", `{"name":"a/b","url":"http://h/","protocol_config":{"method":"m"},"auth_type":"header","auth_config":{"header":"X-K","secret":"env:K"},"timeout_ms":1500,"retry_config":{"max_retries":1,"initial_delay_ms":1000,"max_delay_ms":2000,"backoff_multiplier":2,"budget":{"per_second":3}}}`}},
 		{"set agent never renames", `{}`, func(c *client.Client) error {
 			_, err := c.SetAgent(ctx, name, parley.AgentSpec{Name: &url, Auth: &parley.AuthSpec{Type: parley.AuthBearer, Literal: parley.NewSecret([]byte(token))}})
 			return err
@@ -149,13 +194,40 @@ func recordRequests(ctx context.Context) []requestCase {
 			_, err := c.SetAgent(ctx, "g", parley.AgentSpec{Auth: &parley.AuthSpec{Type: parley.AuthNone}})
 			return err
 		}, seen{"PUT", "/api/v1/agents/g", "application/json", `{"auth_type":"none"}`}},
+		{"breaker", `{}`, func(c *client.Client) error {
+			_, err := c.SetAgent(ctx, "g", parley.AgentSpec{Breaker: new(parley.DefaultBreaker())})
+			return err
+		}, seen{"PUT", "/api/v1/agents/g", "application/json", `{"breaker":{"enabled":true,"failure_threshold":5,"failure_rate_threshold":0.5,"timeout_seconds":60,"half_open_max_calls":3,"window_size_seconds":120}}`}},
+		{"no breaker", `{}`, func(c *client.Client) error {
+			_, err := c.SetAgent(ctx, "g", parley.AgentSpec{Breaker: &parley.Breaker{}})
+			return err
+		}, seen{"PUT", "/api/v1/agents/g", "application/json", `{"breaker":null}`}},
+		{"circuit", `{"state":"open"}`, func(c *client.Client) error {
+			s, err := c.Circuit(ctx, name)
+			if s.State != parley.CircuitOpen {
+				return fmt.Errorf("read %+v", s)
+			}
+			return err
+		}, seen{"GET", "/api/v1/agents/a%2Fb/breaker", "", ""}},
+		{"open circuit", `{}`, func(c *client.Client) error {
+			_, err := c.SwitchCircuit(ctx, name, parley.BreakerOrder{Open: true, By: "me", Reason: "why"})
+			return err
+		}, seen{"POST", "/api/v1/agents/a%2Fb/breaker", "application/json", `{"action":"open","reason":"why"}`}},
+		{
+			"close circuit", `{}`, func(c *client.Client) error { _, err := c.SwitchCircuit(ctx, "g", parley.BreakerOrder{}); return err },
+			seen{"POST", "/api/v1/agents/g/breaker", "application/json", `{"action":"close"}`},
+		},
+		{"agent events", `{"items":[]}`, func(c *client.Client) error {
+			_, err := c.AgentEvents(ctx, "g", client.EventQuery{After: 3, Limit: 5})
+			return err
+		}, seen{"GET", "/api/v1/agents/g/events?after=3&limit=5", "", ""}},
 		{"health", ``, func(c *client.Client) error { return c.Health(ctx) }, seen{"GET", "/readyz", "", ""}},
 	}
 }
 
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	for _, tt := range append(runRequests(t.Context()), recordRequests(t.Context())...) {
+	for _, tt := range slices.Concat(runRequests(t.Context()), recordRequests(t.Context()), deadLetterRequests(t.Context())) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var got seen

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -100,6 +99,19 @@ func setAscending(q url.Values, ascending bool) {
 	}
 }
 
+// Attempts gives one page of the calls of agents that were made for a run, in
+// the order in which they were scheduled; step "" is all of them.
+func (c *Client) Attempts(ctx context.Context, run, step string, page PageQuery) (Page[parley.Attempt], error) {
+	var list Page[parley.Attempt]
+	if err := needName("run", run); err != nil {
+		return list, err
+	}
+	q := page.values()
+	setIf(q, "step", step)
+	err := c.get(ctx, path("runs", run, "attempts"), q, &list)
+	return list, err
+}
+
 // EventQuery selects events of a run.
 type EventQuery struct {
 	// After is the number of the event before the first wanted one.
@@ -124,14 +136,7 @@ func (c *Client) Events(ctx context.Context, run string, query EventQuery) (Even
 	if err := needName("run", run); err != nil {
 		return page, err
 	}
-	q := url.Values{}
-	if query.After > 0 {
-		q.Set("after", fmt.Sprint(query.After))
-	}
-	if query.Limit > 0 {
-		q.Set("limit", fmt.Sprint(query.Limit))
-	}
-	err := c.get(ctx, path("runs", run, "events"), q, &page)
+	err := c.get(ctx, path("runs", run, "events"), query.values(), &page)
 	return page, err
 }
 

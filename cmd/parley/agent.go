@@ -19,7 +19,7 @@ func newAgentCommand(a *app) *cobra.Command {
   parley agent call greeter --text Ada`)
 	cmd.AddCommand(
 		newAgentAdd(a), newAgentList(a), newAgentShow(a),
-		newAgentSet(a), newAgentRemove(a), newAgentCall(a), newAgentDetect(a), newAgentCheck(a),
+		newAgentSet(a), newAgentRemove(a), newAgentCall(a), newAgentDetect(a), newAgentCheck(a), newAgentBreaker(a),
 	)
 	return cmd
 }
@@ -128,6 +128,9 @@ func (a *app) drawAgent(s *sheet, g client.Agent) {
 		{"TLS", cell{text: jsonText(g.TLS)}},
 		{"Timeout", cell{text: milliseconds(g.TimeoutMS)}},
 		{"If unknown", cell{text: string(g.OutcomeUnknown)}},
+	}
+	if text := breakerText(g.Breaker); text != "" {
+		list = append(list, field{"Breaker", cell{text: text}})
 	}
 	if g.Idempotent {
 		list = append(list, field{"Idempotent", cell{text: "yes"}})

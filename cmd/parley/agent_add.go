@@ -22,6 +22,7 @@ type agentFlags struct {
 	timeout                                          time.Duration
 	idempotent                                       bool
 	concurrent                                       int
+	breaker                                          string
 }
 
 // register adds the flags that adding and changing have in common.
@@ -31,6 +32,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.outcome, "outcome-unknown", "", "what to do when nobody knows whether a call was done: lookup, resend or fail")
 	fl.StringVar(&f.description, "description", "", "what the agent does")
 	fl.BoolVar(&f.idempotent, "idempotent", false, "the agent does the same task once, however often it is sent")
+	fl.StringVar(&f.breaker, "breaker", "", "circuit breaker: on, off, none (the server's default), or its settings as JSON")
 	fl.IntVar(&f.concurrent, "max-concurrent", 0, "bound on the calls in flight; 0 is the server's default")
 	complete(cmd, "outcome-unknown", string(parley.OutcomeLookup), string(parley.OutcomeResend), string(parley.OutcomeFail))
 }
@@ -68,6 +70,12 @@ func (a *app) agentSpec(f *agentFlags, changed func(string) bool) (parley.AgentS
 	}
 	if changed("max-concurrent") {
 		s.MaxConcurrent = &f.concurrent
+	}
+	if changed("breaker") {
+		var err error
+		if s.Breaker, err = a.breakerSpec(f.breaker); err != nil {
+			return s, err
+		}
 	}
 	if changed("status") {
 		s.Status = new(parley.AgentStatus(f.status))

@@ -45,6 +45,15 @@ func runIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	return ids, err
 }
 
+func deadLetterIDs(ctx context.Context, c *client.Client) ([]string, error) {
+	page, err := c.DeadLetters(ctx, client.DeadLetterQuery{Page: client.PageQuery{Size: mostNames}})
+	var ids []string
+	for i := range page.Items {
+		ids = append(ids, page.Items[i].ID)
+	}
+	return ids, err
+}
+
 // lookUp bounds the questions that only make an answer nicer.
 const lookUp = 2 * time.Second
 

@@ -18,7 +18,7 @@ func newRunCommand(a *app) *cobra.Command {
   parley run watch RUN`)
 	cmd.AddCommand(
 		newRunStart(a), newRunList(a), newRunShow(a), newRunWatch(a),
-		newRunEvents(a), newRunAnswer(a), newRunCancel(a), newRunRetry(a),
+		newRunEvents(a), newRunAttempts(a), newRunAnswer(a), newRunCancel(a), newRunRetry(a),
 	)
 	return cmd
 }

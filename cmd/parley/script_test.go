@@ -32,11 +32,16 @@ type stateKey struct{}
 //	input FILE       the next command line reads FILE as its standard input
 //	data DIR         make a running local server's data folder
 //	agent NAME PATH  serve an agent whose card is at PATH; NAME is set to its URL
+//	oldplatform      make a database of the existing platform; url.txt is its URL
 //
 // The environment variable WIDTH makes standard output a terminal so wide.
 // With UPDATE_SCRIPTS=1 the expected outputs are written instead of compared.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	source, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
@@ -45,6 +50,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			_, url := newWorld(e.T().(testing.TB))
 			e.Values[stateKey{}] = &scriptState{url: url}
+			e.Values[testKey{}] = e.T().(testing.TB)
+			e.Values[sourceKey{}] = source
 			e.Setenv("PARLEY_URL", url)
 			e.Setenv("PARLEY_URL_OF_TEST", url)
 			e.Setenv("PARLEY_KEY", worldKey)
@@ -53,6 +60,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"parley": scriptParley, "code": scriptCode, "input": scriptInput, "data": scriptData, "agent": scriptAgent,
+			"oldplatform": scriptOldPlatform,
 		},
 	})
 }
@@ -70,6 +78,7 @@ func scriptParley(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	for _, name := range []string{
 		"HOME", "XDG_CONFIG_HOME", "PARLEY_URL", "PARLEY_KEY", "PARLEY_DATA", "NO_COLOR", "TERM", "MY_KEY",
+		"PARLEY_CONFIG", "PARLEY_BUS__KIND", "PARLEY_DATABASE_URL", "PARLEY_DATABASE__URL", "KAFKA_BROKERS", "PG_PASSWORD",
 	} {
 		if v := ts.Getenv(name); v != "" {
 			a.env = append(a.env, name+"="+v)

@@ -35,13 +35,13 @@ func (i ink) Render(s string) string {
 // inkOf gives the colour of a status, which always stands beside its word.
 func inkOf(status string) ink {
 	switch status {
-	case string(parley.RunCompleted), string(parley.AgentActive):
+	case string(parley.RunCompleted), string(parley.AgentActive), string(parley.CircuitClosed):
 		return styleGood
-	case string(parley.RunFailed):
+	case string(parley.RunFailed), string(parley.CircuitOpen):
 		return styleBad
 	case string(parley.RunRunning):
 		return styleBusy
-	case retrying, cancelling, waiting:
+	case retrying, cancelling, waiting, string(parley.CircuitHalfOpen):
 		return styleWarn
 	}
 	return styleDim

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,7 @@ func (a *app) drawWorkflow(s *sheet, v parley.WorkflowVersion) {
 		drawTable(s, []column[parley.StepSummary]{
 			{head: "STEP", cell: plain(func(x parley.StepSummary) string { return x.ID })},
 			{head: "KIND", fixed: true, cell: plain(func(x parley.StepSummary) string { return x.Kind })},
-			{head: "AGENT", cell: plain(func(x parley.StepSummary) string { return x.Agent })},
+			{head: "AGENT", cell: plain(func(x parley.StepSummary) string { return cmp.Or(x.Agent, strings.Join(x.Agents, ", ")) })},
 		}, v.Steps)
 	}
 	if s.wide && v.Source != "" {

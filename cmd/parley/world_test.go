@@ -34,6 +34,9 @@ type world struct {
 	// watched is closed when somebody first waits for events.
 	watched chan struct{}
 	once    sync.Once
+	// circuits and logs are those of agents, by name.
+	circuits map[string]parley.BreakerState
+	logs     map[string][]parley.AgentEvent
 }
 
 type worldRun struct {
@@ -61,7 +64,7 @@ func newWorld(t testing.TB) (w *world, url string) {
 		}
 	}
 	h, err := api.New(api.Config{
-		Runs: w, Workflows: worldWorkflows{w}, Agents: worldAgents{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
+		Runs: w, Workflows: worldWorkflows{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Breakers: worldBreakers{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)

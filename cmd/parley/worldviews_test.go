@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -127,6 +128,12 @@ func (v worldAgents) change(g *parley.Agent, s parley.AgentSpec) error {
 	set(&g.Status, s.Status)
 	set(&g.Idempotent, s.Idempotent)
 	set(&g.MaxConcurrent, s.MaxConcurrent)
+	if b := s.Breaker; b != nil {
+		g.Breaker = nil
+		if *b != (parley.Breaker{}) {
+			g.Breaker = b
+		}
+	}
 	if s.ProtocolConfig != nil {
 		g.ProtocolConfig = s.ProtocolConfig
 	}
@@ -215,6 +222,40 @@ func (r *worldRun) ask(id, question string) {
 }
 
 // AnswerStep answers the one step that waits; then its run is done.
+// Attempts gives one answered attempt for each agent step that has ended, and
+// for each other one that was refused and one that waits.
+func (w *world) Attempts(_ context.Context, q parley.AttemptQuery) ([]parley.Attempt, int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.at(q.Run)
+	if r == nil {
+		return nil, 0, parley.Errorf(parley.CodeNotFound, "there is no run %q", q.Run)
+	}
+	all := []parley.Attempt{}
+	for _, s := range r.run.Steps {
+		if s.StartedAt == nil || q.Step != "" && q.Step != s.ID {
+			continue
+		}
+		end, took := s.StartedAt.Add(24*time.Millisecond), int64(24)
+		x := parley.Attempt{
+			TaskID: r.run.ID + "." + s.ID + ".1", Step: s.ID, Number: 1, Agent: s.Agent, State: "closed", Outcome: parley.OutcomeOK, Status: 200,
+			Request: json.RawMessage(`{"name":"Ada"}`), RequestBytes: 14, Response: s.Output, ResponseBytes: int64(len(s.Output)), Sendings: 1,
+			ScheduledAt: *s.StartedAt, StartedAt: s.StartedAt, EndedAt: &end, TookMS: &took,
+		}
+		if s.Status == parley.StepCompleted {
+			all = append(all, x)
+			continue
+		}
+		x.Outcome, x.Status, x.Error, x.Response, x.ResponseBytes = parley.OutcomeError, 503, parley.Errorf(parley.CodeAgentUnavailable, "busy"), nil, 0
+		next := end.Add(2 * time.Second)
+		all = append(all, x, parley.Attempt{
+			TaskID: r.run.ID + "." + s.ID + ".2", Step: s.ID, Number: 2, Agent: s.Agent, State: "open",
+			Request: x.Request, RequestBytes: 14, ScheduledAt: end, NotBefore: &next,
+		})
+	}
+	return all, len(all), nil
+}
+
 func (w *world) AnswerStep(_ context.Context, req parley.AnswerRequest) (parley.Run, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

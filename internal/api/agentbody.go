@@ -30,7 +30,8 @@ type agentBody struct {
 	MaxConcurrent  int             `json:"max_concurrent"`
 	// TLS came later than all others: who has none sees none.
 	TLS *tlsSettings `json:"tls,omitempty"`
-	// Detected came later too.
+	// Breaker and Detected came later too.
+	Breaker  *breakerBody      `json:"breaker,omitempty"`
 	Detected *parley.Detection `json:"detected,omitempty" doc:"How the agent is called, as far as protocol_config does not say otherwise, and why."`
 }
 
@@ -51,11 +52,12 @@ func makeAgent(a parley.Agent) agentBody {
 		RetryConfig: retryConfig{
 			MaxRetries: a.Retry.MaxRetries, InitialDelayMS: a.Retry.InitialDelay.Milliseconds(),
 			MaxDelayMS: a.Retry.MaxDelay.Milliseconds(), BackoffMultiplier: a.Retry.Multiplier,
+			Budget: showBudget(a.Retry.Budget),
 		},
 		Status: string(a.Status), CreatedAt: a.CreatedAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
 		CreatedBy: orNil(a.CreatedBy), UpdatedBy: orNil(a.UpdatedBy),
 		Protocol: a.Protocol, ProtocolConfig: a.ProtocolConfig,
 		OutcomeUnknown: orNil(string(a.OutcomeUnknown)), Idempotent: a.Idempotent, MaxConcurrent: a.MaxConcurrent,
-		TLS: showTLS(a.TLS), Detected: showDetected(a.Detected),
+		TLS: showTLS(a.TLS), Breaker: showBreaker(a.Breaker), Detected: showDetected(a.Detected),
 	}
 }

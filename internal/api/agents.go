@@ -34,6 +34,7 @@ type AgentFields struct {
 	OutcomeUnknown string         `json:"outcome_unknown,omitempty" doc:"lookup, resend or fail; default: the protocol's."`
 	Idempotent     bool           `json:"idempotent,omitempty"`
 	MaxConcurrent  int            `json:"max_concurrent,omitempty" minimum:"0" maximum:"10000" doc:"0 is the default."`
+	Breaker        *breakerBody   `json:"breaker,omitempty" doc:"Circuit breaker; {} is all defaults, null removes it."`
 }
 
 type agentCreate struct {
@@ -56,6 +57,22 @@ type retryConfig struct {
 	InitialDelayMS    int64   `json:"initial_delay_ms" required:"false" minimum:"100" doc:"Default 1000."`
 	MaxDelayMS        int64   `json:"max_delay_ms" required:"false" minimum:"1000" doc:"Default 30000; at least initial_delay_ms."`
 	BackoffMultiplier float64 `json:"backoff_multiplier" required:"false" minimum:"1" doc:"Default 2."`
+	// Budget is left out while it is the default.
+	Budget *retryBudget `json:"budget,omitempty"`
+}
+
+// retryBudget bounds the retries of all calls of an agent.
+type retryBudget struct {
+	Percent   float64 `json:"percent,omitempty" required:"false" minimum:"1" maximum:"100" doc:"How many of a hundred recent calls may be retries; default 20."`
+	PerSecond float64 `json:"per_second,omitempty" required:"false" minimum:"0.1" maximum:"1000" doc:"How many retries a second there may be in any case; default 5."`
+	Off       bool    `json:"off,omitempty" required:"false" doc:"There is no bound."`
+}
+
+func showBudget(b parley.RetryBudget) *retryBudget {
+	if b == (parley.RetryBudget{}) {
+		return nil
+	}
+	return &retryBudget{Percent: b.Percent, PerSecond: b.PerSecond, Off: b.Off}
 }
 
 func (s *server) addAgent(w http.ResponseWriter, r *http.Request) error {
@@ -145,6 +162,7 @@ func agentMembers(o *object, spec *parley.AgentSpec, stored *parley.Auth) {
 	if v := o.integer("max_concurrent", 0, 10000); v != nil {
 		spec.MaxConcurrent = new(int(*v))
 	}
+	spec.Breaker = agentBreaker(o)
 }
 
 // agentURL checks an address and gives it as it is stored: with a path. What
@@ -188,6 +206,17 @@ func agentRetry(o *object) *parley.RetryConfig {
 	}
 	if v := in.number("backoff_multiplier", 1, 1000); v != nil {
 		out.Multiplier = *v
+	}
+	if b := in.object("budget"); b != nil {
+		if v := b.number("percent", 1, 100); v != nil {
+			out.Budget.Percent = *v
+		}
+		if v := b.number("per_second", 0.1, 1000); v != nil {
+			out.Budget.PerSecond = *v
+		}
+		if v := b.boolean("off"); v != nil {
+			out.Budget.Off = *v
+		}
 	}
 	if out.MaxDelay < out.InitialDelay {
 		in.wrong("max_delay_ms", "value", "value_error", "must be at least initial_delay_ms")

@@ -49,11 +49,17 @@ type Limits struct {
 	IO time.Duration
 }
 
-// Config is what the API is made of. All views are required.
+// Config is what the API is made of. All views but Audits are required.
 type Config struct {
 	Runs      Runs
 	Workflows Workflows
 	Agents    Agents
+	// DeadLetters is what was given up.
+	DeadLetters DeadLetters
+	// Breakers are the circuit breakers and the logs of agents.
+	Breakers Breakers
+	// Audits may be nil: then there are none.
+	Audits Audits
 
 	// Key is the local admin key, required unless AuthNone.
 	Key parley.Secret
@@ -110,8 +116,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Workflows == nil || cfg.Agents == nil {
-		return nil, errors.New("api: Runs, Workflows and Agents are required")
+	if cfg.Runs == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Breakers == nil {
+		return nil, errors.New("api: Runs, Workflows, Agents, DeadLetters and Breakers are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")

@@ -330,15 +330,20 @@ func (o *object) labels(name string) map[string]string {
 // that nobody took.
 func (o *object) done(strict bool) error {
 	if strict {
-		for _, name := range sortedKeys(o.members) {
-			short := strings.Trim(clip(name), `"`)
-			o.wrong(short, "unknown_member", "extra_forbidden", "unknown member "+clip(name))
-		}
+		o.unknown()
 	}
 	if len(*o.found) == 0 {
 		return nil
 	}
 	return invalid(*o.found)
+}
+
+// unknown notes the members that nobody took.
+func (o *object) unknown() {
+	for _, name := range sortedKeys(o.members) {
+		short := strings.Trim(clip(name), `"`)
+		o.wrong(short, "unknown_member", "extra_forbidden", "unknown member "+clip(name))
+	}
 }
 
 func sortedKeys(m map[string]jsontext.Value) []string {

@@ -99,14 +99,14 @@ func TestAgentSpec(t *testing.T) {
 		},
 		{
 			"most", "POST", `{"name":"b","url":"https://b/x","description":"","protocol":"jsonrpc-2.0","protocol_config":{"n": 1e400},
-			"auth_type":"ApiKey","auth_config":{"api_key":"k","header":"X-K"},"timeout_ms":1500,"retry_config":{"initial_delay_ms":200},
+			"auth_type":"ApiKey","auth_config":{"api_key":"k","header":"X-K"},"timeout_ms":1500,"retry_config":{"initial_delay_ms":200,"budget":{"percent":7.5,"per_second":0.5,"off":true}},
 			"outcome_unknown":"Fail","idempotent":false,"max_concurrent":0}`,
 			parley.AgentSpec{
 				Name: new("b"), URL: new("https://b/x"), Description: new(""), Protocol: new("jsonrpc-2.0"),
 				ProtocolConfig: json.RawMessage(`{"n": 1e400}`),
 				Auth:           &parley.AuthSpec{Type: parley.AuthAPIKey, Header: "X-K", Literal: parley.NewSecret([]byte("k"))},
 				Timeout:        new(1500 * time.Millisecond),
-				Retry:          &parley.RetryConfig{MaxRetries: 3, InitialDelay: 200 * time.Millisecond, MaxDelay: 30 * time.Second, Multiplier: 2},
+				Retry:          &parley.RetryConfig{MaxRetries: 3, InitialDelay: 200 * time.Millisecond, MaxDelay: 30 * time.Second, Multiplier: 2, Budget: parley.RetryBudget{Percent: 7.5, PerSecond: 0.5, Off: true}},
 				OutcomeUnknown: new(parley.OutcomeFail), Idempotent: new(false), MaxConcurrent: new(0), By: "system",
 			},
 		},

@@ -28,13 +28,17 @@ type eventsPage struct {
 	More bool `json:"more"`
 }
 
-// runEvents gives a page of the history, or streams it from there on.
-func (s *server) runEvents(w http.ResponseWriter, r *http.Request) error {
+// eventsQuery is what a request for events asks for.
+type eventsQuery struct {
+	after  int64
+	limit  int
+	stream bool
+}
+
+func (s *server) eventsQuery(r *http.Request) (eventsQuery, error) {
 	q := queryOf(r)
-	after := q.integer("after", 0, 0, 1<<53)
-	limit := int(q.integer("limit", 100, 1, 500))
-	stream := wantsStream(r)
-	if last := r.Header.Get("Last-Event-ID"); stream && last != "" {
+	in := eventsQuery{after: q.integer("after", 0, 0, 1<<53), limit: int(q.integer("limit", 100, 1, 500)), stream: wantsStream(r)}
+	if last := r.Header.Get("Last-Event-ID"); in.stream && last != "" {
 		n, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || n < 0 {
 			q.found = append(q.found, finding{
@@ -43,23 +47,29 @@ func (s *server) runEvents(w http.ResponseWriter, r *http.Request) error {
 			})
 		}
 		// A browser that reconnects repeats the first URL with its after.
-		after = n
+		in.after = n
 	}
-	if err := q.done(); err != nil {
-		return err
-	}
-	if stream {
-		return s.streamEvents(w, r, after)
-	}
-	id := r.PathValue("id")
-	// One more than asked for tells whether there is a next page.
-	events, err := s.cfg.Runs.Events(r.Context(), id, after, limit+1, false)
+	return in, q.done()
+}
+
+// runEvents gives a page of the history, or streams it from there on.
+func (s *server) runEvents(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.eventsQuery(r)
 	if err != nil {
 		return err
 	}
-	page := eventsPage{Items: events, NextAfter: after, More: len(events) > limit}
+	if q.stream {
+		return s.streamRun(w, r, q.after)
+	}
+	id := r.PathValue("id")
+	// One more than asked for tells whether there is a next page.
+	events, err := s.cfg.Runs.Events(r.Context(), id, q.after, q.limit+1, false)
+	if err != nil {
+		return err
+	}
+	page := eventsPage{Items: events, NextAfter: q.after, More: len(events) > q.limit}
 	if page.More {
-		page.Items = events[:limit]
+		page.Items = events[:q.limit]
 	}
 	page.Items = mapped(page.Items, eventTime)
 	if n := len(page.Items); n > 0 {
@@ -89,10 +99,10 @@ func wantsStream(r *http.Request) bool {
 	return false
 }
 
-// streamEvents sends every event after the given one until the run has ended.
+// streamRun sends every event of a run after the given one until it has ended.
 // A client that has them all and comes again gets 204, which tells browsers to
 // stop.
-func (s *server) streamEvents(w http.ResponseWriter, r *http.Request, after int64) error {
+func (s *server) streamRun(w http.ResponseWriter, r *http.Request, after int64) error {
 	run, err := s.cfg.Runs.Run(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
@@ -101,6 +111,28 @@ func (s *server) streamEvents(w http.ResponseWriter, r *http.Request, after int6
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	return s.stream(w, r, after, func(ctx context.Context, after int64) ([]streamed, error) {
+		events, err := s.cfg.Runs.Events(ctx, run.ID, after, eventBatch, true)
+		return mapped(events, streamedEvent), err
+	})
+}
+
+// streamed is one event of a stream: body is its JSON.
+type streamed struct {
+	seq  int64
+	kind string
+	body any
+}
+
+func streamedEvent(e parley.Event) streamed {
+	return streamed{e.Seq, string(e.Type), eventTime(e)}
+}
+
+// eventReader waits for the events after one; none are the end.
+type eventReader func(ctx context.Context, after int64) ([]streamed, error)
+
+// stream sends what read gives, until its end.
+func (s *server) stream(w http.ResponseWriter, r *http.Request, after int64, read eventReader) error {
 	release, ok := s.take()
 	if !ok {
 		e := refuse(http.StatusTooManyRequests, codeLimit, "the limit streams of %d open event streams is reached; try again later", s.cfg.Limits.Streams)
@@ -115,7 +147,7 @@ func (s *server) streamEvents(w http.ResponseWriter, r *http.Request, after int6
 	var reader sync.WaitGroup
 	defer reader.Wait()
 	defer cancel()
-	reader.Go(func() { s.readEvents(ctx, run.ID, after, batches) })
+	reader.Go(func() { readEvents(ctx, after, read, batches) })
 
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -147,17 +179,17 @@ func (s *server) streamEvents(w http.ResponseWriter, r *http.Request, after int6
 	}
 }
 
-// eventsRead is one answer of Runs.Events.
+// eventsRead is one answer of an eventReader.
 type eventsRead struct {
-	events []parley.Event
+	events []streamed
 	err    error
 }
 
 // readEvents passes on what it reads, up to an error or the empty batch that
-// stands for the end of the run, or until ctx ends.
-func (s *server) readEvents(ctx context.Context, id string, after int64, to chan<- eventsRead) {
+// stands for the end, or until ctx ends.
+func readEvents(ctx context.Context, after int64, read eventReader, to chan<- eventsRead) {
 	for {
-		events, err := s.cfg.Runs.Events(ctx, id, after, eventBatch, true)
+		events, err := read(ctx, after)
 		select {
 		case to <- eventsRead{events, err}:
 		case <-ctx.Done():
@@ -166,7 +198,7 @@ func (s *server) readEvents(ctx context.Context, id string, after int64, to chan
 		if err != nil || len(events) == 0 {
 			return
 		}
-		after = events[len(events)-1].Seq
+		after = events[len(events)-1].seq
 	}
 }
 
@@ -194,16 +226,16 @@ type eventWriter struct {
 }
 
 // events writes a batch; false means that the client is gone.
-func (o *eventWriter) events(events []parley.Event) bool {
+func (o *eventWriter) events(events []streamed) bool {
 	var b bytes.Buffer
 	for _, e := range events {
-		data, err := encode(eventTime(e))
-		if err != nil {
+		data, err := encode(e.body)
+		if run, ok := e.body.(parley.Event); ok && err != nil {
 			// Only a value that is no JSON gets here: tell the rest.
-			e.Data = nil
-			data, _ = encode(eventTime(e))
+			run.Data = nil
+			data, _ = encode(eventTime(run))
 		}
-		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, e.Type, bytes.TrimSpace(data))
+		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", e.seq, e.kind, bytes.TrimSpace(data))
 	}
 	return o.send(b.Bytes())
 }

@@ -238,6 +238,12 @@ func (f fakeAgents) change(a *parley.Agent, spec parley.AgentSpec) error {
 	set(&a.OutcomeUnknown, spec.OutcomeUnknown)
 	set(&a.Idempotent, spec.Idempotent)
 	set(&a.MaxConcurrent, spec.MaxConcurrent)
+	if b := spec.Breaker; b != nil {
+		a.Breaker = nil
+		if *b != (parley.Breaker{}) {
+			a.Breaker = b
+		}
+	}
 	set(&a.Status, spec.Status)
 	if spec.ProtocolConfig != nil {
 		a.ProtocolConfig = spec.ProtocolConfig

@@ -52,6 +52,10 @@ type world struct {
 	starts  []parley.StartRequest
 	applies []parley.ApplyRequest
 	queries []parley.RunQuery
+	letters []*parley.DeadLetter
+	// circuits and logs are those of agents, by name.
+	circuits map[string]parley.BreakerState
+	logs     map[string][]parley.AgentEvent
 	// broken is given by every method, if set.
 	broken error
 }
@@ -69,6 +73,7 @@ func (w *world) reset() {
 	w.agents, w.workflows, w.runs, w.specs, w.starts, w.applies, w.queries = nil, nil, nil, nil, nil, nil, nil
 	w.events, w.changed = map[string][]parley.Event{}, map[string]chan struct{}{}
 	w.keys, w.inputs = map[string]string{}, map[string]string{}
+	w.circuits, w.logs = map[string]parley.BreakerState{}, map[string][]parley.AgentEvent{}
 }
 
 func (w *world) now() time.Time { return w.clock.Now().In(time.FixedZone("CET", 3600)) }
@@ -207,6 +212,36 @@ func (f fakeRuns) Events(ctx context.Context, id string, after int64, limit int,
 	}
 }
 
+// Attempts gives, for each step that has begun, one that was answered with 503
+// and one that waits.
+func (f fakeRuns) Attempts(_ context.Context, q parley.AttemptQuery) ([]parley.Attempt, int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.findRun(q.Run)
+	if err != nil {
+		return nil, 0, err
+	}
+	all := []parley.Attempt{}
+	for _, s := range r.Steps {
+		if s.StartedAt == nil || q.Step != "" && q.Step != s.ID {
+			continue
+		}
+		took, next := int64(12), s.StartedAt.Add(2*time.Second).UTC()
+		at := s.StartedAt.UTC()
+		failed := parley.Attempt{
+			TaskID: r.ID + "." + s.ID + ".1", Step: s.ID, Number: 1, Agent: "A", State: "closed", Outcome: parley.OutcomeError,
+			Status: 503, Error: parley.Errorf(parley.CodeAgentUnavailable, "HTTP 503 Service Unavailable"), Request: s.Input, RequestBytes: int64(len(s.Input)),
+			RetryAfterMS: 2000, Sendings: 1, ScheduledAt: at, StartedAt: &at, EndedAt: &at, TookMS: &took,
+		}
+		waits := failed
+		waits.TaskID, waits.Number, waits.State, waits.NotBefore = r.ID+"."+s.ID+".2", 2, "open", &next
+		waits.Outcome, waits.Status, waits.Error, waits.RetryAfterMS, waits.Sendings = "", 0, nil, 0, 0
+		waits.StartedAt, waits.EndedAt, waits.TookMS = nil, nil, nil
+		all = append(all, failed, waits)
+	}
+	return window(all, q.Page), len(all), nil
+}
+
 func (f fakeRuns) Cancel(_ context.Context, req parley.CancelRequest) (parley.Run, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -292,6 +327,14 @@ func (w *world) do(line string) error {
 		w.clock.step(d)
 		return err
 	}
+	if words[0] == "dead" {
+		w.bury(words[1])
+		return nil
+	}
+	if words[0] == "trip" {
+		w.trip(words[1])
+		return nil
+	}
 	r, err := w.findRun(words[1])
 	if err != nil {
 		return err
@@ -344,7 +387,7 @@ func setup(change func(*Config)) (*server, *world) {
 	var mu sync.Mutex
 	ids := 0
 	cfg := Config{
-		Runs: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w},
+		Runs: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Breakers: fakeBreakers{w},
 		Key: parley.NewSecret([]byte("test-key")), Version: "1.2.3", Now: clock.Now,
 		NewID: func() string {
 			mu.Lock()

@@ -213,15 +213,16 @@ func TestAuthNone(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	_, w := setup(nil)
-	full := Config{Runs: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, Key: parley.NewSecret([]byte("k"))}
+	full := Config{Runs: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Breakers: fakeBreakers{w}, Key: parley.NewSecret([]byte("k"))}
 	if _, err := New(full); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*Config){
-		"no key":    func(c *Config) { c.Key = parley.Secret{} },
-		"no runs":   func(c *Config) { c.Runs = nil },
-		"no flows":  func(c *Config) { c.Workflows = nil },
-		"no agents": func(c *Config) { c.Agents = nil },
+		"no key":          func(c *Config) { c.Key = parley.Secret{} },
+		"no runs":         func(c *Config) { c.Runs = nil },
+		"no flows":        func(c *Config) { c.Workflows = nil },
+		"no agents":       func(c *Config) { c.Agents = nil },
+		"no dead letters": func(c *Config) { c.DeadLetters = nil },
 	} {
 		cfg := full
 		change(&cfg)

@@ -28,7 +28,7 @@ func (s *server) register() error {
 			Schemas:         registry,
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer"}},
 		},
-		Tags: []*huma.Tag{{Name: "workflows"}, {Name: "runs"}, {Name: "agents"}, {Name: "system"}},
+		Tags: []*huma.Tag{{Name: "workflows"}, {Name: "runs"}, {Name: "agents"}, {Name: "dead letters"}, {Name: "system"}},
 	}}, humago.NewAdapter(s.mux, ""))
 	s.doc = api.OpenAPI()
 	s.routes = s.table()
@@ -49,6 +49,7 @@ func (s *server) register() error {
 		})
 	}
 	allowNulls(registry)
+	bytesSchema(registry)
 	document, err := json.Marshal(s.doc)
 	if err != nil {
 		return fmt.Errorf("api: the OpenAPI document cannot be encoded: %w", err)

@@ -43,6 +43,9 @@ func (s *server) table() []route {
 	routes := s.workflowRoutes()
 	routes = append(routes, s.runRoutes()...)
 	routes = append(routes, s.agentRoutes()...)
+	routes = append(routes, s.breakerRoutes()...)
+	routes = append(routes, s.deadLetterRoutes()...)
+	routes = append(routes, auditRoute(s))
 	return append(routes, s.systemRoutes()...)
 }
 
@@ -124,13 +127,15 @@ func (s *server) runRoutes() []route {
 			answers: ok([]stepBody{}), errors: []int{404}, handle: s.getSteps,
 		},
 		{
+			method: http.MethodGet, path: "/api/v1/runs/{id}/attempts", id: "list-attempts", tag: tag,
+			summary: "List the calls of agents that were made for a run, in the order in which they were scheduled",
+			params:  append(pageParams(), id, queryParam("step", huma.TypeString, "Only those of one step.")),
+			answers: ok(pageOf[parley.Attempt]{}), errors: []int{404, 422}, handle: s.listAttempts,
+		},
+		{
 			method: http.MethodGet, path: "/api/v1/runs/{id}/events", id: "list-events", tag: tag,
 			summary: "Get a run's history: a page, or a stream that ends with the run",
-			params: []*huma.Param{
-				id, queryParam("after", huma.TypeInteger, "Only events with a greater seq."),
-				queryParam("limit", huma.TypeInteger, "1 to 500, default 100; pages only."),
-				headerParam("Last-Event-ID", "Streams: as after."),
-			},
+			params:  append([]*huma.Param{id}, eventParams()...),
 			answers: []answer{
 				{status: http.StatusOK, body: eventsPage{}},
 				{status: http.StatusOK, media: "text/event-stream"},
@@ -268,6 +273,14 @@ func pageParams() []*huma.Param {
 	size := queryParam("page_size", huma.TypeInteger, "Default 20.")
 	size.Schema.Minimum, size.Schema.Maximum = &one, &most
 	return []*huma.Param{page, size}
+}
+
+func eventParams() []*huma.Param {
+	return []*huma.Param{
+		queryParam("after", huma.TypeInteger, "Only events with a greater seq."),
+		queryParam("limit", huma.TypeInteger, "1 to 500, default 100; pages only."),
+		headerParam("Last-Event-ID", "Streams: as after."),
+	}
 }
 
 func statusParam() *huma.Param {

@@ -184,6 +184,21 @@ func (s *server) getSteps(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+func (s *server) listAttempts(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	page := q.page()
+	req := parley.AttemptQuery{Run: r.PathValue("id"), Step: q.get("step"), Page: page.page()}
+	if err := q.done(); err != nil {
+		return err
+	}
+	items, total, err := s.cfg.Runs.Attempts(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, makePage(items, total, page))
+	return nil
+}
+
 // cancelBody documents the body of a cancel.
 type cancelBody struct {
 	Reason string `json:"reason,omitempty" maxLength:"500"`

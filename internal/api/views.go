@@ -21,6 +21,9 @@ type Runs interface {
 	// it blocks until there is one, or the run has ended and all its events
 	// were given (then the answer is empty), or ctx ends. not_found.
 	Events(ctx context.Context, id string, after int64, limit int, wait bool) ([]parley.Event, error)
+	// Attempts gives one page of a run's attempts in the order in which they
+	// were scheduled, and the true number of all that match. not_found.
+	Attempts(ctx context.Context, q parley.AttemptQuery) (items []parley.Attempt, total int, err error)
 	// Cancel asks for the end of a run; asking again is the same answer.
 	// not_found, conflict (the run has ended).
 	Cancel(ctx context.Context, req parley.CancelRequest) (parley.Run, error)
@@ -73,4 +76,16 @@ type Agents interface {
 	Check(ctx context.Context, ref string) (parley.AgentCheck, error)
 	// Health looks at the agent once. not_found.
 	Health(ctx context.Context, ref string) (parley.AgentHealth, error)
+}
+
+// Breakers is what the API needs of whoever keeps the circuit breakers and the
+// logs of agents. A ref is an id or a name. not_found, also for agents.
+type Breakers interface {
+	// Breaker gives the state of an agent's circuit.
+	Breaker(ctx context.Context, ref string) (parley.BreakerState, error)
+	// Switch opens or closes a circuit by hand; again changes nothing.
+	Switch(ctx context.Context, ref string, o parley.BreakerOrder) (parley.BreakerState, error)
+	// Log gives at most limit entries of the agent's log with Seq > after, in
+	// order. With wait it blocks until there is one, or ctx ends.
+	Log(ctx context.Context, ref string, after int64, limit int, wait bool) ([]parley.AgentEvent, error)
 }

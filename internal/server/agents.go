@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	mathrand "math/rand/v2"
 	"net/netip"
-	"path/filepath"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -21,7 +20,7 @@ import (
 func (s *Server) openSecrets() {
 	s.secrets = registry.NewSecrets(registry.SecretsConfig{
 		Dir: s.cfg.SecretsDir, EnvPrefix: s.cfg.SecretsPrefix, LookupEnv: s.cfg.LookupEnv,
-		KeyFile: filepath.Join(s.cfg.Data, "agents.key"), Seen: s.cfg.SecretSeen,
+		KeyFile: s.cfg.SealKeyFile, Seen: s.cfg.SecretSeen,
 	})
 	s.cards = agentcard.New(agentcard.Config{Exchange: s.exchange, Now: s.cfg.Now, NewID: newToken, Resolve: s.secrets.Resolve})
 }
@@ -40,6 +39,11 @@ func (s *Server) adapters(m *bridge.Metrics) []bridge.Adapter {
 }
 
 func (s *Server) newRegistry(adapters []bridge.Adapter) *registry.Registry {
+	return s.registryOn(s.db, adapters)
+}
+
+// registryOn gives a registry that keeps its agents in db.
+func (s *Server) registryOn(db registry.Store, adapters []bridge.Adapter) *registry.Registry {
 	protocols := make([]string, len(adapters))
 	checkers := make(map[string]func(json.RawMessage) []error)
 	for i, a := range adapters {
@@ -49,7 +53,7 @@ func (s *Server) newRegistry(adapters []bridge.Adapter) *registry.Registry {
 		}
 	}
 	return registry.New(registry.Config{
-		Store: s.db, Prober: prober{s.exchange, s.a2a}, Detector: s.cards, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, NewID: newUUID,
+		Store: db, Prober: prober{s.exchange, s.a2a}, Detector: s.cards, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, Clock: s.clock, NewID: newUUID,
 		Secrets: s.secrets,
 	})
 }

@@ -19,6 +19,9 @@ import (
 // declare brings the registry and the catalog in line with the configuration:
 // agent files, workflow folders, samples.
 func (s *Server) declare(ctx context.Context) error {
+	if _, _, _, err := s.registry.Declare(ctx, s.cfg.AgentSpecs); err != nil {
+		return fmt.Errorf("agents of the configuration: %w", err)
+	}
 	for _, file := range s.cfg.AgentFiles {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -36,6 +39,9 @@ func (s *Server) declare(ctx context.Context) error {
 		if err := s.startSamples(ctx); err != nil {
 			return err
 		}
+	}
+	if !s.cfg.has(RoleAPI) {
+		return nil // of several processes those with the API deploy
 	}
 	for _, dir := range s.cfg.WorkflowDirs {
 		if err := s.deployFolder(ctx, dir); err != nil {
@@ -65,11 +71,22 @@ func (s *Server) deployFolder(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err := s.catalog.Apply(ctx, parley.ApplyRequest{File: file, Source: source, By: "folder"}); err != nil {
+		if err := s.deploy(ctx, file, source); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// deploy deploys one document. Another process may do the same just now: then
+// its version is found the second time.
+func (s *Server) deploy(ctx context.Context, file string, source []byte) error {
+	req := parley.ApplyRequest{File: file, Source: source, By: "folder"}
+	_, _, err := s.catalog.Apply(ctx, req)
+	if parley.CodeOf(err) == parley.CodeConflict {
+		_, _, err = s.catalog.Apply(ctx, req)
+	}
+	return err
 }
 
 // samples are the two agents of `parley dev`, served over real HTTP.

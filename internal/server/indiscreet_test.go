@@ -106,6 +106,7 @@ func TestA2ASecretsStayInside(t *testing.T) {
 			}
 			if len(r.Steps) > 0 && r.Steps[0].Question != nil {
 				get("GET", "/api/v1/runs/"+run.ID, "")
+				get("GET", "/api/v1/runs/"+run.ID+"/attempts", "")
 				get("POST", "/api/v1/runs/"+run.ID+"/answer", `{"text":"yes"}`)
 			}
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -15,16 +16,19 @@ import (
 
 // Run serves until ctx ends or a part fails, then stops everything in reverse
 // order: the API takes no more requests, calls in flight get their grace, the
-// store is closed last. Runs that are not finished go on at the next start.
+// store is closed last. Runs that are not finished go on at the next start, or
+// in another process.
 func (s *Server) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
-	endpoint := filepath.Join(s.cfg.Data, "endpoint")
-	if err := os.WriteFile(endpoint, []byte(s.URL()+"\n"), 0o600); err != nil {
+	remove, err := s.writeEndpoint()
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.Remove(endpoint)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 
 	// Each layer has a context of its own, so that they end one after another.
+	hints, stopHints := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopHints()
 	engine, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopEngine()
 	calls, stopCalls := context.WithCancel(context.WithoutCancel(ctx))
@@ -32,32 +36,82 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 	ended, end := context.WithCancel(ctx)
 	defer end()
-	var layers errgroup.Group
+	var layers, base errgroup.Group
 	part := func(run func() error) func() error {
 		return func() error {
 			defer end() // one part ends, all end
 			return run()
 		}
 	}
-	bridgeDone := make(chan struct{})
-	layers.Go(part(func() error { defer close(bridgeDone); return s.bridge.Run(calls) }))
-	select {
-	case <-s.bridge.Taking(): // what is announced before would be lost for 5 s
-	case <-ended.Done():
+	if s.notices != nil {
+		base.Go(part(func() error { return s.notices.Run(hints) }))
+		select {
+		case <-s.notices.Ready():
+		case <-ended.Done():
+		}
 	}
-	layers.Go(part(func() error { return s.executor.Run(engine) }))
+	bridgeDone := make(chan struct{})
+	layers.Go(part(func() error { defer close(bridgeDone); return s.runBridge(calls) }))
+	if s.bridge != nil {
+		select {
+		case <-s.bridge.Taking(): // what is announced before would be lost for 5 s
+		case <-ended.Done():
+		}
+	}
+	if s.executor != nil {
+		layers.Go(part(func() error { return s.executor.Run(engine) }))
+	}
+	if s.publisher != nil {
+		layers.Go(part(func() error { return s.publisher.Run(calls) }))
+	}
+	if s.letters != nil && (s.cfg.has(RoleExecutor) || s.cfg.has(RoleBridge)) {
+		layers.Go(part(func() error { return s.letters.Run(engine) }))
+	}
 	if s.samples != nil {
 		layers.Go(part(func() error { return s.samples.run(engine) }))
 	}
-	layers.Go(part(func() error { return s.watchDisk(ended) }))
+	if s.db != nil {
+		layers.Go(part(func() error { return s.watchDisk(ended) }))
+	}
 	layers.Go(part(func() error { return s.serve() }))
+	s.running.Store(true)
 
 	<-ended.Done()
+	s.running.Store(false)
 	s.stopServing()
 	stopCalls()
 	<-bridgeDone
 	stopEngine()
-	return layers.Wait()
+	err = layers.Wait()
+	stopHints()
+	return errors.Join(err, base.Wait())
+}
+
+// runBridge runs the bridge, if this process has that role, until ctx ends.
+func (s *Server) runBridge(ctx context.Context) error {
+	if s.bridge == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.bridge.Run(ctx)
+}
+
+// writeEndpoint notes where the API is, for commands on this machine. remove
+// undoes that, unless another process has noted its own meanwhile.
+func (s *Server) writeEndpoint() (remove func() error, err error) {
+	if !s.cfg.has(RoleAPI) {
+		return func() error { return nil }, nil
+	}
+	file, text := filepath.Join(s.cfg.Data, "endpoint"), []byte(s.URL()+"\n")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, text) {
+			return nil //nolint:nilerr // it is not there or not ours
+		}
+		return os.Remove(file)
+	}, nil
 }
 
 func (s *Server) serve() error {
@@ -100,8 +154,8 @@ func (s *Server) Close() error {
 	if s.a2a != nil {
 		s.a2a.Close()
 	}
-	if s.bus != nil {
-		errs = append(errs, s.bus.Close())
+	if s.closeBus != nil {
+		errs = append(errs, s.closeBus())
 	}
 	if s.exchange != nil {
 		s.exchange.Close()

@@ -35,6 +35,15 @@ func (r runs) List(ctx context.Context, q parley.RunQuery) ([]parley.Run, int, e
 	return items, total, nil
 }
 
+// Attempts gives one page of a run's attempts, and how many there are in all.
+func (r runs) Attempts(ctx context.Context, q parley.AttemptQuery) ([]parley.Attempt, int, error) {
+	items, total, err := r.db.AttemptLog(ctx, q)
+	if err == nil && total == 0 {
+		_, err = r.db.RunRow(ctx, q.Run)
+	}
+	return items, total, err
+}
+
 // summary reads a run's input and output where they stand: in its first and
 // its last event.
 func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {

@@ -4,19 +4,18 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +28,10 @@ import (
 	"github.com/parley-project/parley/internal/bridge"
 	"github.com/parley-project/parley/internal/bridge/a2a"
 	"github.com/parley-project/parley/internal/bridge/a2a/agentcard"
-	"github.com/parley-project/parley/internal/bus/memory"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/bus/kafka"
+	"github.com/parley-project/parley/internal/bus/notify"
+	"github.com/parley-project/parley/internal/deadletter"
 	"github.com/parley-project/parley/internal/executor"
 	"github.com/parley-project/parley/internal/push"
 	"github.com/parley-project/parley/internal/registry"
@@ -42,28 +44,42 @@ type Server struct {
 	cfg Config
 	log *slog.Logger
 
-	lock     *folderLock
-	db       *store.DB
-	bus      *memory.Bus
+	// process names this process to others.
+	process string
+	lock    *folderLock // nil where others share the database
+	// db, and with it catalog and executor, is nil in a bridge without a ledger.
+	db  *store.DB
+	bus bus.Bus
+	// notices is the bus over PostgreSQL, kafka that over Kafka; nil without.
+	notices  *notify.Bus
+	kafka    *kafka.Bus
+	closeBus func() error
 	registry *registry.Registry
 	catalog  *executor.Catalog
 	executor *executor.Executor
-	bridge   *bridge.Bridge
-	exchange *bridge.Exchange
-	secrets  *registry.Secrets
-	cards    *agentcard.Detector
-	a2a      *a2a.Adapter
-	push     *push.Receiver // nil without a PushURL
-	samples  *samples
-	listener net.Listener
-	http     *http.Server
-	key      parley.Secret
+	// bridge is nil without that role, publisher where the executor publishes.
+	bridge    *bridge.Bridge
+	publisher *executor.Publisher
+	letters   *deadletter.Keeper
+	exchange  *bridge.Exchange
+	secrets   *registry.Secrets
+	cards     *agentcard.Detector
+	a2a       *a2a.Adapter
+	push      *push.Receiver // nil without a PushURL
+	samples   *samples
+	listener  net.Listener
+	http      *http.Server
+	key       parley.Secret
+	// running: between the beginning and the end of all parts.
+	running atomic.Bool
 }
 
-// New builds a server: it takes the data folder's lock, migrates the database,
-// declares the configured agents and workflows, and listens. Nothing runs
-// before Run; Close is for a server that is never run. The error has code
-// conflict if another process holds the folder.
+// New builds a server: it takes the data folder's lock unless the database is
+// shared, brings the schema up to date or refuses it, declares the configured
+// agents and workflows, and listens. Nothing runs before Run; Close is for a
+// server that is never run. The error has code conflict if another process holds
+// the folder or the schema is not the program's, invalid if the configuration
+// does not go together.
 func New(ctx context.Context, cfg Config) (s *Server, err error) {
 	s = &Server{cfg: cfg.withDefaults()}
 	s.log = s.cfg.Logger
@@ -72,17 +88,26 @@ func New(ctx context.Context, cfg Config) (s *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if err := s.cfg.check(); err != nil {
+		return s, err
+	}
+	s.process = processName(s.cfg.Instance)
 	if err := os.MkdirAll(s.cfg.Data, 0o700); err != nil {
 		return s, fmt.Errorf("data folder: %w", err)
 	}
-	if s.lock, err = lockFolder(s.cfg.Data); err != nil {
-		return s, err
+	if !s.cfg.shared() && !s.cfg.NoLedger {
+		if s.lock, err = lockFolder(s.cfg.Data); err != nil {
+			return s, err
+		}
 	}
 	if err := s.openStore(ctx); err != nil {
 		return s, err
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := s.openBus(ctx, metrics); err != nil {
+		return s, err
+	}
 	if err := s.buildEngine(metrics); err != nil {
 		return s, err
 	}
@@ -93,126 +118,72 @@ func New(ctx context.Context, cfg Config) (s *Server, err error) {
 }
 
 func (s *Server) openStore(ctx context.Context) (err error) {
-	s.db, err = store.Open(ctx, filepath.Join(s.cfg.Data, "parley.db"), store.Options{
-		Now: s.cfg.Now, Logger: s.log, Failpoint: s.cfg.Failpoint,
+	if s.cfg.NoLedger {
+		return nil
+	}
+	s.db, err = store.Open(ctx, target(s.cfg.Data, s.cfg.DatabaseURL), store.Options{
+		Now: s.cfg.Now, Logger: s.log, Failpoint: s.cfg.Failpoint, Dial: s.cfg.Dial,
 	})
 	if err != nil {
 		return err
+	}
+	if s.cfg.SchemaAsIs {
+		return checkSchema(ctx, s.db)
 	}
 	return s.db.Migrate(ctx)
 }
 
-// buildEngine makes registry, bridge and executor and ties the last two
-// together: one reserves slots of the other, the other hands its answers back,
-// so that answer, decision and next claim are one write (protocol.md §6).
-func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
-	s.bus = memory.New(memory.Options{Logger: s.log})
-	observed := bridge.NewMetrics(metrics)
-	allowed, err := egress(s.cfg.EgressAllow)
-	if err != nil {
-		return err
+// clock gives the time that is recorded: that of the store, if there is one.
+func (s *Server) clock() time.Time {
+	if s.db == nil {
+		return s.cfg.Now()
 	}
-	s.exchange = bridge.NewExchange(bridge.ExchangeConfig{
-		Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version, SecretSeen: s.cfg.SecretSeen,
-		Renew: func(ctx context.Context, a parley.Agent) (parley.Agent, error) { return s.registry.Renew(ctx, a) },
-	})
-	if err := s.openPush(); err != nil {
-		return err
-	}
-	s.openSecrets()
-	adapters := s.adapters(observed)
-	s.registry = s.newRegistry(adapters)
-	s.executor = executor.New(executor.Config{
-		Store: s.db, Bus: s.bus, Now: s.cfg.Now, Logger: s.log, Limits: s.cfg.Limits,
-		NewID:  func() string { return "run-" + newUUID() },
-		Jitter: mathrand.Float64, CancelGrace: s.cfg.CancelGrace,
-		Reserve: s.reserve, Agent: s.agentInfo,
-	})
-	s.catalog = executor.NewCatalog(executor.CatalogConfig{
-		DB: s.db, Executor: s.executor, Now: s.cfg.Now, NewID: newUUID, KnownAgent: s.knownAgent,
-	})
-	s.bridge, err = bridge.New(bridge.Config{
-		Worker: "bridge", Ledger: ledger{DB: s.db, executor: s.executor}, Agents: s.registry, Bus: s.bus,
-		Adapters: adapters, Now: s.cfg.Now, NewToken: newToken, Logger: s.log, Metrics: observed,
-		Limits:      bridge.Limits{PerAgent: s.cfg.MaxConcurrent},
-		AnswerWakes: true, Progress: s.executor.TakeProgress,
-		DrainGrace: s.cfg.DrainGrace, Failpoint: s.cfg.Failpoint,
-	})
-	return err
+	return s.db.Now()
 }
 
-// ledger is the store as the bridge of the same process sees it: answers go
-// through the executor, which writes what follows from them along.
-type ledger struct {
-	*store.DB
-	executor *executor.Executor
-}
-
-// Answer is transition P7, merged with P11 where that is possible.
-func (l ledger) Answer(ctx context.Context, a store.Answer) (bool, error) {
-	return l.executor.Answer(ctx, a)
-}
-
-func (s *Server) reserve(agent string) (executor.Reservation, bool) {
-	r, ok := s.bridge.Reserve(agent)
-	if !ok {
-		return executor.Reservation{}, false
-	}
-	return executor.Reservation{Claim: r.Claim, Start: r.Start, Release: r.Release}, true
-}
-
-func (s *Server) agentInfo(ctx context.Context, name string) (executor.AgentInfo, bool) {
-	a, err := s.registry.Lookup(ctx, name)
-	if err != nil {
-		return executor.AgentInfo{}, false
-	}
-	// The policy is frozen with the attempt, so the protocol's default is
-	// settled here.
-	return executor.AgentInfo{
-		Protocol: a.Protocol, Retry: a.Retry, Policy: cmp.Or(a.OutcomeUnknown, bridge.DefaultPolicy(a.Protocol)),
-	}, true
-}
-
-func (s *Server) knownAgent(ctx context.Context, name string) bool {
-	_, err := s.registry.Lookup(ctx, name)
-	return err == nil
-}
-
-// listen opens the API's address and builds its handler.
+// listen opens the address and builds its handler.
 func (s *Server) listen(ctx context.Context, metrics *prometheus.Registry) (err error) {
-	if s.key, err = localKey(filepath.Join(s.cfg.Data, "key")); err != nil {
-		return err
-	}
-	handler, err := api.New(api.Config{
-		Runs: runs{Executor: s.executor, db: s.db}, Workflows: s.catalog, Agents: agents{s.registry},
-		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: "the key of this server is in " + filepath.Join(s.cfg.Data, "key"),
-		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
-		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
-	})
-	if err != nil {
-		return err
+	var handler http.Handler
+	if s.cfg.has(RoleAPI) {
+		if handler, err = s.buildAPI(metrics); err != nil {
+			return err
+		}
 	}
 	var lc net.ListenConfig
 	if s.listener, err = lc.Listen(ctx, "tcp", s.cfg.Listen); err != nil {
 		return parley.Errorf(parley.CodeUnavailable, "cannot listen on %s: %w (choose another address with --listen)", s.cfg.Listen, err)
 	}
 	s.http = &http.Server{
-		Handler: s.withPush(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: s.handler(handler, metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
 }
 
-// ready reports whether requests can be served.
-func (s *Server) ready(ctx context.Context) error {
-	_, err := s.db.SchemaVersion(ctx)
-	return err
+func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err error) {
+	hint := "it is what auth.key of the server's configuration names"
+	if s.key = s.cfg.Key; s.key.IsZero() {
+		file := filepath.Join(s.cfg.Data, "key")
+		if s.key, err = localKey(file); err != nil {
+			return nil, err
+		}
+		hint = "the key of this server is in " + file
+	}
+	return api.New(api.Config{
+		Runs: runs{Executor: s.executor, db: s.db}, Workflows: s.catalog, Agents: agents{s.registry}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
+		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
+		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
+		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+	})
 }
+
+// ready reports whether requests can be served.
+func (s *Server) ready(ctx context.Context) error { return s.databaseReady(ctx) }
 
 // URL is where the API is served.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Key is the local admin key.
+// Key is the admin key; zero without the role api.
 func (s *Server) Key() parley.Secret { return s.key }
 
 // Executor gives the engine, for programs that embed a server.
@@ -229,13 +200,18 @@ func (s *Server) Samples() []parley.Agent {
 // SyncedCommits counts the store's synced writes so far.
 func (s *Server) SyncedCommits() int64 { return s.db.SyncedCommits() }
 
-// localKey reads the key of a data folder, or makes one with mode 0600.
+// localKey reads the key of a data folder, or makes one with mode 0600. Of
+// several processes that start at a time one makes it.
 func localKey(file string) (parley.Secret, error) {
-	b, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		b = []byte("parley_" + newToken())
-		err = os.WriteFile(file, append(b, '\n'), 0o600)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = f.WriteString("parley_" + newToken() + "\n")
+		err = errors.Join(err, f.Close())
 	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return parley.Secret{}, fmt.Errorf("local key: %w", err)
+	}
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return parley.Secret{}, fmt.Errorf("local key: %w", err)
 	}

@@ -303,6 +303,17 @@ func TestAgentRetries(t *testing.T) {
 	if run.Status != parley.RunCompleted || run.Steps[0].Attempts != 3 {
 		t.Errorf("%s after %d attempts: %v", run.Status, run.Steps[0].Attempts, run.Error)
 	}
+	var page struct{ Items []parley.Attempt }
+	_, body := w.call("GET", "/api/v1/runs/"+run.ID+"/attempts", "")
+	if err := json.Unmarshal(body, &page); err != nil || len(page.Items) != 3 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	for i, want := range []int{503, 500, 200} {
+		a := page.Items[i]
+		if a.Status != want || a.Number != i+1 || a.TookMS == nil || string(a.Request) != "{}" || (a.ResponseBytes > 0) != (want == 200) {
+			t.Errorf("attempt %d: %+v", i+1, a)
+		}
+	}
 }
 
 // TestRestartResumes stops a server in the middle of a run, as Ctrl-C does, and

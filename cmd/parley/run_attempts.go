@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
+)
+
+func newRunAttempts(a *app) *cobra.Command {
+	var step string
+	var page client.PageQuery
+	cmd := &cobra.Command{
+		Use:   "attempts RUN",
+		Short: "List the calls of agents that were made for a run",
+		Long: `List the calls of agents that were made for a run, in the order in which they
+were scheduled: whom, when, for how long, and what came of each. A retry that
+waits is there with its time. -o json has requests and responses, too, up to
+64 KiB each.`,
+		Example: `  parley run attempts RUN
+  parley run attempts RUN --step review -o json`,
+		Args: need("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkPage(page); err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			list, err := c.Attempts(cmd.Context(), args[0], step, page)
+			if err != nil {
+				return err
+			}
+			if err := showList(a, listing[parley.Attempt]{
+				whole: list, items: list.Items, columns: a.attemptColumns(), none: "no agent was called",
+			}); err != nil {
+				return err
+			}
+			a.pageNote(pageInfo{list.Number, list.TotalPages, list.Total, "attempt"})
+			return nil
+		},
+		ValidArgsFunction: a.completeNames(runIDs),
+	}
+	f := cmd.Flags()
+	f.StringVar(&step, "step", "", "only those of this step")
+	pageFlags(f, &page)
+	return cmd
+}
+
+func (a *app) attemptColumns() []column[parley.Attempt] {
+	return []column[parley.Attempt]{
+		{head: "STEP", cell: plain(func(x parley.Attempt) string { return x.Step })},
+		{head: "ATTEMPT", fixed: true, cell: plain(func(x parley.Attempt) string { return fmt.Sprint(x.Number) })},
+		{head: "AGENT", cell: plain(func(x parley.Attempt) string { return x.Agent })},
+		{head: "STATE", fixed: true, cell: plain(a.attemptState)},
+		{head: "HTTP", fixed: true, cell: plain(func(x parley.Attempt) string {
+			if x.Status == 0 {
+				return ""
+			}
+			return fmt.Sprint(x.Status)
+		})},
+		{head: "STARTED", fixed: true, cell: plain(func(x parley.Attempt) string { return a.when(x.StartedAt) })},
+		{head: "TOOK", fixed: true, cell: plain(func(x parley.Attempt) string { return a.between(x.StartedAt, x.EndedAt) })},
+		{head: "SENT", wide: true, cell: plain(func(x parley.Attempt) string { return fmt.Sprint(x.Sendings) })},
+		{head: "REQUEST", wide: true, cell: plain(func(x parley.Attempt) string { return fmt.Sprintf("%d B", x.RequestBytes) })},
+		{head: "RESPONSE", wide: true, cell: plain(func(x parley.Attempt) string { return fmt.Sprintf("%d B", x.ResponseBytes) })},
+		{head: "TASK", wide: true, cell: plain(func(x parley.Attempt) string { return x.TaskID })},
+		{head: "ERROR", cell: plain(func(x parley.Attempt) string { return errorText(x.Error) })},
+	}
+}
+
+// attemptState says how an attempt ended, or where it stands.
+func (a *app) attemptState(x parley.Attempt) string {
+	switch {
+	case x.Outcome != "":
+		return string(x.Outcome)
+	case x.NotBefore != nil && x.Number > 1:
+		return strings.TrimSpace("waits until " + a.when(x.NotBefore))
+	}
+	return x.State
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/config"
+	"github.com/parley-project/parley/internal/logging"
+	"github.com/parley-project/parley/internal/registry"
+	"github.com/parley-project/parley/internal/server"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// newServeCommand makes `parley serve`: a server as its configuration says.
+func newServeCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run the roles of a configuration in this process: api, executor, bridge",
+		Long: `Run a server as its configuration says. Settings come from a YAML file, from
+variables (PARLEY_ and the path in capitals, __ for the dots) and from flags of
+the same path; the later ones win. parley config view shows what comes out.
+
+Roles may be split over processes, several of each, if they share a PostgreSQL
+database. Stopping lets calls in flight end; a second signal ends at once.`,
+		Example: `  parley serve --config parley.yaml
+  parley serve --config parley.yaml --roles api,executor
+  PARLEY_DATABASE__URL=postgres://parley@db/parley parley serve --roles bridge`,
+		Args: cobra.NoArgs,
+	}
+	f := addSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) }
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, f *settingFlags) error {
+	loaded, err := f.load(a)
+	if err != nil {
+		return err
+	}
+	cfg, err := a.serverConfig(loaded)
+	if err != nil {
+		return err
+	}
+	for _, note := range loaded.Notes {
+		cfg.Logger.Warn("configuration", "note", note)
+	}
+	s, err := server.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.stdout, s.URL())
+	a.note("serving %s at %s", strings.Join(loaded.Roles, ", "), s.URL())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	a.note("stopping: calls in flight get up to %s; a second signal ends at once", loaded.Limits.DrainGrace)
+	return <-ended
+}
+
+// serverConfig makes what a server is built from.
+func (a *app) serverConfig(l *config.Loaded) (server.Config, error) {
+	specs, err := a.configuredAgents(l)
+	if err != nil {
+		return server.Config{}, err
+	}
+	redactor := logging.NewRedactor()
+	cfg := server.Config{
+		Data: l.Data, Listen: l.Listen, DatabaseURL: l.Database.URL, SchemaAsIs: l.Database.Migrate != config.MigrateAuto,
+		OldBridge: l.Executor.Bridge == config.BridgeOld, Requests: l.Bus.Kafka.Requests,
+		NoLedger: l.Bridge.Ledger == config.LedgerNone, Lookup: server.LookupURLs{API: l.Bridge.Lookup.API, Registry: l.Bridge.Lookup.Registry}, BridgeGroup: l.Bus.Kafka.Groups.Bridges,
+		ExecutorGroup: l.Bus.Kafka.Groups.Executors, RequestGroup: l.Bus.Kafka.Groups.Requests,
+		Instance: l.Bus.Kafka.InstanceID, AgentSpecs: specs, WorkflowDirs: l.Workflows, Version: buildVersion(),
+		AuthNone: l.Auth.Mode == config.AuthNone, AuthNoneAnywhere: l.Auth.Anywhere, Key: l.Auth.Key, Hosts: l.Auth.Hosts,
+		EgressAllow: l.Egress.Allow, AllowStdio: l.Egress.Stdio, PushURL: l.Push.URL,
+		SecretsDir: l.Secrets.Dir, SecretsPrefix: l.Secrets.EnvPrefix, SealKeyFile: l.Secrets.KeyFile, PushKeyFile: l.Push.KeyFile,
+		MaxConcurrent: l.Limits.AgentCalls, MaxCalls: l.Limits.Calls, MaxFollowing: l.Limits.Following,
+		Breaker: defaultBreaker(l.Bridge.Breaker), CancelGrace: l.Limits.CancelGrace, DrainGrace: l.Limits.DrainGrace, Limits: runLimits(l.Limits),
+		Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
+		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
+	}
+	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Bus.Kafka.SASL.Password} {
+		if !secret.IsZero() {
+			redactor.Add(secret)
+		}
+	}
+	for _, role := range l.Roles {
+		cfg.Roles = append(cfg.Roles, server.Role(role))
+	}
+	if l.Bus.Kind == config.BusKafka {
+		if cfg.Kafka, err = kafkaConfig(l.Bus.Kafka); err != nil {
+			return server.Config{}, err
+		}
+	}
+	return cfg, nil
+}
+
+// defaultBreaker is the breaker of agents whose records name none.
+func defaultBreaker(b config.Breaker) *parley.Breaker {
+	if !b.Enabled {
+		return nil
+	}
+	return &parley.Breaker{
+		Enabled: true, FailureThreshold: b.FailureThreshold, FailureRate: b.FailureRate, OpenFor: b.Timeout, HalfOpenCalls: b.HalfOpenCalls,
+		Window: b.Window, OnOpen: parley.OnOpen(b.OnOpen),
+	}
+}
+
+func runLimits(l config.Limits) workflow.RunLimits {
+	r := workflow.DefaultRunLimits()
+	r.Value, r.RunValues, r.Executions, r.Attempts = l.Value, l.RunValues, l.Executions, l.Attempts
+	return r
+}
+
+func (a *app) logger(l config.Log, redactor *logging.Redactor) *slog.Logger {
+	// Both were checked when they were read.
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.Level))
+	format := logging.Text
+	if l.Format == "json" {
+		format = logging.JSON
+	}
+	return logging.New(a.stderr, logging.Config{Level: level, Format: format, Redactor: redactor})
+}
+
+// configuredAgents reads the section agents of the file.
+func (a *app) configuredAgents(l *config.Loaded) ([]parley.AgentSpec, error) {
+	if l.File == "" {
+		return nil, nil
+	}
+	specs, problems := registry.LoadSection(l.File, l.Source)
+	wrong := 0
+	for _, p := range problems {
+		a.writeProblem(p)
+		if p.Severity == parley.SeverityError {
+			wrong++
+		}
+	}
+	if wrong > 0 {
+		return nil, invalidf("the agents of the configuration were refused: %s", plural(wrong, "problem"))
+	}
+	for i := range specs {
+		if specs[i].Timeout == nil {
+			specs[i].Timeout = &l.Limits.AgentTimeout
+		}
+	}
+	return specs, nil
+}
+
+func (a *app) writeProblem(p parley.Problem) { fmt.Fprintln(a.stderr, problemLine(p)) }
+
+// kafkaConfig makes what the bus is built from.
+func kafkaConfig(k config.Kafka) (*server.KafkaConfig, error) {
+	t := k.Topics
+	cfg := &server.KafkaConfig{
+		Brokers: k.Brokers, InstanceID: k.InstanceID, Compression: k.Compression, MaxRecord: int(k.MaxRecord),
+		Lookback: k.Lookback,
+		Topics: server.KafkaTopics(server.TopicNames{
+			Tasks: t.Tasks, Results: t.Results, Monitoring: t.Monitoring,
+			ExecutionRequests: t.ExecutionRequests, CancellationRequests: t.CancellationRequests,
+			Runs: t.Runs, Progress: t.Progress, Hints: t.Hints, Cancels: t.Cancels, Changes: t.Changes, DeadLetters: t.DeadLetters,
+		}),
+	}
+	if len(k.Brokers) == 0 {
+		return nil, invalidf("bus.kind is kafka, but bus.kafka.brokers names none").withHint("set bus.kafka.brokers: [host:9092], or bus.kind: memory")
+	}
+	if k.SASL.Mechanism != "" {
+		cfg.SASL = &server.KafkaSASL{
+			Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password.Reveal()),
+		}
+		if read := k.SASL.Token; read != nil {
+			cfg.SASL.Token = func(context.Context) (string, error) {
+				token, err := read()
+				return string(token.Reveal()), err
+			}
+		}
+	}
+	var err error
+	cfg.TLS, err = kafkaTLS(k.TLS)
+	return cfg, err
+}
+
+func kafkaTLS(t config.TLS) (*tls.Config, error) {
+	if !t.Enabled {
+		return nil, nil //nolint:nilnil // nil is no TLS
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		pem, err := readSmall(t.CA)
+		if err != nil {
+			return nil, invalidf("bus.kafka.tls.ca: %v", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, invalidf("bus.kafka.tls.ca: %s holds no certificate (PEM)", t.CA)
+		}
+	}
+	if t.Cert != "" || t.Key != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, invalidf("bus.kafka.tls.cert and key: %v", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

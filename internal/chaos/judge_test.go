@@ -1,0 +1,229 @@
+package chaos_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+)
+
+// evidence is what remains when a cluster has come to rest.
+type evidence struct {
+	// accepted are the ids that callers were answered, by the number of the run.
+	accepted map[int][]string
+	runs     map[string]runEnd
+	attempts map[string]attemptEnd
+	// calls are the agents that were called, by task.
+	calls map[string][]string
+	// results counts the records on the topic of results, by task.
+	results map[string]int
+	late    []lateAnswer
+}
+
+// runEnd is what the store holds of a run.
+type runEnd struct {
+	key      string // of idempotency
+	status   parley.RunStatus
+	code     parley.Code // why it failed
+	seq      int64
+	events   []parley.Event
+	replayed parley.RunStatus // by the events alone
+}
+
+// attemptEnd is what the store holds of an attempt.
+type attemptEnd struct {
+	agent, state, outcome, output string
+	orphanings                    int
+}
+
+type lateAnswer struct{ attempt, outcome, output string }
+
+// judge holds the evidence to the promises (protocol.md §5) and gives what
+// breaks them, sorted.
+func judge(e evidence) []string {
+	var wrong []string
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	judgeStarts(e, report)
+	for _, id := range slices.Sorted(maps.Keys(e.runs)) {
+		judgeRun(id, e.runs[id], report)
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.attempts)) {
+		if a := e.attempts[id]; a.state != "closed" {
+			report("attempt %s is left %s", id, a.state)
+		}
+	}
+	judgeCalls(e, report)
+	for _, task := range slices.Sorted(maps.Keys(e.results)) {
+		if n := e.results[task]; n > 1 {
+			report("attempt %s has %d result records", task, n)
+		}
+	}
+	for _, l := range e.late {
+		// With one call there is one answer: it is recorded or late, not both.
+		if a := e.attempts[l.attempt]; len(e.calls[l.attempt]) == 1 && a.outcome == l.outcome && a.output == l.output {
+			report("attempt %s has its answer in its row and among the late ones", l.attempt)
+		}
+	}
+	return wrong
+}
+
+// judgeStarts: every accepted run is there, once for each key.
+func judgeStarts(e evidence, report func(string, ...any)) {
+	byKey := map[string][]string{}
+	for _, id := range slices.Sorted(maps.Keys(e.runs)) {
+		byKey[e.runs[id].key] = append(byKey[e.runs[id].key], id)
+	}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		if ids := byKey[key]; len(ids) > 1 {
+			report("key %s made the runs %v", key, ids)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(e.accepted)) {
+		ids := slices.Compact(slices.Sorted(slices.Values(e.accepted[n])))
+		if len(ids) != 1 {
+			report("start %d was answered with the runs %v", n, ids)
+		}
+		for _, id := range ids {
+			if r, ok := e.runs[id]; !ok || r.key != fmt.Sprintf("k%d", n) {
+				report("start %d was accepted as run %s, which is not there", n, id)
+			}
+		}
+	}
+	if len(e.runs) != len(e.accepted) {
+		report("%d runs for %d starts", len(e.runs), len(e.accepted))
+	}
+}
+
+// judgeRun: one terminal event, the last; no gap; the events alone give what is
+// stored. Only an unknown outcome may make a run fail here.
+func judgeRun(id string, r runEnd, report func(string, ...any)) {
+	if !r.status.Terminal() {
+		report("run %s is left %s", id, r.status)
+	}
+	if r.status == parley.RunFailed && r.code != parley.CodeOutcomeUnknown || r.status == parley.RunCancelled {
+		report("run %s is %s: %s", id, r.status, r.code)
+	}
+	terminal := 0
+	for i, e := range r.events {
+		if e.Seq != int64(i)+1 {
+			report("run %s: event %d stands at place %d", id, e.Seq, i+1)
+		}
+		switch e.Type {
+		case parley.EventRunCompleted, parley.EventRunFailed, parley.EventRunCancelled:
+			if terminal++; i != len(r.events)-1 {
+				report("run %s: %s is not the last event", id, e.Type)
+			}
+		}
+	}
+	if terminal != 1 {
+		report("run %s has %d terminal events", id, terminal)
+	}
+	if r.seq != int64(len(r.events)) {
+		report("run %s: seq %d with %d events", id, r.seq, len(r.events))
+	}
+	if r.replayed != r.status {
+		report("run %s is %s, but %s when replayed", id, r.status, r.replayed)
+	}
+}
+
+// judgeCalls: no attempt is carried out more often than its policy allows
+// (invariant I1), none by another agent, and none that nobody knows.
+func judgeCalls(e evidence, report func(string, ...any)) {
+	for _, task := range slices.Sorted(maps.Keys(e.calls)) {
+		calls := e.calls[task]
+		a, ok := e.attempts[task]
+		if !ok {
+			report("agent %s was called for %s, which nobody knows", calls[0], task)
+			continue
+		}
+		limit := 1
+		if a.agent == agentResend {
+			limit += a.orphanings
+		}
+		if len(calls) > limit {
+			report("attempt %s: agent %s was called %d times, its policy allows %d", task, a.agent, len(calls), limit)
+		}
+		if slices.ContainsFunc(calls, func(agent string) bool { return agent != a.agent }) {
+			report("attempt %s is for agent %s, called were %v", task, a.agent, calls)
+		}
+	}
+	for _, task := range slices.Sorted(maps.Keys(e.attempts)) {
+		if a := e.attempts[task]; a.outcome == string(parley.OutcomeOK) && len(e.calls[task]) == 0 {
+			report("attempt %s has an answer, but agent %s was never called", task, a.agent)
+		}
+	}
+}
+
+// sound is evidence of one run without a fault.
+func sound() evidence {
+	event := func(seq int64, t parley.EventType) parley.Event { return parley.Event{Seq: seq, Type: t} }
+	return evidence{
+		accepted: map[int][]string{1: {"run-1", "run-1"}},
+		runs: map[string]runEnd{"run-1": {
+			key: "k1", status: parley.RunCompleted, replayed: parley.RunCompleted, seq: 3,
+			events: []parley.Event{event(1, parley.EventRunStarted), event(2, parley.EventStepCompleted), event(3, parley.EventRunCompleted)},
+		}},
+		attempts: map[string]attemptEnd{
+			"run-1.a.1": {agent: agentResend, state: "closed", outcome: "ok", output: "1", orphanings: 1},
+			"run-1.b.1": {agent: agentLookup, state: "closed", outcome: "ok", output: "1", orphanings: 1},
+		},
+		calls:   map[string][]string{"run-1.a.1": {agentResend, agentResend}, "run-1.b.1": {agentLookup}},
+		results: map[string]int{"run-1.a.1": 1},
+		late:    []lateAnswer{{attempt: "run-1.a.1", outcome: "ok", output: "1"}},
+	}
+}
+
+// TestJudge plants one violation of each kind and wants it found, and nothing
+// where there is none.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	if wrong := judge(sound()); len(wrong) > 0 {
+		t.Fatalf("sound evidence: %q", wrong)
+	}
+	run := func(change func(*runEnd)) func(*evidence) {
+		return func(e *evidence) { r := e.runs["run-1"]; change(&r); e.runs["run-1"] = r }
+	}
+	attempt := func(id string, change func(*attemptEnd)) func(*evidence) {
+		return func(e *evidence) { a := e.attempts[id]; change(&a); e.attempts[id] = a }
+	}
+	for want, plant := range map[string]func(*evidence){
+		"run run-1 is left RUNNING": run(func(r *runEnd) {
+			r.status, r.replayed = parley.RunRunning, parley.RunRunning
+		}),
+		"run run-1 is FAILED: internal": run(func(r *runEnd) {
+			r.status, r.replayed, r.code = parley.RunFailed, parley.RunFailed, "internal"
+		}),
+		"run run-1: event 4 stands at place 3":                               run(func(r *runEnd) { r.events[2].Seq = 4 }),
+		"run run-1: seq 4 with 3 events":                                     run(func(r *runEnd) { r.seq = 4 }),
+		"run run-1 has 0 terminal events":                                    run(func(r *runEnd) { r.events[2].Type = parley.EventStepCompleted }),
+		"run run-1 is COMPLETED, but RUNNING when replayed":                  run(func(r *runEnd) { r.replayed = parley.RunRunning }),
+		"start 1 was answered with the runs [run-1 run-2]":                   func(e *evidence) { e.accepted[1][1] = "run-2" },
+		"start 2 was accepted as run run-2, which is not there":              func(e *evidence) { e.accepted[2] = []string{"run-2"} },
+		"key k1 made the runs [run-1 run-2]":                                 func(e *evidence) { e.runs["run-2"] = e.runs["run-1"] },
+		"attempt run-1.a.1 is left claimed":                                  attempt("run-1.a.1", func(a *attemptEnd) { a.state = "claimed" }),
+		"attempt run-1.b.1 has 2 result records":                             func(e *evidence) { e.results["run-1.b.1"] = 2 },
+		"agent fail was called for run-9.c.1, which nobody knows":            func(e *evidence) { e.calls["run-9.c.1"] = []string{agentFail} },
+		"attempt run-1.b.1 is for agent lookup, called were [fail]":          func(e *evidence) { e.calls["run-1.b.1"] = []string{agentFail} },
+		"attempt run-1.b.1 has an answer, but agent lookup was never called": func(e *evidence) { delete(e.calls, "run-1.b.1") },
+		"attempt run-1.b.1: agent lookup was called 2 times, its policy allows 1": func(e *evidence) {
+			e.calls["run-1.b.1"] = []string{agentLookup, agentLookup}
+		},
+		"attempt run-1.a.1: agent resend was called 2 times, its policy allows 1": attempt("run-1.a.1", func(a *attemptEnd) { a.orphanings = 0 }),
+		"attempt run-1.b.1 has its answer in its row and among the late ones": func(e *evidence) {
+			e.late = append(e.late, lateAnswer{attempt: "run-1.b.1", outcome: "ok", output: "1"})
+		},
+		"run run-1: run.completed is not the last event": run(func(r *runEnd) {
+			r.events[1].Type = parley.EventRunCompleted
+		}),
+	} {
+		e := sound()
+		plant(&e)
+		if wrong := judge(e); !slices.Contains(wrong, want) {
+			t.Errorf("%s\n%s", want, cmp.Diff([]string{want}, wrong))
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/push"
+)
+
+// readyWithin bounds one look at the database and the bus.
+const readyWithin = 3 * time.Second
+
+// readyBody answers GET /readyz: "ready", or what is missing, and each part.
+type readyBody struct {
+	Status string            `json:"status"`
+	Roles  []Role            `json:"roles"`
+	Checks map[string]string `json:"checks"`
+}
+
+// handler puts what every process serves, with any roles, before the API, if
+// there is one.
+func (s *Server) handler(api http.Handler, metrics *prometheus.Registry) http.Handler {
+	if api == nil {
+		api = s.withoutAPI(metrics)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/readyz" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+			s.serveReady(w, r)
+		case s.push != nil && s.cfg.has(RoleAPI) && strings.HasPrefix(r.URL.Path, push.Path):
+			// Notifications have secrets of their own in place of the key.
+			s.push.ServeHTTP(w, r)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
+}
+
+// withoutAPI is what a process without the role api answers besides.
+func (s *Server) withoutAPI(metrics *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusNotFound, map[string]string{
+			"code": string(parley.CodeNotFound), "detail": "this process has the roles " + join(s.cfg.Roles) + "; the API is served by those with the role api",
+		})
+	})
+	return mux
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
+	defer cancel()
+	body := readyBody{Status: "ready", Roles: s.cfg.Roles, Checks: map[string]string{"bus": "ok"}}
+	status := http.StatusOK
+	checks := map[string]func(context.Context) error{"bus": s.busReady}
+	if s.db != nil {
+		checks["database"] = s.databaseReady
+	}
+	for name, check := range checks {
+		body.Checks[name] = "ok"
+		err := check(ctx)
+		if err == nil {
+			continue
+		}
+		s.log.Warn("not ready", "part", name, "error", err)
+		body.Checks[name] = words(err)
+	}
+	for _, role := range s.cfg.Roles {
+		body.Checks[string(role)] = "ok"
+		if !s.started(role) {
+			body.Checks[string(role)] = "not started"
+		}
+	}
+	// Without its hints the process goes on working, only slower: what counts is
+	// the database and that the roles have begun.
+	for name, text := range body.Checks {
+		if text != "ok" && name != "bus" || text != "ok" && s.kafka != nil {
+			status, body.Status = http.StatusServiceUnavailable, "not ready"
+		}
+	}
+	reply(w, status, body)
+}
+
+// words is what may be shown of an error to everybody.
+func words(err error) string {
+	if e, ok := errors.AsType[*parley.Error](err); ok && e.Code == parley.CodeUnavailable {
+		return e.Message
+	}
+	return "does not answer"
+}
+
+// started reports whether a role does its work.
+func (s *Server) started(role Role) bool {
+	var taking <-chan struct{}
+	if role == RoleBridge {
+		taking = s.bridge.Taking()
+	} else {
+		taking = s.executor.Taking() // the role api hears of changes by it
+	}
+	select {
+	case <-taking:
+		return s.running.Load()
+	default:
+		return false
+	}
+}
+
+func (s *Server) databaseReady(ctx context.Context) error { return s.db.Ping(ctx) }
