@@ -176,7 +176,7 @@ func (u user) echo(t *testing.T) {
 }
 
 func (u user) long(t *testing.T) {
-	run := u.start(t, "long 1.5", ended)
+	run := u.start(t, "long 4", ended)
 	if got := output(t, run, "text"); got != "part 1\npart 2\npart 3\npart 4" {
 		t.Errorf("text is %q", got)
 	}

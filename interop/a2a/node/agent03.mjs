@@ -83,6 +83,7 @@ class Out {
 
 class Executor {
   refuses = new Set();
+  mutes = new Set();
   contexts = new Map();
 
   constructor(log, gates) {
@@ -96,6 +97,7 @@ class Executor {
     this.log.write('execute', userMessage.messageId, taskId, contextId, text);
     this.contexts.set(taskId, contextId);
     if (text.startsWith('refuse-cancel')) this.refuses.add(taskId);
+    if (text.startsWith('mute-cancel')) this.mutes.add(taskId);
     const out = new Out(taskId, contextId, bus, request);
     await (request.task ? answer(text, data, out) : obey(text, data, out, this.gates));
     bus.finished();
@@ -104,6 +106,7 @@ class Executor {
   async cancelTask(taskId, bus) {
     this.log.write('cancel', '', taskId, '', '');
     if (this.refuses.has(taskId)) throw A2AError.taskNotCancelable(taskId);
+    if (this.mutes.has(taskId)) return; // nobody is told
     this.gates.cancel(taskId);
     new Out(taskId, this.contexts.get(taskId) ?? '', bus).status('canceled');
   }

@@ -92,6 +92,7 @@ class Out {
 
 class Executor {
   refuses = new Set();
+  mutes = new Set();
   contexts = new Map();
 
   constructor(log, gates) {
@@ -106,6 +107,7 @@ class Executor {
     this.log.write('execute', userMessage.messageId, taskId, contextId, text);
     this.contexts.set(taskId, contextId);
     if (text.startsWith('refuse-cancel')) this.refuses.add(taskId);
+    if (text.startsWith('mute-cancel')) this.mutes.add(taskId);
     const out = new Out(taskId, contextId, bus, request);
     await (request.task ? answer(text, data, out) : obey(text, data, out, this.gates));
     bus.finished();
@@ -114,6 +116,7 @@ class Executor {
   async cancelTask(taskId, bus) {
     this.log.write('cancel', '', taskId, '', '');
     if (this.refuses.has(taskId)) throw new TaskNotCancelableError('asked to refuse');
+    if (this.mutes.has(taskId)) return; // nobody is told
     this.gates.cancel(taskId);
     new Out(taskId, this.contexts.get(taskId) ?? '', bus).status('canceled');
   }

@@ -109,6 +109,7 @@ const acts = {
   },
   hold,
   'refuse-cancel': hold,
+  'mute-cancel': hold,
   async chunks(rest, data, out) {
     out.status('working');
     const count = Number(rest);
