@@ -144,7 +144,7 @@ func beMeasured(ctx context.Context, text string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(run) }()
 	rate, err := keepInFlight(ctx, s, order)
-	peak, peakErr := peakMemory()
+	peak, peakErr := peakMemory("self")
 	stop()
 	if err := errors.Join(err, peakErr, <-ended); err != nil {
 		return err
@@ -218,9 +218,10 @@ func keepInFlight(ctx context.Context, s *server.Server, order memoryOrder) (rat
 	return float64(total.Load()) / time.Since(begin).Seconds(), context.Cause(ctx)
 }
 
-// peakMemory is the most memory that this process has had resident, in MiB.
-func peakMemory() (float64, error) {
-	f, err := os.Open("/proc/self/status")
+// peakMemory is the most memory that a process, named by its id or "self", has
+// had resident, in MiB.
+func peakMemory(process string) (float64, error) {
+	f, err := os.Open("/proc/" + process + "/status")
 	if err != nil {
 		return 0, err
 	}

@@ -16,13 +16,16 @@ import (
 )
 
 // floor is the least that a durable three-step workflow costs: three plain
-// HTTP calls, and before, between and after them a synced write of one row.
+// HTTP calls, and before, between and after them synced writes of one row each.
 // Writes that arrive while one is under way share the next transaction.
 type floor struct {
 	client *http.Client
-	db     *sql.DB
+	// apart writes as often as a system whose executor and bridge are different
+	// processes: three times for each step.
+	apart  bool
 	queue  chan floorWrite
 	writer sync.WaitGroup
+	close  func() error
 }
 
 type floorWrite struct {
@@ -31,7 +34,15 @@ type floorWrite struct {
 	done  chan error
 }
 
-func newFloor(ctx context.Context, dir string) (*floor, error) {
+func newFloor(apart bool) *floor {
+	return &floor{
+		apart: apart, queue: make(chan floorWrite, 1024),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2048, DisableCompression: true}},
+	}
+}
+
+// sqliteFloor writes to a database in dir.
+func sqliteFloor(ctx context.Context, dir string) (*floor, error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "floor.db")+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_txlock=immediate")
 	if err != nil {
@@ -41,23 +52,39 @@ func newFloor(ctx context.Context, dir string) (*floor, error) {
 	if _, err := db.ExecContext(ctx, `CREATE TABLE record (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID`); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	f := &floor{
-		db: db, queue: make(chan floorWrite, 1024),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2048, DisableCompression: true}},
-	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	f := newFloor(false)
 	f.writer.Go(func() { f.write(ctx, conn) })
+	f.close = db.Close
 	return f, nil
 }
 
-func (f *floor) close() error {
+func (f *floor) end() error {
 	close(f.queue)
 	f.writer.Wait()
 	f.client.CloseIdleConnections()
-	return f.db.Close()
+	return f.close()
+}
+
+// collect adds whatever waits behind the first write, up to the capacity of
+// group.
+func (f *floor) collect(group []floorWrite, first floorWrite) []floorWrite {
+	group = append(group[:0], first)
+	for len(group) < cap(group) {
+		select {
+		case w, ok := <-f.queue:
+			if !ok {
+				return group
+			}
+			group = append(group, w)
+		default:
+			return group
+		}
+	}
+	return group
 }
 
 // write commits everything that waits, together. It speaks to the driver
@@ -86,17 +113,7 @@ func (f *floor) write(ctx context.Context, conn *sql.Conn) {
 		}
 		group := make([]floorWrite, 0, 512)
 		for w := range f.queue {
-			group = append(group[:0], w)
-			for more := true; more && len(group) < cap(group); {
-				select {
-				case w, ok := <-f.queue:
-					if more = ok; ok {
-						group = append(group, w)
-					}
-				default:
-					more = false
-				}
-			}
+			group = f.collect(group, w)
 			_, err := begin.ExecContext(ctx, nil)
 			for _, w := range group {
 				_, e := insert.ExecContext(ctx, []driver.NamedValue{{Ordinal: 1, Value: w.key}, {Ordinal: 2, Value: w.value}})
@@ -126,9 +143,26 @@ func (f *floor) save(key string, value []byte) error {
 // run is one workflow of the given agents, one after another.
 func (f *floor) run(ctx context.Context, id string, urls []string) error {
 	body := []byte(`{"task_id":"` + id + `","input":{"text":"hello"}}`)
-	for i, url := range urls {
-		if err := f.save(fmt.Sprintf("%s.%d", id, i), body); err != nil {
-			return err
+	written := 0
+	write := func(times int) error {
+		for range times {
+			written++
+			if err := f.save(fmt.Sprintf("%s.%d", id, written), body); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := write(1); err != nil {
+		return err
+	}
+	for _, url := range urls {
+		// Apart, the claim of a call and the decision after it are writes of
+		// their own; else they share that of the start, or of the answer.
+		if f.apart {
+			if err := write(1); err != nil {
+				return err
+			}
 		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {
@@ -147,6 +181,13 @@ func (f *floor) run(ctx context.Context, id string, urls []string) error {
 		if resp.StatusCode != http.StatusOK || len(answer) == 0 {
 			return fmt.Errorf("agent answered %s", resp.Status)
 		}
+		answered := 1
+		if f.apart {
+			answered = 2
+		}
+		if err := write(answered); err != nil {
+			return err
+		}
 	}
-	return f.save(fmt.Sprintf("%s.%d", id, len(urls)), body)
+	return nil
 }

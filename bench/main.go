@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/parley-project/parley/internal/server"
 )
@@ -35,18 +36,27 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		server.TuneGC() // as the command does
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := error(nil)
-	if order := os.Getenv(memoryChild); order != "" {
-		err = beMeasured(ctx, order)
-	} else {
-		err = run(ctx, o)
-	}
-	if err != nil {
+	if err := runPart(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// runPart is the benchmark itself, or the part of one that the environment
+// names, in a process of its own.
+func runPart(ctx context.Context, o options) error {
+	if order := os.Getenv(memoryChild); order != "" {
+		return beMeasured(ctx, order)
+	}
+	if order := os.Getenv(bridgeChild); order != "" {
+		return beBridgeFloor(ctx, order)
+	}
+	if os.Getenv(agentChild) != "" {
+		return serveBenchAgents(ctx)
+	}
+	return run(ctx, o)
 }
 
 // options are the flags.
@@ -69,8 +79,12 @@ type benchmark struct {
 func benchmarks() []benchmark {
 	return []benchmark{
 		{name: "workflows", run: workflows},
+		{name: "workflows-postgres", run: workflowsPostgres},
+		{name: "workflows-kafka", run: workflowsKafka},
 		{name: "jsonrpc", run: jsonrpc},
 		{name: "a2a", run: a2aBench},
+		{name: "bridge", run: bridgeBench},
+		{name: "isolation", run: isolationBench},
 		{name: "jsonrpc-soak", run: jsonrpcSoak, asked: true},
 	}
 }
