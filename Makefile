@@ -16,6 +16,7 @@ DEADCODE := $(BIN)/deadcode-v0.50.0
 
 MINUTES ?= 5
 SEED    ?= 1
+RUNS    ?= 5000
 
 .PHONY: help run build test quick check bench chaos fuzz dist clean
 
@@ -29,9 +30,9 @@ build: ## build bin/parley, one static binary
 	@command -v go >/dev/null || { echo "make: Go 1.26 is missing: https://go.dev/dl"; exit 1; }
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/parley ./cmd/parley
 
-test: ## every test, race detector on; last line: N passed, N failed, N skipped
+test: ## every test, race detector on, PostgreSQL and Kafka included; last line: N passed, N failed, N skipped
 	@scripts/need test
-	@go run ./scripts/testsum -race -shuffle=on -parallel 16 -timeout 20m ./... -- bench interop
+	@go run ./scripts/services go run ./scripts/testsum -race -shuffle=on -parallel 16 -timeout 20m ./... -- bench interop
 
 quick: ## the tests that need no server, under a minute
 	@go run ./scripts/testsum -short -timeout 2m ./...
@@ -39,11 +40,14 @@ quick: ## the tests that need no server, under a minute
 check: $(GOLANGCI) $(GOFUMPT) $(DEADCODE) ## format, lint, vet, import policy, docs links, licences
 	@scripts/check '$(GOLANGCI)' '$(GOFUMPT)' '$(DEADCODE)'
 
+# Those of the benchmarks that need no server are run without any.
 bench: ## the benchmarks; ONLY=name picks one, QUICK=1 ends within a minute each
-	@cd bench && go run . -only '$(ONLY)' $(if $(QUICK),-quick)
+	@$(if $(filter workflows jsonrpc a2a jsonrpc-soak,$(ONLY)),,go run ./scripts/services -durable) \
+		sh -c 'cd bench && exec go run . -only "$(ONLY)" $(if $(QUICK),-quick)'
 
-chaos: ## crash runs with random faults: SEED=n MINUTES=m
+chaos: ## random faults on one process and on a whole cluster: SEED=n MINUTES=m RUNS=n
 	@CGO_ENABLED=1 go test -race -count=1 -timeout $$(($(MINUTES)+5))m -run TestCrash ./internal/server -crash.seed=$(SEED) -crash.minutes=$(MINUTES)
+	@CGO_ENABLED=1 go test -race -count=1 -v -timeout $$(($(MINUTES)+60))m -run 'TestChaos$$|TestScenarios|TestClocks' ./internal/chaos -chaos.seed=$(SEED) -chaos.minutes=$(MINUTES) -chaos.runs=$(RUNS)
 
 fuzz: ## all fuzz targets in turn: MINUTES=m each
 	@scripts/fuzz $(MINUTES)
