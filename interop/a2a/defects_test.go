@@ -78,7 +78,7 @@ func defects() []defect {
 		{"PY03 has its card at the old path too, the others at the new one alone; HEAD is 405 with Go and JAVA03", "it is got at the new one", "TestQuirkCardPath TestDetect"},
 		{"dual servers have cards of both forms, and give tasks of one dialect in the other", "1.0 is chosen, unless it is pinned", "TestQuirkDual TestDetect TestDetectPinned"},
 		{"JS03 and JS10 answer more than 100 KiB with 413 and HTML", "agent_rejected, which names the status", "TestQuirkJavaScriptBodyLimit"},
-		{"PY03 answers more than 10 MB with 200 and -32600, JAVA03 resets the connection; PY10 and Go take it", "agent_rejected; outcome_unknown; Parley's own 8 MiB come first", "TestQuirkPayloadTooLarge"},
+		{"PY03 answers more than 10 MB with 200 and -32600, JAVA03 answers 413 and resets the connection; PY10 and Go take it", "agent_rejected, or outcome_unknown where the reset comes first; Parley's own 8 MiB come first", "TestQuirkPayloadTooLarge"},
 		{"HTTP+JSON: POST and GET subscribe, GO10 labels answers application/json; errors are google.rpc.Status", "GET is used, all are read", "TestQuirkREST TestFailed"},
 		{"gRPC: JS10 refuses calls without a version; an executor's error is UNKNOWN with PY10, INTERNAL with GO10", "the version is sent; failed as over JSON-RPC", "TestQuirkGRPC TestQuirkCrash"},
 	}
