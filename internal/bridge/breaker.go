@@ -138,9 +138,12 @@ func (b *Bridge) turnedLocked(agent string) {
 	}
 	if b.heldLocked(l) {
 		for len(l.queue) > 0 {
-			if q := l.popLocked(b); q.foreign != nil {
+			switch q := l.popLocked(b); {
+			case q.foreign != nil:
 				b.putOffLocked(l, *q.foreign)
-			} else {
+			case q.moves:
+				b.turnDownLocked(l, q)
+			default:
 				b.deferLocked(l, q.task)
 			}
 		}

@@ -89,9 +89,9 @@ func (c *call) admit() step {
 		return nil
 	}
 	b.mu.Lock()
-	var until time.Time
-	verdict := circuit.Admit(c.row.Claim.Token, b.now())
-	if verdict == breaker.Hold {
+	until := b.now()
+	verdict := b.verdictLocked(c, circuit)
+	if verdict == breaker.Hold && !c.turnDown {
 		until = b.holdUntilLocked(c.lane)
 	}
 	if circuit.Wanted() {
@@ -107,6 +107,23 @@ func (c *call) admit() step {
 		return (*call).refuseOpen
 	}
 	return func(c *call) step { return c.putBackUntil(until) }
+}
+
+// verdictLocked says whether a call may begin now. One that was claimed to be
+// turned down does not, since it has no slot: it goes back at once if its agent
+// may be called again.
+func (b *Bridge) verdictLocked(c *call, circuit *circuit) breaker.Verdict {
+	if c.turnDown {
+		if b.heldLocked(c.lane) {
+			return breaker.Refuse
+		}
+		return breaker.Hold
+	}
+	verdict := circuit.Admit(c.row.Claim.Token, b.now())
+	if verdict == breaker.Hold && c.row.Policy.OnOpen == parley.OnOpenFail {
+		return breaker.Refuse
+	}
+	return verdict
 }
 
 // putBackUntil is P5 for a call that has to wait for its agent's circuit.

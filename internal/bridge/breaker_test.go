@@ -224,6 +224,90 @@ func TestBreakerFails(t *testing.T) {
 	})
 }
 
+// moves: the step has another agent.
+func moves(a *store.Attempt) { a.Policy.OnOpen = parley.OnOpenFail }
+
+// TestR5_OpenCircuitIsNotWaitedFor: with on_open wait the tasks of steps that
+// have another agent end at once all the same, those that wait for a slot when
+// the circuit opens, too. Nothing is sent for them, however many they are.
+func TestR5_OpenCircuitIsNotWaitedFor(t *testing.T) {
+	onSQLite(t, func(r *sqlRig) {
+		f := r.breaks(nil)
+		p, q := r.life("b1"), r.life("b2")
+		r.trip()
+		before := f.calls.Load()
+		var ids []string
+		for i := range 300 { // more than a claim takes
+			ids = append(ids, r.begin("frail", i, moves))
+		}
+		waits := r.begin("frail", 400, nil)
+		r.wait(10 * time.Second)
+		for _, id := range ids {
+			a := r.attempt(id)
+			if a.State != store.AttemptSettled || a.Result.Err == nil || !a.Result.Err.Retryable || !strings.Contains(string(a.Result.Err.Details), `"circuit":"open"`) {
+				t.Fatalf("%s is %s with %+v", id, a.State, a.Result)
+			}
+		}
+		if n := f.calls.Load(); n != before {
+			t.Errorf("%d calls while open", n-before)
+		}
+		if a := r.attempt(waits); a.State != store.AttemptOpen {
+			t.Errorf("the task without another agent is %s", a.State)
+		}
+		f.healthy.Store(true)
+		r.expect(waits, parley.OutcomeOK, "")
+		r.wait(time.Minute) // until the circuit is closed, and both know
+		r.expect(r.begin("frail", 401, moves), parley.OutcomeOK, "")
+		p.stop()
+		q.stop()
+	})
+}
+
+// TestR5_CircuitOpensMeanwhile: so do tasks that wait for a slot, and one that
+// was claimed, when the circuit opens.
+func TestR5_CircuitOpensMeanwhile(t *testing.T) {
+	onSQLite(t, func(r *sqlRig) {
+		r.breaks(nil)
+		p := r.life("b1")
+		slot, ok := p.Reserve("frail")
+		if !ok {
+			t.Fatal("no slot")
+		}
+		claimed := r.begin("frail", 1, func(a *store.Attempt) {
+			moves(a)
+			a.State, a.Claim, a.ClaimedAt = store.AttemptClaimed, slot.Claim, time.Now()
+		})
+		r.trip()
+		slot.Start(r.attempt(claimed))
+		r.expect(claimed, parley.OutcomeError, parley.CodeAgentUnavailable)
+		p.stop()
+	})
+	onSQLite(t, func(r *sqlRig) {
+		f := r.breaks(nil)
+		agent, err := r.agents.Lookup(t.Context(), "frail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent.MaxConcurrent = 2
+		r.agents.put(agent)
+		p := r.life("b1")
+		var ids []string
+		for i := range 40 {
+			ids = append(ids, r.begin("frail", i, moves))
+		}
+		for _, id := range ids {
+			r.expect(id, parley.OutcomeError, parley.CodeAgentUnavailable)
+		}
+		if n := f.calls.Load(); n > 12 {
+			t.Errorf("%d calls", n)
+		}
+		if r.circuit().Circuit == parley.CircuitClosed {
+			t.Error("the circuit is closed")
+		}
+		p.stop()
+	})
+}
+
 // TestBreakerByHand: what was opened by hand stays open, also for an agent
 // without a breaker, until it is closed by hand.
 func TestBreakerByHand(t *testing.T) {

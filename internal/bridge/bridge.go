@@ -162,7 +162,9 @@ type Bridge struct {
 	waiting  []*lane
 	circuits map[string]*circuit
 	deferred []store.Deferral
-	answers  answers
+	// turnDowns do not wait for the open circuits of their agents.
+	turnDowns []turnedDown
+	answers   answers
 	// acks acknowledge the records of foreign tasks, by task id; putOff are such
 	// tasks that are to wait in the ledger, done those whose results are
 	// published and that are not known to be closed.

@@ -119,10 +119,12 @@ func (b *Bridge) Reserve(agent string) (Reservation, bool) {
 
 // Start begins the call of a, which is known to be committed as claimed by
 // Claim. It returns at once.
-func (r Reservation) Start(a store.Attempt) {
+func (r Reservation) Start(a store.Attempt) { r.start(a, false) }
+
+func (r Reservation) start(a store.Attempt, turnDown bool) {
 	b := r.b
 	a.Claim = r.Claim
-	c := &call{b: b, lane: r.lane, row: a, inc: r.Claim.Inc, began: r.began, slots: slotOwn | slotShared}
+	c := &call{b: b, lane: r.lane, row: a, inc: r.Claim.Inc, began: r.began, slots: slotOwn | slotShared, turnDown: turnDown}
 	b.mu.Lock()
 	_, pending := b.pending[r.Claim.Token]
 	if pending {

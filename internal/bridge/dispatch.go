@@ -42,6 +42,8 @@ type queuedTask struct {
 	source *store.Source
 	// foreign is set for foreign tasks.
 	foreign *queuedForeign
+	// moves: it does not wait while the agent's circuit is open.
+	moves bool
 }
 
 // laneLocked gives the lane of an agent.
@@ -128,6 +130,7 @@ func (b *Bridge) take(ctx context.Context, m bus.Message) error {
 		b.cfg.Metrics.record(fateInvalid, 1)
 		return parley.Errorf(parley.CodeInvalid, "task record with key %.200q dropped: %w", m.Key, err)
 	}
+	r.moves = m.Header[bus.HeaderOnOpen] == string(parley.OnOpenFail)
 	b.acquaint(ctx, r.Agent)
 	b.cfg.Metrics.record(b.enqueue(r, b.sourceOf(m)), 1)
 	nudge(b.dispatch)
@@ -142,12 +145,17 @@ func (b *Bridge) enqueue(r taskRecord, from *store.Source) (fate string) {
 		return fateDuplicate
 	}
 	l := b.laneLocked(r.Agent)
+	q := queuedTask{task: r.TaskID, since: now, source: from, moves: r.moves}
+	if r.moves && b.heldLocked(l) {
+		b.turnDownLocked(l, q)
+		return fateQueued
+	}
 	if len(l.queue) >= b.roomLocked(l) {
 		b.deferLocked(l, r.TaskID)
 		return fateDeferred
 	}
 	b.queued[r.TaskID] = struct{}{}
-	l.queue = append(l.queue, queuedTask{task: r.TaskID, since: now, source: from})
+	l.queue = append(l.queue, q)
 	if !l.listed {
 		l.listed = true
 		b.waiting = append(b.waiting, l)
@@ -252,10 +260,11 @@ func (b *Bridge) writeDeferrals() {
 }
 
 // ownBatch is attempts of ours that are about to be claimed; each has a slot of
-// its lane.
+// its lane, but for the first ones, which are to be turned down.
 type ownBatch struct {
-	reqs  []store.ClaimRequest
-	lanes []*lane
+	reqs     []store.ClaimRequest
+	lanes    []*lane
+	turnDown int
 }
 
 // batch takes from the queues what there are slots for, from each lane its
@@ -264,9 +273,10 @@ func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign foreignBatch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	claim = store.Claim{Worker: b.cfg.Worker, Inc: b.inc}
+	own = b.takeTurnDownsLocked()
 	rest := b.waiting[:0]
 	var full []*lane
-	n := 0
+	n := own.turnDown
 	for i, l := range b.waiting {
 		for ; len(l.queue) > 0 && n < b.cfg.Limits.ClaimBatch && b.freeLocked(l) > 0; n++ {
 			b.occupyLocked(l)
@@ -326,7 +336,7 @@ func (b *Bridge) claimBatch(claim store.Claim, own ownBatch) {
 	for i, q := range reqs {
 		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.Token}, b: b, lane: own.lanes[i], began: began}
 		if row := byTask[q.TaskID]; row != nil {
-			r.Start(*row)
+			r.start(*row, i < own.turnDown)
 		} else {
 			r.Release()
 		}
@@ -340,6 +350,11 @@ func (b *Bridge) putBack() {
 	b.mu.Lock()
 	at := b.now()
 	var ds []store.Deferral
+	for _, t := range b.turnDowns {
+		delete(b.queued, t.task)
+		ds = append(ds, store.Deferral{TaskID: t.task, At: at})
+	}
+	b.turnDowns = nil
 	for _, l := range b.waiting {
 		for len(l.queue) > 0 {
 			// Foreign tasks were not acknowledged, or have their rows.

@@ -29,7 +29,9 @@ type call struct {
 	keep bool
 	// follows: it is counted among the tasks that are followed.
 	follows bool
-	later   int
+	// turnDown: it was claimed because its agent's circuit is open.
+	turnDown bool
+	later    int
 	// requeue: the task is to wait for another slot after this call. tell is the
 	// result that is to be told when the slot is free, or nil.
 	requeue bool

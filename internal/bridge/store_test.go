@@ -63,7 +63,8 @@ func (r *sqlRig) publishOpen(ctx context.Context) {
 	}
 	for _, a := range rows {
 		v, _ := json.Marshal(map[string]any{"run_id": a.Run, "task_id": a.ID, "agent_name": a.Agent, "input_data": a.Input})
-		if err := r.bus.Publish(ctx, bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v}); err != nil && ctx.Err() == nil {
+		header := map[string]string{bus.HeaderOnOpen: string(a.Policy.OnOpen)}
+		if err := r.bus.Publish(ctx, bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v, Header: header}); err != nil && ctx.Err() == nil {
 			r.t.Error(err)
 		}
 	}

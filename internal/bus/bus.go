@@ -48,6 +48,10 @@ const (
 // (protocol.md §4.12).
 const HeaderTask = "parley-task"
 
+// HeaderOnOpen is on a record of [SubjectTasks] whose task is not to wait while
+// its agent's circuit is open, with the value "fail": the step has another agent.
+const HeaderOnOpen = "parley-on-open"
+
 // HeaderReplay is on a record that was published again from a dead letter. Its
 // value is new for each time, and the same when one time is repeated: for an
 // executor of the existing platform, who cannot tell it from the first, the task

@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/store"
 )
 
@@ -73,6 +76,37 @@ func TestR5_HedgeOnTheStore(t *testing.T) {
 		got := r.step(run, "a")
 		if late || got.Status != parley.StepCompleted || got.Agent != "other" || string(got.Output) != `{"n":1}` {
 			t.Errorf("accepted %t; the step is %s of %s with %s", late, got.Status, got.Agent, got.Output)
+		}
+	})
+}
+
+// TestR5_OnOpen: no attempt waits for an open circuit but that of the last
+// agent, and its record says so.
+func TestR5_OnOpen(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		said := map[string]string{}
+		stop, err := r.bus.Subscribe(t.Context(), bus.SubjectTasks, "bridges", func(_ context.Context, m bus.Message) error {
+			task, err := records.DecodeTask(m.Value)
+			said[task.TaskID] = m.Header[bus.HeaderOnOpen]
+			return err
+		})
+		check(t, err)
+		defer stop()
+		r.apply("name: talk\nsteps: [{id: a, agents: [one, other]}]")
+		run := r.start()
+		synctest.Wait()
+		e := parley.Errorf(parley.CodeAgentUnavailable, "the circuit is open").WithDetails(map[string]string{"circuit": "open"})
+		e.Retryable = true
+		_, err = r.x.Answer(t.Context(), store.Answer{Result: parley.Result{TaskID: run + ".a.1", Outcome: parley.OutcomeError, Err: e}, At: time.Now(), From: "b1"})
+		check(t, err)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if d := cmp.Diff(map[string]string{run + ".a.1": "fail", run + ".a.2": ""}, said); d != "" {
+			t.Error(d)
+		}
+		if a, b := r.row(run+".a.1").Policy.OnOpen, r.row(run+".a.2").Policy.OnOpen; a != parley.OnOpenFail || b != "" {
+			t.Errorf("the rows say %q and %q", a, b)
 		}
 	})
 }

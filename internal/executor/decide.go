@@ -28,6 +28,9 @@ func (x *Executor) attempts(d workflow.Decision, now time.Time, reserve bool) ([
 			Task: s.Task, State: store.AttemptOpen, VisibleAt: s.At,
 			Policy: store.Policy{AttemptTimeout: s.AttemptTimeout, Silence: s.Silence},
 		}
+		if s.HasNext {
+			rows[i].Policy.OnOpen = parley.OnOpenFail
+		}
 		if info, ok := x.cfg.Agent(context.Background(), s.Task.Agent); ok {
 			rows[i].Policy.OutcomeUnknown = info.Policy
 		}

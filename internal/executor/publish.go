@@ -158,5 +158,9 @@ func taskRecord(a *store.Attempt, input json.RawMessage, now time.Time) (bus.Mes
 	v, err := records.AgentTask{
 		RunID: a.Run, TaskID: a.ID, AgentName: a.Agent, Input: input, CorrelationID: a.CorrelationID, At: now,
 	}.Encode()
-	return bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v, Header: map[string]string{bus.HeaderTask: "1"}}, err
+	header := map[string]string{bus.HeaderTask: "1"}
+	if a.Policy.OnOpen != "" {
+		header[bus.HeaderOnOpen] = string(a.Policy.OnOpen)
+	}
+	return bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v, Header: header}, err
 }

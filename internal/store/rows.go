@@ -56,6 +56,9 @@ type Policy struct {
 	// AttemptTimeout and Silence are language rule T2; 0 is none.
 	AttemptTimeout time.Duration `json:"attempt_timeout,omitempty"`
 	Silence        time.Duration `json:"silence,omitempty"`
+	// OnOpen, if set, goes before what the agent's record says: the step has
+	// another agent to call while the circuit of this one is open (rule R5).
+	OnOpen parley.OnOpen `json:"on_open,omitempty"`
 }
 
 // Attempt is one row of table attempt: the outbox entry, the claim, the

@@ -152,7 +152,7 @@ func attempt(run, step string, n int) Attempt {
 			ID: fmt.Sprintf("%s.%s.%d", run, step, n), Run: run, Step: step, Attempt: n, Agent: "writer",
 			Input: json.RawMessage(`{"text":"hello"}`), CorrelationID: "corr-" + run, Deadline: epoch.Add(time.Hour),
 		},
-		Policy:    Policy{OutcomeUnknown: parley.OutcomeLookup, Silence: 5 * time.Minute},
+		Policy:    Policy{OutcomeUnknown: parley.OutcomeLookup, Silence: 5 * time.Minute, OnOpen: parley.OnOpenFail},
 		State:     AttemptOpen,
 		VisibleAt: epoch,
 	}

@@ -93,6 +93,8 @@ type Schedule struct {
 	AttemptTimeout, Silence time.Duration
 	// Retry: the agent was called for the step before.
 	Retry bool
+	// HasNext: the step has another agent to call if this one cannot be.
+	HasNext bool
 }
 
 // Close ends one attempt.

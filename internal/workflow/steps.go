@@ -113,7 +113,7 @@ func (a *decider) schedule(x *execution, at time.Time) {
 		task.ContextID = a.sessions[x.step.Session+"\x00"+call.agent]
 	}
 	a.d.Schedule = append(a.d.Schedule, Schedule{
-		Task: task, At: at, AttemptTimeout: x.step.AttemptTimeout, Silence: x.step.Silence,
+		Task: task, At: at, AttemptTimeout: x.step.AttemptTimeout, Silence: x.step.Silence, HasNext: a.hasNext(x),
 	})
 }
 
