@@ -42,7 +42,9 @@ func startSelf(ctx context.Context, variable string, order any) (*child, error) 
 
 // startChild starts cmd and waits for its first line.
 func startChild(cmd *exec.Cmd) (*child, error) {
-	cmd.Stderr = os.Stderr
+	if cmd.Stderr == nil {
+		cmd.Stderr = os.Stderr
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	out, err := cmd.StdoutPipe()

@@ -16,9 +16,30 @@ const (
 	isolationShare = 20
 )
 
-// isolationBench measures what the tasks of other agents suffer from one that
-// takes ten seconds: their time from record to record, alone and beside it.
+// isolationBench measures what one agent takes from the others: in a bridge
+// between two topics of Kafka, and in one process on SQLite, where many tasks
+// may wait for it. -case names one of these parts.
 func isolationBench(ctx context.Context, o options) ([]row, error) {
+	var all []row
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, options) ([]row, error)
+	}{{"kafka", isolationKafka}, {"sqlite", badLoad}, {"backlog", backlogs}} {
+		if o.cases != "" && o.cases != part.name {
+			continue
+		}
+		rows, err := part.run(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+	}
+	return all, nil
+}
+
+// isolationKafka measures what the tasks of other agents suffer from one that
+// takes ten seconds: their time from record to record, alone and beside it.
+func isolationKafka(ctx context.Context, o options) ([]row, error) {
 	b, err := newPipelineBench(ctx)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "run one benchmark: "+strings.Join(names(), ", "))
 	flag.BoolVar(&o.quick, "quick", false, "fewer rounds and runs: under a minute")
 	flag.StringVar(&o.results, "results", "results", "folder of the records")
-	flag.StringVar(&o.cases, "case", "", "cases of jsonrpc to run, separated by commas")
+	flag.StringVar(&o.cases, "case", "", "cases of jsonrpc to run, separated by commas, or the part of isolation: kafka, sqlite, backlog")
 	flag.Float64Var(&o.minutes, "minutes", 10, "length of the soak")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of Parley's rounds to this file")
 	flag.StringVar(&o.memProfile, "memprofile", "", "write a profile of all allocations of Parley's rounds to this file (jsonrpc)")
