@@ -27,11 +27,12 @@ internal/bus/...:             internal/bus
 internal/bus/kafka:           . internal/bus
 internal/records:             .
 internal/breaker:             .
+internal/admission:
 internal/workflow/expr:       .
 internal/workflow:            . internal/workflow/expr
 internal/store:               .
 internal/executor:            . internal/bus internal/records internal/store internal/workflow internal/workflow/expr
-internal/bridge:              . internal/breaker internal/bus internal/records internal/store
+internal/bridge:              . internal/admission internal/breaker internal/bus internal/records internal/store
 internal/bridge/simplea2a:    . internal/bridge
 internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb internal/bridge/a2a/agentcard jsonrpc jsonrpc/rpcdial jsonrpc/rpcws
 internal/bridge/a2a/a2apb:
