@@ -44,6 +44,11 @@ type Agent struct {
 	Status     AgentStatus
 	// MaxConcurrent bounds the calls in flight; 0 is the bridge's default.
 	MaxConcurrent int
+	// Limits are the others of what each bridge lets through to the agent.
+	Limits AgentLimits
+	// Priority is the agent's share among those that wait for slots of a bridge, 1
+	// to [MaxPriority]; 0 is [DefaultPriority].
+	Priority int
 	// Breaker is nil if the record names none: then it is the bridge's default.
 	Breaker *Breaker
 

@@ -39,6 +39,10 @@ type AgentSpec struct {
 	Idempotent     *bool
 	// MaxConcurrent bounds the calls in flight; 0 is the bridge's default.
 	MaxConcurrent *int
+	// Limits replaces all of them; the zero value is their defaults.
+	Limits *AgentLimits
+	// Priority is 1 to [MaxPriority], or 0 for [DefaultPriority].
+	Priority *int
 	// Breaker replaces the whole breaker; the zero value removes it.
 	Breaker *Breaker
 	// Status is AgentActive or AgentInactive; deleting is another request.

@@ -32,6 +32,9 @@ type Agent struct {
 	UpdatedAt      time.Time            `json:"updated_at"`
 	CreatedBy      string               `json:"created_by,omitempty"`
 	UpdatedBy      string               `json:"updated_by,omitempty"`
+	// Limits is nil if the record names none; Priority is 0 then, the default.
+	Limits   *Limits `json:"limits,omitempty"`
+	Priority int     `json:"priority,omitempty"`
 	// Breaker is nil if the record names none.
 	Breaker *Breaker `json:"breaker,omitempty"`
 	// TLS tells where the TLS settings of connections to the agent come from.
@@ -73,6 +76,8 @@ type specBody struct {
 	OutcomeUnknown *parley.OutcomePolicy `json:"outcome_unknown,omitempty"`
 	Idempotent     *bool                 `json:"idempotent,omitempty"`
 	MaxConcurrent  *int                  `json:"max_concurrent,omitempty"`
+	Limits         json.RawMessage       `json:"limits,omitempty"`
+	Priority       *int                  `json:"priority,omitempty"`
 	Breaker        json.RawMessage       `json:"breaker,omitempty"`
 	Status         *parley.AgentStatus   `json:"status,omitempty"`
 }
@@ -80,7 +85,7 @@ type specBody struct {
 func newSpecBody(s parley.AgentSpec) specBody {
 	b := specBody{
 		Name: s.Name, URL: s.URL, Description: s.Description, Protocol: s.Protocol, ProtocolConfig: s.ProtocolConfig,
-		OutcomeUnknown: s.OutcomeUnknown, Idempotent: s.Idempotent, MaxConcurrent: s.MaxConcurrent, Status: s.Status,
+		OutcomeUnknown: s.OutcomeUnknown, Idempotent: s.Idempotent, MaxConcurrent: s.MaxConcurrent, Priority: s.Priority, Status: s.Status,
 	}
 	if s.Timeout != nil {
 		b.TimeoutMS = new(s.Timeout.Milliseconds())
@@ -94,6 +99,7 @@ func newSpecBody(s parley.AgentSpec) specBody {
 			b.RetryConfig.Budget = &RetryBudget{Percent: r.Budget.Percent, PerSecond: r.Budget.PerSecond, Off: r.Budget.Off}
 		}
 	}
+	b.Limits, _ = limitsBody(s.Limits)    // numbers, too
 	b.Breaker, _ = breakerBody(s.Breaker) // numbers and a word
 	if a := s.Auth; a != nil {
 		b.AuthType, b.AuthConfig = &a.Type, newAuthBody(a)

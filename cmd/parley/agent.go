@@ -129,6 +129,9 @@ func (a *app) drawAgent(s *sheet, g client.Agent) {
 		{"Timeout", cell{text: milliseconds(g.TimeoutMS)}},
 		{"If unknown", cell{text: string(g.OutcomeUnknown)}},
 	}
+	if text := limitsText(g); text != "" {
+		list = append(list, field{"Limits", cell{text: text}})
+	}
 	if text := breakerText(g.Breaker); text != "" {
 		list = append(list, field{"Breaker", cell{text: text}})
 	}

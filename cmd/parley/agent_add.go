@@ -22,7 +22,8 @@ type agentFlags struct {
 	timeout                                          time.Duration
 	idempotent                                       bool
 	concurrent                                       int
-	breaker                                          string
+	breaker, limits                                  string
+	priority                                         int
 }
 
 // register adds the flags that adding and changing have in common.
@@ -34,6 +35,8 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.BoolVar(&f.idempotent, "idempotent", false, "the agent does the same task once, however often it is sent")
 	fl.StringVar(&f.breaker, "breaker", "", "circuit breaker: on, off, none (the server's default), or its settings as JSON")
 	fl.IntVar(&f.concurrent, "max-concurrent", 0, "bound on the calls in flight; 0 is the server's default")
+	fl.StringVar(&f.limits, "limits", "", `further limits as JSON, such as {"rate": "10/s", "burst": 20}; none is their defaults`)
+	fl.IntVar(&f.priority, "priority", 0, "share among the agents that wait: 1 to 10; 0 is the default, 5")
 	complete(cmd, "outcome-unknown", string(parley.OutcomeLookup), string(parley.OutcomeResend), string(parley.OutcomeFail))
 }
 
@@ -71,11 +74,8 @@ func (a *app) agentSpec(f *agentFlags, changed func(string) bool) (parley.AgentS
 	if changed("max-concurrent") {
 		s.MaxConcurrent = &f.concurrent
 	}
-	if changed("breaker") {
-		var err error
-		if s.Breaker, err = a.breakerSpec(f.breaker); err != nil {
-			return s, err
-		}
+	if err := a.loadSpec(f, changed, &s); err != nil {
+		return s, err
 	}
 	if changed("status") {
 		s.Status = new(parley.AgentStatus(f.status))
@@ -96,6 +96,22 @@ func (a *app) agentSpec(f *agentFlags, changed func(string) bool) (parley.AgentS
 	}
 	s.TLS, err = f.auth.tlsSpec(changed)
 	return s, err
+}
+
+// loadSpec reads what says how much the agent gets, and when nothing.
+func (a *app) loadSpec(f *agentFlags, changed func(string) bool, s *parley.AgentSpec) (err error) {
+	if changed("priority") {
+		s.Priority = &f.priority
+	}
+	if changed("breaker") {
+		if s.Breaker, err = a.breakerSpec(f.breaker); err != nil {
+			return err
+		}
+	}
+	if changed("limits") {
+		s.Limits, err = a.limitsSpec(f.limits)
+	}
+	return err
 }
 
 // configSpec reads --config.
@@ -251,6 +267,7 @@ func newAgentSet(a *app) *cobra.Command {
 		Use:   "set NAME",
 		Short: "Change an agent's record",
 		Example: `  parley agent set greeter --agent-url https://agents.example.com/greeter --timeout 60s
+  parley agent set greeter --limits '{"rate": "10/s", "queue": 1000}' --priority 7
   parley agent set greeter --status inactive
   parley agent set greeter --auth none`,
 		Args: need("NAME"),

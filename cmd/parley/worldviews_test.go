@@ -128,6 +128,8 @@ func (v worldAgents) change(g *parley.Agent, s parley.AgentSpec) error {
 	set(&g.Status, s.Status)
 	set(&g.Idempotent, s.Idempotent)
 	set(&g.MaxConcurrent, s.MaxConcurrent)
+	set(&g.Limits, s.Limits)
+	set(&g.Priority, s.Priority)
 	if b := s.Breaker; b != nil {
 		g.Breaker = nil
 		if *b != (parley.Breaker{}) {

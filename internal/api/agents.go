@@ -34,6 +34,8 @@ type AgentFields struct {
 	OutcomeUnknown string         `json:"outcome_unknown,omitempty" doc:"lookup, resend or fail; default: the protocol's."`
 	Idempotent     bool           `json:"idempotent,omitempty"`
 	MaxConcurrent  int            `json:"max_concurrent,omitempty" minimum:"0" maximum:"10000" doc:"0 is the default."`
+	Limits         *limitsBody    `json:"limits,omitempty" doc:"Further limits; {} and null are all defaults."`
+	Priority       int            `json:"priority,omitempty" minimum:"0" maximum:"10" doc:"Share among the agents that wait for calls; 0 is the default, 5."`
 	Breaker        *breakerBody   `json:"breaker,omitempty" doc:"Circuit breaker; {} is all defaults, null removes it."`
 }
 
@@ -162,6 +164,7 @@ func agentMembers(o *object, spec *parley.AgentSpec, stored *parley.Auth) {
 	if v := o.integer("max_concurrent", 0, 10000); v != nil {
 		spec.MaxConcurrent = new(int(*v))
 	}
+	agentLimits(o, spec)
 	spec.Breaker = agentBreaker(o)
 }
 

@@ -238,6 +238,8 @@ func (f fakeAgents) change(a *parley.Agent, spec parley.AgentSpec) error {
 	set(&a.OutcomeUnknown, spec.OutcomeUnknown)
 	set(&a.Idempotent, spec.Idempotent)
 	set(&a.MaxConcurrent, spec.MaxConcurrent)
+	set(&a.Limits, spec.Limits)
+	set(&a.Priority, spec.Priority)
 	if b := spec.Breaker; b != nil {
 		a.Breaker = nil
 		if *b != (parley.Breaker{}) {

@@ -21,7 +21,6 @@ const (
 	faultSyntax     = "syntax"
 	faultDuplicate  = "duplicate_key"
 	faultUnknown    = "unknown_member"
-	faultNoEffect   = "unsupported"
 	maxFaultsInText = 5
 )
 

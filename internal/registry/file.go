@@ -29,7 +29,8 @@ const declaredBy = "agents file"
 //	timeout or timeout_ms       "30s" or milliseconds
 //	retry or retry_config       {max_retries, initial_delay(_ms), max_delay(_ms), backoff_multiplier,
 //	                            budget {percent, per_second, off}}
-//	limits                      {concurrency}
+//	limits                      {concurrency, adaptive, rate, burst, queue, queue_bytes}
+//	priority                    1 to 10
 //	outcome_unknown, idempotent
 //	breaker                     {enabled, failure_threshold, failure_rate_threshold, minimum_calls,
 //	                            timeout(_seconds), half_open_max_calls, window(_size_seconds), on_open}
@@ -134,11 +135,7 @@ func (a *entryReader) read() parley.AgentSpec {
 		spec.Retry = a.retry(n)
 	}
 	if n := at("limits"); n != nil {
-		limits := a.members(n, a.path+".limits", []string{"concurrency"})
-		if n := limits["concurrency"]; n != nil {
-			a.at["limits.concurrency"] = place{n, a.path + ".limits.concurrency"}
-			spec.MaxConcurrent = a.integer(n, a.path+".limits.concurrency")
-		}
+		a.limits(n, &spec)
 	}
 	if n := at("outcome_unknown"); n != nil {
 		if s := a.text(n, a.path+".outcome_unknown"); s != nil {
@@ -153,7 +150,7 @@ func (a *entryReader) read() parley.AgentSpec {
 		spec.Breaker = a.breaker(n)
 	}
 	if n := at("priority"); n != nil {
-		a.warning(n, a.path+".priority", faultNoEffect, "priority has no effect in this version")
+		spec.Priority = a.integer(n, a.path+".priority")
 	}
 	if n := at("tls"); n != nil {
 		spec.TLS = a.tls(n)

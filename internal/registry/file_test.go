@@ -75,18 +75,8 @@ agents:
 		t.Errorf("LoadFile takes another section: %v", problems)
 	}
 	specs, problems := registry.LoadSection("a.yaml", text)
-	var warnings []string
-	for _, p := range problems {
-		if p.Severity != parley.SeverityWarning {
-			t.Errorf("problem %v", p)
-		}
-		warnings = append(warnings, p.String())
-	}
-	wantWarnings := []string{
-		"a.yaml:22:74: unsupported: priority has no effect in this version",
-	}
-	if diff := cmp.Diff(wantWarnings, warnings); diff != "" {
-		t.Errorf("warnings (-want +got):\n%s", diff)
+	if len(problems) > 0 {
+		t.Errorf("problems %v", problems)
 	}
 	retry := parley.DefaultRetryConfig()
 	retry.MaxRetries, retry.Multiplier = 10, 1.5
@@ -96,15 +86,15 @@ agents:
 			Name: new("a"), URL: new("https://a.example/x"), Description: new("on"), Protocol: new("jsonrpc-2.0"),
 			ProtocolConfig: json.RawMessage(`{"a":{"b":"yes"},"big":12345678901234567890123,"z":[1,2.50,-3e2,true,null,"x","2026-11-21",{},[]]}`),
 			Auth:           &parley.AuthSpec{Type: parley.AuthHeader, Header: "X-K", Secret: "env:AGENT_TOKEN"},
-			Timeout:        new(90 * time.Second), MaxConcurrent: new(4), Idempotent: new(true), OutcomeUnknown: new(parley.OutcomeFail),
+			Timeout:        new(90 * time.Second), MaxConcurrent: new(4), Idempotent: new(true), OutcomeUnknown: new(parley.OutcomeFail), Limits: &parley.AgentLimits{},
 			Retry: &parley.RetryConfig{MaxRetries: 0, InitialDelay: 100 * time.Millisecond, MaxDelay: time.Second, Multiplier: 1},
 		},
 		{
 			Name: new("b"), URL: new("http://b"), Timeout: new(time.Second), Retry: &retry, Breaker: new(parley.DefaultBreaker()),
 			Auth: &parley.AuthSpec{Type: parley.AuthAPIKey, Header: "X-K", Literal: parley.NewSecret([]byte("k"))},
 		},
-		{Name: new("c"), URL: new("http://c"), Auth: &parley.AuthSpec{Type: parley.AuthBearer, Literal: parley.NewSecret([]byte("t"))}},
-		{Name: new("d"), URL: new("http://d"), Auth: &parley.AuthSpec{Type: parley.AuthNone}, ProtocolConfig: json.RawMessage("null")},
+		{Name: new("c"), Limits: &parley.AgentLimits{}, URL: new("http://c"), Auth: &parley.AuthSpec{Type: parley.AuthBearer, Literal: parley.NewSecret([]byte("t"))}},
+		{Name: new("d"), Priority: new(3), URL: new("http://d"), Auth: &parley.AuthSpec{Type: parley.AuthNone}, ProtocolConfig: json.RawMessage("null")},
 	}
 	for i := range want {
 		want[i].By = "agents file"
@@ -226,16 +216,16 @@ func TestAD12_WholeFiles(t *testing.T) {
 	}
 }
 
-// Many warnings don't hide an error, and the list ends.
+// The list of problems ends.
 func TestAD12_ProblemsAreCounted(t *testing.T) {
-	text := "agents:\n" + strings.Repeat("- {name: n, url: 'http://h', priority: 1, x: 1}\n", 500)
+	text := "agents:\n" + strings.Repeat("- {name: n, url: 'http://h', priority: 11, x: 1}\n", 500)
 	_, problems := registry.LoadFile("f", []byte(text))
 	count := map[parley.Severity]int{}
 	for _, p := range problems {
 		count[p.Severity]++
 	}
-	if count[parley.SeverityError] != 101 || count[parley.SeverityWarning] != 101 {
-		t.Errorf("%v problems, want 100 and the notice of each kind", count)
+	if len(count) != 1 || count[parley.SeverityError] != 101 {
+		t.Errorf("%v problems, want 100 and the notice", count)
 	}
 }
 

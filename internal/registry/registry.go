@@ -160,6 +160,8 @@ func complete(spec parley.AgentSpec) parley.AgentSpec {
 	fill(&spec.OutcomeUnknown, "")
 	fill(&spec.Idempotent, false)
 	fill(&spec.MaxConcurrent, 0)
+	fill(&spec.Limits, parley.AgentLimits{})
+	fill(&spec.Priority, 0)
 	fill(&spec.Breaker, parley.Breaker{})
 	return spec
 }
@@ -267,6 +269,8 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 	set(&agent.OutcomeUnknown, spec.OutcomeUnknown)
 	set(&agent.Idempotent, spec.Idempotent)
 	set(&agent.MaxConcurrent, spec.MaxConcurrent)
+	set(&agent.Limits, spec.Limits)
+	set(&agent.Priority, spec.Priority)
 	set(&agent.Status, spec.Status)
 	if b := spec.Breaker; b != nil {
 		agent.Breaker = nil

@@ -122,6 +122,12 @@ func checkShape(spec *parley.AgentSpec, f *faults) {
 	if n := spec.MaxConcurrent; n != nil && (*n < 0 || *n > maxCalls) {
 		f.add("limits.concurrency", faultValue, "must be 0 (the server's default) to %d", maxCalls)
 	}
+	if spec.Limits != nil {
+		checkLimits(*spec.Limits, f)
+	}
+	if p := spec.Priority; p != nil && (*p < 0 || *p > parley.MaxPriority) {
+		f.add("priority", faultValue, "must be 1 to %d, or 0 for the default, %d", parley.MaxPriority, parley.DefaultPriority)
+	}
 	if spec.Breaker != nil {
 		checkBreaker(*spec.Breaker, f)
 	}

@@ -29,32 +29,23 @@ const (
 
 // reader reads YAML nodes and notes every problem at its place.
 type reader struct {
-	file             string
-	problems         parley.Problems
-	errors, warnings int // found, also those beyond maxProblems
-	nodes            int // read so far
+	file     string
+	problems parley.Problems
+	errors   int // found, also those beyond maxProblems
+	nodes    int // read so far
 }
 
 // problem notes an error and gives it, to be added to.
 func (r *reader) problem(n *yaml.Node, path, code, text string) *parley.Problem {
-	return r.note(&r.errors, n, parley.Problem{Path: path, Severity: parley.SeverityError, Code: code, Text: text})
-}
-
-func (r *reader) warning(n *yaml.Node, path, code, text string) {
-	r.note(&r.warnings, n, parley.Problem{Path: path, Severity: parley.SeverityWarning, Code: code, Text: text})
-}
-
-// note counts errors and warnings apart, so that many warnings hide no error.
-func (r *reader) note(count *int, n *yaml.Node, p parley.Problem) *parley.Problem {
-	p.File = r.file
+	p := parley.Problem{File: r.file, Path: path, Severity: parley.SeverityError, Code: code, Text: text}
 	if n != nil {
 		p.Line, p.Col = n.Line, n.Column
 	}
-	*count++
-	if *count > maxProblems+1 {
+	r.errors++
+	if r.errors > maxProblems+1 {
 		return &p
 	}
-	if *count == maxProblems+1 {
+	if r.errors == maxProblems+1 {
 		p.Code, p.Path, p.Text = faultLimit, "", fmt.Sprintf("there are more than %d; the others are not listed", maxProblems)
 	}
 	r.problems = append(r.problems, p)

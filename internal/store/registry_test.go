@@ -17,7 +17,8 @@ func newAgent(name string) parley.Agent {
 		ProtocolConfig: json.RawMessage(`{"method": "message/send","version":"2.0"}`),
 		Auth:           parley.Auth{Type: parley.AuthAPIKey, Header: "X-Key", Secret: "env:KEY"},
 		Timeout:        1500 * time.Millisecond, Retry: parley.RetryConfig{MaxRetries: 0, InitialDelay: 100 * time.Millisecond, MaxDelay: time.Second, Multiplier: 1.5, Budget: parley.RetryBudget{Percent: 12.5, PerSecond: 2, Off: true}},
-		OutcomeUnknown: parley.OutcomeLookup, Idempotent: true, Status: parley.AgentActive, MaxConcurrent: 7,
+		OutcomeUnknown: parley.OutcomeLookup, Idempotent: true, Status: parley.AgentActive, MaxConcurrent: 7, Priority: 9,
+		Limits:    parley.AgentLimits{Fixed: true, Rate: 2.5, Burst: 3, Queue: 4, QueueBytes: 1 << 20},
 		Detected:  json.RawMessage(`{"protocol": "jsonrpc-2.0","version":"1.0"}`),
 		CreatedAt: epoch, UpdatedAt: epoch, CreatedBy: "ann", UpdatedBy: "bob",
 	}
@@ -35,6 +36,7 @@ func TestAgents(t *testing.T) {
 
 		// The name of a deleted agent stays taken, and cannot be changed.
 		a.Status, a.UpdatedAt, a.URL, a.Detected = parley.AgentDeleted, epoch.Add(time.Hour), "https://other/", nil
+		a.Limits, a.Priority = parley.AgentLimits{}, 0
 		b := a
 		b.Name, b.CreatedBy = "renamed", "eve"
 		check(t, db.UpdateAgent(ctx, b))
