@@ -83,7 +83,7 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, error) {
 		AuthNone: l.Auth.Mode == config.AuthNone, AuthNoneAnywhere: l.Auth.Anywhere, Key: l.Auth.Key, Hosts: l.Auth.Hosts,
 		EgressAllow: l.Egress.Allow, AllowStdio: l.Egress.Stdio, PushURL: l.Push.URL,
 		SecretsDir: l.Secrets.Dir, SecretsPrefix: l.Secrets.EnvPrefix, SealKeyFile: l.Secrets.KeyFile, PushKeyFile: l.Push.KeyFile,
-		MaxConcurrent: l.Limits.AgentCalls, MaxCalls: l.Limits.Calls, MaxFollowing: l.Limits.Following,
+		MaxConcurrent: l.Limits.AgentCalls, MaxCalls: l.Limits.Calls, MaxFollowing: l.Limits.Following, MaxRequestBytes: l.Limits.RequestBytes,
 		Breaker: defaultBreaker(l.Bridge.Breaker), CancelGrace: l.Limits.CancelGrace, DrainGrace: l.Limits.DrainGrace, Limits: runLimits(l.Limits),
 		Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },

@@ -95,9 +95,11 @@ func (b *Bridge) heldLocked(l *lane) bool {
 	return c != nil && c.Held(b.now()) == breaker.Hold
 }
 
-// reservePermitLocked notes which call of a lane will try its agent, if it is
-// tried; dropPermitLocked that the call was not made.
-func (l *lane) reservePermitLocked(token string) {
+// reserveLocked keeps one of the agent's rate for a call, and notes that this one
+// will try the agent, if it is tried; dropPermitLocked that the call did not try
+// it.
+func (l *lane) reserveLocked(token string, now time.Time) {
+	l.gate.Reserve(now)
 	if c := l.circuit.Load(); c != nil {
 		c.Reserve(token)
 	}
@@ -137,13 +139,16 @@ func (b *Bridge) turnedLocked(agent string) {
 		return
 	}
 	if b.heldLocked(l) {
-		for len(l.queue) > 0 {
-			switch q := l.popLocked(b); {
-			case q.foreign != nil:
-				b.putOffLocked(l, *q.foreign)
-			case q.moves:
+		for n := l.queue.len(); n > 0; n-- {
+			q := l.popLocked(b)
+			if q.moves {
 				b.turnDownLocked(l, q)
-			default:
+				continue
+			}
+			b.cfg.Metrics.putOff(whyCircuit, 1)
+			if q.foreign != nil {
+				b.putOffLocked(l, *q.foreign)
+			} else {
 				b.deferLocked(l, q.task)
 			}
 		}

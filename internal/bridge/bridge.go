@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/admission"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/store"
 )
@@ -159,7 +160,7 @@ type Bridge struct {
 	calls    map[string]*call
 	queued   map[string]struct{}
 	lanes    map[string]*lane
-	waiting  []*lane
+	waiting  admission.Ring[*lane]
 	circuits map[string]*circuit
 	deferred []store.Deferral
 	// turnDowns do not wait for the open circuits of their agents.
@@ -168,9 +169,13 @@ type Bridge struct {
 	// acks acknowledge the records of foreign tasks, by task id; putOff are such
 	// tasks that are to wait in the ledger, done those whose results are
 	// published and that are not known to be closed.
-	acks      map[string]func()
-	putOff    []queuedForeign
-	done      map[string]struct{}
+	acks   map[string]func()
+	putOff []queuedForeign
+	done   map[string]struct{}
+	// turn is when a lane that waits may go on by itself; zero: none does.
+	turn time.Time
+	// bytes are those of all requests that wait or are in hand.
+	bytes     int64
 	inFlight  int
 	following int
 	// telling counts results of foreign tasks that are being published.

@@ -94,7 +94,7 @@ type Reservation struct {
 	Claim store.Claim
 
 	b     *Bridge
-	lane  *lane
+	slot  slot
 	began time.Time
 }
 
@@ -107,28 +107,31 @@ func (b *Bridge) Reserve(agent string) (Reservation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.laneLocked(agent)
-	if b.freeLocked(l) == 0 || age(b.beat, began) >= b.cfg.Lease*2/3 {
+	// What waits for the agent's rate comes first.
+	if b.freeLocked(l) == 0 || !b.fitsLocked(l, 0) || (l.gate.Spacing() > 0 && l.queue.len() > 0) || age(b.beat, began) >= b.cfg.Lease*2/3 {
 		return Reservation{}, false
 	}
 	b.occupyLocked(l)
 	b.inHand.Add(1)
 	claim := store.Claim{Worker: b.cfg.Worker, Inc: b.inc, Token: b.tokenLocked()}
-	l.reservePermitLocked(claim.Token)
-	return Reservation{Claim: claim, b: b, lane: l, began: began}, true
+	l.reserveLocked(claim.Token, began)
+	return Reservation{Claim: claim, b: b, slot: slot{lane: l}, began: began}, true
 }
 
 // Start begins the call of a, which is known to be committed as claimed by
 // Claim. It returns at once.
-func (r Reservation) Start(a store.Attempt) { r.start(a, false) }
-
-func (r Reservation) start(a store.Attempt, turnDown bool) {
+func (r Reservation) Start(a store.Attempt) {
 	b := r.b
 	a.Claim = r.Claim
-	c := &call{b: b, lane: r.lane, row: a, inc: r.Claim.Inc, began: r.began, slots: slotOwn | slotShared, turnDown: turnDown}
+	c := &call{
+		b: b, lane: r.slot.lane, row: a, inc: r.Claim.Inc, began: r.began, slots: slotOwn | slotShared,
+		bytes: int64(len(a.Input)), reserved: !r.slot.turnDown, turnDown: r.slot.turnDown,
+	}
 	b.mu.Lock()
 	_, pending := b.pending[r.Claim.Token]
 	if pending {
 		delete(b.pending, r.Claim.Token)
+		b.carryLocked(c.lane, c.bytes-r.slot.bytes)
 		b.calls[a.ID] = c
 	}
 	b.mu.Unlock()
@@ -147,8 +150,12 @@ func (r Reservation) Release() {
 		return
 	}
 	delete(b.pending, r.Claim.Token)
-	r.lane.dropPermitLocked(r.Claim.Token)
-	b.vacateLocked(r.lane, true, true)
+	r.slot.lane.dropPermitLocked(r.Claim.Token)
+	if !r.slot.turnDown {
+		r.slot.lane.gate.Release()
+	}
+	b.carryLocked(r.slot.lane, -r.slot.bytes)
+	b.vacateLocked(r.slot.lane, true, true)
 	b.inHand.Done()
 }
 
@@ -316,6 +323,8 @@ func (b *Bridge) adopt(row store.Attempt, began time.Time, first step) {
 		b.occupyLocked(c.lane)
 	}
 	b.inHand.Add(1)
+	c.bytes = int64(len(row.Input))
+	b.carryLocked(c.lane, c.bytes)
 	b.calls[row.ID] = c
 	b.mu.Unlock()
 	b.crew.do(func() { c.run(first) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/admission"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/store"
 )
@@ -21,7 +22,15 @@ type lane struct {
 	limit    int
 	capacity bool
 	inFlight int
-	queue    []queuedTask
+	queue    taskQueue
+	// gate holds the agent to its limits; bytes are those of its requests that
+	// wait or are in hand. The others are what its record says.
+	gate   admission.Gate
+	bytes  int64
+	limits parley.AgentLimits
+	weight int
+	// paced: tasks wait for the agent's rate.
+	paced bool
 	// listed: the lane stands in Bridge.waiting. learning: its agent is being
 	// looked up, and nothing is claimed until that is done.
 	listed, learning bool
@@ -35,31 +44,22 @@ type lane struct {
 	circuit atomic.Pointer[circuit]
 }
 
-type queuedTask struct {
-	task  string
-	since time.Time
-	// source is the record that it was taken from, nil for foreign tasks.
-	source *store.Source
-	// foreign is set for foreign tasks.
-	foreign *queuedForeign
-	// moves: it does not wait while the agent's circuit is open.
-	moves bool
-}
-
 // laneLocked gives the lane of an agent.
 func (b *Bridge) laneLocked(agent string) *lane {
 	l := b.lanes[agent]
 	if l != nil {
 		return l
 	}
+	now := b.cfg.Now()
 	if len(b.lanes) >= idleLanes {
 		for name, o := range b.lanes {
-			if o.inFlight == 0 && len(o.queue) == 0 && !o.listed {
+			if o.inFlight == 0 && o.bytes == 0 && !o.listed && o.gate.Idle(now) {
 				delete(b.lanes, name)
 			}
 		}
 	}
 	l = &lane{agent: agent, patience: deferFirst}
+	l.gate.Configure(now, admission.Settings{Concurrency: b.cfg.Limits.PerAgent})
 	l.circuit.Store(b.circuits[agent])
 	b.lanes[agent] = l
 	return l
@@ -70,13 +70,12 @@ func (b *Bridge) freeLocked(l *lane) int {
 	if b.inc == 0 || b.stopping || l.learning || b.following >= b.cfg.Limits.Following || b.telling >= tellingMost {
 		return 0
 	}
-	limit := l.limit
-	if limit == 0 {
-		limit = b.cfg.Limits.PerAgent
+	// A further call needs more free slots than the lane has: with another weight
+	// than the default one, as many more or less.
+	if l.inFlight*parley.DefaultPriority >= (b.cfg.Limits.Global-b.inFlight)*l.Weight() {
+		return 0
 	}
-	// The n-th further call needs more free slots than the lane then has.
-	fair := (b.cfg.Limits.Global - b.inFlight - l.inFlight + 1) / 2
-	return b.breakerRoomLocked(l, max(0, min(limit-l.inFlight, fair)))
+	return b.breakerRoomLocked(l, l.gate.Room(b.cfg.Now(), l.inFlight))
 }
 
 func (b *Bridge) occupyLocked(l *lane) {
@@ -93,7 +92,7 @@ func (b *Bridge) vacateLocked(l *lane, own, shared bool) {
 		b.inFlight--
 	}
 	l.patience = deferFirst
-	if len(b.waiting) > 0 {
+	if b.waiting.Len() > 0 {
 		nudge(b.dispatch)
 	}
 }
@@ -130,36 +129,30 @@ func (b *Bridge) take(ctx context.Context, m bus.Message) error {
 		b.cfg.Metrics.record(fateInvalid, 1)
 		return parley.Errorf(parley.CodeInvalid, "task record with key %.200q dropped: %w", m.Key, err)
 	}
-	r.moves = m.Header[bus.HeaderOnOpen] == string(parley.OnOpenFail)
 	b.acquaint(ctx, r.Agent)
-	b.cfg.Metrics.record(b.enqueue(r, b.sourceOf(m)), 1)
+	q := queuedTask{task: r.TaskID, bytes: sizeOf(m), source: b.sourceOf(m), moves: m.Header[bus.HeaderOnOpen] == string(parley.OnOpenFail)}
+	b.cfg.Metrics.record(b.enqueue(r, q), 1)
 	nudge(b.dispatch)
 	return nil
 }
 
-func (b *Bridge) enqueue(r taskRecord, from *store.Source) (fate string) {
-	now := b.cfg.Now()
+func (b *Bridge) enqueue(r taskRecord, q queuedTask) (fate string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, queued := b.queued[r.TaskID]; queued || b.calls[r.TaskID] != nil || b.stopping {
 		return fateDuplicate
 	}
 	l := b.laneLocked(r.Agent)
-	q := queuedTask{task: r.TaskID, since: now, source: from, moves: r.moves}
-	if r.moves && b.heldLocked(l) {
+	if q.moves && b.heldLocked(l) {
 		b.turnDownLocked(l, q)
 		return fateQueued
 	}
-	if len(l.queue) >= b.roomLocked(l) {
+	if why := b.fullLocked(l, b.roomLocked(l), q.bytes); why != "" {
 		b.deferLocked(l, r.TaskID)
+		b.cfg.Metrics.putOff(why, 1)
 		return fateDeferred
 	}
-	b.queued[r.TaskID] = struct{}{}
-	l.queue = append(l.queue, q)
-	if !l.listed {
-		l.listed = true
-		b.waiting = append(b.waiting, l)
-	}
+	b.waitLocked(l, q)
 	return fateQueued
 }
 
@@ -176,14 +169,18 @@ func (b *Bridge) deferLocked(l *lane, task string) {
 func (b *Bridge) serveClaims(ctx context.Context) {
 	stale := time.NewTicker(b.cfg.Limits.QueueFor / 4)
 	defer stale.Stop()
+	turn := time.NewTimer(b.cfg.Limits.QueueFor)
+	defer turn.Stop()
 	wait := repeatAfter
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.dispatch:
+		case <-turn.C:
 		case <-stale.C:
 			b.expire()
+			b.reacquaint(ctx)
 		}
 		for ctx.Err() == nil {
 			b.writeDeferrals()
@@ -205,6 +202,7 @@ func (b *Bridge) serveClaims(ctx context.Context) {
 			wait = min(2*wait, repeatAtMost)
 			b.expire()
 		}
+		b.setTurn(turn)
 	}
 }
 
@@ -214,9 +212,9 @@ func (b *Bridge) expire() {
 	now := b.cfg.Now()
 	b.mu.Lock()
 	n := 0
-	for _, l := range b.waiting {
+	for l := range b.waiting.Flows {
 		before := n
-		for len(l.queue) > spare && b.overdueLocked(l, now) {
+		for l.queue.len() > spare && b.overdueLocked(l, now) {
 			if q := l.popLocked(b); q.foreign != nil {
 				b.putOffLocked(l, *q.foreign)
 			} else {
@@ -230,19 +228,8 @@ func (b *Bridge) expire() {
 	}
 	b.mu.Unlock()
 	b.cfg.Metrics.record(fateDeferred, n)
+	b.cfg.Metrics.putOff(whyWaited, n)
 	b.expireForeign(now)
-}
-
-// popLocked takes the first task out of the queue.
-func (l *lane) popLocked(b *Bridge) queuedTask {
-	q := l.queue[0]
-	l.queue[0] = queuedTask{}
-	l.queue = l.queue[1:]
-	if len(l.queue) == 0 {
-		l.queue, l.pace.promised = nil, time.Time{}
-	}
-	delete(b.queued, q.task)
-	return q
 }
 
 func (b *Bridge) writeDeferrals() {
@@ -260,11 +247,19 @@ func (b *Bridge) writeDeferrals() {
 }
 
 // ownBatch is attempts of ours that are about to be claimed; each has a slot of
-// its lane, but for the first ones, which are to be turned down.
+// its lane.
 type ownBatch struct {
-	reqs     []store.ClaimRequest
-	lanes    []*lane
-	turnDown int
+	reqs  []store.ClaimRequest
+	slots []slot
+}
+
+// slot is what a task occupies that is about to be claimed.
+type slot struct {
+	lane  *lane
+	bytes int64
+	// turnDown: it is claimed to be turned down, so nothing of the agent's rate is
+	// kept for it.
+	turnDown bool
 }
 
 // batch takes from the queues what there are slots for, from each lane its
@@ -274,38 +269,35 @@ func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign foreignBatch)
 	defer b.mu.Unlock()
 	claim = store.Claim{Worker: b.cfg.Worker, Inc: b.inc}
 	own = b.takeTurnDownsLocked()
-	rest := b.waiting[:0]
-	var full []*lane
-	n := own.turnDown
-	for i, l := range b.waiting {
-		for ; len(l.queue) > 0 && n < b.cfg.Limits.ClaimBatch && b.freeLocked(l) > 0; n++ {
-			b.occupyLocked(l)
-			b.inHand.Add(1)
-			token := b.tokenLocked()
-			l.reservePermitLocked(token)
-			if q := l.popLocked(b); q.foreign == nil {
-				own.reqs, own.lanes = append(own.reqs, store.ClaimRequest{TaskID: q.task, Token: token, Source: q.source}), append(own.lanes, l)
-			} else {
-				t := q.foreign
-				t.row.State, t.row.Policy.OutcomeUnknown = store.AttemptClaimed, l.frozenPolicy()
-				t.row.Claim = store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: token}
-				foreign.tasks, foreign.lanes = append(foreign.tasks, t), append(foreign.lanes, l)
-			}
+	now := b.cfg.Now()
+	b.turn = time.Time{}
+	b.waiting.Serve(b.cfg.Limits.ClaimBatch-len(own.reqs), func(l *lane) int { return b.costLocked(l, now) }, func(l *lane) {
+		b.occupyLocked(l)
+		b.inHand.Add(1)
+		token := b.tokenLocked()
+		l.reserveLocked(token, now)
+		q := l.popLocked(b)
+		b.carryLocked(l, q.bytes)
+		s := slot{lane: l, bytes: q.bytes}
+		if q.foreign == nil {
+			own.reqs, own.slots = append(own.reqs, store.ClaimRequest{TaskID: q.task, Token: token, Source: q.source}), append(own.slots, s)
+			return
 		}
-		switch {
-		case len(l.queue) == 0:
-			l.listed = false
-			if b.moreForeign.Load() {
-				nudge(b.fetch)
-			}
-		case n == b.cfg.Limits.ClaimBatch && i+1 < len(b.waiting):
-			full = append(full, l) // behind those that had no turn
-		default:
-			rest = append(rest, l)
+		t := q.foreign
+		t.row.State, t.row.Policy.OutcomeUnknown = store.AttemptClaimed, l.frozenPolicy()
+		t.row.Claim = store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: token}
+		foreign.tasks, foreign.slots = append(foreign.tasks, t), append(foreign.slots, s)
+	})
+	b.waiting.Remove(func(l *lane) bool {
+		if l.queue.len() > 0 {
+			return false
 		}
-	}
-	clear(b.waiting[len(rest):])
-	b.waiting = append(rest, full...)
+		l.listed = false
+		if b.moreForeign.Load() {
+			nudge(b.fetch)
+		}
+		return true
+	})
 	return claim, own, foreign
 }
 
@@ -334,9 +326,9 @@ func (b *Bridge) claimBatch(claim store.Claim, own ownBatch) {
 		byTask[rows[i].ID] = &rows[i]
 	}
 	for i, q := range reqs {
-		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.Token}, b: b, lane: own.lanes[i], began: began}
+		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.Token}, b: b, slot: own.slots[i], began: began}
 		if row := byTask[q.TaskID]; row != nil {
-			r.start(*row, i < own.turnDown)
+			r.Start(*row)
 		} else {
 			r.Release()
 		}
@@ -355,8 +347,8 @@ func (b *Bridge) putBack() {
 		ds = append(ds, store.Deferral{TaskID: t.task, At: at})
 	}
 	b.turnDowns = nil
-	for _, l := range b.waiting {
-		for len(l.queue) > 0 {
+	for l := range b.waiting.Flows {
+		for l.queue.len() > 0 {
 			// Foreign tasks were not acknowledged, or have their rows.
 			if q := l.popLocked(b); q.foreign == nil {
 				ds = append(ds, store.Deferral{TaskID: q.task, At: at})
@@ -364,7 +356,7 @@ func (b *Bridge) putBack() {
 		}
 		l.listed = false
 	}
-	b.waiting = nil
+	b.waiting = admission.Ring[*lane]{}
 	b.mu.Unlock()
 	if len(ds) == 0 {
 		return

@@ -58,9 +58,14 @@ type call struct {
 	// mine: the claim is known to be committed.
 	mine atomic.Bool
 
-	// inc and slots are protected by the bridge's mu.
-	inc   int64
-	slots slotSet
+	// inc, slots, bytes and reserved are protected by the bridge's mu. bytes are
+	// those of the request; reserved: one of the agent's rate is kept for the next
+	// sending, which is due at the earliest then.
+	inc      int64
+	slots    slotSet
+	bytes    int64
+	reserved bool
+	due      time.Time
 
 	mu sync.Mutex // protects what follows; taken after the bridge's mu
 	// cancel interrupts the present phase.
@@ -147,8 +152,12 @@ func (c *call) run(first step) {
 		b.following--
 	}
 	if c.slots&slotOwn != 0 {
-		c.lane.pace.note(b.cfg.Now(), len(c.lane.queue) > 0)
+		c.lane.pace.note(b.cfg.Now(), c.lane.queue.len() > 0)
 	}
+	if c.reserved {
+		c.lane.gate.Release()
+	}
+	b.carryLocked(c.lane, -c.bytes)
 	b.vacateLocked(c.lane, c.slots&slotOwn != 0, c.slots&slotShared != 0)
 	b.mu.Unlock()
 	switch {
@@ -198,6 +207,9 @@ func (c *call) send() step {
 	if next := c.admit(); next != nil {
 		return next
 	}
+	if next := c.await(); next != nil {
+		return next
+	}
 	defer c.dropPermit(c.row.Claim.Token)
 	ctx := c.arm(phaseSending, true)
 	// Directly before the first byte (protocol.md §4.3).
@@ -216,7 +228,7 @@ func (c *call) send() step {
 		return (*call).notSent
 	}
 	b.cfg.Metrics.request(c.agent.Protocol, c.agent.Name)
-	c.sentAt = b.cfg.Now()
+	c.spend()
 	var late atomic.Bool
 	inc := c.row.Claim.Inc
 	guard := &sendGuard{may: func() bool {
@@ -236,6 +248,7 @@ func (c *call) send() step {
 		return (*call).fail
 	}
 	c.noteHealth(&out)
+	c.noteLoad(&out)
 	c.out = out
 	return c.judge()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/admission"
 	"github.com/parley-project/parley/internal/store"
 )
 
@@ -273,6 +274,11 @@ func (c *call) refused() step {
 func (c *call) sendLater() step {
 	wait := max(min(againAfter<<min(c.later, 5), laterAtMost), min(c.out.Result.RetryAfter, laterAtMost))
 	c.later++
+	return c.claimAgain(wait)
+}
+
+// claimAgain waits, and sends under a fresh claim, which the guard wants.
+func (c *call) claimAgain(wait time.Duration) step {
 	if !c.wait(wait, true) {
 		if l, ok := errors.AsType[limitError](c.why); ok {
 			c.out.Result.Err = c.passed(l)
@@ -421,6 +427,10 @@ func (b *Bridge) refresh(l *lane, agent parley.Agent) {
 	l.policy = firstOf(agent.OutcomeUnknown, DefaultPolicy(agent.Protocol))
 	agent.Name = l.agent
 	b.configureLocked(agent)
+	l.limits, l.weight = agent.Limits, agent.Priority
+	l.gate.Configure(b.cfg.Now(), admission.Settings{
+		Concurrency: l.limit, Fixed: agent.Limits.Fixed, Rate: agent.Limits.Rate, Burst: agent.Limits.Burst,
+	})
 }
 
 // exchangeContext bounds one exchange beside the call itself.

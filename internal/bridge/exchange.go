@@ -138,7 +138,7 @@ func NewExchange(cfg ExchangeConfig) *Exchange {
 	return x
 }
 
-func orDefault[T int | time.Duration](v, otherwise T) T {
+func orDefault[T int | int64 | time.Duration](v, otherwise T) T {
 	if v <= 0 {
 		return otherwise
 	}

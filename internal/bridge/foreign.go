@@ -130,16 +130,13 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 		return fateDuplicate
 	}
 	l := b.laneLocked(q.row.Agent)
-	full := len(l.queue) >= b.foreignRoomLocked(l)
-	if full {
+	size := int64(len(q.row.Input))
+	why := b.fullLocked(l, b.foreignRoomLocked(l), size)
+	if why != "" {
 		b.putOffLocked(l, q)
+		b.cfg.Metrics.putOff(why, 1)
 	} else {
-		b.queued[id] = struct{}{}
-		l.queue = append(l.queue, queuedTask{task: id, since: b.cfg.Now(), foreign: &q})
-		if !l.listed {
-			l.listed = true
-			b.waiting = append(b.waiting, l)
-		}
+		b.waitLocked(l, queuedTask{task: id, bytes: size, foreign: &q})
 	}
 	learn := l.limit == 0 && !l.learning
 	if learn {
@@ -150,7 +147,7 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 	if learn {
 		b.crew.do(func() { b.meetLane(l) })
 	}
-	if full {
+	if why != "" {
 		return fateDeferred
 	}
 	return fateQueued
@@ -248,7 +245,7 @@ func (b *Bridge) writePutOff() {
 // of its lane.
 type foreignBatch struct {
 	tasks []*queuedForeign
-	lanes []*lane
+	slots []slot
 }
 
 // claimForeign is P4 for tasks whose rows it inserts. What is in doubt waits
@@ -275,7 +272,7 @@ func (b *Bridge) claimForeign(claim store.Claim, batch foreignBatch) bool {
 		mine[got[i].ID] = &got[i]
 	}
 	for i, q := range batch.tasks {
-		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.row.Claim.Token}, b: b, lane: batch.lanes[i], began: began}
+		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.row.Claim.Token}, b: b, slot: batch.slots[i], began: began}
 		switch row := mine[q.row.ID]; {
 		case row != nil:
 			r.Start(*row)
@@ -302,9 +299,9 @@ func (b *Bridge) claimForeign(claim store.Claim, batch foreignBatch) bool {
 func (b *Bridge) expireForeign(now time.Time) {
 	var over []queuedForeign
 	b.mu.Lock()
-	for _, l := range b.waiting {
-		for len(l.queue) > 0 && l.queue[0].foreign != nil && !now.Before(l.queue[0].foreign.row.Deadline) {
-			over = append(over, *l.queue[0].foreign)
+	for l := range b.waiting.Flows {
+		for l.queue.len() > 0 && l.queue.head().foreign != nil && !now.Before(l.queue.head().foreign.row.Deadline) {
+			over = append(over, *l.queue.head().foreign)
 			l.popLocked(b)
 		}
 	}

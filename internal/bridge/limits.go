@@ -27,6 +27,13 @@ type Limits struct {
 	// Following bounds the tasks that are followed at their agents; default
 	// 16,384 tasks. While there are that many nothing new is claimed.
 	Following int
+	// GlobalBytes bounds the bytes of all requests that wait unclaimed or are in
+	// hand; default 256 MiB. As with Global, an agent gets more only while it has
+	// less than is free. One request goes however large it is.
+	GlobalBytes int64
+	// QueueBytes bounds the bytes of the requests that wait unclaimed for slots of
+	// one agent; default 16 MiB.
+	QueueBytes int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -36,6 +43,8 @@ func (l Limits) withDefaults() Limits {
 	l.QueueFor = orDefault(l.QueueFor, 2*time.Second)
 	l.ClaimBatch = orDefault(l.ClaimBatch, 256)
 	l.Following = orDefault(l.Following, 16_384)
+	l.GlobalBytes = orDefault(l.GlobalBytes, 256<<20)
+	l.QueueBytes = orDefault(l.QueueBytes, 16<<20)
 	return l
 }
 
@@ -95,6 +104,10 @@ const (
 	// waits in the store before it is announced again.
 	deferFirst  = 2 * time.Second
 	deferAtMost = 16 * time.Second
+	// turnAtMost is the same for an agent whose rate says when each has its turn.
+	turnAtMost = 2 * time.Minute
+	// holdAtMost bounds how long an agent's Retry-After holds its other calls.
+	holdAtMost = time.Minute
 	// fetchSpacing is the shortest time between two looks at the foreign tasks
 	// that wait in the ledger.
 	fetchSpacing = 10 * time.Millisecond

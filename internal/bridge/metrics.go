@@ -21,6 +21,9 @@ type Metrics struct {
 	records      *prometheus.CounterVec
 	circuits     *prometheus.GaugeVec
 	openings     *prometheus.CounterVec
+	deferred     *prometheus.CounterVec
+	limits       *prometheus.GaugeVec
+	rateWaits    *prometheus.CounterVec
 
 	// A child is looked up by hashing its labels; calls look here first.
 	mu        sync.RWMutex // protects the maps
@@ -60,6 +63,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}, []string{"agent_name"}))
 	m.openings = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "parley_agent_circuit_openings_total", Help: "How often failures seen by this bridge have opened the circuit of an agent.",
+	}, []string{"agent_name"}))
+	m.deferred = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "parley_bridge_deferred_total", Help: "Tasks that wait in the store instead of the bridge: queue or queue_bytes (its agent's queue is full), bytes (the bridge is), circuit (its agent's is open), waited (for too long).",
+	}, []string{"reason"}))
+	m.limits = register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "parley_agent_concurrency_limit", Help: "Calls in flight that this bridge allows an agent, once that was adapted to what it can take.",
+	}, []string{"agent_name"}))
+	m.rateWaits = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "parley_agent_rate_waits_total", Help: "How often the tasks of an agent began to wait for its rate, its Retry-After, or its first connections.",
 	}, []string{"agent_name"}))
 	return m
 }
@@ -160,5 +172,26 @@ func (m *Metrics) circuit(agent string, c parley.Circuit) {
 func (m *Metrics) opened(agent string) {
 	if m != nil {
 		m.openings.WithLabelValues(agent).Inc()
+	}
+}
+
+// putOff counts tasks that wait in the ledger.
+func (m *Metrics) putOff(why string, n int) {
+	if m != nil && n > 0 {
+		m.deferred.WithLabelValues(why).Add(float64(n))
+	}
+}
+
+// limit notes how many calls an agent may have in flight.
+func (m *Metrics) limit(agent string, n int) {
+	if m != nil {
+		m.limits.WithLabelValues(agent).Set(float64(n))
+	}
+}
+
+// rateWait counts that an agent's tasks began to wait for a time.
+func (m *Metrics) rateWait(agent string) {
+	if m != nil {
+		m.rateWaits.WithLabelValues(agent).Inc()
 	}
 }

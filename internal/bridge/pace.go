@@ -47,7 +47,8 @@ func (b *Bridge) roomLocked(l *lane) int {
 	if b.heldLocked(l) {
 		return 0
 	}
-	return max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*b.cfg.Limits.QueueFor.Seconds()), queueMost))
+	within := b.cfg.Limits.QueueFor
+	return b.boundLocked(l, max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*within.Seconds()), queueMost)), within)
 }
 
 // foreignRoomLocked is the same for foreign tasks. Nobody publishes those again
@@ -61,18 +62,18 @@ func (b *Bridge) foreignRoomLocked(l *lane) int {
 	if b.volatile {
 		return math.MaxInt
 	}
-	return max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*foreignQueueFor.Seconds()), foreignQueueMost))
+	return b.boundLocked(l, max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*foreignQueueFor.Seconds()), foreignQueueMost)), foreignQueueFor)
 }
 
 // overdueLocked reports whether the first task of a lane has waited too long.
 func (b *Bridge) overdueLocked(l *lane, now time.Time) bool {
-	q := &l.queue[0]
+	q := l.queue.head()
 	limit := b.cfg.Limits.QueueFor
 	if q.foreign != nil && !q.foreign.stored {
 		if b.volatile {
 			return false
 		}
-		if len(l.queue) <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
+		if l.queue.len() <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
 			limit = max(limit, foreignQueueFor)
 		}
 	}
@@ -80,23 +81,27 @@ func (b *Bridge) overdueLocked(l *lane, now time.Time) bool {
 }
 
 // putOffUntilLocked is when the next record of a lane that finds no room is to
-// come again. With a fast agent that is when its turn is expected. With others
-// it waits the longer the more often it came in vain: it must be there when a
-// slot is, however rarely that happens.
+// come again. With a fast agent, and with one whose rate is bounded, that is when
+// its turn is expected. With others it waits the longer the more often it came in
+// vain: it must be there when a slot is, however rarely that happens.
 func (b *Bridge) putOffUntilLocked(l *lane) time.Time {
 	if b.heldLocked(l) {
 		return b.holdUntilLocked(l)
 	}
-	now := b.now()
-	if b.roomLocked(l) == b.cfg.Limits.QueuePerAgent {
-		return now.Add(l.patience/2 + time.Duration(b.cfg.Jitter()*float64(l.patience)))
+	now := b.now().Add(max(0, l.gate.Held().Sub(b.cfg.Now())))
+	each, most := l.gate.Spacing(), turnAtMost
+	switch fast := l.pace.rate*b.cfg.Limits.QueueFor.Seconds() > float64(b.cfg.Limits.QueuePerAgent); {
+	case each > 0:
+	case fast:
+		each, most = time.Duration(float64(time.Second)/l.pace.rate), deferAtMost
+	default:
+		return now.Add(l.patience/2 + time.Duration(b.cfg.Jitter()*float64(l.patience))).Truncate(time.Microsecond)
 	}
-	each := time.Duration(float64(time.Second) / l.pace.rate)
-	if turn := now.Add(time.Duration(len(l.queue)) * each); l.pace.promised.Before(turn) {
+	if turn := now.Add(time.Duration(l.queue.len()) * each); l.pace.promised.Before(turn) {
 		l.pace.promised = turn
 	}
 	l.pace.promised = l.pace.promised.Add(each)
-	latest := now.Add(deferAtMost/2 + time.Duration(b.cfg.Jitter()*float64(deferAtMost)))
+	latest := now.Add(most/2 + time.Duration(b.cfg.Jitter()*float64(most)))
 	if l.pace.promised.After(latest) {
 		return latest.Truncate(time.Microsecond)
 	}

@@ -21,8 +21,6 @@ const (
 type taskRecord struct {
 	TaskID string `json:"task_id"`
 	Agent  string `json:"agent_name"`
-	// moves: the task does not wait while its agent's circuit is open.
-	moves bool
 }
 
 func decodeTask(value []byte) (taskRecord, error) {

@@ -145,7 +145,7 @@ func (c *call) tellForeign() {
 	b.mu.Lock()
 	delete(b.calls, c.row.ID)
 	b.telling--
-	if len(b.waiting) > 0 && b.telling == tellingMost-1 {
+	if b.waiting.Len() > 0 && b.telling == tellingMost-1 {
 		nudge(b.dispatch)
 	}
 	b.mu.Unlock()

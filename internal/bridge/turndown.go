@@ -35,11 +35,11 @@ func (b *Bridge) takeTurnDownsLocked() (own ownBatch) {
 		delete(b.queued, t.task)
 		l := b.laneLocked(t.agent)
 		b.occupyLocked(l)
+		b.carryLocked(l, t.bytes)
 		b.inHand.Add(1)
 		own.reqs = append(own.reqs, store.ClaimRequest{TaskID: t.task, Token: b.tokenLocked(), Source: t.source})
-		own.lanes = append(own.lanes, l)
+		own.slots = append(own.slots, slot{lane: l, bytes: t.bytes, turnDown: true})
 	}
 	b.turnDowns = slices.Delete(b.turnDowns, 0, n)
-	own.turnDown = n
 	return own
 }

@@ -52,6 +52,10 @@ const HeaderTask = "parley-task"
 // its agent's circuit is open, with the value "fail": the step has another agent.
 const HeaderOnOpen = "parley-on-open"
 
+// HeaderBytes is on a record of [SubjectTasks] that has not the task's input, and
+// says how large that is, in bytes.
+const HeaderBytes = "parley-bytes"
+
 // HeaderReplay is on a record that was published again from a dead letter. Its
 // value is new for each time, and the same when one time is repeated: for an
 // executor of the existing platform, who cannot tell it from the first, the task

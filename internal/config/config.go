@@ -192,6 +192,7 @@ type Limits struct {
 	AgentCalls   int           `koanf:"agent_calls"`
 	Calls        int           `koanf:"calls"`
 	Following    int           `koanf:"following"`
+	RequestBytes int64         `koanf:"request_bytes"`
 	AgentTimeout time.Duration `koanf:"agent_timeout"`
 	CancelGrace  time.Duration `koanf:"cancel_grace"`
 	DrainGrace   time.Duration `koanf:"drain_grace"`

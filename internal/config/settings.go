@@ -157,6 +157,7 @@ func engineSettings() []Setting {
 		count("agent_calls", 1024, 1<<20, "calls in flight to one agent that names no limit"),
 		count("calls", 8192, 1<<20, "calls in flight of one bridge"),
 		count("following", 16_384, 1<<20, "tasks that one bridge follows at their agents"),
+		{Path: "limits.request_bytes", Kind: KindSize, Default: int64(256 << 20), least: 64 << 20, most: 64 << 30, Help: "requests that wait or are under way in one bridge"},
 		timeout,
 		span("cancel_grace", 30*time.Second, "how long agents in flight get when a run is cancelled"),
 		span("drain_grace", 10*time.Second, "how long calls in flight get when the process stops"),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -149,6 +150,7 @@ func (p *Publisher) publishOne(ctx context.Context, a *store.Attempt, now time.T
 	if m, err = taskRecord(a, nil, now); err != nil {
 		return err
 	}
+	m.Header[bus.HeaderBytes] = strconv.Itoa(len(a.Input))
 	return p.cfg.Bus.Publish(ctx, m)
 }
 

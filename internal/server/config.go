@@ -100,6 +100,9 @@ type Config struct {
 	// limit; default 1,024. MaxCalls bounds those of the whole bridge, and
 	// MaxFollowing the tasks that it follows (see package bridge, Limits).
 	MaxConcurrent, MaxCalls, MaxFollowing int
+	// MaxRequestBytes bounds the bytes of the requests that wait or are in hand in
+	// the bridge; default 256 MiB.
+	MaxRequestBytes int64
 	// Breaker is that of agents whose records name none; nil is none.
 	Breaker *parley.Breaker
 	// CancelGrace is language rule C3's setting; default 30 s.

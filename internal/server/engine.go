@@ -104,8 +104,10 @@ func (s *Server) buildBridge(adapters []bridge.Adapter, observed *bridge.Metrics
 	cfg := bridge.Config{
 		Worker: s.worker(), Ledger: s.db, Agents: agents, Bus: s.bus,
 		Adapters: adapters, Now: s.cfg.Now, Clock: s.clock, NewToken: newToken, Logger: s.log, Metrics: observed,
-		Breaker:    s.cfg.Breaker,
-		Limits:     bridge.Limits{PerAgent: s.cfg.MaxConcurrent, Global: s.cfg.MaxCalls, Following: s.cfg.MaxFollowing},
+		Breaker: s.cfg.Breaker,
+		Limits: bridge.Limits{
+			PerAgent: s.cfg.MaxConcurrent, Global: s.cfg.MaxCalls, Following: s.cfg.MaxFollowing, GlobalBytes: s.cfg.MaxRequestBytes,
+		},
 		DrainGrace: s.cfg.DrainGrace, Failpoint: s.cfg.Failpoint,
 		Group: s.cfg.BridgeGroup, Results: s.kafka != nil, DeadLetters: s.keepRecord,
 	}
