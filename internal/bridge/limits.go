@@ -104,6 +104,9 @@ const (
 	// waits in the store before it is announced again.
 	deferFirst  = 2 * time.Second
 	deferAtMost = 16 * time.Second
+	// againSpacing is the least time between two of an agent's tasks that are
+	// announced again.
+	againSpacing = time.Millisecond
 	// turnAtMost is the same for an agent whose rate says when each has its turn.
 	turnAtMost = 2 * time.Minute
 	// holdAtMost bounds how long an agent's Retry-After holds its other calls.

@@ -16,6 +16,9 @@ type pace struct {
 	// promised is when the last task that was put off is expected to get a slot;
 	// nothing is promised any more once the queue is empty.
 	promised time.Time
+	// again is when the last task that was put off without a promise is to come
+	// again at the earliest.
+	again time.Time
 }
 
 // note counts a call that has ended; waiting says whether others wait for its
@@ -39,6 +42,23 @@ func (p *pace) note(now time.Time, waiting bool) {
 		rate = (rate + p.rate) / 2
 	}
 	p.rate, p.since, p.ended = rate, now, 0
+}
+
+// comeAgain is when the next task comes again that is to wait for a while between
+// half and one and a half of patience, as share says: the later the more of them
+// wait, so that looking at those that find no room does not become the work of the
+// store.
+func (p *pace) comeAgain(now time.Time, patience time.Duration, share float64) time.Time {
+	first := now.Add(patience / 2)
+	if p.again.Before(first) || p.again.After(now.Add(turnAtMost)) {
+		p.again = first
+	}
+	p.again = p.again.Add(againSpacing)
+	at := first.Add(time.Duration(share * float64(patience)))
+	if at.Before(p.again) {
+		at = p.again
+	}
+	return at.Truncate(time.Microsecond)
 }
 
 // roomLocked is how many records of a lane may wait unclaimed: as many as its
@@ -95,7 +115,7 @@ func (b *Bridge) putOffUntilLocked(l *lane) time.Time {
 	case fast:
 		each, most = time.Duration(float64(time.Second)/l.pace.rate), deferAtMost
 	default:
-		return now.Add(l.patience/2 + time.Duration(b.cfg.Jitter()*float64(l.patience))).Truncate(time.Microsecond)
+		return l.pace.comeAgain(now, l.patience, b.cfg.Jitter())
 	}
 	if turn := now.Add(time.Duration(l.queue.len()) * each); l.pace.promised.Before(turn) {
 		l.pace.promised = turn
