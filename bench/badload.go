@@ -73,15 +73,21 @@ func backlogs(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	defer b.close()
-	backlog, measure := backlogRuns, 20*time.Second
+	runs, measure := backlogRuns, 20*time.Second
 	if o.quick {
-		backlog, measure = backlogRuns/10, 3*time.Second
+		runs, measure = backlogRuns/10, 3*time.Second
 	}
 	var rows []row
-	for _, kind := range []string{"dead, circuit open", "silent, 10 calls at a time"} {
-		more, err := b.backlog(ctx, kind, backlog, measure)
+	for _, l := range []backlog{
+		{where: "SQLite", kind: "dead, circuit open"},
+		{where: "SQLite", kind: "silent, 10 calls at a time", silent: true},
+		{where: "PostgreSQL", kind: "dead, circuit open"},
+		{where: "PostgreSQL", kind: "silent, 10 calls at a time", silent: true},
+	} {
+		l.runs, l.measure = runs, measure
+		more, err := b.wait(ctx, l)
 		if err != nil {
-			return nil, fmt.Errorf("%d tasks of an agent that is %s: %w", backlog, kind, err)
+			return nil, fmt.Errorf("%s, %d tasks of an agent that is %s: %w", l.where, runs, l.kind, err)
 		}
 		rows = append(rows, more...)
 	}
@@ -130,8 +136,8 @@ type serving struct {
 }
 
 // serve starts the product with ten well agents and one that is described by
-// the given members of its record.
-func (b *badBench) serve(ctx context.Context, bad map[string]any) (*serving, error) {
+// the given members of its record, over a database; "" is SQLite.
+func (b *badBench) serve(ctx context.Context, bad map[string]any, database string) (*serving, error) {
 	dir, err := os.MkdirTemp(b.dir, "serve-")
 	if err != nil {
 		return nil, err
@@ -143,7 +149,7 @@ func (b *badBench) serve(ctx context.Context, bad map[string]any) (*serving, err
 	}
 	text, err := json.Marshal(object{ // which is YAML, too
 		"listen": "127.0.0.1:0", "data": filepath.Join(dir, "data"), "agents": agents, "auth": object{"mode": "none"},
-		"egress": object{"allow": []string{"127.0.0.0/8"}}, "log": object{"level": "error"}, "database": object{"migrate": "auto"},
+		"egress": object{"allow": []string{"127.0.0.0/8"}}, "log": object{"level": "error"}, "database": object{"migrate": "auto", "url": database},
 	})
 	if err != nil {
 		return nil, err
@@ -269,7 +275,7 @@ func (b *badBench) beside(ctx context.Context, bad badAgent, settle, measure tim
 	defer agent.close()
 	s, err := b.serve(ctx, map[string]any{
 		"name": "bad", "url": agent.url, "protocol": "simple-a2a", "timeout": badTimeout.String(), "breaker": map[string]any{"enabled": true},
-	})
+	}, "")
 	if err != nil {
 		return 0, err
 	}
@@ -277,12 +283,29 @@ func (b *badBench) beside(ctx context.Context, bad badAgent, settle, measure tim
 	return s.pace(ctx, rate, settle, measure)
 }
 
-// backlog has many runs wait for one agent, and measures the others beside.
-func (b *badBench) backlog(ctx context.Context, kind string, runs int, measure time.Duration) ([]row, error) {
-	bad, record := badAgent{name: kind}, map[string]any{"name": "bad", "protocol": "simple-a2a", "timeout": "300s", "breaker": map[string]any{"enabled": true}}
-	if strings.HasPrefix(kind, "silent") {
+// backlog is many runs that wait for one agent.
+type backlog struct {
+	where, kind string
+	silent      bool
+	runs        int
+	measure     time.Duration
+}
+
+// wait has them wait, and measures the others beside.
+func (b *badBench) wait(ctx context.Context, l backlog) (rows []row, err error) {
+	bad, record := badAgent{name: l.kind}, map[string]any{"name": "bad", "protocol": "simple-a2a", "timeout": "300s", "breaker": map[string]any{"enabled": true}}
+	if l.silent {
 		bad.serve = speaks(func(c net.Conn, _ []byte) { _, _ = io.Copy(io.Discard, c) })
 		record["limits"] = map[string]any{"concurrency": 10}
+	}
+	database := ""
+	if l.where == "PostgreSQL" {
+		url, drop, err := newDatabase(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, drop()) }()
+		database = url
 	}
 	agent, err := bad.listen(ctx)
 	if err != nil {
@@ -290,18 +313,18 @@ func (b *badBench) backlog(ctx context.Context, kind string, runs int, measure t
 	}
 	defer agent.close()
 	record["url"] = agent.url
-	s, err := b.serve(ctx, record)
+	s, err := b.serve(ctx, record, database)
 	if err != nil {
 		return nil, err
 	}
 	defer s.stop()
 	const settle = 3 * time.Second
-	alone, err := s.pace(ctx, 0, settle, measure)
+	alone, err := s.pace(ctx, 0, settle, l.measure)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	if err := s.startMany(ctx, runs); err != nil {
+	if err := s.startMany(ctx, l.runs); err != nil {
 		return nil, err
 	}
 	starts := time.Since(began)
@@ -310,7 +333,7 @@ func (b *badBench) backlog(ctx context.Context, kind string, runs int, measure t
 		return nil, err
 	}
 	began = time.Now()
-	p99, err := s.pace(ctx, 0, settle, measure)
+	p99, err := s.pace(ctx, 0, settle, l.measure)
 	if err != nil {
 		return nil, err
 	}
@@ -319,12 +342,12 @@ func (b *badBench) backlog(ctx context.Context, kind string, runs int, measure t
 		return nil, err
 	}
 	peak, err := s.child.peak()
-	name := fmt.Sprintf("%d tasks wait for an agent that is %s", runs, kind)
+	name := fmt.Sprintf("%s, %d tasks wait for an agent that is %s", l.where, l.runs, l.kind)
 	return []row{
 		bounded(row{Case: name, Metric: "others' latency p99", Unit: "ms", Value: ms(p99), Floor: ms(alone), Ratio: float64(p99) / float64(alone), Bar: "≤ 1.2× alone"}, 1.2),
 		{Case: name, Metric: "resident memory at most", Unit: "MiB", Value: peak, Bar: "≤ 450 MiB", Holds: peak <= 450},
 		{Case: name, Metric: "cores in use beside them", Unit: "cores", Value: (after - cpu).Seconds() / time.Since(began).Seconds(), Holds: true},
-		{Case: name, Metric: "starts", Unit: "runs/s", Value: float64(runs) / starts.Seconds(), Holds: true},
+		{Case: name, Metric: "starts", Unit: "runs/s", Value: float64(l.runs) / starts.Seconds(), Holds: true},
 	}, err
 }
 
