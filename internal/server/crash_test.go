@@ -106,6 +106,7 @@ type crashRig struct {
 	t      *testing.T
 	binary string
 	dir    string
+	args   []string   // nil: parley dev with agents.yaml and flows
 	mu     sync.Mutex // protects cmd, url and key
 	cmd    *exec.Cmd
 	url    string
@@ -134,8 +135,11 @@ func (c *crashRig) start() {
 	c.t.Helper()
 	endpoint := filepath.Join(c.dir, "data", "endpoint")
 	_ = os.Remove(endpoint)
-	cmd := exec.Command(c.binary, "dev", "--data", filepath.Join(c.dir, "data"), "--listen", "127.0.0.1:0", "--no-samples",
-		"--agents", filepath.Join(c.dir, "agents.yaml"), "--workflows", filepath.Join(c.dir, "flows"))
+	args := c.args
+	if args == nil {
+		args = []string{"dev", "--no-samples", "--agents", filepath.Join(c.dir, "agents.yaml"), "--workflows", filepath.Join(c.dir, "flows")}
+	}
+	cmd := exec.Command(c.binary, append(args, "--data", filepath.Join(c.dir, "data"), "--listen", "127.0.0.1:0")...)
 	output := new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {

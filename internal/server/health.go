@@ -88,6 +88,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 		body.Checks[string(role)] = "ok"
 		if !s.started(role) {
 			body.Checks[string(role)] = "not started"
+			if s.stopping.Load() {
+				body.Checks[string(role)] = "stopping"
+			}
 		}
 	}
 	// Without its hints the process goes on working, only slower: what counts is

@@ -15,9 +15,9 @@ import (
 )
 
 // Run serves until ctx ends or a part fails, then stops everything in reverse
-// order: the API takes no more requests, calls in flight get their grace, the
-// store is closed last. Runs that are not finished go on at the next start, or
-// in another process.
+// order: no new work is taken, calls in flight get their grace, while the API
+// still shows what becomes of them; then it ends, and the store is closed last.
+// Runs that are not finished go on at the next start, or in another process.
 func (s *Server) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	remove, err := s.writeEndpoint()
@@ -77,10 +77,11 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	s.running.Store(true)
 
 	<-ended.Done()
+	s.stopping.Store(true)
 	s.running.Store(false)
-	s.stopServing()
 	stopCalls()
 	<-bridgeDone
+	s.stopServing()
 	stopEngine()
 	err = layers.Wait()
 	stopHints()

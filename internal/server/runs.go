@@ -15,6 +15,24 @@ import (
 type runs struct {
 	*executor.Executor
 	db *store.DB
+	// admit is an error while no new runs are taken.
+	admit func() error
+}
+
+// Start refuses before anything is written: the caller sends the request again.
+func (r runs) Start(ctx context.Context, req parley.StartRequest) (parley.Run, bool, error) {
+	if err := r.admit(); err != nil {
+		return parley.Run{}, false, err
+	}
+	return r.Executor.Start(ctx, req)
+}
+
+// Retry makes a new run as Start does.
+func (r runs) Retry(ctx context.Context, id, by string) (parley.Run, error) {
+	if err := r.admit(); err != nil {
+		return parley.Run{}, err
+	}
+	return r.Executor.Retry(ctx, id, by)
 }
 
 // Run gives a run with its steps.

@@ -72,6 +72,8 @@ type Server struct {
 	key       parley.Secret
 	// running: between the beginning and the end of all parts.
 	running atomic.Bool
+	// stopping: no new work is taken any more.
+	stopping atomic.Bool
 }
 
 // New builds a server: it takes the data folder's lock unless the database is
@@ -170,7 +172,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 		hint = "the key of this server is in " + file
 	}
 	return api.New(api.Config{
-		Runs: runs{Executor: s.executor, db: s.db}, Workflows: s.catalog, Agents: agents{s.registry}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
+		Runs: runs{Executor: s.executor, db: s.db, admit: s.admit}, Workflows: s.catalog, Agents: agents{s.registry}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
 		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
@@ -178,7 +180,20 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 }
 
 // ready reports whether requests can be served.
-func (s *Server) ready(ctx context.Context) error { return s.databaseReady(ctx) }
+func (s *Server) ready(ctx context.Context) error {
+	if err := s.admit(); err != nil {
+		return err
+	}
+	return s.databaseReady(ctx)
+}
+
+// admit refuses new work while the server is being stopped.
+func (s *Server) admit() error {
+	if s.stopping.Load() {
+		return parley.Errorf(parley.CodeUnavailable, "this process is being stopped and takes no new work; send the request again: another process takes it, or this one when it has started anew")
+	}
+	return nil
+}
 
 // URL is where the API is served.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
