@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -30,6 +31,15 @@ type ExchangeLimits struct {
 	// MaxHeader is the largest response head in bytes, interim (1xx) heads
 	// included, default 64 KiB.
 	MaxHeader int
+	// FirstByte bounds the time from the sending of a request to the head of its
+	// response; 0 is the agent's timeout, which bounds the whole exchange.
+	FirstByte time.Duration
+	// MaxIdle bounds the connections that are kept unused, default 8,192: as many
+	// as there may be calls at once. Those to one agent are never more than it
+	// had calls at once, which its own limit bounds; and one host gets another
+	// one kept only while it has fewer than could be kept besides, as an agent
+	// does with slots.
+	MaxIdle int
 	// MaxDirect is the largest body of a request without TLS that is sent in
 	// the caller's goroutine (default 16 KiB; negative: none). net/http carries
 	// the others.
@@ -54,6 +64,14 @@ type ExchangeConfig struct {
 	// that crosses such a close on the wire is lost, and nobody can tell
 	// whether it was executed.
 	IdleTimeout time.Duration
+	// MaxAge is how long a connection is used at most, less up to a fifth,
+	// default 5 min: each new one resolves the agent's name anew. What a
+	// connection carries then is carried to its end.
+	MaxAge time.Duration
+	// Jitter gives a number in [0, 1); nil is random.
+	Jitter func() float64
+	// Resolver resolves the names of agents; nil is that of the system.
+	Resolver *net.Resolver
 	// UserAgent is the whole header, default "parley/dev".
 	UserAgent string
 	// Renew resolves the secrets of an agent anew and gives the agent with
@@ -69,16 +87,21 @@ const (
 	defaultMaxResponse = 16 << 20
 	defaultMaxHeader   = 64 << 10
 	defaultIdleTimeout = 4 * time.Second
+	defaultMaxAge      = 5 * time.Minute
+	defaultMaxIdle     = 8192
 	defaultExchange    = 30 * time.Second
 
 	// maxRefusal is read of the body of a response that is no 2xx.
 	maxRefusal = 64 << 10
 	// connectTimeout bounds the TCP connection, and again the TLS handshake.
 	connectTimeout = 10 * time.Second
-	maxIdlePerHost = 1024
-	maxIdle        = 8192
-	// maxStale is how many kept connections that turn out to be closed one
-	// exchange may use up; nothing was written on any of them.
+	// pingAfter is after how much silence on an HTTP/2 connection with calls in
+	// flight it is asked whether it lives, and pingWithin how long that may take.
+	// A dead one would otherwise swallow every call until its time was up.
+	pingAfter, pingWithin = 10 * time.Second, 10 * time.Second
+	// maxStale is how many connections one exchange may use up that turn out to
+	// be closed before anything was written on them, or on which the agent says
+	// that it has not begun with the request.
 	maxStale = 3
 )
 
@@ -87,16 +110,15 @@ const (
 // of the environment, never asks for compression, and never sends a request
 // twice: what had bytes on the wire is reported, not repeated.
 type Exchange struct {
-	plain, secure *http.Transport
-	direct        *direct
-	dialers       dialers
-	now           func() time.Time
-	limits        ExchangeLimits
-	tls           *tls.Config
-	identities    *identities
-	tokens        *tokens
-	renew         func(context.Context, parley.Agent) (parley.Agent, error)
-	secretSeen    func(parley.Secret)
+	direct     *direct
+	dialers    dialers
+	now        func() time.Time
+	limits     ExchangeLimits
+	tls        *tls.Config
+	pools      *pools
+	tokens     *tokens
+	renew      func(context.Context, parley.Agent) (parley.Agent, error)
+	secretSeen func(parley.Secret)
 	// userAgent and jsonType are header values that all requests share.
 	userAgent, jsonType []string
 	probes              sync.Pool // of *probe
@@ -107,35 +129,46 @@ type Exchange struct {
 
 // NewExchange makes an Exchange. The caller closes it with [Exchange.Close].
 func NewExchange(cfg ExchangeConfig) *Exchange {
-	x := &Exchange{now: cfg.Now, limits: cfg.Limits, userAgent: []string{cfg.UserAgent}, jsonType: []string{"application/json"}}
+	x := &Exchange{now: cfg.Now, userAgent: []string{cfg.UserAgent}, jsonType: []string{"application/json"}}
 	if x.now == nil {
 		x.now = time.Now
 	}
 	if cfg.UserAgent == "" {
 		x.userAgent = []string{"parley/dev"}
 	}
-	x.limits.MaxRequest = orDefault(cfg.Limits.MaxRequest, defaultMaxRequest)
-	x.limits.MaxResponse = orDefault(cfg.Limits.MaxResponse, defaultMaxResponse)
-	x.limits.MaxHeader = orDefault(cfg.Limits.MaxHeader, defaultMaxHeader)
-	x.limits.MaxDirect = cmp.Or(cfg.Limits.MaxDirect, maxDirect)
+	if cfg.Jitter == nil {
+		cfg.Jitter = mathrand.Float64
+	}
+	x.limits = cfg.Limits.withDefaults()
 	cfg.IdleTimeout = orDefault(cfg.IdleTimeout, defaultIdleTimeout)
+	life := lifetime{most: orDefault(cfg.MaxAge, defaultMaxAge), jitter: cfg.Jitter}
 	x.probes.New = func() any { return newProbe() }
 	x.dialers = dialers{plain: cfg.dialer(false), secure: cfg.dialer(true)}
 	x.tls, x.renew, x.secretSeen = cfg.TLS, cfg.Renew, cfg.SecretSeen
 	x.tokens = &tokens{fetch: x.fetchToken, now: x.now, kept: map[tokenKey]*tokenEntry{}}
-	x.identities = &identities{now: x.now, pools: map[identityKey]*identity{}, make: func(settings *tls.Config) *http.Transport {
-		own := cfg
-		own.TLS = settings
-		t := transport(own, x.limits, true)
+	x.pools = &pools{now: x.now, life: life, all: map[poolKey]*agedPool{}, make: func(key poolKey, own *tls.Config) *http.Transport {
+		t := x.transport(key.scheme == "https", cmp.Or(own, cfg.TLS))
+		t.IdleConnTimeout = cfg.IdleTimeout
 		// Over HTTP/2 nobody can tell a refused certificate, after which nothing
 		// was executed, from a connection that broke.
-		t.ForceAttemptHTTP2 = false
+		t.ForceAttemptHTTP2 = t.ForceAttemptHTTP2 && own == nil
 		return t
 	}}
-	x.plain = transport(cfg, x.limits, false)
-	x.secure = transport(cfg, x.limits, true)
-	x.direct = &direct{pool: newConnPool(cfg.IdleTimeout), dial: cfg.dialer(false), maxHead: x.limits.MaxHeader}
+	x.direct = &direct{
+		pool: newConnPool(cfg.IdleTimeout, x.limits.MaxIdle), life: life, dial: x.dialers.plain,
+		maxHead: x.limits.MaxHeader, firstByte: x.limits.FirstByte,
+	}
 	return x
+}
+
+func (l ExchangeLimits) withDefaults() ExchangeLimits {
+	l.MaxRequest = orDefault(l.MaxRequest, defaultMaxRequest)
+	l.MaxResponse = orDefault(l.MaxResponse, defaultMaxResponse)
+	l.MaxHeader = orDefault(l.MaxHeader, defaultMaxHeader)
+	l.MaxIdle = orDefault(l.MaxIdle, defaultMaxIdle)
+	l.MaxDirect = cmp.Or(l.MaxDirect, maxDirect)
+	l.FirstByte = max(l.FirstByte, 0)
+	return l
 }
 
 func orDefault[T int | int64 | time.Duration](v, otherwise T) T {
@@ -150,13 +183,19 @@ func (cfg *ExchangeConfig) dialer(secure bool) func(context.Context, string, str
 	if cfg.DialContext != nil {
 		return cfg.DialContext
 	}
-	return cfg.Egress.dialer(secure).DialContext
+	d := cfg.Egress.dialer(secure)
+	d.Resolver = cfg.Resolver
+	return d.DialContext
 }
 
-// transport makes one half of the pool. The halves differ in what the egress
-// policy allows: a public agent is called over TLS only.
-func transport(cfg ExchangeConfig, limits ExchangeLimits, secure bool) *http.Transport {
-	dial := cfg.dialer(secure)
+// transport makes the connection pool of one host; settings may be nil. What
+// the egress policy allows depends on secure: a public agent is called over TLS
+// only.
+func (x *Exchange) transport(secure bool, settings *tls.Config) *http.Transport {
+	dial := x.dialers.plain
+	if secure {
+		dial = x.dialers.secure
+	}
 	t := &http.Transport{
 		Proxy: nil, // whatever the environment says
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -167,27 +206,22 @@ func transport(cfg ExchangeConfig, limits ExchangeLimits, secure bool) *http.Tra
 			return &countedConn{Conn: c}, nil
 		},
 		DisableCompression:     true, // else net/http decodes gzip, whose size nobody knows beforehand
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		IdleConnTimeout:        cfg.IdleTimeout,
+		MaxIdleConnsPerHost:    max(x.limits.MaxIdle/2, 1),
 		TLSHandshakeTimeout:    connectTimeout,
-		MaxResponseHeaderBytes: int64(limits.MaxHeader),
+		ResponseHeaderTimeout:  x.limits.FirstByte,
+		MaxResponseHeaderBytes: int64(x.limits.MaxHeader),
 		ForceAttemptHTTP2:      secure,
-		// A dead HTTP/2 connection would otherwise swallow every request until
-		// its exchange times out.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: connectTimeout, PingTimeout: connectTimeout},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin},
 	}
-	if cfg.TLS != nil {
-		t.TLSClientConfig = cfg.TLS.Clone()
+	if settings != nil {
+		t.TLSClientConfig = settings.Clone()
 	}
 	return t
 }
 
 // Close closes the connections that are idle. Exchanges under way go on.
 func (x *Exchange) Close() {
-	x.plain.CloseIdleConnections()
-	x.secure.CloseIdleConnections()
-	x.identities.closeIdle()
+	x.pools.closeIdle()
 	x.direct.pool.closeIdle(time.Now())
 }
 
@@ -256,9 +290,11 @@ func (x *Exchange) post(ctx context.Context, e errand, r Request) (*post, error)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := x.transportFor(e.agent, target.Scheme)
-	if err != nil {
-		return nil, err
+	var pool *http.Transport // the requests of plain http seldom need one
+	if target.Scheme == "https" || hasTLS(e.agent) {
+		if pool, err = x.transportFor(e.agent, target); err != nil {
+			return nil, err
+		}
 	}
 	auth, err := x.Authorize(ctx, e.task, e.agent)
 	if err != nil {
@@ -325,13 +361,17 @@ func (p *post) anyRoundTrip() (*http.Response, error) {
 }
 
 // send does the round trip of net/http. Only a request of which nothing was written, since
-// its kept connection had been closed meanwhile, is tried on another one.
+// its kept connection had been closed meanwhile, or with which the agent has not
+// begun, as it says itself, is tried on another one.
 func (p *post) send() (*http.Response, error) {
+	if p.pool == nil {
+		p.pool = p.x.pools.of(poolKey{scheme: p.url.Scheme, host: p.url.Host}, nil)
+	}
 	for stale := 0; ; stale++ {
 		pr := p.x.probes.Get().(*probe)
 		// A body of its own for each try: the former may still be read. There is
-		// no GetBody, so net/http cannot repeat a POST by itself. Of this type it
-		// knows that it need not send the head in a packet ahead.
+		// no GetBody, so net/http cannot repeat a POST by itself (without a body it
+		// may: those only ask, or tell an agent to stop). Of this type it knows that it need not send the head in a packet ahead.
 		body := io.NopCloser(bytes.NewReader(p.body))
 		if len(p.body) == 0 {
 			body = http.NoBody
@@ -348,8 +388,9 @@ func (p *post) send() (*http.Response, error) {
 		if err == nil {
 			return resp, nil
 		}
-		if sent || !reused || stale == maxStale || p.inner.Err() != nil {
-			return nil, p.broken(err, sent)
+		untouched := notBegun(err)
+		if stale == maxStale || p.inner.Err() != nil || !untouched && (sent || !reused) {
+			return nil, p.broken(err, sent && !untouched)
 		}
 	}
 }

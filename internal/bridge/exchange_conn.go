@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"code.dny.dev/ssrf"
 )
@@ -46,7 +47,12 @@ func (e Egress) dialer(secure bool) *net.Dialer {
 		allow: allow, secure: secure,
 		guard: ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32"))),
 	}
-	return &net.Dialer{Timeout: connectTimeout, ControlContext: gate.check}
+	return &net.Dialer{
+		Timeout: connectTimeout, ControlContext: gate.check,
+		// An agent whose machine has gone is noticed after 30 s, also while it
+		// has a call whose time limit is longer.
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
 }
 
 // gate is an Egress made ready for one kind of connection.

@@ -35,9 +35,11 @@ var errHead = errors.New("response headers exceeded the limit")
 // it serves TLS, and requests above maxDirect. Besides, direct knows how many
 // bytes of a request have left, which decides whether it may be repeated.
 type direct struct {
-	pool    *connPool
-	dial    func(context.Context, string, string) (net.Conn, error)
-	maxHead int
+	pool      *connPool
+	life      lifetime
+	dial      func(context.Context, string, string) (net.Conn, error)
+	maxHead   int
+	firstByte time.Duration // 0: until the request is due
 }
 
 // directRequest is what is sent.
@@ -93,7 +95,9 @@ func (d *direct) connect(ctx context.Context, to *url.URL, deadline time.Time) (
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return newDirectConn(conn, to.Host), nil
+	c := newDirectConn(conn, to.Host)
+	c.until = time.Now().Add(d.life.draw())
+	return c, nil
 }
 
 // exchange writes the request and reads the head. The end of ctx interrupts
@@ -104,7 +108,7 @@ func (d *direct) exchange(ctx context.Context, c *directConn, r *directRequest) 
 	written, err := c.Write(c.out)
 	var resp *http.Response
 	if err == nil {
-		resp, err = c.readHead(d.maxHead)
+		resp, err = d.head(ctx, c, r.due)
 	}
 	if err != nil {
 		stop()
@@ -113,6 +117,25 @@ func (d *direct) exchange(ctx context.Context, c *directConn, r *directRequest) 
 	keep := !resp.Close && resp.StatusCode != http.StatusSwitchingProtocols
 	resp.Body = &directBody{body: resp.Body, conn: c, pool: d.pool, stop: stop, keep: keep}
 	return resp, written, nil
+}
+
+// head reads the head of the response within its own time.
+func (d *direct) head(ctx context.Context, c *directConn, due time.Time) (*http.Response, error) {
+	by := time.Now().Add(d.firstByte)
+	if d.firstByte == 0 || !by.Before(due) {
+		return c.readHead(d.maxHead)
+	}
+	if err := c.patience(ctx, by); err != nil {
+		return nil, err
+	}
+	resp, err := c.readHead(d.maxHead)
+	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+		return nil, errFirstByte
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, c.patience(ctx, due)
 }
 
 // plainHost says whether a host is dialled and named as it stands. net/http
@@ -173,8 +196,8 @@ type directConn struct {
 	in    *bufio.Reader
 	limit headLimit
 	out   []byte
-	// idleSince is when it was put into the pool.
-	idleSince time.Time
+	// idleSince is when it was put into the pool, and until how long it is used.
+	idleSince, until time.Time
 	// raw is nil where the connection is no socket.
 	raw   syscall.RawConn
 	peek  func(fd uintptr) bool
@@ -194,6 +217,16 @@ func newDirectConn(conn net.Conn, host string) *directConn {
 
 // interrupt makes the exchange under way fail at once.
 func (c *directConn) interrupt() { _ = c.SetDeadline(time.Unix(1, 0)) }
+
+// patience moves the end of reading. The end of ctx, which interrupts, stays
+// first.
+func (c *directConn) patience(ctx context.Context, until time.Time) error {
+	err := c.SetReadDeadline(until)
+	if ctx.Err() != nil {
+		c.interrupt()
+	}
+	return err
+}
 
 // readHead reads at most limit bytes before the body of the response begins,
 // heads of interim responses included.

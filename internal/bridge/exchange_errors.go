@@ -94,6 +94,9 @@ func (p *post) broken(err error, sent bool) *ExchangeError {
 			with(errorDetails{Limit: "attempt_timeout"})
 	case p.outer.Err() != nil:
 		return p.fail(d, parley.CodeCancelled, false, "the call was given up; "+tail)
+	case sent && headLate(err):
+		return p.fail(d, parley.CodeTimeout, true, fmt.Sprintf("no answer began within %v (limits.agent_first_byte); %s", p.x.limits.FirstByte, tail)).
+			with(errorDetails{Limit: "first_byte", Value: p.x.limits.FirstByte.Milliseconds()})
 	case timeUp && !sent:
 		return p.fail(d, parley.CodeAgentUnavailable, true, fmt.Sprintf("no connection within %v; %s", p.timeout, tail)).
 			with(errorDetails{Limit: "exchange", Value: p.timeout.Milliseconds()})
@@ -124,6 +127,28 @@ func (p *post) tooLarge(limit string, value int, part string) *ExchangeError {
 func headTooLarge(err error) bool {
 	s := err.Error()
 	return errors.Is(err, errHead) || strings.Contains(s, "response headers exceeded") || strings.Contains(s, "response header list larger")
+}
+
+// errFirstByte marks a response whose head did not come in time.
+var errFirstByte = errors.New("no response within the time for its first byte")
+
+// headLate knows the errors of net/http for HTTP/1 and HTTP/2, too.
+func headLate(err error) bool {
+	return errors.Is(err, errFirstByte) || strings.Contains(err.Error(), "timeout awaiting response headers")
+}
+
+// notBegun reports whether the agent's server says that it has not begun with
+// the request, so that it may be sent again (RFC 9113 §8.7): a stream that was
+// refused, or whose number is above the last one that a GOAWAY names; or net/http,
+// that it has not sent it. There is no other mark for that than the text. What
+// net/http would repeat besides, streams that ended in PROTOCOL_ERROR, may have
+// been executed.
+func notBegun(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "Server's graceful shutdown GOAWAY") || strings.Contains(s, "; REFUSED_STREAM; received from peer") ||
+		// It wanted to send the request anew, on a connection that is not there
+		// yet, and could not, since it had closed its body.
+		strings.Contains(s, "cannot rewind body after connection loss")
 }
 
 // cause is err without addresses of this machine.

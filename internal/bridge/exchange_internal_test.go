@@ -3,9 +3,11 @@ package bridge
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -46,6 +48,25 @@ func TestEgressPolicy(t *testing.T) {
 		{Egress{}, "[2002:7f00:1::]:443", false, false},
 		{Egress{}, "[fe80::1%eth0]:443", false, false},
 		{Egress{}, "[fd00::1]:443", false, false},
+		{Egress{}, "0.1.2.3:443", false, false},
+		{Egress{}, "100.64.0.1:443", false, false},
+		{Egress{}, "100.127.255.254:443", false, false},
+		{Egress{}, "192.0.2.1:443", false, false},
+		{Egress{}, "192.88.99.1:443", false, false},
+		{Egress{}, "198.19.255.254:443", false, false},
+		{Egress{}, "198.51.100.1:443", false, false},
+		{Egress{}, "203.0.113.1:443", false, false},
+		{Egress{}, "255.255.255.255:443", false, false},
+		{Egress{}, "169.254.170.2:443", false, false},
+		{Egress{}, "[fd00:ec2::254]:443", false, false},
+		{Egress{}, "[fd20:ce::254]:443", false, false},
+		{Egress{}, "[2001:db8::1]:443", false, false},
+		{Egress{}, "[100::1]:443", false, false},
+		{Egress{}, "[::ffff:169.254.169.254]:443", false, false},
+		{Egress{Loopback: true}, "169.254.169.254:80", false, false},
+		{Egress{Loopback: true}, "192.168.0.1:443", false, false},
+		{Egress{Loopback: true}, "[fd00::1]:443", false, false},
+		{Egress{Loopback: true}, "0.0.0.0:8080", false, false},
 		{Egress{Loopback: true}, "127.0.0.1:22", true, true},
 		{Egress{Loopback: true}, "[::1]:8080", true, true},
 		{Egress{Loopback: true}, "[::ffff:127.0.0.1]:8080", true, true},
@@ -78,8 +99,47 @@ func TestEgressPolicy(t *testing.T) {
 // process, so only its absence can be looked at.
 func TestExchangeNoProxy(t *testing.T) {
 	x := NewExchange(ExchangeConfig{})
-	if x.plain.Proxy != nil || x.secure.Proxy != nil {
-		t.Error("the proxy of the environment would be used")
+	for _, scheme := range []string{"http", "https"} {
+		if x.pools.of(poolKey{scheme: scheme, host: "agent.test"}, nil).Proxy != nil {
+			t.Error("the proxy of the environment would be used for " + scheme)
+		}
+	}
+}
+
+// TestKeepAlive: connections to agents are held to being alive, in seconds and
+// not in hours.
+func TestKeepAlive(t *testing.T) {
+	k := Egress{}.dialer(true).KeepAliveConfig
+	if gone := k.Idle + time.Duration(k.Count)*k.Interval; !k.Enable || gone > time.Minute || gone == 0 {
+		t.Errorf("%+v: an agent whose machine has gone is noticed after %s", k, gone)
+	}
+}
+
+// TestConnPoolShares: a host has as many idle connections as it had calls, but
+// never the last places.
+func TestConnPoolShares(t *testing.T) {
+	p := newConnPool(time.Minute, 100)
+	defer p.closeIdle(time.Now().Add(time.Minute))
+	put := func(host string, n int) {
+		for range n {
+			ours, theirs := net.Pipe()
+			_ = theirs.Close()
+			c := newDirectConn(ours, host)
+			c.until = time.Now().Add(time.Hour)
+			_ = p.put(c)
+		}
+	}
+	for _, step := range []struct {
+		host    string
+		n, want int
+	}{{"a", 200, 50}, {"b", 10, 10}, {"c", 100, 20}, {"b", 1, 11}} {
+		put(step.host, step.n)
+		if got := len(p.idle[step.host]); got != step.want {
+			t.Errorf("%s keeps %d connections of %d, want %d", step.host, got, step.n, step.want)
+		}
+	}
+	if p.count > p.most {
+		t.Errorf("%d connections are kept", p.count)
 	}
 }
 

@@ -253,11 +253,8 @@ func (x *Exchange) fetchToken(ctx context.Context, r tokenRequest) (accessToken,
 		return accessToken{}, &tokenFailure{text: err.Error()}
 	}
 	where := "POST " + place(req.URL) + " (the token endpoint): "
-	half := x.plain
-	if req.URL.Scheme == "https" {
-		half = x.secure
-	}
-	resp, err := half.RoundTrip(req.WithContext(ctx))
+	pool := x.pools.of(poolKey{scheme: req.URL.Scheme, host: req.URL.Host}, nil)
+	resp, err := pool.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		text := cause(err)
 		if ctx.Err() != nil {

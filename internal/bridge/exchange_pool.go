@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// connPool keeps idle connections, at most maxIdlePerHost for each host and
-// maxIdle together, none for longer than idleTimeout. It may be used
-// concurrently.
+// connPool keeps idle connections: a bounded number, none of them for longer than
+// idleTimeout or beyond its own time. It may be used concurrently.
 type connPool struct {
 	idleTimeout time.Duration
+	most        int
 
 	mu sync.Mutex
 	// idle has the most recently used connection of each host last.
@@ -21,8 +21,8 @@ type connPool struct {
 	sweeping bool
 }
 
-func newConnPool(idleTimeout time.Duration) *connPool {
-	return &connPool{idleTimeout: idleTimeout, idle: map[string][]*directConn{}}
+func newConnPool(idleTimeout time.Duration, most int) *connPool {
+	return &connPool{idleTimeout: idleTimeout, most: most, idle: map[string][]*directConn{}}
 }
 
 // take gives a connection to host that seems to be alive, with the deadline of
@@ -30,7 +30,7 @@ func newConnPool(idleTimeout time.Duration) *connPool {
 func (p *connPool) take(host string, deadline time.Time) *directConn {
 	for {
 		c := p.pop(host)
-		if c == nil || time.Since(c.idleSince) < p.idleTimeout && c.alive(deadline) {
+		if c == nil || time.Since(c.idleSince) < p.idleTimeout && time.Now().Before(c.until) && c.alive(deadline) {
 			return c
 		}
 		_ = c.Close()
@@ -52,7 +52,8 @@ func (p *connPool) pop(host string) *directConn {
 	return c
 }
 
-// put keeps c, or closes it if enough are kept.
+// put keeps c, or closes it if it is too old or enough are kept: a host never
+// gets the last places, but one more while it has fewer than are free.
 func (p *connPool) put(c *directConn) error {
 	c.idleSince = time.Now()
 	if cap(c.out) > maxKeptBuffer {
@@ -60,7 +61,7 @@ func (p *connPool) put(c *directConn) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.count >= maxIdle || len(p.idle[c.host]) >= maxIdlePerHost {
+	if len(p.idle[c.host]) >= p.most-p.count || !c.idleSince.Before(c.until) {
 		return c.Close()
 	}
 	p.idle[c.host] = append(p.idle[c.host], c)

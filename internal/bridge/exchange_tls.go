@@ -7,38 +7,15 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/parley-project/parley"
 )
 
-const (
-	// maxIdentities bounds the connection pools that belong to one TLS
-	// identity each; identityIdle is how long an unused one is kept.
-	maxIdentities = 1024
-	identityIdle  = 10 * time.Minute
-)
-
-// identities holds a connection pool for each TLS identity: what an agent's
-// certificate opened is never used for another one. It may be used
-// concurrently.
-type identities struct {
-	make func(*tls.Config) *http.Transport
-	now  func() time.Time
-
-	mu    sync.Mutex
-	pools map[identityKey]*identity // guarded by mu
-}
-
-// identityKey is the digest of certificate, key and CA.
+// identityKey is the digest of certificate, key and CA; zero is that of agents
+// without TLS settings of their own.
 type identityKey [sha256.Size]byte
-
-type identity struct {
-	pool *http.Transport
-	used time.Time
-}
 
 // hasTLS reports whether agent has TLS settings of its own.
 func hasTLS(agent parley.Agent) bool {
@@ -91,25 +68,24 @@ func (x *Exchange) TLSConfig(agent parley.Agent) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// transportFor gives the connection pool for a URL of agent with that scheme.
-func (x *Exchange) transportFor(agent parley.Agent, scheme string) (*http.Transport, error) {
+// transportFor gives the connection pool for target, a URL of agent.
+func (x *Exchange) transportFor(agent parley.Agent, target *url.URL) (*http.Transport, error) {
+	key := poolKey{scheme: target.Scheme, host: target.Host}
 	switch {
-	case scheme != "https" && hasTLS(agent):
+	case target.Scheme != "https" && hasTLS(agent):
 		return nil, errand{agent: agent}.errorf(parley.CodeInvalid, "the agent has TLS settings, and its URL is not https")
-	case scheme != "https":
-		return x.plain, nil
 	case !hasTLS(agent):
-		return x.secure, nil
+		return x.pools.of(key, nil), nil
 	}
-	key := identityOf(agent.Resolved)
-	if pool := x.identities.get(key); pool != nil {
+	key.identity = identityOf(agent.Resolved)
+	if pool := x.pools.get(key); pool != nil {
 		return pool, nil
 	}
 	cfg, err := x.TLSConfig(agent)
 	if err != nil {
 		return nil, err
 	}
-	return x.identities.add(key, cfg), nil
+	return x.pools.of(key, cfg), nil
 }
 
 // identityOf digests what makes an identity; nil has nothing in it.
@@ -122,62 +98,6 @@ func identityOf(r *parley.ResolvedAuth) identityKey {
 		}
 	}
 	return identityKey(h.Sum(nil))
-}
-
-func (s *identities) get(key identityKey) *http.Transport {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.pools[key]
-	if i == nil {
-		return nil
-	}
-	i.used = s.now()
-	return i.pool
-}
-
-// add makes the pool of key, unless another one was first.
-func (s *identities) add(key identityKey, cfg *tls.Config) *http.Transport {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	if i := s.pools[key]; i != nil {
-		i.used = now
-		return i.pool
-	}
-	s.makeRoomLocked(now)
-	i := &identity{pool: s.make(cfg), used: now}
-	s.pools[key] = i
-	return i.pool
-}
-
-// makeRoomLocked drops the pools that nobody used for long, such as those of
-// certificates that were replaced, and the oldest one if there are too many.
-// Exchanges under way go on.
-func (s *identities) makeRoomLocked(now time.Time) {
-	var oldest identityKey
-	first := now
-	for key, i := range s.pools {
-		if now.Sub(i.used) > identityIdle {
-			i.pool.CloseIdleConnections()
-			delete(s.pools, key)
-			continue
-		}
-		if !i.used.After(first) {
-			oldest, first = key, i.used
-		}
-	}
-	if len(s.pools) >= maxIdentities {
-		s.pools[oldest].pool.CloseIdleConnections()
-		delete(s.pools, oldest)
-	}
-}
-
-func (s *identities) closeIdle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, i := range s.pools {
-		i.pool.CloseIdleConnections()
-	}
 }
 
 // certificateRefused reports whether a server ended the connection over the
