@@ -84,6 +84,7 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, error) {
 		EgressAllow: l.Egress.Allow, AllowStdio: l.Egress.Stdio, PushURL: l.Push.URL,
 		SecretsDir: l.Secrets.Dir, SecretsPrefix: l.Secrets.EnvPrefix, SealKeyFile: l.Secrets.KeyFile, PushKeyFile: l.Push.KeyFile,
 		MaxConcurrent: l.Limits.AgentCalls, MaxCalls: l.Limits.Calls, MaxFollowing: l.Limits.Following, MaxRequestBytes: l.Limits.RequestBytes,
+		Exchange: exchangeLimits(l.Limits), ConnectionAge: l.Limits.AgentConnection,
 		Breaker: defaultBreaker(l.Bridge.Breaker), CancelGrace: l.Limits.CancelGrace, DrainGrace: l.Limits.DrainGrace, Limits: runLimits(l.Limits),
 		Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
@@ -102,6 +103,13 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, error) {
 		}
 	}
 	return cfg, nil
+}
+
+// exchangeLimits bound each exchange with an agent.
+func exchangeLimits(l config.Limits) server.ExchangeLimits {
+	return server.ExchangeLimits{
+		MaxRequest: int(l.AgentRequest), MaxResponse: int(l.AgentResponse), MaxHeader: int(l.AgentHeader), FirstByte: l.AgentFirstByte,
+	}
 }
 
 // defaultBreaker is the breaker of agents whose records name none.

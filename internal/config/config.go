@@ -194,12 +194,19 @@ type Limits struct {
 	Following    int           `koanf:"following"`
 	RequestBytes int64         `koanf:"request_bytes"`
 	AgentTimeout time.Duration `koanf:"agent_timeout"`
-	CancelGrace  time.Duration `koanf:"cancel_grace"`
-	DrainGrace   time.Duration `koanf:"drain_grace"`
-	Value        int64         `koanf:"value"`
-	RunValues    int64         `koanf:"run_values"`
-	Executions   int           `koanf:"executions"`
-	Attempts     int           `koanf:"attempts"`
+	// AgentFirstByte is 0 where AgentTimeout alone counts.
+	AgentFirstByte  time.Duration `koanf:"agent_first_byte"`
+	AgentRequest    int64         `koanf:"agent_request"`
+	AgentResponse   int64         `koanf:"agent_response"`
+	AgentHeader     int64         `koanf:"agent_header"`
+	AgentConnection time.Duration `koanf:"agent_connection"`
+
+	CancelGrace time.Duration `koanf:"cancel_grace"`
+	DrainGrace  time.Duration `koanf:"drain_grace"`
+	Value       int64         `koanf:"value"`
+	RunValues   int64         `koanf:"run_values"`
+	Executions  int           `koanf:"executions"`
+	Attempts    int           `koanf:"attempts"`
 }
 
 // Auth says who may use the API.

@@ -140,6 +140,8 @@ func engineSettings() []Setting {
 	}
 	timeout := span("agent_timeout", 30*time.Second, "time limit of the agents of this file that name none", "HTTP_TIMEOUT_SECONDS")
 	timeout.least, timeout.most = second, 300*second
+	connection := span("agent_connection", 5*time.Minute, "how long a connection to an agent is used; each new one resolves its name anew")
+	connection.least = second
 	return []Setting{
 		{
 			Path: "bridge.ledger", Kind: KindText, Default: LedgerStore, Choices: []string{LedgerStore, LedgerNone},
@@ -159,6 +161,11 @@ func engineSettings() []Setting {
 		count("following", 16_384, 1<<20, "tasks that one bridge follows at their agents"),
 		{Path: "limits.request_bytes", Kind: KindSize, Default: int64(256 << 20), least: 64 << 20, most: 64 << 30, Help: "requests that wait or are under way in one bridge"},
 		timeout,
+		span("agent_first_byte", 0, "time limit for the head of an agent's answer; 0s: that of the whole answer"),
+		{Path: "limits.agent_request", Kind: KindSize, Default: int64(8 << 20), least: 1 << 10, most: 1 << 30, Help: "body of one request to an agent"},
+		{Path: "limits.agent_response", Kind: KindSize, Default: int64(16 << 20), least: 1 << 10, most: 1 << 30, Help: "body of one answer of an agent"},
+		{Path: "limits.agent_header", Kind: KindSize, Default: int64(64 << 10), least: 1 << 10, most: 1 << 20, Help: "head of one answer of an agent"},
+		connection,
 		span("cancel_grace", 30*time.Second, "how long agents in flight get when a run is cancelled"),
 		span("drain_grace", 10*time.Second, "how long calls in flight get when the process stops"),
 		{Path: "limits.value", Kind: KindSize, Default: int64(8 << 20), least: 1 << 10, most: 64 << 20, Help: "one input or output"},

@@ -103,6 +103,11 @@ type Config struct {
 	// MaxRequestBytes bounds the bytes of the requests that wait or are in hand in
 	// the bridge; default 256 MiB.
 	MaxRequestBytes int64
+	// Exchange bounds each exchange with an agent, except for MaxIdle, which
+	// follows MaxCalls; ConnectionAge is how long a connection to one is used, 0
+	// is the default (see package bridge, ExchangeConfig).
+	Exchange      ExchangeLimits
+	ConnectionAge time.Duration
 	// Breaker is that of agents whose records name none; nil is none.
 	Breaker *parley.Breaker
 	// CancelGrace is language rule C3's setting; default 30 s.
@@ -125,6 +130,9 @@ type Config struct {
 	// keep it out; nil is nobody.
 	SecretSeen func(parley.Secret)
 }
+
+// ExchangeLimits bound one exchange with an agent (see package bridge).
+type ExchangeLimits = bridge.ExchangeLimits
 
 // NewAdapter makes the adapter of one more protocol. It calls through x, and
 // writes to log and obs what every adapter does (package bridge, Wire).

@@ -32,7 +32,10 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 	if err != nil {
 		return err
 	}
+	limits := s.cfg.Exchange
+	limits.MaxIdle = s.cfg.MaxCalls
 	s.exchange = bridge.NewExchange(bridge.ExchangeConfig{
+		Limits: limits, MaxAge: s.cfg.ConnectionAge,
 		DialContext: s.cfg.Dial, Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version, SecretSeen: s.cfg.SecretSeen,
 		Renew: func(ctx context.Context, a parley.Agent) (parley.Agent, error) { return s.registry.Renew(ctx, a) },
 	})
