@@ -109,4 +109,6 @@ const (
 	EventBreakerOpened   AgentEventType = "agent.breaker_opened"
 	EventBreakerHalfOpen AgentEventType = "agent.breaker_half_open"
 	EventBreakerClosed   AgentEventType = "agent.breaker_closed"
+	EventHealthChanged   AgentEventType = "agent.health_changed"
+	EventCardChanged     AgentEventType = "agent.card_changed"
 )

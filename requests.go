@@ -182,4 +182,7 @@ type AgentHealth struct {
 	At           time.Time
 	// Card is the agent card, if the agent serves one.
 	Card json.RawMessage
+	// CardHash is the SHA-256 of its canonical form, in hex, if it is known to be
+	// an agent card.
+	CardHash string
 }

@@ -108,7 +108,7 @@ func TestStatus(t *testing.T) {
 			t.Fatalf("%d steps", len(list))
 		}
 		for i, m := range list {
-			if m.Version != int64(i+1) || m.AppliedAt.IsZero() == (m.Version <= 2) || !strings.HasSuffix(m.Name, ".sql") {
+			if i > 0 && m.Version <= list[i-1].Version || m.AppliedAt.IsZero() == (m.Version <= 2) || !strings.HasSuffix(m.Name, ".sql") {
 				t.Errorf("%+v", m)
 			}
 			if m.Version <= 2 && time.Since(m.AppliedAt).Abs() > time.Hour {
