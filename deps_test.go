@@ -43,6 +43,7 @@ internal/registry:            . internal/store
 internal/oldplatform:         . internal/registry internal/store internal/workflow
 internal/push:                . internal/bus
 internal/deadletter:          . internal/bus internal/store
+internal/health:              . internal/store
 internal/api:                 . internal/store
 internal/pgtest:
 internal/sample:              .

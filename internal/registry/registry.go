@@ -340,6 +340,11 @@ func (r *Registry) Health(ctx context.Context, idOrName string) (parley.AgentHea
 	if err != nil {
 		return parley.AgentHealth{}, err
 	}
+	return r.LookAt(ctx, agent, maxProbe)
+}
+
+// LookAt is Health for a record that the caller has, and for at most that time.
+func (r *Registry) LookAt(ctx context.Context, agent parley.Agent, within time.Duration) (parley.AgentHealth, error) {
 	start := r.cfg.Now()
 	unhealthy := func(text string) (parley.AgentHealth, error) {
 		return parley.AgentHealth{Message: text, ResponseTime: max(r.cfg.Now().Sub(start), 0), At: start.UTC()}, nil
@@ -350,10 +355,12 @@ func (r *Registry) Health(ctx context.Context, idOrName string) (parley.AgentHea
 	if r.cfg.Prober == nil {
 		return parley.AgentHealth{}, parley.Errorf(parley.CodeUnavailable, "this server cannot look at agents")
 	}
-	if agent, err = r.resolve(agent); err != nil {
+	agent, err := r.resolve(agent)
+	if err != nil {
 		return unhealthy(messageOf(err))
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(max(agent.Timeout, minTimeout), maxProbe))
+	agent.Timeout = min(max(agent.Timeout, minTimeout), within)
+	ctx, cancel := context.WithTimeout(ctx, agent.Timeout)
 	defer cancel()
 	health, err := r.cfg.Prober.Probe(ctx, agent)
 	if err != nil {

@@ -53,7 +53,7 @@ func (s *Server) registryOn(db registry.Store, adapters []bridge.Adapter) *regis
 		}
 	}
 	return registry.New(registry.Config{
-		Store: db, Prober: prober{s.exchange, s.a2a}, Detector: s.cards, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, Clock: s.clock, NewID: newUUID,
+		Store: db, Prober: prober{s.exchange, s.a2a, s.cards}, Detector: s.cards, Protocols: protocols, Checkers: checkers, Now: s.cfg.Now, Clock: s.clock, NewID: newUUID,
 		Secrets: s.secrets,
 	})
 }

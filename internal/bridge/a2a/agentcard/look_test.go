@@ -1,0 +1,126 @@
+package agentcard_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bridge/a2a/agentcard"
+)
+
+// TestHealthHostile: whatever answers a look, over the real network: it ends, takes
+// little memory, follows nothing, and says what is wrong, at the card as at the
+// agent's own URL.
+func TestHealthHostile(t *testing.T) {
+	t.Parallel()
+	var followed atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		piece := []byte(strings.Repeat(" ", 64<<10))
+		for n := 0; n < 1<<30 && r.Context().Err() == nil; n += len(piece) {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}
+	drip := func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			_, _ = w.Write([]byte(" "))
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	says := func(status int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status); _, _ = w.Write([]byte(text)) }
+	}
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		url     string
+		// card and plain are what is said where the agent has a card, and where it
+		// has none; "+" is healthy.
+		card, plain string
+	}{
+		"card":           {handler: says(200, `{"name":"N","protocolVersion":"0.3.0","url":"http://h/"}`), card: "+card is there", plain: "+200"},
+		"none any more":  {handler: says(404, "no"), card: "+404 Not Found", plain: "+404 Not Found"},
+		"too many":       {handler: says(429, "no"), card: "+429", plain: "+429"},
+		"page":           {handler: says(200, "<!doctype html><p>Parked"), card: "no agent card at", plain: "+200"},
+		"fails":          {handler: says(503, "no"), card: "503 Service Unavailable", plain: "503 Service Unavailable"},
+		"redirect":       {handler: http.RedirectHandler(elsewhere.URL, http.StatusFound).ServeHTTP, card: "not followed", plain: "not followed"},
+		"private":        {handler: http.RedirectHandler("http://169.254.169.254/latest/", http.StatusTemporaryRedirect).ServeHTTP, card: "not followed", plain: "not followed"},
+		"endless":        {handler: endless, card: "1048576 bytes", plain: "1048576 bytes"},
+		"slow drip":      {handler: drip, card: "could not be read", plain: "of no use"},
+		"hang":           {handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, card: "could not be read", plain: "could not be reached"},
+		"nobody":         {url: gone.URL, card: "could not be read", plain: "could not be reached"},
+		"metadata":       {url: "http://169.254.169.254/", card: "could not be read", plain: "could not be reached"},
+		"private ranges": {url: "http://10.1.2.3/", card: "could not be read", plain: "could not be reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := c.url
+			if url == "" {
+				s := httptest.NewServer(c.handler)
+				t.Cleanup(s.Close)
+				url = s.URL
+			}
+			x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}})
+			t.Cleanup(x.Close)
+			d := agentcard.New(agentcard.Config{Exchange: x, Now: time.Now, NewID: func() string { return "id" }})
+			agent := parley.Agent{Name: "a", URL: url, Protocol: parley.ProtocolJSONRPC, Timeout: 30 * time.Second}
+			if name == "slow drip" || name == "hang" {
+				agent.Timeout = 300 * time.Millisecond // which both wait for
+			}
+			found, err := json.Marshal(parley.Detection{Protocol: parley.ProtocolJSONRPC, CardURL: url + "/.well-known/agent-card.json"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			agent.Detected = found
+			h, ok := d.Look(context.Background(), agent)
+			if !ok {
+				t.Error("nobody has looked")
+			}
+			judge(t, h, c.card)
+			if (h.CardHash != "") != (c.card == "+card is there") {
+				t.Errorf("hash %q", h.CardHash)
+			}
+			h, err = x.Probe(context.Background(), agent)
+			if err != nil {
+				t.Error(err)
+			}
+			judge(t, h, c.plain)
+		})
+	}
+	t.Cleanup(func() {
+		if n := followed.Load(); n != 0 {
+			t.Errorf("%d redirects were followed", n)
+		}
+	})
+}
+
+func judge(t *testing.T, h parley.AgentHealth, want string) {
+	t.Helper()
+	text, healthy := strings.CutPrefix(want, "+")
+	if h.Healthy != healthy || !strings.Contains(h.Message, text) || len(h.Message) > 1<<10 || len(h.Card) > 1<<20 {
+		t.Errorf("healthy: %v, %q; want %q", h.Healthy, h.Message, want)
+	}
+}
+
+// TestLookElsewhere: without a card that was found once, the look is somebody
+// else's.
+func TestLookElsewhere(t *testing.T) {
+	d := agentcard.New(agentcard.Config{Exchange: &network{}, Now: time.Now, NewID: func() string { return "id" }})
+	for _, detected := range []string{"", `{"protocol":"jsonrpc-2.0","url":"http://h/"}`} {
+		if _, ok := d.Look(context.Background(), parley.Agent{URL: "http://h/", Detected: json.RawMessage(detected)}); ok {
+			t.Errorf("detected %q: somebody has looked", detected)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package health_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/health"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// rig is a store in virtual time, and the looks that were taken at its agents.
+type rig struct {
+	t  *testing.T
+	db *store.DB
+
+	mu    sync.Mutex // protects what follows
+	looks map[string][]time.Time
+	// under counts the looks under way, most how many there were at most.
+	under, most int
+	tokens      int
+	// look, if set, is a look.
+	look func(ctx context.Context, agent parley.Agent) (parley.AgentHealth, error)
+}
+
+func newRig(t *testing.T, agents ...string) *rig {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "parley.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, db: db, looks: map[string][]time.Time{}}
+	for _, name := range agents {
+		r.add(parley.Agent{Name: name})
+	}
+	return r
+}
+
+func (r *rig) add(a parley.Agent) {
+	r.t.Helper()
+	a.ID, a.URL, a.Protocol, a.Retry = "id-"+a.Name, "http://"+a.Name+"/", parley.ProtocolSimpleA2A, parley.DefaultRetryConfig()
+	if err := r.db.CreateAgent(r.t.Context(), a); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// checker is that of one process.
+func (r *rig) checker(random float64, concurrent int) *health.Checker {
+	return health.New(health.Config{
+		DB: r.db, Agent: r.db.Agent, Concurrent: concurrent, Random: func() float64 { return random },
+		Look: func(ctx context.Context, agent parley.Agent, within time.Duration) (parley.AgentHealth, error) {
+			r.mu.Lock()
+			r.looks[agent.Name] = append(r.looks[agent.Name], time.Now())
+			r.under++
+			r.most = max(r.most, r.under)
+			look := r.look
+			r.mu.Unlock()
+			defer func() {
+				r.mu.Lock()
+				r.under--
+				r.mu.Unlock()
+			}()
+			if within != health.DefaultTimeout {
+				r.t.Errorf("within %v", within)
+			}
+			if look == nil {
+				return parley.AgentHealth{Healthy: true, Message: "well"}, nil
+			}
+			return look(ctx, agent)
+		},
+		NewToken: func() string {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.tokens++
+			return fmt.Sprint("token-", r.tokens)
+		},
+	})
+}
+
+// run runs checkers for a while.
+func (r *rig) run(d time.Duration, checkers ...*health.Checker) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), d)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, c := range checkers {
+		all.Go(func() {
+			if err := c.Run(ctx); err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (r *rig) count(agent string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.looks[agent])
+}
+
+func (r *rig) state(agent string) parley.HealthState {
+	r.t.Helper()
+	h, err := r.db.Health(r.t.Context(), agent)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+func (r *rig) events(agent string) (kinds []parley.AgentEventType) {
+	r.t.Helper()
+	list, err := r.db.AgentEvents(r.t.Context(), agent, 0, 100)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, e := range list {
+		kinds = append(kinds, e.Type)
+	}
+	return kinds
+}
+
+// TestOneLook: however many processes look at agents, each is looked at once an
+// interval, and nobody else is: not agents out of use.
+func TestOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "a", "b", "c")
+		r.add(parley.Agent{Name: "idle", Status: parley.AgentInactive})
+		r.add(parley.Agent{Name: "gone", Status: parley.AgentDeleted})
+		r.run(10*health.DefaultInterval, r.checker(0, 0), r.checker(0.3, 0), r.checker(0.6, 0), r.checker(0.99, 0))
+		for name, looks := range r.looks {
+			if name == "idle" || name == "gone" {
+				t.Errorf("%s was looked at", name)
+			}
+			if n := len(looks); n < 9 || n > 12 {
+				t.Errorf("%s was looked at %d times", name, n)
+			}
+			for i := 1; i < len(looks); i++ {
+				if gap := looks[i].Sub(looks[i-1]); gap < health.DefaultInterval*8/10 || gap > health.DefaultInterval*12/10 {
+					t.Errorf("%s was looked at again after %v", name, gap)
+				}
+			}
+		}
+		if len(r.looks) != 3 || r.state("a").Status != parley.HealthHealthy || len(r.events("a")) != 1 {
+			t.Errorf("%d agents, %+v, %v", len(r.looks), r.state("a"), r.events("a"))
+		}
+	})
+}
+
+// TestSlowAgents: looks that take long hold up no more than their slots; all the
+// others are looked at as soon as one is free.
+func TestSlowAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const agents = 24
+		names := make([]string, agents)
+		for i := range names {
+			names[i] = fmt.Sprintf("agent-%02d", i)
+		}
+		r := newRig(t, names...)
+		r.look = func(ctx context.Context, _ parley.Agent) (parley.AgentHealth, error) {
+			select {
+			case <-time.After(4 * time.Second):
+			case <-ctx.Done():
+			}
+			return parley.AgentHealth{Message: "no answer"}, nil
+		}
+		r.run(29*time.Second, r.checker(0.5, 4)) // 6 rounds of 4 s each
+		for _, name := range names {
+			if r.count(name) != 1 {
+				t.Errorf("%s was looked at %d times", name, r.count(name))
+			}
+		}
+		if r.most != 4 {
+			t.Errorf("%d looks were under way", r.most)
+		}
+	})
+}
+
+// TestLookEnds: when a process stops, its looks are given up and say nothing;
+// Run returns after they have ended. Another process looks at the next time.
+func TestLookEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "a")
+		r.look = func(ctx context.Context, _ parley.Agent) (parley.AgentHealth, error) {
+			<-ctx.Done()
+			return parley.AgentHealth{Message: "cut"}, nil
+		}
+		r.run(10*time.Second, r.checker(0.5, 0))
+		if r.under != 0 || r.count("a") != 1 {
+			t.Errorf("%d looks under way of %d", r.under, r.count("a"))
+		}
+		if h := r.state("a"); h.Status != parley.HealthUnknown || h.Failures != 0 || !h.CheckedAt.IsZero() {
+			t.Errorf("%+v", h)
+		}
+		r.look = nil
+		r.run(15*time.Second, r.checker(0.5, 0))
+		if r.count("a") != 1 {
+			t.Error("looked at again before its time")
+		}
+		r.run(10*time.Second, r.checker(0.5, 0))
+		if h := r.state("a"); r.count("a") != 2 || h.Status != parley.HealthHealthy {
+			t.Errorf("%d looks, %+v", r.count("a"), h)
+		}
+	})
+}
+
+// TestLookFails: a look that says nothing, and a record that cannot be read, cost
+// only themselves.
+func TestLookFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "a", "b", "ill")
+		r.look = func(_ context.Context, agent parley.Agent) (parley.AgentHealth, error) {
+			switch agent.Name {
+			case "b":
+				return parley.AgentHealth{}, errors.New("nobody can look")
+			case "ill":
+				return parley.AgentHealth{Message: "no connection"}, nil
+			}
+			return parley.AgentHealth{Healthy: true}, nil
+		}
+		r.run(50*time.Second, r.checker(0.5, 0))
+		if h := r.state("b"); h.Status != parley.HealthUnknown || r.count("b") != 2 {
+			t.Errorf("%d looks, %+v", r.count("b"), h)
+		}
+		h := r.state("ill")
+		if h.Status != parley.HealthUnhealthy || h.Failures != 2 || h.Message != "no connection" || len(r.events("ill")) != 1 {
+			t.Errorf("%+v, %v", h, r.events("ill"))
+		}
+		if h := r.state("a"); h.Status != parley.HealthHealthy {
+			t.Errorf("%+v", h)
+		}
+	})
+}
