@@ -153,12 +153,8 @@ type AgentQuery struct {
 // Agents gives one page of the agents, also of removed ones unless the query
 // names a status.
 func (c *Client) Agents(ctx context.Context, query AgentQuery) (Page[Agent], error) {
-	q := query.Page.values()
-	setIf(q, "name", query.Name)
-	setIf(q, "protocol", query.Protocol)
-	setIf(q, "status", string(query.Status))
 	var page Page[Agent]
-	err := c.get(ctx, path("agents"), q, &page)
+	err := c.get(ctx, path("agents"), query.values(), &page)
 	return page, err
 }
 

@@ -221,6 +221,12 @@ func recordRequests(ctx context.Context) []requestCase {
 			_, err := c.AgentEvents(ctx, "g", client.EventQuery{After: 3, Limit: 5})
 			return err
 		}, seen{"GET", "/api/v1/agents/g/events?after=3&limit=5", "", ""}},
+		{"condition", `{}`, func(c *client.Client) error { _, err := c.AgentCondition(ctx, "a/b", true); return err }, seen{"GET", "/api/v1/agents/a%2Fb/health", "", ""}},
+		{"stored condition", `{}`, func(c *client.Client) error { _, err := c.AgentCondition(ctx, "g", false); return err }, seen{"GET", "/api/v1/agents/g/health?fresh=false", "", ""}},
+		{"conditions", `{}`, func(c *client.Client) error {
+			_, err := c.AgentConditions(ctx, client.AgentQuery{Status: parley.AgentActive})
+			return err
+		}, seen{"GET", "/api/v1/agents:health?status=active", "", ""}},
 		{"health", ``, func(c *client.Client) error { return c.Health(ctx) }, seen{"GET", "/readyz", "", ""}},
 	}
 }

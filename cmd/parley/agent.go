@@ -19,7 +19,7 @@ func newAgentCommand(a *app) *cobra.Command {
   parley agent call greeter --text Ada`)
 	cmd.AddCommand(
 		newAgentAdd(a), newAgentList(a), newAgentShow(a),
-		newAgentSet(a), newAgentRemove(a), newAgentCall(a), newAgentDetect(a), newAgentCheck(a), newAgentBreaker(a),
+		newAgentSet(a), newAgentRemove(a), newAgentCall(a), newAgentDetect(a), newAgentCheck(a), newAgentHealth(a), newAgentBreaker(a),
 	)
 	return cmd
 }

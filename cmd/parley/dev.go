@@ -107,7 +107,7 @@ func (a *app) devConfig(f devFlags) (server.Config, error) {
 		Logger:      logging.New(a.stderr, logging.Config{Level: level, Format: format, Redactor: redactor}),
 		EgressAllow: append([]string{"127.0.0.0/8", "::1/128"}, f.allow...),
 		AllowStdio:  f.allowStdio, PushURL: f.pushURL,
-		SecretSeen: redactor.Add, Now: a.now,
+		SecretSeen: redactor.Add, Now: a.now, Health: &parley.HealthCheck{},
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
 	}
 	if f.secretsDir != "" {

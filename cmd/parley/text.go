@@ -35,9 +35,9 @@ func (i ink) Render(s string) string {
 // inkOf gives the colour of a status, which always stands beside its word.
 func inkOf(status string) ink {
 	switch status {
-	case string(parley.RunCompleted), string(parley.AgentActive), string(parley.CircuitClosed):
+	case string(parley.RunCompleted), string(parley.AgentActive), string(parley.CircuitClosed), string(parley.HealthHealthy):
 		return styleGood
-	case string(parley.RunFailed), string(parley.CircuitOpen):
+	case string(parley.RunFailed), string(parley.CircuitOpen), string(parley.HealthUnhealthy):
 		return styleBad
 	case string(parley.RunRunning):
 		return styleBusy

@@ -228,25 +228,29 @@ func agentRetry(o *object) *parley.RetryConfig {
 }
 
 func (s *server) listAgents(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
-	page := q.page()
-	req := parley.AgentQuery{
-		Name: q.get("name"), Protocol: q.get("protocol"),
-		Status: parley.AgentStatus(strings.ToLower(q.get("status"))), Page: page.page(),
-	}
-	if err := q.done(); err != nil {
+	req, page, err := agentsQuery(r)
+	if err != nil {
 		return err
 	}
 	var items []parley.Agent
 	var total int
 	if knownStatus(req.Status) {
-		var err error
 		if items, total, err = s.cfg.Agents.List(r.Context(), req); err != nil {
 			return err
 		}
 	}
 	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeAgent), total, page))
 	return nil
+}
+
+// agentsQuery reads which agents are asked for.
+func agentsQuery(r *http.Request) (parley.AgentQuery, pageRequest, error) {
+	q := queryOf(r)
+	page := q.page()
+	return parley.AgentQuery{
+		Name: q.get("name"), Protocol: q.get("protocol"),
+		Status: parley.AgentStatus(strings.ToLower(q.get("status"))), Page: page.page(),
+	}, page, q.done()
 }
 
 // knownStatus reports whether a filter can match anything; "" is no filter.
@@ -273,14 +277,5 @@ func (s *server) removeAgent(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.reply(w, r, http.StatusOK, s.message("Agent '"+agent.Name+"' deleted successfully"))
-	return nil
-}
-
-func (s *server) agentHealth(w http.ResponseWriter, r *http.Request) error {
-	got, err := s.cfg.Agents.Health(r.Context(), r.PathValue("ref"))
-	if err != nil {
-		return err
-	}
-	s.reply(w, r, http.StatusOK, makeHealth(got))
 	return nil
 }

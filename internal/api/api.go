@@ -58,6 +58,8 @@ type Config struct {
 	DeadLetters DeadLetters
 	// Breakers are the circuit breakers and the logs of agents.
 	Breakers Breakers
+	// Conditions say how agents do.
+	Conditions Conditions
 	// Audits may be nil: then there are none.
 	Audits Audits
 
@@ -116,8 +118,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Breakers == nil {
-		return nil, errors.New("api: Runs, Workflows, Agents, DeadLetters and Breakers are required")
+	if cfg.Runs == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Breakers == nil || cfg.Conditions == nil {
+		return nil, errors.New("api: Runs, Workflows, Agents, DeadLetters, Breakers and Conditions are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")

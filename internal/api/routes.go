@@ -43,6 +43,7 @@ func (s *server) table() []route {
 	routes := s.workflowRoutes()
 	routes = append(routes, s.runRoutes()...)
 	routes = append(routes, s.agentRoutes()...)
+	routes = append(routes, s.healthRoutes()...)
 	routes = append(routes, s.breakerRoutes()...)
 	routes = append(routes, s.deadLetterRoutes()...)
 	routes = append(routes, auditRoute(s))
@@ -211,11 +212,6 @@ func (s *server) agentRoutes() []route {
 			method: http.MethodDelete, path: "/api/v1/agents/{ref}", id: "remove-agent", tag: tag, old: true,
 			summary: "Mark an agent deleted; again is no error", params: []*huma.Param{ref},
 			answers: ok(messageBody{}), errors: []int{404}, handle: s.removeAgent,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/agents/{ref}/health", id: "check-agent", tag: tag, old: true,
-			summary: "Look at an agent once", params: []*huma.Param{ref}, answers: ok(healthBody{}),
-			errors: []int{404, 502, 504}, handle: s.agentHealth,
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/agents/{ref}/check", id: "recheck-agent", tag: tag,

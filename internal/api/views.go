@@ -78,6 +78,15 @@ type Agents interface {
 	Health(ctx context.Context, ref string) (parley.AgentHealth, error)
 }
 
+// Conditions is what the API needs of whoever knows how agents do.
+type Conditions interface {
+	// Condition says how one agent does, by its id or name. not_found.
+	Condition(ctx context.Context, ref string) (parley.AgentCondition, error)
+	// Conditions says how one page of agents do, and gives the true number of all
+	// that match.
+	Conditions(ctx context.Context, q parley.AgentQuery) ([]parley.AgentCondition, int, error)
+}
+
 // Breakers is what the API needs of whoever keeps the circuit breakers and the
 // logs of agents. A ref is an id or a name. not_found, also for agents.
 type Breakers interface {

@@ -134,6 +134,7 @@ func (e limitError) Is(target error) bool { return target == context.DeadlineExc
 
 // run works on the call until its end.
 func (c *call) run(first step) {
+	defer c.b.cfg.Metrics.inHand(c.row.Agent)()
 	for s := first; s != nil; {
 		s = s(c)
 	}

@@ -248,6 +248,8 @@ func TestInvalidRecords(t *testing.T) {
 			`parley_bridge_records_total fate=invalid`:                         7,
 			`parley_bridge_records_total fate=queued`:                          2,
 			`parley_bridge_records_total fate=refused`:                         1,
+			`parley_agent_call_duration_seconds agent_name=one`:                1,
+			`parley_agent_calls_in_flight agent_name=one`:                      0,
 		}
 		if diff := cmp.Diff(want, gathered(t, reg)); diff != "" {
 			t.Error(diff)
@@ -295,7 +297,7 @@ func gathered(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 			if h := m.GetHistogram(); h != nil {
 				all[name.String()] = float64(h.GetSampleCount())
 			} else {
-				all[name.String()] = m.GetCounter().GetValue()
+				all[name.String()] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}

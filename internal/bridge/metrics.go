@@ -24,12 +24,30 @@ type Metrics struct {
 	deferred     *prometheus.CounterVec
 	limits       *prometheus.GaugeVec
 	rateWaits    *prometheus.CounterVec
+	took         *prometheus.HistogramVec
+	inFlight     *prometheus.GaugeVec
+	errors       *prometheus.CounterVec
 
 	// A child is looked up by hashing its labels; calls look here first.
 	mu        sync.RWMutex // protects the maps
 	byAgent   map[pair]prometheus.Counter
 	durations map[pair]prometheus.Observer
+	series    map[string]*agentSeries
 }
+
+// agentSeries are the series of one agent, or of all that have none of their own.
+type agentSeries struct {
+	name     string
+	took     prometheus.Observer
+	inFlight prometheus.Gauge
+}
+
+const (
+	// maxSeries bounds the agents with series of their own: a histogram each is
+	// much. The others share one, of the name otherAgents.
+	maxSeries   = 1000
+	otherAgents = "_other"
+)
 
 type pair struct{ protocol, other string }
 
@@ -44,6 +62,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		byAgent:   make(map[pair]prometheus.Counter),
 		durations: make(map[pair]prometheus.Observer),
+		series:    make(map[string]*agentSeries),
 	}
 	m.requests = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agent_protocol_requests_total", Help: "Calls sent to agents.",
@@ -73,7 +92,62 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.rateWaits = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "parley_agent_rate_waits_total", Help: "How often the tasks of an agent began to wait for its rate, its Retry-After, or its first connections.",
 	}, []string{"agent_name"}))
+	m.took = register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "parley_agent_call_duration_seconds", Help: "Time from the claim of a call to its end, those included that failed.",
+		Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+	}, []string{"agent_name"}))
+	m.inFlight = register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "parley_agent_calls_in_flight", Help: "Calls that this bridge has in hand, with those that it follows or is to send again.",
+	}, []string{"agent_name"}))
+	m.errors = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "parley_agent_call_errors_total", Help: "Calls that have failed, by the code of their error; cancelled ones are none.",
+	}, []string{"agent_name", "code"}))
 	return m
+}
+
+// of gives the series of an agent.
+func (m *Metrics) of(agent string) *agentSeries {
+	m.mu.RLock()
+	s := m.series[agent]
+	if s == nil && len(m.series) >= maxSeries {
+		s = m.series[otherAgents]
+	}
+	m.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.series) >= maxSeries {
+		agent = otherAgents
+	}
+	if s = m.series[agent]; s == nil {
+		s = &agentSeries{agent, m.took.WithLabelValues(agent), m.inFlight.WithLabelValues(agent)}
+		m.series[agent] = s
+	}
+	return s
+}
+
+// inHand counts a call until done is called.
+func (m *Metrics) inHand(agent string) (done func()) {
+	if m == nil {
+		return func() {}
+	}
+	s := m.of(agent)
+	s.inFlight.Inc()
+	return s.inFlight.Dec
+}
+
+// ended measures a call that has ended so.
+func (m *Metrics) ended(agent string, r *parley.Result, after time.Duration) {
+	if m == nil || r.Outcome == parley.OutcomeCancelled {
+		return
+	}
+	s := m.of(agent)
+	s.took.Observe(max(after, 0).Seconds())
+	if r.Err != nil {
+		m.errors.WithLabelValues(s.name, string(r.Err.Code)).Inc()
+	}
 }
 
 func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {

@@ -130,8 +130,9 @@ func (b *Bridge) hint(row *store.Attempt, r *parley.Result) {
 }
 
 // handOn has everybody told, when the call has ended, that the attempt was
-// settled.
+// settled, and measures it.
 func (c *call) handOn(r *parley.Result) {
+	c.b.cfg.Metrics.ended(c.row.Agent, r, age(c.since, c.b.cfg.Now()))
 	if c.foreign() || c.b.cfg.Results {
 		c.tell = r
 	}

@@ -55,6 +55,7 @@ type Config struct {
 	Bus      Bus      `koanf:"bus"`
 	Bridge   Bridge   `koanf:"bridge"`
 	Executor Executor `koanf:"executor"`
+	Health   Health   `koanf:"health"`
 	Limits   Limits   `koanf:"limits"`
 	Auth     Auth     `koanf:"auth"`
 	Log      Log      `koanf:"log"`
@@ -179,6 +180,14 @@ type Breaker struct {
 type Lookup struct {
 	API      string `koanf:"api"`
 	Registry string `koanf:"registry"`
+}
+
+// Health says how agents are looked at in the background whose records say
+// nothing.
+type Health struct {
+	Enabled  bool          `koanf:"enabled"`
+	Interval time.Duration `koanf:"interval"`
+	Timeout  time.Duration `koanf:"timeout"`
 }
 
 // Executor adjusts the role executor.

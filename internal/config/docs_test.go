@@ -31,7 +31,7 @@ func TestOperationsPage(t *testing.T) {
 		case []string:
 			value = strings.Join(d, ", ")
 		case bool:
-			value = "off"
+			value = map[bool]string{true: "on", false: "off"}[d]
 		}
 		if value != "" {
 			value = "`" + value + "`"

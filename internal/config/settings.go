@@ -60,6 +60,7 @@ func Settings() []Setting {
 	all = append(all, kafkaSettings()...)
 	all = append(all, engineSettings()...)
 	all = append(all, breakerSettings()...)
+	all = append(all, healthSettings()...)
 	return append(all, edgeSettings()...)
 }
 
@@ -193,6 +194,16 @@ func breakerSettings() []Setting {
 			Path: "bridge.breaker.on_open", Kind: KindText, Default: "", Choices: []string{"wait", "fail"},
 			Help: "what becomes of tasks meanwhile; empty: wait, and fail with bridge.ledger none",
 		},
+	}
+}
+
+// healthSettings are the looks at agents whose records say nothing of them.
+func healthSettings() []Setting {
+	const second = int64(time.Second)
+	return []Setting{
+		{Path: "health.enabled", Kind: KindSwitch, Default: true, Help: "look in the background whether agents are well (role bridge)"},
+		{Path: "health.interval", Kind: KindDuration, Default: 30 * time.Second, least: second, most: 3600 * second, Help: "time between two looks at an agent, by all processes together"},
+		{Path: "health.timeout", Kind: KindDuration, Default: 5 * time.Second, least: second / 10, most: 30 * second, Help: "time limit of one look; never more than the interval"},
 	}
 }
 

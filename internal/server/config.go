@@ -110,6 +110,10 @@ type Config struct {
 	ConnectionAge time.Duration
 	// Breaker is that of agents whose records name none; nil is none.
 	Breaker *parley.Breaker
+	// Health says how agents whose records say nothing are looked at in the
+	// background, by the processes with the role bridge and a store; nil is not at
+	// all.
+	Health *parley.HealthCheck
 	// CancelGrace is language rule C3's setting; default 30 s.
 	CancelGrace time.Duration
 	// DrainGrace is how long calls in flight get to end when the server is

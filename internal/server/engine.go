@@ -53,6 +53,7 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 			return err
 		}
 	}
+	s.buildHealth(metrics)
 	if s.cfg.has(RoleBridge) {
 		return s.buildBridge(adapters, observed)
 	}

@@ -67,6 +67,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if s.letters != nil && (s.cfg.has(RoleExecutor) || s.cfg.has(RoleBridge)) {
 		layers.Go(part(func() error { return s.letters.Run(engine) }))
 	}
+	if s.checker != nil {
+		layers.Go(part(func() error { return s.checker.Run(ended) }))
+	}
 	if s.samples != nil {
 		layers.Go(part(func() error { return s.samples.run(engine) }))
 	}

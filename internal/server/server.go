@@ -33,6 +33,7 @@ import (
 	"github.com/parley-project/parley/internal/bus/notify"
 	"github.com/parley-project/parley/internal/deadletter"
 	"github.com/parley-project/parley/internal/executor"
+	"github.com/parley-project/parley/internal/health"
 	"github.com/parley-project/parley/internal/push"
 	"github.com/parley-project/parley/internal/registry"
 	"github.com/parley-project/parley/internal/store"
@@ -61,6 +62,7 @@ type Server struct {
 	bridge    *bridge.Bridge
 	publisher *executor.Publisher
 	letters   *deadletter.Keeper
+	checker   *health.Checker // nil where nobody looks at agents
 	exchange  *bridge.Exchange
 	secrets   *registry.Secrets
 	cards     *agentcard.Detector
@@ -173,6 +175,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 	}
 	return api.New(api.Config{
 		Runs: runs{Executor: s.executor, db: s.db, admit: s.admit}, Workflows: s.catalog, Agents: agents{s.registry}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
+		Conditions: conditions{s.db, s.registry},
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
 		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
