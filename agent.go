@@ -51,6 +51,8 @@ type Agent struct {
 	Priority int
 	// Breaker is nil if the record names none: then it is the bridge's default.
 	Breaker *Breaker
+	// Health is nil if the record does not say how the agent is looked at.
+	Health *HealthCheck
 
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string

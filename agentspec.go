@@ -45,6 +45,9 @@ type AgentSpec struct {
 	Priority *int
 	// Breaker replaces the whole breaker; the zero value removes it.
 	Breaker *Breaker
+	// Health replaces the whole of how the agent is looked at; the zero value
+	// removes it.
+	Health *HealthCheck
 	// Status is AgentActive or AgentInactive; deleting is another request.
 	Status *AgentStatus
 	// By is recorded as the creator or the changer.

@@ -37,6 +37,8 @@ type Agent struct {
 	Priority int     `json:"priority,omitempty"`
 	// Breaker is nil if the record names none.
 	Breaker *Breaker `json:"breaker,omitempty"`
+	// Health says how the agent is looked at; nil is as the server says.
+	Health *HealthCheck `json:"health,omitempty"`
 	// TLS tells where the TLS settings of connections to the agent come from.
 	TLS json.RawMessage `json:"tls,omitempty"`
 	// Detected is how the agent is called, as far as ProtocolConfig does not say
@@ -79,6 +81,7 @@ type specBody struct {
 	Limits         json.RawMessage       `json:"limits,omitempty"`
 	Priority       *int                  `json:"priority,omitempty"`
 	Breaker        json.RawMessage       `json:"breaker,omitempty"`
+	Health         *HealthCheck          `json:"health,omitempty"`
 	Status         *parley.AgentStatus   `json:"status,omitempty"`
 }
 
@@ -101,6 +104,9 @@ func newSpecBody(s parley.AgentSpec) specBody {
 	}
 	b.Limits, _ = limitsBody(s.Limits)    // numbers, too
 	b.Breaker, _ = breakerBody(s.Breaker) // numbers and a word
+	if h := s.Health; h != nil {
+		b.Health = &HealthCheck{Enabled: !h.Off, IntervalMS: h.Interval.Milliseconds(), TimeoutMS: h.Timeout.Milliseconds()}
+	}
 	if a := s.Auth; a != nil {
 		b.AuthType, b.AuthConfig = &a.Type, newAuthBody(a)
 	}

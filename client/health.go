@@ -46,6 +46,14 @@ type CallFigures struct {
 	WindowS float64 `json:"window_s"`
 }
 
+// HealthCheck says how an agent is looked at in the background; 0 is as the server
+// says.
+type HealthCheck struct {
+	Enabled    bool  `json:"enabled"`
+	IntervalMS int64 `json:"interval_ms,omitempty"`
+	TimeoutMS  int64 `json:"timeout_ms,omitempty"`
+}
+
 // AgentCondition says how one agent does; with fresh it is looked at now.
 func (c *Client) AgentCondition(ctx context.Context, ref string, fresh bool) (AgentCondition, error) {
 	var out AgentCondition

@@ -135,6 +135,9 @@ func (a *app) drawAgent(s *sheet, g client.Agent) {
 	if text := breakerText(g.Breaker); text != "" {
 		list = append(list, field{"Breaker", cell{text: text}})
 	}
+	if text := healthText(g.Health); text != "" {
+		list = append(list, field{"Looked at", cell{text: text}})
+	}
 	if g.Idempotent {
 		list = append(list, field{"Idempotent", cell{text: "yes"}})
 	}

@@ -22,7 +22,7 @@ type agentFlags struct {
 	timeout                                          time.Duration
 	idempotent                                       bool
 	concurrent                                       int
-	breaker, limits                                  string
+	breaker, limits, health                          string
 	priority                                         int
 }
 
@@ -34,6 +34,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.description, "description", "", "what the agent does")
 	fl.BoolVar(&f.idempotent, "idempotent", false, "the agent does the same task once, however often it is sent")
 	fl.StringVar(&f.breaker, "breaker", "", "circuit breaker: on, off, none (the server's default), or its settings as JSON")
+	fl.StringVar(&f.health, "health", "", "how the agent is looked at in the background: on or none (as the server says), off, or the interval, such as 10s")
 	fl.IntVar(&f.concurrent, "max-concurrent", 0, "bound on the calls in flight; 0 is the server's default")
 	fl.StringVar(&f.limits, "limits", "", `further limits as JSON, such as {"rate": "10/s", "burst": 20}; none is their defaults`)
 	fl.IntVar(&f.priority, "priority", 0, "share among the agents that wait: 1 to 10; 0 is the default, 5")
@@ -76,6 +77,12 @@ func (a *app) agentSpec(f *agentFlags, changed func(string) bool) (parley.AgentS
 	}
 	if err := a.loadSpec(f, changed, &s); err != nil {
 		return s, err
+	}
+	if changed("health") {
+		var err error
+		if s.Health, err = healthSpec(f.health); err != nil {
+			return s, err
+		}
 	}
 	if changed("status") {
 		s.Status = new(parley.AgentStatus(f.status))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,4 +188,38 @@ func (a *app) drawHealth(s *sheet, h client.AgentCondition) {
 		)
 	}
 	s.fields(append(list, field{"In flight", cell{text: fmt.Sprint(h.InFlight)}}, field{"Circuit", cell{string(h.Circuit), inkOf(string(h.Circuit))}}))
+}
+
+// healthSpec reads --health.
+func healthSpec(text string) (*parley.HealthCheck, error) {
+	switch text {
+	case "on", "none":
+		return &parley.HealthCheck{}, nil
+	case "off":
+		return &parley.HealthCheck{Off: true}, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second || d > time.Hour {
+		return nil, usagef("--health %s: it must be on, off, none, or a time of 1s to 1h", text)
+	}
+	return &parley.HealthCheck{Interval: d}, nil
+}
+
+// healthText says in one line how a record's agent is looked at, "" for as the
+// server says.
+func healthText(h *client.HealthCheck) string {
+	switch {
+	case h == nil:
+		return ""
+	case !h.Enabled:
+		return "off"
+	}
+	var parts []string
+	if h.IntervalMS > 0 {
+		parts = append(parts, "every "+milliseconds(h.IntervalMS))
+	}
+	if h.TimeoutMS > 0 {
+		parts = append(parts, "within "+milliseconds(h.TimeoutMS))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -22,7 +22,7 @@ func (v worldConditions) Condition(_ context.Context, ref string) (parley.AgentC
 }
 
 func (v worldConditions) of(g parley.Agent) (parley.AgentCondition, error) {
-	circuit, err := (worldBreakers{v.world}).state(g.Name)
+	circuit, err := worldBreakers(v).state(g.Name)
 	c := parley.AgentCondition{
 		Health: parley.HealthState{Agent: g.Name, Status: parley.HealthUnknown, Message: "Nobody has looked yet"},
 		Calls:  parley.CallStats{Window: 5 * time.Minute}, Circuit: circuit.Circuit,

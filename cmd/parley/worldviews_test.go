@@ -136,6 +136,12 @@ func (v worldAgents) change(g *parley.Agent, s parley.AgentSpec) error {
 			g.Breaker = b
 		}
 	}
+	if h := s.Health; h != nil {
+		g.Health = nil
+		if *h != (parley.HealthCheck{}) {
+			g.Health = h
+		}
+	}
 	if s.ProtocolConfig != nil {
 		g.ProtocolConfig = s.ProtocolConfig
 	}

@@ -30,10 +30,11 @@ type agentBody struct {
 	MaxConcurrent  int             `json:"max_concurrent"`
 	// TLS came later than all others: who has none sees none.
 	TLS *tlsSettings `json:"tls,omitempty"`
-	// Limits, Priority, Breaker and Detected came later too.
+	// Limits, Priority, Breaker, Health and Detected came later too.
 	Limits   *limitsBody       `json:"limits,omitempty"`
 	Priority int               `json:"priority,omitempty"`
 	Breaker  *breakerBody      `json:"breaker,omitempty"`
+	Health   *healthCheckBody  `json:"health,omitempty"`
 	Detected *parley.Detection `json:"detected,omitempty" doc:"How the agent is called, as far as protocol_config does not say otherwise, and why."`
 }
 
@@ -60,6 +61,7 @@ func makeAgent(a parley.Agent) agentBody {
 		CreatedBy: orNil(a.CreatedBy), UpdatedBy: orNil(a.UpdatedBy),
 		Protocol: a.Protocol, ProtocolConfig: a.ProtocolConfig,
 		OutcomeUnknown: orNil(string(a.OutcomeUnknown)), Idempotent: a.Idempotent, MaxConcurrent: a.MaxConcurrent,
-		TLS: showTLS(a.TLS), Limits: showLimits(a.Limits), Priority: a.Priority, Breaker: showBreaker(a.Breaker), Detected: showDetected(a.Detected),
+		TLS: showTLS(a.TLS), Limits: showLimits(a.Limits), Priority: a.Priority, Breaker: showBreaker(a.Breaker),
+		Health: showHealthCheck(a.Health), Detected: showDetected(a.Detected),
 	}
 }

@@ -37,6 +37,8 @@ type AgentFields struct {
 	Limits         *limitsBody    `json:"limits,omitempty" doc:"Further limits; {} and null are all defaults."`
 	Priority       int            `json:"priority,omitempty" minimum:"0" maximum:"10" doc:"Share among the agents that wait for calls; 0 is the default, 5."`
 	Breaker        *breakerBody   `json:"breaker,omitempty" doc:"Circuit breaker; {} is all defaults, null removes it."`
+	// Health too is removed by null.
+	Health *healthCheckBody `json:"health,omitempty" doc:"How the agent is looked at in the background; what is not given is the server's."`
 }
 
 type agentCreate struct {
@@ -165,7 +167,7 @@ func agentMembers(o *object, spec *parley.AgentSpec, stored *parley.Auth) {
 		spec.MaxConcurrent = new(int(*v))
 	}
 	agentLimits(o, spec)
-	spec.Breaker = agentBreaker(o)
+	spec.Breaker, spec.Health = agentBreaker(o), agentHealthCheck(o)
 }
 
 // agentURL checks an address and gives it as it is stored: with a path. What

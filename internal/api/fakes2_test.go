@@ -246,6 +246,12 @@ func (f fakeAgents) change(a *parley.Agent, spec parley.AgentSpec) error {
 			a.Breaker = b
 		}
 	}
+	if h := spec.Health; h != nil {
+		a.Health = nil
+		if *h != (parley.HealthCheck{}) {
+			a.Health = h
+		}
+	}
 	set(&a.Status, spec.Status)
 	if spec.ProtocolConfig != nil {
 		a.ProtocolConfig = spec.ProtocolConfig

@@ -40,6 +40,45 @@ type callsBody struct {
 	WindowS   float64  `json:"window_s" doc:"The time that the calls are of, in seconds."`
 }
 
+// healthCheckBody says how an agent is looked at in the background.
+type healthCheckBody struct {
+	Enabled    bool  `json:"enabled" required:"false" doc:"Default true."`
+	IntervalMS int64 `json:"interval_ms,omitempty" required:"false" minimum:"1000" maximum:"3600000"`
+	TimeoutMS  int64 `json:"timeout_ms,omitempty" required:"false" minimum:"100" maximum:"30000"`
+}
+
+func showHealthCheck(h *parley.HealthCheck) *healthCheckBody {
+	if h == nil {
+		return nil
+	}
+	return &healthCheckBody{Enabled: !h.Off, IntervalMS: h.Interval.Milliseconds(), TimeoutMS: h.Timeout.Milliseconds()}
+}
+
+// agentHealthCheck reads the member health; null, and {}, is the zero value, which
+// removes it.
+func agentHealthCheck(o *object) *parley.HealthCheck {
+	if v, ok := o.members["health"]; ok && v.Kind() == 'n' {
+		o.take("health")
+		return &parley.HealthCheck{}
+	}
+	in := o.object("health")
+	if in == nil {
+		return nil
+	}
+	var h parley.HealthCheck
+	if v := in.boolean("enabled"); v != nil {
+		h.Off = !*v
+	}
+	if v := in.integer("interval_ms", 1000, 3_600_000); v != nil {
+		h.Interval = time.Duration(*v) * time.Millisecond
+	}
+	if v := in.integer("timeout_ms", 100, 30_000); v != nil {
+		h.Timeout = time.Duration(*v) * time.Millisecond
+	}
+	in.unknown()
+	return &h
+}
+
 func makeCondition(c parley.AgentCondition) conditionBody {
 	h := c.Health
 	out := conditionBody{

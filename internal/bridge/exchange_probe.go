@@ -38,7 +38,7 @@ func (x *Exchange) Probe(ctx context.Context, agent parley.Agent) (parley.AgentH
 	case status == 0 && err != nil:
 		h.Message = Redact(agent, []byte("The agent could not be reached: "+messageOf(err)), maxHealthText)
 	case status >= 200 && status <= 299 && err != nil:
-		h.Message = Redact(agent, []byte(fmt.Sprintf("The agent answered %d %s, but its answer is of no use: %s", status, http.StatusText(status), messageOf(err))), maxHealthText)
+		h.Message = Redact(agent, fmt.Appendf(nil, "The agent answered %d %s, but its answer is of no use: %s", status, http.StatusText(status), messageOf(err)), maxHealthText)
 	default:
 		h.Healthy, h.Message = HealthOf(status)
 	}

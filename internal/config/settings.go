@@ -201,7 +201,7 @@ func breakerSettings() []Setting {
 func healthSettings() []Setting {
 	const second = int64(time.Second)
 	return []Setting{
-		{Path: "health.enabled", Kind: KindSwitch, Default: true, Help: "look in the background whether agents are well (role bridge)"},
+		{Path: "health.enabled", Kind: KindSwitch, Default: true, Help: "look in the background whether agents are well (role bridge); off: at none, whatever their records say"},
 		{Path: "health.interval", Kind: KindDuration, Default: 30 * time.Second, least: second, most: 3600 * second, Help: "time between two looks at an agent, by all processes together"},
 		{Path: "health.timeout", Kind: KindDuration, Default: 5 * time.Second, least: second / 10, most: 30 * second, Help: "time limit of one look; never more than the interval"},
 	}

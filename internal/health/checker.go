@@ -161,8 +161,12 @@ func (c *Checker) sweep(ctx context.Context, looks *sync.WaitGroup) (more bool, 
 }
 
 // check says how an agent is looked at.
-func (c *Checker) check(parley.Agent) parley.HealthCheck {
+func (c *Checker) check(agent parley.Agent) parley.HealthCheck {
 	check := c.cfg.Check
+	if own := agent.Health; own != nil {
+		check.Off = own.Off
+		check.Interval, check.Timeout = cmp.Or(own.Interval, check.Interval), cmp.Or(own.Timeout, check.Timeout)
+	}
 	check.Timeout = min(check.Timeout, check.Interval)
 	return check
 }

@@ -74,7 +74,7 @@ func (r *rig) checker(random float64, concurrent int) *health.Checker {
 				r.under--
 				r.mu.Unlock()
 			}()
-			if within != health.DefaultTimeout {
+			if want := health.DefaultTimeout; within != want && (agent.Health == nil || within != agent.Health.Timeout) {
 				r.t.Errorf("within %v", within)
 			}
 			if look == nil {
@@ -242,6 +242,32 @@ func TestLookFails(t *testing.T) {
 		}
 		if h := r.state("a"); h.Status != parley.HealthHealthy {
 			t.Errorf("%+v", h)
+		}
+	})
+}
+
+// TestOwnSettings: an agent is looked at as its record says, which counts from the
+// next look on.
+func TestOwnSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "a")
+		r.add(parley.Agent{Name: "often", Health: &parley.HealthCheck{Interval: 5 * time.Second, Timeout: time.Second}})
+		r.add(parley.Agent{Name: "off", Health: &parley.HealthCheck{Off: true}})
+		r.run(time.Minute, r.checker(0.5, 0))
+		if n := r.count("often"); n < 10 || n > 13 || r.count("off") != 0 || r.count("a") != 2 {
+			t.Errorf("often %d, off %d, a %d", n, r.count("off"), r.count("a"))
+		}
+		off, err := r.db.Agent(t.Context(), "off")
+		if err != nil {
+			t.Fatal(err)
+		}
+		off.Health = nil
+		if err := r.db.UpdateAgent(t.Context(), off); err != nil {
+			t.Fatal(err)
+		}
+		r.run(time.Minute, r.checker(0.5, 0))
+		if n := r.count("off"); n == 0 {
+			t.Error("not looked at")
 		}
 	})
 }

@@ -24,14 +24,14 @@ func TestNext(t *testing.T) {
 		at := epoch().Add(time.Duration(i) * time.Minute)
 		var events []parley.AgentEvent
 		state, events = health.Next(state, parley.AgentHealth{Healthy: well, Message: fmt.Sprint("look ", i), ResponseTime: time.Second, At: at}, "")
-		line := fmt.Sprintf("%s %d", state.Status, state.Failures)
+		line := []string{fmt.Sprintf("%s %d", state.Status, state.Failures)}
 		for _, e := range events {
-			line += " " + string(e.Type) + string(e.Data)
+			line = append(line, string(e.Type)+string(e.Data))
 			if !e.At.Equal(at) || !state.ChangedAt.Equal(at) {
 				t.Errorf("told at %v, changed at %v", e.At, state.ChangedAt)
 			}
 		}
-		got = append(got, line)
+		got = append(got, strings.Join(line, " "))
 		if state.Message != fmt.Sprint("look ", i) || state.Took != time.Second || !state.CheckedAt.Equal(at) {
 			t.Errorf("%+v", state)
 		}

@@ -34,6 +34,7 @@ const declaredBy = "agents file"
 //	outcome_unknown, idempotent
 //	breaker                     {enabled, failure_threshold, failure_rate_threshold, minimum_calls,
 //	                            timeout(_seconds), half_open_max_calls, window(_size_seconds), on_open}
+//	health                      {enabled, interval(_ms), timeout(_ms)}
 //
 // It gives what is right and every problem at once, at most 100, with its place;
 // file only names the document in them. Whether a protocol exists and likes its
@@ -106,7 +107,7 @@ func (a *entryReader) read() parley.AgentSpec {
 	spec := parley.AgentSpec{By: declaredBy}
 	members := a.members(a.node, a.path, []string{
 		"name", "url", "description", "protocol", "protocol_config", "auth", "auth_type", "auth_config", "tls",
-		"timeout", "timeout_ms", "retry", "retry_config", "limits", "outcome_unknown", "idempotent", "breaker", "priority",
+		"timeout", "timeout_ms", "retry", "retry_config", "limits", "outcome_unknown", "idempotent", "breaker", "health", "priority",
 	})
 	if members == nil {
 		return spec
@@ -148,6 +149,9 @@ func (a *entryReader) read() parley.AgentSpec {
 	}
 	if n := at("breaker"); n != nil {
 		spec.Breaker = a.breaker(n)
+	}
+	if n := at("health"); n != nil {
+		spec.Health = a.health(n)
 	}
 	if n := at("priority"); n != nil {
 		spec.Priority = a.integer(n, a.path+".priority")

@@ -163,6 +163,7 @@ func complete(spec parley.AgentSpec) parley.AgentSpec {
 	fill(&spec.Limits, parley.AgentLimits{})
 	fill(&spec.Priority, 0)
 	fill(&spec.Breaker, parley.Breaker{})
+	fill(&spec.Health, parley.HealthCheck{})
 	return spec
 }
 
@@ -278,6 +279,7 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 			agent.Breaker = new(*b)
 		}
 	}
+	agent.Health = health(agent.Health, spec.Health)
 	var auth *wantedAuth
 	var tls *wantedTLS
 	id := identity{agent.Auth.Type, agent.TLS != (parley.AgentTLS{}), agent.TLS.Cert != ""}

@@ -131,6 +131,9 @@ func checkShape(spec *parley.AgentSpec, f *faults) {
 	if spec.Breaker != nil {
 		checkBreaker(*spec.Breaker, f)
 	}
+	if spec.Health != nil {
+		checkHealth(*spec.Health, f)
+	}
 	if o := spec.OutcomeUnknown; o != nil {
 		switch *o {
 		case "", parley.OutcomeLookup, parley.OutcomeResend, parley.OutcomeFail:

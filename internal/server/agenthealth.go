@@ -43,6 +43,15 @@ func (s *Server) buildHealth(metrics *prometheus.Registry) {
 	})
 }
 
+// runChecker looks at agents until ctx ends.
+func (s *Server) runChecker(ctx context.Context) error {
+	if s.checker == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.checker.Run(ctx)
+}
+
 // agentsUp reads what is known of agents when somebody asks for the metrics.
 type agentsUp struct {
 	db   *store.DB

@@ -110,9 +110,9 @@ type Config struct {
 	ConnectionAge time.Duration
 	// Breaker is that of agents whose records name none; nil is none.
 	Breaker *parley.Breaker
-	// Health says how agents whose records say nothing are looked at in the
-	// background, by the processes with the role bridge and a store; nil is not at
-	// all.
+	// Health says how agents are looked at in the background, as far as their
+	// records do not say it, by the processes with the role bridge and a store; nil
+	// or Off is none at all.
 	Health *parley.HealthCheck
 	// CancelGrace is language rule C3's setting; default 30 s.
 	CancelGrace time.Duration

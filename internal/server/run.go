@@ -67,14 +67,12 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if s.letters != nil && (s.cfg.has(RoleExecutor) || s.cfg.has(RoleBridge)) {
 		layers.Go(part(func() error { return s.letters.Run(engine) }))
 	}
-	if s.checker != nil {
-		layers.Go(part(func() error { return s.checker.Run(ended) }))
-	}
 	if s.samples != nil {
 		layers.Go(part(func() error { return s.samples.run(engine) }))
 	}
 	if s.db != nil {
 		layers.Go(part(func() error { return s.watchDisk(ended) }))
+		layers.Go(part(func() error { return s.runChecker(ended) }))
 	}
 	layers.Go(part(func() error { return s.serve() }))
 	s.running.Store(true)

@@ -176,7 +176,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 	return api.New(api.Config{
 		Runs: runs{Executor: s.executor, db: s.db, admit: s.admit}, Workflows: s.catalog, Agents: agents{s.registry}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry},
-		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
+		Key:        s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
 		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 	})

@@ -11,7 +11,7 @@ import (
 // agentColumns are the columns of an agent in the order of readAgent.
 const agentColumns = `id, name, url, description, protocol, protocol_config, auth_type, auth_header, auth_secret, timeout_ms,
  retry_config, outcome_unknown, idempotent, max_concurrent, status, created_at, updated_at, created_by, updated_by, detected,
- auth_config, breaker, limits, priority`
+ auth_config, breaker, limits, priority, health`
 
 // retryConfig is the retry policy as it is stored (formats.md, agent record).
 type retryConfig struct {
@@ -67,6 +67,7 @@ func readAgent(r *record) (parley.Agent, error) {
 	a.CreatedBy, a.UpdatedBy, a.Detected = r.str(), r.str(), r.bytes()
 	auth, breaker, limits := r.bytes(), r.bytes(), r.bytes()
 	a.Priority = int(r.int())
+	health := r.bytes()
 	if r.err != nil {
 		return a, r.err
 	}
@@ -78,6 +79,9 @@ func readAgent(r *record) (parley.Agent, error) {
 		return a, err
 	}
 	if a.Limits, err = readLimits(limits); err != nil {
+		return a, err
+	}
+	if a.Health, err = readHealthCheck(health); err != nil {
 		return a, err
 	}
 	a.Retry, err = readRetry(retry)
@@ -106,6 +110,10 @@ func agentArgs(a *parley.Agent) ([]any, error) {
 	if err != nil {
 		return nil, parley.Errorf(parley.CodeInvalid, "the limits of agent %q: %w", a.Name, err)
 	}
+	health, err := writeHealthCheck(a.Health)
+	if err != nil {
+		return nil, parley.Errorf(parley.CodeInvalid, "the looks at agent %q: %w", a.Name, err)
+	}
 	auth := a.Auth.Type
 	if auth == "" {
 		auth = parley.AuthNone
@@ -113,13 +121,13 @@ func agentArgs(a *parley.Agent) ([]any, error) {
 	return []any{
 		a.URL, a.Description, a.Protocol, blob(a.ProtocolConfig), string(auth), a.Auth.Header, a.Auth.Secret,
 		a.Timeout.Milliseconds(), string(retry), string(a.OutcomeUnknown), flag(a.Idempotent), int64(a.MaxConcurrent),
-		blob(a.Detected), blob(config), blob(breaker), blob(limits), int64(a.Priority),
+		blob(a.Detected), blob(config), blob(breaker), blob(limits), int64(a.Priority), blob(health),
 	}, nil
 }
 
 const insertAgent = `INSERT INTO agents (url, description, protocol, protocol_config, auth_type, auth_header, auth_secret,
- timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, detected, auth_config, breaker, limits, priority, status, created_at, updated_at, created_by, updated_by,
- id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+ timeout_ms, retry_config, outcome_unknown, idempotent, max_concurrent, detected, auth_config, breaker, limits, priority, health, status, created_at, updated_at, created_by, updated_by,
+ id, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 // CreateAgent adds an agent. The error is conflict if its id or its name was
 // ever used, also by an agent that is deleted. An empty status
@@ -153,7 +161,7 @@ func (db *DB) UpdateAgent(ctx context.Context, a parley.Agent) error {
 	return db.submit(ctx, synced, func(s *session) error {
 		n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
  auth_secret = ?, timeout_ms = ?, retry_config = ?, outcome_unknown = ?, idempotent = ?, max_concurrent = ?, detected = ?,
- auth_config = ?, breaker = ?, limits = ?, priority = ?, status = ?,
+ auth_config = ?, breaker = ?, limits = ?, priority = ?, health = ?, status = ?,
  updated_at = ?, updated_by = ? WHERE id = ?`, args...)
 		if err == nil && n == 0 {
 			return noAgent(a.ID)

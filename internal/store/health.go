@@ -194,3 +194,31 @@ func (db *DB) InFlight(ctx context.Context) (map[string]int, error) {
 	})
 	return n, err
 }
+
+// healthCheck is how an agent is looked at, as it is stored.
+type healthCheck struct {
+	Off        bool  `json:"off,omitempty"`
+	IntervalMS int64 `json:"interval_ms,omitempty"`
+	TimeoutMS  int64 `json:"timeout_ms,omitempty"`
+}
+
+// writeHealthCheck gives it as it is stored; nil for none.
+func writeHealthCheck(h *parley.HealthCheck) ([]byte, error) {
+	if h == nil {
+		return nil, nil
+	}
+	return json.Marshal(healthCheck{h.Off, h.Interval.Milliseconds(), h.Timeout.Milliseconds()})
+}
+
+func readHealthCheck(data []byte) (*parley.HealthCheck, error) {
+	if data == nil {
+		return nil, nil //nolint:nilnil // nil is that the record says nothing
+	}
+	var c healthCheck
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, err
+	}
+	return &parley.HealthCheck{
+		Off: c.Off, Interval: time.Duration(c.IntervalMS) * time.Millisecond, Timeout: time.Duration(c.TimeoutMS) * time.Millisecond,
+	}, nil
+}

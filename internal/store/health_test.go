@@ -191,3 +191,18 @@ func BenchmarkCalls(b *testing.B) {
 		})
 	}
 }
+
+// TestAgentHealthCheck: how an agent is looked at is stored as it is, and so is
+// that its record does not say it.
+func TestAgentHealthCheck(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		a := newAgent("a")
+		check(t, db.CreateAgent(ctx, a))
+		for _, h := range []*parley.HealthCheck{nil, {Off: true}, {Interval: 10 * time.Second, Timeout: 1500 * time.Millisecond}, nil} {
+			a.Health = h
+			check(t, db.UpdateAgent(ctx, a))
+			diff(t, must(db.Agent(ctx, "a"))(t).Health, h)
+		}
+	})
+}

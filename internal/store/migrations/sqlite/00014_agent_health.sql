@@ -2,6 +2,9 @@
 -- which the newest calls of an agent are found.
 
 -- +goose Up
+-- JSON; NULL: the record does not say how the agent is looked at
+ALTER TABLE agents ADD COLUMN health BLOB;
+
 CREATE TABLE agent_health (
   agent       TEXT NOT NULL PRIMARY KEY,
   -- unknown, healthy or unhealthy
@@ -26,3 +29,4 @@ CREATE INDEX attempt_called ON attempt (agent, settled_at, claimed_at, outcome) 
 -- +goose Down
 DROP INDEX attempt_called;
 DROP TABLE agent_health;
+ALTER TABLE agents DROP COLUMN health;
