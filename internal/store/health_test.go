@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 // TestHealthClaims: an active agent is due until somebody has claimed the look at
@@ -173,7 +174,12 @@ func TestPercentile(t *testing.T) {
 // BenchmarkCalls is what the numbers of one agent cost with 100,000 calls in the
 // window.
 func BenchmarkCalls(b *testing.B) {
-	db := newDB(b, Options{})
+	b.Run("sqlite", func(b *testing.B) { benchmarkCalls(b, newDB(b, Options{})) })
+	b.Run("postgres", func(b *testing.B) { benchmarkCalls(b, openedAt(b, pgtest.Copy(b, migrated(b)), Options{})) })
+}
+
+func benchmarkCalls(b *testing.B, db *DB) {
+	b.Helper()
 	list := make([]time.Duration, 10_000)
 	for i := range list {
 		list[i] = time.Duration(i) * time.Microsecond
