@@ -156,10 +156,23 @@ func (g *pgGroup) next() []*pgCall {
 		if a.phase == phaseRest && b.phase == phaseRest {
 			return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.key, b.key))
 		}
-		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.key, b.key), cmp.Compare(a.shares(), b.shares()))
 	})
 	return batch
 }
+
+// shares is 1 for a statement that locks its row without changing it, else 0. It
+// comes after those that change the row: two groups that had both shared it could
+// neither of them go on to change it.
+func (c *pgCall) shares() int {
+	if c.phase == phaseWorkers && strings.HasSuffix(c.text, forShare) {
+		return 1
+	}
+	return 0
+}
+
+// forShare ends the statement that keeps a bridge's row from being changed.
+const forShare = ` FOR SHARE`
 
 // alive says yes before it knows, if the units are executed for the first time.
 // The row stays locked then, and a no refuses all of them.
@@ -170,7 +183,7 @@ func (u *pgUnit) alive(bridge Claim) (ok bool, err error) {
 	key := u.session.key
 	defer u.session.at(key)
 	u.session.at(bridge.Worker)
-	const lock = selectAlive + ` FOR SHARE`
+	const lock = selectAlive + forShare
 	if u.again {
 		ok, err = u.session.exists(lock, bridge.Worker, bridge.Inc)
 	} else {
