@@ -3,6 +3,7 @@ package parley
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // AgentLimits say how much of an agent's tasks each bridge lets through, beside
@@ -29,6 +30,15 @@ type AgentLimits struct {
 // DefaultPriority is the priority of an agent whose record names none. Of agents
 // that wait for slots one of priority 10 gets twice as many.
 const DefaultPriority = 5
+
+// The priority of a run among those that wait for the same agents is 0 to
+// MaxRunPriority, DefaultRunPriority if the start names none. Higher goes first;
+// each level is worth [PriorityWait] of waiting, so nobody waits for ever.
+const (
+	DefaultRunPriority = 4
+	MaxRunPriority     = 9
+	PriorityWait       = 30 * time.Second
+)
 
 // MaxPriority is the highest priority of an agent; the lowest is 1.
 const MaxPriority = 10

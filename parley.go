@@ -186,9 +186,11 @@ type Run struct {
 	Error       *Error            `json:"error"`
 	Labels      map[string]string `json:"labels"`
 	RetriedFrom string            `json:"retried_from,omitempty"`
-	CreatedAt   time.Time         `json:"created_at"`
-	StartedAt   *time.Time        `json:"started_at"`
-	EndedAt     *time.Time        `json:"ended_at"`
+	// Priority is nil in lists, and if the start named none.
+	Priority  *int       `json:"priority,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	StartedAt *time.Time `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
 	// Steps is in the order in which the steps were first considered; steps
 	// that were not reached yet follow as PENDING. Nil in lists.
 	Steps []Step `json:"steps,omitempty"`

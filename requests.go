@@ -19,6 +19,8 @@ type StartRequest struct {
 	// Labels are at most 32 of at most 256 characters.
 	Labels      map[string]string
 	TriggeredBy string
+	// Priority is 0 to [MaxRunPriority]; nil is [DefaultRunPriority].
+	Priority *int
 	// CallAgent starts a hidden one-step run of that agent instead of a
 	// workflow; Workflow and Version are ignored.
 	CallAgent string

@@ -185,7 +185,8 @@ func (c *Client) CallAgent(ctx context.Context, r parley.StartRequest) (parley.R
 		Input          json.RawMessage   `json:"input,omitempty"`
 		IdempotencyKey string            `json:"idempotency_key,omitempty"`
 		Labels         map[string]string `json:"labels,omitempty"`
-	}{r.Input, r.IdempotencyKey, r.Labels}
+		Priority       *int              `json:"priority,omitempty"`
+	}{r.Input, r.IdempotencyKey, r.Labels, r.Priority}
 	err := c.post(ctx, call{path: path("agents", r.CallAgent, "call")}, in, &run)
 	return run, err
 }

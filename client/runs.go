@@ -15,6 +15,7 @@ type startBody struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Version        string            `json:"version,omitempty"`
+	Priority       *int              `json:"priority,omitempty"`
 }
 
 func newStartBody(r parley.StartRequest) startBody {
@@ -22,7 +23,7 @@ func newStartBody(r parley.StartRequest) startBody {
 	if input == nil {
 		input = json.RawMessage("{}")
 	}
-	return startBody{Input: input, IdempotencyKey: r.IdempotencyKey, Labels: r.Labels, Version: r.Version}
+	return startBody{Input: input, IdempotencyKey: r.IdempotencyKey, Labels: r.Labels, Version: r.Version, Priority: r.Priority}
 }
 
 // StartRun starts a run of r.Workflow and gives it as it is at the start. With

@@ -27,6 +27,7 @@ func newRunCommand(a *app) *cobra.Command {
 type startFlags struct {
 	input, key   string
 	sets, labels []string
+	priority     int
 	wait         bool
 	timeout      time.Duration
 }
@@ -59,12 +60,16 @@ interrupt the wait does not end the run.`,
 	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
 	fl.StringVar(&f.key, "idempotency-key", "", "the same key and input give the same run")
 	fl.StringArrayVar(&f.labels, "label", nil, "label of the run: name=value")
+	fl.IntVar(&f.priority, "priority", parley.DefaultRunPriority, "among runs that wait for the same agents: 0 to 9, higher goes first")
 	return cmd
 }
 
 func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 	if err := checkTimeout(f.timeout, f.wait); err != nil {
 		return err
+	}
+	if f.priority < 0 || f.priority > parley.MaxRunPriority {
+		return usagef("--priority must be 0 to %d, higher goes first; %d is the default", parley.MaxRunPriority, parley.DefaultRunPriority)
 	}
 	input, err := a.readInput(f.input)
 	if err != nil {
@@ -85,9 +90,11 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 	if i := strings.LastIndexByte(ref, '@'); i > 0 {
 		name, version = ref[:i], ref[i+1:]
 	}
-	run, err := c.StartRun(ctx, parley.StartRequest{
-		Workflow: name, Version: version, Input: input, IdempotencyKey: f.key, Labels: labels,
-	})
+	req := parley.StartRequest{Workflow: name, Version: version, Input: input, IdempotencyKey: f.key, Labels: labels}
+	if f.priority != parley.DefaultRunPriority {
+		req.Priority = &f.priority
+	}
+	run, err := c.StartRun(ctx, req)
 	if err != nil {
 		return a.nearMiss(ctx, c, err, nameHint{name, workflowNames, "parley workflow list"})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -72,6 +73,9 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 		list = append(list, field{"Duration", cell{text: a.between(run.StartedAt, run.EndedAt)}})
 	}
 	list = append(list, field{"Labels", cell{text: labelText(run.Labels)}}, field{"Retried from", cell{text: run.RetriedFrom}})
+	if run.Priority != nil {
+		list = append(list, field{"Priority", cell{text: strconv.Itoa(*run.Priority)}})
+	}
 	if e := run.Error; e != nil {
 		list = append(list, field{"Error", cell{e.Error(), styleBad}}, field{"At step", cell{text: e.Step}})
 	}

@@ -106,7 +106,7 @@ func (w *world) Start(_ context.Context, req parley.StartRequest) (parley.Run, b
 	begin := epoch()
 	r.run = parley.Run{
 		ID: fmt.Sprintf("run-%d", len(w.runs)+1), Workflow: name, Version: version, Status: parley.RunRunning,
-		Input: req.Input, Labels: req.Labels, CreatedAt: begin, StartedAt: &begin,
+		Input: req.Input, Labels: req.Labels, Priority: req.Priority, CreatedAt: begin, StartedAt: &begin,
 	}
 	w.runs = append(w.runs, r)
 	if req.IdempotencyKey != "" {

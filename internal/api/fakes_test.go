@@ -113,7 +113,7 @@ func (f fakeRuns) Start(_ context.Context, req parley.StartRequest) (parley.Run,
 		return parley.Run{}, false, f.broken
 	}
 	run := &parley.Run{
-		ID: fmt.Sprintf("run-%d", len(f.runs)+1), Status: parley.RunPending, Input: req.Input, Labels: req.Labels,
+		ID: fmt.Sprintf("run-%d", len(f.runs)+1), Status: parley.RunPending, Input: req.Input, Labels: req.Labels, Priority: req.Priority,
 		CreatedAt: f.now(), UpdatedAt: f.now(), TriggeredBy: req.TriggeredBy,
 	}
 	if run.Input == nil {

@@ -23,6 +23,7 @@ type executeBody struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255" doc:"The same key with equal input gives the same run."`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Version        string            `json:"version,omitempty" maxLength:"64" doc:"Default: the newest."`
+	Priority       *int              `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Among runs that wait for the same agents; higher goes first. Default 4."`
 }
 
 func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
@@ -54,6 +55,9 @@ func startMembers(o *object, req *parley.StartRequest) {
 		req.IdempotencyKey = *v
 	}
 	req.Labels = o.labels("labels")
+	if v := o.integer("priority", 0, parley.MaxRunPriority); v != nil {
+		req.Priority = new(int(*v))
+	}
 }
 
 // start begins a run and, if the caller wants to wait, answers 200 when it has
@@ -313,6 +317,7 @@ type callBody struct {
 	Wait           float64           `json:"wait,omitempty" minimum:"0" maximum:"86400" doc:"Seconds to wait for the end, as Prefer: wait."`
 	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255"`
 	Labels         map[string]string `json:"labels,omitempty"`
+	Priority       *int              `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"As of a run."`
 }
 
 // callAgent starts a hidden run of one step.

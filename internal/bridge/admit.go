@@ -24,6 +24,9 @@ const (
 type queuedTask struct {
 	task  string
 	since time.Time
+	// turn is since when the task counts as waiting for its agent, in microseconds:
+	// who waits longest goes first.
+	turn int64
 	// bytes is how large the request is.
 	bytes int64
 	// source is the record that it was taken from, nil for foreign tasks.
@@ -34,31 +37,10 @@ type queuedTask struct {
 	moves bool
 }
 
-// taskQueue holds the tasks that wait for one agent, in the order in which they
-// came.
+// taskQueue holds the tasks that wait for one agent.
 type taskQueue struct {
-	tasks []queuedTask
+	admission.Queue[queuedTask]
 	bytes int64
-}
-
-func (q *taskQueue) len() int { return len(q.tasks) }
-
-// head is the task that is next. There must be one.
-func (q *taskQueue) head() *queuedTask { return &q.tasks[0] }
-
-func (q *taskQueue) push(t queuedTask) {
-	q.tasks = append(q.tasks, t)
-	q.bytes += t.bytes
-}
-
-func (q *taskQueue) pop() queuedTask {
-	t := q.tasks[0]
-	q.tasks[0] = queuedTask{}
-	q.tasks = q.tasks[1:]
-	if q.bytes -= t.bytes; len(q.tasks) == 0 {
-		q.tasks = nil
-	}
-	return t
 }
 
 // Weight is the lane's share among those that wait.
@@ -67,12 +49,13 @@ func (l *lane) Weight() int { return orDefault(l.weight, parley.DefaultPriority)
 // waitLocked lets a task wait for a slot of its lane.
 func (b *Bridge) waitLocked(l *lane, q queuedTask) {
 	q.since = b.cfg.Now()
-	if l.queue.len() == 0 && l.gate.Idle(q.since) {
+	if l.queue.Len() == 0 && l.gate.Idle(q.since) {
 		l.pace.promised = time.Time{} // whoever was to come has come
 	}
 	b.queued[q.task] = struct{}{}
 	b.carryLocked(l, q.bytes)
-	l.queue.push(q)
+	l.queue.bytes += q.bytes
+	l.queue.Push(q, q.turn)
 	if !l.listed {
 		l.listed = true
 		b.waiting.Add(l)
@@ -81,16 +64,42 @@ func (b *Bridge) waitLocked(l *lane, q queuedTask) {
 
 // popLocked takes the first task out of the queue.
 func (l *lane) popLocked(b *Bridge) queuedTask {
-	q := l.queue.pop()
-	if l.queue.len() == 0 {
+	q := l.queue.Pop()
+	b.leftLocked(l, q)
+	return q
+}
+
+// leftLocked notes that a task has left the queue.
+func (b *Bridge) leftLocked(l *lane, q queuedTask) {
+	if l.queue.Len() == 0 {
 		l.paced = false
 		if l.gate.Spacing() == 0 {
 			l.pace.promised = time.Time{}
 		}
 	}
 	delete(b.queued, q.task)
+	l.queue.bytes -= q.bytes
 	b.carryLocked(l, -q.bytes)
-	return q
+}
+
+// giveWayLocked has the last task of a queue that has no room wait in the ledger in
+// place of one that goes before it; false if there is none.
+func (b *Bridge) giveWayLocked(l *lane, turn int64) bool {
+	q, ok := l.queue.GiveWay(turn)
+	if ok {
+		b.leftLocked(l, q)
+		b.backLocked(l, q)
+	}
+	return ok
+}
+
+// backLocked has a task that has left the queue wait in the ledger.
+func (b *Bridge) backLocked(l *lane, q queuedTask) {
+	if q.foreign != nil {
+		b.putOffLocked(l, *q.foreign)
+		return
+	}
+	b.deferLocked(l, q.task)
 }
 
 // carryLocked counts the bytes of requests that wait or are in hand.
@@ -111,11 +120,11 @@ func (b *Bridge) fullLocked(l *lane, room int, bytes int64) (why string) {
 	switch {
 	case b.heldLocked(l):
 		return whyCircuit
-	case l.queue.len() >= room:
+	case l.queue.Len() >= room:
 		return whyQueue
 	case b.volatile:
 		return ""
-	case l.queue.len() > 0 && l.queue.bytes+bytes > orDefault(l.limits.QueueBytes, b.cfg.Limits.QueueBytes):
+	case l.queue.Len() > 0 && l.queue.bytes+bytes > orDefault(l.limits.QueueBytes, b.cfg.Limits.QueueBytes):
 		return whyQueueBytes
 	case !b.fitsLocked(l, bytes):
 		return whyBytes
@@ -141,13 +150,13 @@ func (b *Bridge) boundLocked(l *lane, room int, within time.Duration) int {
 
 // costLocked is what the next task of a lane costs its turn, 0 if it has to wait.
 func (b *Bridge) costLocked(l *lane, now time.Time) int {
-	if l.queue.len() == 0 {
+	if l.queue.Len() == 0 {
 		return 0
 	}
 	if b.freeLocked(l) > 0 {
-		return admission.Cost(l.queue.head().bytes)
+		return admission.Cost(l.queue.Head().bytes)
 	}
-	at := l.gate.Next(now, l.inFlight, l.queue.len())
+	at := l.gate.Next(now, l.inFlight, l.queue.Len())
 	if at.IsZero() {
 		return 0
 	}
@@ -271,6 +280,14 @@ func (c *call) noteLoad(out *Outcome) {
 	if before != after {
 		b.cfg.Metrics.limit(l.agent, after)
 	}
+}
+
+// turnOf is since when the task of a record counts as waiting.
+func (b *Bridge) turnOf(m bus.Message) int64 {
+	if turn, err := strconv.ParseInt(m.Header[bus.HeaderTurn], 10, 64); err == nil {
+		return turn
+	}
+	return b.now().UnixMicro()
 }
 
 // sizeOf is how large the request is that a task record stands for, in bytes.

@@ -139,18 +139,14 @@ func (b *Bridge) turnedLocked(agent string) {
 		return
 	}
 	if b.heldLocked(l) {
-		for n := l.queue.len(); n > 0; n-- {
+		for n := l.queue.Len(); n > 0; n-- {
 			q := l.popLocked(b)
 			if q.moves {
 				b.turnDownLocked(l, q)
 				continue
 			}
 			b.cfg.Metrics.putOff(whyCircuit, 1)
-			if q.foreign != nil {
-				b.putOffLocked(l, *q.foreign)
-			} else {
-				b.deferLocked(l, q.task)
-			}
+			b.backLocked(l, q)
 		}
 	}
 	nudge(b.dispatch)

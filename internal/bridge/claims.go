@@ -108,7 +108,7 @@ func (b *Bridge) Reserve(agent string) (Reservation, bool) {
 	defer b.mu.Unlock()
 	l := b.laneLocked(agent)
 	// What waits for the agent's rate comes first.
-	if b.freeLocked(l) == 0 || !b.fitsLocked(l, 0) || (l.gate.Spacing() > 0 && l.queue.len() > 0) || age(b.beat, began) >= b.cfg.Lease*2/3 {
+	if b.freeLocked(l) == 0 || !b.fitsLocked(l, 0) || (l.gate.Spacing() > 0 && l.queue.Len() > 0) || age(b.beat, began) >= b.cfg.Lease*2/3 {
 		return Reservation{}, false
 	}
 	b.occupyLocked(l)

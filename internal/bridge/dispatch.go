@@ -130,8 +130,10 @@ func (b *Bridge) take(ctx context.Context, m bus.Message) error {
 		return parley.Errorf(parley.CodeInvalid, "task record with key %.200q dropped: %w", m.Key, err)
 	}
 	b.acquaint(ctx, r.Agent)
-	q := queuedTask{task: r.TaskID, bytes: sizeOf(m), source: b.sourceOf(m), moves: m.Header[bus.HeaderOnOpen] == string(parley.OnOpenFail)}
-	b.cfg.Metrics.record(b.enqueue(r, q), 1)
+	b.cfg.Metrics.record(b.enqueue(r, queuedTask{
+		task: r.TaskID, bytes: sizeOf(m), turn: b.turnOf(m), source: b.sourceOf(m),
+		moves: m.Header[bus.HeaderOnOpen] == string(parley.OnOpenFail),
+	}), 1)
 	nudge(b.dispatch)
 	return nil
 }
@@ -147,7 +149,7 @@ func (b *Bridge) enqueue(r taskRecord, q queuedTask) (fate string) {
 		b.turnDownLocked(l, q)
 		return fateQueued
 	}
-	if why := b.fullLocked(l, b.roomLocked(l), q.bytes); why != "" {
+	if why := b.fullLocked(l, b.roomLocked(l), q.bytes); why != "" && (why != whyQueue || !b.giveWayLocked(l, q.turn)) {
 		b.deferLocked(l, r.TaskID)
 		b.cfg.Metrics.putOff(why, 1)
 		return fateDeferred
@@ -213,16 +215,12 @@ func (b *Bridge) expire() {
 	b.mu.Lock()
 	n := 0
 	for l := range b.waiting.Flows {
-		before := n
-		for l.queue.len() > spare && b.overdueLocked(l, now) {
-			if q := l.popLocked(b); q.foreign != nil {
-				b.putOffLocked(l, *q.foreign)
-			} else {
-				b.deferLocked(l, q.task)
-			}
-			n++
+		late := l.queue.Expire(spare, func(q *queuedTask) bool { return b.overdueLocked(l, q, now) })
+		for _, q := range late {
+			b.leftLocked(l, q)
+			b.backLocked(l, q)
 		}
-		if n > before {
+		if n += len(late); len(late) > 0 {
 			l.patience = min(2*l.patience, deferAtMost)
 		}
 	}
@@ -289,7 +287,7 @@ func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign foreignBatch)
 		foreign.tasks, foreign.slots = append(foreign.tasks, t), append(foreign.slots, s)
 	})
 	b.waiting.Remove(func(l *lane) bool {
-		if l.queue.len() > 0 {
+		if l.queue.Len() > 0 {
 			return false
 		}
 		l.listed = false
@@ -348,7 +346,7 @@ func (b *Bridge) putBack() {
 	}
 	b.turnDowns = nil
 	for l := range b.waiting.Flows {
-		for l.queue.len() > 0 {
+		for l.queue.Len() > 0 {
 			// Foreign tasks were not acknowledged, or have their rows.
 			if q := l.popLocked(b); q.foreign == nil {
 				ds = append(ds, store.Deferral{TaskID: q.task, At: at})

@@ -153,7 +153,7 @@ func (c *call) run(first step) {
 		b.following--
 	}
 	if c.slots&slotOwn != 0 {
-		c.lane.pace.note(b.cfg.Now(), c.lane.queue.len() > 0)
+		c.lane.pace.note(b.cfg.Now(), c.lane.queue.Len() > 0)
 	}
 	if c.reserved {
 		c.lane.gate.Release()

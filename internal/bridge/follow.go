@@ -104,7 +104,7 @@ func (c *call) unslot() {
 	}
 	own := c.slots&slotOwn != 0 && !c.lane.capacity
 	if own {
-		c.lane.pace.note(b.cfg.Now(), c.lane.queue.len() > 0)
+		c.lane.pace.note(b.cfg.Now(), c.lane.queue.Len() > 0)
 	}
 	b.vacateLocked(c.lane, own, c.slots&slotShared != 0)
 	c.slots &^= slotShared

@@ -132,11 +132,15 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 	l := b.laneLocked(q.row.Agent)
 	size := int64(len(q.row.Input))
 	why := b.fullLocked(l, b.foreignRoomLocked(l), size)
+	turn := q.row.Deadline.Add(-foreignTime).UnixMicro()
+	if why == whyQueue && b.giveWayLocked(l, turn) {
+		why = ""
+	}
 	if why != "" {
 		b.putOffLocked(l, q)
 		b.cfg.Metrics.putOff(why, 1)
 	} else {
-		b.waitLocked(l, queuedTask{task: id, bytes: size, foreign: &q})
+		b.waitLocked(l, queuedTask{task: id, bytes: size, turn: turn, foreign: &q})
 	}
 	learn := l.limit == 0 && !l.learning
 	if learn {
@@ -300,8 +304,8 @@ func (b *Bridge) expireForeign(now time.Time) {
 	var over []queuedForeign
 	b.mu.Lock()
 	for l := range b.waiting.Flows {
-		for l.queue.len() > 0 && l.queue.head().foreign != nil && !now.Before(l.queue.head().foreign.row.Deadline) {
-			over = append(over, *l.queue.head().foreign)
+		for l.queue.Len() > 0 && l.queue.Head().foreign != nil && !now.Before(l.queue.Head().foreign.row.Deadline) {
+			over = append(over, *l.queue.Head().foreign)
 			l.popLocked(b)
 		}
 	}

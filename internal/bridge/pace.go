@@ -85,15 +85,14 @@ func (b *Bridge) foreignRoomLocked(l *lane) int {
 	return b.boundLocked(l, max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*foreignQueueFor.Seconds()), foreignQueueMost)), foreignQueueFor)
 }
 
-// overdueLocked reports whether the first task of a lane has waited too long.
-func (b *Bridge) overdueLocked(l *lane, now time.Time) bool {
-	q := l.queue.head()
+// overdueLocked reports whether a task of a lane has waited too long.
+func (b *Bridge) overdueLocked(l *lane, q *queuedTask, now time.Time) bool {
 	limit := b.cfg.Limits.QueueFor
 	if q.foreign != nil && !q.foreign.stored {
 		if b.volatile {
 			return false
 		}
-		if l.queue.len() <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
+		if l.queue.Len() <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
 			limit = max(limit, foreignQueueFor)
 		}
 	}
@@ -117,7 +116,7 @@ func (b *Bridge) putOffUntilLocked(l *lane) time.Time {
 	default:
 		return l.pace.comeAgain(now, l.patience, b.cfg.Jitter())
 	}
-	if turn := now.Add(time.Duration(l.queue.len()) * each); l.pace.promised.Before(turn) {
+	if turn := now.Add(time.Duration(l.queue.Len()) * each); l.pace.promised.Before(turn) {
 		l.pace.promised = turn
 	}
 	l.pace.promised = l.pace.promised.Add(each)

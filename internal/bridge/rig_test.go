@@ -427,7 +427,12 @@ func (r *rig) announce(id string) {
 		"run_id": a.Run, "task_id": a.ID, "agent_name": a.Agent, "input_data": a.Input,
 		"correlation_id": a.CorrelationID, "timestamp": "2026-11-21T10:04:05.974607",
 	})
-	if err := r.bus.Publish(context.Background(), bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v}); err != nil {
+	m := bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v}
+	if !a.ScheduledAt.IsZero() {
+		turn := a.ScheduledAt.Add(-time.Duration(a.Urgency) * parley.PriorityWait)
+		m.Header = map[string]string{bus.HeaderTurn: fmt.Sprint(turn.UnixMicro())}
+	}
+	if err := r.bus.Publish(context.Background(), m); err != nil {
 		r.t.Errorf("publish: %v", err)
 	}
 }

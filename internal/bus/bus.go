@@ -52,6 +52,11 @@ const HeaderTask = "parley-task"
 // its agent's circuit is open, with the value "fail": the step has another agent.
 const HeaderOnOpen = "parley-on-open"
 
+// HeaderTurn is on a record of [SubjectTasks] of an executor of ours, and says
+// since when its task counts as waiting for its agent, in microseconds of Unix
+// time: longer than it has for a run of high priority. Who waits longest goes first.
+const HeaderTurn = "parley-turn"
+
 // HeaderBytes is on a record of [SubjectTasks] that has not the task's input, and
 // says how large that is, in bytes.
 const HeaderBytes = "parley-bytes"

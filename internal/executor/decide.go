@@ -17,7 +17,7 @@ import (
 // attempts turns what the core scheduled into rows. Those that a slot of the
 // own bridge is free for are claimed by it; their reservations come back in
 // the same order, with a zero Start where there is none.
-func (x *Executor) attempts(d workflow.Decision, now time.Time, reserve bool) ([]store.Attempt, []Reservation) {
+func (x *Executor) attempts(l *liveRun, d workflow.Decision, now time.Time, reserve bool) ([]store.Attempt, []Reservation) {
 	if len(d.Schedule) == 0 {
 		return nil, nil
 	}
@@ -25,7 +25,7 @@ func (x *Executor) attempts(d workflow.Decision, now time.Time, reserve bool) ([
 	slots := make([]Reservation, len(d.Schedule))
 	for i, s := range d.Schedule {
 		rows[i] = store.Attempt{
-			Task: s.Task, State: store.AttemptOpen, VisibleAt: s.At,
+			Task: s.Task, State: store.AttemptOpen, VisibleAt: s.At, Urgency: l.state.Priority() - parley.DefaultRunPriority,
 			Policy: store.Policy{AttemptTimeout: s.AttemptTimeout, Silence: s.Silence},
 		}
 		if s.HasNext {
@@ -73,7 +73,7 @@ type extra struct {
 // no events then.
 func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decision, e extra) error {
 	now := x.now()
-	rows, slots := x.attempts(d, now, !l.refused)
+	rows, slots := x.attempts(l, d, now, !l.refused)
 	err := x.cfg.Store.Decide(ctx, store.Decision{
 		Run:  x.row(l, now),
 		Seen: l.state.Seq() - int64(len(d.Events)), Events: d.Events, Answer: e.answer,

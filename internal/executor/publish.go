@@ -164,5 +164,9 @@ func taskRecord(a *store.Attempt, input json.RawMessage, now time.Time) (bus.Mes
 	if a.Policy.OnOpen != "" {
 		header[bus.HeaderOnOpen] = string(a.Policy.OnOpen)
 	}
+	if !a.ScheduledAt.IsZero() {
+		turn := a.ScheduledAt.Add(-time.Duration(a.Urgency) * parley.PriorityWait)
+		header[bus.HeaderTurn] = strconv.FormatInt(turn.UnixMicro(), 10)
+	}
 	return bus.Message{Subject: bus.SubjectTasks, Key: a.Run, Value: v, Header: header}, err
 }

@@ -133,7 +133,7 @@ func (x *Executor) retry(ctx context.Context, id string, r store.Replay) (parley
 	view := old.View()
 	run, _, err := x.begin(ctx, v, beginning{
 		fact: workflow.Start{
-			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(),
+			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Priority: view.Priority,
 		},
 		hidden: h.Run.Hidden, replay: &r,
 	})

@@ -61,7 +61,7 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 		labels = map[string]string{callWorkflow: "true"}
 	}
 	return x.begin(ctx, v, beginning{
-		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger},
+		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, Priority: req.Priority},
 		key:  key, hidden: req.CallAgent != "",
 	})
 }
@@ -91,7 +91,7 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	l.state = workflow.NewState(id, v.def, x.cfg.Limits)
 	b.fact.At = x.now()
 	d := l.state.Apply(b.fact)
-	rows, slots := x.attempts(d, b.fact.At, true)
+	rows, slots := x.attempts(l, d, b.fact.At, true)
 	row := x.row(l, b.fact.At)
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
@@ -136,6 +136,9 @@ func (x *Executor) mayHedge(ctx context.Context, def *workflow.Definition) error
 func checkStart(req parley.StartRequest) error {
 	if n := len(req.IdempotencyKey); n > maxKey {
 		return parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
+	}
+	if p := req.Priority; p != nil && (*p < 0 || *p > parley.MaxRunPriority) {
+		return parley.Errorf(parley.CodeInvalid, "priority: %d, must be 0 to %d (default %d)", *p, parley.MaxRunPriority, parley.DefaultRunPriority)
 	}
 	if n := len(req.Labels); n > maxLabels {
 		return parley.Errorf(parley.CodeLimit, "labels: %d, the limit is %d", n, maxLabels)

@@ -14,7 +14,7 @@ import (
 const attemptColumns = `id, run, step, number, agent, input, correlation_id, context_id, deadline,
  policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token,
  orphanings, cancel_requested, agent_task_id, agent_context_id, outcome, output, meta,
- claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen, hand_off, on_open`
+ claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen, hand_off, on_open, urgency`
 
 func readAttempt(r *record) (Attempt, error) {
 	var a Attempt
@@ -30,7 +30,7 @@ func readAttempt(r *record) (Attempt, error) {
 	a.AgentEndpoint, a.AgentVersion = r.str(), r.str()
 	question, questions, reply := r.bytes(), int(r.int()), r.bytes()
 	a.Questions, a.ReplySent, a.News, a.NewsSeen = questions, r.flag(), int(r.int()), int(r.int())
-	a.HandOff, a.Policy.OnOpen = HandOff(r.str()), parley.OnOpen(r.str())
+	a.HandOff, a.Policy.OnOpen, a.Urgency = HandOff(r.str()), parley.OnOpen(r.str()), int(r.int())
 	if r.err != nil {
 		return Attempt{}, r.err
 	}
@@ -91,8 +91,8 @@ func checkAttempts(run string, list []Attempt) (owner Claim, err error) {
 }
 
 const insertAttempt = `INSERT INTO attempt (id, run, step, number, agent, input, correlation_id, context_id, deadline,
- policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+ policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open, urgency)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // bindAttempts gives the arguments of insertAttempt for each of list, with room
 // for one more.
@@ -107,10 +107,11 @@ func bindAttempts(list []Attempt, at int64) [][]driver.NamedValue {
 		if a.State == AttemptClaimed {
 			owner, inc, token, claimed = a.Claim.Worker, a.Claim.Inc, a.Claim.Token, micros(a.ClaimedAt)
 		}
-		bound[i] = bind(make([]driver.NamedValue, 0, 24), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
+		bound[i] = bind(make([]driver.NamedValue, 0, 25), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
 			correlation, text(a.ContextID), micros(a.Deadline),
 			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
-			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed, text(string(a.HandOff)), text(string(a.Policy.OnOpen)))
+			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed, text(string(a.HandOff)),
+			text(string(a.Policy.OnOpen)), int64(a.Urgency))
 	}
 	return bound
 }

@@ -69,6 +69,10 @@ type Attempt struct {
 	parley.Task
 	Policy Policy
 	State  AttemptState
+	// Urgency is how far the run's priority is above the default one.
+	Urgency int
+	// ScheduledAt is when the attempt was inserted; only [DB.Publish] gives it.
+	ScheduledAt time.Time
 	// HandOff says who is told of it and how its claim comes about.
 	HandOff HandOff
 	// Source is the record that a foreign attempt is inserted with; it is not read

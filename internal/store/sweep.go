@@ -31,7 +31,7 @@ const lastKey = "\xff"
 
 func publishAttempts(d *dialect) string {
 	return `UPDATE attempt SET visible_at = ?, published = 1 WHERE id ` + d.picked(`SELECT id FROM attempt WHERE `+visible+` ORDER BY visible_at LIMIT ?`) +
-		` AND ` + visible + ` RETURNING ` + attemptColumns
+		` AND ` + visible + ` RETURNING ` + attemptColumns + `, scheduled_at`
 }
 
 // Publish is P2: it gives at most limit open attempts that are visible at now,
@@ -50,7 +50,12 @@ func (db *DB) Publish(ctx context.Context, now time.Time, limit int) ([]Attempt,
 	err = db.transition(ctx, prompt, point("P2"), func(s *session) error {
 		list = nil
 		s.at(lastKey)
-		return s.query(query, attemptList(&list), now.Add(publishAgain).UnixMicro(), at, int64(limit), at)
+		return s.query(query, func(r *record) error {
+			a, err := readAttempt(r)
+			a.ScheduledAt = r.time()
+			list = append(list, a)
+			return err
+		}, now.Add(publishAgain).UnixMicro(), at, int64(limit), at)
 	})
 	if err != nil {
 		return nil, err

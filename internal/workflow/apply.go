@@ -49,7 +49,7 @@ func (a *decider) start(f Start) {
 	}
 	a.recordAt(parley.EventRunStarted, "", 0, runStarted{
 		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels,
-		Trigger: f.Trigger, Deadline: f.At.Add(a.def.Timeout),
+		Trigger: f.Trigger, Deadline: f.At.Add(a.def.Timeout), Priority: f.Priority,
 		RetriedFrom: f.RetriedFrom, Copied: f.Copied,
 	})
 	a.advance()

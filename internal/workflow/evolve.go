@@ -37,7 +37,7 @@ func (s *State) evolve(e parley.Event, payload any) error {
 func (s *State) evolveStarted(e parley.Event, p runStarted) {
 	s.status, s.createdAt = parley.RunRunning, e.At
 	s.input, s.labels, s.trigger, s.deadline = p.Input, p.Labels, p.Trigger, p.Deadline
-	s.retriedFrom = p.RetriedFrom
+	s.retriedFrom, s.priority = p.RetriedFrom, p.Priority
 	s.bytes += int64(len(p.Input))
 	if len(p.Copied) > 0 {
 		s.copied = make(map[string]Copied, len(p.Copied))

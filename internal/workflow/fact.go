@@ -20,6 +20,9 @@ type Start struct {
 	Labels map[string]string
 	// Trigger says what started the run: "api", "cli", "retry" …
 	Trigger string
+	// Priority is that of the run among those that wait for the same agents, 0 to
+	// [parley.MaxRunPriority]; nil is [parley.DefaultRunPriority].
+	Priority *int
 	// RetriedFrom names the run whose completed steps are Copied (rule C6).
 	RetriedFrom string
 	Copied      []Copied

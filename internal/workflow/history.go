@@ -19,6 +19,7 @@ type (
 		Labels      map[string]string `json:"labels,omitempty"`
 		Trigger     string            `json:"trigger,omitempty"`
 		Deadline    time.Time         `json:"deadline"`
+		Priority    *int              `json:"priority,omitempty"`
 		RetriedFrom string            `json:"retried_from,omitempty"`
 		Copied      []Copied          `json:"copied,omitempty"`
 	}

@@ -25,6 +25,7 @@ type State struct {
 	cancelling bool
 	input      json.RawMessage
 	labels     map[string]string
+	priority   *int
 	trigger    string
 
 	createdAt, endedAt time.Time
@@ -154,6 +155,15 @@ func NewState(run string, def *Definition, limits RunLimits) *State {
 
 // RunID is the id of the run.
 func (s *State) RunID() string { return s.run }
+
+// Priority is the run's among those that wait for the same agents: 0 to
+// [parley.MaxRunPriority], higher goes first.
+func (s *State) Priority() int {
+	if s.priority == nil {
+		return parley.DefaultRunPriority
+	}
+	return *s.priority
+}
 
 // Definition is the workflow that the run executes.
 func (s *State) Definition() *Definition { return s.def }

@@ -1,11 +1,15 @@
--- Limits of agents beside max_concurrent, and their share among those that wait.
+-- Limits of agents beside max_concurrent, and their share among those that wait;
+-- priority of runs.
 
 -- +goose Up
 -- JSON; NULL: all defaults
 ALTER TABLE agents ADD COLUMN limits BLOB;
 -- 0: the default
 ALTER TABLE agents ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+-- levels above the default priority of a run
+ALTER TABLE attempt ADD COLUMN urgency INTEGER NOT NULL DEFAULT 0;
 
 -- +goose Down
+ALTER TABLE attempt DROP COLUMN urgency;
 ALTER TABLE agents DROP COLUMN priority;
 ALTER TABLE agents DROP COLUMN limits;
