@@ -10,6 +10,9 @@ const (
 	rampEvery = 50 * time.Millisecond
 	// cutTo is what remains of the limit when the agent has too much.
 	cutTo = 0.7
+	// wallRounds is how many rounds of good calls it takes to go where the agent last
+	// had too much.
+	wallRounds = 16
 	// unreachedLeast is what part of the limit stays for an agent that does not
 	// answer at all: those that wait for it are to learn about it, too, and go to
 	// another one.
@@ -25,6 +28,10 @@ type adaptive struct {
 	// threshold is where the agent was last seen to have too much. Below it the
 	// limit doubles with each round of good calls, else it grows by one.
 	threshold float64
+	// wall is the limit with which the agent last said that it has too much. The
+	// last step up to it takes wallRounds rounds: who takes four calls is not asked
+	// for a fifth all the time, since each refusal costs a task one of its attempts.
+	wall int
 	// since is when the first call began; zero before, and when the ramp is over.
 	since   time.Time
 	ramping bool
@@ -89,7 +96,10 @@ func (a *adaptive) raise(c Call) {
 		return
 	}
 	step := 1 / a.limit
-	if a.limit < a.threshold {
+	switch {
+	case int(a.limit)+1 == a.wall:
+		step /= wallRounds
+	case a.limit < a.threshold:
 		step = 1
 	}
 	a.limit = min(a.limit+step, float64(a.most))
@@ -109,6 +119,6 @@ func (a *adaptive) cut(c Call, least float64) {
 	a.ramping, a.newest = false, c.Ended
 	a.limit = min(from, max(floor, from*cutTo))
 	if least == 1 {
-		a.threshold = a.limit
+		a.threshold, a.wall = a.limit, int(from)
 	}
 }

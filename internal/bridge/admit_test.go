@@ -337,8 +337,8 @@ func TestBytes(t *testing.T) {
 		set    func(*bridge.Limits)
 		least  int
 	}{
-		{"queue", "queue_bytes", func(l *bridge.Limits) { l.QueueBytes = 1 << 20 }, 85},
-		{"global", "bytes", func(l *bridge.Limits) { l.GlobalBytes = 4 << 20 }, 75},
+		{"queue", "queue_bytes", func(l *bridge.Limits) { l.QueueBytes = 40 << 10 }, 85},
+		{"global", "bytes", func(l *bridge.Limits) { l.GlobalBytes = 160 << 10 }, 75},
 		{"agent", "queue_bytes", func(*bridge.Limits) {}, 85},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestBytes(t *testing.T) {
 				reg := prometheus.NewRegistry()
 				slow := parley.Agent{Name: "slow", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 2}
 				if c.name == "agent" {
-					slow.Limits.QueueBytes = 1 << 20
+					slow.Limits.QueueBytes = 40 << 10
 				}
 				r.agents.put(slow)
 				r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
@@ -361,7 +361,7 @@ func TestBytes(t *testing.T) {
 				})
 				var ids []string
 				for i := range 100 {
-					ids = append(ids, r.task("slow", i, large(100<<10)))
+					ids = append(ids, r.task("slow", i, large(4<<10)))
 					r.announce(ids[i])
 				}
 				r.wait(100 * time.Millisecond)
@@ -369,7 +369,7 @@ func TestBytes(t *testing.T) {
 					t.Errorf("%d tasks were put off, at least %d", n, c.least)
 				}
 				for i := range 20 {
-					id := r.task("one", i, large(100<<10))
+					id := r.task("one", i, large(4<<10))
 					r.announce(id)
 					synctest.Wait()
 					r.wantCalls(r.agent, id, 1)
@@ -379,7 +379,7 @@ func TestBytes(t *testing.T) {
 					r.wantCalls(r.agent, id, 1)
 				}
 				// Nothing is left of what was counted: one that is larger than all goes.
-				r.want(r.task("slow", 1000, large(8<<20)), parley.OutcomeOK, "")
+				r.want(r.task("slow", 1000, large(300<<10)), parley.OutcomeOK, "")
 				p.stop()
 			})
 		})
@@ -400,7 +400,7 @@ func TestPriorityOfAgents(t *testing.T) {
 		p := r.start("b", func(cfg *bridge.Config, _ *process) {
 			cfg.Limits.Global, cfg.Limits.QueuePerAgent, cfg.Limits.QueueFor = 84, 16_384, time.Minute
 		})
-		for i := range 10_000 {
+		for i := range 6000 {
 			for name := range weights {
 				r.announce(r.task(name, i, nil))
 			}
@@ -435,7 +435,7 @@ func TestForeignRate(t *testing.T) {
 			return answered(task, "1"), nil
 		}
 		p := r.begin("b", nil)
-		if d := r.burst(0, 100); d > 30*time.Second {
+		if d := r.burst(0, 100); d > 40*time.Second {
 			r.t.Errorf("%v for 20 s of calls", d)
 		}
 		slices.SortFunc(sent, time.Time.Compare)

@@ -87,7 +87,7 @@ func (b *Bridge) foreignRoomLocked(l *lane) int {
 
 // overdueLocked reports whether a task of a lane has waited too long.
 func (b *Bridge) overdueLocked(l *lane, q *queuedTask, now time.Time) bool {
-	limit := b.cfg.Limits.QueueFor
+	limit, within := b.cfg.Limits.QueueFor, b.cfg.Limits.QueueFor
 	if q.foreign != nil && !q.foreign.stored {
 		if b.volatile {
 			return false
@@ -95,6 +95,10 @@ func (b *Bridge) overdueLocked(l *lane, q *queuedTask, now time.Time) bool {
 		if l.queue.Len() <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
 			limit = max(limit, foreignQueueFor)
 		}
+		within = foreignQueueFor
+	}
+	if l.gate.Spacing() > 0 {
+		limit = max(limit, within+within/4) // no more were let in than have their turn by then
 	}
 	return now.Sub(q.since) >= limit
 }
