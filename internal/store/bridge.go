@@ -28,12 +28,14 @@ func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc in
 	return inc, err
 }
 
+const beatWorker = `UPDATE worker SET beat = beat + 1 WHERE name = ? AND inc = ? AND dead = 0`
+
 // Beat renews the lease of all of a bridge's claims. ErrStale: it was replaced
 // or declared dead and has to register. Lazy.
 func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
 	return db.transition(ctx, lazy, point("beat"), func(s *session) error {
 		s.at(worker)
-		n, err := s.exec(`UPDATE worker SET beat = beat + 1 WHERE name = ? AND inc = ? AND dead = 0`, worker, inc)
+		n, err := s.exec(beatWorker, worker, inc)
 		if err == nil && n == 0 {
 			return ErrStale
 		}

@@ -156,23 +156,28 @@ func (g *pgGroup) next() []*pgCall {
 		if a.phase == phaseRest && b.phase == phaseRest {
 			return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.key, b.key))
 		}
-		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.key, b.key), cmp.Compare(a.shares(), b.shares()))
+		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.key, b.key))
 	})
+	beatFirst(batch)
 	return batch
 }
 
-// shares is 1 for a statement that locks its row without changing it, else 0. It
-// comes after those that change the row: two groups that had both shared it could
-// neither of them go on to change it.
-func (c *pgCall) shares() int {
-	if c.phase == phaseWorkers && strings.HasSuffix(c.text, forShare) {
-		return 1
+// beatFirst moves beats before those who share the row of their bridge. Two groups
+// that had both shared it could neither of them go on to change it; and a beat
+// changes nothing that the others ask for.
+func beatFirst(batch []*pgCall) {
+	for i, c := range batch {
+		if c.text != beatWorker {
+			continue
+		}
+		for ; i > 0 && batch[i-1].text == shareWorker && batch[i-1].key == c.key; i-- {
+			batch[i], batch[i-1] = batch[i-1], c
+		}
 	}
-	return 0
 }
 
-// forShare ends the statement that keeps a bridge's row from being changed.
-const forShare = ` FOR SHARE`
+// shareWorker keeps the row of a bridge from being changed.
+const shareWorker = selectAlive + ` FOR SHARE`
 
 // alive says yes before it knows, if the units are executed for the first time.
 // The row stays locked then, and a no refuses all of them.
@@ -183,11 +188,10 @@ func (u *pgUnit) alive(bridge Claim) (ok bool, err error) {
 	key := u.session.key
 	defer u.session.at(key)
 	u.session.at(bridge.Worker)
-	const lock = selectAlive + forShare
 	if u.again {
-		ok, err = u.session.exists(lock, bridge.Worker, bridge.Inc)
+		ok, err = u.session.exists(shareWorker, bridge.Worker, bridge.Inc)
 	} else {
-		ok, err = true, u.session.later(1, lock, bridge.Worker, bridge.Inc)
+		ok, err = true, u.session.later(1, shareWorker, bridge.Worker, bridge.Inc)
 	}
 	if ok && err == nil {
 		u.group.alive[bridge] = true
