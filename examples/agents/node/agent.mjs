@@ -184,9 +184,10 @@ class Agent {
     return task;
   }
 
-  // The tasks that fit, the one that changed last first.
+  // The tasks that fit, the one that changed last first; of those that changed in the same
+  // millisecond the one that began last.
   newest({ contextId, state, since }) {
-    return [...this.tasks.values()]
+    return [...this.tasks.values()].reverse()
       .filter((t) => (!contextId || contextId === t.contextId) && (!state || state === t.state) && t.status.at >= since)
       .sort((s, t) => t.status.at - s.status.at);
   }
