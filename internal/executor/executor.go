@@ -136,6 +136,9 @@ type Executor struct {
 	publisher *Publisher
 	old       *oldBridge // nil with bridges of ours
 	monitor   *monitor   // nil without watchers
+	// refusing is cancelled when no more runs are started by records.
+	refusing context.Context //nolint:containedctx // it belongs to the executor's life
+	refuse   context.CancelFunc
 
 	accepted, refused atomic.Int64
 }
@@ -215,6 +218,7 @@ func New(cfg Config) *Executor {
 		posts:   newPosts(),
 		budgets: newBudgets(cfg.Now),
 	}
+	x.refusing, x.refuse = context.WithCancel(context.Background())
 	if cfg.Publish == nil {
 		p := PublisherConfig{Take: cfg.Take, Bus: cfg.Bus, Now: cfg.Clock, Every: cfg.SweepEvery, Logger: cfg.Logger}
 		if cfg.Guest {

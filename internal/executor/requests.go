@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -66,10 +67,20 @@ func (x *Executor) takeRequests(ctx context.Context, s *stack) error {
 		if err != nil {
 			return err
 		}
-		s.push(stop)
+		stop = sync.OnceFunc(stop)
+		s.push(stop) // it waits for the one below
+		if subject == bus.SubjectStartRequests {
+			context.AfterFunc(x.refusing, stop)
+		}
 	}
 	return nil
 }
+
+// StopIntake ends the taking of requests for new runs, for good: those that are
+// in hand are ended first, or come to another executor. Requests to cancel are
+// still taken, and what is under way goes on, until Run ends. StopIntake does not
+// wait, and may be called concurrently and again.
+func (x *Executor) StopIntake() { x.refuse() }
 
 // takeStart starts the run that a record asks for.
 func (x *Executor) takeStart(ctx context.Context, m bus.Message) error {

@@ -139,6 +139,26 @@ func TestRequests_Cancel(t *testing.T) {
 	})
 }
 
+// TestRequests_StopIntake: an executor that is being stopped starts no runs any
+// more, goes on with those that it has, and still cancels them.
+func TestRequests_StopIntake(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.request("run-one", plan("Write", "1"), `{"topic": "tea"}`)
+		time.Sleep(time.Second)
+		r.x.StopIntake()
+		r.x.StopIntake()
+		time.Sleep(time.Second)
+		r.request("run-two", plan("Write", "1"), `{"topic": "tea"}`)
+		time.Sleep(time.Minute)
+		if _, err := r.x.Get(r.t.Context(), "run-two"); parley.CodeOf(err) != parley.CodeNotFound {
+			r.t.Errorf("the second run: %v", err)
+		}
+		r.requestCancel("run-one")
+		time.Sleep(40 * time.Second)
+		r.wantRun("run-one", parley.RunCancelled)
+	})
+}
+
 // TestRequests_StoreFails: a request is not lost while the store does not take
 // it, and a dead letter that cannot be kept is tried again.
 func TestRequests_StoreFails(t *testing.T) {

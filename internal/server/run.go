@@ -80,6 +80,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	<-ended.Done()
 	s.stopping.Store(true)
 	s.running.Store(false)
+	if s.executor != nil {
+		s.executor.StopIntake()
+	}
 	stopCalls()
 	<-bridgeDone
 	s.stopServing()
