@@ -366,7 +366,7 @@ func (l *modelLedger) ClaimForeign(_ context.Context, list []store.Attempt, at t
 		stale = !l.alive(list[0].Claim.Worker, list[0].Claim.Inc)
 		for _, in := range list {
 			a := l.rows[in.ID]
-			if !l.alive(in.Claim.Worker, in.Claim.Inc) || (a != nil && a.State != store.AttemptOpen) {
+			if !l.alive(in.Claim.Worker, in.Claim.Inc) || (a != nil && (a.State != store.AttemptOpen || a.Attempt != in.Attempt)) {
 				continue
 			}
 			if a == nil {

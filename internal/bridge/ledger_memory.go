@@ -90,7 +90,7 @@ func (l *MemoryLedger) ClaimForeign(_ context.Context, list []store.Attempt, _ t
 			row = new(store.Attempt)
 			*row = *a
 			l.rows[a.ID] = row
-		case row.State != store.AttemptOpen:
+		case row.State != store.AttemptOpen || row.Attempt != a.Attempt:
 			continue
 		default:
 			row.State, row.Claim, row.ClaimedAt = a.State, a.Claim, a.ClaimedAt

@@ -29,7 +29,7 @@ const (
  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	claimForeignRow = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?
- WHERE id = ? AND state = 'open' AND hand_off = 'foreign' RETURNING ` + attemptColumns
+ WHERE id = ? AND number = ? AND state = 'open' AND hand_off = 'foreign' RETURNING ` + attemptColumns
 
 	moveRetry = `UPDATE attempt SET state = 'open', visible_at = ?, owner = NULL, owner_inc = NULL, token = NULL,
  claimed_at = NULL, number = number + 1, agent_task_id = NULL, agent_context_id = NULL, agent_endpoint = NULL,
@@ -121,7 +121,7 @@ func bindForeign(list []Attempt, at time.Time) ([][]driver.NamedValue, error) {
 // ClaimForeign is P4 for tasks that may have no row yet: each of list is
 // claimed by its Claim, all of the same bridge, and inserted if it is not there.
 // It gives what is the caller's now, as it stands in the store. What somebody
-// else has, or has ended, is left out. ErrStale: the bridge is not alive any
+// else has, has ended, or has opened for another try, is left out. ErrStale: the bridge is not alive any
 // more, and nothing is known about the tasks. Synced, if any is claimed.
 func (db *DB) ClaimForeign(ctx context.Context, list []Attempt, at time.Time) ([]Attempt, error) {
 	if err := checkForeign(list, AttemptClaimed); err != nil || len(list) == 0 {
@@ -177,7 +177,7 @@ func claimForeign(s *session, list []Attempt, bound [][]driver.NamedValue, at ti
 		}
 		c := &list[i].Claim
 		s.at(list[i].ID)
-		if err := s.laterQuery(claimForeignRow, attemptList(&mine), c.Worker, c.Inc, c.Token, micros(at), list[i].ID); err != nil {
+		if err := s.laterQuery(claimForeignRow, attemptList(&mine), c.Worker, c.Inc, c.Token, micros(at), list[i].ID, int64(list[i].Attempt)); err != nil {
 			return nil, err
 		}
 	}

@@ -146,6 +146,10 @@ func TestForeignSweep(t *testing.T) {
 		a := row(t, db, got[0].ID)
 		diff(t, []any{a.State, a.Attempt, a.Claim, a.VisibleAt}, []any{AttemptOpen, 2, Claim{}, epoch.Add(time.Second)})
 
+		// Who still knows the first try does not make the second one.
+		diff(t, len(must(db.ClaimForeign(ctx, []Attempt{foreignClaim("now", c)}, epoch))(t)), 0)
+		diff(t, row(t, db, a.ID).State, AttemptOpen)
+
 		r := parley.Result{TaskID: a.ID, Outcome: parley.OutcomeError, Err: parley.Errorf(parley.CodeTimeout, "over")}
 		diff(t, must(db.Answer(ctx, Answer{Result: r, At: epoch.Add(2 * time.Second), From: "b1"}))(t), true)
 		diff(t, len(must(db.Foreign(ctx, epoch.Add(3*time.Second), 10))(t)), 0)
