@@ -37,7 +37,7 @@ func badLoad(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	defer b.close()
-	rounds, settle, measure := 5, 3*time.Second, 8*time.Second
+	rounds, settle, measure := 5, 2*time.Second, 5*time.Second
 	if o.quick {
 		rounds, settle, measure = 3, time.Second, 3*time.Second
 	}
@@ -73,7 +73,7 @@ func backlogs(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	defer b.close()
-	runs, measure := backlogRuns, 20*time.Second
+	runs, measure := backlogRuns, 15*time.Second
 	if o.quick {
 		runs, measure = backlogRuns/10, 3*time.Second
 	}

@@ -45,7 +45,7 @@ func isolationKafka(ctx context.Context, o options) ([]row, error) {
 		return nil, err
 	}
 	defer b.close()
-	rounds, settle, measure := 5, 12*time.Second, 20*time.Second
+	rounds, settle, measure := 5, 12*time.Second, 8*time.Second
 	if o.quick {
 		rounds, settle, measure = 3, 3*time.Second, 5*time.Second
 	}

@@ -78,11 +78,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	s.running.Store(true)
 
 	<-ended.Done()
-	s.stopping.Store(true)
-	s.running.Store(false)
-	if s.executor != nil {
-		s.executor.StopIntake()
-	}
+	s.refuse()
 	stopCalls()
 	<-bridgeDone
 	s.stopServing()
@@ -90,6 +86,15 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	err = layers.Wait()
 	stopHints()
 	return errors.Join(err, base.Wait())
+}
+
+// refuse takes no new work any more.
+func (s *Server) refuse() {
+	s.stopping.Store(true)
+	s.running.Store(false)
+	if s.executor != nil {
+		s.executor.StopIntake()
+	}
 }
 
 // runBridge runs the bridge, if this process has that role, until ctx ends.
