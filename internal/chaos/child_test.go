@@ -74,7 +74,7 @@ func (c childSpec) config() server.Config {
 	cfg := server.Config{
 		Data: c.Data, Roles: c.Roles, Listen: c.Listen, Instance: c.Name, DatabaseURL: parley.NewSecret([]byte(c.Database)),
 		Key: parley.NewSecret([]byte(c.Key)), SealKeyFile: c.Seal, PushKeyFile: c.Seal + ".push", SchemaAsIs: true,
-		EgressAllow: []string{"127.0.0.0/8"}, DrainGrace: time.Second, Dial: c.dial,
+		EgressAllow: []string{"127.0.0.0/8"}, DrainGrace: 10 * time.Second, Dial: c.dial,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if c.Skew != 0 {

@@ -88,7 +88,7 @@ func TestAgentHealthAcrossTheServer(t *testing.T) {
 	t.Cleanup(modern.Close)
 	cfg := server.Config{
 		Data: filepath.Join(t.TempDir(), "data"), Listen: "127.0.0.1:0", EgressAllow: []string{"127.0.0.0/8"},
-		DrainGrace: 100 * time.Millisecond, Health: &parley.HealthCheck{Interval: 100 * time.Millisecond},
+		DrainGrace: 100 * time.Millisecond, Health: &parley.HealthCheck{Interval: 2 * time.Second}, // which bounds a look, too
 	}
 	w := &world{t: t, log: log, cfg: cfg, server: startServer(t, cfg)}
 	for _, body := range []string{
