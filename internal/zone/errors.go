@@ -1,0 +1,120 @@
+package zone
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/parley-project/parley/jsonrpc"
+)
+
+// A Reason tells errors apart that have one code, and is what a text for people
+// is chosen by. It is always in the data of an error (requirements.md).
+type Reason string
+
+// The reasons.
+const (
+	ReasonParseError     Reason = "parse_error"
+	ReasonInvalidRequest Reason = "invalid_request"
+	ReasonUnknownMethod  Reason = "method_not_found"
+	ReasonInvalidParams  Reason = "invalid_params"
+	// ReasonIDReused: the id of the request belongs to another task.
+	ReasonIDReused Reason = "id_reused"
+	// ReasonTooLarge: the request or what was to be answered is beyond a limit.
+	ReasonTooLarge Reason = "too_large"
+	ReasonInternal Reason = "internal"
+	ReasonTimeout  Reason = "timeout"
+	// ReasonOverloaded: the zone has as much in hand as it may; try again later.
+	ReasonOverloaded Reason = "overloaded"
+	// ReasonStopping: the zone is being stopped; try again, another one takes it.
+	ReasonStopping Reason = "stopping"
+	// ReasonUnknownTask: no task has this id, or it was forgotten long ago.
+	ReasonUnknownTask Reason = "unknown_task"
+	// ReasonTaskFailed: the workflow or the agent came to a failure.
+	ReasonTaskFailed Reason = "task_failed"
+	// ReasonCancelled: somebody cancelled it.
+	ReasonCancelled Reason = "cancelled"
+	// ReasonUnauthorized: the caller was not believed.
+	ReasonUnauthorized Reason = "unauthorized"
+)
+
+// An Error is the error of a response of the contract (ZN-4). Its text may be
+// sent to the other zone: it holds nothing of what went wrong inside.
+type Error struct {
+	Code    jsonrpc.Code
+	Message string
+	Reason  Reason
+	// CorrelationID finds the request in the logs, and with them the cause.
+	CorrelationID string
+	// Missing are the params that are required and not there, Field is the one that
+	// does not fit; both only with ReasonInvalidParams.
+	Missing []string
+	Field   string
+	// RetryAfterMS is when to try again with ReasonOverloaded, in milliseconds; 0
+	// if it is not known.
+	RetryAfterMS int64
+}
+
+// errorData is the member data of an error.
+type errorData struct {
+	Reason        Reason   `json:"reason"`
+	CorrelationID string   `json:"correlation_id,omitempty"`
+	Missing       []string `json:"missing,omitempty"`
+	Field         string   `json:"field,omitempty"`
+	RetryAfterMS  int64    `json:"retry_after_ms,omitempty"`
+}
+
+// errorWire is an error as it is sent.
+type errorWire struct {
+	Code    jsonrpc.Code    `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Error tells code, reason and message.
+func (e *Error) Error() string {
+	return fmt.Sprintf("zone: %s (%d, %s)", e.Message, e.Code, e.Reason)
+}
+
+func (e *Error) wire() errorWire {
+	data, err := json.Marshal(errorData{
+		Reason: e.Reason, CorrelationID: e.CorrelationID, Missing: e.Missing, Field: e.Field, RetryAfterMS: e.RetryAfterMS,
+	})
+	if err != nil { // a struct of strings and a number always encodes
+		data = nil
+	}
+	return errorWire{Code: e.Code, Message: e.Message, Data: data}
+}
+
+// errorFrom reads an error that another zone sent. Data that is not ours is
+// accepted and counts as none; the reason then follows from the code.
+func errorFrom(w errorWire) *Error {
+	var d errorData
+	if err := json.Unmarshal(w.Data, &d); err != nil {
+		d = errorData{} // a foreign zone may say here what it likes
+	}
+	e := &Error{
+		Code: w.Code, Message: w.Message, Reason: d.Reason, CorrelationID: d.CorrelationID,
+		Missing: d.Missing, Field: d.Field, RetryAfterMS: d.RetryAfterMS,
+	}
+	if e.Reason == "" {
+		e.Reason = reasonOf(w.Code)
+	}
+	return e
+}
+
+func reasonOf(code jsonrpc.Code) Reason {
+	switch code {
+	case jsonrpc.CodeParseError:
+		return ReasonParseError
+	case jsonrpc.CodeInvalidRequest:
+		return ReasonInvalidRequest
+	case jsonrpc.CodeMethodNotFound:
+		return ReasonUnknownMethod
+	case jsonrpc.CodeInvalidParams:
+		return ReasonInvalidParams
+	case CodeTimeout:
+		return ReasonTimeout
+	default:
+		return ReasonInternal
+	}
+}

@@ -1,0 +1,117 @@
+package zone
+
+import (
+	"encoding/json"
+	"maps"
+)
+
+// A Status is what a result says of its task.
+type Status string
+
+// The statuses: the first two are those of execute_task (ZN-5), the others those
+// of get_async_task_result. StatusError is what some foreign zones put into a
+// result for a failure.
+const (
+	StatusSuccess  Status = "success"
+	StatusAccepted Status = "accepted"
+
+	StatusRunning   Status = "running"
+	StatusCompleted Status = "completed"
+	StatusFailed    Status = "failed"
+	StatusExpired   Status = "expired"
+
+	StatusError Status = "error"
+)
+
+// A Result is the result of execute_task (ZN-5). It never holds a token.
+type Result struct {
+	Status Status `json:"status"`
+	// ResponseText is the answer, of StatusSuccess.
+	ResponseText string `json:"response_text,omitempty"`
+	// TaskID is what to ask for later, of StatusAccepted, PollAfterMS when, in
+	// milliseconds; 0 leaves it to who asks.
+	TaskID      string `json:"task_id,omitempty"`
+	PollAfterMS int64  `json:"poll_after_ms,omitempty"`
+
+	// Channel, ThreadTS and CorrelationID are those of the task.
+	Channel       string `json:"channel,omitempty"`
+	ThreadTS      string `json:"thread_ts,omitempty"`
+	CorrelationID string `json:"correlation_id,omitempty"`
+	// FileArtifact is a file for the person, nil for none.
+	FileArtifact *FileArtifact `json:"file_artifact,omitempty"`
+
+	// ErrorCode and ErrorMessage are of StatusError.
+	ErrorCode    string `json:"error_code,omitempty"`
+	ErrorMessage string `json:"error_message,omitempty"`
+
+	// More are members that this contract does not know, by their names.
+	More map[string]json.RawMessage `json:"-"`
+}
+
+// A FileArtifact is a file in a result, its content in one part.
+type FileArtifact struct {
+	ArtifactID string     `json:"artifactId"`
+	Name       string     `json:"name"`
+	Parts      []FilePart `json:"parts"`
+}
+
+// A FilePart is the content of a file.
+type FilePart struct {
+	Kind          string `json:"kind"`
+	ContentBase64 []byte `json:"contentBase64"`
+	FileName      string `json:"fileName"`
+	MIMEType      string `json:"mimeType"`
+}
+
+// An AsyncResult is the result of get_async_task_result.
+type AsyncResult struct {
+	// Status is running, completed, failed or expired.
+	Status Status `json:"status"`
+	// Result is of StatusCompleted, Error of StatusFailed and StatusExpired.
+	Result *Result `json:"result,omitempty"`
+	Error  *Error  `json:"error,omitempty"`
+	// PollAfterMS is when to ask again, in milliseconds; 0 leaves it to who asks.
+	PollAfterMS int64 `json:"poll_after_ms,omitempty"`
+}
+
+// resultMembers are the members that Result has fields for, and bot_token, which
+// is dropped wherever it comes from.
+var resultMembers = []string{
+	"status", "response_text", "task_id", "poll_after_ms", "channel", "thread_ts", "correlation_id", "file_artifact",
+	"error_code", "error_message", "bot_token",
+}
+
+// MarshalJSON writes the known members first, then the others in the order of
+// their names. Others with the name of a known one are left out.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	known, err := json.Marshal(plain(r))
+	if err != nil || len(r.More) == 0 {
+		return known, err
+	}
+	more := maps.Clone(r.More)
+	for _, name := range resultMembers {
+		delete(more, name)
+	}
+	if len(more) == 0 {
+		return known, nil
+	}
+	rest, err := json.Marshal(more)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(known[:len(known)-1], ','), rest[1:]...), nil
+}
+
+// MarshalJSON writes an error as a response has it.
+func (e *Error) MarshalJSON() ([]byte, error) { return json.Marshal(e.wire()) }
+
+// UnmarshalJSON reads an error of a response.
+func (e *Error) UnmarshalJSON(data []byte) error {
+	var w errorWire
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	*e = *errorFrom(w)
+	return nil
+}
