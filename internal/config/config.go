@@ -62,6 +62,7 @@ type Config struct {
 	Egress   Egress   `koanf:"egress"`
 	Push     Push     `koanf:"push"`
 	Secrets  Secrets  `koanf:"secrets"`
+	Zone     Zone     `koanf:"zone"`
 
 	// File is the file that was read, "" without one, and Source its content:
 	// the section agents in it is the registry's to read.

@@ -61,7 +61,9 @@ func Settings() []Setting {
 	all = append(all, engineSettings()...)
 	all = append(all, breakerSettings()...)
 	all = append(all, healthSettings()...)
-	return append(all, edgeSettings()...)
+	all = append(all, edgeSettings()...)
+	all = append(all, executionSettings()...)
+	return append(all, verificationSettings()...)
 }
 
 func databaseSettings() []Setting {
