@@ -57,6 +57,16 @@ func (db *DB) RunRow(ctx context.Context, id string) (Run, error) {
 	return run, err
 }
 
+// RunByKey gives the id of the run of a workflow that was started with an
+// idempotency key, or the error not_found.
+func (db *DB) RunByKey(ctx context.Context, workflow, key string) (id string, err error) {
+	err = db.read(ctx, selectByKey, func(r *record) error { id = r.str(); return nil }, workflow, key)
+	if err == nil && id == "" {
+		err = parley.Errorf(parley.CodeNotFound, "no run of workflow %q has the idempotency key %q", workflow, key)
+	}
+	return id, err
+}
+
 // History gives everything that is needed to go on with a run, as it was at
 // one instant, or the error not_found.
 func (db *DB) History(ctx context.Context, id string) (History, error) {

@@ -169,6 +169,10 @@ func TestIdempotentStarts(t *testing.T) {
 		if existing := must(db.StartRun(t.Context(), st))(t); existing != "" {
 			t.Fatalf("the key of another workflow gave %s", existing)
 		}
+		diff(t, must(db.RunByKey(t.Context(), start("").Run.Workflow, "key"))(t), ids[0])
+		diff(t, must(db.RunByKey(t.Context(), "another", "key"))(t), "run-y")
+		_, err = db.RunByKey(t.Context(), "another", "no key")
+		wantCode(t, err, parley.CodeNotFound)
 	})
 }
 
