@@ -46,6 +46,9 @@ internal/deadletter:          . internal/bus internal/store
 internal/health:              . internal/store
 internal/api:                 . internal/store
 internal/pgtest:
+internal/zone:                . jsonrpc
+internal/zone/execution:      . internal/zone jsonrpc
+internal/zone/zonetest:       . internal/zone internal/zone/execution jsonrpc
 internal/sample:              .
 internal/server:              ...
 cmd/parley:                   . client internal/config internal/logging internal/oldplatform internal/registry internal/server internal/workflow jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws

@@ -3,6 +3,9 @@ package zone
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
 
 	"github.com/parley-project/parley/jsonrpc"
 )
@@ -35,7 +38,74 @@ const (
 	ReasonCancelled Reason = "cancelled"
 	// ReasonUnauthorized: the caller was not believed.
 	ReasonUnauthorized Reason = "unauthorized"
+	// ReasonAttachment: a file that came with the question could not be read.
+	ReasonAttachment Reason = "attachment"
 )
+
+// Reasons lists the reasons.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonParseError, ReasonInvalidRequest, ReasonUnknownMethod, ReasonInvalidParams, ReasonIDReused, ReasonTooLarge, ReasonInternal,
+		ReasonTimeout, ReasonOverloaded, ReasonStopping, ReasonUnknownTask, ReasonTaskFailed, ReasonCancelled, ReasonUnauthorized, ReasonAttachment,
+	}
+}
+
+// text is what an error of a reason says when nothing more is known.
+func (r Reason) text() string {
+	switch r {
+	case ReasonParseError:
+		return "Parse error"
+	case ReasonInvalidRequest:
+		return "Invalid Request"
+	case ReasonUnknownMethod:
+		return "Method not found"
+	case ReasonInvalidParams:
+		return "Invalid params"
+	case ReasonIDReused:
+		return "the id of the request belongs to another task"
+	case ReasonTooLarge:
+		return "it is larger than the limit"
+	case ReasonTimeout:
+		return "the task took longer than it may"
+	case ReasonOverloaded:
+		return "overloaded, try again later"
+	case ReasonStopping:
+		return "being stopped, try again"
+	case ReasonUnknownTask:
+		return "no such task, or it was long ago"
+	case ReasonTaskFailed:
+		return "the task failed"
+	case ReasonCancelled:
+		return "the task was cancelled"
+	case ReasonUnauthorized:
+		return "not authorized"
+	case ReasonAttachment:
+		return "an attachment could not be read"
+	case ReasonInternal:
+	}
+	return "Internal error"
+}
+
+// NewError returns the error of a reason, with its code and the text that tells
+// nothing but the reason.
+func NewError(reason Reason) *Error {
+	e := &Error{Code: CodeServer, Reason: reason, Message: reason.text()}
+	switch reason {
+	case ReasonParseError:
+		e.Code = jsonrpc.CodeParseError
+	case ReasonInvalidRequest:
+		e.Code = jsonrpc.CodeInvalidRequest
+	case ReasonUnknownMethod:
+		e.Code = jsonrpc.CodeMethodNotFound
+	case ReasonInvalidParams, ReasonIDReused:
+		e.Code = jsonrpc.CodeInvalidParams
+	case ReasonTimeout:
+		e.Code = CodeTimeout
+	case ReasonInternal:
+		e.Code = jsonrpc.CodeInternalError
+	}
+	return e
+}
 
 // An Error is the error of a response of the contract (ZN-4). Its text may be
 // sent to the other zone: it holds nothing of what went wrong inside.
@@ -52,6 +122,9 @@ type Error struct {
 	// RetryAfterMS is when to try again with ReasonOverloaded, in milliseconds; 0
 	// if it is not known.
 	RetryAfterMS int64
+	// Foreign is what a zone that is not ours calls the failure, for logs; "" for
+	// nothing. It is not sent.
+	Foreign string
 }
 
 // errorData is the member data of an error.
@@ -93,14 +166,37 @@ func errorFrom(w errorWire) *Error {
 		d = errorData{} // a foreign zone may say here what it likes
 	}
 	e := &Error{
-		Code: w.Code, Message: w.Message, Reason: d.Reason, CorrelationID: d.CorrelationID,
-		Missing: d.Missing, Field: d.Field, RetryAfterMS: d.RetryAfterMS,
+		Code: w.Code, Message: cleanText(w.Message), Reason: Reason(plainName(string(d.Reason))), CorrelationID: cleanText(d.CorrelationID),
+		Field: cleanText(d.Field), RetryAfterMS: min(max(d.RetryAfterMS, 0), maxPollAfter),
+	}
+	for _, name := range d.Missing[:min(len(d.Missing), 16)] {
+		e.Missing = append(e.Missing, cleanText(name))
 	}
 	if e.Reason == "" {
 		e.Reason = reasonOf(w.Code)
 	}
 	return e
 }
+
+// cleanText makes a text of another zone one line that may be logged: short, and
+// without what looks like a token of Slack, since libraries put the text of
+// exceptions into errors.
+func cleanText(s string) string {
+	const most = 256
+	s = slackToken.ReplaceAllString(s[:min(len(s), 4*most)], "[redacted]")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+var slackToken = regexp.MustCompile(`(xox[a-z]|xapp)-[0-9A-Za-z-]*`)
 
 func reasonOf(code jsonrpc.Code) Reason {
 	switch code {

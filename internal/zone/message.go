@@ -3,6 +3,7 @@ package zone
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/parley-project/parley/jsonrpc"
@@ -97,8 +98,12 @@ func (c *Codec) decodeEnvelope(body []byte) (requestWire, *Error) {
 	if len(body) > MaxPayload {
 		return requestWire{}, &Error{Code: jsonrpc.CodeInvalidRequest, Reason: ReasonTooLarge, Message: "the request is larger than 100000000 bytes"}
 	}
-	if _, err := c.json.Append(nil, json.RawMessage(body)); err != nil {
-		return requestWire{}, &Error{Code: jsonrpc.CodeParseError, Reason: ReasonParseError, Message: "Parse error"}
+	_, err := c.json.Append(nil, json.RawMessage(body))
+	if _, deep := errors.AsType[*jsonrpc.ResourceError](err); deep || err == nil && tooDeep(body) {
+		return requestWire{}, invalidRequest(fmt.Sprintf("it is nested more than %d levels deep", MaxDepth))
+	}
+	if err != nil {
+		return requestWire{}, NewError(ReasonParseError)
 	}
 	switch first := strings.TrimLeft(string(body[:min(len(body), 64)]), " \t\r\n"); {
 	case strings.HasPrefix(first, "["):
@@ -111,6 +116,28 @@ func (c *Codec) decodeEnvelope(body []byte) (requestWire, *Error) {
 		return requestWire{}, invalidRequest(decodeText(err))
 	}
 	return w, nil
+}
+
+// tooDeep says whether the values of a JSON text are nested deeper than MaxDepth.
+func tooDeep(text []byte) bool {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
 }
 
 func requestID(raw json.RawMessage) (jsonrpc.ID, *Error) {
@@ -140,7 +167,7 @@ func (c *Codec) decodeParams(params json.RawMessage, v any) *Error {
 	}
 	if err := c.json.Decode(params, v); err != nil {
 		var d *jsonrpc.DecodeError
-		if errors.As(err, &d) {
+		if errors.As(err, &d) && len(d.Member) <= maxName {
 			fault.Field = d.Member
 		}
 		fault.Message = "invalid params: " + decodeText(err)
@@ -149,11 +176,14 @@ func (c *Codec) decodeParams(params json.RawMessage, v any) *Error {
 	return nil
 }
 
+// maxName is how long the name of a member may be to be told to who sent it.
+const maxName = 100
+
 // decodeText says what does not fit. It names members and types, never values.
 func decodeText(err error) string {
 	var d *jsonrpc.DecodeError
 	if errors.As(err, &d) && d.Expected != "" {
-		if d.Member == "" {
+		if d.Member == "" || len(d.Member) > maxName {
 			return "must be " + d.Expected
 		}
 		return d.Member + " must be " + d.Expected
@@ -184,7 +214,7 @@ func (c *Codec) encodeCall(id, method string, params json.RawMessage) ([]byte, e
 	return c.json.Append(nil, struct {
 		JSONRPC string          `json:"jsonrpc"`
 		Method  string          `json:"method"`
-		Params  json.RawMessage `json:"params"`
+		Params  json.RawMessage `json:"params,omitempty"`
 		ID      string          `json:"id"`
 	}{"2.0", method, params, id})
 }
@@ -205,7 +235,7 @@ func (c *Codec) EncodeResult(id jsonrpc.ID, result any) ([]byte, error) {
 // EncodeError gives the response with an error. Parse errors and invalid requests
 // have the id null, whatever id is (ZN-4).
 func (c *Codec) EncodeError(id jsonrpc.ID, fault *Error) []byte {
-	if fault.Code == jsonrpc.CodeParseError || fault.Code == jsonrpc.CodeInvalidRequest && fault.Reason != ReasonIDReused {
+	if fault.Code == jsonrpc.CodeParseError || fault.Code == jsonrpc.CodeInvalidRequest {
 		id = jsonrpc.NullID()
 	}
 	w := fault.wire()

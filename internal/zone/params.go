@@ -2,6 +2,7 @@ package zone
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/parley-project/parley"
@@ -18,6 +19,18 @@ const (
 	ProfileStrict  Profile = "strict"
 	ProfileRelaxed Profile = "relaxed"
 )
+
+// required are the params without which there is no task.
+func (p Profile) required() []string {
+	if p == ProfileStrict {
+		return []string{"text", "channel", "bot_token"}
+	}
+	return []string{"text"}
+}
+
+// MaxCorrelationID is how long a correlation id may be, in bytes, since every line
+// of the logs has it.
+const MaxCorrelationID = 256
 
 // A Task is the params of execute_task (ZN-2).
 type Task struct {
@@ -52,16 +65,16 @@ type Attachment struct {
 }
 
 // taskWire is a Task as it is sent. Pointers tell what is absent from what is
-// empty.
+// empty; doc is the description in the JSON Schema.
 type taskWire struct {
-	Channel       *string      `json:"channel,omitempty"`
-	Text          *string      `json:"text,omitempty"`
-	BotToken      *string      `json:"bot_token,omitempty"`
-	CorrelationID *string      `json:"correlation_id,omitempty"`
-	ThreadTS      *string      `json:"thread_ts,omitempty"`
-	Attachments   []Attachment `json:"attachments,omitempty"`
-	TeamID        *string      `json:"team_id,omitempty"`
-	UserID        *string      `json:"user_id,omitempty"`
+	Channel       *string      `json:"channel,omitempty" doc:"where the question was asked"`
+	Text          *string      `json:"text,omitempty" doc:"the question"`
+	BotToken      *string      `json:"bot_token,omitempty" doc:"for platforms that answer the person themselves; never kept, passed on or sent back"`
+	CorrelationID *string      `json:"correlation_id,omitempty" doc:"finds the task in the logs of both zones"`
+	ThreadTS      *string      `json:"thread_ts,omitempty" doc:"the thread that the answer goes to"`
+	Attachments   []Attachment `json:"attachments,omitempty" doc:"files that came with the question, by reference"`
+	TeamID        *string      `json:"team_id,omitempty" doc:"the team of who asked"`
+	UserID        *string      `json:"user_id,omitempty" doc:"who asked"`
 }
 
 // decodeTask reads the params of execute_task. The error is an *Error with the
@@ -78,15 +91,17 @@ func (c *Codec) decodeTask(params json.RawMessage) (Task, *Error) {
 	if token := deref(w.BotToken); token != "" {
 		t.BotToken = parley.NewSecret([]byte(token))
 	}
+	if len(t.CorrelationID) > MaxCorrelationID {
+		fault := NewError(ReasonInvalidParams)
+		fault.Field, fault.Message = "correlation_id", fmt.Sprintf("invalid params: correlation_id must be a string of at most %d bytes", MaxCorrelationID)
+		return Task{}, fault
+	}
+	given := map[string]bool{"text": strings.TrimSpace(t.Text) != "", "channel": t.Channel != "", "bot_token": !t.BotToken.IsZero()}
 	var missing []string
-	if strings.TrimSpace(t.Text) == "" {
-		missing = append(missing, "text")
-	}
-	if c.profile == ProfileStrict && t.Channel == "" {
-		missing = append(missing, "channel")
-	}
-	if c.profile == ProfileStrict && t.BotToken.IsZero() {
-		missing = append(missing, "bot_token")
+	for _, name := range c.profile.required() {
+		if !given[name] {
+			missing = append(missing, name)
+		}
 	}
 	if len(missing) > 0 {
 		return Task{}, &Error{
@@ -113,8 +128,8 @@ func (t Task) encode(profile Profile) ([]byte, error) {
 // A Query is the params of get_async_task_result.
 type Query struct {
 	// TaskID is what the acceptance said.
-	TaskID        string `json:"task_id"`
-	CorrelationID string `json:"correlation_id,omitempty"`
+	TaskID        string `json:"task_id" doc:"what the acceptance said, or the id of the request"`
+	CorrelationID string `json:"correlation_id,omitempty" doc:"finds the request in the logs of both zones"`
 }
 
 func ref(s string) *string {

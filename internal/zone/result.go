@@ -39,6 +39,9 @@ type Result struct {
 	CorrelationID string `json:"correlation_id,omitempty"`
 	// FileArtifact is a file for the person, nil for none.
 	FileArtifact *FileArtifact `json:"file_artifact,omitempty"`
+	// FileRefused says why there is none although one was sent: FileTooLarge or
+	// FileMalformed. It is not sent.
+	FileRefused string `json:"-"`
 
 	// ErrorCode and ErrorMessage are of StatusError.
 	ErrorCode    string `json:"error_code,omitempty"`
@@ -81,11 +84,58 @@ var resultMembers = []string{
 	"error_code", "error_message", "bot_token",
 }
 
+// Why a file is not in a result although one was sent.
+const (
+	FileTooLarge  = "too-large"
+	FileMalformed = "malformed"
+)
+
+// refuse says why a file is not to be passed on, or "".
+func (f *FileArtifact) refuse(limit int) string {
+	if len(f.Parts) != 1 || f.Parts[0].Kind != "file" || f.Parts[0].FileName == "" {
+		return FileMalformed
+	}
+	if len(f.Parts[0].ContentBase64) > limit {
+		return FileTooLarge
+	}
+	return ""
+}
+
+// ParseFile reads a file_artifact of a result or of the output of a workflow. It
+// returns FileTooLarge or FileMalformed for one that is not to be passed on; limit
+// is for its content, in bytes.
+func ParseFile(raw json.RawMessage, limit int) (file *FileArtifact, refused string) {
+	if raw == nil || string(raw) == "null" {
+		return nil, ""
+	}
+	// Four characters of base64 are three bytes.
+	if len(raw)/4*3 > limit+4096 {
+		return nil, FileTooLarge
+	}
+	var f FileArtifact
+	if json.Unmarshal(raw, &f) != nil {
+		return nil, FileMalformed
+	}
+	if refused := f.refuse(limit); refused != "" {
+		return nil, refused
+	}
+	return &f, ""
+}
+
 // MarshalJSON writes the known members first, then the others in the order of
-// their names. Others with the name of a known one are left out.
+// their names. Others with the name of a known one are left out. A success has
+// its response_text even if that is empty.
 func (r Result) MarshalJSON() ([]byte, error) {
 	type plain Result
-	known, err := json.Marshal(plain(r))
+	wire := struct {
+		Status       Status  `json:"status"`
+		ResponseText *string `json:"response_text,omitempty"`
+		plain
+	}{Status: r.Status, ResponseText: ref(r.ResponseText), plain: plain(r)}
+	if r.Status == StatusSuccess {
+		wire.ResponseText = &r.ResponseText
+	}
+	known, err := json.Marshal(wire)
 	if err != nil || len(r.More) == 0 {
 		return known, err
 	}

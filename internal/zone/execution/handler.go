@@ -1,0 +1,267 @@
+package execution
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/parley-project/parley/internal/zone"
+	"github.com/parley-project/parley/jsonrpc"
+)
+
+// Handler serves the HTTP contract of AgentCore: POST /invocations, GET /ping, and
+// the documents of the contract, GET /openrpc.json and GET /schema/NAME.json.
+func (z *Zone) Handler() http.Handler {
+	table := map[string]route{
+		"/invocations":  {http.MethodPost, z.invoke},
+		"/ping":         {http.MethodGet, z.servePing},
+		"/openrpc.json": {http.MethodGet, document(zone.OpenRPC(z.cfg.Profile))},
+	}
+	for name, schema := range zone.Schemas(z.cfg.Profile) {
+		table["/schema/"+name+".json"] = route{http.MethodGet, document(schema)}
+	}
+	return z.routes(table)
+}
+
+// A2AHandler serves the A2A contract of AgentCore: POST / takes a request of the
+// contract as it is, or inside a message of A2A 0.3 or 1.0, and POST message:send
+// one over HTTP+JSON; GET /.well-known/agent-card.json and GET /ping.
+func (z *Zone) A2AHandler() http.Handler {
+	return z.routes(map[string]route{
+		"/":                            {http.MethodPost, z.invokeA2A},
+		"/message:send":                {http.MethodPost, z.invokeREST(zone.Version10)},
+		"/v1/message:send":             {http.MethodPost, z.invokeREST(zone.Version03)},
+		"/ping":                        {http.MethodGet, z.servePing},
+		"/.well-known/agent-card.json": {http.MethodGet, document(z.cfg.Card)},
+	})
+}
+
+type route struct {
+	method string
+	serve  http.HandlerFunc
+}
+
+// routes serves paths, and answers whatever else comes.
+func (z *Zone) routes(table map[string]route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to, ok := table[r.URL.Path]
+		switch {
+		case ok && (r.Method == to.method || r.Method == http.MethodHead && to.method == http.MethodGet):
+			to.serve(w, r)
+		case ok:
+			w.Header().Set("Allow", to.method)
+			z.refuse(w, r, http.StatusMethodNotAllowed, to.method+" is the method of this path")
+		default:
+			z.refuse(w, r, http.StatusNotFound, "no such path")
+		}
+	})
+}
+
+// refuse answers what no route is there for, to a POST as JSON-RPC.
+func (z *Zone) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if r.Method != http.MethodPost {
+		http.Error(w, why, status)
+		return
+	}
+	fault := zone.NewError(zone.ReasonInvalidRequest)
+	fault.Message, fault.CorrelationID = "Invalid Request: "+why, z.correlation(r)
+	z.write(w, status, z.codec.EncodeError(jsonrpc.NullID(), fault))
+}
+
+func document(text json.RawMessage) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text) // a caller that has gone away misses nothing
+	}
+}
+
+// invoke is POST /invocations.
+func (z *Zone) invoke(w http.ResponseWriter, r *http.Request) {
+	z.receive(w, r, func(ctx context.Context, body []byte, correlation string) ([]byte, int) {
+		return z.answer(ctx, body, correlation), http.StatusOK
+	})
+}
+
+// receive reads the body of a request and has it answered.
+func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(context.Context, []byte, string) ([]byte, int)) {
+	correlation := z.correlation(r)
+	if z.cfg.Authorize != nil {
+		if err := z.cfg.Authorize(r); err != nil {
+			z.cfg.Logger.WarnContext(r.Context(), "zone request refused", "correlation_id", correlation, "remote", r.RemoteAddr, "reason", zone.ReasonUnauthorized, "err", err)
+			fault := zone.NewError(zone.ReasonUnauthorized)
+			fault.CorrelationID = correlation
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			z.write(w, http.StatusUnauthorized, z.codec.EncodeError(jsonrpc.NullID(), fault))
+			return
+		}
+	}
+	body, fault := z.read(w, r)
+	if fault != nil {
+		fault.CorrelationID = correlation
+		z.log(r.Context(), &call{correlation: correlation, cause: fault}, fault, z.cfg.Now())
+		z.write(w, http.StatusOK, z.codec.EncodeError(jsonrpc.NullID(), fault))
+		return
+	}
+	response, status := answer(r.Context(), body, correlation)
+	z.write(w, status, response)
+}
+
+// read reads a body within the limits of size, of time, and of bodies at a time.
+func (z *Zone) read(w http.ResponseWriter, r *http.Request) ([]byte, *zone.Error) {
+	tooLarge := zone.NewError(zone.ReasonTooLarge)
+	tooLarge.Code, tooLarge.Message = jsonrpc.CodeInvalidRequest, fmt.Sprintf("Invalid Request: it is larger than %d bytes", z.cfg.MaxBody)
+	if r.ContentLength > int64(z.cfg.MaxBody) {
+		return nil, tooLarge
+	}
+	select {
+	case z.reading <- struct{}{}:
+		defer func() { <-z.reading }()
+	case <-r.Context().Done(): // nobody reads the answer
+		return nil, zone.NewError(zone.ReasonInvalidRequest)
+	}
+	// Not every ResponseWriter has deadlines, and a server that has its own is fine.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(z.cfg.Now().Add(bodyLimit))
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	src := http.MaxBytesReader(w, r.Body, int64(z.cfg.MaxBody))
+	var body []byte
+	var err error
+	if r.ContentLength > 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(src, body)
+	} else {
+		body, err = io.ReadAll(src)
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge
+	}
+	if err != nil { // cut, or too slow: whoever sent it reads no answer
+		return nil, zone.NewError(zone.ReasonParseError)
+	}
+	return body, nil
+}
+
+// answer gives the response to the body of a request of the contract.
+func (z *Zone) answer(ctx context.Context, body []byte, correlation string) (response []byte) {
+	began := z.cfg.Now()
+	c := &call{correlation: correlation}
+	var fault *zone.Error
+	defer func() {
+		if v := recover(); v != nil {
+			c.cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			fault = zone.NewError(zone.ReasonInternal)
+			response = z.encode(c, nil, fault)
+		}
+		z.log(ctx, c, fault, began)
+	}()
+	var result any
+	c.req, fault = z.codec.DecodeRequest(body)
+	switch {
+	case c.req.Task != nil && c.req.Task.CorrelationID != "":
+		c.correlation = c.req.Task.CorrelationID
+	case c.req.Query != nil && c.req.Query.CorrelationID != "":
+		c.correlation = c.req.Query.CorrelationID
+	}
+	if fault == nil {
+		result, fault = z.admit(ctx, c)
+	}
+	response = z.encode(c, result, fault)
+	if len(response) > z.cfg.MaxResponse {
+		c.cause = fmt.Errorf("the response has %d bytes, the limit is %d", len(response), z.cfg.MaxResponse)
+		fault = zone.NewError(zone.ReasonTooLarge)
+		response = z.encode(c, nil, fault)
+	}
+	return response
+}
+
+// admit serves a request if there is room for it.
+func (z *Zone) admit(ctx context.Context, c *call) (any, *zone.Error) {
+	select {
+	case z.slots <- struct{}{}:
+		defer func() { <-z.slots }()
+		return z.serve(ctx, c)
+	default:
+		fault := zone.NewError(zone.ReasonOverloaded)
+		fault.RetryAfterMS = z.cfg.PollAfter.Milliseconds()
+		return nil, fault
+	}
+}
+
+func (z *Zone) encode(c *call, result any, fault *zone.Error) []byte {
+	if fault == nil {
+		response, err := z.codec.EncodeResult(c.req.ID, result)
+		if err == nil {
+			return response
+		}
+		c.cause, c.outcome = err, ""
+		fault = zone.NewError(zone.ReasonInternal)
+	}
+	if fault.CorrelationID == "" {
+		fault.CorrelationID = c.correlation
+	}
+	return z.codec.EncodeError(c.req.ID, fault)
+}
+
+func (z *Zone) write(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a caller that has gone away asks again
+}
+
+// log writes the one line of a request. By id, task and correlation id it is found
+// beside that of the Verification Zone (ZN-7).
+func (z *Zone) log(ctx context.Context, c *call, fault *zone.Error, began time.Time) {
+	level, attrs := slog.LevelInfo, []slog.Attr{
+		slog.String("method", cut(c.req.Method)), slog.String("id", cut(c.req.ID.String())), slog.String("correlation_id", c.correlation),
+		slog.String("task_id", cut(c.task)), slog.Duration("took", z.cfg.Now().Sub(began)),
+	}
+	if fault == nil {
+		attrs = append(attrs, slog.String("outcome", c.outcome))
+	} else {
+		attrs = append(attrs, slog.String("outcome", "error"), slog.Int64("code", int64(fault.Code)), slog.String("reason", string(fault.Reason)))
+		if fault.Reason == zone.ReasonInternal {
+			level = slog.LevelError
+		}
+	}
+	if c.cause != nil {
+		level = max(level, slog.LevelWarn)
+		attrs = append(attrs, slog.String("err", c.cause.Error()))
+	}
+	z.cfg.Logger.LogAttrs(ctx, level, "zone request", attrs...)
+}
+
+// cut bounds what a caller may put into a line of the log.
+func cut(s string) string {
+	if len(s) > 128 {
+		return s[:128] + "…"
+	}
+	return s
+}
+
+// correlation gives the correlation id of a request whose params have none.
+func (z *Zone) correlation(r *http.Request) string {
+	for _, name := range []string{"X-Correlation-Id", "X-Amzn-Bedrock-Agentcore-Runtime-Request-Id"} {
+		if id := r.Header.Get(name); id != "" && len(id) <= 128 && printable(id) {
+			return id
+		}
+	}
+	return z.cfg.NewID()
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
