@@ -50,6 +50,10 @@ internal/zone:                . jsonrpc
 internal/zone/execution:      . internal/zone jsonrpc
 internal/zone/zonetest:       . internal/zone internal/zone/execution jsonrpc
 internal/sample:              .
+internal/zone/direct:         . internal/zone internal/zone/zoneauth jsonrpc
+internal/zone/agentcore:      . internal/zone internal/zone/direct internal/zone/zoneauth jsonrpc
+internal/zone/agentcore/agentcoretest: . internal/zone
+internal/zone/zoneauth:       .
 internal/server:              ...
 cmd/parley:                   . client internal/config internal/logging internal/oldplatform internal/registry internal/server internal/workflow jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
 examples/adapters/graphql:    . internal/bridge
