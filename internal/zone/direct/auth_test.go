@@ -1,0 +1,237 @@
+package direct_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/zone"
+	"github.com/parley-project/parley/internal/zone/direct"
+)
+
+// tokenIssuer gives tokens t1, t2, … for client credentials.
+type tokenIssuer struct {
+	*httptest.Server
+	tokens, discoveries atomic.Int64
+	status              atomic.Int64 // of the token endpoint, 0 for success
+	life                atomic.Int64 // seconds
+}
+
+func newTokenIssuer(t *testing.T) *tokenIssuer {
+	i := &tokenIssuer{}
+	i.life.Store(3600)
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path != "/token" {
+			i.discoveries.Add(1)
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "token_endpoint": i.URL + "/token"})
+			return
+		}
+		_ = r.ParseForm()
+		id, secret, _ := r.BasicAuth()
+		if id == "" {
+			id, secret = r.Form.Get("client_id"), r.Form.Get("client_secret")
+		}
+		if s := int(i.status.Load()); s != 0 {
+			w.WriteHeader(s)
+			_, _ = fmt.Fprintf(w, `{"error":"invalid_client","error_description":"secret %s is wrong"}`, secret)
+			return
+		}
+		if id != "verification" || secret != "hunter2" || r.Form.Get("grant_type") != "client_credentials" || r.Form.Get("audience") != "execution" || r.Form.Get("scope") != "a b" {
+			t.Errorf("%v", r.Form)
+		}
+		_, _ = fmt.Fprintf(w, `{"access_token":"t%d","token_type":"Bearer","expires_in":%d}`, i.tokens.Add(1), i.life.Load())
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+func (i *tokenIssuer) auth(t *testing.T, now func() time.Time) *direct.Tokens {
+	t.Helper()
+	a, err := direct.OIDC(direct.OIDCConfig{
+		Issuer: i.URL, ClientID: "verification", ClientSecret: parley.NewSecret([]byte("hunter2")), Audience: "execution", Scopes: []string{"a", "b"}, Now: now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// believing is a zone that believes one token.
+func believing(t *testing.T, token *atomic.Value) *httptest.Server {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token.Load().(string) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, good)
+	}))
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func TestZN6_DirectOIDC(t *testing.T) {
+	iss := newTokenIssuer(t)
+	now := time.Now()
+	var token atomic.Value
+	token.Store("t1")
+	srv := believing(t, &token)
+	tr := open(t, direct.Config{URL: srv.URL, Authorize: iss.auth(t, func() time.Time { return now })})
+	call := func(step string, tokens, attempts int64, class zone.Class) {
+		t.Helper()
+		_, info, err := tr.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+		if class == "" && err != nil || class != "" && fault(t, err).Class != class {
+			t.Fatalf("%s: %v", step, err)
+		}
+		if iss.tokens.Load() != tokens || int64(info.Attempts) != attempts {
+			t.Fatalf("%s: %d tokens, %d attempts, want %d, %d", step, iss.tokens.Load(), info.Attempts, tokens, attempts)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error holds the secret: %v", step, err)
+		}
+	}
+	call("first", 1, 1, "")
+	call("kept", 1, 1, "")
+	token.Store("t2")
+	call("withdrawn", 2, 2, "")
+	now = now.Add(time.Hour - 2*time.Minute)
+	call("kept to the end", 2, 1, "")
+	token.Store("t3")
+	now = now.Add(90 * time.Second)
+	call("renewed before the end", 3, 1, "")
+	token.Store("none")
+	call("not believed twice", 4, 2, zone.ClassAuth)
+	iss.status.Store(401)
+	now = now.Add(2 * time.Hour)
+	call("the issuer refuses", 4, 0, zone.ClassAuth)
+	iss.status.Store(503)
+	call("the issuer is ill", 4, 0, zone.ClassNotSent)
+	iss.status.Store(0)
+	token.Store("t5")
+	call("well again", 5, 1, "")
+	if iss.discoveries.Load() != 1 {
+		t.Errorf("%d discoveries", iss.discoveries.Load())
+	}
+}
+
+func TestZN6_DirectOIDCStartsWhileTheIssuerIsAway(t *testing.T) {
+	iss := newTokenIssuer(t)
+	auth := iss.auth(t, nil)
+	handler := iss.Config.Handler
+	var away atomic.Bool
+	away.Store(true)
+	iss.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	if err := auth.Authorize(within(t, 5*time.Second), http.Header{}); err == nil {
+		t.Fatal("no error")
+	}
+	away.Store(false)
+	if err := auth.Authorize(within(t, 5*time.Second), http.Header{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestZN6_DirectTokensAreFetchedOnce(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		var fetches atomic.Int64
+		enter, leave := make(chan struct{}, 100), make(chan struct{})
+		tokens := direct.NewTokens(direct.TokenConfig{Header: "X-Serverless-Authorization", Fetch: func(ctx context.Context) (direct.Token, error) {
+			fetches.Add(1)
+			enter <- struct{}{}
+			<-leave
+			if broken {
+				return direct.Token{}, errors.New("broken")
+			}
+			return direct.Token{Secret: parley.NewSecret([]byte("tok"))}, nil
+		}})
+		ctx := within(t, 10*time.Second)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				h := http.Header{}
+				if err := tokens.Authorize(ctx, h); (err != nil) != broken {
+					t.Error(err)
+				} else if !broken && h.Get("X-Serverless-Authorization") != "Bearer tok" {
+					t.Errorf("%v", h)
+				}
+			})
+		}
+		<-enter
+		time.Sleep(100 * time.Millisecond) // the others come to wait
+		close(leave)
+		wg.Wait()
+		if fetches.Load() != 1 {
+			t.Errorf("broken %v: %d fetches", broken, fetches.Load())
+		}
+	}
+}
+
+// TestZN6_DirectTokenOfOneWhoGivesUp: the others go on without it.
+func TestZN6_DirectTokenOfOneWhoGivesUp(t *testing.T) {
+	var n atomic.Int64
+	first := make(chan struct{})
+	tokens := direct.NewTokens(direct.TokenConfig{Fetch: func(ctx context.Context) (direct.Token, error) {
+		if n.Add(1) == 1 {
+			close(first)
+			<-ctx.Done()
+			return direct.Token{}, ctx.Err()
+		}
+		return direct.Token{Secret: parley.NewSecret([]byte("tok"))}, nil
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := tokens.Authorize(ctx, http.Header{}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	<-first
+	wg.Go(func() {
+		if err := tokens.Authorize(t.Context(), http.Header{}); err != nil {
+			t.Error(err)
+		}
+	})
+	cancel()
+	wg.Wait()
+}
+
+func TestZN6_DirectGoogleID(t *testing.T) {
+	var asked atomic.Int64
+	meta := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Metadata-Flavor") != "Google" || r.URL.Query().Get("audience") != "https://x.run.app" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = fmt.Fprintf(w, "id-token-%d\n", asked.Add(1))
+	}))
+	defer meta.Close()
+	auth, err := direct.GoogleID(direct.GoogleConfig{Audience: "https://x.run.app", URL: meta.URL, Header: "X-Serverless-Authorization"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		h := http.Header{}
+		if err := auth.Authorize(within(t, 5*time.Second), h); err != nil || h.Get("X-Serverless-Authorization") != "Bearer id-token-1" {
+			t.Errorf("%v, %v", h, err)
+		}
+	}
+	if _, err := direct.GoogleID(direct.GoogleConfig{}); err == nil {
+		t.Error("no audience was accepted")
+	}
+}

@@ -1,0 +1,210 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/zone"
+)
+
+// OIDCConfig says how tokens are had by client credentials (RFC 6749 §4.4).
+type OIDCConfig struct {
+	// Issuer is where the token endpoint is looked up.
+	Issuer       string
+	ClientID     string
+	ClientSecret parley.Secret
+	// Audience and Scopes are asked for if they are given.
+	Audience string
+	Scopes   []string
+	// Header and Now are those of [TokenConfig].
+	Header string
+	Now    func() time.Time
+	// Client reaches the issuer; nil is one with the roots of the system.
+	Client *http.Client
+}
+
+// OIDC returns an Authorizer whose tokens an issuer gives. The issuer is asked
+// when the first is needed: a zone starts while it is away.
+func OIDC(cfg OIDCConfig) (*Tokens, error) {
+	if _, err := checkURL(cfg.Issuer, false); err != nil {
+		return nil, errors.New("zone: the issuer must be an https URL")
+	}
+	if cfg.ClientID == "" || cfg.ClientSecret.IsZero() {
+		return nil, errors.New("zone: an issuer needs client_id and client_secret")
+	}
+	if cfg.Client == nil {
+		cfg.Client = &http.Client{Timeout: fetchTimeout}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	i := &issuer{cfg: cfg}
+	return NewTokens(TokenConfig{Fetch: i.fetch, Header: cfg.Header, Now: cfg.Now}), nil
+}
+
+type issuer struct {
+	cfg OIDCConfig
+
+	mu       sync.Mutex
+	endpoint oauth2.Endpoint // guarded by mu; the zero value until it is known
+}
+
+// fetch gets a token. It is called once at a time.
+func (i *issuer) fetch(ctx context.Context) (Token, error) {
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, i.cfg.Client)
+	endpoint, err := i.discover(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	c := clientcredentials.Config{
+		ClientID: i.cfg.ClientID, ClientSecret: string(i.cfg.ClientSecret.Reveal()), TokenURL: endpoint.TokenURL, Scopes: i.cfg.Scopes,
+	}
+	if i.cfg.Audience != "" {
+		c.EndpointParams = url.Values{"audience": {i.cfg.Audience}}
+	}
+	tok, err := c.Token(ctx)
+	if err != nil {
+		return Token{}, tokenFault(err)
+	}
+	t := Token{Secret: parley.NewSecret([]byte(tok.AccessToken))}
+	if !tok.Expiry.IsZero() { // by the clock of oauth2
+		t.Expires = i.cfg.Now().Add(time.Until(tok.Expiry))
+	}
+	return t, nil
+}
+
+func (i *issuer) discover(ctx context.Context) (oauth2.Endpoint, error) {
+	i.mu.Lock()
+	known := i.endpoint
+	i.mu.Unlock()
+	if known.TokenURL != "" {
+		return known, nil
+	}
+	p, err := oidc.NewProvider(ctx, i.cfg.Issuer)
+	if err != nil {
+		return oauth2.Endpoint{}, fmt.Errorf("the issuer %s could not be asked: %w", i.cfg.Issuer, plain(firstLine(err)))
+	}
+	if p.Endpoint().TokenURL == "" {
+		return oauth2.Endpoint{}, fmt.Errorf("the issuer %s names no token endpoint", i.cfg.Issuer)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.endpoint = p.Endpoint()
+	return i.endpoint, nil
+}
+
+// tokenFault leaves out what the issuer wrote: it may repeat what it was sent.
+func tokenFault(err error) error {
+	r, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok || r.Response == nil {
+		return fmt.Errorf("no token: %w", plain(err))
+	}
+	status := r.Response.StatusCode
+	fault := &zone.TransportError{Class: zone.ClassNotSent, Err: fmt.Errorf("the token endpoint answered HTTP %d %s", status, errorCode(r.ErrorCode))}
+	if status >= 400 && status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout {
+		fault.Class = zone.ClassAuth
+	}
+	return fault
+}
+
+// errorCode gives a code of RFC 6749 §5.2, and nothing else that stands there.
+func errorCode(code string) string {
+	switch code {
+	case "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope":
+		return code
+	}
+	return ""
+}
+
+// firstLine cuts off the page that a discovery error repeats.
+func firstLine(err error) error {
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return err
+	}
+	head, _, _ := strings.Cut(err.Error(), "\n")
+	if status, _, ok := strings.Cut(head, ": "); ok {
+		head = status
+	}
+	return errors.New(head)
+}
+
+// GoogleConfig says for whom ID tokens of Google are.
+type GoogleConfig struct {
+	// Audience is the URL of the service.
+	Audience string
+	// Header is that of [TokenConfig].
+	Header string
+	Now    func() time.Time
+	// URL is the identity endpoint of the metadata server; default is that of
+	// Google's machines.
+	URL    string
+	Client *http.Client
+}
+
+const (
+	googleIdentity = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/identity"
+	maxToken       = 64 << 10
+)
+
+// GoogleID returns an Authorizer with the ID tokens that Google's machines (Cloud
+// Run, GKE, Compute Engine) give to what runs on them. Elsewhere, hand a source of
+// your own to [NewTokens].
+func GoogleID(cfg GoogleConfig) (*Tokens, error) {
+	if cfg.Audience == "" {
+		return nil, errors.New("zone: an ID token needs an audience, the URL of the service")
+	}
+	if cfg.URL == "" {
+		cfg.URL = googleIdentity
+	}
+	if cfg.Client == nil {
+		cfg.Client = &http.Client{Timeout: fetchTimeout}
+	}
+	return NewTokens(TokenConfig{Fetch: cfg.fetch, Header: cfg.Header, Now: cfg.Now}), nil
+}
+
+func (g GoogleConfig) fetch(ctx context.Context) (Token, error) {
+	u := g.URL + "?" + url.Values{"audience": {g.Audience}, "format": {"full"}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, http.NoBody)
+	if err != nil {
+		return Token{}, err
+	}
+	req.Header.Set("Metadata-Flavor", "Google")
+	resp, err := g.Client.Do(req)
+	if err != nil {
+		return Token{}, fmt.Errorf("the metadata server: %w", plain(err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
+	if err != nil {
+		return Token{}, fmt.Errorf("the metadata server: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return Token{}, fmt.Errorf("the metadata server answered HTTP %d", resp.StatusCode)
+	}
+	text := strings.TrimSpace(string(body))
+	return Token{Secret: parley.NewSecret([]byte(text)), Expires: expiryOf(text)}, nil
+}
+
+// expiryOf reads when a token ends that came from who made it.
+func expiryOf(text string) time.Time {
+	var claims jwt.Claims
+	t, err := jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
+	if err != nil || t.UnsafeClaimsWithoutVerification(&claims) != nil || claims.Expiry == nil {
+		return time.Time{}
+	}
+	return claims.Expiry.Time()
+}
