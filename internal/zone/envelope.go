@@ -46,14 +46,14 @@ type partWire struct {
 	Kind string          `json:"kind,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
 	File *partFile       `json:"file,omitempty"`
-	Raw  []byte          `json:"raw,omitempty"`
+	Raw  []byte          `json:"raw,omitzero"`
 
 	MediaType string `json:"mediaType,omitempty"`
 }
 
 type partFile struct {
-	Bytes         []byte `json:"bytes,omitempty"`
-	FileWithBytes []byte `json:"fileWithBytes,omitempty"`
+	Bytes         []byte `json:"bytes,omitzero"`
+	FileWithBytes []byte `json:"fileWithBytes,omitzero"`
 	MIMEType      string `json:"mimeType,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (d Dialect) message(c *Codec, payload []byte, role string) messageWire {
 	switch {
 	case d == Dialect{Version03, BindingREST}:
 		if part.File = (&partFile{FileWithBytes: payload, MIMEType: media}); asData {
-			part.File, part.Data = nil, encodeDocument(struct {
+			part.File, part.Data = nil, Document(struct {
 				Data json.RawMessage `json:"data"`
 			}{payload})
 		}
@@ -212,7 +212,7 @@ func (e *Envelope) Wrap(response []byte, id string) []byte {
 	case Dialect{Version10, BindingJSONRPC}:
 		return e.encode(wrapped{m})
 	}
-	return encodeDocument(wrapped{m})
+	return Document(wrapped{m})
 }
 
 func (e *Envelope) encode(result any) []byte {
@@ -231,5 +231,5 @@ func (e *Envelope) Fault(correlation string) (body []byte, status int) {
 	if e.dialect.Binding == BindingJSONRPC {
 		return e.codec.EncodeError(e.id, fault), 200
 	}
-	return encodeDocument(map[string]any{"error": map[string]any{"code": 400, "status": "INVALID_ARGUMENT", "message": errNoPayload.Error()}}), 400
+	return Document(map[string]any{"error": map[string]any{"code": 400, "status": "INVALID_ARGUMENT", "message": errNoPayload.Error()}}), 400
 }

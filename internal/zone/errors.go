@@ -149,7 +149,7 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) wire() errorWire {
-	data, err := json.Marshal(errorData{
+	data, err := marshal(errorData{
 		Reason: e.Reason, CorrelationID: e.CorrelationID, Missing: e.Missing, Field: e.Field, RetryAfterMS: e.RetryAfterMS,
 	})
 	if err != nil { // a struct of strings and a number always encodes
@@ -166,11 +166,11 @@ func errorFrom(w errorWire) *Error {
 		d = errorData{} // a foreign zone may say here what it likes
 	}
 	e := &Error{
-		Code: w.Code, Message: cleanText(w.Message), Reason: Reason(plainName(string(d.Reason))), CorrelationID: cleanText(d.CorrelationID),
-		Field: cleanText(d.Field), RetryAfterMS: min(max(d.RetryAfterMS, 0), maxPollAfter),
+		Code: w.Code, Message: CleanText(w.Message), Reason: Reason(plainName(string(d.Reason))), CorrelationID: CleanText(d.CorrelationID),
+		Field: CleanText(d.Field), RetryAfterMS: min(max(d.RetryAfterMS, 0), maxPollAfter),
 	}
 	for _, name := range d.Missing[:min(len(d.Missing), 16)] {
-		e.Missing = append(e.Missing, cleanText(name))
+		e.Missing = append(e.Missing, CleanText(name))
 	}
 	if e.Reason == "" {
 		e.Reason = reasonOf(w.Code)
@@ -178,10 +178,10 @@ func errorFrom(w errorWire) *Error {
 	return e
 }
 
-// cleanText makes a text of another zone one line that may be logged: short, and
+// CleanText makes a text of another zone one line that may be logged: short, and
 // without what looks like a token of Slack, since libraries put the text of
 // exceptions into errors.
-func cleanText(s string) string {
+func CleanText(s string) string {
 	const most = 256
 	s = slackToken.ReplaceAllString(s[:min(len(s), 4*most)], "[redacted]")
 	s = strings.Map(func(r rune) rune {

@@ -203,7 +203,7 @@ func (c *Codec) EncodeRequest(id string, t Task) ([]byte, error) {
 
 // EncodeQuery gives the body of get_async_task_result.
 func (c *Codec) EncodeQuery(id string, q Query) ([]byte, error) {
-	params, err := json.Marshal(q)
+	params, err := marshal(q)
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func (t Task) encode(profile Profile) ([]byte, error) {
 	if profile == ProfileStrict {
 		w.BotToken = ref(string(t.BotToken.Reveal()))
 	}
-	return json.Marshal(w)
+	return marshal(w)
 }
 
 // A Query is the params of get_async_task_result.

@@ -256,7 +256,7 @@ func foreignFailure(code, correlation string) *Error {
 		reason = ReasonTaskFailed
 	}
 	e := NewError(reason)
-	e.CorrelationID, e.Foreign = cleanText(correlation), plainName(code)
+	e.CorrelationID, e.Foreign = CleanText(correlation), plainName(code)
 	return e
 }
 

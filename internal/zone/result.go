@@ -1,6 +1,7 @@
 package zone
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 )
@@ -135,7 +136,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	if r.Status == StatusSuccess {
 		wire.ResponseText = &r.ResponseText
 	}
-	known, err := json.Marshal(wire)
+	known, err := marshal(wire)
 	if err != nil || len(r.More) == 0 {
 		return known, err
 	}
@@ -146,7 +147,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	if len(more) == 0 {
 		return known, nil
 	}
-	rest, err := json.Marshal(more)
+	rest, err := marshal(more)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,19 @@ func (r Result) MarshalJSON() ([]byte, error) {
 }
 
 // MarshalJSON writes an error as a response has it.
-func (e *Error) MarshalJSON() ([]byte, error) { return json.Marshal(e.wire()) }
+func (e *Error) MarshalJSON() ([]byte, error) { return marshal(e.wire()) }
+
+// marshal is json.Marshal without escapes for HTML, since nobody puts these texts
+// into a page as they are.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
 
 // UnmarshalJSON reads an error of a response.
 func (e *Error) UnmarshalJSON(data []byte) error {

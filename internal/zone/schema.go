@@ -16,7 +16,7 @@ func Schemas(profile Profile) map[string]json.RawMessage {
 	for name, s := range schemas(profile) {
 		s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 		s["title"] = name
-		out[name] = encodeDocument(s)
+		out[name] = Document(s)
 	}
 	return out
 }
@@ -134,7 +134,7 @@ func fields(t reflect.Type) func(func(reflect.StructField) bool) {
 // OpenRPC returns the OpenRPC document of the contract.
 func OpenRPC(profile Profile) json.RawMessage {
 	all := schemas(profile)
-	return encodeDocument(schema{
+	return Document(schema{
 		"openrpc": "1.3.2",
 		"info": schema{
 			"title": "zone connection", "version": "1",
@@ -195,8 +195,10 @@ func faults() []schema {
 	return out
 }
 
-func encodeDocument(v any) json.RawMessage {
-	text, err := json.Marshal(v)
+// Document gives the JSON text of what always has one: maps and lists of strings,
+// numbers, and values that were read before. It panics otherwise.
+func Document(v any) json.RawMessage {
+	text, err := marshal(v)
 	if err != nil { // maps of strings always encode
 		panic("zone: " + err.Error())
 	}

@@ -69,7 +69,7 @@ func (t *wrapped) wrap(body []byte, id string) []byte {
 	m.MessageID = id
 	params := map[string]any{"message": m}
 	if t.cfg.Dialect.Binding == BindingREST {
-		return encodeDocument(params)
+		return Document(params)
 	}
 	method := methodSend10
 	params["configuration"] = map[string]any{"returnImmediately": false}
@@ -77,7 +77,7 @@ func (t *wrapped) wrap(body []byte, id string) []byte {
 		method = methodSend03
 		params["configuration"] = map[string]any{"blocking": true}
 	}
-	return encodeDocument(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+	return Document(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
 // sentWire is what comes back for a message: a message or a task, bare or named.
@@ -105,13 +105,15 @@ type taskOfA2A struct {
 // open takes the response of the contract out of what came back for message id.
 func (t *wrapped) open(response []byte, id string) ([]byte, error) {
 	raw := json.RawMessage(response)
-	if t.cfg.Dialect.Binding == BindingJSONRPC {
-		var err error
-		if raw, err = t.codec.readResponse(response, id); err != nil {
-			return nil, outerFailure(err)
-		}
-	} else if _, err := t.codec.readReply(response); err != nil {
+	reply, err := t.codec.readReply(response)
+	if err != nil {
 		return nil, err
+	}
+	// A zone of ours refuses with JSON-RPC what it did not read, whatever the binding.
+	if t.cfg.Dialect.Binding == BindingJSONRPC || reply.JSONRPC != nil {
+		if raw, err = t.codec.readResponse(response, id); err != nil {
+			return t.refused(err)
+		}
 	}
 	var w sentWire
 	if err := json.Unmarshal(raw, &w); err != nil {
@@ -151,16 +153,20 @@ func (t *taskOfA2A) payload() ([]byte, error) {
 	return nil, &TransportError{Class: ClassUnknownOutcome, Err: fmt.Errorf("bad response: a task of A2A in the state %q without an answer", plainName(t.Status.State))}
 }
 
-// outerFailure classifies an error of A2A itself: the other zone did not answer.
-func outerFailure(err error) error {
+// refused tells errors of A2A itself, where the other zone has not answered, from
+// that of a zone of ours to a message that it did not read.
+func (t *wrapped) refused(err error) ([]byte, error) {
 	fault, ok := errors.AsType[*Error](err)
 	if !ok {
-		return err
+		return nil, err
+	}
+	if fault.Reason == ReasonTooLarge && fault.Code == jsonrpc.CodeInvalidRequest {
+		return t.codec.EncodeError(jsonrpc.NullID(), fault), nil
 	}
 	class := ClassUnknownOutcome
 	switch fault.Code {
 	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams:
 		class = ClassBadResponse // it does not take what we send
 	}
-	return &TransportError{Class: class, Err: fmt.Errorf("the message of A2A was refused: %s (%d)", fault.Message, fault.Code)}
+	return nil, &TransportError{Class: class, Err: fmt.Errorf("the message of A2A was refused: %s (%d)", fault.Message, fault.Code)}
 }

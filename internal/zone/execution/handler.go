@@ -221,8 +221,8 @@ func (z *Zone) write(w http.ResponseWriter, status int, body []byte) {
 // beside that of the Verification Zone (ZN-7).
 func (z *Zone) log(ctx context.Context, c *call, fault *zone.Error, began time.Time) {
 	level, attrs := slog.LevelInfo, []slog.Attr{
-		slog.String("method", cut(c.req.Method)), slog.String("id", cut(c.req.ID.String())), slog.String("correlation_id", c.correlation),
-		slog.String("task_id", cut(c.task)), slog.Duration("took", z.cfg.Now().Sub(began)),
+		slog.String("method", zone.CleanText(c.req.Method)), slog.String("id", zone.CleanText(c.req.ID.String())), slog.String("correlation_id", zone.CleanText(c.correlation)),
+		slog.String("task_id", zone.CleanText(c.task)), slog.Duration("took", z.cfg.Now().Sub(began)),
 	}
 	if fault == nil {
 		attrs = append(attrs, slog.String("outcome", c.outcome))
@@ -237,14 +237,6 @@ func (z *Zone) log(ctx context.Context, c *call, fault *zone.Error, began time.T
 		attrs = append(attrs, slog.String("err", c.cause.Error()))
 	}
 	z.cfg.Logger.LogAttrs(ctx, level, "zone request", attrs...)
-}
-
-// cut bounds what a caller may put into a line of the log.
-func cut(s string) string {
-	if len(s) > 128 {
-		return s[:128] + "…"
-	}
-	return s
 }
 
 // correlation gives the correlation id of a request whose params have none.

@@ -201,11 +201,7 @@ func (z *Zone) result(out Outcome, c *call) zone.Result {
 		res.More = members
 		return res
 	}
-	rest, err := json.Marshal(members)
-	if err != nil {
-		rest = nil // members that were just read always encode
-	}
-	res.ResponseText = string(rest)
+	res.ResponseText = string(zone.Document(members))
 	return res
 }
 

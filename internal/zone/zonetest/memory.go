@@ -12,16 +12,21 @@ import (
 	"github.com/parley-project/parley/internal/zone"
 )
 
-// Memory returns the Transport that calls the routes of an Execution Zone in this
-// process: POST /invocations of h, or of whatever path h has there.
-func Memory(h http.Handler) zone.Transport { return memory{h} }
+// Memory returns the Transport that calls POST /invocations of h in this process.
+func Memory(h http.Handler) zone.Transport { return MemoryAt(h, "/invocations") }
 
-type memory struct{ h http.Handler }
+// MemoryAt is Memory for another path.
+func MemoryAt(h http.Handler, path string) zone.Transport { return memory{h, path} }
+
+type memory struct {
+	h    http.Handler
+	path string
+}
 
 // Call implements zone.Transport.
 func (m memory) Call(ctx context.Context, body []byte, meta zone.Meta) ([]byte, zone.Info, error) {
 	info := zone.Info{Attempts: 1}
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/invocations", bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, m.path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	if meta.CorrelationID != "" {
 		r.Header.Set("X-Correlation-ID", meta.CorrelationID)

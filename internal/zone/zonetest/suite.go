@@ -7,6 +7,7 @@ package zonetest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -24,6 +25,9 @@ import (
 // Token is the bot token of the requests of the suite. It may be in no response, in
 // no line of any log, and in nothing that a Work gets.
 const Token = "xoxb-1111-2222-ThisIsTheTokenOfTheSuite"
+
+// Card is the agent card of the zones of the suite.
+const Card = `{"name":"zone of the suite","skills":[]}`
 
 // Open returns the Transport under test, which carries requests to POST /invocations
 // of h. What it opens it closes with t.
@@ -82,11 +86,19 @@ func (l *Log) String() string {
 func Run(t *testing.T, open Open) {
 	t.Helper()
 	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) { c.run(t, open) })
+		t.Run(c.Name, func(t *testing.T) { c.run(t, func(t *testing.T, z *execution.Zone) zone.Transport { return open(t, z.Handler()) }) })
 	}
 }
 
-func (c Case) run(t *testing.T, open Open) {
+// RunA2A is Run for a Transport that carries requests to the A2A routes of h.
+func RunA2A(t *testing.T, open Open) {
+	t.Helper()
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.run(t, func(t *testing.T, z *execution.Zone) zone.Transport { return open(t, z.A2AHandler()) }) })
+	}
+}
+
+func (c Case) run(t *testing.T, open func(*testing.T, *execution.Zone) zone.Transport) {
 	rig := NewRig(func(cfg *execution.Config) {
 		if c.Profile != "" {
 			cfg.Profile = c.Profile
@@ -94,9 +106,9 @@ func (c Case) run(t *testing.T, open Open) {
 		if c.SyncLimit > 0 {
 			cfg.SyncLimit = c.SyncLimit
 		}
-		cfg.MaxBody = 1 << 20
+		cfg.MaxBody, cfg.Card = 1<<20, json.RawMessage(Card)
 	})
-	tr := open(t, rig.Zone.Handler())
+	tr := open(t, rig.Zone)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i, s := range c.Steps {
@@ -113,8 +125,8 @@ func (c Case) run(t *testing.T, open Open) {
 		if info.Attempts != 1 {
 			t.Errorf("step %d: %d attempts", i+1, info.Attempts)
 		}
-		if !matches(s.Want, string(got)) {
-			t.Errorf("step %d: %.300q\n got %s\nwant %s", i+1, s.Send, got, s.Want)
+		if s.Want != "" && !matches(s.Want, string(got)) {
+			t.Errorf("step %d: %.300q\n got %.2000s\nwant %.2000s", i+1, s.Send, got, s.Want)
 		}
 		if s.Starts > 0 && rig.Work.Starts() != s.Starts {
 			t.Errorf("step %d: %d tasks were begun, not %d", i+1, rig.Work.Starts(), s.Starts)

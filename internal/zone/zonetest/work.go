@@ -26,11 +26,11 @@ import (
 // Everything else is said back.
 type Work struct {
 	mu     sync.Mutex
-	tasks  map[string]*task
+	tasks  map[string]*begun
 	starts int
 }
 
-type task struct {
+type begun struct {
 	in   execution.Input
 	out  execution.Outcome
 	done chan struct{}
@@ -64,10 +64,10 @@ func (w *Work) Start(_ context.Context, key string, in execution.Input) error {
 		return nil
 	}
 	if w.tasks == nil {
-		w.tasks = make(map[string]*task)
+		w.tasks = make(map[string]*begun)
 	}
 	w.starts++
-	t := &task{in: in, out: outcome(in), done: make(chan struct{})}
+	t := &begun{in: in, out: outcome(in), done: make(chan struct{})}
 	w.tasks[key] = t
 	if what != "later" {
 		close(t.done)
