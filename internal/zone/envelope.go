@@ -1,8 +1,10 @@
 package zone
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/parley-project/parley/jsonrpc"
 )
@@ -107,9 +109,9 @@ func payload(parts []partWire) ([]byte, bool) {
 				Data    json.RawMessage `json:"data"`
 			}
 			if json.Unmarshal(p.Data, &inner) == nil && inner.JSONRPC == nil && len(inner.Data) > 0 && inner.Data[0] == '{' && p.Kind == "" {
-				return inner.Data, true // HTTP+JSON of 0.3
+				return wholeNumbers(inner.Data), true // HTTP+JSON of 0.3
 			}
-			return p.Data, true
+			return wholeNumbers(p.Data), true
 		case p.Raw != nil:
 			return p.Raw, true
 		case p.File != nil && p.File.Bytes != nil:
@@ -119,6 +121,41 @@ func payload(parts []partWire) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// wholeNumbers makes 5.0 in a JSON text 5: what reads data parts as protobuf, as
+// the SDK for Python does, writes every number as a double (a2a.md). The members of
+// the message itself stay as they are.
+func wholeNumbers(text []byte) []byte {
+	if !bytes.Contains(text, []byte(".0")) {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	depth, quoted, escaped := 0, false, false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quoted:
+			quoted, escaped = escaped || c != '"', !escaped && c == '\\'
+		case c == '"':
+			quoted = true
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == '.' && depth > 1:
+			end := i + 1
+			for end < len(text) && text[end] == '0' {
+				end++
+			}
+			if end > i+1 && (end == len(text) || !strings.ContainsRune("0123456789eE", rune(text[end]))) {
+				i = end - 1
+				continue
+			}
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // An Envelope is the message of A2A in which a request of the contract came, and

@@ -57,8 +57,9 @@ type Info struct {
 // came, and with it whether it may be sent again (zones.md §3).
 type Class string
 
-// The classes. Only with ClassUnknownOutcome and ClassBadResponse may the other
-// zone have done anything.
+// The classes. Only with ClassUnknownOutcome and ClassBadResponse, and with
+// ClassTooLarge when the response is what is too large, may the other zone have done
+// anything.
 const (
 	// ClassNotSent: no byte of it arrived; sending it again repeats nothing.
 	ClassNotSent Class = "not-sent"

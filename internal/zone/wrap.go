@@ -67,10 +67,13 @@ func (t *wrapped) messageID(body []byte) string {
 func (t *wrapped) wrap(body []byte, id string) []byte {
 	m := t.cfg.Dialect.message(t.codec, body, "user")
 	m.MessageID = id
-	params := map[string]any{"message": m}
-	if t.cfg.Dialect.Binding == BindingREST {
-		return Document(params)
+	switch t.cfg.Dialect {
+	case Dialect{Version03, BindingREST}:
+		return Document(map[string]any{"request": m})
+	case Dialect{Version10, BindingREST}:
+		return Document(map[string]any{"message": m})
 	}
+	params := map[string]any{"message": m}
 	method := methodSend10
 	params["configuration"] = map[string]any{"returnImmediately": false}
 	if t.cfg.Dialect.Version == Version03 {

@@ -86,7 +86,9 @@ func (l *Log) String() string {
 func Run(t *testing.T, open Open) {
 	t.Helper()
 	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) { c.run(t, func(t *testing.T, z *execution.Zone) zone.Transport { return open(t, z.Handler()) }) })
+		t.Run(c.Name, func(t *testing.T) {
+			c.run(t, func(t *testing.T, z *execution.Zone) zone.Transport { return open(t, z.Handler()) })
+		})
 	}
 }
 
@@ -94,7 +96,9 @@ func Run(t *testing.T, open Open) {
 func RunA2A(t *testing.T, open Open) {
 	t.Helper()
 	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) { c.run(t, func(t *testing.T, z *execution.Zone) zone.Transport { return open(t, z.A2AHandler()) }) })
+		t.Run(c.Name, func(t *testing.T) {
+			c.run(t, func(t *testing.T, z *execution.Zone) zone.Transport { return open(t, z.A2AHandler()) })
+		})
 	}
 }
 
