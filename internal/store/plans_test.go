@@ -52,6 +52,10 @@ func hotQueries(db *DB) map[string]string {
 		"calls":     selectCalls,
 		"in flight": countInFlight,
 		"look":      saveHealth,
+		"zone due":  anyZoneDue,
+		"zone take": claimZone(&db.dialect),
+		"zone beat": beatZone,
+		"zone save": saveZoneAnswer,
 	}
 }
 
