@@ -54,6 +54,9 @@ internal/zone/direct:         . internal/zone internal/zone/zoneauth jsonrpc
 internal/zone/agentcore:      . internal/zone internal/zone/direct internal/zone/zoneauth jsonrpc
 internal/zone/agentcore/agentcoretest: . internal/zone
 internal/zone/zoneauth:       .
+internal/zone:                . jsonrpc
+internal/zone/verification:   . internal/store internal/zone
+internal/zone/verification/slacktest:
 internal/server:              ...
 cmd/parley:                   . client internal/config internal/logging internal/oldplatform internal/registry internal/server internal/workflow jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
 examples/adapters/graphql:    . internal/bridge

@@ -1,0 +1,91 @@
+package verification
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/parley-project/parley/internal/zone"
+)
+
+// maxFile bounds a file that is posted, in bytes.
+const maxFile = 10_000_000
+
+// answer is what is posted to a thread, in the form in which it is stored: the
+// messages as they are sent, so that what was posted never depends on a newer
+// program.
+type answer struct {
+	Parts []string `json:"parts,omitempty"`
+	File  *file    `json:"file,omitempty"`
+}
+
+// file is posted after the messages.
+type file struct {
+	Name    string `json:"name"`
+	Content []byte `json:"content"`
+	// ID is Slack's, once it is uploaded and before it is shared.
+	ID string `json:"id,omitempty"`
+}
+
+// answerOf gives the answer with a text of ours.
+func answerOf(text string) answer { return answer{Parts: []string{escape(text)}} }
+
+// len is how many posts it takes.
+func (a answer) len() int {
+	if a.File != nil {
+		return len(a.Parts) + 1
+	}
+	return len(a.Parts)
+}
+
+func (a answer) encode() []byte {
+	b, err := json.Marshal(a)
+	if err != nil { // strings and bytes
+		return []byte("{}")
+	}
+	return b
+}
+
+func readAnswer(b []byte) (a answer, err error) {
+	if err := json.Unmarshal(b, &a); err != nil {
+		return answer{}, fmt.Errorf("the answer of a question: %w", err)
+	}
+	return a, nil
+}
+
+// answerFrom gives the answer with the result of the other zone, empty if there is
+// nothing to post. dropped says why its file is not.
+func answerFrom(r *zone.Result) (a answer, dropped string) {
+	if text := strings.TrimSpace(r.ResponseText); text != "" {
+		a.Parts = split(mrkdwn(text), maxMessage)
+	}
+	f := r.FileArtifact
+	switch {
+	case f == nil:
+		return a, ""
+	case len(f.Parts) != 1 || len(f.Parts[0].ContentBase64) == 0:
+		return a, "empty"
+	case len(f.Parts[0].ContentBase64) > maxFile:
+		return a, "too large"
+	}
+	a.File = &file{Name: fileName(f.Parts[0].FileName, f.Name), Content: f.Parts[0].ContentBase64}
+	return a, ""
+}
+
+// fileName gives a name without folders and signs that nobody sees.
+func fileName(names ...string) string {
+	for _, name := range names {
+		name = path.Base(strings.ReplaceAll(name, `\`, "/"))
+		name = strings.Map(func(r rune) rune {
+			if r < ' ' || r == 0x7f {
+				return -1
+			}
+			return r
+		}, name)
+		if name != "" && name != "." && name != "/" && name != ".." {
+			return name[:min(len(name), 255)]
+		}
+	}
+	return "file"
+}

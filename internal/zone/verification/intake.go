@@ -1,0 +1,262 @@
+package verification
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/zone"
+)
+
+// insertWithin bounds the storing of a question: Slack waits 3 s for an answer.
+const insertWithin = 2 * time.Second
+
+// errBusy is the answer to Slack that it shall come again.
+var errBusy = errors.New("verification: too many questions wait")
+
+// delivery tells how an event came.
+type delivery struct {
+	// retry and reason are what Slack says of a repetition, "" for the first time.
+	retry, reason string
+}
+
+// take does what an event asks for. When it returns without an error the event
+// needs not come again.
+func (z *Zone) take(ctx context.Context, e *envelope, d delivery) error {
+	log := z.cfg.Logger.With("event", "slack_event", "event_id", e.eventID, "team", e.team, "kind", clean(e.inner.kind))
+	if d.retry != "" {
+		log = log.With("retry", clean(d.retry), "reason", clean(d.reason))
+	}
+	switch {
+	case e.kind == "app_rate_limited":
+		z.metrics.events.WithLabelValues("app_rate_limited").Inc()
+		log.WarnContext(ctx, "Slack sends no events for a while: there are too many")
+		return nil
+	case e.kind != "event_callback":
+		z.metrics.events.WithLabelValues("ignored").Inc()
+		log.DebugContext(ctx, "not an event", "type", clean(e.kind))
+		return nil
+	case e.inner.kind == "app_uninstalled", e.inner.kind == "tokens_revoked" && e.tokens:
+		z.metrics.events.WithLabelValues("revoked").Inc()
+		z.revoke(e.team)
+		log.WarnContext(ctx, "the token of a workspace is not used any more")
+		return nil
+	}
+	if why, ok := z.isQuestion(e); !ok {
+		z.metrics.events.WithLabelValues("ignored").Inc()
+		log.DebugContext(ctx, "ignored", "why", why)
+		return nil
+	}
+	return z.store(ctx, e, log)
+}
+
+// clean gives a word of somebody else's as it may stand in a log.
+func clean(s string) string {
+	if len(s) > 64 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" {
+		return "other"
+	}
+	return s
+}
+
+// store keeps a question, once.
+func (z *Zone) store(ctx context.Context, e *envelope, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, insertWithin)
+	defer cancel()
+	limit := 2 * z.cfg.Limits.Backlog
+	waiting, err := z.cfg.DB.ZoneBacklog(ctx, limit)
+	if err == nil && waiting >= limit {
+		err = errBusy
+	}
+	if err != nil {
+		return z.notStored(ctx, err, log)
+	}
+	q, taken := z.newQuestion(e, waiting)
+	// A commit that is under way is never given up, but Slack does not wait for it:
+	// when the event comes again, the question is there.
+	type outcome struct {
+		added bool
+		err   error
+	}
+	done := make(chan outcome, 1)
+	z.storing.Go(func() {
+		added, err := z.cfg.DB.AddZoneQuestion(ctx, q)
+		if err != nil || !added {
+			z.rate.giveBack(taken)
+		}
+		done <- outcome{added, err}
+	})
+	var o outcome
+	select {
+	case o = <-done:
+	case <-ctx.Done():
+		o.err = context.Cause(ctx)
+	}
+	log = log.With("question", q.ID, "correlation_id", q.CorrelationID, "channel", q.Channel)
+	switch {
+	case o.err != nil:
+		return z.notStored(ctx, o.err, log)
+	case !o.added:
+		z.metrics.events.WithLabelValues("duplicate").Inc()
+		log.InfoContext(ctx, "the same question again")
+		return nil
+	case q.Outcome != "":
+		if !q.EndedAt.IsZero() {
+			z.metrics.questions.WithLabelValues(q.Outcome).Inc()
+		}
+		z.metrics.events.WithLabelValues("refused").Inc()
+		log.InfoContext(ctx, "a question was refused", "why", q.Outcome)
+	default:
+		z.metrics.events.WithLabelValues("accepted").Inc()
+		log.InfoContext(ctx, "a question was taken", "characters", utf8.RuneCountInString(q.Text), "files", len(e.inner.files))
+	}
+	z.nudge()
+	return nil
+}
+
+func (z *Zone) notStored(ctx context.Context, err error, log *slog.Logger) error {
+	z.metrics.events.WithLabelValues("failed").Inc()
+	log.ErrorContext(ctx, "a question could not be stored; Slack is asked to come again", "error", err)
+	return err
+}
+
+// newQuestion makes the row of a question, which is answered at once if it is
+// refused. taken is what it has taken of the rate of its user.
+func (z *Zone) newQuestion(e *envelope, waiting int) (q store.ZoneQuestion, taken grant) {
+	now := z.now()
+	in := &e.inner
+	q = store.ZoneQuestion{
+		ID: z.cfg.NewID(), EventID: e.eventID, Team: e.team, Channel: in.channel, TS: in.ts, ThreadTS: in.ts, User: in.user,
+		CorrelationID: z.cfg.NewID(), State: store.ZoneReceived, DueAt: now, CreatedAt: now, ExpiresAt: now.Add(z.cfg.Timing.Deadline),
+	}
+	if in.thread != "" {
+		q.ThreadTS = in.thread
+	}
+	taken = z.rate.take(e.team+"#"+in.user, z.cfg.Now())
+	text := z.prompt(e)
+	why := z.refusal(e, text)
+	switch {
+	case why != "":
+	case !taken.ok:
+		why = textRateLimited
+	case waiting >= z.cfg.Limits.Backlog:
+		why = textBusy
+	}
+	if why == "" {
+		if text == "" {
+			text = z.texts.Get(textFilesOnly)
+		}
+		q.Text, q.Attachments = text, attachments(in.files)
+		return q, taken
+	}
+	q.Outcome, q.State, q.AnsweredAt = why, store.ZoneAnswered, now
+	q.Answer = answerOf(z.texts.Get(why)).encode()
+	if why == textRateLimited && !taken.tell {
+		q.State, q.EndedAt, q.Answer = store.ZoneDone, now, nil
+	}
+	return q, taken
+}
+
+// refusal says by which text a question is refused, "" if it is not.
+func (z *Zone) refusal(e *envelope, text string) string {
+	l, in := &z.cfg.Limits, &e.inner
+	allowed := func(list []string, id string) bool { return len(list) == 0 || slices.Contains(list, id) }
+	switch {
+	case !allowed(l.Teams, e.team), !allowed(l.Users, in.user), !allowed(l.Channels, in.channel):
+		return textNotAllowed
+	case utf8.RuneCountInString(text) > l.Prompt:
+		return textTooLong
+	case text == "" && len(in.files) == 0:
+		return textEmpty
+	case len(in.files) > l.Files:
+		return textFiles
+	}
+	for _, f := range in.files {
+		kind, _, err := mime.ParseMediaType(f.MIMEType)
+		if f.ID == "" || err != nil || !slices.ContainsFunc(l.Types, func(t string) bool { return sameType(t, kind) }) {
+			return textFileType
+		}
+		limit := l.DocumentBytes
+		if strings.HasPrefix(kind, "image/") {
+			limit = l.ImageBytes
+		}
+		if f.Size > limit {
+			return textFileSize
+		}
+	}
+	return ""
+}
+
+func sameType(pattern, kind string) bool {
+	if family, ok := strings.CutSuffix(pattern, "/*"); ok {
+		return strings.HasPrefix(kind, family+"/")
+	}
+	return strings.EqualFold(pattern, kind)
+}
+
+func attachments(files []zone.Attachment) []byte {
+	if len(files) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(files)
+	if err != nil { // strings and a number
+		return nil
+	}
+	return b
+}
+
+// maxBody bounds an event, in bytes.
+const maxBody = 1 << 20
+
+// readBody reads a request, or gives the status by which it is refused.
+func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, http.StatusRequestEntityTooLarge
+	}
+	if err != nil {
+		return nil, http.StatusBadRequest
+	}
+	return body, 0
+}
+
+// serveEvents answers Slack. Nothing happens for a request that is not signed.
+func (z *Zone) serveEvents(w http.ResponseWriter, r *http.Request) {
+	// A sender who is slow keeps nothing waiting. Not every server can be told so.
+	_ = http.NewResponseController(w).SetReadDeadline(z.cfg.Now().Add(insertWithin))
+	body, status := readBody(w, r)
+	if status == 0 && !signed(z.cfg.Slack.SigningSecret, r.Header, body, z.cfg.Now()) {
+		z.metrics.events.WithLabelValues("unverified").Inc()
+		z.cfg.Logger.WarnContext(r.Context(), "a request that Slack has not signed", "event", "slack_event", "bytes", len(body))
+		status = http.StatusUnauthorized
+	}
+	if status != 0 {
+		http.Error(w, http.StatusText(status), status)
+		return
+	}
+	e, ok := readEnvelope(body)
+	switch {
+	case !ok:
+		z.metrics.events.WithLabelValues("ignored").Inc()
+	case e.kind == "url_verification":
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write([]byte(e.challenge)) //nolint:errcheck // who has hung up asks again
+		return
+	default:
+		d := delivery{retry: r.Header.Get("X-Slack-Retry-Num"), reason: r.Header.Get("X-Slack-Retry-Reason")}
+		if z.take(context.WithoutCancel(r.Context()), &e, d) != nil {
+			http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+			return
+		}
+	}
+	w.WriteHeader(http.StatusOK)
+}

@@ -1,0 +1,218 @@
+package verification
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/slack-go/slack"
+)
+
+// maxReply bounds what is read of a response of Slack, in bytes.
+const maxReply = 16 << 20
+
+// DialFunc makes a network connection.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newAPI gives the client of the Web API. It repeats nothing by itself: it cannot
+// know whether a message was posted. It follows no redirects, since the token is
+// in the body.
+func newAPI(cfg *Config) *slack.Client {
+	transport := cfg.Slack.Transport
+	if transport == nil {
+		transport = &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Limits.Concurrent, IdleConnTimeout: time.Minute}
+	}
+	client := &http.Client{
+		Transport: bounded{transport}, Timeout: slackTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return slack.New(string(cfg.Slack.BotToken.Reveal()), slack.OptionHTTPClient(client), slack.OptionAPIURL(cfg.Slack.APIURL),
+		slack.OptionAppLevelToken(string(cfg.Slack.AppToken.Reveal())), slack.OptionLog(log.New(io.Discard, "", 0)))
+}
+
+// bounded is a RoundTripper whose responses have an end.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip sends a request.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxReply), resp.Body}
+	}
+	return resp, err
+}
+
+// verdict says what a call of Slack came to.
+type verdict int
+
+const (
+	// callDone: it has taken effect.
+	callDone verdict = iota
+	// callLater: it has not, and may be made again at a time that Slack has named.
+	callLater
+	// callAgain: it has not, and may be made again.
+	callAgain
+	// callRefused: it has not, and never will.
+	callRefused
+	// callUnknown: nobody knows.
+	callUnknown
+)
+
+// outcome is what a call came to, told without anything that could hold a secret.
+type outcome struct {
+	verdict verdict
+	// code is Slack's word for it, or ours.
+	code string
+	// after is how long to wait with callLater.
+	after time.Duration
+}
+
+const (
+	// laterDefault is how long to wait when Slack does not say.
+	laterDefault = 30 * time.Second
+	maxLater     = 15 * time.Minute
+)
+
+// judge tells what the error of a call means.
+func judge(err error) outcome {
+	if err == nil {
+		return outcome{verdict: callDone, code: "ok"}
+	}
+	if limited, ok := errors.AsType[*slack.RateLimitedError](err); ok {
+		return outcome{callLater, "ratelimited", min(max(limited.RetryAfter, time.Second), maxLater)}
+	}
+	if said, ok := errors.AsType[slack.SlackErrorResponse](err); ok {
+		switch said.Err {
+		case "ratelimited", "rate_limited", "message_limit_exceeded":
+			return outcome{callLater, clean(said.Err), laterDefault}
+		case "internal_error", "fatal_error", "request_timeout", "service_unavailable":
+			// Slack: some of it may have been done before.
+			return outcome{verdict: callUnknown, code: clean(said.Err)}
+		}
+		return outcome{verdict: callRefused, code: clean(said.Err)}
+	}
+	if status, ok := errors.AsType[slack.StatusCodeError](err); ok {
+		switch {
+		case status.Code == http.StatusTooManyRequests:
+			return outcome{callLater, "ratelimited", laterDefault}
+		case status.Code >= 400 && status.Code < 500 && status.Code != http.StatusRequestTimeout:
+			return outcome{verdict: callAgain, code: "http_4xx"}
+		}
+		return outcome{verdict: callUnknown, code: "http_" + http.StatusText(status.Code)}
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return outcome{verdict: callAgain, code: "no_connection"}
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return outcome{verdict: callAgain, code: "no_connection"}
+	}
+	return outcome{verdict: callUnknown, code: "no_answer"}
+}
+
+// judged counts a call and judges it.
+func (z *Zone) judged(method string, err error) outcome {
+	o := judge(err)
+	z.metrics.calls.WithLabelValues(method, [...]string{"ok", "limited", "again", "refused", "unknown"}[o.verdict]).Inc()
+	return o
+}
+
+// eventType marks our messages, so that they are found again.
+const eventType = "parley_answer"
+
+// errNoTimestamp: a response that says neither that a message was posted nor that
+// it was not.
+var errNoTimestamp = errors.New("verification: Slack has not said where the message is")
+
+// postPart posts one message of an answer.
+func (z *Zone) postPart(ctx context.Context, t thread, id string, part int, text string) outcome {
+	_, ts, err := z.api.PostMessageContext(ctx, t.channel,
+		slack.MsgOptionText(text, false), slack.MsgOptionTS(t.ts), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl(),
+		slack.MsgOptionMetadata(slack.SlackMetadata{EventType: eventType, EventPayload: map[string]any{"question": id, "part": part}}))
+	if err == nil && ts == "" {
+		err = errNoTimestamp
+	}
+	return z.judged("chat.postMessage", err)
+}
+
+// thread is a place for an answer; asked is the message in it that asked.
+type thread struct{ channel, ts, asked string }
+
+const (
+	repliesPage  = 200
+	repliesPages = 50
+)
+
+// posted looks whether a part of an answer stands in its thread: as a message of
+// ours, or as a file.
+func (z *Zone) posted(ctx context.Context, t thread, id string, part int, fileID string) (bool, outcome) {
+	p := slack.GetConversationRepliesParameters{ChannelID: t.channel, Timestamp: t.ts, Oldest: t.asked, Inclusive: true, Limit: repliesPage, IncludeAllMetadata: true}
+	for range repliesPages {
+		messages, more, cursor, err := z.api.GetConversationRepliesContext(ctx, &p)
+		o := z.judged("conversations.replies", err)
+		if o.verdict != callDone {
+			return false, o
+		}
+		if len(messages) == 0 {
+			// The message that was asked in is always there.
+			return false, outcome{verdict: callAgain, code: "no_messages"}
+		}
+		for i := range messages {
+			if isPart(&messages[i], id, part, fileID) {
+				return true, o
+			}
+		}
+		if !more || cursor == "" {
+			return false, o
+		}
+		p.Cursor = cursor
+	}
+	return false, outcome{verdict: callRefused, code: "thread_too_long"}
+}
+
+func isPart(m *slack.Message, id string, part int, fileID string) bool {
+	if fileID != "" {
+		for i := range m.Files {
+			if m.Files[i].ID == fileID {
+				return true
+			}
+		}
+		return false
+	}
+	payload := m.Metadata.EventPayload
+	if m.Metadata.EventType != eventType || payload["question"] != id {
+		return false
+	}
+	n, ok := payload["part"].(float64)
+	return ok && int(n) == part
+}
+
+// upload brings a file to Slack, where nobody sees it before it is shared.
+func (z *Zone) upload(ctx context.Context, f *file) (id string, o outcome) {
+	u, err := z.api.GetUploadURLExternalContext(ctx, slack.GetUploadURLExternalParameters{FileName: f.Name, FileSize: len(f.Content)})
+	if o := z.judged("files.getUploadURLExternal", err); o.verdict != callDone {
+		return "", o
+	}
+	if !z.uploadable(u.UploadURL) {
+		return "", outcome{verdict: callRefused, code: "upload_host"}
+	}
+	err = z.api.UploadToURL(ctx, slack.UploadToURLParameters{UploadURL: u.UploadURL, Content: string(f.Content), Filename: f.Name})
+	if o := z.judged("upload", err); o.verdict != callDone {
+		return "", o
+	}
+	return u.FileID, outcome{verdict: callDone}
+}
+
+// share posts an uploaded file.
+func (z *Zone) share(ctx context.Context, t thread, f *file) outcome {
+	_, err := z.api.CompleteUploadExternalContext(ctx, slack.CompleteUploadExternalParameters{
+		Files: []slack.FileSummary{{ID: f.ID, Title: f.Name}}, Channel: t.channel, ThreadTimestamp: t.ts,
+	})
+	return z.judged("files.completeUploadExternal", err)
+}
