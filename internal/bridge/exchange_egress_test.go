@@ -160,16 +160,13 @@ func TestEgressRebinding(t *testing.T) {
 		t.Skip("127.0.0.2 is an address of this machine on Linux only")
 	}
 	var called [2]atomic.Int64
-	first := newServer(t, func(w http.ResponseWriter, _ *http.Request) { called[0].Add(1); _, _ = io.WriteString(w, "{}") })
-	port := first.Listener.Addr().(*net.TCPAddr).Port
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.2:%d", port))
-	if err != nil {
-		t.Skipf("the port is taken at the second address: %v", err)
+	listeners, port := samePort(t, "127.0.0.1", "127.0.0.2")
+	for i, l := range listeners {
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { called[i].Add(1); _, _ = io.WriteString(w, "{}") })}
+		served := make(chan struct{})
+		go func() { defer close(served); _ = s.Serve(l) }()
+		t.Cleanup(func() { _ = s.Close(); <-served })
 	}
-	second := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { called[1].Add(1); _, _ = io.WriteString(w, "{}") })}
-	served := make(chan struct{})
-	go func() { defer close(served); _ = second.Serve(l) }()
-	t.Cleanup(func() { _ = second.Close(); <-served })
 	bothPaths(t, func(t *testing.T, limits bridge.ExchangeLimits) {
 		called[0].Store(0)
 		called[1].Store(0)
@@ -197,6 +194,27 @@ func TestEgressRebinding(t *testing.T) {
 			}
 		}
 	})
+}
+
+// samePort listens at two addresses with one port. What is free at the first may be
+// taken at the second: then another one is tried.
+func samePort(t *testing.T, first, second string) (both [2]net.Listener, port int) {
+	t.Helper()
+	var failed error
+	for range 50 {
+		a, err := net.Listen("tcp", net.JoinHostPort(first, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		port = a.Addr().(*net.TCPAddr).Port
+		b, err := net.Listen("tcp", net.JoinHostPort(second, strconv.Itoa(port)))
+		if err == nil {
+			return [2]net.Listener{a, b}, port
+		}
+		failed = errors.Join(failed, err, a.Close())
+	}
+	t.Fatalf("no port is free at %s and %s: %v", first, second, failed)
+	return both, 0
 }
 
 // TestRedirects: none is followed, wherever it leads, and no credential goes

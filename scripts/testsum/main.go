@@ -20,13 +20,16 @@ import (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Getenv("CI") != ""))
 }
 
 // event is a line of go test -json (go doc test2json).
 type event struct {
 	Action, Package, Test, Output string
-	Elapsed                       float64
+	// ImportPath is what build output is about, FailedBuild what did not build so
+	// that a package has failed.
+	ImportPath, FailedBuild string
+	Elapsed                 float64
 }
 
 type tally struct {
@@ -35,22 +38,30 @@ type tally struct {
 	output                  map[string][]string
 }
 
-func run(args []string, out io.Writer) int {
-	t := &tally{out: out, output: make(map[string][]string)}
+func run(args []string, out io.Writer, ci bool) int {
+	t := newTally(out)
 	args, modules := split(args)
 	ok := t.test(".", args)
 	for _, dir := range modules {
 		ok = t.test(dir, args) && ok
 	}
-	_, _ = fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
+	return t.sum(ok, ci)
+}
+
+func newTally(out io.Writer) *tally { return &tally{out: out, output: make(map[string][]string)} }
+
+// sum writes the last line and gives the exit code: ok says whether go test has
+// succeeded, ci that nothing may be skipped.
+func (t *tally) sum(ok, ci bool) int {
+	code := 0
 	if !ok || t.failed > 0 {
-		return 1
+		code = 1
+	} else if ci && t.skipped > 0 {
+		_, _ = fmt.Fprintln(t.out, "testsum: nothing may be skipped in CI")
+		code = 1
 	}
-	if os.Getenv("CI") != "" && t.skipped > 0 {
-		_, _ = fmt.Fprintln(os.Stderr, "testsum: nothing may be skipped in CI")
-		return 1
-	}
-	return 0
+	_, _ = fmt.Fprintf(t.out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
+	return code
 }
 
 func split(args []string) (test, modules []string) {
@@ -72,7 +83,12 @@ func (t *tally) test(dir string, args []string) bool {
 		_, _ = fmt.Fprintln(os.Stderr, "testsum:", err)
 		return false
 	}
-	lines := bufio.NewScanner(pipe)
+	return errors.Join(t.read(pipe), cmd.Wait()) == nil
+}
+
+// read takes what go test -json writes. What is not of that kind is shown.
+func (t *tally) read(r io.Reader) error {
+	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var e event
@@ -82,14 +98,16 @@ func (t *tally) test(dir string, args []string) bool {
 		}
 		t.take(e)
 	}
-	return errors.Join(lines.Err(), cmd.Wait()) == nil
+	return lines.Err()
 }
 
 func (t *tally) take(e event) {
 	key := e.Package + "\x00" + e.Test
 	switch e.Action {
-	case "output", "build-output":
+	case "output":
 		t.output[key] = append(t.output[key], e.Output)
+	case "build-output":
+		t.output[e.ImportPath] = append(t.output[e.ImportPath], e.Output)
 	case "pass", "skip", "fail":
 		t.ended(e, key)
 		delete(t.output, key)
@@ -102,7 +120,8 @@ func (t *tally) ended(e event, key string) {
 		case "pass":
 			_, _ = fmt.Fprintf(t.out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
 		case "fail":
-			_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(t.output[key], ""))
+			_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s%s", e.Package, e.Elapsed, strings.Join(t.output[e.FailedBuild], ""), strings.Join(t.output[key], ""))
+			delete(t.output, e.FailedBuild)
 			if t.failed == 0 {
 				t.failed++ // a package that does not build has no failed test
 			}

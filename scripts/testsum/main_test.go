@@ -1,0 +1,84 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	passes = `{"Action":"run","Package":"p","Test":"TestGood"}
+{"Action":"output","Package":"p","Test":"TestGood","Output":"--- PASS: TestGood\n"}
+{"Action":"pass","Package":"p","Test":"TestGood","Elapsed":0.1}
+`
+	skips = `{"Action":"output","Package":"p","Test":"TestShy","Output":"    p_test.go:7: no server here\n"}
+{"Action":"skip","Package":"p","Test":"TestShy"}
+`
+	fails = `{"Action":"output","Package":"p","Test":"TestBad","Output":"    p_test.go:9: 2, want 3\n"}
+{"Action":"fail","Package":"p","Test":"TestBad"}
+`
+	passed  = `{"Action":"pass","Package":"p","Elapsed":1.25}` + "\n"
+	noBuild = `{"Action":"build-output","ImportPath":"p [p.test]","Output":"p.go:3: undefined: x\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp [build failed]\n"}
+{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}
+`
+)
+
+// TestSum: the last line counts, and nothing that was skipped, has failed or does
+// not build goes through in CI.
+func TestSum(t *testing.T) {
+	for _, c := range []struct {
+		name, stream string
+		goTest, ci   bool
+		code         int
+		last, shown  string
+	}{
+		{"good", passes + passed, true, true, 0, "1 passed, 0 failed, 0 skipped", "ok    p  1.2s"},
+		{"skipped in CI", passes + skips + passed, true, true, 1, "1 passed, 0 failed, 1 skipped", "nothing may be skipped in CI"},
+		{"a skip says why", passes + skips + passed, true, true, 1, "1 passed, 0 failed, 1 skipped", "SKIP  p TestShy\n    p_test.go:7: no server here"},
+		{"skipped elsewhere", skips + passed, true, false, 0, "0 passed, 0 failed, 1 skipped", "SKIP  p TestShy"},
+		{"failed", passes + fails, false, false, 1, "1 passed, 1 failed, 0 skipped", "FAIL  p TestBad\n    p_test.go:9: 2, want 3"},
+		{"failed, go test says otherwise", fails + passed, true, false, 1, "0 passed, 1 failed, 0 skipped", "FAIL  p TestBad"},
+		{"does not build", noBuild, false, false, 1, "0 passed, 1 failed, 0 skipped", "p.go:3: undefined: x"},
+		{"go test failed without a word", passes, false, true, 1, "1 passed, 0 failed, 0 skipped", ""},
+		{"no JSON", "go: downloading x\n" + passes + passed, true, true, 0, "1 passed, 0 failed, 0 skipped", "go: downloading x"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out strings.Builder
+			sum := newTally(&out)
+			if err := sum.read(strings.NewReader(c.stream)); err != nil {
+				t.Fatal(err)
+			}
+			if code := sum.sum(c.goTest, c.ci); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+			if last := lines[len(lines)-1]; last != c.last {
+				t.Errorf("last line %q, want %q", last, c.last)
+			}
+			if !strings.Contains(out.String(), c.shown) || strings.Contains(out.String(), "PASS: TestGood") {
+				t.Errorf("shows\n%s\nwant %q, and not what passed", out.String(), c.shown)
+			}
+		})
+	}
+}
+
+// TestRunSkipped: the same with go test itself.
+func TestRunSkipped(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod":    "module p\n",
+		"p_test.go": "package p\nimport \"testing\"\nfunc TestA(t *testing.T) {}\nfunc TestB(t *testing.T) { t.Skip(\"why\") }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(".", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for ci, want := range map[bool]int{true: 1, false: 0} {
+		var out strings.Builder
+		if code := run([]string{"./..."}, &out, ci); code != want || !strings.HasSuffix(out.String(), "\n1 passed, 0 failed, 1 skipped\n") {
+			t.Errorf("in CI %v: exit code %d, want %d, of\n%s", ci, code, want, out.String())
+		}
+	}
+}
