@@ -38,23 +38,23 @@ internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb intern
 internal/bridge/a2a/a2apb:
 internal/bridge/a2a/agentcard: . internal/bridge
 internal/bridge/adaptertest:  . internal/bridge
-internal/kafkatest:
+internal/testcache:
+internal/kafkatest:           internal/testcache
 internal/registry:            . internal/store
 internal/oldplatform:         . internal/registry internal/store internal/workflow
 internal/push:                . internal/bus
 internal/deadletter:          . internal/bus internal/store
 internal/health:              . internal/store
 internal/api:                 . internal/store
-internal/pgtest:
 internal/zone:                . jsonrpc
 internal/zone/execution:      . internal/zone jsonrpc
 internal/zone/zonetest:       . internal/zone internal/zone/execution jsonrpc
+internal/pgtest:              internal/testcache
 internal/sample:              .
 internal/zone/direct:         . internal/zone internal/zone/zoneauth jsonrpc
 internal/zone/agentcore:      . internal/zone internal/zone/direct internal/zone/zoneauth jsonrpc
 internal/zone/agentcore/agentcoretest: . internal/zone
 internal/zone/zoneauth:       .
-internal/zone:                . jsonrpc
 internal/zone/verification:   . internal/store internal/zone
 internal/zone/verification/slacktest:
 internal/server:              ...

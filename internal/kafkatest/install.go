@@ -2,13 +2,12 @@ package kafkatest
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/parley-project/parley/internal/testcache"
 )
 
 // pom names the broker and the binding that its logging wants.
@@ -26,18 +25,14 @@ const installJava = `tests with a real Kafka need Java 17 or newer and Maven. In
 	sudo apt-get install -y openjdk-17-jdk-headless maven
 or name a Kafka that runs already: ` + AddressEnv + `=host:port`
 
-// install gives the folder with the broker's jars. They are fetched once and
-// kept in the folder that PARLEY_TEST_CACHE names, else in parley-test of the
-// user's cache folder; what is there is named by what it was made from, so it
-// never goes stale.
+// install gives the folder with the broker's jars. They are fetched once.
 func install(ctx context.Context) (string, error) {
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return "", fmt.Errorf("%s is missing: %s", tool, installJava)
 		}
 	}
-	sum := sha256.Sum256([]byte(pom))
-	return once("kafka-"+hex.EncodeToString(sum[:8]), func(fresh string) error {
+	return testcache.Once("kafka-"+testcache.Digest([]byte(pom)), func(fresh string) error {
 		if err := os.WriteFile(filepath.Join(fresh, "pom.xml"), []byte(pom), 0o600); err != nil {
 			return err
 		}
@@ -49,46 +44,4 @@ func install(ctx context.Context) (string, error) {
 		}
 		return nil
 	})
-}
-
-// once gives the folder called name of the cache; if it is not there, fill makes
-// it. It is there whole or not at all, and two processes at once do no harm.
-func once(name string, fill func(fresh string) error) (string, error) {
-	cache, err := cacheFolder()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, name)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	fresh, err := os.MkdirTemp(cache, "installing-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(fresh) }()
-	if err := fill(fresh); err != nil {
-		return "", err
-	}
-	if err := os.Rename(fresh, dir); err != nil {
-		if _, other := os.Stat(dir); other != nil {
-			return "", errors.Join(err, other)
-		}
-		// Another process was faster.
-	}
-	return dir, nil
-}
-
-func cacheFolder() (string, error) {
-	if dir := os.Getenv("PARLEY_TEST_CACHE"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder to keep downloads in: %w; set PARLEY_TEST_CACHE to one", err)
-	}
-	return filepath.Join(dir, "parley-test"), nil
 }

@@ -2,13 +2,13 @@ package kafkatest
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/parley-project/parley/internal/testcache"
 )
 
 // requirements name the client of the existing platform (formats.md); newer
@@ -43,8 +43,7 @@ func pythonLibrary(ctx context.Context) (string, error) {
 	if err := exec.CommandContext(ctx, "python3", "-m", "pip", "--version").Run(); err != nil {
 		return "", fmt.Errorf("pip: %w: %s", err, installPython)
 	}
-	sum := sha256.Sum256(append(version, requirements...))
-	return once("kafka-python-"+hex.EncodeToString(sum[:8]), func(fresh string) error {
+	return testcache.Once("kafka-python-"+testcache.Digest(append(version, requirements...)), func(fresh string) error {
 		list := filepath.Join(fresh, "requirements.txt")
 		if err := os.WriteFile(list, []byte(requirements), 0o600); err != nil {
 			return err

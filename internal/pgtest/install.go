@@ -3,7 +3,6 @@ package pgtest
 import (
 	"archive/zip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/parley-project/parley/internal/testcache"
 )
 
 // version is that of the Maven artifact, which is PostgreSQL's own with a zero
@@ -32,22 +33,10 @@ func owner() int {
 	return os.Geteuid()
 }
 
-// cache is the folder in which downloads are kept.
-func cache() (string, error) {
-	if dir := os.Getenv("PARLEY_TEST_CACHE"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder to keep downloads in: %w; set PARLEY_TEST_CACHE to one", err)
-	}
-	return filepath.Join(dir, "parley-test"), nil
-}
-
 // install gives the folder with bin, lib and share of PostgreSQL. What is not
 // there is fetched and unpacked, by one process at a time.
 func install(ctx context.Context) (string, error) {
-	cache, err := cache()
+	cache, err := testcache.Folder()
 	if err != nil {
 		return "", err
 	}
@@ -63,29 +52,17 @@ func install(ctx context.Context) (string, error) {
 	if err := ownFolder(home); err != nil {
 		return "", err
 	}
-	dir := filepath.Join(home, artifact+"-"+version)
-	unlock, err := lock(dir + ".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	fresh, err := os.MkdirTemp(home, "installing-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(fresh) }()
-	if err := fetch(ctx, artifact, filepath.Join(cache, "maven"), fresh); err != nil {
-		return "", err
-	}
-	jar := filepath.Join(fresh, artifact+"-"+version+".jar")
-	unpacked := filepath.Join(fresh, "unpacked")
-	if err := unpack(ctx, jar, unpacked); err != nil {
-		return "", err
-	}
-	return dir, os.Rename(unpacked, dir)
+	return testcache.OnceIn(home, artifact+"-"+version, func(fresh string) error {
+		jars, err := os.MkdirTemp(home, "fetching-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(jars) }()
+		if err := fetch(ctx, artifact, filepath.Join(cache, "maven"), jars); err != nil {
+			return err
+		}
+		return unpack(ctx, filepath.Join(jars, artifact+"-"+version+".jar"), fresh)
+	})
 }
 
 func artifactName() (string, error) {
@@ -128,18 +105,6 @@ func ownFolder(dir string) error {
 	return nil
 }
 
-// lock waits for the one holder of a file's lock to give it up.
-func lock(file string) (unlock func(), err error) {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { _ = f.Close() }, nil
-}
-
 // fetch has Maven put the artifact's jar into dir.
 func fetch(ctx context.Context, artifact, repository, dir string) error {
 	if _, err := exec.LookPath("mvn"); err != nil {
@@ -174,9 +139,6 @@ func unpack(ctx context.Context, jar, dir string) error {
 			return err
 		}
 		defer archive.Close()
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
 		tar := exec.CommandContext(ctx, "tar", "-xJ", "--no-same-owner", "-C", dir)
 		tar.Stdin = io.Reader(archive)
 		if out, err := tar.CombinedOutput(); err != nil {

@@ -1,13 +1,9 @@
 // Package install gets what the peers' programs are made with, once, and keeps
-// it outside of the tree: the folder that PARLEY_TEST_CACHE names, else
-// parley-test in the user's cache folder. What is there is named by what it was
-// made from, so it never goes stale; two processes at once do no harm.
+// it in the folder of package testcache.
 package install
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,25 +11,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-)
 
-// Cache is the folder.
-func Cache() (string, error) {
-	if dir := os.Getenv("PARLEY_TEST_CACHE"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder to keep downloads in: %w; set PARLEY_TEST_CACHE to one", err)
-	}
-	return filepath.Join(dir, "parley-test"), nil
-}
+	"github.com/parley-project/parley/internal/testcache"
+)
 
 // Go builds the programs that pattern names, from the working folder. The folder
 // that it gives belongs to this checkout, so that nothing is linked anew when
 // nothing changed.
 func Go(ctx context.Context, pattern string) (string, error) {
-	cache, err := Cache()
+	cache, err := testcache.Folder()
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +27,7 @@ func Go(ctx context.Context, pattern string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "interop-go-"+digest([]byte(here)))
+	dir := filepath.Join(cache, "interop-go-"+testcache.Digest([]byte(here)))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -68,7 +54,7 @@ func Node(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	made, err := once("interop-node-"+digest(lock), func(fresh string) error {
+	made, err := testcache.Once("interop-node-"+testcache.Digest(lock), func(fresh string) error {
 		for _, file := range []string{"package.json", "package-lock.json"} {
 			if err := copyFile(filepath.Join(fresh, file), filepath.Join(dir, file)); err != nil {
 				return err
@@ -100,7 +86,7 @@ func Python(ctx context.Context, requirements string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return once("interop-python-"+digest(append(tag, text...)), func(fresh string) error {
+	return testcache.Once("interop-python-"+testcache.Digest(append(tag, text...)), func(fresh string) error {
 		return run(ctx, command{
 			name: "python3", needs: "the Python package index", args: []string{
 				"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
@@ -120,7 +106,7 @@ func Maven(ctx context.Context, dir string) (string, error) {
 			return "", fmt.Errorf("%s is missing: %s", tool, installJava)
 		}
 	}
-	cache, err := Cache()
+	cache, err := testcache.Folder()
 	if err != nil {
 		return "", err
 	}
@@ -128,7 +114,7 @@ func Maven(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return once("interop-java-"+digest(sources), func(fresh string) error {
+	return testcache.Once("interop-java-"+testcache.Digest(sources), func(fresh string) error {
 		project := filepath.Join(fresh, "project")
 		if err := os.CopyFS(project, os.DirFS(dir)); err != nil {
 			return err
@@ -163,36 +149,6 @@ func texts(dir string) ([]byte, error) {
 	return all, err
 }
 
-// once gives the folder called name; if it is not there, fill makes it.
-func once(name string, fill func(fresh string) error) (string, error) {
-	cache, err := Cache()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, name)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	fresh, err := os.MkdirTemp(cache, "installing-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(fresh) }()
-	if err := fill(fresh); err != nil {
-		return "", err
-	}
-	if err := os.Rename(fresh, dir); err != nil {
-		if _, other := os.Stat(dir); other != nil {
-			return "", err
-		}
-		// Another process was faster.
-	}
-	return dir, nil
-}
-
 type command struct {
 	name  string
 	args  []string
@@ -220,9 +176,4 @@ func copyFile(to, from string) error {
 		return err
 	}
 	return os.WriteFile(to, text, 0o600)
-}
-
-func digest(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
 }
