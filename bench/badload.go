@@ -32,11 +32,12 @@ const (
 // not, in one process on SQLite: their time from the request to the answer,
 // alone and beside it.
 func badLoad(ctx context.Context, o options) ([]row, error) {
-	b, err := newBadBench(ctx)
+	shop, err := openWorkshop(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer b.close()
+	defer shop.close()
+	b := badBench{shop}
 	rounds, settle, measure := 5, 2*time.Second, 5*time.Second
 	if o.quick {
 		rounds, settle, measure = 3, time.Second, 3*time.Second
@@ -68,11 +69,12 @@ func badLoad(ctx context.Context, o options) ([]row, error) {
 
 // backlogs measures what they suffer from many tasks that wait for one agent.
 func backlogs(ctx context.Context, o options) ([]row, error) {
-	b, err := newBadBench(ctx)
+	shop, err := openWorkshop(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer b.close()
+	defer shop.close()
+	b := badBench{shop}
 	runs, measure := backlogRuns, 15*time.Second
 	if o.quick {
 		runs, measure = backlogRuns/10, 3*time.Second
@@ -95,38 +97,7 @@ func backlogs(ctx context.Context, o options) ([]row, error) {
 }
 
 // badBench holds what all rounds share.
-type badBench struct {
-	dir, binary string
-	agents      *child
-}
-
-func newBadBench(ctx context.Context) (b *badBench, err error) {
-	b = &badBench{}
-	defer func() {
-		if err != nil {
-			b.close()
-		}
-	}()
-	// The folder is on a real disk: a sync to memory would cost nothing.
-	if b.dir, err = os.MkdirTemp(".", ".bench-"); err != nil {
-		return b, err
-	}
-	if b.dir, err = filepath.Abs(b.dir); err != nil {
-		return b, err
-	}
-	if b.binary, err = buildParley(ctx, b.dir); err != nil {
-		return b, err
-	}
-	b.agents, err = startSelf(ctx, agentChild, struct{}{})
-	return b, err
-}
-
-func (b *badBench) close() {
-	if b.agents != nil {
-		b.agents.stop()
-	}
-	_ = os.RemoveAll(b.dir)
-}
+type badBench struct{ *workshop }
 
 // serving is one life of the product with a store of its own.
 type serving struct {
@@ -137,7 +108,7 @@ type serving struct {
 
 // serve starts the product with ten well agents and one that is described by
 // the given members of its record, over a database; "" is SQLite.
-func (b *badBench) serve(ctx context.Context, bad map[string]any, database string) (*serving, error) {
+func (b badBench) serve(ctx context.Context, bad map[string]any, database string) (*serving, error) {
 	dir, err := os.MkdirTemp(b.dir, "serve-")
 	if err != nil {
 		return nil, err
@@ -263,7 +234,7 @@ func (s *serving) pace(ctx context.Context, bad int, settle, measure time.Durati
 	return percentile(took, 0.99), nil
 }
 
-func (b *badBench) beside(ctx context.Context, bad badAgent, settle, measure time.Duration) (time.Duration, error) {
+func (b badBench) beside(ctx context.Context, bad badAgent, settle, measure time.Duration) (time.Duration, error) {
 	rate := badRate
 	if bad.name == "" {
 		rate = 0
@@ -292,7 +263,7 @@ type backlog struct {
 }
 
 // wait has them wait, and measures the others beside.
-func (b *badBench) wait(ctx context.Context, l backlog) (rows []row, err error) {
+func (b badBench) wait(ctx context.Context, l backlog) (rows []row, err error) {
 	bad, record := badAgent{name: l.kind}, map[string]any{"name": "bad", "protocol": "simple-a2a", "timeout": "300s", "breaker": map[string]any{"enabled": true}}
 	if l.silent {
 		bad.serve = speaks(func(c net.Conn, _ []byte) { _, _ = io.Copy(io.Discard, c) })

@@ -110,43 +110,26 @@ type drained struct {
 
 // pipelineBench holds what all pipelines share: brokers, agents, the binary.
 type pipelineBench struct {
-	dir     string
-	binary  string
+	*workshop
 	brokers *brokers
-	agents  *child
 }
 
-func newPipelineBench(ctx context.Context) (b *pipelineBench, err error) {
-	b = &pipelineBench{}
-	defer func() {
-		if err != nil {
-			b.close()
-		}
-	}()
-	if b.dir, err = os.MkdirTemp(".", ".bench-"); err != nil {
-		return b, err
+func newPipelineBench(ctx context.Context) (*pipelineBench, error) {
+	b, err := connectBrokers()
+	if err != nil {
+		return nil, err
 	}
-	if b.dir, err = filepath.Abs(b.dir); err != nil {
-		return b, err
+	shop, err := openWorkshop(ctx)
+	if err != nil {
+		b.close()
+		return nil, err
 	}
-	if b.brokers, err = connectBrokers(); err != nil {
-		return b, err
-	}
-	if b.binary, err = buildParley(ctx, b.dir); err != nil {
-		return b, err
-	}
-	b.agents, err = startSelf(ctx, agentChild, struct{}{})
-	return b, err
+	return &pipelineBench{shop, b}, nil
 }
 
 func (b *pipelineBench) close() {
-	if b.agents != nil {
-		b.agents.stop()
-	}
-	if b.brokers != nil {
-		b.brokers.close()
-	}
-	_ = os.RemoveAll(b.dir)
+	b.workshop.close()
+	b.brokers.close()
 }
 
 // drain starts a pipeline, warms it up, gives it tasks and waits for as many
