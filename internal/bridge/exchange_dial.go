@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 )
 
 // dialers open the connections of an Exchange.
@@ -23,6 +24,11 @@ func (x *Exchange) Dial(ctx context.Context, address string, secure bool) (net.C
 	}
 	return x.dialers.plain(ctx, "tcp", address)
 }
+
+// Lifetime is how long a connection that [Exchange.Dial] has opened now is to be
+// used for calls that begin: [ExchangeConfig.MaxAge], less up to a fifth by chance.
+// What it carries then is carried to its end.
+func (x *Exchange) Lifetime() time.Duration { return x.pools.life.draw() }
 
 // RefusedByEgress reports whether the egress policy refused the connection that
 // err is about. That is no matter of time: somebody has to change a setting.

@@ -56,7 +56,7 @@ func newGRPC(opts grpcOptions) *grpcBinding {
 	}
 	return &grpcBinding{
 		exchange: opts.Exchange, limits: opts.Exchange.Limits(),
-		conns: grpcConns{exchange: opts.Exchange, idle: opts.Idle, most: opts.Conns, watch: grpcWatch{}, all: map[grpcTarget]*grpcConn{}},
+		conns: grpcConns{exchange: opts.Exchange, idle: opts.Idle, most: opts.Conns, watch: grpcWatch{}, all: map[grpcTarget]*grpcConn{}, old: map[*grpcConn]struct{}{}},
 	}
 }
 

@@ -124,7 +124,8 @@ func tlsIdentity(agent parley.Agent) (digest [sha256.Size]byte) {
 	return digest
 }
 
-// grpcConns keeps one connection for each target, over which all calls go. It
+// grpcConns keeps one connection for each target, over which all calls go until it
+// is too old. It
 // may be used concurrently.
 type grpcConns struct {
 	exchange *bridge.Exchange
@@ -132,9 +133,12 @@ type grpcConns struct {
 	most     int
 	watch    stats.Handler // a grpcWatch
 
-	mu     sync.Mutex
-	all    map[grpcTarget]*grpcConn // guarded by mu
-	turn   int64                    // counts the uses
+	mu  sync.Mutex
+	all map[grpcTarget]*grpcConn // guarded by mu
+	// old are those that are too old for new calls, and end with those that they
+	// carry.
+	old    map[*grpcConn]struct{}
+	turn   int64 // counts the uses
 	closed bool
 }
 
@@ -143,6 +147,8 @@ type grpcConn struct {
 	*grpc.ClientConn
 	// broken is why the last attempt to connect failed, or nil.
 	broken atomic.Pointer[error]
+	// until is when what is connected now gets too old, nil before it is.
+	until atomic.Pointer[time.Time]
 
 	users int   // calls under way; guarded by grpcConns.mu
 	used  int64 // the turn of the last one
@@ -158,6 +164,10 @@ func (s *grpcConns) acquire(target grpcTarget, agent parley.Agent) (*grpcConn, e
 		return nil, nil
 	}
 	c := s.all[target]
+	if c != nil && c.aged() {
+		s.retireLocked(target, c)
+		c = nil
+	}
 	if c == nil {
 		if len(s.all) >= s.most && !s.makeRoomLocked() {
 			return nil, nil
@@ -178,6 +188,27 @@ func (s *grpcConns) release(c *grpcConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.users--
+	if _, old := s.old[c]; old && c.users == 0 {
+		delete(s.old, c)
+		_ = c.Close()
+	}
+}
+
+// aged reports whether the connection is too old for another call: the agent's name
+// is to be resolved anew.
+func (c *grpcConn) aged() bool {
+	until := c.until.Load()
+	return until != nil && !time.Now().Before(*until)
+}
+
+// retireLocked takes a connection out of use. Calls under way end on it.
+func (s *grpcConns) retireLocked(target grpcTarget, c *grpcConn) {
+	delete(s.all, target)
+	if c.users == 0 {
+		_ = c.Close()
+		return
+	}
+	s.old[c] = struct{}{}
 }
 
 // makeRoomLocked closes the connection that was unused for longest.
@@ -205,7 +236,11 @@ func (s *grpcConns) close() {
 	for _, c := range s.all {
 		_ = c.Close()
 	}
+	for c := range s.old {
+		_ = c.Close()
+	}
 	clear(s.all)
+	clear(s.old)
 }
 
 // connect makes what connects to target as soon as it is used.
@@ -228,6 +263,8 @@ func (s *grpcConns) connect(target grpcTarget, agent parley.Agent) (*grpcConn, e
 			return nil, err
 		}
 		c.broken.Store(nil)
+		until := time.Now().Add(s.exchange.Lifetime())
+		c.until.Store(&until)
 		return conn, nil
 	}
 	// Names are resolved by the dialer, which checks the address it connects to.

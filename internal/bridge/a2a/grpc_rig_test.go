@@ -87,6 +87,8 @@ type grpcRig struct {
 	t     *testing.T
 	agent parley.Agent
 	dials atomic.Int64
+	// dialer opens the connections of the rig, and counts them.
+	dialer func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // newGRPCRig serves agent in memory until the test ends.
@@ -108,10 +110,11 @@ func newGRPCRig(t *testing.T, agent *grpcAgent, opts ...grpc.ServerOption) *grpc
 func dialGRPCRig(t *testing.T, dial func(context.Context) (net.Conn, error), cfg bridge.ExchangeConfig) *grpcRig {
 	t.Helper()
 	r := &grpcRig{t: t, agent: parley.Agent{Name: "scout", URL: "http://scout.example:50051"}}
-	cfg.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+	r.dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		r.dials.Add(1)
 		return dial(ctx)
 	}
+	cfg.DialContext = r.dialer
 	r.use(bridge.NewExchange(cfg))
 	return r
 }

@@ -90,6 +90,11 @@ type link struct {
 	users    int
 	lastUsed time.Time
 	upSince  time.Time
+	// until is when it gets too old for new calls; zero is never. Then it is no
+	// link of the pool any more, and spent is closed when it has no users.
+	until time.Time
+	old   bool
+	spent chan struct{}
 	// failures is how often it failed in a row, why the last of them, and
 	// notBefore when it may be tried again.
 	failures  int
@@ -194,7 +199,10 @@ func (k *link) pausing(c *oneCall, wait time.Duration) *bridge.ExchangeError {
 func (l *links) findLocked(c *oneCall) (*link, error) {
 	key := c.key()
 	if k := l.all[key]; k != nil {
-		return k, nil
+		if !k.aged() {
+			return k, nil
+		}
+		l.retireLocked(k)
 	}
 	if len(l.all) >= maxLinks {
 		maps.DeleteFunc(l.all, func(_ linkKey, k *link) bool {
@@ -206,7 +214,7 @@ func (l *links) findLocked(c *oneCall) (*link, error) {
 		e.RetryAfter = time.Second
 		return nil, e
 	}
-	k := &link{key: key, scheme: linkScheme(c.op.to.URL), target: linkTarget{c.op.to, c.op.task, c.op.agent}}
+	k := &link{key: key, spent: make(chan struct{}), scheme: linkScheme(c.op.to.URL), target: linkTarget{c.op.to, c.op.task, c.op.agent}}
 	l.all[key] = k
 	return k, nil
 }
@@ -220,6 +228,22 @@ func (l *links) release(k *link) {
 func (l *links) releaseLocked(k *link) {
 	k.users--
 	k.lastUsed = time.Now()
+	if k.old && k.users == 0 {
+		close(k.spent)
+	}
+}
+
+// aged reports whether a link that is up is too old for another call: the agent's
+// name is to be resolved anew.
+func (k *link) aged() bool { return k.conn != nil && !k.until.IsZero() && !time.Now().Before(k.until) }
+
+// retireLocked takes a link that is up out of the pool. Calls under way, and those
+// that have waited for it, end on it.
+func (l *links) retireLocked(k *link) {
+	delete(l.all, k.key)
+	if k.old = true; k.users == 0 {
+		close(k.spent)
+	}
 }
 
 // startLocked begins to make the link of k, on behalf of all that wait for it.
@@ -264,6 +288,7 @@ func (l *links) run(k *link) {
 	k.change = nil
 	if k.scheme != schemeStdio {
 		k.failures = 0
+		k.until = k.upSince.Add(l.opts.Exchange.Lifetime())
 	}
 	l.mu.Unlock()
 
@@ -299,6 +324,8 @@ func (l *links) watch(k *link, conn *jsonrpc.Conn) (failed bool) {
 		case <-conn.Done():
 			failed, over = true, true
 		case <-l.ctx.Done():
+			over = true
+		case <-k.spent:
 			over = true
 		case <-idle.C:
 		}
@@ -341,7 +368,7 @@ func (l *links) downLocked(k *link) {
 	}
 	close(k.change)
 	k.change = nil
-	if k.users == 0 && k.failures == 0 {
+	if !k.old && k.users == 0 && k.failures == 0 {
 		delete(l.all, k.key)
 	}
 }
