@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -429,6 +430,60 @@ func TestHTTP2DeadConnection(t *testing.T) {
 		}
 		if _, err := a.x.Post(t.Context(), testTask(), a.agent, []byte("{}")); err != nil || a.dials.Load() != 2 {
 			t.Errorf("%d connections, %v", a.dials.Load(), err)
+		}
+		a.x.Close()
+		synctest.Wait()
+	})
+}
+
+// TestFirstByteHTTP2: the time for the first byte holds for each stream: one that
+// is silent is given up alone, and one that has begun has its whole time.
+func TestFirstByteHTTP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newH2Agents(t, bridge.ExchangeConfig{Limits: bridge.ExchangeLimits{FirstByte: 2 * time.Second}})
+		a.script(func(n int64, s h2Script, stream uint32) bool {
+			switch n {
+			case 1, 4: // silent
+			case 2:
+				s.say(frameHeaders, 4, stream, 0x88)
+				go func() {
+					for range 10 {
+						time.Sleep(time.Second)
+						s.say(frameData, 0, stream, '1')
+					}
+					s.say(frameData, 1, stream)
+				}()
+			default:
+				s.answer(stream)
+			}
+			return true
+		})
+		post := func(ctx context.Context) (string, error) {
+			reply, err := a.x.Post(ctx, testTask(), a.agent, []byte("{}"))
+			return string(reply.Body), err
+		}
+		var silent sync.WaitGroup
+		silent.Go(func() {
+			begun := time.Now()
+			_, err := post(t.Context())
+			e := wantExchangeError(t, err, bridge.Lost, parley.CodeTimeout)
+			if took := time.Since(begun); took != 2*time.Second || !e.Err.Retryable || !strings.Contains(string(e.Err.Details), `"limit":"first_byte","value":2000`) {
+				t.Errorf("after %s: %v %s", took, e.Err, e.Err.Details)
+			}
+		})
+		synctest.Wait()
+		if body, err := post(t.Context()); err != nil || len(body) != 10 {
+			t.Errorf("%q, %v", body, err)
+		}
+		silent.Wait()
+		if body, err := post(t.Context()); err != nil || body != "{}" || a.dials.Load() != 1 {
+			t.Errorf("%q, %v, over %d connections: the silent call has cost the others theirs", body, err, a.dials.Load())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := post(ctx)
+		if e := wantExchangeError(t, err, bridge.Lost, parley.CodeTimeout); !strings.Contains(string(e.Err.Details), "attempt_timeout") {
+			t.Errorf("%s", e.Err.Details)
 		}
 		a.x.Close()
 		synctest.Wait()
