@@ -17,6 +17,9 @@ type Config struct {
 	// Retry retries the run of a task's dead letter and resolves the letter with
 	// it: [executor.Executor.Replay].
 	Retry func(ctx context.Context, run string, req parley.ReplayRequest) (parley.Run, error)
+	// Admit is asked before each replay, and its error is given if nothing new is to
+	// be begun, since the process stops; nil: always.
+	Admit func() error
 	// Copies: a copy of each goes to [bus.SubjectDeadLetters].
 	Copies bool
 	// Now is the clock of this process; default time.Now. Clock gives the time

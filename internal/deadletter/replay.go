@@ -28,9 +28,12 @@ const (
 //
 // not_found; conflict if it does not wait and Force is not set, or somebody else
 // replays it; invalid for a record of which only the beginning was kept, or that
-// would stop peers of the existing platform.
+// would stop peers of the existing platform; unavailable while nothing new is begun.
 func (k *Keeper) Replay(ctx context.Context, req parley.ReplayRequest) (parley.DeadLetter, error) {
 	l, err := k.cfg.DB.DeadLetter(ctx, req.ID)
+	if err == nil && k.cfg.Admit != nil {
+		err = k.cfg.Admit()
+	}
 	if err != nil {
 		return l, err
 	}

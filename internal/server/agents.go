@@ -59,7 +59,35 @@ func (s *Server) registryOn(db registry.Store, adapters []bridge.Adapter) *regis
 }
 
 // agents is the API's view of the registry.
-type agents struct{ *registry.Registry }
+type agents struct {
+	*registry.Registry
+	// admit is an error while nothing new is begun.
+	admit func() error
+}
+
+// Add refuses before anything is asked or written.
+func (a agents) Add(ctx context.Context, spec parley.AgentSpec) (parley.Agent, error) {
+	if err := a.admit(); err != nil {
+		return parley.Agent{}, err
+	}
+	return a.Registry.Add(ctx, spec)
+}
+
+// Detect refuses before anything is asked.
+func (a agents) Detect(ctx context.Context, spec parley.AgentSpec) (parley.Detection, error) {
+	if err := a.admit(); err != nil {
+		return parley.Detection{}, err
+	}
+	return a.Registry.Detect(ctx, spec)
+}
+
+// Check refuses before anything is asked or written.
+func (a agents) Check(ctx context.Context, ref string) (parley.AgentCheck, error) {
+	if err := a.admit(); err != nil {
+		return parley.AgentCheck{}, err
+	}
+	return a.Registry.Check(ctx, ref)
+}
 
 // Remove marks an agent deleted and gives it as it is then.
 func (a agents) Remove(ctx context.Context, ref, by string) (parley.Agent, error) {

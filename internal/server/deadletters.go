@@ -18,7 +18,7 @@ func (s *Server) buildDeadLetters(metrics *prometheus.Registry) error {
 		return err
 	}
 	s.letters = deadletter.New(deadletter.Config{
-		DB: s.db, Bus: s.bus, Retry: s.executor.Replay, Copies: s.kafka != nil,
+		DB: s.db, Bus: s.bus, Retry: s.executor.Replay, Admit: s.admit, Copies: s.kafka != nil,
 		Now: s.cfg.Now, Logger: s.log, Metrics: counts,
 	})
 	return nil

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -49,7 +50,8 @@ func drainConfig(t *testing.T, h *heldAgent, grace time.Duration) server.Config 
 	t.Cleanup(agent.Close)
 	t.Cleanup(h.letGo)
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "agents.yaml"), "agents: [{name: held, url: \""+agent.URL+"\", protocol: simple-a2a, timeout: 60s, outcome_unknown: resend}]")
+	write(t, filepath.Join(dir, "agents.yaml"), "agents: [{name: held, url: \""+agent.URL+"\", protocol: simple-a2a, timeout: 60s, outcome_unknown: resend}, {name: nowhere, url: \"http://127.0.0.1:1/\", protocol: simple-a2a}]")
+	write(t, filepath.Join(dir, "flows", "lost.yaml"), "name: lost\nsteps: [{id: a, agent: nowhere, retry: {attempts: 2, delay: 10ms}}]")
 	write(t, filepath.Join(dir, "flows", "f.yaml"), "name: f\nsteps: [{id: a, agent: held}, {id: b, agent: held, input: \"${a.output}\"}]")
 	return server.Config{
 		Data: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", EgressAllow: []string{"127.0.0.0/8"}, DrainGrace: grace,
@@ -61,8 +63,10 @@ func drainConfig(t *testing.T, h *heldAgent, grace time.Duration) server.Config 
 // stopped.
 type drained struct {
 	*world
-	run   parley.Run
-	stop  context.CancelFunc
+	run parley.Run
+	// letter is the id of a dead letter that waits.
+	letter string
+	stop   context.CancelFunc
 	ended chan error
 }
 
@@ -76,11 +80,65 @@ func startDrained(t *testing.T, cfg server.Config, h *heldAgent) *drained {
 	d := &drained{world: &world{t: t, cfg: cfg, server: s}, stop: stop, ended: make(chan error, 1)}
 	go func() { d.ended <- s.Run(ctx) }()
 	waitFor(t, "the server is not ready:", func() bool { status, _ := d.call("GET", "/readyz", ""); return status == http.StatusOK })
+	d.letter = d.deadLetter()
 	if status, body := d.call("POST", "/api/v1/workflows/f/execute", `{"input_data":{"n":1}}`); status != http.StatusAccepted || json.Unmarshal(body, &d.run) != nil {
 		t.Fatalf("%d %s", status, body)
 	}
 	<-h.called
 	return d
+}
+
+// deadLetter has a run fail, and gives the dead letter of its task.
+func (d *drained) deadLetter() string {
+	d.t.Helper()
+	if status, body := d.call("POST", "/api/v1/workflows/lost/execute", `{"input_data":{}}`); status != http.StatusAccepted {
+		d.t.Fatalf("%d %s", status, body)
+	}
+	var list struct{ Items []parley.DeadLetter }
+	waitFor(d.t, "no dead letter:", func() bool {
+		_, body := d.call("GET", "/api/v1/dead-letters", "")
+		return json.Unmarshal(body, &list) == nil && len(list.Items) == 1
+	})
+	return list.Items[0].ID
+}
+
+// refusesWork: whatever would begin something new is refused, and says when to come
+// again; what is asked, and a cancel, is not.
+func (d *drained) refusesWork() {
+	d.t.Helper()
+	for _, c := range []struct{ path, body string }{
+		{"/api/v1/workflows/f/execute", `{"input_data":{}}`},
+		{"/api/v1/runs/" + d.run.ID + "/retry", `{}`},
+		{"/api/v1/agents", `{"name":"new","url":"http://127.0.0.1:9/","protocol":"simple-a2a"}`},
+		{"/api/v1/agents:detect", `{"url":"http://127.0.0.1:9/"}`},
+		{"/api/v1/agents/held/check", `{}`},
+		{"/api/v1/dead-letters/" + d.letter + "/replay", `{}`},
+		{"/api/v1/dead-letters:replay", `{"filter":{},"rate":100}`},
+	} {
+		req, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.server.URL()+c.path, strings.NewReader(c.body))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+string(d.server.Key().Reveal()))
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "being stopped") {
+			d.t.Errorf("%s: %d %v %s", c.path, resp.StatusCode, resp.Header, text)
+		}
+	}
+	for _, path := range []string{"/api/v1/agents", "/api/v1/dead-letters", "/api/v1/runs"} {
+		if status, body := d.call("GET", path, ""); status != http.StatusOK || strings.Contains(string(body), `"new"`) {
+			d.t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if status, body := d.call("GET", "/api/v1/dead-letters/"+d.letter, ""); status != http.StatusOK || !strings.Contains(string(body), `"waiting"`) {
+		d.t.Errorf("the dead letter: %d %s", status, body)
+	}
 }
 
 // TestDrain: a server that is told to stop takes no new work and says so at
@@ -102,22 +160,7 @@ func TestDrain(t *testing.T) {
 	if status, _ := d.call("GET", "/health/ready", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("health/ready: %d", status)
 	}
-	for _, path := range []string{"/api/v1/workflows/f/execute", "/api/v1/runs/" + d.run.ID + "/retry"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.server.URL()+path, strings.NewReader(`{"input_data":{}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer "+string(d.server.Key().Reveal()))
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
-		}
-	}
+	d.refusesWork()
 	if status, body := d.call("GET", "/api/v1/runs/"+d.run.ID, ""); status != http.StatusOK {
 		t.Errorf("the run: %d %s", status, body)
 	}
@@ -163,16 +206,26 @@ func TestSecondSignal(t *testing.T) {
 		t.Skip("builds the program")
 	}
 	t.Parallel()
+	binary := buildBinary(t)
+	for _, command := range []string{"serve", "dev"} {
+		t.Run(command, func(t *testing.T) { t.Parallel(); secondSignal(t, binary, command) })
+	}
+}
+
+func secondSignal(t *testing.T, binary, command string) {
 	h := newHeldAgent()
 	agent := httptest.NewServer(h)
 	t.Cleanup(agent.Close)
 	t.Cleanup(h.letGo)
-	c := newCrashRig(t, buildBinary(t), map[string]string{
-		"parley.yaml": "workflows: [flows]\ndatabase: {migrate: auto}\negress: {allow: [127.0.0.0/8]}\nlimits: {drain_grace: 10m}\n" +
-			"agents: [{name: held, url: \"" + agent.URL + "\", protocol: simple-a2a, timeout: 300s, outcome_unknown: resend}]\n",
+	agents := "agents: [{name: held, url: \"" + agent.URL + "\", protocol: simple-a2a, timeout: 300s, outcome_unknown: resend}]\n"
+	c := newCrashRig(t, binary, map[string]string{
+		"parley.yaml":  "workflows: [flows]\ndatabase: {migrate: auto}\negress: {allow: [127.0.0.0/8]}\nlimits: {drain_grace: 10m}\n" + agents,
+		"agents.yaml":  agents,
 		"flows/f.yaml": "name: f\nsteps: [{id: a, agent: held}]",
 	})
-	c.args = []string{"serve", "--config", filepath.Join(c.dir, "parley.yaml")}
+	if command == "serve" {
+		c.args = []string{"serve", "--config", filepath.Join(c.dir, "parley.yaml")}
+	} // else the rig's own command, whose grace is 10 s, twice
 	c.start()
 	var run parley.Run
 	if err := c.call(http.MethodPost, "/api/v1/workflows/f/execute", `{"input_data":{"n":1}}`, &run); err != nil {
@@ -191,9 +244,13 @@ func TestSecondSignal(t *testing.T) {
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusServiceUnavailable
 	})
+	again := time.Now()
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := <-ended; err == nil || cmd.ProcessState.Success() {
 		t.Errorf("the process ended with %v", cmd.ProcessState)
+	}
+	if took := time.Since(again); took > 5*time.Second {
+		t.Errorf("the process ended %s after the second signal", took)
 	}
 	c.mu.Lock()
 	c.cmd = nil // waited for
