@@ -21,6 +21,8 @@ type StartRequest struct {
 	TriggeredBy string
 	// Priority is 0 to [MaxRunPriority]; nil is [DefaultRunPriority].
 	Priority *int
+	// Timeout bounds the run if it is less than the workflow's own; 0 leaves that.
+	Timeout time.Duration
 	// CallAgent starts a hidden one-step run of that agent instead of a
 	// workflow; Workflow and Version are ignored.
 	CallAgent string

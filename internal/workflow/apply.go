@@ -47,9 +47,13 @@ func (a *decider) start(f Start) {
 	if len(f.Labels) == 0 {
 		f.Labels = nil
 	}
+	timeout := a.def.Timeout
+	if f.Timeout > 0 {
+		timeout = min(timeout, f.Timeout)
+	}
 	a.recordAt(parley.EventRunStarted, "", 0, runStarted{
 		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels,
-		Trigger: f.Trigger, Deadline: f.At.Add(a.def.Timeout), Priority: f.Priority,
+		Trigger: f.Trigger, Deadline: f.At.Add(timeout), Priority: f.Priority,
 		RetriedFrom: f.RetriedFrom, Copied: f.Copied,
 	})
 	a.advance()
@@ -101,7 +105,7 @@ func (a *decider) tick() {
 			a.cancelOpen(a.body())
 		}
 	case due(a.deadline):
-		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.def.Timeout).
+		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.deadline.Sub(a.createdAt)).
 			WithDetails(map[string]string{"limit": "run"})
 		a.cancelOpen(a.body())
 		a.endFailed(err)

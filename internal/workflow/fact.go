@@ -23,6 +23,9 @@ type Start struct {
 	// Priority is that of the run among those that wait for the same agents, 0 to
 	// [parley.MaxRunPriority]; nil is [parley.DefaultRunPriority].
 	Priority *int
+	// Timeout bounds the run if it is less than the workflow's own (rule T3); 0
+	// leaves that.
+	Timeout time.Duration
 	// RetriedFrom names the run whose completed steps are Copied (rule C6).
 	RetriedFrom string
 	Copied      []Copied

@@ -362,6 +362,16 @@ func TestT3_RunTimeoutCancelsTheBody(t *testing.T) {
 	}
 }
 
+func TestT3_StartMayShortenTheTimeout(t *testing.T) {
+	for start, want := range map[time.Duration]string{0: "1m0s", time.Hour: "1m0s", time.Second: "1s"} {
+		s := playWith(t, "name: t\ntimeout: 1m\nsteps: [{id: a, agent: x}]", Start{Timeout: start})
+		s.after(time.Minute)
+		if e := s.state.Err(); e == nil || e.Code != parley.CodeTimeout || !strings.Contains(e.Message, " "+want+" ") {
+			t.Errorf("with %s: %v", start, e)
+		}
+	}
+}
+
 func TestT3_WhatIsRecordedFirstWins(t *testing.T) {
 	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"one","timeout":"1m"}]}`)
 	id := s.task("a").Task.ID
