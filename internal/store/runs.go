@@ -217,6 +217,13 @@ func (db *DB) Runs(ctx context.Context, q parley.RunQuery) ([]Run, int, error) {
 	return runs, total, err
 }
 
+// LiveRuns counts the runs that have not ended, up to most.
+func (db *DB) LiveRuns(ctx context.Context, most int) (n int, err error) {
+	err = db.read(ctx, `SELECT count(*) FROM (SELECT 1 FROM run WHERE ended_at IS NULL LIMIT ?) AS live`,
+		func(r *record) error { n = int(r.int()); return nil }, int64(most))
+	return n, err
+}
+
 const (
 	selectSettled = `SELECT DISTINCT run FROM attempt WHERE state = 'settled' AND ` + ofRun + ` LIMIT ?`
 	selectDue     = `SELECT id FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? ORDER BY due LIMIT ?`

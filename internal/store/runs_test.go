@@ -171,6 +171,8 @@ func TestIdempotentStarts(t *testing.T) {
 		}
 		diff(t, must(db.RunByKey(t.Context(), start("").Run.Workflow, "key"))(t), ids[0])
 		diff(t, must(db.RunByKey(t.Context(), "another", "key"))(t), "run-y")
+		diff(t, must(db.LiveRuns(t.Context(), 10))(t), 2)
+		diff(t, must(db.LiveRuns(t.Context(), 1))(t), 1)
 		_, err = db.RunByKey(t.Context(), "another", "no key")
 		wantCode(t, err, parley.CodeNotFound)
 	})
