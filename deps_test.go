@@ -40,6 +40,7 @@ internal/bridge/a2a/agentcard: . internal/bridge
 internal/bridge/adaptertest:  . internal/bridge
 internal/testcache:
 internal/kafkatest:           internal/testcache
+internal/pgtest:              internal/testcache
 internal/registry:            . internal/store
 internal/oldplatform:         . internal/registry internal/store internal/workflow
 internal/push:                . internal/bus
@@ -49,7 +50,6 @@ internal/api:                 . internal/store
 internal/zone:                . jsonrpc
 internal/zone/execution:      . internal/zone jsonrpc
 internal/zone/zonetest:       . internal/zone internal/zone/execution jsonrpc
-internal/pgtest:              internal/testcache
 internal/sample:              .
 internal/zone/direct:         . internal/zone internal/zone/zoneauth jsonrpc
 internal/zone/agentcore:      . internal/zone internal/zone/direct internal/zone/zoneauth jsonrpc

@@ -82,6 +82,9 @@ type Config struct {
 	// in Data.
 	SealKeyFile, PushKeyFile string
 
+	// Execution makes this server an Execution Zone as well; nil does not.
+	Execution *ExecutionZone
+
 	// Adapters are further protocols (AD-4, AD-14), by whose names agents may
 	// choose them like those that are built in. A name that is taken is an
 	// error of New.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,6 +76,12 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		layers.Go(part(func() error { return s.runChecker(ended) }))
 	}
 	layers.Go(part(func() error { return s.serve() }))
+	if s.zone != nil {
+		layers.Go(part(func() error { return s.zone.work.count(ended) }))
+		for i := range s.zone.servers {
+			layers.Go(part(func() error { return s.serveZone(i) }))
+		}
+	}
 	s.running.Store(true)
 
 	<-ended.Done()
@@ -92,6 +99,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 func (s *Server) refuse() {
 	s.stopping.Store(true)
 	s.running.Store(false)
+	if s.zone != nil {
+		close(s.zone.drain)
+	}
 	if s.executor != nil {
 		s.executor.StopIntake()
 	}
@@ -147,9 +157,19 @@ func (s *Server) stopServing() {
 	const grace = time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close()
+	all := []*http.Server{s.http}
+	if s.zone != nil {
+		all = append(all, s.zone.servers...)
 	}
+	var stopped sync.WaitGroup
+	for _, server := range all {
+		stopped.Go(func() {
+			if err := server.Shutdown(ctx); err != nil {
+				_ = server.Close()
+			}
+		})
+	}
+	stopped.Wait()
 }
 
 // Close frees what New took. Run calls it; it may be called again.
@@ -157,6 +177,9 @@ func (s *Server) Close() error {
 	var errs []error
 	if s.listener != nil {
 		_ = s.listener.Close() // closed already by a server that ran
+	}
+	if s.zone != nil {
+		s.zone.close()
 	}
 	if s.samples != nil {
 		errs = append(errs, s.samples.close())

@@ -68,6 +68,7 @@ type Server struct {
 	cards     *agentcard.Detector
 	a2a       *a2a.Adapter
 	push      *push.Receiver // nil without a PushURL
+	zone      *executionZone // nil without an Execution Zone
 	samples   *samples
 	listener  net.Listener
 	http      *http.Server
@@ -116,6 +117,9 @@ func New(ctx context.Context, cfg Config) (s *Server, err error) {
 		return s, err
 	}
 	if err := s.declare(ctx); err != nil {
+		return s, err
+	}
+	if err := s.openZone(ctx); err != nil {
 		return s, err
 	}
 	return s, s.listen(ctx, metrics)
