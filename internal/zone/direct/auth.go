@@ -28,7 +28,7 @@ func authorize(ctx context.Context, a Authorizer, h http.Header) *zone.Transport
 		return nil
 	}
 	if err := a.Authorize(ctx, h); err != nil {
-		return asFault(err)
+		return AsFault(err)
 	}
 	return nil
 }

@@ -48,6 +48,8 @@ type Platform struct {
 	// Again says whether to send again what failed; default is where the class is
 	// safe.
 	Again func(*zone.TransportError) bool
+	// NoPing: there is no /ping beside the URL, and nobody asks for certificates.
+	NoPing bool
 	// RequestID is the header with the platform's name of an exchange.
 	RequestID string
 }
@@ -69,7 +71,7 @@ const (
 
 // New checks cfg and returns a Transport. It connects to nothing.
 func New(cfg Config) (*Transport, error) {
-	u, err := checkURL(cfg.URL, cfg.AllowHTTP)
+	u, err := CheckURL(cfg.URL, cfg.AllowHTTP)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +97,9 @@ func New(cfg Config) (*Transport, error) {
 	return &Transport{cfg: cfg, url: u, wire: NewWire(WireConfig{TLS: cfg.TLS, Dial: cfg.Dial, Proxy: cfg.Proxy})}, nil
 }
 
-// checkURL refuses what would send a request in the clear or to nowhere. It never
+// CheckURL refuses what would send a request in the clear or to nowhere. It never
 // repeats the URL: people put passwords into them.
-func checkURL(text string, allowHTTP bool) (*url.URL, error) {
+func CheckURL(text string, allowHTTP bool) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
@@ -195,7 +197,7 @@ func (t *Transport) once(ctx context.Context, body []byte, header http.Header, i
 		info.Status, info.ContentType = answer.Status, answer.Header.Get("Content-Type")
 		info.ProviderRequestID = answer.Header.Get(t.cfg.Platform.RequestID)
 		if err != nil {
-			return nil, asFault(err)
+			return nil, AsFault(err)
 		}
 		if answer.Status == http.StatusUnauthorized && !renewed && t.cfg.Authorize != nil && t.cfg.Authorize.Refused(h) {
 			continue
@@ -218,7 +220,7 @@ const (
 
 // send sends the request once and reads the answer.
 func (t *Transport) send(ctx context.Context, body []byte, header http.Header, info *zone.Info) (Answer, error) {
-	large := len(body) >= probeFrom && t.url.Scheme == "https"
+	large := len(body) >= probeFrom && t.url.Scheme == "https" && !t.cfg.Platform.NoPing
 	if large && t.wire.open.Load() == 0 {
 		if err := t.probe(ctx); err != nil {
 			return Answer{}, err
@@ -258,7 +260,7 @@ func (t *Transport) probe(ctx context.Context) error {
 	}
 	resp, err := t.wire.Do(req)
 	if err != nil {
-		fault := asFault(err)
+		fault := AsFault(err)
 		if fault.Class != zone.ClassAuth {
 			fault.Class = zone.ClassNotSent
 		}
@@ -271,9 +273,9 @@ func (t *Transport) probe(ctx context.Context) error {
 	return nil
 }
 
-// asFault gives the TransportError in err; any other error comes from before
+// AsFault gives the TransportError in err; any other error comes from before
 // anything was sent.
-func asFault(err error) *zone.TransportError {
+func AsFault(err error) *zone.TransportError {
 	if f, ok := errors.AsType[*zone.TransportError](err); ok {
 		return f
 	}

@@ -77,6 +77,7 @@ func TestZN6_DirectLeavesOutHeadersThatNoOneCanSend(t *testing.T) {
 // TestZN6_DirectAnswers has every kind of answer: which class, and how often the
 // request was sent.
 func TestZN6_DirectAnswers(t *testing.T) {
+	t.Parallel()
 	rpcError := `{"jsonrpc":"2.0","error":{"code":-32000,"message":"x","data":{"reason":"overloaded"}},"id":"1"}`
 	tests := []struct {
 		name     string
@@ -176,6 +177,7 @@ func readRequest(c net.Conn) {
 // TestZN6_DirectConnections has what becomes of a request whose connection fails,
 // by the moment.
 func TestZN6_DirectConnections(t *testing.T) {
+	t.Parallel()
 	reset := func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }
 	tests := []struct {
 		name   string

@@ -40,7 +40,7 @@ type OIDCConfig struct {
 // OIDC returns an Authorizer whose tokens an issuer gives. The issuer is asked
 // when the first is needed: a zone starts while it is away.
 func OIDC(cfg OIDCConfig) (*Tokens, error) {
-	if _, err := checkURL(cfg.Issuer, false); err != nil {
+	if _, err := CheckURL(cfg.Issuer, false); err != nil {
 		return nil, errors.New("zone: the issuer must be an https URL")
 	}
 	if cfg.ClientID == "" || cfg.ClientSecret.IsZero() {

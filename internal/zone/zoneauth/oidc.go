@@ -52,7 +52,7 @@ const (
 // is away. Its keys are kept, and asked for anew when a key is not known.
 func OIDC(cfg OIDCConfig) (Check, error) {
 	u, err := url.Parse(cfg.Issuer)
-	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && cfg.AllowHTTP) {
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !cfg.AllowHTTP) {
 		return nil, errNoIssuer
 	}
 	if cfg.Audience == "" {

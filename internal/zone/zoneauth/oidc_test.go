@@ -80,7 +80,7 @@ func public(key *rsa.PrivateKey, kid string) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: &key.PublicKey, KeyID: kid, Algorithm: "RS256", Use: "sig"}
 }
 
-func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims any) string {
+func sign(t *testing.T, alg jose.SignatureAlgorithm, key, claims any) string {
 	t.Helper()
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, nil)
 	if err != nil {
