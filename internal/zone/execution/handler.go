@@ -92,60 +92,73 @@ func (z *Zone) invoke(w http.ResponseWriter, r *http.Request) {
 // receive reads the body of a request and has it answered.
 func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(context.Context, []byte, string) ([]byte, int)) {
 	correlation := z.correlation(r)
-	if z.cfg.Authorize != nil {
-		if err := z.cfg.Authorize(r); err != nil {
-			z.cfg.Logger.WarnContext(r.Context(), "zone request refused", "correlation_id", correlation, "remote", r.RemoteAddr, "reason", zone.ReasonUnauthorized, "err", err)
-			fault := zone.NewError(zone.ReasonUnauthorized)
-			fault.CorrelationID = correlation
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			z.write(w, http.StatusUnauthorized, z.codec.EncodeError(jsonrpc.NullID(), fault))
-			return
-		}
+	began := z.cfg.Now()
+	unread := func(status int, fault *zone.Error, cause error) {
+		c := &call{correlation: correlation, cause: cause}
+		z.log(r.Context(), c, fault, began)
+		z.write(w, status, z.encode(c, nil, fault))
 	}
-	body, fault := z.read(w, r)
+	if err := z.authorize(r); err != nil {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		unread(http.StatusUnauthorized, zone.NewError(zone.ReasonUnauthorized), fmt.Errorf("%s: %w", r.RemoteAddr, err))
+		return
+	}
+	body, fault, err := z.read(w, r)
 	if fault != nil {
-		fault.CorrelationID = correlation
-		z.log(r.Context(), &call{correlation: correlation, cause: fault}, fault, z.cfg.Now())
-		z.write(w, http.StatusOK, z.codec.EncodeError(jsonrpc.NullID(), fault))
+		unread(http.StatusOK, fault, err)
 		return
 	}
 	response, status := answer(r.Context(), body, correlation)
 	z.write(w, status, response)
 }
 
+// authorize says who may not call. What goes wrong in it lets nobody in.
+func (z *Zone) authorize(r *http.Request) (err error) {
+	if z.cfg.Authorize == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return z.cfg.Authorize(r)
+}
+
 // read reads a body within the limits of size, of time, and of bodies at a time.
-func (z *Zone) read(w http.ResponseWriter, r *http.Request) ([]byte, *zone.Error) {
+// The error beside a fault is for the log.
+func (z *Zone) read(w http.ResponseWriter, r *http.Request) ([]byte, *zone.Error, error) {
 	tooLarge := zone.NewError(zone.ReasonTooLarge)
 	tooLarge.Code, tooLarge.Message = jsonrpc.CodeInvalidRequest, fmt.Sprintf("Invalid Request: it is larger than %d bytes", z.cfg.MaxBody)
 	if r.ContentLength > int64(z.cfg.MaxBody) {
-		return nil, tooLarge
+		return nil, tooLarge, nil
 	}
 	select {
 	case z.reading <- struct{}{}:
 		defer func() { <-z.reading }()
 	case <-r.Context().Done(): // nobody reads the answer
-		return nil, zone.NewError(zone.ReasonInvalidRequest)
+		return nil, zone.NewError(zone.ReasonInvalidRequest), r.Context().Err()
 	}
-	// Not every ResponseWriter has deadlines, and a server that has its own is fine.
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(z.cfg.Now().Add(bodyLimit))
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	slow := time.AfterFunc(bodyLimit, func() {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // without deadlines there is no connection that is slow
+	})
+	defer slow.Stop()
 	src := http.MaxBytesReader(w, r.Body, int64(z.cfg.MaxBody))
 	var body []byte
 	var err error
-	if r.ContentLength > 0 {
+	if r.ContentLength > 0 && r.ContentLength <= believed {
 		body = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(src, body)
 	} else {
 		body, err = io.ReadAll(src)
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLarge
+		return nil, tooLarge, nil
 	}
 	if err != nil { // cut, or too slow: whoever sent it reads no answer
-		return nil, zone.NewError(zone.ReasonParseError)
+		return nil, zone.NewError(zone.ReasonParseError), err
 	}
-	return body, nil
+	return body, nil, nil
 }
 
 // answer gives the response to the body of a request of the contract.
@@ -181,11 +194,16 @@ func (z *Zone) answer(ctx context.Context, body []byte, correlation string) (res
 	return response
 }
 
-// admit serves a request if there is room for it.
+// admit serves a request if there is room for it. Who asks for results is not kept
+// out by those who wait for theirs.
 func (z *Zone) admit(ctx context.Context, c *call) (any, *zone.Error) {
+	slots := z.slots
+	if c.req.Method != zone.MethodExecuteTask {
+		slots = z.looks
+	}
 	select {
-	case z.slots <- struct{}{}:
-		defer func() { <-z.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 		return z.serve(ctx, c)
 	default:
 		fault := zone.NewError(zone.ReasonOverloaded)

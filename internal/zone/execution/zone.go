@@ -31,6 +31,8 @@ const (
 	bodyLimit = time.Minute
 	// readers is how many bodies are read at a time; others wait.
 	readers = 64
+	// believed is up to which length of a body memory is taken before it comes.
+	believed = 1 << 20
 )
 
 // Config is what a Zone is made of.
@@ -47,8 +49,8 @@ type Config struct {
 	MaxBody, MaxResponse int
 	// MaxFile bounds the file in a result, in bytes; 0 is zone.DefaultMaxFile.
 	MaxFile int
-	// MaxInFlight is how many requests are served at a time; others are told that
-	// the zone is overloaded. 0 is DefaultMaxInFlight.
+	// MaxInFlight is how many tasks are waited for at a time, and how many are asked
+	// for; others are told that the zone is overloaded. 0 is DefaultMaxInFlight.
 	MaxInFlight int
 	// Card is the agent card; nil is a card that says as little as a card may.
 	Card json.RawMessage
@@ -70,7 +72,8 @@ type Zone struct {
 	cfg   Config
 	codec *zone.Codec
 
-	slots   chan struct{} // one for each request that is served
+	slots   chan struct{} // one for each execute_task that is served
+	looks   chan struct{} // one for each other request
 	reading chan struct{} // one for each body that is read
 	serving atomic.Int64  // tasks that are being started or waited for
 
@@ -101,7 +104,7 @@ func New(cfg Config) *Zone {
 	}
 	z := &Zone{
 		cfg: cfg, codec: zone.NewCodec(cfg.Profile),
-		slots: make(chan struct{}, cfg.MaxInFlight), reading: make(chan struct{}, readers),
+		slots: make(chan struct{}, cfg.MaxInFlight), looks: make(chan struct{}, cfg.MaxInFlight), reading: make(chan struct{}, readers),
 	}
 	z.ping.since = cfg.Now()
 	return z
