@@ -183,6 +183,9 @@ func errorFrom(w errorWire) *Error {
 // exceptions into errors.
 func CleanText(s string) string {
 	const most = 256
+	if len(s) <= most && !strings.Contains(s, "xox") && !strings.Contains(s, "xapp") && plain(s) {
+		return s // as nearly all are
+	}
 	s = slackToken.ReplaceAllString(s[:min(len(s), 4*most)], "[redacted]")
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -194,6 +197,16 @@ func CleanText(s string) string {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
+}
+
+// plain says whether s is printable ASCII.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 var slackToken = regexp.MustCompile(`(xox[a-z]|xapp)-[0-9A-Za-z-]*`)

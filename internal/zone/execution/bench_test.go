@@ -1,12 +1,10 @@
 package execution_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -45,7 +43,7 @@ const benchBody = `{"jsonrpc":"2.0","method":"execute_task","params":{"channel":
 func BenchmarkInvocations(b *testing.B) {
 	z := execution.New(execution.Config{
 		Work: instant{}, Profile: zone.ProfileRelaxed, NewID: zonetest.IDs(), Now: time.Now,
-		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)), Draining: make(chan struct{}),
+		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 	})
 	b.Run("handler", func(b *testing.B) {
 		h := z.Handler()
@@ -65,39 +63,52 @@ func BenchmarkInvocations(b *testing.B) {
 			_, _ = w.Write(body)
 		}
 	})
-	b.Run("https-echo", func(b *testing.B) { overHTTPS(b, echo) })
-	b.Run("https-zone", func(b *testing.B) { overHTTPS(b, z.Handler()) })
+	for _, c := range []struct {
+		name string
+		rate int
+	}{{"full", 0}, {"5000-a-second", 5000}} {
+		b.Run(c.name+"/https-echo", func(b *testing.B) { overHTTPS(b, echo, c.rate) })
+		b.Run(c.name+"/https-zone", func(b *testing.B) { overHTTPS(b, z.Handler(), c.rate) })
+	}
 }
 
-// overHTTPS calls h from eight goroutines.
-func overHTTPS(b *testing.B, h http.Handler) {
+// overHTTPS calls h from eight goroutines, rate times a second in all; 0 is as often
+// as it goes.
+func overHTTPS(b *testing.B, h http.Handler, rate int) {
+	const callers = 8
 	server := httptest.NewTLSServer(h)
 	defer server.Close()
 	tr := server.Client().Transport.(*http.Transport)
-	tr.MaxIdleConnsPerHost, tr.ForceAttemptHTTP2 = 8, false
-	tr.DialContext = (&net.Dialer{}).DialContext
-	var mu sync.Mutex
-	var took []time.Duration
-	b.SetParallelism(4)
-	b.RunParallel(func(pb *testing.PB) {
-		var own []time.Duration
-		for pb.Next() {
+	tr.MaxIdleConnsPerHost = callers
+	took := make([][]time.Duration, callers)
+	var group sync.WaitGroup
+	b.ResetTimer()
+	for i := range callers {
+		group.Go(func() {
 			began := time.Now()
-			res, err := server.Client().Post(server.URL+"/invocations", "application/json", bytes.NewReader([]byte(benchBody)))
-			if err != nil {
-				b.Error(err)
-				return
+			for n := range b.N / callers {
+				if rate > 0 {
+					time.Sleep(time.Until(began.Add(time.Duration(n) * callers * time.Second / time.Duration(rate))))
+				}
+				sent := time.Now()
+				res, err := server.Client().Post(server.URL+"/invocations", "application/json", strings.NewReader(benchBody))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+				took[i] = append(took[i], time.Since(sent))
 			}
-			_, _ = io.Copy(io.Discard, res.Body)
-			res.Body.Close()
-			own = append(own, time.Since(began))
-		}
-		mu.Lock()
-		took = append(took, own...)
-		mu.Unlock()
-	})
-	slices.Sort(took)
-	b.ReportMetric(float64(len(took))/b.Elapsed().Seconds(), "calls/s")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
+		})
+	}
+	group.Wait()
+	all := slices.Concat(took...)
+	if len(all) == 0 {
+		return
+	}
+	slices.Sort(all)
+	b.ReportMetric(float64(len(all))/b.Elapsed().Seconds(), "calls/s")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-us")
+	b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-us")
 }

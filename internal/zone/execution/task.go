@@ -35,7 +35,7 @@ func (z *Zone) serve(ctx context.Context, c *call) (any, *zone.Error) {
 
 // execute starts a task and waits for it as long as it may.
 func (z *Zone) execute(ctx context.Context, c *call) (any, *zone.Error) {
-	if z.draining() {
+	if z.draining.Load() {
 		return nil, zone.NewError(zone.ReasonStopping)
 	}
 	c.task = taskID(c.req.ID)
@@ -100,17 +100,8 @@ func (z *Zone) start(ctx context.Context, c *call, in Input) *zone.Error {
 func (z *Zone) await(ctx context.Context, task string) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, z.cfg.SyncLimit)
 	defer cancel()
-	if z.cfg.Draining != nil {
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() {
-			select {
-			case <-z.cfg.Draining:
-				cancel()
-			case <-stop:
-			}
-		}()
-	}
+	stop := z.onDrain(cancel)
+	defer stop()
 	out, err := z.cfg.Work.Await(ctx, task)
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return Outcome{State: Running}, nil

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -57,9 +58,6 @@ type Config struct {
 	// Authorize says whether a caller may call; its error is for the log. nil lets
 	// everybody.
 	Authorize func(*http.Request) error
-	// Draining is closed when the zone is about to stop: new tasks are refused then,
-	// and who waits is told that the task was accepted. nil is never.
-	Draining <-chan struct{}
 	// NewID makes UUIDs: ids of tasks whose request has none, and correlation ids.
 	NewID func() string
 	// Now is the clock.
@@ -76,6 +74,11 @@ type Zone struct {
 	looks   chan struct{} // one for each other request
 	reading chan struct{} // one for each body that is read
 	serving atomic.Int64  // tasks that are being started or waited for
+
+	draining atomic.Bool
+	drain    func()
+	// onDrain has f called when drain is, unless what it returns is called before.
+	onDrain func(f func()) (stop func() bool)
 
 	ping struct {
 		sync.Mutex
@@ -107,6 +110,8 @@ func New(cfg Config) *Zone {
 		slots: make(chan struct{}, cfg.MaxInFlight), looks: make(chan struct{}, cfg.MaxInFlight), reading: make(chan struct{}, readers),
 	}
 	z.ping.since = cfg.Now()
+	drained, drain := context.WithCancel(context.Background())
+	z.drain, z.onDrain = drain, func(f func()) func() bool { return context.AfterFunc(drained, f) }
 	return z
 }
 
@@ -119,11 +124,10 @@ func limit(n, otherwise int) int {
 	return min(n, zone.MaxPayload)
 }
 
-func (z *Zone) draining() bool {
-	select {
-	case <-z.cfg.Draining:
-		return true
-	default:
-		return false
-	}
+// Drain is for when the process is about to stop: from now on new tasks are refused,
+// and everybody who waits is told that the task was accepted. Results may still be
+// asked for.
+func (z *Zone) Drain() {
+	z.draining.Store(true)
+	z.drain()
 }

@@ -216,7 +216,7 @@ func TestZN4_Draining(t *testing.T) {
 		asked := make(chan string)
 		go func() { asked <- do(h, "POST", "/invocations", body("later x")).Body.String() }()
 		synctest.Wait()
-		close(rig.Drain)
+		rig.Zone.Drain()
 		if got := <-asked; !strings.Contains(got, `"accepted","task_id":"`+taskID) || time.Since(began) > 0 {
 			t.Errorf("who waited got %s after %s", got, time.Since(began))
 		}

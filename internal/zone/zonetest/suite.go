@@ -38,15 +38,13 @@ type Rig struct {
 	Zone *execution.Zone
 	Work *Work
 	Log  *Log
-	// Drain is to be closed to stop the zone.
-	Drain chan struct{}
 }
 
 // NewRig returns a Rig. Its ids are 00000000-0000-4000-8000-000000000001 and so on.
 func NewRig(set func(*execution.Config)) *Rig {
-	r := &Rig{Work: &Work{}, Log: &Log{}, Drain: make(chan struct{})}
+	r := &Rig{Work: &Work{}, Log: &Log{}}
 	cfg := execution.Config{
-		Work: r.Work, Profile: zone.ProfileRelaxed, SyncLimit: 5 * time.Second, Draining: r.Drain,
+		Work: r.Work, Profile: zone.ProfileRelaxed, SyncLimit: 5 * time.Second,
 		NewID: IDs(), Now: time.Now, Logger: slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if set != nil {
@@ -120,7 +118,7 @@ func (c Case) run(t *testing.T, open func(*testing.T, *execution.Zone) zone.Tran
 		case DoFinish:
 			rig.Work.Finish()
 		case DoDrain:
-			close(rig.Drain)
+			rig.Zone.Drain()
 		}
 		got, info, err := tr.Call(ctx, []byte(s.Send), zone.Meta{CorrelationID: "corr-of-the-header"})
 		if err != nil {
