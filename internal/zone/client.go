@@ -149,7 +149,7 @@ func (c *Client) exchange(ctx context.Context, x exchange) (json.RawMessage, Inf
 		return nil, info, &TransportError{Class: ClassTooLarge, Info: info, Err: err}
 	}
 	raw, err := c.codec.readResponse(withoutToken(body, x.token), x.id)
-	if t, ok := err.(*TransportError); ok && t.Class == ClassBadResponse && info.Status >= 500 {
+	if t, ok := errors.AsType[*TransportError](err); ok && t.Class == ClassBadResponse && info.Status >= 500 {
 		t.Class = ClassUnknownOutcome // somebody failed while the request was there
 	}
 	return raw, info, inExchange(err, info)
@@ -157,7 +157,7 @@ func (c *Client) exchange(ctx context.Context, x exchange) (json.RawMessage, Inf
 
 // inExchange puts what is known of an exchange into an error of reading it.
 func inExchange(err error, info Info) error {
-	if t, ok := err.(*TransportError); ok {
+	if t, ok := errors.AsType[*TransportError](err); ok {
 		t.Info = info
 	}
 	return err

@@ -145,18 +145,24 @@ func TestZN4_Responses(t *testing.T) {
 	other := "bad-response: bad response: it has the id of another request"
 	tests := []struct{ name, body, want string }{
 		{"success", ok(`{"status":"success","response_text":"hi"}`), `{"status":"success","response_text":"hi"}`},
-		{"all", ok(`{"status":"success","response_text":"hi","channel":"C1","thread_ts":"1","correlation_id":"c","original_message_ts":"7","n":9007199254740993,"bot_token":"x"}`),
-			`{"status":"success","response_text":"hi","channel":"C1","thread_ts":"1","correlation_id":"c","n":9007199254740993,"original_message_ts":"7"}`},
+		{
+			"all", ok(`{"status":"success","response_text":"hi","channel":"C1","thread_ts":"1","correlation_id":"c","original_message_ts":"7","n":9007199254740993,"bot_token":"x"}`),
+			`{"status":"success","response_text":"hi","channel":"C1","thread_ts":"1","correlation_id":"c","n":9007199254740993,"original_message_ts":"7"}`,
+		},
 		{"empty-answer", ok(`{"status":"success","response_text":""}`), `{"status":"success","response_text":""}`},
-		{"token-echoed", ok(`{"status":"success","response_text":"use ` + token + `","bot_token":"` + token + `","more":["` + token + `"]}`),
-			`{"status":"success","response_text":"use [redacted]","more":["[redacted]"]}`},
+		{
+			"token-echoed", ok(`{"status":"success","response_text":"use ` + token + `","bot_token":"` + token + `","more":["` + token + `"]}`),
+			`{"status":"success","response_text":"use [redacted]","more":["[redacted]"]}`,
+		},
 		{"accepted", ok(`{"status":"accepted","task_id":"t-1","poll_after_ms":2000}`), `{"status":"accepted","task_id":"t-1","poll_after_ms":2000}`},
 		{"poll-after-odd", ok(`{"status":"accepted","task_id":"t-1","poll_after_ms":"soon"}`), `{"status":"accepted","task_id":"t-1"}`},
 		{"poll-after-negative", ok(`{"status":"accepted","task_id":"t-1","poll_after_ms":-5}`), `{"status":"accepted","task_id":"t-1"}`},
 		{"poll-after-for-ever", ok(`{"status":"accepted","task_id":"t-1","poll_after_ms":1e300}`), `{"status":"accepted","task_id":"t-1","poll_after_ms":600000}`},
 		{"accepted-without-task", ok(`{"status":"accepted"}`), "bad-response: bad response: it accepts without a task_id"},
-		{"file", ok(`{"status":"success","file_artifact":{"artifactId":"a","name":"n","parts":[{"kind":"file","contentBase64":"aGk=","fileName":"a","mimeType":"t/p"}]}}`),
-			`{"status":"success","response_text":"","file_artifact":{"artifactId":"a","name":"n","parts":[{"kind":"file","contentBase64":"aGk=","fileName":"a","mimeType":"t/p"}]}}`},
+		{
+			"file", ok(`{"status":"success","file_artifact":{"artifactId":"a","name":"n","parts":[{"kind":"file","contentBase64":"aGk=","fileName":"a","mimeType":"t/p"}]}}`),
+			`{"status":"success","response_text":"","file_artifact":{"artifactId":"a","name":"n","parts":[{"kind":"file","contentBase64":"aGk=","fileName":"a","mimeType":"t/p"}]}}`,
+		},
 		{"no-text", ok(`{"status":"success"}`), "bad-response: bad response: a success without response_text"},
 		{"text-null", ok(`{"status":"success","response_text":null}`), "bad-response: bad response: a success without response_text"},
 		{"text-number", ok(`{"status":"success","response_text":5}`), "bad-response: bad response: result: response_text must be a string"},

@@ -206,7 +206,7 @@ func (c *Codec) readAsync(raw json.RawMessage, maxFile int) (AsyncResult, error)
 			return AsyncResult{}, badResponse("a completed task without a result")
 		}
 		done, err := c.readResult(w.Result, maxFile)
-		if fault, ok := err.(*Error); ok {
+		if fault, ok := errors.AsType[*Error](err); ok {
 			return AsyncResult{Status: StatusFailed, Error: fault}, nil
 		}
 		if err != nil {

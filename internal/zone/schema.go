@@ -105,7 +105,7 @@ func schemaOf(t reflect.Type) schema {
 		return schema{"type": "array", "items": schemaOf(t.Elem())}
 	case reflect.Struct:
 		properties := schema{}
-		for f := range fields(t) {
+		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "-" || name == "" {
 				continue
@@ -119,16 +119,6 @@ func schemaOf(t reflect.Type) schema {
 		return schema{"type": "object", "properties": properties}
 	}
 	panic("zone: no schema for " + t.String())
-}
-
-func fields(t reflect.Type) func(func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			if !yield(t.Field(i)) {
-				return
-			}
-		}
-	}
 }
 
 // OpenRPC returns the OpenRPC document of the contract.
@@ -153,7 +143,7 @@ func method(name string, all map[string]schema, summary string) schema {
 	params := []schema{}
 	if s, ok := all[name]; ok {
 		required, _ := s["required"].([]string)
-		for f := range fields(paramsType(name)) {
+		for f := range paramsType(name).Fields() {
 			member, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			p := schema{"name": member, "schema": property(s, member)}
 			for _, r := range required {

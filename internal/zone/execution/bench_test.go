@@ -34,6 +34,11 @@ func (w instant) Look(ctx context.Context, key string) (execution.Outcome, error
 
 func (instant) Running() int { return 0 }
 
+// nowhere takes lines that were made, as io.Discard does without having them made.
+type nowhere struct{}
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+
 const benchBody = `{"jsonrpc":"2.0","method":"execute_task","params":{"channel":"C0123456789","text":"what did the customer of the third order write last week?",` +
 	`"correlation_id":"0b6c1c62-2b2f-4d3c-8f68-5d3f2a9f7e11","thread_ts":"1763800000.000100","team_id":"T0123456789","user_id":"U0123456789"},"id":"6f1f9a52-6f0f-4c0e-9b6e-0d1a4f3c2b10"}`
 
@@ -43,7 +48,7 @@ const benchBody = `{"jsonrpc":"2.0","method":"execute_task","params":{"channel":
 func BenchmarkInvocations(b *testing.B) {
 	z := execution.New(execution.Config{
 		Work: instant{}, Profile: zone.ProfileRelaxed, NewID: zonetest.IDs(), Now: time.Now,
-		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Logger: slog.New(slog.NewJSONHandler(nowhere{}, nil)),
 	})
 	b.Run("handler", func(b *testing.B) {
 		h := z.Handler()

@@ -88,7 +88,7 @@ func TestZN4_Routes(t *testing.T) {
 func TestZN4_ContentTypes(t *testing.T) {
 	h := zonetest.NewRig(nil).Zone.Handler()
 	for _, ct := range []string{"", "application/json", "application/octet-stream", "text/plain; charset=latin1", "nonsense/"} {
-		r := httptest.NewRequest("POST", "/invocations", strings.NewReader(body("say x")))
+		r := httptest.NewRequest(http.MethodPost, "/invocations", strings.NewReader(body("say x")))
 		r.Header.Set("Content-Type", ct)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -339,7 +339,7 @@ func TestZN4_Unauthorized(t *testing.T) {
 			}
 			unread := strings.NewReader(body("say x"))
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest("POST", path, unread))
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, unread))
 			const want = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"not authorized","data":{"reason":"unauthorized","correlation_id":"`
 			if w.Code != 401 || w.Header().Get("WWW-Authenticate") != "Bearer" || !strings.HasPrefix(w.Body.String(), want) || !strings.HasSuffix(w.Body.String(), `"}},"id":null}`) {
 				t.Errorf("%s: %d %s", name, w.Code, w.Body)
@@ -404,7 +404,7 @@ func TestZN7_CorrelationID(t *testing.T) {
 	} {
 		for _, text := range []string{"say x", "fail"} {
 			rig := zonetest.NewRig(nil)
-			r := httptest.NewRequest("POST", "/invocations", strings.NewReader(`{"jsonrpc":"2.0","method":"execute_task","params":{`+tc.params+`"text":"`+text+`"},"id":"`+taskID+`"}`))
+			r := httptest.NewRequest(http.MethodPost, "/invocations", strings.NewReader(`{"jsonrpc":"2.0","method":"execute_task","params":{`+tc.params+`"text":"`+text+`"},"id":"`+taskID+`"}`))
 			r.Header.Set("X-Correlation-ID", tc.header)
 			r.Header.Set("X-Amzn-Bedrock-AgentCore-Runtime-Request-Id", tc.request)
 			w := httptest.NewRecorder()
@@ -440,7 +440,7 @@ func TestZN4_LargeBodies(t *testing.T) {
 			if size > most {
 				want = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request: it is larger than 3145728 bytes","data":{"reason":"too_large",`
 			}
-			if err != nil || res.StatusCode != 200 || !strings.Contains(string(got), want) {
+			if err != nil || res.StatusCode != http.StatusOK || !strings.Contains(string(got), want) {
 				t.Errorf("%d bytes, told %v: %d %s %v", size, told, res.StatusCode, got, err)
 			}
 		}
