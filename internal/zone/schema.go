@@ -26,7 +26,7 @@ type schema = map[string]any
 func schemas(profile Profile) map[string]schema {
 	params := schemaOf(reflect.TypeFor[taskWire]())
 	params["required"] = profile.required()
-	property(params, "text")["pattern"] = `\S`
+	property(params, "text")["pattern"] = `[^\s\p{Z}]`
 	property(params, "correlation_id")["maxLength"] = MaxCorrelationID
 	if profile == ProfileStrict {
 		property(params, "channel")["minLength"] = 1

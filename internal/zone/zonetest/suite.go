@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/zone"
 	"github.com/parley-project/parley/internal/zone/execution"
 )
@@ -25,6 +26,9 @@ import (
 // Token is the bot token of the requests of the suite. It may be in no response, in
 // no line of any log, and in nothing that a Work gets.
 const Token = "xoxb-1111-2222-ThisIsTheTokenOfTheSuite"
+
+// Secret is Token as a task has it.
+func Secret() parley.Secret { return parley.NewSecret([]byte(Token)) }
 
 // Card is the agent card of the zones of the suite.
 const Card = `{"name":"zone of the suite","skills":[]}`
