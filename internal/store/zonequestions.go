@@ -20,7 +20,7 @@ const (
 	anyZoneDue  = `SELECT due_at FROM zone_question WHERE ended_at IS NULL AND due_at > 0 ORDER BY due_at LIMIT 1`
 	countZone   = `SELECT count(*) FROM (SELECT 1 FROM zone_question WHERE ended_at IS NULL LIMIT ?) AS open`
 	pickZone    = `SELECT id FROM zone_question WHERE ended_at IS NULL AND due_at <= ? ORDER BY due_at LIMIT ?`
-	beatZone    = `UPDATE zone_question SET due_at = ? WHERE id = ? AND fence = ? AND ended_at IS NULL`
+	beatZone    = `UPDATE zone_question SET due_at = ? WHERE id = ? AND fence = ? AND lease_owner = ? AND ended_at IS NULL`
 	saveZoneSet = `UPDATE zone_question SET state = ?, outcome = ?, affinity = ?, task_id = ?, attempts = ?, polls = ?, tries = ?, posted = ?,
  due_at = ?, lease_owner = ?, sent_at = ?, answered_at = ?, ended_at = ?`
 	saveZone       = saveZoneSet + ` WHERE id = ? AND fence = ? AND ended_at IS NULL`
@@ -151,14 +151,14 @@ func (db *DB) ClaimZoneQuestions(ctx context.Context, owner string, now, until t
 }
 
 // BeatZoneQuestions makes the leases of questions as they were claimed last until
-// then. Those that somebody else has, or that have ended, are left alone.
+// then. Those that somebody else has, that were left or have ended are left alone.
 func (db *DB) BeatZoneQuestions(ctx context.Context, held []ZoneQuestion, until time.Time) error {
 	held = slices.Clone(held)
 	slices.SortFunc(held, func(a, b ZoneQuestion) int { return strings.Compare(a.ID, b.ID) })
 	return db.submit(ctx, prompt, func(s *session) error {
 		for i := range held {
 			s.at(held[i].ID)
-			if err := s.later(-1, beatZone, unixMicro(until), held[i].ID, held[i].Fence); err != nil {
+			if err := s.later(-1, beatZone, unixMicro(until), held[i].ID, held[i].Fence, held[i].Owner); err != nil {
 				return err
 			}
 		}

@@ -97,6 +97,8 @@ func TestZN7_ZoneQuestionLease(t *testing.T) {
 		second.State, second.Attempts, second.Polls, second.Affinity, second.TaskID = ZoneAccepted, 1, 2, "vm-1", "task"
 		second.SentAt, second.Owner, second.DueAt = epoch.Add(time.Second), "", epoch.Add(time.Hour)
 		check(t, db.SaveZoneQuestion(ctx, second, false))
+		// A beat that comes after the question was left changes nothing.
+		check(t, db.BeatZoneQuestions(ctx, []ZoneQuestion{{ID: "a", Owner: "p2", Fence: second.Fence}}, epoch.Add(time.Minute)))
 		diff(t, must(db.ZoneQuestion(ctx, "a"))(t), second)
 		second.State, second.Answer, second.AnsweredAt, second.Tries = ZonePosting, []byte{0, 1, 2}, epoch, 3
 		check(t, db.SaveZoneQuestion(ctx, second, true))

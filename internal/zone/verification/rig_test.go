@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -192,6 +193,7 @@ func (r *rig) start() {
 			}
 		})
 	}
+	r.t.Cleanup(r.stop)
 }
 
 func check(t testing.TB, err error) {
@@ -224,7 +226,7 @@ func message(text string) slacktest.Message {
 	tsMu.Lock()
 	defer tsMu.Unlock()
 	tsMu.n++
-	return slacktest.Message{Text: "<@" + slacktest.BotUser + "> " + text, TS: fmt.Sprintf("%d.%06d", 946684800, tsMu.n)}
+	return slacktest.Message{Text: "<@" + slacktest.BotUser + "> " + text, TS: fmt.Sprintf("%d.%06d", 946684000, tsMu.n)}
 }
 
 // send delivers an event and gives the status.
@@ -312,4 +314,13 @@ func (r *rig) counter(name, label string) float64 {
 		}
 	}
 	return sum
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(b)
 }

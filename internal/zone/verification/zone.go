@@ -179,7 +179,7 @@ func (z *Zone) untilDue(ctx context.Context, full bool) time.Duration {
 func (z *Zone) hold(q *store.ZoneQuestion) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.held[q.ID] = store.ZoneQuestion{ID: q.ID, Fence: q.Fence}
+	z.held[q.ID] = store.ZoneQuestion{ID: q.ID, Owner: z.owner, Fence: q.Fence}
 }
 
 func (z *Zone) drop(q *store.ZoneQuestion) {
