@@ -30,6 +30,9 @@ func newAgentList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List agents",
+		Long: `List agents. -o wide also says how they do, as parley agent health does: health,
+the 95th percentile of the time of their newest calls, how many of those have
+failed, and where the circuit stands.`,
 		Example: `  parley agent list
   parley agent list --protocol jsonrpc-2.0 -o wide
   parley agent list --status all`,
@@ -50,8 +53,12 @@ func newAgentList(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			columns, err := a.agentColumns(cmd.Context(), c, q)
+			if err != nil {
+				return err
+			}
 			if err := showList(a, listing[client.Agent]{
-				whole: page, items: page.Items, columns: a.agentColumns(), none: "no agents; register one: parley agent add URL",
+				whole: page, items: page.Items, columns: columns, none: "no agents; register one: parley agent add URL",
 			}); err != nil {
 				return err
 			}
@@ -68,7 +75,39 @@ func newAgentList(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) agentColumns() []column[client.Agent] {
+// agentColumns are those of the agents that q gives. With -o wide the server is
+// asked once more, how they all do.
+func (a *app) agentColumns(ctx context.Context, c *client.Client, q client.AgentQuery) ([]column[client.Agent], error) {
+	columns := agentRecordColumns()
+	if a.flags.output != "wide" {
+		return columns, nil
+	}
+	page, err := c.AgentConditions(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]client.AgentCondition, len(page.Items))
+	for _, one := range page.Items {
+		all[one.Agent] = one
+	}
+	does := func(head string, of func(client.AgentCondition) cell) column[client.Agent] {
+		return column[client.Agent]{head: head, fixed: true, cell: func(g client.Agent) cell {
+			if one, ok := all[g.Name]; ok { // else it was added just now
+				return of(one)
+			}
+			return cell{}
+		}}
+	}
+	return append(columns[:4:4], append([]column[client.Agent]{
+		does("HEALTH", func(h client.AgentCondition) cell { return cell{string(h.Status), inkOf(string(h.Status))} }),
+		does("P95", func(h client.AgentCondition) cell { return cell{text: tookMS(h.Calls.P95MS)} }),
+		does("ERRORS", func(h client.AgentCondition) cell { return errorsCell(h.Calls) }),
+		does("CIRCUIT", func(h client.AgentCondition) cell { return cell{string(h.Circuit), inkOf(string(h.Circuit))} }),
+	}, columns[4:]...)...), nil
+}
+
+// agentRecordColumns are those that an agent's record is enough for.
+func agentRecordColumns() []column[client.Agent] {
 	return []column[client.Agent]{
 		{head: "AGENT", cell: plain(func(g client.Agent) string { return g.Name })},
 		{head: "PROTOCOL", fixed: true, cell: plain(func(g client.Agent) string { return g.Protocol })},

@@ -259,7 +259,7 @@ func (a *app) agentAddFile(ctx context.Context, file string) error {
 		}
 		added = append(added, g)
 	}
-	if err := showList(a, listing[client.Agent]{whole: added, items: added, columns: a.agentColumns(), none: "no agents were added"}); err != nil {
+	if err := showList(a, listing[client.Agent]{whole: added, items: added, columns: agentRecordColumns(), none: "no agents were added"}); err != nil {
 		return err
 	}
 	if len(added) > 0 && len(errs) == 0 {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	mathrand "math/rand/v2"
 	"strings"
@@ -91,11 +92,11 @@ func (c conditions) Condition(ctx context.Context, ref string) (parley.AgentCond
 	if err != nil {
 		return parley.AgentCondition{}, err
 	}
-	inFlight, err := c.db.InFlight(ctx)
+	list, err := c.of(ctx, []parley.Agent{agent})
 	if err != nil {
 		return parley.AgentCondition{}, err
 	}
-	return c.of(ctx, agent, inFlight)
+	return list[0], nil
 }
 
 // Conditions says how one page of agents do.
@@ -104,40 +105,62 @@ func (c conditions) Conditions(ctx context.Context, q parley.AgentQuery) ([]parl
 	if err != nil {
 		return nil, 0, err
 	}
-	inFlight, err := c.db.InFlight(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	list := make([]parley.AgentCondition, 0, len(agents))
-	for _, agent := range agents {
-		one, err := c.of(ctx, agent, inFlight)
-		if err != nil {
-			return nil, 0, err
-		}
-		list = append(list, one)
-	}
-	return list, total, nil
+	list, err := c.of(ctx, agents)
+	return list, total, err
 }
 
-func (c conditions) of(ctx context.Context, agent parley.Agent, inFlight map[string]int) (a parley.AgentCondition, err error) {
-	if a.Health, err = c.db.Health(ctx, agent.Name); err != nil {
-		return a, err
+// of asks the store for all of them together, not for each.
+func (c conditions) of(ctx context.Context, agents []parley.Agent) ([]parley.AgentCondition, error) {
+	names := make([]string, len(agents))
+	for i := range agents {
+		names[i] = agents[i].Name
+	}
+	now := c.db.Now()
+	inFlight, err := c.db.InFlight(ctx)
+	if err != nil {
+		return nil, err
+	}
+	healths, err := c.db.Healths(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	calls, err := c.db.Calls(ctx, names, now.Add(-callWindow), now, callSample)
+	if err != nil {
+		return nil, err
+	}
+	breakers, err := c.db.Breakers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	circuits := make(map[string]parley.Circuit, len(breakers)) // those that are not closed
+	for _, b := range breakers {
+		circuits[b.Agent] = b.Circuit
+	}
+	list := make([]parley.AgentCondition, len(agents))
+	for i, agent := range agents {
+		list[i] = parley.AgentCondition{
+			Health: healthOf(agent, healths[agent.Name]), Calls: calls[agent.Name], InFlight: inFlight[agent.Name],
+			Circuit: cmp.Or(circuits[agent.Name], parley.CircuitClosed),
+		}
+	}
+	return list, nil
+}
+
+// healthOf is what is shown of the looks at an agent; those of one that nobody has
+// looked at are the zero value.
+func healthOf(agent parley.Agent, h parley.HealthState) parley.HealthState {
+	if h.Agent == "" {
+		h = parley.HealthState{Agent: agent.Name, Status: parley.HealthUnknown}
 	}
 	switch {
 	case agent.Status != parley.AgentActive:
 		// What was seen before says nothing any more.
-		a.Health = parley.HealthState{Agent: agent.Name, Status: parley.HealthUnknown, Message: "Nobody looks at an agent that is " + string(agent.Status)}
-	case !a.Health.CheckedAt.IsZero():
+		return parley.HealthState{Agent: agent.Name, Status: parley.HealthUnknown, Message: "Nobody looks at an agent that is " + string(agent.Status)}
+	case !h.CheckedAt.IsZero():
 	case strings.HasPrefix(agent.URL, "stdio:"):
-		a.Health.Message = "A program of this machine: its calls say how it does"
+		h.Message = "A program of this machine: its calls say how it does"
 	default:
-		a.Health.Message = "Nobody has looked yet"
+		h.Message = "Nobody has looked yet"
 	}
-	now := c.db.Now()
-	if a.Calls, err = c.db.Calls(ctx, agent.Name, now.Add(-callWindow), now, callSample); err != nil {
-		return a, err
-	}
-	circuit, err := c.db.Breaker(ctx, agent.Name)
-	a.Circuit, a.InFlight = circuit.Circuit, inFlight[agent.Name]
-	return a, err
+	return h
 }

@@ -67,7 +67,7 @@ type drained struct {
 	// letter is the id of a dead letter that waits.
 	letter string
 	stop   context.CancelFunc
-	ended chan error
+	ended  chan error
 }
 
 func startDrained(t *testing.T, cfg server.Config, h *heldAgent) *drained {

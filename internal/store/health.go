@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -24,9 +25,19 @@ const (
  WHERE agent = ? AND token = ?`
 
 	// The text of the condition is that of index attempt_called.
-	selectCalls = `SELECT outcome, settled_at - claimed_at, settled_at FROM attempt
- WHERE agent = ? AND settled_at > ? AND settled_at IS NOT NULL AND claimed_at IS NOT NULL ORDER BY settled_at DESC LIMIT ?`
+	// The part of each agent is read from the index alone.
+	oneOfCalls = `SELECT * FROM (SELECT agent, outcome, settled_at - claimed_at, settled_at FROM attempt
+ WHERE agent = ? AND settled_at > ? AND settled_at IS NOT NULL AND claimed_at IS NOT NULL ORDER BY settled_at DESC LIMIT ?) AS c`
 	countInFlight = `SELECT agent, count(*) FROM attempt WHERE state IN ('claimed', 'following') GROUP BY agent`
+)
+
+// atOnce is how many agents one statement is about. It is always the same number, so
+// that there is one statement to prepare.
+const atOnce = 16
+
+var (
+	selectHealths = `SELECT ` + healthColumns + ` FROM agent_health WHERE agent IN (?` + strings.Repeat(", ?", atOnce-1) + `)`
+	selectCalls   = oneOfCalls + strings.Repeat(" UNION ALL "+oneOfCalls, atOnce-1)
 )
 
 // HealthDue gives the names of at most limit active agents that nobody has
@@ -119,13 +130,17 @@ func (db *DB) SaveHealth(ctx context.Context, h parley.HealthState, token string
 func (db *DB) Health(ctx context.Context, agent string) (parley.HealthState, error) {
 	h := parley.HealthState{Agent: agent, Status: parley.HealthUnknown}
 	err := db.read(ctx, selectHealth, func(r *record) error {
-		h = parley.HealthState{
-			Agent: r.str(), Status: parley.HealthStatus(r.str()), Message: r.str(), Took: time.Duration(r.int()) * time.Microsecond,
-			CheckedAt: r.time(), ChangedAt: r.time(), Failures: int(r.int()), CardHash: r.str(),
-		}
+		h = readHealth(r)
 		return r.err
 	}, agent)
 	return h, err
+}
+
+func readHealth(r *record) parley.HealthState {
+	return parley.HealthState{
+		Agent: r.str(), Status: parley.HealthStatus(r.str()), Message: r.str(), Took: time.Duration(r.int()) * time.Microsecond,
+		CheckedAt: r.time(), ChangedAt: r.time(), Failures: int(r.int()), CardHash: r.str(),
+	}
 }
 
 // AgentUp is what a look at an active agent has come to.
@@ -146,32 +161,95 @@ func (db *DB) AgentsUp(ctx context.Context, limit int) ([]AgentUp, error) {
 	return list, err
 }
 
-// Calls gives the newest calls of the agent of that name that have ended after
-// since, at most limit of them; it costs no more than that, however many there
-// were. now is what the window ends with.
-func (db *DB) Calls(ctx context.Context, agent string, since, now time.Time, limit int) (parley.CallStats, error) {
-	var s parley.CallStats
-	var took []time.Duration
-	rows, oldest := 0, since
-	err := db.read(ctx, selectCalls, func(r *record) error {
-		outcome, d, at := parley.Outcome(r.str()), r.int(), r.time()
-		if rows++; rows == limit {
-			oldest = at
+// Healths gives what the looks at the agents of those names have come to, by name;
+// those that nobody has looked at are not in it. It costs a statement for each
+// atOnce of them.
+func (db *DB) Healths(ctx context.Context, agents []string) (map[string]parley.HealthState, error) {
+	all := make(map[string]parley.HealthState, len(agents))
+	for chunk := range slices.Chunk(agents, atOnce) {
+		args := make([]any, atOnce)
+		for i := range args {
+			args[i] = nameAt(chunk, i)
 		}
-		switch outcome {
-		case parley.OutcomeCancelled:
+		if err := db.read(ctx, selectHealths, func(r *record) error {
+			h := readHealth(r)
+			all[h.Agent] = h
 			return r.err
-		case parley.OutcomeOK:
-		default:
-			s.Errors++
+		}, args...); err != nil {
+			return nil, err
 		}
-		took = append(took, max(time.Duration(d)*time.Microsecond, 0))
+	}
+	return all, nil
+}
+
+// nameAt is the i-th name, or one that no agent has.
+func nameAt(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return ""
+}
+
+// Calls gives the newest calls of each of the agents of those names that have ended
+// after since, at most limit of them, by name. It costs no more than that, however
+// many there were, and a statement for each atOnce agents. now is what the window
+// ends with.
+func (db *DB) Calls(ctx context.Context, agents []string, since, now time.Time, limit int) (map[string]parley.CallStats, error) {
+	all := make(map[string]parley.CallStats, len(agents))
+	for chunk := range slices.Chunk(agents, atOnce) {
+		sums := make(map[string]*callSum, len(chunk))
+		var args []any
+		for i := range atOnce {
+			args = append(args, nameAt(chunk, i), unixMicro(since), int64(limit))
+		}
+		for _, name := range chunk {
+			sums[name] = &callSum{oldest: since}
+		}
+		if err := db.read(ctx, selectCalls, func(r *record) error {
+			if sum := sums[r.str()]; sum != nil {
+				return sum.add(r, limit)
+			}
+			return r.err
+		}, args...); err != nil {
+			return nil, err
+		}
+		for name, sum := range sums {
+			all[name] = sum.stats(now)
+		}
+	}
+	return all, nil
+}
+
+// callSum adds up calls, the newest first.
+type callSum struct {
+	rows, errors int
+	took         []time.Duration
+	oldest       time.Time
+}
+
+// add reads outcome, time and end of a call.
+func (s *callSum) add(r *record, limit int) error {
+	outcome, d, at := parley.Outcome(r.str()), r.int(), r.time()
+	if s.rows++; s.rows == limit {
+		s.oldest = at
+	}
+	switch outcome {
+	case parley.OutcomeCancelled:
 		return r.err
-	}, agent, unixMicro(since), int64(limit))
-	s.Count, s.Window = len(took), max(now.Sub(oldest), 0)
-	slices.Sort(took)
-	s.P50, s.P95, s.P99 = percentile(took, 50), percentile(took, 95), percentile(took, 99)
-	return s, err
+	case parley.OutcomeOK:
+	default:
+		s.errors++
+	}
+	s.took = append(s.took, max(time.Duration(d)*time.Microsecond, 0))
+	return r.err
+}
+
+func (s *callSum) stats(now time.Time) parley.CallStats {
+	slices.Sort(s.took)
+	return parley.CallStats{
+		Count: len(s.took), Errors: s.errors, Window: max(now.Sub(s.oldest), 0),
+		P50: percentile(s.took, 50), P95: percentile(s.took, 95), P99: percentile(s.took, 99),
+	}
 }
 
 // percentile is the smallest of the sorted values that at least p of a hundred

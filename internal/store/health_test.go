@@ -67,6 +67,7 @@ func TestHealthClaims(t *testing.T) {
 			t.Error("refused")
 		}
 		diff(t, must(db.Health(ctx, "a"))(t), seen)
+		diff(t, must(db.Healths(ctx, []string{"nobody", "a"}))(t), map[string]parley.HealthState{"a": seen})
 		diff(t, len(must(db.AgentEvents(ctx, "a", 0, 10))(t)), 2)
 		diff(t, claim("t3", minute, minute.Add(time.Minute), "a"), []string{"a"})
 		diff(t, must(db.Health(ctx, "a"))(t), seen)
@@ -131,7 +132,7 @@ func ended(t testing.TB, db *DB, agent string, outcomes map[string][]time.Durati
 func TestCalls(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
-		diff(t, must(db.Calls(ctx, "a", epoch.Add(-time.Minute), epoch, 10))(t), parley.CallStats{Window: time.Minute})
+		diff(t, must(db.Calls(ctx, []string{"a"}, epoch.Add(-time.Minute), epoch, 10))(t)["a"], parley.CallStats{Window: time.Minute})
 		var hundred []time.Duration
 		for n := range 100 {
 			hundred = append(hundred, time.Duration(n+1)*time.Millisecond)
@@ -143,10 +144,22 @@ func TestCalls(t *testing.T) {
 			Count: 100, Errors: 5, P50: 50 * time.Millisecond, P95: 95 * time.Millisecond, P99: 99 * time.Millisecond, Window: 90 * time.Second,
 		}
 		now := epoch.Add(30 * time.Second)
-		diff(t, must(db.Calls(ctx, "a", epoch.Add(-time.Minute), now, 1000))(t), want)
+		diff(t, must(db.Calls(ctx, []string{"a"}, epoch.Add(-time.Minute), now, 1000))(t)["a"], want)
 		diff(t, want.ErrorRate(), 0.05)
-		got := must(db.Calls(ctx, "b", epoch.Add(-time.Minute), now, 1))(t)
+		got := must(db.Calls(ctx, []string{"b"}, epoch.Add(-time.Minute), now, 1))(t)["b"]
 		diff(t, got, parley.CallStats{Count: 1, Errors: 1, P50: time.Hour, P95: time.Hour, P99: time.Hour, Window: 30 * time.Second})
+		// Many at once, more than one statement is about.
+		names := make([]string, 0, 40)
+		for i := range 38 {
+			names = append(names, fmt.Sprint("nobody", i))
+		}
+		names = append(names, "a", "b")
+		all := must(db.Calls(ctx, names, epoch.Add(-time.Minute), now, 1000))(t)
+		diff(t, len(all), 40)
+		diff(t, all["a"], want)
+		diff(t, all["b"].Errors, 1)
+		diff(t, all["nobody7"], parley.CallStats{Window: 90 * time.Second})
+		diff(t, len(must(db.Calls(ctx, nil, epoch, now, 10))(t)), 0)
 		// What is under way has not ended.
 		c := bridge(t, db, "b1")
 		begin(t, db, "run-2", attempt("run-2", "s", 1), attempt("run-2", "other", 1))
@@ -190,7 +203,7 @@ func benchmarkCalls(b *testing.B, db *DB) {
 	for _, limit := range []int{2000, 100_000} {
 		b.Run(fmt.Sprint(limit), func(b *testing.B) {
 			for b.Loop() {
-				if s := must(db.Calls(b.Context(), "a", epoch.Add(-time.Minute), epoch.Add(time.Minute), limit))(b); s.Count != limit {
+				if s := must(db.Calls(b.Context(), []string{"a"}, epoch.Add(-time.Minute), epoch.Add(time.Minute), limit))(b)["a"]; s.Count != limit {
 					b.Fatalf("%+v", s)
 				}
 			}
