@@ -117,6 +117,7 @@ func (c Config) withDefaults() Config {
 type Bridge struct {
 	cfg      Config
 	log      *slog.Logger
+	bad      *failures
 	adapters map[string]Adapter
 	// unsupported ends the error about a protocol that nobody speaks.
 	unsupported string
@@ -214,7 +215,7 @@ func New(cfg Config) (*Bridge, error) {
 	if b.breakers, shared = cfg.Ledger.(Breakers); !shared {
 		b.breakers = &privateBreakers{m: make(map[string]parley.BreakerState)}
 	}
-	b.log = b.cfg.Logger
+	b.log, b.bad = b.cfg.Logger, newFailures(b.cfg.Logger)
 	for _, a := range cfg.Adapters {
 		if name := a.Protocol(); name == "" || b.adapters[name] != nil {
 			return nil, parley.Errorf(parley.CodeInvalid, "two adapters, or one without a name, for protocol %q", name)

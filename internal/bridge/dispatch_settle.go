@@ -159,10 +159,17 @@ func (c *call) fail() step {
 	if !c.sentAt.IsZero() {
 		level = slog.LevelDebug // the adapter was asked and has said why
 	}
-	c.b.log.LogAttrs(c.b.hard, level, "task failed before the agent was reached",
-		c.attrs("agent_failure", slog.String("code", string(c.out.Result.Err.Code)), slog.String("error", c.out.Result.Err.Message))...)
+	c.failed(level, "task failed before the agent was reached", c.out.Result.Err)
 	c.out.Result.Outcome = parley.OutcomeError
 	return c.settle(store.MoveFail, c.result())
+}
+
+// failed logs that an agent has failed, as [failures] does.
+func (c *call) failed(level slog.Level, text string, e *parley.Error) {
+	kind := failureKind{agent: c.row.Agent, class: string(e.Code), text: text, level: level}
+	if c.b.log.Enabled(c.b.hard, level) {
+		c.b.bad.note(c.b.hard, kind, c.attrs("agent_failure", slog.String("code", string(e.Code)), slog.String("error", e.Message)))
+	}
 }
 
 // lost: bytes left and no answer is held. The policy decides (language rule R1).

@@ -24,6 +24,7 @@ type Wire struct {
 	x   *Exchange
 	log *slog.Logger
 	obs TranslationObserver
+	bad *failures
 }
 
 // NewWire makes a Wire; log and obs may be nil. It does not own x.
@@ -31,7 +32,7 @@ func NewWire(x *Exchange, log *slog.Logger, obs TranslationObserver) *Wire {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Wire{x: x, log: log, obs: obs}
+	return &Wire{x: x, log: log, obs: obs, bad: newFailures(log)}
 }
 
 // Warning is something odd in an answer that was used all the same.
@@ -87,7 +88,7 @@ func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c
 		return t.finish(out), nil
 	}
 	if err != nil { // nothing that could be sent
-		t.line(slog.LevelError, "agent_failure", slog.String("error", err.Error()))
+		t.failed(slog.LevelError, string(parley.CodeOf(err)), slog.String("error", err.Error()))
 		return Outcome{}, err
 	}
 
@@ -136,12 +137,21 @@ type talk struct {
 
 // line writes a log line with what every line has (BR-7.5).
 func (t *talk) line(level slog.Level, event string, attrs ...slog.Attr) {
-	if !t.log.Enabled(t.ctx, level) {
-		return
+	if t.log.Enabled(t.ctx, level) {
+		t.log.LogAttrs(t.ctx, level, event, t.attrs(attrs)...)
 	}
-	all := append(make([]slog.Attr, 0, 4+len(attrs)), slog.String("task_id", t.task.ID), slog.String("agent", t.agent.Name),
-		slog.String("correlation_id", t.task.CorrelationID), slog.String("protocol", t.protocol))
-	t.log.LogAttrs(t.ctx, level, event, append(all, attrs...)...)
+}
+
+func (t *talk) attrs(more []slog.Attr) []slog.Attr {
+	return append(append(make([]slog.Attr, 0, 4+len(more)), slog.String("task_id", t.task.ID), slog.String("agent", t.agent.Name),
+		slog.String("correlation_id", t.task.CorrelationID), slog.String("protocol", t.protocol)), more...)
+}
+
+// failed logs a failure of the agent, as [failures] does.
+func (t *talk) failed(level slog.Level, class string, attrs ...slog.Attr) {
+	if t.log.Enabled(t.ctx, level) {
+		t.bad.note(t.ctx, failureKind{agent: t.agent.Name, class: class, text: "agent_failure", level: level}, t.attrs(attrs))
+	}
 }
 
 // translated measures a translation and shows its structure at debug
@@ -226,7 +236,8 @@ func (t *talk) untranslated(te *TranslationError) {
 }
 
 // finish completes an outcome and logs it: an output at info (BR-7.3), a
-// failure with all that is known about it at error (BR-7.4, AD-8).
+// failure with all that is known about it at error (BR-7.4, AD-8), but not each
+// of many alike.
 func (t *talk) finish(out Outcome) Outcome {
 	out = t.complete(out)
 	level := slog.LevelError
@@ -237,7 +248,7 @@ func (t *talk) finish(out Outcome) Outcome {
 	case e != nil && e.Code == parley.CodeCancelled:
 		t.line(slog.LevelInfo, "agent_call_cancelled", slog.String("error", e.Message))
 	case e != nil:
-		t.line(level, "agent_failure", slog.String("disposition", out.Disposition.word()),
+		t.failed(level, classOf(out.Disposition, e), slog.String("disposition", out.Disposition.word()),
 			slog.String("code", string(e.Code)), slog.String("error", e.Message), slog.String("details", string(e.Details)))
 	case out.Disposition == Answered && t.log.Enabled(t.ctx, slog.LevelInfo):
 		t.line(slog.LevelInfo, "agent_output", slog.Int("size", len(out.Result.Output)),

@@ -36,8 +36,7 @@ func (c *call) overdue() step {
 	case told && out.Disposition != NotSent:
 		late.Outcome = parley.OutcomeError
 		c.out = Outcome{Result: late}
-		c.b.log.LogAttrs(c.b.hard, slog.LevelError, "agent told to stop", c.attrs("agent_failure",
-			slog.String("code", string(late.Err.Code)), slog.String("error", late.Err.Message))...)
+		c.failed(slog.LevelError, "agent told to stop", late.Err)
 		return c.settle(store.MoveFail, c.result())
 	}
 	c.out = Outcome{Result: late}
