@@ -43,10 +43,15 @@ func (a *app) serve(ctx context.Context, f *settingFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := a.serverConfig(loaded)
+	cfg, _, err := a.serverConfig(loaded)
 	if err != nil {
 		return err
 	}
+	return a.serveWith(ctx, loaded, cfg)
+}
+
+// serveWith runs a server until ctx ends, and says where it is.
+func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.Config) error {
 	for _, note := range loaded.Notes {
 		cfg.Logger.Warn("configuration", "note", note)
 	}
@@ -56,6 +61,9 @@ func (a *app) serve(ctx context.Context, f *settingFlags) error {
 	}
 	fmt.Fprintln(a.stdout, s.URL())
 	a.note("serving %s at %s", strings.Join(loaded.Roles, ", "), s.URL())
+	for _, url := range s.ZoneURLs() {
+		a.note("execution zone at %s", url)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	select {
@@ -67,11 +75,12 @@ func (a *app) serve(ctx context.Context, f *settingFlags) error {
 	return <-ended
 }
 
-// serverConfig makes what a server is built from.
-func (a *app) serverConfig(l *config.Loaded) (server.Config, error) {
+// serverConfig makes what a server is built from, and what keeps secrets out of
+// its log.
+func (a *app) serverConfig(l *config.Loaded) (server.Config, *logging.Redactor, error) {
 	specs, err := a.configuredAgents(l)
 	if err != nil {
-		return server.Config{}, err
+		return server.Config{}, nil, err
 	}
 	redactor := logging.NewRedactor()
 	cfg := server.Config{
@@ -100,10 +109,10 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, error) {
 	}
 	if l.Bus.Kind == config.BusKafka {
 		if cfg.Kafka, err = kafkaConfig(l.Bus.Kafka); err != nil {
-			return server.Config{}, err
+			return server.Config{}, nil, err
 		}
 	}
-	return cfg, nil
+	return cfg, redactor, nil
 }
 
 // exchangeLimits bound each exchange with an agent.

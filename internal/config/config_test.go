@@ -166,7 +166,7 @@ func TestProblems(t *testing.T) {
 		{name: "list", file: "roles: {api: true}\n", want: "parley.yaml:1:8: type: roles: must be a list of api, executor, bridge"},
 		{name: "item", file: "roles: [api, worker]\n", want: `parley.yaml:1:8: value: roles: holds "worker": the values are api, executor, bridge`},
 		{name: "twice", file: "listen: a:1\nlisten: a:2\n", want: "parley.yaml:2:1: duplicate: listen: is given twice"},
-		{name: "later", file: "zone: {verification: {}}\n", want: "parley.yaml:1:1: not_in_this_version: zone: is not in this version: remove it"},
+		{name: "later", file: "telemetry: {traces: {}}\n", want: "parley.yaml:1:1: not_in_this_version: telemetry: is not in this version: remove it"},
 		{name: "literal secret", file: "auth: {key: hunter2}\n", want: "parley.yaml:1:13: value: auth.key: must be a reference, env:NAME or file:PATH; the value has neither form"},
 		{name: "absent variable", file: "auth: {key: env:NONE}\n", want: "parley.yaml:1: secret: auth.key: unavailable: the variable NONE is not set"},
 		{name: "absent file", file: "auth: {key: file:none}\n", want: "parley.yaml:1: secret: auth.key: unavailable: cannot be read: file does not exist"},

@@ -22,7 +22,7 @@ const maxFile = 1 << 20
 const agentsSection = "agents"
 
 // later are sections and members that nothing in this program acts upon.
-func later() []string { return []string{"telemetry", "zone"} }
+func later() []string { return []string{"telemetry"} }
 
 // readFile takes the values of the file.
 func (l *loader) readFile() {

@@ -75,7 +75,7 @@ func databaseSettings() []Setting {
 		{Path: "database.password", Kind: KindSecret, Default: "", Help: "password of database.url, where that holds none"},
 		{
 			Path: "database.migrate", Kind: KindText, Default: MigrateManual, Choices: []string{MigrateAuto, MigrateManual},
-			Help: "manual: an older schema is refused; auto: it is brought up to date at the start",
+			Help: "manual: an older schema is refused, a new SQLite file is made; auto: it is brought up to date at the start",
 		},
 	}
 }

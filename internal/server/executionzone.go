@@ -61,9 +61,8 @@ type ExecutionZone struct {
 
 // executionZone is the running zone of a server.
 type executionZone struct {
-	work *zoneWork
-	// drain is closed when the zone takes nothing new.
-	drain     chan struct{}
+	work      *zoneWork
+	serving   *execution.Zone
 	listeners []net.Listener
 	servers   []*http.Server
 }
@@ -77,7 +76,7 @@ func (s *Server) openZone(ctx context.Context) (err error) {
 	case !s.cfg.has(RoleExecutor) || !s.cfg.has(RoleBridge) || s.cfg.NoLedger:
 		return parley.Errorf(parley.CodeInvalid, "an execution zone does its work itself: it needs the roles executor and bridge, and a database")
 	}
-	z := &executionZone{drain: make(chan struct{})}
+	z := &executionZone{}
 	s.zone = z
 	if z.work, err = s.newZoneWork(ctx, cfg); err != nil {
 		return err
@@ -101,12 +100,12 @@ func (s *Server) openZone(ctx context.Context) (err error) {
 		}
 		z.listeners = append(z.listeners, ln)
 	}
-	serving := execution.New(execution.Config{
+	z.serving = execution.New(execution.Config{
 		Work: z.work, Profile: cfg.Profile, SyncLimit: cfg.SyncLimit, MaxBody: cfg.MaxRequest, MaxResponse: cfg.MaxResponse,
-		MaxInFlight: cfg.MaxTasks, Card: s.zoneCard(z.work), Authorize: authorize, Draining: z.drain,
+		MaxInFlight: cfg.MaxTasks, Card: s.zoneCard(z.work), Authorize: authorize,
 		NewID: uuid.NewString, Now: s.cfg.Now, Logger: s.log,
 	})
-	for i, handler := range []http.Handler{serving.Handler(), serving.A2AHandler()}[:len(z.listeners)] {
+	for i, handler := range []http.Handler{z.serving.Handler(), z.serving.A2AHandler()}[:len(z.listeners)] {
 		z.servers = append(z.servers, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -100,7 +100,7 @@ func (s *Server) refuse() {
 	s.stopping.Store(true)
 	s.running.Store(false)
 	if s.zone != nil {
-		close(s.zone.drain)
+		s.zone.serving.Drain()
 	}
 	if s.executor != nil {
 		s.executor.StopIntake()

@@ -18,8 +18,9 @@ func target(data string, url parley.Secret) string {
 	return string(url.Reveal())
 }
 
-// checkSchema refuses a database to which steps are missing.
-func checkSchema(ctx context.Context, db *store.DB) error {
+// checkSchema refuses a database to which steps are missing. An empty one that this
+// process has for itself is no older schema: it is made.
+func checkSchema(ctx context.Context, db *store.DB, own bool) error {
 	steps, err := db.Status(ctx)
 	if err != nil {
 		return err
@@ -30,8 +31,11 @@ func checkSchema(ctx context.Context, db *store.DB) error {
 			missing++
 		}
 	}
-	if missing == 0 {
+	switch {
+	case missing == 0:
 		return nil
+	case missing == len(steps) && own:
+		return db.Migrate(ctx)
 	}
 	return parley.Errorf(parley.CodeConflict,
 		"the schema of the database is older than this program: %d of %d steps are missing; type: parley migrate up (or set database.migrate: auto)", missing, len(steps))

@@ -136,7 +136,7 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	if s.cfg.SchemaAsIs {
-		return checkSchema(ctx, s.db)
+		return checkSchema(ctx, s.db, s.lock != nil)
 	}
 	return s.db.Migrate(ctx)
 }

@@ -21,8 +21,4 @@ type Execution interface {
 }
 
 // Call is one request execute_task.
-type Call struct {
-	ID   string
-	Task zone.Task
-	Meta zone.Meta
-}
+type Call = zone.Call

@@ -1,0 +1,192 @@
+package endtoend
+
+import (
+	"flag"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley/internal/zone/verification/slacktest"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of TestZN7_KilledZones; 0 takes a new one")
+	asked    = flag.Int("questions", 40, "questions of TestZN7_KilledZones")
+)
+
+// TestZN7_QuestionAndAnswer: a person asks, and finds the answer in the thread,
+// once, however often Slack tells of the question; no secret stays anywhere.
+func TestZN7_QuestionAndAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	m := question(1, "what is up?")
+	for retry := range 3 {
+		if status := r.deliver(t.Context(), m, 1); status != http.StatusOK {
+			t.Fatalf("delivery %d: %d", retry, status)
+		}
+	}
+	again := m
+	again.EventID, again.Type, again.ChannelType = "EvOther", "message", "channel"
+	r.deliver(t.Context(), again, 1) // the other kind of event that Slack has for the same message
+	r.answered(m)
+	forged := question(2, "let me in")
+	header := slacktest.Sign("another secret", time.Now(), forged.Body())
+	if status := r.post(t.Context(), header, forged.Body()); status != http.StatusUnauthorized {
+		t.Errorf("a forged signature: %d", status)
+	}
+	pause(2 * time.Second) // for what must not come
+	if got := r.thread(m); !slices.Equal(got, []string{"answer to what is up?"}) {
+		t.Errorf("the thread: %q", got)
+	}
+	if got := r.thread(forged); len(got) != 0 {
+		t.Errorf("the thread of the forged question: %q", got)
+	}
+	for _, log := range []string{r.execution.out.since(0), r.verification.out.since(0)} {
+		if !strings.Contains(log, "correlation_id") {
+			t.Error("a zone does not log the correlation id")
+		}
+	}
+	r.execution.stop()
+	r.verification.stop()
+	r.leaks()
+}
+
+// TestZN7_SafeTexts: what goes wrong behind ends in a text that says nothing of it.
+func TestZN7_SafeTexts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{
+		execution:    "    task_limit: 2s\n    sync_limit: 500ms\n",
+		verification: "    prompt_length: 50\n    rate_per_minute: 3\n    deadline: 10s\n",
+	})
+	r.agent.delay = func(question string) time.Duration {
+		if strings.HasPrefix(question, "slow") {
+			return 5 * time.Second
+		}
+		return 0
+	}
+	failing, slow, long := question(1, "fail please"), question(2, "slow please"), question(3, strings.Repeat("x", 60))
+	for i, m := range []*slacktest.Message{&failing, &slow, &long} {
+		m.User = "U0ASKER" + strconv.Itoa(i)
+		if status := r.deliver(t.Context(), *m, 1); status != http.StatusOK {
+			t.Fatal(status)
+		}
+	}
+	r.answered(failing, slow, long)
+	seen := map[string]bool{}
+	for _, m := range []slacktest.Message{failing, slow, long} {
+		got := r.thread(m)
+		if len(got) != 1 || seen[got[0]] {
+			t.Errorf("%.20s: %q", m.Text, got)
+			continue
+		}
+		seen[got[0]] = true
+		for _, raw := range []string{"10.0.0.7", "-32", "task_failed", "execute_task", "JSON", "http://"} {
+			if strings.Contains(got[0], raw) {
+				t.Errorf("%.20s: the text tells of %s: %s", m.Text, raw, got[0])
+			}
+		}
+	}
+	r.execution.kill()
+	down := question(10, "is anybody there?")
+	r.deliver(t.Context(), down, 1)
+	r.answered(down)
+	if got := r.thread(down); len(got) != 1 || strings.Contains(got[0], "refused") {
+		t.Errorf("with the other zone away: %q", got)
+	}
+	r.leaks()
+}
+
+// TestZN7_SocketMode is the same over a connection that the zone makes, which
+// breaks in the middle.
+func TestZN7_SocketMode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{verification: "    # socket\n"})
+	eventually(t, "the zone does not connect", func() bool { return r.slack.Connections() > 0 })
+	var all []slacktest.Message
+	for i := range 6 {
+		m := question(i, "question "+strconv.Itoa(i))
+		all = append(all, m)
+		r.slack.Push("events_api", m.Body())
+		switch i {
+		case 1:
+			r.slack.Push("a_type_of_the_future", []byte(`{"x":1}`))
+		case 3:
+			r.slack.Disconnect("warning")
+		}
+	}
+	r.answered(all...)
+	pause(time.Second)
+	for i, m := range all {
+		if got := r.thread(m); !slices.Equal(got, []string{"answer to question " + strconv.Itoa(i)}) {
+			t.Errorf("%s: %q", m.Text, got)
+		}
+	}
+	r.verification.stop()
+	r.leaks()
+}
+
+// TestZN7_KilledZones kills either zone at random moments while people ask. Every
+// question that Slack got rid of has one answer in the end, or one text that says
+// why not, and none has two.
+func TestZN7_KilledZones(t *testing.T) {
+	t.Parallel()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	r := newRig(t, options{execution: "    sync_limit: 200ms\n", verification: "    rate_per_minute: 1000\n    deadline: 90s\n"})
+	r.agent.delay = func(string) time.Duration { return time.Duration(random.IntN(500)) * time.Millisecond } // called under its lock
+	var all []slacktest.Message
+	var asking sync.WaitGroup
+	for i := range *asked {
+		m := question(i, "question "+strconv.Itoa(i))
+		all = append(all, m)
+		asking.Go(func() {
+			pause(time.Duration(i) * 150 * time.Millisecond)
+			if status := r.deliver(t.Context(), m, 60); status != http.StatusOK {
+				t.Errorf("%s was never taken: %d", m.Text, status)
+			}
+		})
+	}
+	chaos := rand.New(rand.NewPCG(seed, 1))
+	for range *asked / 4 {
+		pause(time.Duration(200+chaos.IntN(500)) * time.Millisecond)
+		p := []*process{r.execution, r.verification}[chaos.IntN(2)]
+		p.kill()
+		pause(time.Duration(chaos.IntN(300)) * time.Millisecond)
+		p.start()
+	}
+	asking.Wait()
+	r.answered(all...)
+	pause(3 * time.Second) // for second answers
+	failed := 0
+	for i, m := range all {
+		got := r.thread(m)
+		if len(got) != 1 {
+			t.Errorf("%s: %q", m.Text, got)
+			continue
+		}
+		if got[0] != "answer to question "+strconv.Itoa(i) {
+			failed++
+			t.Logf("%s: %s", m.Text, got[0])
+		}
+	}
+	if failed > *asked/4 {
+		t.Errorf("%d of %d questions have no answer", failed, *asked)
+	}
+	r.agent.mu.Lock()
+	for asked, tasks := range r.agent.calls {
+		if len(tasks) != 1 {
+			t.Errorf("%s: %d tasks for the agent", asked, len(tasks))
+		}
+	}
+	r.agent.mu.Unlock()
+	r.leaks()
+}
