@@ -128,7 +128,7 @@ func TestZN6_DirectAnswers(t *testing.T) {
 				tt.h.ServeHTTP(w, r)
 			}))
 			defer srv.Close()
-			got, info, err := open(t, direct.Config{URL: srv.URL}).Call(within(t, 20*time.Second), []byte(`{"id":"1"}`), zone.Meta{})
+			got, info, err := open(t, direct.Config{URL: srv.URL}).Call(within(t, 5*time.Minute), []byte(`{"id":"1"}`), zone.Meta{})
 			if int(seen.Load()) != tt.attempts || info.Attempts != tt.attempts {
 				t.Errorf("sent %d times, Info says %d, want %d", seen.Load(), info.Attempts, tt.attempts)
 			}
@@ -429,4 +429,45 @@ func TestZN6_DirectConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestZN6_WireNeverRepeats: net/http repeats requests with an Idempotency-Key and
+// a body that it can read again.
+func TestZN6_WireNeverRepeats(t *testing.T) {
+	var requests atomic.Int64
+	url := raw(t, func(_ int, c net.Conn) {
+		r := bufio.NewReader(c)
+		for i := range 2 {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			requests.Add(1)
+			if i == 0 {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+			}
+		}
+	})
+	w := direct.NewWire(direct.WireConfig{})
+	defer w.Close()
+	for i := range 2 {
+		req, err := http.NewRequestWithContext(within(t, 5*time.Second), http.MethodPost, url, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Idempotency-Key", "k")
+		resp, err := w.Do(req)
+		if (err != nil) != (i == 1) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			_, _ = direct.ReadAnswer(resp, 100)
+		} else if f := fault(t, err); f.Class != zone.ClassUnknownOutcome {
+			t.Error(err)
+		}
+	}
+	if requests.Load() != 2 {
+		t.Errorf("%d requests arrived, want 2", requests.Load())
+	}
 }

@@ -2,9 +2,10 @@
 // POST to one URL, the bytes as they are, and the response's bytes back.
 //
 // It says of a request that failed whether the other zone can have begun with it,
-// and repeats it only where it cannot. Three things decide: whether a connection
-// was had, whether the whole body was taken for sending, and over HTTP/1 whether
-// a byte of the request reached the socket. Answers decide by their status, see
+// and repeats it only where it cannot. Two things decide: whether a connection was
+// had, and whether the whole body was taken for sending; net/http writes the
+// header before it takes the first byte, so that a connection that ended while
+// nobody used it is found out in time. Answers decide by their status, see
 // [Transport.Call].
 //
 // net/http would repeat requests with an Idempotency-Key over a connection that

@@ -147,3 +147,94 @@ func TestZN6_DirectHTTP2(t *testing.T) {
 		}
 	}
 }
+
+// TestZN6_DirectRefusedOnALaterConnection: the first connection is busy and good,
+// the second one is refused; a large request over it says so.
+func TestZN6_DirectRefusedOnALaterConnection(t *testing.T) {
+	server, client := newChain(t), newChain(t)
+	busy, done := make(chan struct{}), make(chan struct{})
+	var handshakes, whole atomic.Int64
+	srv := quiet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		switch {
+		case n == 2:
+			close(busy)
+			<-done
+		case n > 0:
+			whole.Add(n / (2 << 20))
+		}
+		_, _ = io.WriteString(w, good)
+	}), &tls.Config{
+		Certificates: []tls.Certificate{server.cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: client.pool, MinVersion: tls.VersionTLS13,
+		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error {
+			if handshakes.Add(1) > 1 {
+				return fmt.Errorf("withdrawn")
+			}
+			return nil
+		},
+	}, false)
+	tr := open(t, direct.Config{URL: srv.URL + "/", TLS: &tls.Config{RootCAs: server.pool, Certificates: []tls.Certificate{client.cert}}})
+	ctx := within(t, 20*time.Second)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, _, err := tr.Call(ctx, []byte("{}"), zone.Meta{}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-busy
+	_, _, err := tr.Call(ctx, bytes.Repeat([]byte("1"), 2<<20), zone.Meta{})
+	if f := fault(t, err); f.Class != zone.ClassAuth || whole.Load() != 0 {
+		t.Errorf("%v, %d arrived", err, whole.Load())
+	}
+	close(done)
+	wg.Wait()
+}
+
+// TestZN6_DirectHTTP2Refused: a server that has not looked at a request says so,
+// and the request is sent again.
+func TestZN6_DirectHTTP2Refused(t *testing.T) {
+	server := newChain(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{server.cert}, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	frame := func(kind, flags byte, stream uint32, payload ...byte) []byte {
+		n := len(payload)
+		head := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, byte(stream >> 24), byte(stream >> 16), byte(stream >> 8), byte(stream)}
+		return append(head, payload...)
+	}
+	const data, headers, rst, settings = 0, 1, 3, 4
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = io.CopyN(io.Discard, c, 24) // the preface
+		_, _ = c.Write(frame(settings, 0, 0))
+		head := make([]byte, 9)
+		for {
+			if _, err := io.ReadFull(c, head); err != nil {
+				return
+			}
+			_, _ = io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2]))
+			stream := uint32(head[5])<<24 | uint32(head[6])<<16 | uint32(head[7])<<8 | uint32(head[8])
+			switch {
+			case head[3] == settings && head[4]&1 == 0:
+				_, _ = c.Write(frame(settings, 1, 0))
+			case head[3] != data || head[4]&1 == 0:
+			case stream == 1:
+				_, _ = c.Write(frame(rst, 0, stream, 0, 0, 0, 7)) // REFUSED_STREAM
+			default:
+				_, _ = c.Write(frame(headers, 4, stream, 0x88)) // :status 200
+				_, _ = c.Write(frame(data, 1, stream, []byte(good)...))
+			}
+		}
+	}()
+	tr := open(t, direct.Config{URL: "https://" + l.Addr().String() + "/", TLS: &tls.Config{RootCAs: server.pool}})
+	got, info, err := tr.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+	if err != nil || string(got) != good || info.Attempts != 2 {
+		t.Errorf("%q, %d attempts, %v", got, info.Attempts, err)
+	}
+}

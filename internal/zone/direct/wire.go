@@ -125,7 +125,6 @@ type flight struct {
 	h2    bool
 	tls   *tls.Conn    // nil without TLS
 	conn  *countedConn // nil if it is none of ours
-	begun int64        // conn's writes before this request
 	read  int64        // bytes of the body taken for sending
 	over  bool         // no more of the body is given
 }
@@ -141,7 +140,7 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 		conn = secure.NetConn()
 	}
 	if counted, ok := conn.(*countedConn); ok {
-		f.conn, f.begun = counted, counted.writes()
+		f.conn = counted
 	}
 }
 
@@ -183,7 +182,7 @@ func (f *flight) fail(err error) *zone.TransportError {
 		fault.Class, fault.Err = zone.ClassAuth, fmt.Errorf("the other zone refused the client certificate: %w", plain(err))
 	case untrusted(err):
 		fault.Class, fault.Err = zone.ClassAuth, fmt.Errorf("the certificate of the other zone is not trusted: %w", plain(err))
-	case !f.got, f.read < f.need, f.refusedStream(err), f.unwritten():
+	case !f.got, f.read < f.need, f.refusedStream(err):
 		fault.Class = zone.ClassNotSent
 	}
 	return fault
@@ -200,10 +199,6 @@ func (f *flight) alert() error {
 	}
 	return nil
 }
-
-// unwritten reports that no byte of the request was written, and sees to it that
-// none will be.
-func (f *flight) unwritten() bool { return !f.h2 && f.conn != nil && f.conn.fence(f.begun) }
 
 // refusedStream reports that an HTTP/2 server said that it has not looked at the
 // request. net/http has no type for it: it would have repeated the request if it
@@ -244,48 +239,25 @@ func untrusted(err error) bool {
 	return ok
 }
 
-// countedConn counts what is written below TLS.
+// countedConn is a connection that a Wire counts.
 type countedConn struct {
 	net.Conn
 	gone  func()
 	once  sync.Once
 	ended chan struct{} // closed by Close
-
-	mu     sync.Mutex
-	count  int64
-	fenced bool
 }
-
-// smallWrite is more than what TLS itself writes after the handshake, alerts and
-// key updates, and less than the first write of any request.
-const smallWrite = 48
 
 // lastWords is how long a write that failed waits for what the other end said
 // before it hung up.
 const lastWords = 200 * time.Millisecond
 
-// Write counts. A write that fails returns after whoever reads has ended the
+// Write writes. One that fails returns after whoever reads has ended the
 // connection: the alert that says why a certificate was refused is often still to
 // be read when writing fails.
 func (c *countedConn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	fenced := c.fenced
-	counts := len(p) >= smallWrite
-	if counts {
-		c.count++
-	}
-	c.mu.Unlock()
-	if fenced {
-		return 0, net.ErrClosed
-	}
 	n, err := c.Conn.Write(p)
 	if err != nil {
 		c.waitForEnd()
-	}
-	if n == 0 && err != nil && counts {
-		c.mu.Lock()
-		c.count--
-		c.mu.Unlock()
 	}
 	return n, err
 }
@@ -306,21 +278,4 @@ func (c *countedConn) waitForEnd() bool {
 func (c *countedConn) Close() error {
 	c.once.Do(func() { c.gone(); close(c.ended) })
 	return c.Conn.Close()
-}
-
-func (c *countedConn) writes() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.count
-}
-
-// fence reports whether nothing was written since there were begun writes, and
-// then lets nothing more be written.
-func (c *countedConn) fence(begun int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.count == begun {
-		c.fenced = true
-	}
-	return c.fenced
 }

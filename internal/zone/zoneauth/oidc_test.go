@@ -296,3 +296,24 @@ func TestZN6_Bearer(t *testing.T) {
 		t.Errorf("two headers: %v", err)
 	}
 }
+
+func TestZN6_OIDCKeysThatAreNoKeys(t *testing.T) {
+	key := rsaKey(t)
+	for name, tt := range map[string]struct {
+		key  jose.JSONWebKey
+		want error
+	}{
+		"for encryption": {jose.JSONWebKey{Key: &key.PublicKey, KeyID: "k1", Use: "enc"}, zoneauth.ErrSignature},
+		"private":        {jose.JSONWebKey{Key: key, KeyID: "k1"}, zoneauth.ErrUnavailable},
+		"shared":         {jose.JSONWebKey{Key: []byte("0123456789abcdef"), KeyID: "k1"}, zoneauth.ErrUnavailable},
+	} {
+		iss := newIssuer(t, tt.key)
+		check, err := zoneauth.OIDC(zoneauth.OIDCConfig{Issuer: iss.URL, Audience: "execution", Now: func() time.Time { return t0 }, AllowHTTP: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(asks(sign(t, jose.RS256, jose.JSONWebKey{Key: key, KeyID: "k1"}, claimsOf(iss.URL, nil)))); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+}

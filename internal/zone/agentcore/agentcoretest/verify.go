@@ -102,7 +102,7 @@ func (v Verifier) again(r *http.Request, body []byte, a authorization, at time.T
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(want.signed, a.signed) || subtle.ConstantTimeCompare([]byte(want.signature), []byte(a.signature)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(want.signature), []byte(a.signature)) != 1 {
 		return errors.New("the request signature we calculated does not match the signature you provided")
 	}
 	return nil
