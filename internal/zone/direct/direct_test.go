@@ -462,7 +462,11 @@ func TestZN6_WireNeverRepeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err == nil {
-			_, _ = direct.ReadAnswer(resp, 100)
+			_, err = direct.ReadAnswer(resp, 100)
+			resp.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
 		} else if f := fault(t, err); f.Class != zone.ClassUnknownOutcome {
 			t.Error(err)
 		}
