@@ -203,6 +203,8 @@ func TestZN4_Responses(t *testing.T) {
 
 		{"error", fails(`{"code":-32603,"message":"Internal error","data":{"reason":"internal","correlation_id":"c-1"}}`), `error -32603 internal "Internal error" foreign="" retry=0`},
 		{"error-overloaded", fails(`{"code":-32000,"message":"m","data":{"reason":"overloaded","retry_after_ms":7000}}`), `error -32000 overloaded "m" foreign="" retry=7000`},
+		{"error-retry-negative", fails(`{"code":-32000,"message":"m","data":{"reason":"overloaded","retry_after_ms":-7}}`), `error -32000 overloaded "m" foreign="" retry=0`},
+		{"error-retry-for-ever", fails(`{"code":-32000,"message":"m","data":{"reason":"overloaded","retry_after_ms":9000000000}}`), `error -32000 overloaded "m" foreign="" retry=600000`},
 		{"error-without-data", fails(`{"code":-32001,"message":"m"}`), `error -32001 timeout "m" foreign="" retry=0`},
 		{"error-server", fails(`{"code":-32042,"message":"m"}`), `error -32042 internal "m" foreign="" retry=0`},
 		{"error-data-odd", fails(`{"code":-32602,"message":"m","data":[1]}`), `error -32602 invalid_params "m" foreign="" retry=0`},
@@ -239,6 +241,11 @@ func TestZN4_Responses(t *testing.T) {
 			res, info, err := client(s, zone.ProfileStrict).Ask(t.Context(), question())
 			if got := told(res, err); got != tc.want {
 				t.Errorf("%.200s\n got %.400s\nwant %s", tc.body, got, tc.want)
+			}
+			for name := range res.More {
+				if name != "n" && name != "more" && name != "original_message_ts" {
+					t.Errorf("%s is in More", name)
+				}
 			}
 			if e, ok := err.(*zone.TransportError); info != s.info || ok && e.Info != s.info {
 				t.Errorf("information got lost: %+v, %v", info, err)
@@ -344,6 +351,23 @@ func TestZN6_TransportErrors(t *testing.T) {
 	s := &scripted{}
 	if _, _, err := client(s, zone.ProfileRelaxed).Ask(t.Context(), c); class(err) != zone.ClassTooLarge || len(s.sent) > 0 {
 		t.Errorf("%v, sent %d", err, len(s.sent))
+	}
+}
+
+// TestZN4_NullIDs answers with the id null whatever id there was, where ZN-4 says so.
+func TestZN4_NullIDs(t *testing.T) {
+	codec := zone.NewCodec(zone.ProfileRelaxed)
+	for _, r := range zone.Reasons() {
+		want := `"id":"x"}`
+		if r == zone.ReasonParseError || r == zone.ReasonInvalidRequest {
+			want = `"id":null}`
+		}
+		if got := string(codec.EncodeError(jsonrpc.StringID("x"), zone.NewError(r))); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s", r, got)
+		}
+	}
+	if got := string(codec.EncodeError(jsonrpc.StringID("x"), &zone.Error{Code: 5, Message: "\xff", Reason: "\xff"})); !strings.Contains(got, `"message":"\ufffd"`) {
+		t.Errorf("a message that is not UTF-8: %s", got)
 	}
 }
 

@@ -74,15 +74,38 @@ func TestZN6_WrappedResponses(t *testing.T) {
 // every number as a double, as the SDK for Python does.
 func TestZN6_WrappedThroughDoubles(t *testing.T) {
 	const doubles = `{"jsonrpc":"2.0","method":"SendMessage","id":1.0,"params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":` +
-		`{"jsonrpc":"2.0","method":"execute_task","id":"` + taskID + `","params":{"text":"of 5.0 \" and 1.00","attachments":[{"size":5.0},{"size":100.00}],"more":[1.05,1.0e2,-7.0]}}}]}}}`
+		`{"jsonrpc":"2.0","method":"execute_task","id":"` + taskID + `","params":{"text":"of 5.0 \" and 1.00","attachments":[{"size":5.0},{"size":100.00}],"more":["\\",1.05,1.0e2,-7.0]}}}]}}}`
 	codec := zone.NewCodec(zone.ProfileRelaxed)
 	inner, envelope := codec.Unwrap([]byte(doubles))
-	if envelope == nil || !strings.Contains(string(inner), `"more":[1.05,1.0e2,-7]`) {
+	if envelope == nil || !strings.Contains(string(inner), `"more":["\\",1.05,1.0e2,-7]`) {
 		t.Fatalf("%s", inner)
 	}
 	req, fault := codec.DecodeRequest(inner)
 	if fault != nil || req.Task.Attachments[0].Size != 5 || req.Task.Attachments[1].Size != 100 || req.Task.Text != `of 5.0 " and 1.00` {
 		t.Errorf("%+v, %v", req.Task, fault)
+	}
+}
+
+// TestZN6_WrappedIDs gives the message the id of the request, or one of its own where
+// the request has none that fits, and keeps the context of a message.
+func TestZN6_WrappedIDs(t *testing.T) {
+	d := zone.Dialect{Version: zone.Version10, Binding: zone.BindingREST}
+	for body, want := range map[string]string{
+		`{"id":"t-1"}`: "t-1", `{"id":1}`: fetchID, `{}`: fetchID, `null`: fetchID, `{"id":"` + strings.Repeat("x", 129) + `"}`: fetchID,
+	} {
+		s := &scripted{body: `{}`}
+		zone.Wrapped(s, zone.WrapConfig{Dialect: d, NewID: func() string { return fetchID }}).Call(t.Context(), []byte(body), zone.Meta{})
+		if !strings.Contains(s.sent[0], `"messageId":"`+want+`"`) {
+			t.Errorf("%s: %s", body, s.sent[0])
+		}
+	}
+	codec := zone.NewCodec(zone.ProfileRelaxed)
+	_, e := codec.Unwrap([]byte(`{"method":"SendMessage","id":1,"params":{"message":{"contextId":"ctx-1","parts":[{"data":{}}]}}}`))
+	_, r := codec.UnwrapREST([]byte(`{"message":{"contextId":"ctx-1","parts":[{"data":{}}]}}`), zone.Version10)
+	for _, e := range []*zone.Envelope{e, r} {
+		if got := string(e.Wrap([]byte(`{}`), "m-1")); !strings.Contains(got, `"messageId":"m-1","contextId":"ctx-1"`) {
+			t.Errorf("%s", got)
+		}
 	}
 }
 

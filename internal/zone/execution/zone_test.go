@@ -290,6 +290,48 @@ func TestZN5_StartIsNotCutShort(t *testing.T) {
 	}
 }
 
+// TestZN4_OverloadOfTheWork says when to try again also where the Work does not.
+func TestZN4_OverloadOfTheWork(t *testing.T) {
+	rig := zonetest.NewRig(func(c *execution.Config) { c.Work = &strictWork{start: &execution.OverloadedError{}} })
+	if got := do(rig.Zone.Handler(), "POST", "/invocations", body("say x")).Body.String(); !strings.Contains(got, `"retry_after_ms":2000`) {
+		t.Errorf("%s", got)
+	}
+}
+
+// slowStart is a Work whose Start takes its time.
+type slowStart struct {
+	zonetest.Work
+	goOn chan struct{}
+}
+
+func (w *slowStart) Start(ctx context.Context, _ string, _ execution.Input) error {
+	select {
+	case <-w.goOn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestZN6_PingWhileStarting is busy before there is a task, and bounds how long that
+// may take.
+func TestZN6_PingWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig := zonetest.NewRig(func(c *execution.Config) { c.Work = &slowStart{goOn: make(chan struct{})} })
+		h := rig.Zone.Handler()
+		asked := make(chan string)
+		began := time.Now()
+		go func() { asked <- do(h, "POST", "/invocations", body("x")).Body.String() }()
+		synctest.Wait()
+		if got := do(h, "GET", "/ping", "").Body.String(); !strings.Contains(got, "HealthyBusy") {
+			t.Errorf("%s", got)
+		}
+		if got := <-asked; !strings.Contains(got, `"internal"`) || time.Since(began) != 30*time.Second {
+			t.Errorf("%s after %s", got, time.Since(began))
+		}
+	})
+}
+
 // goodbye is a caller that goes away when all of its body was read.
 type goodbye func()
 
@@ -424,6 +466,12 @@ func TestZN4_LargeBodies(t *testing.T) {
 	server := httptest.NewServer(rig.Zone.Handler())
 	defer server.Close()
 	text := body("say x")
+	unread := strings.NewReader(strings.Repeat(" ", most+1))
+	w := httptest.NewRecorder()
+	rig.Zone.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/invocations", unread))
+	if unread.Len() != most+1 || !strings.Contains(w.Body.String(), "too_large") {
+		t.Errorf("%d bytes were read: %s", most+1-unread.Len(), w.Body)
+	}
 	for _, size := range []int{most, most + 1} {
 		for _, told := range []bool{true, false} {
 			var src io.Reader = strings.NewReader(text + strings.Repeat(" ", size-len(text)))

@@ -63,6 +63,7 @@ func envelopeCases() []Case {
 
 		one("deep", deep(62), result(`"`+uuid+`"`, `{"status":"success","response_text":"x","correlation_id":"$any"}`)),
 		one("too-deep", deep(63), tooDeep),
+		one("brackets-in-a-string", strings.Replace(good, "say x", `say \"`+strings.Repeat("[", 100)+`\\`, 1), said(`"\"`+strings.Repeat("[", 100)+`\\"`)),
 		one("very-deep", deep(100_000), tooDeep),
 		one("brackets-alone", strings.Repeat("[", 100_000), tooDeep),
 
