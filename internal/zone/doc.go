@@ -9,7 +9,7 @@
 //
 // # Where the documents are silent
 //
-//   - A request id is a string, an integer or null (ZN-3). An id that is absent
+//   - A request id is a string, an integer or null (ZN-3), and comes back to the byte. An id that is absent
 //     would make a notification, which this route does not have: -32600.
 //   - Responses with the codes -32700 and -32600 have the id null, also where the
 //     request had a good one (ZN-4). A [Client] takes its own id there, too: some
@@ -21,6 +21,20 @@
 //   - An empty text, or one of nothing but spaces, is missing (-32602).
 //   - Strings hold whatever JSON allows, U+0000 and line breaks included; a byte
 //     order mark, invalid UTF-8 and lone surrogates make a parse error.
+//   - Values nested deeper than [MaxDepth], and bodies beyond the limit of the zone,
+//     are -32600 with the id null: they are not read. A correlation_id is at most
+//     [MaxCorrelationID] bytes long.
+//   - The id of a request that is a UUID is the id of its task, in upper or lower
+//     case: a repetition is the same task. If its params say something else it is
+//     -32602 with the reason id_reused, and not -32600, whose id would be null. Links
+//     to attachments and correlation ids may differ, since they are made anew.
+//   - A caller that is not authorized gets HTTP 401 and an error with the id null,
+//     since its request is not read. Every other response is HTTP 200.
+//   - A task that failed, was cancelled or took too long is an error of execute_task,
+//     and the status failed of get_async_task_result. What was there and is no longer
+//     kept is expired; what nobody knows is an error with the reason unknown_task.
+//   - A result with the status error, which is how the original zone fails, is an
+//     error for a [Client], with a reason for each error_code that is known.
 package zone
 
 import "github.com/parley-project/parley/jsonrpc"

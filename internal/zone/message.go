@@ -168,7 +168,7 @@ func (c *Codec) decodeParams(params json.RawMessage, v any) *Error {
 	if err := c.json.Decode(params, v); err != nil {
 		var d *jsonrpc.DecodeError
 		if errors.As(err, &d) && len(d.Member) <= maxName {
-			fault.Field = d.Member
+			fault.Field = CleanText(d.Member)
 		}
 		fault.Message = "invalid params: " + decodeText(err)
 		return fault
@@ -186,7 +186,7 @@ func decodeText(err error) string {
 		if d.Member == "" || len(d.Member) > maxName {
 			return "must be " + d.Expected
 		}
-		return d.Member + " must be " + d.Expected
+		return CleanText(d.Member) + " must be " + d.Expected
 	}
 	return "members that are known must be there once, in their exact spelling, with a value of their type"
 }

@@ -130,7 +130,8 @@ func (z *Zone) authorize(r *http.Request) (err error) {
 func (z *Zone) read(w http.ResponseWriter, r *http.Request) ([]byte, *zone.Error, error) {
 	tooLarge := zone.NewError(zone.ReasonTooLarge)
 	tooLarge.Code, tooLarge.Message = jsonrpc.CodeInvalidRequest, fmt.Sprintf("Invalid Request: it is larger than %d bytes", z.cfg.MaxBody)
-	if r.ContentLength > int64(z.cfg.MaxBody) {
+	most := int64(z.cfg.MaxBody)
+	if r.ContentLength > 2*most {
 		return nil, tooLarge, nil
 	}
 	select {
@@ -143,7 +144,7 @@ func (z *Zone) read(w http.ResponseWriter, r *http.Request) ([]byte, *zone.Error
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // without deadlines there is no connection that is slow
 	})
 	defer slow.Stop()
-	src := http.MaxBytesReader(w, r.Body, int64(z.cfg.MaxBody))
+	src := http.MaxBytesReader(w, r.Body, most)
 	var body []byte
 	var err error
 	if r.ContentLength > 0 && r.ContentLength <= believed {
@@ -153,6 +154,8 @@ func (z *Zone) read(w http.ResponseWriter, r *http.Request) ([]byte, *zone.Error
 		body, err = io.ReadAll(src)
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		// Who is still writing when the connection is closed may miss the answer.
+		_, _ = io.CopyN(io.Discard, r.Body, most)
 		return nil, tooLarge, nil
 	}
 	if err != nil { // cut, or too slow: whoever sent it reads no answer

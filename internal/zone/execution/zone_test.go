@@ -466,13 +466,13 @@ func TestZN4_LargeBodies(t *testing.T) {
 	server := httptest.NewServer(rig.Zone.Handler())
 	defer server.Close()
 	text := body("say x")
-	unread := strings.NewReader(strings.Repeat(" ", most+1))
+	unread := strings.NewReader(strings.Repeat(" ", 2*most+1))
 	w := httptest.NewRecorder()
 	rig.Zone.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/invocations", unread))
-	if unread.Len() != most+1 || !strings.Contains(w.Body.String(), "too_large") {
-		t.Errorf("%d bytes were read: %s", most+1-unread.Len(), w.Body)
+	if unread.Len() != 2*most+1 || !strings.Contains(w.Body.String(), "too_large") {
+		t.Errorf("%d bytes were read: %s", 2*most+1-unread.Len(), w.Body)
 	}
-	for _, size := range []int{most, most + 1} {
+	for _, size := range []int{most, most + 1, 2 * most} {
 		for _, told := range []bool{true, false} {
 			var src io.Reader = strings.NewReader(text + strings.Repeat(" ", size-len(text)))
 			if !told {

@@ -40,6 +40,8 @@ func paramCases() []Case {
 		one("attachment-string", task(`{"text":"x","attachments":["F1"]}`), kind("attachments[0]", "an object")),
 		one("attachment-size", task(`{"text":"x","attachments":[{"size":"5"}]}`), kind("attachments[0].size", "an integer of at most 64 bits")),
 		one("correlation-id-long", task(`{"text":"x","correlation_id":"`+strings.Repeat("c", 257)+`"}`), kind("correlation_id", "a string of at most 256 bytes")),
+		one("token-as-a-name", task(`{"`+Token+`":1,"`+Token+`":2}`), invalid("params.[redacted] must be there only once")),
+		one("long-name", task(`{"`+strings.Repeat("n", 5000)+`":1,"`+strings.Repeat("n", 5000)+`":2}`), invalid("must be there only once")),
 		one("unknown-params", task(`{"text":"say x","correlation_id":"c-1","prompt":{"a":[1]}}`), said(`"x"`)),
 
 		{Name: "relaxed-drops-the-token", Steps: []Step{{Send: task(`{"text":"echo",` + all + `}`), Want: echoed}}},

@@ -124,10 +124,9 @@ func (w *Work) Await(ctx context.Context, key string) (execution.Outcome, error)
 	}
 	select {
 	case <-t.done:
-		return t.out, nil
 	case <-ctx.Done():
-		return execution.Outcome{State: execution.Running, Input: t.in}, nil
 	}
+	return w.Look(ctx, key) // which of two things that have happened is not left to chance
 }
 
 // Look implements execution.Work.
