@@ -1,6 +1,7 @@
 package zone
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,10 +106,11 @@ func (c *Codec) decodeEnvelope(body []byte) (requestWire, *Error) {
 	if err != nil {
 		return requestWire{}, NewError(ReasonParseError)
 	}
-	switch first := strings.TrimLeft(string(body[:min(len(body), 64)]), " \t\r\n"); {
-	case strings.HasPrefix(first, "["):
+	switch bytes.TrimLeft(body, " \t\r\n")[0] {
+	case '{':
+	case '[':
 		return requestWire{}, invalidRequest("this route takes no batch: send one request")
-	case !strings.HasPrefix(first, "{") && first != "":
+	default:
 		return requestWire{}, invalidRequest("a request is an object")
 	}
 	var w requestWire

@@ -37,6 +37,8 @@ func envelopeCases() []Case {
 		one("html", "<html><body>502 Bad Gateway</body></html>", parseError()),
 
 		one("null", "null", invalid("a request is an object")),
+		one("null-behind-spaces", strings.Repeat(" ", 100)+"null", invalid("a request is an object")),
+		one("batch-behind-spaces", strings.Repeat(" ", 100)+"[]", invalid("this route takes no batch: send one request")),
 		one("string", `"execute_task"`, invalid("a request is an object")),
 		one("number", "5", invalid("a request is an object")),
 		one("batch", "["+good+"]", invalid("this route takes no batch: send one request")),
