@@ -354,6 +354,18 @@ func TestZN6_TransportErrors(t *testing.T) {
 	}
 }
 
+// TestZN6_Classes says which requests may be sent again: those that nobody began.
+func TestZN6_Classes(t *testing.T) {
+	for class, safe := range map[zone.Class]bool{
+		zone.ClassNotSent: true, zone.ClassThrottled: true, zone.ClassConflict: true, zone.ClassUnavailable: true,
+		zone.ClassAuth: false, zone.ClassTooLarge: false, zone.ClassUnknownOutcome: false, zone.ClassBadResponse: false, "new": false,
+	} {
+		if class.Safe() != safe {
+			t.Errorf("%s: %v", class, class.Safe())
+		}
+	}
+}
+
 // TestZN4_NullIDs answers with the id null whatever id there was, where ZN-4 says so.
 func TestZN4_NullIDs(t *testing.T) {
 	codec := zone.NewCodec(zone.ProfileRelaxed)

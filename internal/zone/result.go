@@ -168,13 +168,3 @@ func marshal(v any) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
-
-// UnmarshalJSON reads an error of a response.
-func (e *Error) UnmarshalJSON(data []byte) error {
-	var w errorWire
-	if err := json.Unmarshal(data, &w); err != nil {
-		return err
-	}
-	*e = *errorFrom(w)
-	return nil
-}

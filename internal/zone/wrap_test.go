@@ -109,6 +109,22 @@ func TestZN6_WrappedIDs(t *testing.T) {
 	}
 }
 
+// TestZN6_WrappedTransport passes on what the transport inside says and holds.
+func TestZN6_WrappedTransport(t *testing.T) {
+	cfg := zone.WrapConfig{NewID: func() string { return fetchID }}
+	s := &scripted{err: &zone.TransportError{Class: zone.ClassThrottled}, info: zone.Info{Attempts: 2}}
+	w := zone.Wrapped(s, cfg)
+	if _, info, err := w.Call(t.Context(), []byte(`{}`), zone.Meta{Affinity: "a-1"}); class(err) != zone.ClassThrottled || info.Attempts != 2 || s.meta.Affinity != "a-1" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if err := w.(zone.Releaser).Release(t.Context(), "a-1"); err != nil || s.released != "a-1" {
+		t.Errorf("released %q, %v", s.released, err)
+	}
+	if err := zone.Wrapped(struct{ zone.Transport }{s}, cfg).(zone.Releaser).Release(t.Context(), "a-1"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestZN6_NotWrapped leaves alone what is no message of A2A, and answers messages
 // that hold no request in their own dialect.
 func TestZN6_NotWrapped(t *testing.T) {

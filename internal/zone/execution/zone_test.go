@@ -363,6 +363,47 @@ func TestZN5_OddWork(t *testing.T) {
 	}
 }
 
+func (w *strictWork) Look(ctx context.Context, key string) (execution.Outcome, error) {
+	if w.out != nil {
+		return w.out()
+	}
+	return w.Work.Look(ctx, key)
+}
+
+// TestZN5_LookFails says that it cannot tell, and does not say that there is no such
+// task: who hears that sends the task again.
+func TestZN5_LookFails(t *testing.T) {
+	w := &strictWork{out: func() (execution.Outcome, error) { return execution.Outcome{}, errors.New("secret-of-the-inside") }}
+	rig := zonetest.NewRig(func(c *execution.Config) { c.Work = w })
+	got := do(rig.Zone.Handler(), "POST", "/invocations", `{"jsonrpc":"2.0","method":"get_async_task_result","params":{"task_id":"x","correlation_id":"c-1"},"id":1}`).Body.String()
+	if got != `{"jsonrpc":"2.0","error":{"code":-32603,"message":"Internal error","data":{"reason":"internal","correlation_id":"c-1"}},"id":1}` {
+		t.Errorf("%s", got)
+	}
+	if !strings.Contains(rig.Log.String(), "secret-of-the-inside") {
+		t.Errorf("the log has no cause: %s", rig.Log)
+	}
+}
+
+// TestZN5_CutAwait takes a Work at its word that the time is over, and answers that
+// the task was accepted.
+func TestZN5_CutAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rig := zonetest.NewRig(func(c *execution.Config) { c.Work, c.SyncLimit = &cutAwait{}, time.Second })
+		got := do(rig.Zone.Handler(), "POST", "/invocations", body("later x")).Body.String()
+		if !strings.Contains(got, `"accepted"`) || strings.Contains(rig.Log.String(), `"err"`) {
+			t.Errorf("%s, log %s", got, rig.Log)
+		}
+	})
+}
+
+// cutAwait is a Work whose Await fails with its context, as queries do.
+type cutAwait struct{ zonetest.Work }
+
+func (*cutAwait) Await(ctx context.Context, _ string) (execution.Outcome, error) {
+	<-ctx.Done()
+	return execution.Outcome{}, ctx.Err()
+}
+
 // TestZN4_Unauthorized answers 401 before a byte of the body is read, and a check
 // that panics lets nobody in.
 func TestZN4_Unauthorized(t *testing.T) {

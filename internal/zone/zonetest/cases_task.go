@@ -49,6 +49,8 @@ func taskCases() []Case {
 			{Send: later("null"), Want: accepted("null", "$any"), Starts: 3},
 			{Send: later(`"question-1"`), Want: accepted(`"question-1"`, "$any"), Starts: 4},
 			{Send: later(`"question-1"`), Want: accepted(`"question-1"`, "$any"), Starts: 5},
+			{Send: later(`"` + strings.Replace(uuid, "-", "x", 1) + `"`), Want: accepted(`"`+strings.Replace(uuid, "-", "x", 1)+`"`, "$any"), Starts: 6},
+			{Send: later(`"` + strings.Replace(uuid, "6", "g", 1) + `"`), Want: accepted(`"`+strings.Replace(uuid, "6", "g", 1)+`"`, "$any"), Starts: 7},
 			{Send: query("1"), Want: unknown},
 			{Send: query("question-1"), Want: unknown},
 		}},
