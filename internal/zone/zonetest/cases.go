@@ -35,7 +35,7 @@ const (
 
 // Cases returns the table.
 func Cases() []Case {
-	return slices.Concat(envelopeCases(), idCases(), paramCases(), resultCases(), taskCases())
+	return slices.Concat(grammarCases(), envelopeCases(), idCases(), paramCases(), resultCases(), taskCases(), endCases())
 }
 
 // uuid is the id of most requests, and as such that of a task.

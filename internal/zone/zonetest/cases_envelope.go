@@ -6,10 +6,12 @@ import (
 	"github.com/parley-project/parley/internal/zone"
 )
 
+// good is a request that is one.
+const good = `{"jsonrpc":"2.0","method":"execute_task","params":{"text":"say x","correlation_id":"c-1"},"id":"` + uuid + `"}`
+
 // envelopeCases are requests that are none (ZN-3, ZN-4), among them every edge of
 // the original Execution Zone (zones.md §4.1), done right.
 func envelopeCases() []Case {
-	const good = `{"jsonrpc":"2.0","method":"execute_task","params":{"text":"say x","correlation_id":"c-1"},"id":"` + uuid + `"}`
 	deep := func(n int) string {
 		return `{"jsonrpc":"2.0","method":"execute_task","params":{"text":"say x","more":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `},"id":"` + uuid + `"}`
 	}
@@ -18,24 +20,6 @@ func envelopeCases() []Case {
 		return `{"jsonrpc":"2.0","method":` + text + `,"params":{"text":"x"},"id":"` + uuid + `"}`
 	}
 	cases := []Case{
-		one("no-bytes", "", parseError()),
-		one("spaces", " \r\n\t ", parseError()),
-		one("no-json", "hello", parseError()),
-		one("cut", good[:len(good)-1], parseError()),
-		one("two-values", good+good, parseError()),
-		one("text-behind", good+"x", parseError()),
-		one("trailing-comma", `{"jsonrpc":"2.0",}`, parseError()),
-		one("not-a-number", `{"jsonrpc":"2.0","method":"execute_task","params":{"text":NaN},"id":1}`, parseError()),
-		one("single-quotes", `{'jsonrpc':'2.0'}`, parseError()),
-		one("byte-order-mark", "\xef\xbb\xbf"+good, parseError()),
-		one("utf-16", "{\x00}\x00", parseError()),
-		one("invalid-utf-8", strings.Replace(good, "say x", "say \xff", 1), parseError()),
-		one("overlong-utf-8", strings.Replace(good, "say x", "say \xc0\xaf", 1), parseError()),
-		one("surrogates-in-utf-8", strings.Replace(good, "say x", "say \xed\xa0\xbd", 1), parseError()),
-		one("lone-surrogate", strings.Replace(good, "say x", `say \ud83d`, 1), parseError()),
-		one("control-character", strings.Replace(good, "say x", "say \x01", 1), parseError()),
-		one("html", "<html><body>502 Bad Gateway</body></html>", parseError()),
-
 		one("null", "null", invalid("a request is an object")),
 		one("null-behind-spaces", strings.Repeat(" ", 100)+"null", invalid("a request is an object")),
 		one("batch-behind-spaces", strings.Repeat(" ", 100)+"[]", invalid("this route takes no batch: send one request")),
@@ -78,6 +62,29 @@ func envelopeCases() []Case {
 			"unknown method; this route has execute_task, get_async_task_result and get_agent_card", `"reason":"method_not_found","correlation_id":"$any"`)))
 	}
 	return cases
+}
+
+// grammarCases are bodies that are no JSON in UTF-8 (ZN-4).
+func grammarCases() []Case {
+	return []Case{
+		one("no-bytes", "", parseError()),
+		one("spaces", " \r\n\t ", parseError()),
+		one("no-json", "hello", parseError()),
+		one("cut", good[:len(good)-1], parseError()),
+		one("two-values", good+good, parseError()),
+		one("text-behind", good+"x", parseError()),
+		one("trailing-comma", `{"jsonrpc":"2.0",}`, parseError()),
+		one("not-a-number", `{"jsonrpc":"2.0","method":"execute_task","params":{"text":NaN},"id":1}`, parseError()),
+		one("single-quotes", `{'jsonrpc':'2.0'}`, parseError()),
+		one("byte-order-mark", "\xef\xbb\xbf"+good, parseError()),
+		one("utf-16", "{\x00}\x00", parseError()),
+		one("invalid-utf-8", strings.Replace(good, "say x", "say \xff", 1), parseError()),
+		one("overlong-utf-8", strings.Replace(good, "say x", "say \xc0\xaf", 1), parseError()),
+		one("surrogates-in-utf-8", strings.Replace(good, "say x", "say \xed\xa0\xbd", 1), parseError()),
+		one("lone-surrogate", strings.Replace(good, "say x", `say \ud83d`, 1), parseError()),
+		one("control-character", strings.Replace(good, "say x", "say \x01", 1), parseError()),
+		one("html", "<html><body>502 Bad Gateway</body></html>", parseError()),
+	}
 }
 
 // idCases are ids of every kind: they come back as they were, to the byte (ZN-3).

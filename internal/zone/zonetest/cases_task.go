@@ -21,12 +21,6 @@ func taskCases() []Case {
 	const hello = `{"status":"success","response_text":"hello","channel":"C1","thread_ts":"17.5","correlation_id":"c-1"}`
 	own := `"` + uuid + `"`
 	unknown := fault(`"q-1"`, -32000, "no such task, or it was long ago", `"reason":"unknown_task","correlation_id":"c-2"`)
-	ended := func(text, status, code string) []Step {
-		return []Step{
-			{Send: task(`{"correlation_id":"c-1","text":"` + text + `"}`)},
-			{Send: query(uuid), Want: became(`{"status":"` + status + `","error":` + code + `}`)},
-		}
-	}
 	return []Case{
 		{Name: "repeat", Steps: []Step{
 			{Send: task(`{"correlation_id":"c-1","text":"say x"}`), Want: said(`"x"`), Starts: 1},
@@ -73,6 +67,20 @@ func taskCases() []Case {
 			{Send: call(zone.MethodGetResult, `"q-1"`, `{}`), Want: fault(`"q-1"`, -32602, "missing params: task_id", `"reason":"invalid_params","correlation_id":"$any","missing":["task_id"]`)},
 			{Send: call(zone.MethodGetResult, `"q-1"`, `{"task_id":5}`), Want: fault(`"q-1"`, -32602, "invalid params: task_id must be a string", `"reason":"invalid_params","correlation_id":"$any","field":"task_id"`)},
 		}},
+	}
+}
+
+// endCases are tasks that have ended without an answer and are asked for, and the
+// agent card.
+func endCases() []Case {
+	became := func(text string) string { return result(`"q-1"`, text) }
+	ended := func(text, status, code string) []Step {
+		return []Step{
+			{Send: task(`{"correlation_id":"c-1","text":"` + text + `"}`)},
+			{Send: query(uuid), Want: became(`{"status":"` + status + `","error":` + code + `}`)},
+		}
+	}
+	return []Case{
 		{Name: "failed-task", Steps: ended("fail", "failed", `{"code":-32000,"message":"the task failed","data":{"reason":"task_failed","correlation_id":"c-2"}}`)},
 		{Name: "cancelled-task", Steps: ended("cancel", "failed", `{"code":-32000,"message":"the task was cancelled","data":{"reason":"cancelled","correlation_id":"c-2"}}`)},
 		{Name: "timed-out-task", Steps: ended("time out", "failed", `{"code":-32001,"message":"the task took longer than it may","data":{"reason":"timeout","correlation_id":"c-2"}}`)},
