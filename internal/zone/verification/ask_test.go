@@ -285,7 +285,9 @@ func TestZN7_OddResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) { return c.result, zone.Info{}, nil }
+				r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+					return c.result, zone.Info{}, nil
+				}
 				m := r.ask(message("why?"))
 				pass(5 * time.Second)
 				r.want(m, c.want+"…*")

@@ -99,6 +99,9 @@ type Timing struct {
 	// Keep is how long the row of a question that has ended stays; default 24 h, at
 	// least an hour, since Slack tells of a message again for that long.
 	Keep time.Duration
+	// Poll is how often is looked whether another process has stored or left
+	// something; default 1 s.
+	Poll time.Duration
 	// Grace is how long Run lets questions go on when it has to stop; default 5 s.
 	Grace time.Duration
 }
@@ -161,6 +164,7 @@ func (c Config) withDefaults() Config {
 	}
 	t.Deadline, t.Lease, t.Settle = cmp.Or(t.Deadline, 120*time.Second), cmp.Or(t.Lease, 30*time.Second), cmp.Or(t.Settle, 5*time.Second)
 	t.PostFor, t.Keep, t.Grace = cmp.Or(t.PostFor, time.Hour), cmp.Or(t.Keep, 24*time.Hour), cmp.Or(t.Grace, 5*time.Second)
+	t.Poll = cmp.Or(t.Poll, time.Second)
 	c.Profile, c.Language = cmp.Or(c.Profile, zone.ProfileRelaxed), cmp.Or(c.Language, "en")
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -186,7 +190,7 @@ func (c *Config) check() error {
 	wrong(min(l.PerMinute, l.Prompt, l.Files, l.Concurrent, l.Backlog, l.Attempts) < 1 || min(l.ImageBytes, l.DocumentBytes) < 1, "limits are at least 1")
 	wrong(t.Lease < minLease, "the lease is at least %v, longer than a call of Slack takes", minLease)
 	wrong(t.Keep < minKeep, "questions are kept for at least %v, since Slack tells of them again", minKeep)
-	wrong(min(t.Deadline, t.Settle, t.PostFor, t.Grace) < 0, "times are not negative")
+	wrong(min(t.Deadline, t.Settle, t.PostFor, t.Poll, t.Grace) < 0, "times are not negative")
 	wrong(c.Profile != zone.ProfileStrict && c.Profile != zone.ProfileRelaxed, "profile is %q: it is strict or relaxed", c.Profile)
 	if err := errors.Join(errs...); err != nil {
 		return parley.Errorf(parley.CodeInvalid, "the Verification Zone cannot start: %w", err)

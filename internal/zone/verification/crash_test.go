@@ -157,7 +157,7 @@ func crashAt(t *testing.T, n int, d *durable, faults func(*slacktest.Server)) (n
 		if status != http.StatusOK {
 			r.send(m.Body(), 1)
 		}
-		pass(5 * time.Minute)
+		pass(2 * time.Minute)
 		r.send(m.Body(), 3)
 		pass(time.Minute)
 		r.stop()
@@ -291,7 +291,7 @@ func TestZN7_TwoProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRigAt(t, target(), store.Options{}, func(cfg *verification.Config) {
-				cfg.Limits.PerMinute = 1000
+				cfg.Limits.PerMinute, cfg.Timing.Poll = 1000, 100*time.Millisecond
 				cfg.Logger = nil
 			})
 			first := r.zone

@@ -101,14 +101,18 @@ func (v *visit) notPosted(ctx context.Context, o outcome) error {
 	}
 }
 
-// refused ends a question whose answer Slack does not want. A file is not worth
-// the texts before it: they stay, and the question ends as it was answered.
+// refused ends a question whose answer, or the next part of it, Slack does not
+// want.
 func (v *visit) refused(ctx context.Context, o outcome) error {
 	switch o.code {
 	case "token_revoked", "account_inactive", "invalid_auth":
 		v.zone.cfg.Logger.ErrorContext(ctx, "Slack does not accept the token of this app", "event", "slack_auth", "code", o.code, "team", v.q.Team)
 	}
-	return v.end(ctx, store.ZoneFailed, o.code)
+	if err := v.end(ctx, store.ZoneFailed, o.code); err != nil {
+		return err
+	}
+	v.zone.showDone(ctx, &v.q)
+	return nil
 }
 
 // find looks whether the part that was under way stands in the thread.

@@ -133,14 +133,10 @@ func (z *Zone) Run(ctx context.Context) error {
 	return nil
 }
 
-// pollEvery is how often the rows are looked at when nobody says that there is
-// something to do: another process may have stored it.
-const pollEvery = time.Second
-
 // serve claims questions until ctx ends; each is visited in a goroutine of visits.
 func (z *Zone) serve(ctx, work context.Context, visits *sync.WaitGroup) {
 	for ctx.Err() == nil {
-		wait := pollEvery
+		wait := z.cfg.Timing.Poll
 		if room := cap(z.slots) - len(z.slots); room > 0 {
 			now := z.now()
 			list, err := z.cfg.DB.ClaimZoneQuestions(ctx, z.owner, now, now.Add(z.cfg.Timing.Lease), room)
@@ -171,9 +167,9 @@ func (z *Zone) serve(ctx, work context.Context, visits *sync.WaitGroup) {
 func (z *Zone) untilDue(ctx context.Context, full bool) time.Duration {
 	due, err := z.cfg.DB.ZoneDue(ctx)
 	if full || err != nil || due.IsZero() {
-		return pollEvery
+		return z.cfg.Timing.Poll
 	}
-	return min(max(due.Sub(z.now()), 10*time.Millisecond), pollEvery)
+	return min(max(due.Sub(z.now()), 10*time.Millisecond), z.cfg.Timing.Poll)
 }
 
 func (z *Zone) hold(q *store.ZoneQuestion) {
