@@ -133,8 +133,13 @@ func newRigAt(t *testing.T, target string, o store.Options, change func(*verific
 	r := &rig{t: t, exec: &execution{}, path: target, log: &logs{}, stop: func() {}}
 	r.slack = slacktest.New(slacktest.Config{Token: botToken, AppToken: appToken, SigningSecret: signingSecret, Now: time.Now,
 		Scopes: "chat:write,channels:history,im:history,files:write,reactions:write"})
+	if !strings.Contains(target, "://") {
+		check(t, os.WriteFile(target, template(t), 0o600))
+	}
 	r.db = r.open(o)
-	check(t, r.db.Migrate(context.Background()))
+	if strings.Contains(target, "://") {
+		check(t, r.db.Migrate(context.Background()))
+	}
 	r.cfg = verification.Config{
 		DB: r.db, Execution: r.exec,
 		Slack: verification.Slack{
@@ -150,6 +155,23 @@ func newRigAt(t *testing.T, target string, o store.Options, change func(*verific
 	}
 	r.make()
 	return r
+}
+
+// empty is a database with the newest schema, made once: that takes longer than
+// most tests.
+var empty []byte
+
+func template(t *testing.T) []byte {
+	t.Helper()
+	if empty == nil {
+		path := filepath.Join(t.TempDir(), "template.db")
+		db, err := store.Open(context.Background(), path, store.Options{})
+		check(t, err)
+		check(t, db.Migrate(context.Background()))
+		check(t, db.Close())
+		empty = []byte(readFile(t, path))
+	}
+	return empty
 }
 
 var idMu sync.Mutex
