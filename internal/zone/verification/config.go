@@ -76,7 +76,7 @@ type Limits struct {
 	Types []string
 	// ImageBytes and DocumentBytes bound one file; default 10 MB and 5 MB.
 	ImageBytes, DocumentBytes int64
-	// Concurrent is how many questions are looked at at once; default 64. Backlog
+	// Concurrent is how many questions are worked on together; default 64. Backlog
 	// is how many may wait; default 1000. Those above it get a text that says so,
 	// and above twice as many Slack is asked to come again.
 	Concurrent, Backlog int
@@ -149,7 +149,7 @@ const (
 	minKeep      = time.Hour
 )
 
-func (c Config) withDefaults() Config {
+func (c *Config) setDefaults() {
 	s, l, t := &c.Slack, &c.Limits, &c.Timing
 	s.Mode, s.Status = cmp.Or(s.Mode, ModeHTTP), cmp.Or(s.Status, StatusReaction)
 	s.APIURL = cmp.Or(s.APIURL, "https://slack.com/api/")
@@ -169,7 +169,6 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return c
 }
 
 func (c *Config) check() error {

@@ -316,7 +316,7 @@ func TestZN7_TwoProcesses(t *testing.T) {
 				all.Go(func() {
 					z := []*verification.Zone{first, other.zone}[i%2]
 					for _, m := range list {
-						if s := r.slack.Deliver(context.Background(), z.Handler(), m.Body(), 0).StatusCode; s != http.StatusOK {
+						if s := r.slack.Deliver(context.Background(), z.Handler(), m.Body(), 0).Code; s != http.StatusOK {
 							t.Errorf("status %d", s)
 						}
 					}

@@ -32,31 +32,31 @@ type delivery struct {
 // take does what an event asks for. When it returns without an error the event
 // needs not come again.
 func (z *Zone) take(ctx context.Context, e *envelope, d delivery) error {
-	log := z.cfg.Logger.With("event", "slack_event", "event_id", e.eventID, "team", e.team, "kind", clean(e.inner.kind))
+	line := z.cfg.Logger.With("event", "slack_event", "event_id", e.eventID, "team", e.team, "kind", clean(e.inner.kind))
 	if d.retry != "" {
-		log = log.With("retry", clean(d.retry), "reason", clean(d.reason))
+		line = line.With("retry", clean(d.retry), "reason", clean(d.reason))
 	}
 	switch {
 	case e.kind == "app_rate_limited":
 		z.metrics.events.WithLabelValues("app_rate_limited").Inc()
-		log.WarnContext(ctx, "Slack sends no events for a while: there are too many")
+		line.WarnContext(ctx, "Slack sends no events for a while: there are too many")
 		return nil
 	case e.kind != "event_callback":
 		z.metrics.events.WithLabelValues("ignored").Inc()
-		log.DebugContext(ctx, "not an event", "type", clean(e.kind))
+		line.DebugContext(ctx, "not an event", "type", clean(e.kind))
 		return nil
 	case e.inner.kind == "app_uninstalled", e.inner.kind == "tokens_revoked" && e.tokens:
 		z.metrics.events.WithLabelValues("revoked").Inc()
 		z.revoke(e.team)
-		log.WarnContext(ctx, "the token of a workspace is not used any more")
+		line.WarnContext(ctx, "the token of a workspace is not used any more")
 		return nil
 	}
 	if why, ok := z.isQuestion(e); !ok {
 		z.metrics.events.WithLabelValues("ignored").Inc()
-		log.DebugContext(ctx, "ignored", "why", why)
+		line.DebugContext(ctx, "ignored", "why", why)
 		return nil
 	}
-	return z.store(ctx, e, log)
+	return z.store(ctx, e, line)
 }
 
 // clean gives a word of somebody else's as it may stand in a log.
@@ -68,7 +68,7 @@ func clean(s string) string {
 }
 
 // store keeps a question, once.
-func (z *Zone) store(ctx context.Context, e *envelope, log *slog.Logger) error {
+func (z *Zone) store(ctx context.Context, e *envelope, line *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, insertWithin)
 	defer cancel()
 	limit := 2 * z.cfg.Limits.Backlog
@@ -77,7 +77,7 @@ func (z *Zone) store(ctx context.Context, e *envelope, log *slog.Logger) error {
 		err = errBusy
 	}
 	if err != nil {
-		return z.notStored(ctx, err, log)
+		return z.notStored(ctx, err, line)
 	}
 	q, taken := z.newQuestion(e, waiting)
 	// A commit that is under way is never given up, but Slack does not wait for it:
@@ -100,31 +100,31 @@ func (z *Zone) store(ctx context.Context, e *envelope, log *slog.Logger) error {
 	case <-ctx.Done():
 		o.err = context.Cause(ctx)
 	}
-	log = log.With("question", q.ID, "correlation_id", q.CorrelationID, "channel", q.Channel)
+	line = line.With("question", q.ID, "correlation_id", q.CorrelationID, "channel", q.Channel)
 	switch {
 	case o.err != nil:
-		return z.notStored(ctx, o.err, log)
+		return z.notStored(ctx, o.err, line)
 	case !o.added:
 		z.metrics.events.WithLabelValues("duplicate").Inc()
-		log.InfoContext(ctx, "the same question again")
+		line.InfoContext(ctx, "the same question again")
 		return nil
 	case q.Outcome != "":
 		if !q.EndedAt.IsZero() {
 			z.metrics.questions.WithLabelValues(q.Outcome).Inc()
 		}
 		z.metrics.events.WithLabelValues("refused").Inc()
-		log.InfoContext(ctx, "a question was refused", "why", q.Outcome)
+		line.InfoContext(ctx, "a question was refused", "why", q.Outcome)
 	default:
 		z.metrics.events.WithLabelValues("accepted").Inc()
-		log.InfoContext(ctx, "a question was taken", "characters", utf8.RuneCountInString(q.Text), "files", len(e.inner.files))
+		line.InfoContext(ctx, "a question was taken", "characters", utf8.RuneCountInString(q.Text), "files", len(e.inner.files))
 	}
 	z.nudge()
 	return nil
 }
 
-func (z *Zone) notStored(ctx context.Context, err error, log *slog.Logger) error {
+func (z *Zone) notStored(ctx context.Context, err error, line *slog.Logger) error {
 	z.metrics.events.WithLabelValues("failed").Inc()
-	log.ErrorContext(ctx, "a question could not be stored; Slack is asked to come again", "error", err)
+	line.ErrorContext(ctx, "a question could not be stored; Slack is asked to come again", "error", err)
 	return err
 }
 
@@ -249,7 +249,7 @@ func (z *Zone) serveEvents(w http.ResponseWriter, r *http.Request) {
 	case e.kind == "url_verification":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write([]byte(e.challenge)) //nolint:errcheck // who has hung up asks again
+		_, _ = w.Write([]byte(e.challenge))
 		return
 	default:
 		d := delivery{retry: r.Header.Get("X-Slack-Retry-Num"), reason: r.Header.Get("X-Slack-Retry-Reason")}

@@ -69,8 +69,8 @@ func TestZN7_Signature(t *testing.T) {
 				b = c.body
 			}
 			resp := slacktest.Send(t.Context(), r.zone.Handler(), c.header, b)
-			if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusUnauthorized || string(text) != "Unauthorized\n" {
-				t.Errorf("%s: status %d, %q", name, resp.StatusCode, text)
+			if text, _ := io.ReadAll(resp.Body); resp.Code != http.StatusUnauthorized || string(text) != "Unauthorized\n" {
+				t.Errorf("%s: status %d, %q", name, resp.Code, text)
 			}
 		}
 		pass(time.Minute)
@@ -80,8 +80,8 @@ func TestZN7_Signature(t *testing.T) {
 		for _, at := range []time.Duration{-299 * time.Second, 0, 299 * time.Second} {
 			m := message("why?").Body()
 			resp := slacktest.Send(t.Context(), r.zone.Handler(), slacktest.Sign(signingSecret, time.Now().Add(at), m), m)
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("%v: status %d", at, resp.StatusCode)
+			if resp.Code != http.StatusOK {
+				t.Errorf("%v: status %d", at, resp.Code)
 			}
 		}
 	})
@@ -101,11 +101,11 @@ func TestZN7_URLVerification(t *testing.T) {
 		body := []byte(`{"type":"url_verification","challenge":"3eZbrw1a<b>","token":"x"}`)
 		resp := r.slack.Deliver(t.Context(), r.zone.Handler(), body, 0)
 		text, _ := io.ReadAll(resp.Body)
-		if resp.StatusCode != http.StatusOK || string(text) != "3eZbrw1a<b>" || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
-			t.Errorf("status %d, %q", resp.StatusCode, text)
+		if resp.Code != http.StatusOK || string(text) != "3eZbrw1a<b>" || resp.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("status %d, %q", resp.Code, text)
 		}
-		if resp := slacktest.Send(t.Context(), r.zone.Handler(), http.Header{}, body); resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("not signed: status %d", resp.StatusCode)
+		if resp := slacktest.Send(t.Context(), r.zone.Handler(), http.Header{}, body); resp.Code != http.StatusUnauthorized {
+			t.Errorf("not signed: status %d", resp.Code)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"time"
@@ -31,8 +30,14 @@ func newAPI(cfg *Config) *slack.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return slack.New(string(cfg.Slack.BotToken.Reveal()), slack.OptionHTTPClient(client), slack.OptionAPIURL(cfg.Slack.APIURL),
-		slack.OptionAppLevelToken(string(cfg.Slack.AppToken.Reveal())), slack.OptionLog(log.New(io.Discard, "", 0)))
+		slack.OptionAppLevelToken(string(cfg.Slack.AppToken.Reveal())), slack.OptionLog(silent{}))
 }
+
+// silent is the log of the library: its lines would hold what people write.
+type silent struct{}
+
+// Output drops a line.
+func (silent) Output(int, string) error { return nil }
 
 // bounded is a RoundTripper whose responses have an end.
 type bounded struct{ next http.RoundTripper }

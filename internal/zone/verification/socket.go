@@ -2,8 +2,6 @@ package verification
 
 import (
 	"context"
-	"io"
-	"log"
 	"net"
 	"sync"
 	"time"
@@ -35,7 +33,7 @@ func (z *Zone) listen(ctx context.Context) {
 		dial = (&net.Dialer{Timeout: slackTimeout}).DialContext
 	}
 	for n := 1; ctx.Err() == nil; n++ {
-		client := socketmode.New(z.api, socketmode.OptionLog(log.New(io.Discard, "", 0)), socketmode.OptionReadLimit(socketRead),
+		client := socketmode.New(z.api, socketmode.OptionLog(silent{}), socketmode.OptionReadLimit(socketRead),
 			socketmode.OptionDialer(&websocket.Dialer{NetDialContext: dial, HandshakeTimeout: slackTimeout, WriteBufferSize: socketBuffer}))
 		running, stop := context.WithCancel(ctx)
 		var all sync.WaitGroup

@@ -16,8 +16,7 @@ import (
 // newSocketRig makes a rig in Socket Mode, over real sockets.
 func newSocketRig(t *testing.T, o store.Options, change func(*verification.Config)) *rig {
 	t.Helper()
-	var r *rig
-	r = newRigAt(t, t.TempDir()+"/zone.db", o, func(cfg *verification.Config) {
+	r := newRigAt(t, t.TempDir()+"/zone.db", o, func(cfg *verification.Config) {
 		cfg.Slack.Mode, cfg.Slack.SigningSecret, cfg.Slack.Transport = verification.ModeSocket, parley.Secret{}, nil
 		cfg.Slack.APIURL = "http://127.0.0.1:1/api" // not yet known
 		if change != nil {

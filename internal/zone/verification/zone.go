@@ -44,7 +44,7 @@ type identity struct{ user, bot string }
 
 // New makes a Zone. The error is a *parley.Error that says what is missing.
 func New(cfg Config) (*Zone, error) {
-	cfg = cfg.withDefaults()
+	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -46,9 +47,7 @@ func (m Message) Body() []byte {
 	if m.Files != nil {
 		inner["files"] = m.Files
 	}
-	for name, value := range m.More {
-		inner[name] = value
-	}
+	maps.Copy(inner, m.More)
 	return EventBody(or(m.EventID, "Ev"+m.TS), or(m.Team, Team), inner)
 }
 
@@ -87,7 +86,7 @@ func Sign(secret string, at time.Time, body []byte) http.Header {
 
 // Deliver sends an event, the retry-th time again if retry is not 0, and gives the
 // response.
-func (s *Server) Deliver(ctx context.Context, h http.Handler, body []byte, retry int) *http.Response {
+func (s *Server) Deliver(ctx context.Context, h http.Handler, body []byte, retry int) *httptest.ResponseRecorder {
 	header := Sign(s.cfg.SigningSecret, s.cfg.Now(), body)
 	if retry > 0 {
 		header.Set("X-Slack-Retry-Num", strconv.Itoa(retry))
@@ -97,10 +96,10 @@ func (s *Server) Deliver(ctx context.Context, h http.Handler, body []byte, retry
 }
 
 // Send is Deliver with other headers.
-func Send(ctx context.Context, h http.Handler, header http.Header, body []byte) *http.Response {
+func Send(ctx context.Context, h http.Handler, header http.Header, body []byte) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/slack/events", bytes.NewReader(body))
 	r.Header = header
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return w
 }
