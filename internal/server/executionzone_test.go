@@ -133,7 +133,7 @@ func (z *zoneWorld) ask(id, text string) (zone.Result, error) {
 }
 
 func reasonOf(err error) zone.Reason {
-	if e, ok := err.(*zone.Error); ok { //nolint:errorlint // the client says that it is one
+	if e, ok := err.(*zone.Error); ok {
 		return e.Reason
 	}
 	return ""
@@ -240,7 +240,7 @@ func TestZN4_TaskLimitAndOverload(t *testing.T) {
 		}
 	}
 	_, err := z.ask(uuid.NewString(), "hello")
-	if e, ok := err.(*zone.Error); !ok || e.Code != zone.CodeServer || e.Reason != zone.ReasonOverloaded || e.RetryAfterMS == 0 { //nolint:errorlint // the client says that it is one
+	if e, ok := err.(*zone.Error); !ok || e.Code != zone.CodeServer || e.Reason != zone.ReasonOverloaded || e.RetryAfterMS == 0 {
 		t.Errorf("the third task: %v", err)
 	}
 	waitFor(t, "the task has no time limit:", func() bool {

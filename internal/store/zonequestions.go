@@ -21,6 +21,8 @@ const (
 	countZone   = `SELECT count(*) FROM (SELECT 1 FROM zone_question WHERE ended_at IS NULL LIMIT ?) AS open`
 	pickZone    = `SELECT id FROM zone_question WHERE ended_at IS NULL AND due_at <= ? ORDER BY due_at LIMIT ?`
 	beatZone    = `UPDATE zone_question SET due_at = ? WHERE id = ? AND fence = ? AND lease_owner = ? AND ended_at IS NULL`
+	freeZone    = `UPDATE zone_question SET lease_owner = NULL, fence = fence + 1, due_at = CASE WHEN state = 'posting' THEN CAST(? AS BIGINT) ELSE CAST(? AS BIGINT) END
+ WHERE ended_at IS NULL AND lease_owner IS NOT NULL AND due_at > ?`
 	saveZoneSet = `UPDATE zone_question SET state = ?, outcome = ?, affinity = ?, task_id = ?, attempts = ?, polls = ?, tries = ?, posted = ?,
  due_at = ?, lease_owner = ?, sent_at = ?, answered_at = ?, ended_at = ?`
 	saveZone       = saveZoneSet + ` WHERE id = ? AND fence = ? AND ended_at IS NULL`
@@ -164,6 +166,18 @@ func (db *DB) BeatZoneQuestions(ctx context.Context, held []ZoneQuestion, until 
 		}
 		return s.wait()
 	})
+}
+
+// FreeZoneQuestions ends the leases of all others, for a process that has the
+// database for itself: questions are due now, or at posted if what was posted last
+// may still appear. It gives how many there were. Synced.
+func (db *DB) FreeZoneQuestions(ctx context.Context, now, posted time.Time) (n int, err error) {
+	err = db.transition(ctx, synced, point("zone.free"), func(s *session) error {
+		freed, err := s.exec(freeZone, unixMicro(posted), unixMicro(now), unixMicro(now))
+		n = int(freed)
+		return err
+	})
+	return n, err
 }
 
 // SaveZoneQuestion stores how far a question has come: everything but what was

@@ -123,6 +123,32 @@ func TestZN7_ZoneQuestionLease(t *testing.T) {
 }
 
 // TestZN7_ZoneQuestionInvalid: what could never be found again is refused.
+// TestZN7_ZoneQuestionFreed: who has the database for itself ends the leases of
+// those before it, who can store nothing any more; what was being posted waits.
+func TestZN7_ZoneQuestionFreed(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		addZone(t, db, zoneQuestion("a"))
+		addZone(t, db, zoneQuestion("b"))
+		held := takeZone(t, db, "p", epoch, 2)
+		posting := held[1]
+		posting.State = ZonePosting
+		check(t, db.SaveZoneQuestion(ctx, posting, false))
+		posted := epoch.Add(5 * time.Second)
+		diff(t, must(db.FreeZoneQuestions(ctx, epoch, posted))(t), 2)
+		wantStale(t, db.SaveZoneQuestion(ctx, held[0], false))
+		got := takeZone(t, db, "q", epoch, 2)
+		if len(got) != 1 || got[0].ID != held[0].ID {
+			t.Fatalf("%+v", got)
+		}
+		got = takeZone(t, db, "q", posted, 2)
+		if len(got) != 1 || got[0].ID != posting.ID {
+			t.Fatalf("%+v", got)
+		}
+		diff(t, must(db.FreeZoneQuestions(ctx, posted.Add(time.Hour), posted.Add(time.Hour)))(t), 0)
+	})
+}
+
 func TestZN7_ZoneQuestionInvalid(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		for _, change := range []func(*ZoneQuestion){

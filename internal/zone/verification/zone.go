@@ -105,6 +105,9 @@ func (z *Zone) isRevoked(team string) bool {
 // Run answers questions until ctx ends, and returns when nothing of it runs any
 // more. Those that have no answer then go on when it is started again.
 func (z *Zone) Run(ctx context.Context) error {
+	if err := z.inherit(ctx); err != nil {
+		return err
+	}
 	rim, endRim := context.WithCancel(context.WithoutCancel(ctx))
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
@@ -131,6 +134,18 @@ func (z *Zone) Run(ctx context.Context) error {
 	around.Wait()
 	z.storing.Wait()
 	return nil
+}
+
+// inherit takes up what an earlier process had at hand.
+func (z *Zone) inherit(ctx context.Context) error {
+	if !z.cfg.Alone {
+		return nil
+	}
+	n, err := z.cfg.DB.FreeZoneQuestions(ctx, z.now(), z.now().Add(z.cfg.Timing.Settle))
+	if err == nil && n > 0 {
+		z.cfg.Logger.InfoContext(ctx, "questions are taken up that were left", "event", "zone_inherit", "questions", n)
+	}
+	return err
 }
 
 // serve claims questions until ctx ends; each is visited in a goroutine of visits.
