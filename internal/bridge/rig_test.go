@@ -210,8 +210,10 @@ func (p *process) kill() {
 type agentBook struct {
 	mu sync.Mutex
 	m  map[string]parley.Agent
-	// fail, if set, is the answer to every look-up.
+	// fail, if set, is the answer to every look-up. Before each of them slow is
+	// called, if it is set.
 	fail error
+	slow func()
 }
 
 func newAgentBook() *agentBook {
@@ -228,6 +230,9 @@ func (b *agentBook) put(a parley.Agent) {
 }
 
 func (b *agentBook) Lookup(_ context.Context, name string) (parley.Agent, error) {
+	if b.slow != nil {
+		b.slow()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil {
