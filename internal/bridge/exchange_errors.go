@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -143,13 +144,17 @@ func headLate(err error) bool {
 // that it has not sent it. There is no other mark for that than the text. What
 // net/http would repeat besides, streams that ended in PROTOCOL_ERROR, may have
 // been executed.
-func notBegun(err error) bool {
-	s := err.Error()
-	return strings.Contains(s, "Server's graceful shutdown GOAWAY") || strings.Contains(s, "; REFUSED_STREAM; received from peer") ||
-		// It wanted to send the request anew, on a connection that is not there
-		// yet, and could not, since it had closed its body.
-		strings.Contains(s, "cannot rewind body after connection loss")
-}
+//
+// The text is matched as a whole: others hold words of the agent's, which may be
+// these.
+func notBegun(err error) bool { return notBegunText.MatchString(err.Error()) }
+
+// The second one is of a request that net/http wanted to send anew, on a connection
+// that is not there yet, and could not, since it had closed its body.
+var notBegunText = regexp.MustCompile(`^(?:http2: Transport: cannot retry err \[)?` +
+	`(?:stream error: stream ID \d+; REFUSED_STREAM; received from peer|http2: Transport received Server's graceful shutdown GOAWAY)` +
+	`(?:\] after Request\.Body was written; define Request\.GetBody to avoid this error)?$` +
+	`|^net/http: cannot rewind body after connection loss$`)
 
 // cause is err without addresses of this machine.
 func cause(err error) string {
