@@ -52,7 +52,7 @@ func (b *Bridge) waitLocked(l *lane, q queuedTask) {
 	if l.queue.Len() == 0 && l.gate.Idle(q.since) {
 		l.pace.promised = time.Time{} // whoever was to come has come
 	}
-	b.queued[q.task] = struct{}{}
+	b.queued[q.task] = q.foreign != nil && q.foreign.stored
 	b.carryLocked(l, q.bytes)
 	l.queue.bytes += q.bytes
 	l.queue.Push(q, q.turn)

@@ -156,10 +156,11 @@ type Bridge struct {
 	prefix string
 	issued uint64
 	// pending are tokens whose claim is under way; calls are the attempts in
-	// hand by task id, queued those that wait for a slot.
+	// hand by task id, queued those that wait for a slot; true: a foreign task
+	// that has its row.
 	pending  map[string]struct{}
 	calls    map[string]*call
-	queued   map[string]struct{}
+	queued   map[string]bool
 	lanes    map[string]*lane
 	waiting  admission.Ring[*lane]
 	circuits map[string]*circuit
@@ -205,7 +206,7 @@ func New(cfg Config) (*Bridge, error) {
 		taking: make(chan struct{}), dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), fetch: make(chan struct{}, 1), beating: make(chan struct{}, 1),
 		breaking: make(chan struct{}, 1), circuits: make(map[string]*circuit),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
-		queued: make(map[string]struct{}), lanes: make(map[string]*lane), acks: make(map[string]func()),
+		queued: make(map[string]bool), lanes: make(map[string]*lane), acks: make(map[string]func()),
 		done: make(map[string]struct{}),
 	}
 	if err := b.meetForeign(); err != nil {

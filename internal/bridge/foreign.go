@@ -117,15 +117,17 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 		b.mu.Unlock()
 		return fateDuplicate // it was not acknowledged, or has its row: it comes again
 	}
-	_, queued := b.queued[id]
+	stored, queued := b.queued[id]
 	working := b.calls[id] != nil
 	if done != nil {
 		b.noteAckLocked(id, done)
 	}
 	if queued || working {
 		b.mu.Unlock()
-		if working && !b.volatile {
-			b.acknowledge(id) // it has its row
+		if (working || stored) && !b.volatile {
+			// It has its row. Another bridge may end it, should this one put it off: then
+			// nobody would acknowledge the record any more.
+			b.acknowledge(id)
 		}
 		return fateDuplicate
 	}

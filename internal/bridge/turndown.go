@@ -19,7 +19,7 @@ type turnedDown struct {
 // it is dropped: it is announced again after 5 s (P2).
 func (b *Bridge) turnDownLocked(l *lane, q queuedTask) {
 	if len(b.turnDowns) < 4*b.cfg.Limits.ClaimBatch {
-		b.queued[q.task] = struct{}{}
+		b.queued[q.task] = false
 		b.turnDowns = append(b.turnDowns, turnedDown{l.agent, q})
 	}
 }
