@@ -158,6 +158,7 @@ func (c *call) run(first step) {
 	if c.reserved {
 		c.lane.gate.Release()
 	}
+	c.lane.dropPermitLocked(c.row.Claim.Token) // it may have ended before it was sent
 	b.carryLocked(c.lane, -c.bytes)
 	b.vacateLocked(c.lane, c.slots&slotOwn != 0, c.slots&slotShared != 0)
 	b.mu.Unlock()

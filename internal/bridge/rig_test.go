@@ -229,6 +229,13 @@ func (b *agentBook) put(a parley.Agent) {
 	b.m[a.Name] = a
 }
 
+// answer sets the error of all look-ups, nil for none.
+func (b *agentBook) answer(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fail = err
+}
+
 func (b *agentBook) Lookup(_ context.Context, name string) (parley.Agent, error) {
 	if b.slow != nil {
 		b.slow()
