@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ func (f *failures) sum(kind failureKind) {
 	delete(f.all, kind)
 	f.mu.Unlock()
 	if run.more > 0 {
-		f.log.LogAttrs(context.Background(), kind.level, kind.text, append(run.attrs[:len(run.attrs):len(run.attrs)],
+		f.log.LogAttrs(context.Background(), kind.level, kind.text, append(slices.Clip(run.attrs),
 			slog.Int("more", run.more), slog.Duration("within", failureWindow))...)
 	}
 }

@@ -208,7 +208,7 @@ func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	binary := buildBinary(t)
 	for _, command := range []string{"serve", "dev"} {
-		t.Run(command, func(t *testing.T) { t.Parallel(); secondSignal(t, binary, command) })
+		t.Run(command, func(t *testing.T) { secondSignal(t, binary, command) })
 	}
 }
 
