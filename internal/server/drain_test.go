@@ -244,13 +244,9 @@ func secondSignal(t *testing.T, binary, command string) {
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusServiceUnavailable
 	})
-	again := time.Now()
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	if err := <-ended; err == nil || cmd.ProcessState.Success() {
 		t.Errorf("the process ended with %v", cmd.ProcessState)
-	}
-	if took := time.Since(again); took > 5*time.Second {
-		t.Errorf("the process ended %s after the second signal", took)
 	}
 	c.mu.Lock()
 	c.cmd = nil // waited for
