@@ -41,6 +41,7 @@ internal/bridge/adaptertest:  . internal/bridge
 internal/testcache:
 internal/kafkatest:           internal/testcache
 internal/pgtest:              internal/testcache
+internal/zone/endtoend:
 internal/registry:            . internal/store
 internal/oldplatform:         . internal/registry internal/store internal/workflow
 internal/push:                . internal/bus

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/api"
@@ -213,12 +214,19 @@ func (s *Server) ZoneURLs() []string {
 	return urls
 }
 
-// serveZone serves the addresses of the zone until they are closed.
-func (s *Server) serveZone(i int) error {
-	if err := s.zone.servers[i].Serve(s.zone.listeners[i]); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("execution zone: %w", err)
+// serve serves the addresses of the zone until they are closed.
+func (z *executionZone) serve() error {
+	var all errgroup.Group
+	for i, server := range z.servers {
+		all.Go(func() error {
+			if err := server.Serve(z.listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				z.close() // one address is not half a zone
+				return fmt.Errorf("execution zone: %w", err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return all.Wait()
 }
 
 // close frees the addresses; a server that ran has done that already.

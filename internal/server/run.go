@@ -71,16 +71,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if s.samples != nil {
 		layers.Go(part(func() error { return s.samples.run(engine) }))
 	}
-	if s.db != nil {
-		layers.Go(part(func() error { return s.watchDisk(ended) }))
-		layers.Go(part(func() error { return s.runChecker(ended) }))
-	}
-	layers.Go(part(func() error { return s.serve() }))
-	if s.zone != nil {
-		layers.Go(part(func() error { return s.zone.work.count(ended) }))
-		for i := range s.zone.servers {
-			layers.Go(part(func() error { return s.serveZone(i) }))
-		}
+	for _, run := range s.rim(ended) {
+		layers.Go(part(run))
 	}
 	s.running.Store(true)
 
@@ -93,6 +85,19 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	err = layers.Wait()
 	stopHints()
 	return errors.Join(err, base.Wait())
+}
+
+// rim gives the parts that look at the others, and those that others call. The
+// former end with ended.
+func (s *Server) rim(ended context.Context) []func() error {
+	parts := []func() error{s.serve}
+	if s.db != nil {
+		parts = append(parts, func() error { return s.watchDisk(ended) }, func() error { return s.runChecker(ended) })
+	}
+	if s.zone != nil {
+		parts = append(parts, s.zone.serve, func() error { return s.zone.work.count(ended) })
+	}
+	return parts
 }
 
 // refuse takes no new work any more.

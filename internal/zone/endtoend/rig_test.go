@@ -195,6 +195,23 @@ func (r *rig) answered(all ...slacktest.Message) {
 	}
 }
 
+// lines gives what the zones have logged of the question that a text refers to.
+func (r *rig) lines(text string) string {
+	_, id, found := strings.Cut(text, "reference: ")
+	if id, _, found = strings.Cut(id, ")"); !found {
+		return "no reference"
+	}
+	var b strings.Builder
+	for _, p := range []*process{r.verification, r.execution} {
+		for line := range strings.Lines(p.out.since(0)) {
+			if strings.Contains(line, id) {
+				b.WriteString(p.kind + ": " + line)
+			}
+		}
+	}
+	return b.String()
+}
+
 // leaks fails if a secret is anywhere where it must not be: in what the zones have
 // written to their logs, in their metrics, in any file of theirs.
 func (r *rig) leaks() {

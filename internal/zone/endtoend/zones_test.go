@@ -175,7 +175,7 @@ func TestZN7_KilledZones(t *testing.T) {
 		}
 		if got[0] != "answer to question "+strconv.Itoa(i) {
 			failed++
-			t.Logf("%s: %s", m.Text, got[0])
+			t.Logf("%s: %s\n%s", m.Text, got[0], r.lines(got[0]))
 		}
 	}
 	if failed > *asked/4 {
