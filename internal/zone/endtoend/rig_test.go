@@ -36,6 +36,8 @@ type rig struct {
 	agent        *agent
 	execution    *process
 	verification *process
+	// pages are what the zones show to operators, as it was last read.
+	pages []string
 }
 
 // agent answers what it is asked, and notes it.
@@ -212,6 +214,22 @@ func (r *rig) lines(text string) string {
 	return b.String()
 }
 
+// readPages reads what the zones show to operators. They must be running.
+func (r *rig) readPages() {
+	r.t.Helper()
+	serving := regexp.MustCompile(`serving \S+ \S+ \S+ at http://(\S+)`).FindAllStringSubmatch(r.execution.out.since(0), -1)
+	if len(serving) == 0 {
+		r.t.Fatal("the execution zone does not say where its API is")
+	}
+	api := &process{address: serving[len(serving)-1][1]}
+	r.pages = []string{r.verification.get("/metrics"), api.get("/metrics"), r.execution.get("/openrpc.json"), r.execution.get("/ping")}
+	for i, page := range r.pages {
+		if page == "" {
+			r.t.Errorf("page %d cannot be read", i)
+		}
+	}
+}
+
 // leaks fails if a secret is anywhere where it must not be: in what the zones have
 // written to their logs, in their metrics, in any file of theirs.
 func (r *rig) leaks() {
@@ -226,7 +244,9 @@ func (r *rig) leaks() {
 	}
 	look("the log of the execution zone", r.execution.out.since(0))
 	look("the log of the verification zone", r.verification.out.since(0))
-	look("the metrics of the verification zone", r.verification.get("/metrics"))
+	for _, page := range r.pages {
+		look("a page of the zones", page)
+	}
 	err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

@@ -51,6 +51,29 @@ func TestZN7_QuestionAndAnswer(t *testing.T) {
 			t.Error("a zone does not log the correlation id")
 		}
 	}
+	r.readPages()
+	r.execution.stop()
+	r.verification.stop()
+	r.leaks()
+}
+
+// TestZN7_StrictProfile: where the bot token goes along with each question, it goes
+// no further than the door of the other zone.
+func TestZN7_StrictProfile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{execution: "    profile: strict\n    sync_limit: 100ms\n", verification: "    profile: strict\n"})
+	r.agent.delay = func(string) time.Duration { return 300 * time.Millisecond }
+	asked, failing := question(1, "what is up?"), question(2, "fail please")
+	for _, m := range []slacktest.Message{asked, failing} {
+		if status := r.deliver(t.Context(), m, 1); status != http.StatusOK {
+			t.Fatal(status)
+		}
+	}
+	r.answered(asked, failing)
+	if got := r.thread(asked); !slices.Equal(got, []string{"answer to what is up?"}) {
+		t.Errorf("the thread: %q", got)
+	}
+	r.readPages()
 	r.execution.stop()
 	r.verification.stop()
 	r.leaks()
@@ -126,6 +149,7 @@ func TestZN7_SocketMode(t *testing.T) {
 			t.Errorf("%s: %q", m.Text, got)
 		}
 	}
+	r.readPages()
 	r.verification.stop()
 	r.leaks()
 }
@@ -188,5 +212,6 @@ func TestZN7_KilledZones(t *testing.T) {
 		}
 	}
 	r.agent.mu.Unlock()
+	r.readPages()
 	r.leaks()
 }
