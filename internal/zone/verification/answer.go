@@ -9,8 +9,13 @@ import (
 	"github.com/parley-project/parley/internal/zone"
 )
 
-// maxFile bounds a file that is posted, in bytes.
-const maxFile = 10_000_000
+const (
+	// maxFile bounds a file that is posted, in bytes.
+	maxFile = 10_000_000
+	// maxText bounds what is posted as messages, in bytes: nobody reads fifty. A
+	// longer text becomes a file.
+	maxText = 50 * maxMessage
+)
 
 // answer is what is posted to a thread, in the form in which it is stored: the
 // messages as they are sent, so that what was posted never depends on a newer
@@ -55,22 +60,29 @@ func readAnswer(b []byte) (a answer, err error) {
 }
 
 // answerFrom gives the answer with the result of the other zone, empty if there is
-// nothing to post. dropped says why its file is not.
-func answerFrom(r *zone.Result) (a answer, dropped string) {
-	if text := strings.TrimSpace(r.ResponseText); text != "" {
+// nothing to post. long is the message beside a text that becomes a file. dropped
+// says what of the result is not posted.
+func answerFrom(r *zone.Result, long string) (a answer, dropped string) {
+	text, f := strings.TrimSpace(r.ResponseText), r.FileArtifact
+	if len(text) > maxText && (f != nil || len(text) > maxFile) {
+		text, dropped = strings.ToValidUTF8(text[:maxText], "")+" …", "text too long"
+	}
+	if len(text) > maxText+len(" …") {
+		return answer{Parts: []string{escape(long)}, File: &file{Name: "answer.md", Content: []byte(text)}}, ""
+	}
+	if text != "" {
 		a.Parts = split(mrkdwn(text), maxMessage)
 	}
-	f := r.FileArtifact
 	switch {
 	case f == nil:
-		return a, ""
+		return a, dropped
 	case len(f.Parts) != 1 || len(f.Parts[0].ContentBase64) == 0:
-		return a, "empty"
+		return a, "file empty"
 	case len(f.Parts[0].ContentBase64) > maxFile:
-		return a, "too large"
+		return a, "file too large"
 	}
 	a.File = &file{Name: fileName(f.Parts[0].FileName, f.Name), Content: f.Parts[0].ContentBase64}
-	return a, ""
+	return a, dropped
 }
 
 // fileName gives a name without folders and signs that nobody sees.

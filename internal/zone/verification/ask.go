@@ -233,9 +233,9 @@ func (v *visit) parkUntil(ctx context.Context, wait time.Duration) error {
 
 // answered stores the answer, before anything of it is posted.
 func (v *visit) answered(ctx context.Context, r *zone.Result) error {
-	a, dropped := answerFrom(r)
+	a, dropped := answerFrom(r, v.zone.texts.Get(textInFile))
 	if dropped != "" {
-		v.log.WarnContext(ctx, "the file of an answer is not posted", "event", "zone_file", "why", dropped)
+		v.log.WarnContext(ctx, "a part of an answer is not posted", "event", "zone_answer", "why", dropped)
 	}
 	if a.len() == 0 {
 		return v.fail(ctx, textNoAnswer)

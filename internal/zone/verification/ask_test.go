@@ -281,7 +281,7 @@ func TestZN7_OddResults(t *testing.T) {
 		"empty file":    {zone.Result{Status: zone.StatusSuccess, FileArtifact: &zone.FileArtifact{}}, "I have finished, but there is nothing to show"},
 		"mentions":      {answered("hello <!channel> and <@U1>"), "hello &lt;!channel&gt; and &lt;@U1&gt;"},
 		"broken UTF-8":  {answered("a\xffb"), "a\uFFFDb"},
-		"null and more": {answered("a\x00b"), "a"},
+		"null and more": {answered("a\x00b"), "ab"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {

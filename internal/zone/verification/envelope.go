@@ -75,6 +75,9 @@ func readEnvelope(body []byte) (e envelope, ok bool) {
 		kind: in.str("type"), subtype: in.str("subtype"), channel: in.str("channel"), channelType: in.str("channel_type"),
 		user: in.str("user"), bot: in.str("bot_id"), app: in.str("app_id"), text: in.str("text"), ts: in.str("ts"), thread: in.str("thread_ts"),
 	}
+	if e.team == "" { // an app of a whole organization
+		e.team = in.str("team")
+	}
 	for _, raw := range in.list("files") {
 		f := object(raw)
 		a := zone.Attachment{ID: f.str("id"), Name: f.str("name"), MIMEType: f.str("mimetype")}

@@ -3,7 +3,7 @@ package verification
 import (
 	"regexp"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 )
 
 // maxMessage is how many characters one message has at most: what Slack advises.
@@ -28,7 +28,14 @@ var (
 // mrkdwn turns Markdown into Slack's own form of it. What is in code stays as it
 // is.
 func mrkdwn(text string) string {
-	lines := strings.Split(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n"), "\n")
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, text)
+	lines := strings.Split(text, "\n")
 	fence := ""
 	for i, line := range lines {
 		mark := fenceOf(line)
@@ -142,8 +149,8 @@ func split(text string, limit int) []string {
 	const closing, opening = "\n```", "```\n"
 	var parts []string
 	for {
-		text = strings.TrimRight(text, " \n\t")
-		if utf8.RuneCountInString(text) <= limit {
+		text = strings.TrimRightFunc(text, unicode.IsSpace)
+		if offset(text, limit) == len(text) {
 			if text != "" {
 				parts = append(parts, text)
 			}

@@ -51,6 +51,9 @@ func (v *visit) post(ctx context.Context) error {
 	if err := v.save(ctx, isFile); err != nil {
 		return err
 	}
+	if z.now().After(v.q.DueAt.Add(-slackTimeout)) {
+		return errLeft // this machine was asleep: by the end of the call somebody else may have the question
+	}
 	var o outcome
 	if isFile {
 		o = z.share(ctx, v.thread(), a.File)

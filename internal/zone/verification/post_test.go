@@ -227,6 +227,37 @@ func TestZN7_Files(t *testing.T) {
 	}
 }
 
+// TestZN7_VeryLongAnswer: a text that nobody would read as messages becomes a file;
+// beside a file, or beyond what may be one, it is cut.
+func TestZN7_VeryLongAnswer(t *testing.T) {
+	word := "word "
+	for name, c := range map[string]struct {
+		n     int
+		file  *zone.FileArtifact
+		first string
+		posts int
+	}{
+		"file":        {n: 60_000, first: "The answer is long, so it is in the file below.", posts: 2},
+		"beside file": {n: 60_000, file: artifact("a", "1"), first: word, posts: 52},
+		"too long":    {n: 3_000_000, first: word, posts: 51},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				r.say(strings.Repeat(word, c.n), c.file)
+				m := r.ask(message("why?"))
+				pass(2 * time.Minute)
+				got := r.texts(m)
+				if len(got) != c.posts || !strings.HasPrefix(got[0], c.first) {
+					t.Fatalf("%d messages, %.60q", len(got), got[0])
+				}
+				if name == "file" && got[1] != "file answer.md: "+strings.TrimSpace(strings.Repeat(word, c.n)) {
+					t.Errorf("%.60q", got[1])
+				}
+			})
+		})
+	}
+}
+
 // TestZN7_UploadHost: the token goes to hosts of Slack only.
 func TestZN7_UploadHost(t *testing.T) {
 	for host, want := range map[string]bool{

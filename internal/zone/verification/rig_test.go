@@ -312,12 +312,21 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// checkLeaks looks for the secrets in the log.
+// checkLeaks looks for the secrets in the log, the metrics, the files of the
+// database and what was posted.
 func (r *rig) checkLeaks() {
 	r.t.Helper()
-	for _, s := range []string{botToken, appToken, signingSecret, slacktest.Ticket()} {
-		if strings.Contains(r.log.String(), s) {
-			r.t.Errorf("a secret is in the log:\n%s", r.log.String())
+	families, err := r.reg.Gather()
+	check(r.t, err)
+	places := map[string]string{"the log": r.log.String(), "the metrics": fmt.Sprint(families), "the threads": fmt.Sprintf("%+v", r.slack.Posts())}
+	if !strings.Contains(r.path, "://") {
+		places["the database"], places["its log"] = readFile(r.t, r.path), readFile(r.t, r.path+"-wal")
+	}
+	for place, text := range places {
+		for _, s := range []string{botToken, appToken, signingSecret, slacktest.Ticket()} {
+			if strings.Contains(text, s) {
+				r.t.Errorf("a secret is in %s", place)
+			}
 		}
 	}
 }

@@ -24,6 +24,7 @@ const (
 	textUnknown      = "unknown_outcome"
 	textFilesOnly    = "files_only"
 	textWorking      = "working"
+	textInFile       = "answer_in_file"
 	textReference    = "reference"
 	transportText    = "transport."
 	referencePattern = "{id}"
@@ -44,6 +45,7 @@ var english = map[string]string{
 	textUnknown:     "I lost track of your question and cannot tell what became of it. Please ask again if you still need the answer.",
 	textFilesOnly:   "Please look at the attached files.",
 	textWorking:     "is thinking…",
+	textInFile:      "The answer is long, so it is in the file below.",
 	textReference:   "(reference: {id})",
 
 	string(zone.ReasonParseError):     internalEN,
@@ -94,6 +96,7 @@ var japanese = map[string]string{
 	textUnknown:     lostJA,
 	textFilesOnly:   "添付ファイルを確認してください。",
 	textWorking:     "考え中です…",
+	textInFile:      "回答が長いため、次のファイルにまとめました。",
 	textReference:   "（参照番号: {id}）",
 
 	string(zone.ReasonParseError):     internalJA,
