@@ -75,8 +75,15 @@ func TestZN7_PostFaults(t *testing.T) {
 				check()
 				pass(5 * time.Minute)
 				check()
-				if n := len(r.slack.Calls("chat.postMessage")); n != c.posts {
-					t.Errorf("posted %d times, want %d", n, c.posts)
+				calls := r.slack.Calls("chat.postMessage")
+				if len(calls) != c.posts {
+					t.Errorf("posted %d times, want %d", len(calls), c.posts)
+				}
+				for i, f := range c.faults["chat.postMessage"] {
+					least := min(time.Duration(f.RetryAfter)*time.Second, 15*time.Minute)
+					if f.RetryAfter > 0 && calls[i+1].At.Sub(calls[i].At) < least {
+						t.Errorf("again after %v, Slack wants %v", calls[i+1].At.Sub(calls[i].At), least)
+					}
 				}
 				if c.failed != "" && (r.counter("parley_zone_questions_total", c.failed) != 1 || !strings.Contains(r.log.String(), "level=ERROR")) {
 					t.Errorf("nobody is told:\n%s", r.log.String())
