@@ -12,19 +12,21 @@ import (
 // The names of texts besides the reasons of package zone and, with "transport."
 // before them, its classes.
 const (
-	textNotAllowed   = "not_allowed"
-	textRateLimited  = "rate_limited"
-	textTooLong      = "too_long"
-	textEmpty        = "empty"
-	textFiles        = "too_many_files"
-	textFileType     = "file_type"
-	textFileSize     = "file_size"
-	textBusy         = "busy"
-	textNoAnswer     = "no_answer"
-	textUnknown      = "unknown_outcome"
-	textFilesOnly    = "files_only"
-	textWorking      = "working"
-	textInFile       = "answer_in_file"
+	textNotAllowed  = "not_allowed"
+	textRateLimited = "rate_limited"
+	textTooLong     = "too_long"
+	textEmpty       = "empty"
+	textFiles       = "too_many_files"
+	textFileType    = "file_type"
+	textFileSize    = "file_size"
+	textBusy        = "busy"
+	textNoAnswer    = "no_answer"
+	textUnknown     = "unknown_outcome"
+	textFilesOnly   = "files_only"
+	textWorking     = "working"
+	textInFile      = "answer_in_file"
+	// textAttachment is a reason of zones that read the files themselves.
+	textAttachment   = "attachment"
 	textReference    = "reference"
 	transportText    = "transport."
 	referencePattern = "{id}"
@@ -45,6 +47,7 @@ var english = map[string]string{
 	textUnknown:     "I lost track of your question and cannot tell what became of it. Please ask again if you still need the answer.",
 	textFilesOnly:   "Please look at the attached files.",
 	textWorking:     "is thinking…",
+	textAttachment:  "I could not read the attached files. Please check them and try again.",
 	textInFile:      "The answer is long, so it is in the file below.",
 	textReference:   "(reference: {id})",
 
@@ -96,6 +99,7 @@ var japanese = map[string]string{
 	textUnknown:     lostJA,
 	textFilesOnly:   "添付ファイルを確認してください。",
 	textWorking:     "考え中です…",
+	textAttachment:  "添付ファイルを読み取れませんでした。ファイルを確認してもう一度お試しください。",
 	textInFile:      "回答が長いため、次のファイルにまとめました。",
 	textReference:   "（参照番号: {id}）",
 
