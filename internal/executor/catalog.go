@@ -218,8 +218,8 @@ func version(row store.Definition, def *workflow.Definition) parley.WorkflowVers
 func summary(b *workflow.Block, prefix string, out []parley.StepSummary) []parley.StepSummary {
 	for _, s := range b.Steps {
 		out = append(out, parley.StepSummary{ID: prefix + s.ID, Kind: string(s.Kind), Agent: s.Agent, Agents: s.Agents})
-		if s.Body != nil {
-			out = summary(s.Body, prefix+s.ID+"/", out)
+		for _, inside := range s.Blocks() {
+			out = summary(inside, prefix+s.ID+"/", out)
 		}
 	}
 	return out

@@ -37,7 +37,28 @@ func (s *State) Apply(f Fact) Decision {
 		a.at = f.At
 		a.cancel(f)
 	}
+	a.d.dropUnsent()
 	return a.d
+}
+
+// dropUnsent takes out what was both begun and ended by the same fact, such as a
+// call beside a step that ends the run: nobody needs to hear of it.
+func (d *Decision) dropUnsent() {
+	if len(d.Schedule) == 0 || len(d.Close) == 0 {
+		return
+	}
+	begun := make(map[string]bool, len(d.Schedule))
+	for _, s := range d.Schedule {
+		begun[s.Task.ID] = true
+	}
+	ended := make(map[string]bool)
+	d.Close = slices.DeleteFunc(d.Close, func(c Close) bool {
+		if begun[c.TaskID] {
+			ended[c.TaskID] = true
+		}
+		return begun[c.TaskID]
+	})
+	d.Schedule = slices.DeleteFunc(d.Schedule, func(s Schedule) bool { return ended[s.Task.ID] })
 }
 
 func (a *decider) start(f Start) {
@@ -149,7 +170,7 @@ func (a *decider) abandon(x *execution, outcome parley.Outcome) {
 		a.d.Close = append(a.d.Close, Close{TaskID: call.task, Outcome: outcome})
 	}
 	a.landed(x)
-	if x.step.Body != nil {
+	if x.block() != nil {
 		a.cancelOpen(x.inside())
 	}
 }
@@ -200,33 +221,75 @@ func (a *decider) advance() {
 	}
 }
 
-// advanceScope reports whether every step of the scope has ended, or the error
-// with which the scope fails.
+// advanceScope starts what is ready in a scope and reports whether every step of
+// it has ended well, or the error with which the scope fails (rules S1, S3, S4).
 func (a *decider) advanceScope(sc scope) (done bool, failed *parley.Error) {
-	done = true
-	for _, step := range sc.block.Steps {
-		x := a.child(sc, step)
-		if x == nil && !a.cancelling && a.ready(sc, step) {
-			if x = a.consider(sc, step); a.status.Terminal() {
-				return false, nil
-			}
-		}
-		if x != nil && x.status == parley.StepRunning && step.Body != nil && x.retryAt.IsZero() {
-			a.advanceComposite(x)
-			if a.status.Terminal() {
-				return false, nil
-			}
-		}
-		switch {
-		case x == nil || !x.status.Terminal():
-			done = false
-		case x.passed():
-		case x.status == parley.StepFailed && !a.cancelling:
-			a.cancelOpen(sc)
-			return false, x.err
+	for started := true; started; {
+		if started = a.startReady(sc); a.status.Terminal() {
+			return false, nil
 		}
 	}
-	return done, nil
+	done = true
+	var first *execution
+	for _, step := range sc.block.Steps {
+		x := a.child(sc, step)
+		if x == nil || !x.passed() {
+			done = false
+		}
+		if x != nil && x.lost() && (first == nil || x.endedAt.Before(first.endedAt)) {
+			first = x
+		}
+	}
+	if first == nil || a.cancelling || sc.block.Wait && a.running(sc) > 0 {
+		return done, nil
+	}
+	a.cancelOpen(sc)
+	return false, first.err
+}
+
+// startReady starts every step of a scope that is ready and finds room, in list
+// order (rule S5), and goes on with what is inside of those that run. It reports
+// whether a step was started: then others may have become ready.
+func (a *decider) startReady(sc scope) (started bool) {
+	room := sc.block.MaxParallel
+	if room > 0 {
+		room -= a.running(sc)
+	}
+	for _, step := range sc.block.Steps {
+		x := a.child(sc, step)
+		fresh := x == nil && !a.cancelling && (room > 0 || sc.block.MaxParallel == 0) && a.ready(sc, step)
+		if fresh {
+			x, started = a.consider(sc, step), true
+		}
+		if x == nil {
+			continue
+		}
+		was := !fresh && x.status == parley.StepRunning
+		if x.status == parley.StepRunning && x.block() != nil && x.retryAt.IsZero() && !a.status.Terminal() {
+			a.advanceComposite(x)
+		}
+		switch is := x.status == parley.StepRunning; {
+		case a.status.Terminal():
+			return false // a finish step has ended the run
+		case x.lost() && !sc.block.Wait:
+			return false // what waits never starts (rule S3)
+		case is && !was:
+			room--
+		case was && !is:
+			room++
+		}
+	}
+	return started
+}
+
+// running counts the steps of a scope that run.
+func (a *decider) running(sc scope) (n int) {
+	for _, step := range sc.block.Steps {
+		if x := a.child(sc, step); x != nil && x.status == parley.StepRunning {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *decider) ready(sc scope, step *Step) bool {
@@ -247,7 +310,7 @@ func (a *decider) advanceComposite(x *execution) {
 	case failed != nil:
 		a.fail(x, failed, attemptEnd{started: x.scheduledAt})
 	case done:
-		a.complete(x, a.blockOutput(x.inside()), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
+		a.complete(x, a.compositeOutput(x), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
 	case a.cancelling && !a.anyInFlight(x.inside()):
 		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 	}
@@ -259,7 +322,7 @@ func (a *decider) anyInFlight(sc scope) bool {
 		if x == nil || x.status.Terminal() {
 			continue
 		}
-		if len(x.flights) > 0 || (x.step.Body != nil && a.anyInFlight(x.inside())) {
+		if len(x.flights) > 0 || (x.block() != nil && a.anyInFlight(x.inside())) {
 			return true
 		}
 	}

@@ -70,7 +70,7 @@ func (p *parser) visible(of *parseStep, after bool) func(id string) (bool, strin
 		case target == of:
 			return false, "a step cannot refer to itself"
 		}
-		return checkOrder(of.Step, target.Step, after)
+		return p.ended(of.Step, target.Step, after)
 	}
 }
 
@@ -86,28 +86,51 @@ func checkReached(s *Step) bool {
 	return false
 }
 
-// checkOrder says whether target has surely ended when an expression of s is
-// evaluated.
-func checkOrder(s, target *Step, after bool) (bool, string) {
+// ended says whether target has surely ended when an expression of s is
+// evaluated, and if not, why.
+func (p *parser) ended(s, target *Step, after bool) (bool, string) {
 	for t := target; t != nil; t = t.Block.Parent {
 		for u := s; u != nil; u = u.Block.Parent {
 			switch {
+			case t == u && t != target && u != s && t.Block == u.Block:
+				return false, fmt.Sprintf("the step %q stands in another branch of %q", target.ID, t.ID)
 			case t.Block != u.Block:
 				continue
-			case t.Index < u.Index:
-				return true, ""
-			case t.Index > u.Index:
-				return false, fmt.Sprintf("the step %q comes later", target.ID)
-			case t == target:
+			case t == u && t == target:
 				return false, fmt.Sprintf("the step %q contains this one and has not ended", target.ID)
-			case after:
+			case t == u && after:
 				return true, ""
-			default:
+			case t == u:
 				return false, fmt.Sprintf("the step %q stands inside this one and has not run yet", target.ID)
+			case p.before(t, u):
+				return true, ""
+			case t.Index > u.Index && !p.woven[t.Block] && !p.beside[t.Block]:
+				return false, fmt.Sprintf("the step %q comes later", target.ID)
+			default:
+				return false, fmt.Sprintf("the step %q need not have ended: name it in needs", target.ID)
 			}
 		}
 	}
 	return false, fmt.Sprintf("the step %q cannot be seen from here", target.ID)
+}
+
+// before says whether t must have ended before its sibling u starts.
+func (p *parser) before(t, u *Step) bool {
+	if !p.woven[t.Block] {
+		return t.Index < u.Index && !p.beside[t.Block]
+	}
+	seen := map[int]bool{}
+	open := slices.Clone(u.Needs)
+	for ; len(open) > 0; open = open[1:] {
+		if open[0] == t.Index {
+			return true
+		}
+		if !seen[open[0]] {
+			seen[open[0]] = true
+			open = append(open, t.Block.Steps[open[0]].Needs...)
+		}
+	}
+	return false
 }
 
 // checkNearest gives the name that is most like the given one, or "" if none

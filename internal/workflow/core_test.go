@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func (g *planGen) step(depth int) map[string]any {
 	s := map[string]any{"id": id}
 	kinds := []string{"agent", "agent", "agent", "set", "fail", "finish"}
 	if depth < 3 {
-		kinds = append(kinds, "group")
+		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven")
 	}
 	switch kind := rapid.SampledFrom(kinds).Draw(g.t, "kind"); kind {
 	case "agent":
@@ -80,12 +81,65 @@ func (g *planGen) step(depth int) map[string]any {
 	case "fail":
 		s["fail"] = map[string]any{"code": "Oops", "message": "no ${workflow.input.x}"}
 		s["if"] = rapid.SampledFrom([]string{"false", "true", "workflow.input.x > 1"}).Draw(g.t, "fail if")
-	case "group":
-		s["steps"] = g.steps(depth + 1)
+	default:
+		g.composite(s, kind, depth)
 	}
 	g.common(s)
+	if s["then"] != nil && s["if"] == nil {
+		s["if"] = rapid.SampledFrom([]string{"true", "false", "workflow.input.x == 1", "workflow.input.absent == 1"}).Draw(g.t, "decides")
+	}
 	g.known = append(g.known, id)
 	return s
+}
+
+// composite makes a step hold others. What stands in one of them cannot be referred
+// to from the next one.
+func (g *planGen) composite(s map[string]any, kind string, depth int) {
+	before := g.known
+	apart := func() []any {
+		defer func() { g.known = slices.Clip(before) }()
+		return g.steps(depth + 1)
+	}
+	beside := func() (all []any) {
+		for range rapid.IntRange(2, 4).Draw(g.t, "width") {
+			all = append(all, g.step(depth+1))
+			g.known = slices.Clip(before)
+		}
+		return all
+	}
+	switch kind {
+	case "group":
+		s["steps"] = g.steps(depth + 1)
+	case "parallel":
+		s["parallel"] = beside()
+		if rapid.Bool().Draw(g.t, "wait") {
+			s["losers"] = "wait"
+		}
+	case "conditional":
+		s["then"], s["else"] = apart(), apart()
+	case "switch":
+		s["switch"] = []any{
+			map[string]any{"when": rapid.SampledFrom([]string{"true", "false", "workflow.input.x > 1"}).Draw(g.t, "when"), "steps": apart()},
+			map[string]any{"steps": apart()},
+		}
+	case "woven":
+		steps := beside()
+		for i := range steps {
+			need := []string{}
+			for j := range i {
+				if rapid.Bool().Draw(g.t, "needs") {
+					need = append(need, steps[j].(map[string]any)["id"].(string))
+				}
+			}
+			steps[i].(map[string]any)["needs"] = need
+		}
+		s["steps"] = steps
+	}
+	if kind == "parallel" || kind == "woven" {
+		if n := rapid.IntRange(0, 2).Draw(g.t, "max parallel"); n > 0 {
+			s["max_parallel"] = n
+		}
+	}
 }
 
 // agents makes a step call one agent, or several, one after another or hedged.

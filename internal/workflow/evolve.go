@@ -21,6 +21,7 @@ func (s *State) evolve(e parley.Event, payload any) error {
 	case runCompleted:
 		s.output = p.Output
 		s.endRun(parley.RunCompleted, e.At)
+	case runWarning: // changes nothing
 	case runEnded:
 		s.err = p.Error
 		status := parley.RunFailed
@@ -126,6 +127,9 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 	}
 	if p.Round > 0 {
 		x.round = p.Round
+	}
+	if p.Case != nil {
+		x.chosen = *p.Case
 	}
 	x.attempts++
 	if p.TaskID != "" {

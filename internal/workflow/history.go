@@ -35,12 +35,14 @@ type (
 		Error *parley.Error `json:"error,omitempty"`
 	}
 	stepScheduled struct {
-		Kind     Kind            `json:"kind"`
-		Agent    string          `json:"agent,omitempty"`
-		Input    json.RawMessage `json:"input,omitempty"`
-		TaskID   string          `json:"task_id,omitempty"`
-		Round    int             `json:"round,omitempty"`
-		Deadline *time.Time      `json:"deadline,omitempty"`
+		Kind   Kind            `json:"kind"`
+		Agent  string          `json:"agent,omitempty"`
+		Input  json.RawMessage `json:"input,omitempty"`
+		TaskID string          `json:"task_id,omitempty"`
+		Round  int             `json:"round,omitempty"`
+		// Case is the one that a conditional or a switch runs, -1 for none.
+		Case     *int       `json:"case,omitempty"`
+		Deadline *time.Time `json:"deadline,omitempty"`
 		// HedgeAt is when the next of several hedged agents is called.
 		HedgeAt *time.Time `json:"hedge_at,omitempty"`
 	}
@@ -152,6 +154,10 @@ func (p stepScheduled) encode() json.RawMessage {
 		o.key("round")
 		o.buf = strconv.AppendInt(o.buf, int64(p.Round), 10)
 	}
+	if p.Case != nil {
+		o.key("case")
+		o.buf = strconv.AppendInt(o.buf, int64(*p.Case), 10)
+	}
 	o.time("deadline", p.Deadline)
 	o.time("hedge_at", p.HedgeAt)
 	return o.end()
@@ -183,6 +189,14 @@ func (o *object) key(name string) {
 func (o *object) raw(name string, value json.RawMessage) {
 	o.key(name)
 	o.buf = append(o.buf, orNull(value)...)
+}
+
+// value is raw for a name that may hold any character.
+func (o *object) value(name string, value json.RawMessage) {
+	if o.buf[len(o.buf)-1] != '{' {
+		o.buf = append(o.buf, ',')
+	}
+	o.buf = append(append(appendString(o.buf, name), ':'), orNull(value)...)
 }
 
 func (o *object) str(name, value string) {

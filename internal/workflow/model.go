@@ -21,11 +21,14 @@ type Kind string
 
 // The kinds that this version runs.
 const (
-	KindAgent  Kind = "agent"
-	KindGroup  Kind = "group"
-	KindSet    Kind = "set"
-	KindFail   Kind = "fail"
-	KindFinish Kind = "finish"
+	KindAgent       Kind = "agent"
+	KindGroup       Kind = "group"
+	KindParallel    Kind = "parallel"
+	KindConditional Kind = "conditional"
+	KindSwitch      Kind = "switch"
+	KindSet         Kind = "set"
+	KindFail        Kind = "fail"
+	KindFinish      Kind = "finish"
 )
 
 // Definition is one compiled version of a workflow: checked, immutable, free
@@ -64,6 +67,26 @@ type Block struct {
 	Steps []*Step
 	// Parent is the composite step that owns the block; nil for the body.
 	Parent *Step
+	// Name tells the blocks of one step apart: "then", "else", "1" … It is "" for
+	// the only block of its step.
+	Name string
+	// MaxParallel bounds the steps of the block that run at the same time (rule
+	// S5); 0 is no bound.
+	MaxParallel int
+	// Wait lets all steps of the block end before it fails (rule S4, losers:
+	// wait); otherwise it fails with the first of them.
+	Wait bool
+}
+
+// Case is one of the blocks of a conditional or a switch, of which one is run at
+// most.
+type Case struct {
+	// When says whether it is run, Old is the same in the old platform's grammar;
+	// with neither it always is.
+	When *expr.Condition
+	Old  *expr.OldCondition
+	// Body is nil where there is nothing to run, such as an else that is absent.
+	Body *Block
 }
 
 // Step is one compiled step. Which members are set depends on Kind.
@@ -109,8 +132,13 @@ type Step struct {
 	// Continue is `on_error: continue`.
 	Continue bool
 
-	// Body of a group.
+	// Body of a group or a parallel.
 	Body *Block
+	// Cases of a conditional, then and else, or of a switch.
+	Cases []Case
+	// Branching is a conditional of the graph form, whose output says what was
+	// decided (formats.md).
+	Branching bool
 	// Set, Fail and Finish are the value of their kind.
 	Set    *expr.Template
 	Fail   *Fail
@@ -139,3 +167,17 @@ type RetryPolicy struct {
 
 // Problem is one finding in a document.
 type Problem = parley.Problem
+
+// Blocks gives the lists of steps inside of a step, none for most kinds.
+func (s *Step) Blocks() []*Block {
+	var all []*Block
+	if s.Body != nil {
+		all = append(all, s.Body)
+	}
+	for _, c := range s.Cases {
+		if c.Body != nil {
+			all = append(all, c.Body)
+		}
+	}
+	return all
+}

@@ -57,7 +57,7 @@ func (l ParseLimits) filled() ParseLimits {
 func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 	o.Limits = o.Limits.filled()
 	root, reader := nodeRead(source, o.Limits)
-	p := &parser{o: o, reader: reader, def: &Definition{}, steps: map[string]*parseStep{}}
+	p := &parser{o: o, reader: reader, def: &Definition{}, steps: map[string]*parseStep{}, beside: map[*Block]bool{}, woven: map[*Block]bool{}}
 	p.problems, p.dropped = reader.problems, reader.dropped
 	if root != nil {
 		p.document(root)
@@ -95,6 +95,9 @@ type parser struct {
 	// refused is set when something is not in this version: what hangs on it
 	// cannot be judged.
 	refused bool
+	// beside are the blocks whose steps start together unless they say what they
+	// need, woven those in which one says it.
+	beside, woven map[*Block]bool
 	// later are the expressions; they are compiled when all steps are known.
 	later []parseExpr
 
@@ -111,6 +114,8 @@ type parseStep struct {
 	list bool
 	// schema is the declared schema of the step's output, nil if none.
 	schema json.RawMessage
+	// needs is the list of the siblings that it needs, nil if it has none.
+	needs *node
 	// seen holds the members that were read, by name.
 	seen map[string]*node
 }

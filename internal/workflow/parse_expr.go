@@ -20,9 +20,10 @@ type parseExpr struct {
 	// after is set for what is evaluated when the steps inside `of` have ended.
 	after bool
 	at    expr.At
-	// set takes a template, cond a condition.
+	// set takes a template, cond a condition, old one of the old grammar.
 	set  func(*expr.Template)
 	cond func(*expr.Condition)
+	old  func(*expr.OldCondition)
 }
 
 // template has a value compiled when all steps are known.
@@ -58,11 +59,16 @@ func (p *parser) compile() {
 		}
 		e.at.Visible = p.visible(e.of, e.after)
 		var found []expr.Finding
-		if e.cond != nil {
+		switch {
+		case e.cond != nil:
 			var cond *expr.Condition
 			cond, found = c.Condition(e.text, e.at)
 			e.cond(cond)
-		} else {
+		case e.old != nil:
+			var cond *expr.OldCondition
+			cond, found = c.OldCondition(e.text, e.at)
+			e.old(cond)
+		default:
 			var t *expr.Template
 			t, found = c.Template(e.raw, e.at)
 			e.set(t)

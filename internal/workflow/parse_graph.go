@@ -30,10 +30,11 @@ func (p *parser) graphSteps(steps, start *node) {
 		p.graphStep(m)
 	}
 	first := p.graphStart(steps, start)
-	whole := p.graphPath(first)
-	for _, s := range p.order {
+	next, whole := p.graphNexts()
+	whole = p.graphPath(p.def.Body, first, next) && whole && first != nil
+	for _, s := range slices.Clone(p.order) {
 		if !s.list {
-			p.children(s, 1)
+			whole = p.graphChildren(s, next) && whole
 		}
 	}
 	if p.refused || !whole {
@@ -89,7 +90,12 @@ func (p *parser) graphMember(s *parseStep, m nodeMember) bool {
 	switch {
 	case m.value.kind == nodeNull && !value:
 		return true
-	case m.name == "next_step":
+	case m.name == "needs":
+		p.reportName(s.node, m, parley.Problem{
+			Code: problemUnknown, Text: "needs is a member of the list form: here next_step says what comes after what",
+		})
+		return true
+	case m.name == "next_step", slices.Contains(parseGraphMembers(s.Kind), m.name):
 		return true
 	case slices.Contains(parseGraphOnly(), m.name):
 		p.reportName(s.node, m, parley.Problem{
@@ -130,11 +136,10 @@ func (p *parser) graphTarget(n *node, id string) *parseStep {
 	return nil
 }
 
-// graphPath follows next_step from the first step and makes the block. Steps
-// that the path does not reach are checked as well. whole is false if the path
-// cannot be followed to its end.
-func (p *parser) graphPath(s *parseStep) (whole bool) {
-	next, whole := map[*parseStep]*parseStep{}, s != nil
+// graphNexts finds what the steps name as next_step; whole is false if something
+// of it is not there.
+func (p *parser) graphNexts() (next map[*parseStep]*parseStep, whole bool) {
+	next, whole = map[*parseStep]*parseStep{}, true
 	for _, s := range p.order {
 		n := s.node.get("next_step")
 		if n == nil || n.kind == nodeNull || n.kind == nodeString && n.text == "" {
@@ -145,15 +150,24 @@ func (p *parser) graphPath(s *parseStep) (whole bool) {
 		}
 		whole = whole && next[s] != nil
 	}
-	b := p.def.Body
+	return next, whole
+}
+
+// graphPath follows next_step from a step and makes it the block, up to its end or
+// to one of the steps that end it. whole is false if it cannot be followed.
+func (p *parser) graphPath(b *Block, s *parseStep, next map[*parseStep]*parseStep, ends ...*parseStep) (whole bool) {
 	for s != nil {
-		s.Block, s.Index = b, len(b.Steps)
+		if !p.graphPlace(b, s, s.node) {
+			return false
+		}
 		if s.Index > 0 {
 			s.Needs = []int{s.Index - 1}
 		}
-		b.Steps = append(b.Steps, s.Step)
 		after := next[s]
-		if after != nil && after.Block != nil {
+		switch {
+		case after == nil || slices.Contains(ends, after):
+			return true
+		case after.Block == b:
 			p.report(s.node.get("next_step"), parley.Problem{
 				Code: problemReference, Text: fmt.Sprintf("the step %q has run already: the steps go round in a circle", after.ID),
 			})
@@ -161,5 +175,35 @@ func (p *parser) graphPath(s *parseStep) (whole bool) {
 		}
 		s = after
 	}
-	return whole
+	return true
+}
+
+// graphPlace puts a step into a block. In this version it stands in one place.
+func (p *parser) graphPlace(b *Block, s *parseStep, at *node) bool {
+	if s.Block != nil {
+		p.refused = true
+		p.report(at, parley.Problem{
+			Code: problemUnsupported, Text: fmt.Sprintf("the step %q is run from two places, which is not in this version", s.ID),
+			Suggestion: "make it two steps",
+		})
+		return false
+	}
+	depth := 1
+	for around := b.Parent; around != nil && depth <= p.o.Limits.Scopes; depth++ {
+		if around == s.Step {
+			p.errorf(at, problemReference, "the step %q would run inside of itself", s.ID)
+			return false
+		}
+		if around.Block == nil {
+			break
+		}
+		around = around.Block.Parent
+	}
+	if depth > p.o.Limits.Scopes {
+		p.errorf(at, problemLimit, "steps are nested deeper than the limit `nesting` of %d", p.o.Limits.Scopes)
+		return false
+	}
+	s.Block, s.Index = b, len(b.Steps)
+	b.Steps = append(b.Steps, s.Step)
+	return true
 }

@@ -22,6 +22,7 @@ func (p *parser) list(n *node, b *Block, depth int) {
 		p.errorf(n, problemLimit, "steps are nested deeper than the limit `nesting` of %d", p.o.Limits.Scopes)
 		return
 	}
+	var read []*parseStep
 	for _, item := range n.items {
 		if !p.room(item) {
 			return
@@ -31,12 +32,14 @@ func (p *parser) list(n *node, b *Block, depth int) {
 			continue
 		}
 		s := &parseStep{Step: &Step{Block: b, Index: len(b.Steps)}, node: item, list: true}
-		if s.Index > 0 {
+		if s.Index > 0 && !p.beside[b] {
 			s.Needs = []int{s.Index - 1}
 		}
 		b.Steps = append(b.Steps, s.Step)
+		read = append(read, s)
 		p.listStep(s, depth)
 	}
+	p.needs(b, read)
 }
 
 // room counts a step and says whether the limit allows it.
@@ -61,16 +64,6 @@ func (p *parser) listStep(s *parseStep, depth int) {
 	}
 	p.members(s)
 	p.children(s, depth)
-}
-
-// children reads the steps of a group; they follow list-form rules.
-func (p *parser) children(s *parseStep, depth int) {
-	steps := s.node.get("steps")
-	if s.Kind != KindGroup || steps == nil {
-		return
-	}
-	s.Body = &Block{Parent: s.Step}
-	p.list(steps, s.Body, depth+1)
 }
 
 // listKind finds the kind of a step: exactly one kind member, with which `type`
@@ -103,7 +96,7 @@ func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 		return named, true // complete says which member is missing
 	case kind == "":
 		if !p.misspelt(s) {
-			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, set, fail, finish"})
+			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, parallel, then, else, switch, set, fail, finish"})
 		}
 		return "", false
 	case named != "" && named != kind:
@@ -155,7 +148,7 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"parallel", "fork", "then", "else", "switch", "for_each", "repeat", "workflow", "plan", "wait",
+		"fork", "for_each", "repeat", "workflow", "plan", "wait",
 		"event", "emit", "approval", "validate", "budget", "lock", "vote", "cache",
 	}
 }
@@ -221,6 +214,9 @@ func (p *parser) autoID(s *parseStep) string {
 		kind = "step"
 	}
 	id := fmt.Sprintf("%s_%d", kind, s.Index+1)
+	if name := s.Block.Name; name != "" {
+		id = name + "_" + id // several lists of one step (decision 030)
+	}
 	if parent := s.Block.Parent; parent != nil && parent.ID != "" {
 		id = parent.ID + "_" + id
 	}

@@ -28,9 +28,8 @@ func parseMembers() []parseMember {
 		{"name", nil, func(p *parser, s *parseStep, n *node) { parseInto(&s.Name)(p.text(n, 0, 255)) }},
 		{"description", nil, func(p *parser, s *parseStep, n *node) { parseInto(&s.Description)(p.text(n, 0, 4096)) }},
 		{"labels", nil, func(p *parser, _ *parseStep, n *node) { p.labels(n) }},
-		{"if", nil, func(p *parser, s *parseStep, n *node) {
-			p.condition(n, parseExpr{of: s, cond: func(c *expr.Condition) { s.If = c }})
-		}},
+		{"if", nil, (*parser).when},
+		{"needs", nil, func(p *parser, s *parseStep, n *node) { s.needs = n }},
 		{"output", nil, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, after: true, at: expr.At{Result: true}, set: func(t *expr.Template) { s.Output = t }})
 		}},
@@ -63,6 +62,12 @@ func parseMembers() []parseMember {
 		}},
 		{"silence", agent, func(p *parser, s *parseStep, n *node) { parseInto(&s.Silence)(p.duration(n, time.Millisecond)) }},
 		{"steps", []Kind{KindGroup}, nil},
+		{"parallel", []Kind{KindParallel}, nil},
+		{"max_parallel", []Kind{KindGroup, KindParallel}, nil},
+		{"losers", []Kind{KindParallel}, nil},
+		{"then", []Kind{KindConditional}, nil},
+		{"else", []Kind{KindConditional}, nil},
+		{"switch", []Kind{KindSwitch}, nil},
 		{"set", []Kind{KindSet}, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Set = t }})
 		}},
@@ -85,6 +90,9 @@ func parseKinds() []parseKind {
 	return []parseKind{
 		{KindAgent, []string{"agent", "agent_name", "agents"}},
 		{KindGroup, []string{"steps"}},
+		{KindParallel, []string{"parallel"}},
+		{KindConditional, []string{"then", "else"}},
+		{KindSwitch, []string{"switch"}},
 		{KindSet, []string{"set"}},
 		{KindFail, []string{"fail"}},
 		{KindFinish, []string{"finish"}},
@@ -95,8 +103,7 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"needs", "max_parallel", "losers", "parallel", "fork", "join", "branch_timeout",
-		"then", "else", "switch", "for_each", "max_iterations", "tolerate", "item_errors", "enough", "repeat",
+		"fork", "join", "branch_timeout", "for_each", "max_iterations", "tolerate", "item_errors", "enough", "repeat",
 		"workflow", "detach", "plan", "allow", "wait", "event", "key", "match", "fresh", "emit", "approval",
 		"validate", "compensate", "compensate_if", "finally", "triggers", "concurrency", "goto", "handlers",
 	}
@@ -106,7 +113,7 @@ func parseLaterMembers() []string {
 // version does not have.
 func parseLaterTypes() []string {
 	return []string{
-		"parallel", "fork_join", "conditional", "switch", "loop", "sub_workflow", "plan", "wait",
+		"fork_join", "loop", "sub_workflow", "plan", "wait",
 		"wait_for_event", "emit", "approval", "validate",
 	}
 }
@@ -183,6 +190,15 @@ func (p *parser) complete(s *parseStep) {
 		if s.node.get("steps") == nil {
 			p.missing(s.node, "steps", "a group needs steps")
 		}
+	case KindParallel, KindSwitch:
+		if !s.list && s.given("parallel_steps") != nil {
+			return
+		}
+		if s.node.get(string(s.Kind)) == nil {
+			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))
+		}
+	case KindConditional:
+		p.completeConditional(s)
 	case KindSet, KindFail, KindFinish:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))

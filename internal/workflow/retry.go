@@ -122,7 +122,7 @@ func (a *decider) until(x *execution) time.Time {
 
 // retryWhole waits for the next round of a step that is no agent call.
 func (a *decider) retryWhole(x *execution, p stepRetrying) {
-	if x.step.Body != nil {
+	if x.block() != nil {
 		a.cancelOpen(x.inside())
 	}
 	if x.scheduledAt.IsZero() {

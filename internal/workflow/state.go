@@ -65,6 +65,9 @@ type execution struct {
 	step *Step
 	// round counts the runs of a composite's block; 2 and up after a retry.
 	round int
+	// chosen is the case that a conditional or a switch runs, -1 for none; it is
+	// chosen once, whatever the round (rule S2).
+	chosen int
 
 	status  parley.StepStatus
 	handled bool
@@ -260,13 +263,24 @@ type scope struct {
 
 func (s *State) body() scope { return scope{block: s.def.Body} }
 
-// inside is the scope of a composite's current round.
+// inside is the scope of a composite's current round. Its block is nil for other
+// steps, and for those of which no case was met.
 func (e *execution) inside() scope {
 	p := e.path
 	if e.round > 1 {
 		p += "#" + strconv.Itoa(e.round)
 	}
-	return scope{block: e.step.Body, prefix: p + "/"}
+	return scope{block: e.block(), prefix: p + "/"}
+}
+
+func (e *execution) block() *Block {
+	if e.step.Cases == nil {
+		return e.step.Body
+	}
+	if e.scheduledAt.IsZero() || e.chosen < 0 {
+		return nil
+	}
+	return e.step.Cases[e.chosen].Body
 }
 
 func (s *State) child(sc scope, step *Step) *execution { return s.execs[sc.prefix+step.ID] }
@@ -298,6 +312,9 @@ func (e *execution) passed() bool {
 	return e.status == parley.StepCompleted || e.status == parley.StepSkipped ||
 		(e.status == parley.StepFailed && e.handled)
 }
+
+// lost reports whether e fails the scope that it stands in (rule S3).
+func (e *execution) lost() bool { return e.status == parley.StepFailed && !e.handled }
 
 // AgentAt gives the agent that the execution of a step calls, or "": for other
 // kinds of steps, those that call none, and those that have not begun.

@@ -48,14 +48,8 @@ func (a *decider) begin(x *execution) {
 	switch x.step.Kind {
 	case KindAgent:
 		a.beginAgent(x)
-	case KindGroup:
-		round := x.round
-		if !x.scheduledAt.IsZero() {
-			round++
-		}
-		a.recordAt(parley.EventStepScheduled, x.path, x.attempts+1, stepScheduled{
-			Kind: KindGroup, Round: round, Deadline: a.deadlineOf(x),
-		})
+	case KindGroup, KindParallel, KindConditional, KindSwitch:
+		a.beginComposite(x)
 	case KindSet:
 		a.beginValue(x, x.step.Set)
 	case KindFail:

@@ -28,10 +28,14 @@ func (s *State) stepInfo(id string) (expr.StepInfo, bool) {
 	if x == nil {
 		return expr.StepInfo{Status: parley.StepPending}, true
 	}
-	return expr.StepInfo{
+	info := expr.StepInfo{
 		Status: x.status, Output: x.output, Error: x.err, Handled: x.handled,
 		Attempts: x.attempts, StartedAt: x.startedAt, EndedAt: x.endedAt,
-	}, true
+	}
+	if step.Kind == KindSwitch && !x.scheduledAt.IsZero() {
+		info.Case = &x.chosen
+	}
+	return info, true
 }
 
 // View gives the run as callers see it. Values are shared with s, not copied.
@@ -68,7 +72,7 @@ func (s *State) unreached(sc scope, steps *[]parley.Step) {
 				v.Status = parley.StepCancelled
 			}
 			*steps = append(*steps, v)
-		case step.Body != nil && x.status != parley.StepSkipped:
+		case x.block() != nil && x.status != parley.StepSkipped:
 			s.unreached(x.inside(), steps)
 		}
 	}
@@ -116,8 +120,9 @@ func (s *State) copies(sc scope, prefix string, out []Copied) []Copied {
 		x := s.child(sc, step)
 		switch {
 		case x == nil:
-		case step.Body != nil:
+		case x.block() != nil:
 			out = s.copies(x.inside(), prefix+step.ID+"/", out)
+		case step.Blocks() != nil: // it was decided that nothing of it runs
 		case x.status == parley.StepCompleted:
 			out = append(out, Copied{
 				Path: prefix + step.ID, Output: x.output,

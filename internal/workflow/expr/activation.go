@@ -127,6 +127,10 @@ func (a *activation) step(id string) *record {
 			return types.Bool(info.Handled)
 		case "attempts":
 			return types.Int(info.Attempts)
+		case "case":
+			if info.Case != nil {
+				return types.Int(*info.Case)
+			}
 		case "started_at":
 			return timestamp(info.StartedAt)
 		case "ended_at":

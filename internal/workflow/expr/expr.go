@@ -50,6 +50,9 @@ type StepInfo struct {
 	Error    *parley.Error
 	Handled  bool
 	Attempts int
+	// Case is the place of the case that a switch has chosen, -1 for none; nil for
+	// other steps.
+	Case *int
 	// StartedAt and EndedAt are zero until then.
 	StartedAt, EndedAt time.Time
 }
