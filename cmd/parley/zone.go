@@ -130,7 +130,7 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 		Data: l.Data, DatabaseURL: l.Database.URL, SchemaAsIs: l.Database.Migrate != config.MigrateAuto, Listen: z.Listen,
 		Slack: server.ZoneSlack{
 			Mode: mode, SigningSecret: z.Slack.SigningSecret, BotToken: z.Slack.BotToken, AppToken: z.Slack.AppToken,
-			APIURL: z.Slack.APIURL, Messages: z.Slack.Channels,
+			APIURL: z.Slack.APIURL, Messages: z.Slack.Channels, Status: server.SlackStatus(z.Slack.Status),
 		},
 		Limits: server.ZoneLimits{
 			Teams: z.Allow.Teams, Users: z.Allow.Users, Channels: z.Allow.Channels, PerMinute: z.RatePerMinute, Prompt: z.PromptLength,

@@ -125,6 +125,9 @@ type Slack struct {
 	APIURL        string        `koanf:"api_url"`
 	// Channels: messages in channels count as questions, also without a mention.
 	Channels bool `koanf:"channel_messages"`
+	// Status is what is shown while the answer is on its way: reaction, assistant
+	// or none.
+	Status string `koanf:"status"`
 }
 
 // SlackAllow bounds who may ask, and where; an empty list bounds nothing.
@@ -230,6 +233,10 @@ func verificationSettings() []Setting {
 		{Path: "slack.app_token", Kind: KindSecret, Default: "", Help: "token of the connection (mode socket)"},
 		{Path: "slack.api_url", Kind: KindText, Default: "https://slack.com/api/", Help: "where Slack's Web API is"},
 		{Path: "slack.channel_messages", Kind: KindSwitch, Default: false, Help: "messages in channels are questions, also without a mention"},
+		{
+			Path: "slack.status", Kind: KindText, Default: "reaction", Choices: []string{"reaction", "assistant", "none"},
+			Help: "what is shown while the answer is on its way: a reaction to the question, the status line of an assistant's thread, or nothing",
+		},
 		{Path: "profile", Kind: KindText, Default: ZoneRelaxed, Choices: []string{ZoneRelaxed, ZoneStrict}, Help: "strict: the bot token goes to the other zone with each question"},
 		{Path: "transport", Kind: KindText, Default: TransportDirect, Choices: []string{TransportDirect, TransportAgentCore}, Help: "how the other zone is called"},
 		{Path: "wrap", Kind: KindText, Default: "", Choices: []string{"0.3", "1.0"}, Help: "version of A2A whose messages carry the requests, for platforms that know nothing else; empty: bare requests"},

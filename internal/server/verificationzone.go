@@ -30,6 +30,8 @@ type (
 	ZoneSlack  = verification.Slack
 	ZoneLimits = verification.Limits
 	ZoneTiming = verification.Timing
+	// SlackStatus is what people see meanwhile.
+	SlackStatus = verification.Status
 )
 
 // The ways in which Slack's events come.

@@ -60,7 +60,7 @@ func (v *visit) ask(ctx context.Context) error {
 	v.log.InfoContext(ctx, "execute_task", "event", "zone_request", "attempt", v.q.Attempts)
 	asking, cancel := context.WithTimeout(ctx, v.q.ExpiresAt.Sub(now))
 	defer cancel()
-	result, info, err := z.cfg.Execution.Ask(asking, Call{ID: v.q.ID, Task: v.task(), Meta: v.meta()})
+	result, info, err := z.cfg.Execution.Ask(asking, zone.Call{ID: v.q.ID, Task: v.task(), Meta: v.meta()})
 	v.told(info, err)
 	v.logOutcome(ctx, "execute_task", string(result.Status), info, err)
 	if err != nil {

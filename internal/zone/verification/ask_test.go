@@ -92,7 +92,7 @@ func TestZN7_Failures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+				r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
 					return zone.Result{}, zone.Info{}, c.err
 				}
 				r.exec.fetch = func(context.Context, int, zone.Query, zone.Meta) (zone.AsyncResult, zone.Info, error) {
@@ -133,7 +133,7 @@ func TestZN7_Failures(t *testing.T) {
 // and at the same place, until it is there; then the place is given up.
 func TestZN7_Poll(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+		r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
 			return zone.Result{Status: zone.StatusAccepted, TaskID: "task-9"}, zone.Info{Affinity: "vm-1"}, nil
 		}
 		r.exec.fetch = func(_ context.Context, n int, q zone.Query, m zone.Meta) (zone.AsyncResult, zone.Info, error) {
@@ -197,7 +197,7 @@ func TestZN7_PollEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+				r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
 					return zone.Result{Status: zone.StatusAccepted, TaskID: "task"}, zone.Info{}, nil
 				}
 				r.exec.fetch = func(context.Context, int, zone.Query, zone.Meta) (zone.AsyncResult, zone.Info, error) {
@@ -217,7 +217,7 @@ func TestZN7_PollEnds(t *testing.T) {
 // its person hears of it in time.
 func TestZN7_SlowZone(t *testing.T) {
 	bubble(t, func(cfg *verification.Config) { cfg.Limits.Concurrent = 4 }, func(t *testing.T, r *rig) {
-		r.exec.ask = func(ctx context.Context, _ int, c verification.Call) (zone.Result, zone.Info, error) {
+		r.exec.ask = func(ctx context.Context, _ int, c zone.Call) (zone.Result, zone.Info, error) {
 			if c.Task.Text == "slow" {
 				<-ctx.Done()
 				return zone.Result{}, zone.Info{}, transport(zone.ClassUnknownOutcome, 0)
@@ -244,7 +244,7 @@ func TestZN7_SlowZone(t *testing.T) {
 func TestZN7_Concurrent(t *testing.T) {
 	bubble(t, func(cfg *verification.Config) { cfg.Limits.Concurrent, cfg.Limits.PerMinute = 3, 100 }, func(t *testing.T, r *rig) {
 		under, most := 0, 0
-		r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+		r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
 			r.exec.mu.Lock()
 			under++
 			most = max(most, under)
@@ -285,7 +285,7 @@ func TestZN7_OddResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
-				r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+				r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
 					return c.result, zone.Info{}, nil
 				}
 				m := r.ask(message("why?"))

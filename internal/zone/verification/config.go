@@ -108,7 +108,7 @@ type Timing struct {
 
 // Config of a [Zone]. DB, Execution, Slack, Now, NewID and Random are required.
 type Config struct {
-	DB        *store.DB
+	DB *store.DB
 	// Alone says that no other process answers the questions of DB: what an earlier
 	// one had at hand is then taken up at the start, and not after its lease.
 	Alone     bool

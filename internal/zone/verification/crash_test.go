@@ -29,7 +29,7 @@ type durable struct {
 	lose int
 }
 
-func (d *durable) ask(_ context.Context, _ int, c verification.Call) (zone.Result, zone.Info, error) {
+func (d *durable) ask(_ context.Context, _ int, c zone.Call) (zone.Result, zone.Info, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.done[c.ID] == 0 {
@@ -109,7 +109,7 @@ func (m mortalExec) alive() bool {
 	return !m.c.dead
 }
 
-func (m mortalExec) Ask(ctx context.Context, call verification.Call) (zone.Result, zone.Info, error) {
+func (m mortalExec) Ask(ctx context.Context, call zone.Call) (zone.Result, zone.Info, error) {
 	if !m.alive() {
 		return zone.Result{}, zone.Info{}, errCrash
 	}
@@ -226,7 +226,7 @@ func TestZN7_DieWhileAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		d := &durable{done: map[string]int{}}
-		r.exec.ask = func(ctx context.Context, n int, c verification.Call) (zone.Result, zone.Info, error) {
+		r.exec.ask = func(ctx context.Context, n int, c zone.Call) (zone.Result, zone.Info, error) {
 			_, _, _ = d.ask(ctx, n, c)
 			<-ctx.Done()
 			return zone.Result{}, zone.Info{Affinity: "vm-7"}, &zone.TransportError{Class: zone.ClassUnknownOutcome, Err: ctx.Err()}
@@ -348,7 +348,7 @@ func TestZN7_NoTokenAtRest(t *testing.T) {
 	for _, profile := range []zone.Profile{zone.ProfileStrict, zone.ProfileRelaxed} {
 		t.Run(string(profile), func(t *testing.T) {
 			bubble(t, func(cfg *verification.Config) { cfg.Profile = profile }, func(t *testing.T, r *rig) {
-				r.exec.ask = func(_ context.Context, n int, c verification.Call) (zone.Result, zone.Info, error) {
+				r.exec.ask = func(_ context.Context, n int, c zone.Call) (zone.Result, zone.Info, error) {
 					if got := string(c.Task.BotToken.Reveal()); (got == botToken) != (profile == zone.ProfileStrict) {
 						t.Errorf("the token is %q", got)
 					}

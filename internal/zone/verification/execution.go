@@ -12,13 +12,10 @@ import (
 // of goroutines may call.
 type Execution interface {
 	// Ask sends execute_task with the id of the call.
-	Ask(ctx context.Context, call Call) (zone.Result, zone.Info, error)
+	Ask(ctx context.Context, call zone.Call) (zone.Result, zone.Info, error)
 	// Fetch asks what became of a task, also by the id of a call whose outcome is
 	// not known.
 	Fetch(ctx context.Context, q zone.Query, meta zone.Meta) (zone.AsyncResult, zone.Info, error)
 	// Release gives up what an affinity stands for.
 	Release(ctx context.Context, affinity string) error
 }
-
-// Call is one request execute_task.
-type Call = zone.Call

@@ -14,7 +14,7 @@ import (
 
 // say has the other zone answer with a text and a file.
 func (r *rig) say(text string, f *zone.FileArtifact) {
-	r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+	r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
 		return zone.Result{Status: zone.StatusSuccess, ResponseText: text, FileArtifact: f}, zone.Info{}, nil
 	}
 }

@@ -35,17 +35,17 @@ const (
 type execution struct {
 	mu sync.Mutex // protects what follows
 	// ask and fetch, if set, answer; else every question is answered at once.
-	ask   func(ctx context.Context, n int, c verification.Call) (zone.Result, zone.Info, error)
+	ask   func(ctx context.Context, n int, c zone.Call) (zone.Result, zone.Info, error)
 	fetch func(ctx context.Context, n int, q zone.Query, m zone.Meta) (zone.AsyncResult, zone.Info, error)
 
-	asked    []verification.Call
+	asked    []zone.Call
 	fetched  []zone.Query
 	metas    []zone.Meta
 	released []string
 	times    []time.Time
 }
 
-func (e *execution) Ask(ctx context.Context, c verification.Call) (zone.Result, zone.Info, error) {
+func (e *execution) Ask(ctx context.Context, c zone.Call) (zone.Result, zone.Info, error) {
 	e.mu.Lock()
 	e.asked = append(e.asked, c)
 	e.times = append(e.times, time.Now())

@@ -61,7 +61,7 @@ func TestZN7_Texts(t *testing.T) {
 // too, and without a reference if that is empty.
 func TestZN7_TextsReplaced(t *testing.T) {
 	fail := func(r *rig) {
-		r.exec.ask = func(context.Context, int, verification.Call) (zone.Result, zone.Info, error) {
+		r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
 			return zone.Result{}, zone.Info{}, &zone.Error{Reason: zone.ReasonTaskFailed}
 		}
 	}
