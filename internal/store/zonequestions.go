@@ -17,11 +17,11 @@ const (
 	selectZone = `SELECT ` + zoneColumns + ` FROM zone_question WHERE id = ?`
 
 	// The text of the condition is that of index zone_question_due.
-	anyZoneDue  = `SELECT due_at FROM zone_question WHERE ended_at IS NULL AND due_at > 0 ORDER BY due_at LIMIT 1`
-	countZone   = `SELECT count(*) FROM (SELECT 1 FROM zone_question WHERE ended_at IS NULL LIMIT ?) AS open`
-	pickZone    = `SELECT id FROM zone_question WHERE ended_at IS NULL AND due_at <= ? ORDER BY due_at LIMIT ?`
-	beatZone    = `UPDATE zone_question SET due_at = ? WHERE id = ? AND fence = ? AND lease_owner = ? AND ended_at IS NULL`
-	freeZone    = `UPDATE zone_question SET lease_owner = NULL, fence = fence + 1, due_at = CASE WHEN state = 'posting' THEN CAST(? AS BIGINT) ELSE CAST(? AS BIGINT) END
+	anyZoneDue = `SELECT due_at FROM zone_question WHERE ended_at IS NULL AND due_at > 0 ORDER BY due_at LIMIT 1`
+	countZone  = `SELECT count(*) FROM (SELECT 1 FROM zone_question WHERE ended_at IS NULL LIMIT ?) AS open`
+	pickZone   = `SELECT id FROM zone_question WHERE ended_at IS NULL AND due_at <= ? ORDER BY due_at LIMIT ?`
+	beatZone   = `UPDATE zone_question SET due_at = ? WHERE id = ? AND fence = ? AND lease_owner = ? AND ended_at IS NULL`
+	freeZone   = `UPDATE zone_question SET lease_owner = NULL, fence = fence + 1, due_at = CASE WHEN state = 'posting' THEN CAST(? AS BIGINT) ELSE CAST(? AS BIGINT) END
  WHERE ended_at IS NULL AND lease_owner IS NOT NULL AND due_at > ?`
 	saveZoneSet = `UPDATE zone_question SET state = ?, outcome = ?, affinity = ?, task_id = ?, attempts = ?, polls = ?, tries = ?, posted = ?,
  due_at = ?, lease_owner = ?, sent_at = ?, answered_at = ?, ended_at = ?`

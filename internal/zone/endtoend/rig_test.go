@@ -199,8 +199,9 @@ func (r *rig) answered(all ...slacktest.Message) {
 
 // lines gives what the zones have logged of the question that a text refers to.
 func (r *rig) lines(text string) string {
-	_, id, found := strings.Cut(text, "reference: ")
-	if id, _, found = strings.Cut(id, ")"); !found {
+	_, id, _ := strings.Cut(text, "reference: ")
+	id, _, found := strings.Cut(id, ")")
+	if !found {
 		return "no reference"
 	}
 	var b strings.Builder
