@@ -1,9 +1,14 @@
 // An OIDC issuer of one client, for client credentials: issuer.mjs PORT.
-// Its access tokens are JWTs for the audience that is asked for.
+// Its access tokens are JWTs for TOKEN_AUDIENCE that last TOKEN_SECONDS. With
+// TOKEN_ISSUER they name another issuer than this one. Each process has a key of
+// its own, under one name.
+import { generateKeyPairSync } from 'node:crypto';
 import Provider from 'oidc-provider';
 
 const port = Number(process.argv[2]);
-const provider = new Provider(`http://127.0.0.1:${port}`, {
+const key = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
+const provider = new Provider(process.env.TOKEN_ISSUER ?? `http://127.0.0.1:${port}`, {
+  jwks: { keys: [{ ...key, kid: 'key-1', use: 'sig', alg: 'RS256' }] },
   clients: [
     {
       client_id: 'verification', client_secret: 'secret-of-the-verification-zone',
@@ -22,3 +27,6 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
   },
 });
 provider.listen(port, '127.0.0.1');
+
+// It ends with whoever started it.
+process.stdin.on('end', () => process.exit()).resume();

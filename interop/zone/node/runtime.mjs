@@ -37,3 +37,6 @@ new BedrockAgentCoreApp({
     },
   },
 }).run({ port: Number(process.argv[2]), host: '127.0.0.1' });
+
+// It ends with whoever started it.
+process.stdin.on('end', () => process.exit()).resume();

@@ -48,4 +48,5 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Keeps quiet."""
 
 
+answers.end_with_caller()
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -1,5 +1,9 @@
-"""An Execution Zone on the AgentCore runtime SDK: runtime.py PORT."""
+"""An Execution Zone on the AgentCore runtime SDK: runtime.py PORT [CERT KEY CLIENT_CA].
 
+With the three files it speaks TLS, and wants certificates of its callers.
+"""
+
+import ssl
 import sys
 
 from bedrock_agentcore import BedrockAgentCoreApp
@@ -18,4 +22,9 @@ def invoke(request):
     return {"jsonrpc": "2.0", "id": request.get("id"), "result": method(request["params"])}
 
 
-app.run(port=int(sys.argv[1]), host="127.0.0.1")
+options = {}
+if len(sys.argv) > 2:
+    cert, key, client_ca = sys.argv[2:]
+    options = {"ssl_certfile": cert, "ssl_keyfile": key, "ssl_ca_certs": client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+answers.end_with_caller()
+app.run(port=int(sys.argv[1]), host="127.0.0.1", **options)

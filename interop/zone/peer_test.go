@@ -1,0 +1,152 @@
+package zone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley/internal/zone"
+	"github.com/parley-project/parley/interop/internal/install"
+)
+
+// The programs that serve.
+const (
+	runtimePython = "runtime.py"
+	runtimeNode   = "runtime.mjs"
+	library       = "library.py"
+	issuer        = "issuer.mjs"
+)
+
+// program gives the command of a program, without arguments.
+func program(ctx context.Context, t *testing.T, name string) *exec.Cmd {
+	t.Helper()
+	if strings.HasSuffix(name, ".mjs") {
+		packages, err := install.Node(ctx, "node")
+		check(t, err)
+		// Node looks for packages from where a program is.
+		dir := t.TempDir()
+		text, err := os.ReadFile(filepath.Join("node", name))
+		check(t, err)
+		check(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		check(t, os.Symlink(packages, filepath.Join(dir, "node_modules")))
+		cmd := exec.CommandContext(ctx, "node", filepath.Join(dir, name))
+		cmd.Env = os.Environ()
+		return cmd
+	}
+	packages, err := install.Python(ctx, filepath.Join("python", "requirements.txt"))
+	check(t, err)
+	cmd := exec.CommandContext(ctx, "python3", "-u", filepath.Join("python", name))
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=ignore")
+	return cmd
+}
+
+// setup is how a program is started.
+type setup struct{ args, env []string }
+
+// serve starts a program that serves, until the end of the test, and gives where.
+func serve(t *testing.T, name string, s setup) (address string) {
+	t.Helper()
+	for n := 1; ; n++ {
+		address, err := serveOnce(t, name, s)
+		if err == nil {
+			return address
+		}
+		if n == 3 { // its port was free before, and may have been taken since
+			t.Fatal(err)
+		}
+	}
+}
+
+func serveOnce(t *testing.T, name string, s setup) (string, error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	address := l.Addr().String()
+	check(t, l.Close())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := program(ctx, t, name)
+	cmd.Args = append(append(cmd.Args, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)), s.args...)
+	cmd.Env = append(cmd.Env, s.env...)
+	complaints := &tail{}
+	cmd.Stdout, cmd.Stderr = complaints, complaints
+	_, err = cmd.StdinPipe() // its end is that of the program
+	check(t, err)
+	check(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		if t.Failed() {
+			t.Logf("%s wrote:\n%s", name, complaints)
+		}
+	})
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		if c, err := net.Dial("tcp", address); err == nil {
+			return address, c.Close()
+		}
+		select {
+		case <-ended:
+			return "", fmt.Errorf("%s has ended:\n%s", name, complaints)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return "", fmt.Errorf("%s does not serve:\n%s", name, complaints)
+}
+
+// tail keeps the last 16 KiB of what a program writes.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (w *tail) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, b...)
+	w.text = w.text[max(0, len(w.text)-16<<10):]
+	return len(b), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.text)
+}
+
+var _ io.Writer = (*tail)(nil)
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// class gives the class of an error, "" for one that has none.
+func class(err error) zone.Class {
+	if f, ok := errors.AsType[*zone.TransportError](err); ok {
+		return f.Class
+	}
+	return ""
+}
