@@ -49,7 +49,7 @@ internal/deadletter:          . internal/bus internal/store
 internal/health:              . internal/store
 internal/api:                 . internal/store
 internal/zone:                . jsonrpc
-internal/zone/execution:      . internal/zone jsonrpc
+internal/zone/execution:      . internal/zone internal/zone/zoneauth jsonrpc
 internal/zone/zonetest:       . internal/zone internal/zone/execution jsonrpc
 internal/sample:              .
 internal/zone/direct:         . internal/zone internal/zone/zoneauth jsonrpc

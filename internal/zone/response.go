@@ -78,7 +78,11 @@ func (c *Codec) readResponse(body []byte, id string) (json.RawMessage, error) {
 
 // mayLackID says whether an error may come before the id of the request was read.
 func mayLackID(fault *Error) bool {
-	return fault.Code == jsonrpc.CodeParseError || fault.Code == jsonrpc.CodeInvalidRequest || fault.Reason == ReasonUnauthorized
+	switch fault.Code {
+	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest:
+		return true
+	}
+	return fault.Reason == ReasonUnauthorized || fault.Reason == ReasonOverloaded
 }
 
 // readReply checks that a body is one JSON object, and reads its envelope.

@@ -1,7 +1,6 @@
 package zone
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -249,19 +248,17 @@ func TestZN6_ForeignIssuerRefuses(t *testing.T) {
 	if class(err) != zone.ClassAuth || !strings.Contains(err.Error(), "invalid_client") || strings.Contains(err.Error(), "another-secret-of-nobody") {
 		t.Errorf("unknown client: %v", err)
 	}
-	// Nobody can say whether it is a good token, so nobody is let in.
+	// Nobody can say whether it is a good token: nobody is let in, and nobody refused.
 	away := newGuarded(t, "http://127.0.0.1:9")
-	tr, err := direct.New(direct.Config{URL: away.url, Authorize: fixed(strings.Join([]string{
-		base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256"}`)),
-		base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"http://127.0.0.1:9"}`)), "AAAA",
-	}, "."))})
-	check(t, err)
-	defer tr.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	_, info, err := tr.Call(ctx, []byte(asked), zone.Meta{})
+	token := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"http://127.0.0.1:9"}`)) + ".AAAA"
+	_, info, err := away.asker(t, fixed(token))()
+	fault, ok := errors.AsType[*zone.Error](err)
+	if !ok || fault.Reason != zone.ReasonOverloaded || fault.RetryAfterMS == 0 || info.Status != http.StatusServiceUnavailable {
+		t.Errorf("%v, %+v", err, info)
+	}
 	if len(away.refused) == 0 || !errors.Is(away.refused[0], zoneauth.ErrUnavailable) || away.rig.Work.Starts() != 0 {
-		t.Errorf("%v, %+v, refused %v", err, info, away.refused)
+		t.Errorf("refused %v", away.refused)
 	}
 	if len(g.tokens) != 0 || g.rig.Work.Starts() != 0 {
 		t.Errorf("%d calls without a token", len(g.tokens))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley/internal/zone"
+	"github.com/parley-project/parley/internal/zone/zoneauth"
 	"github.com/parley-project/parley/jsonrpc"
 )
 
@@ -99,8 +100,14 @@ func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(conte
 		z.write(w, status, z.encode(c, nil, fault))
 	}
 	if err := z.authorize(r); err != nil {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		unread(http.StatusUnauthorized, zone.NewError(zone.ReasonUnauthorized), fmt.Errorf("%s: %w", r.RemoteAddr, err))
+		status, fault := http.StatusUnauthorized, zone.NewError(zone.ReasonUnauthorized)
+		if errors.Is(err, zoneauth.ErrUnavailable) {
+			status, fault = http.StatusServiceUnavailable, undecided()
+			w.Header().Set("Retry-After", strconv.FormatInt(fault.RetryAfterMS/1000, 10))
+		} else {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		unread(status, fault, fmt.Errorf("%s: %w", r.RemoteAddr, err))
 		return
 	}
 	body, fault, err := z.read(w, r)
@@ -110,6 +117,14 @@ func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(conte
 	}
 	response, status := answer(r.Context(), body, correlation)
 	z.write(w, status, response)
+}
+
+// undecided is for a caller of whom nobody can say now whether to believe it: it
+// should not take that for a refusal.
+func undecided() *zone.Error {
+	fault := zone.NewError(zone.ReasonOverloaded)
+	fault.Message, fault.RetryAfterMS = "nobody can say now who may call, try again later", undecidedFor.Milliseconds()
+	return fault
 }
 
 // authorize says who may not call. What goes wrong in it lets nobody in.

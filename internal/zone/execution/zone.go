@@ -32,6 +32,9 @@ const (
 	bodyLimit = time.Minute
 	// readers is how many bodies are read at a time; others wait.
 	readers = 64
+	// undecidedFor is when to try again whom nobody could decide about: issuers are
+	// asked again no sooner.
+	undecidedFor = 10 * time.Second
 	// believed is up to which length of a body memory is taken before it comes.
 	believed = 1 << 20
 )
@@ -55,7 +58,8 @@ type Config struct {
 	MaxInFlight int
 	// Card is the agent card; nil is a card that says as little as a card may.
 	Card json.RawMessage
-	// Authorize says whether a caller may call; its error is for the log. nil lets
+	// Authorize says whether a caller may call; its error is for the log, and with
+	// zoneauth.ErrUnavailable in it the caller is told to try again. nil lets
 	// everybody.
 	Authorize func(*http.Request) error
 	// NewID makes UUIDs: ids of tasks whose request has none, and correlation ids.

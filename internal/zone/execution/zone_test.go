@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/parley-project/parley/internal/zone"
 	"github.com/parley-project/parley/internal/zone/execution"
+	"github.com/parley-project/parley/internal/zone/zoneauth"
 	"github.com/parley-project/parley/internal/zone/zonetest"
 )
 
@@ -437,6 +439,28 @@ func TestZN4_Unauthorized(t *testing.T) {
 		if log := rig.Log.String(); !strings.Contains(log, "another audience") || !strings.Contains(log, `"reason":"unauthorized"`) {
 			t.Errorf("%s: log %s", name, log)
 		}
+	}
+}
+
+// TestZN4_Undecided: while the issuer is away nobody is let in, and nobody is told
+// that he is not believed.
+func TestZN4_Undecided(t *testing.T) {
+	rig := zonetest.NewRig(func(c *execution.Config) {
+		c.Authorize = func(*http.Request) error { return fmt.Errorf("%w: dial", zoneauth.ErrUnavailable) }
+	})
+	tr := zonetest.Memory(rig.Zone.Handler())
+	client := zone.NewClient(zone.ClientConfig{Transport: tr, Profile: zone.ProfileRelaxed, NewID: zonetest.IDs()})
+	_, info, err := client.Ask(t.Context(), zone.Call{ID: zonetest.IDs()(), Task: zone.Task{Text: "say x"}})
+	fault, ok := errors.AsType[*zone.Error](err)
+	if !ok || fault.Reason != zone.ReasonOverloaded || fault.RetryAfterMS != 10_000 || info.Status != 503 || rig.Work.Starts() != 0 {
+		t.Errorf("%#v, %+v", err, info)
+	}
+	w := do(rig.Zone.Handler(), "POST", "/invocations", body("say x"))
+	if w.Code != 503 || w.Header().Get("Retry-After") != "10" || w.Header().Get("WWW-Authenticate") != "" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	if log := rig.Log.String(); !strings.Contains(log, "the issuer could not be asked: dial") {
+		t.Errorf("log %s", log)
 	}
 }
 
