@@ -100,8 +100,11 @@ func (p *process) try() bool {
 	for {
 		if m := p.announced.FindStringSubmatch(p.out.since(from)); m != nil {
 			p.mu.Lock()
-			p.cmd, p.address = cmd, m[1]
+			p.cmd = cmd
 			p.mu.Unlock()
+			if p.address == "" { // later starts have the same one, which others read
+				p.address = m[1]
+			}
 			return true
 		}
 		select {
