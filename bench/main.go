@@ -85,6 +85,7 @@ func benchmarks() []benchmark {
 		{name: "a2a", run: a2aBench},
 		{name: "bridge", run: bridgeBench},
 		{name: "isolation", run: isolationBench},
+		{name: "zone", run: zoneBench},
 		{name: "jsonrpc-soak", run: jsonrpcSoak, asked: true},
 	}
 }
