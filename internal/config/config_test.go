@@ -262,6 +262,25 @@ func TestOldAddress(t *testing.T) {
 	}
 }
 
+// TestOldSecrets: the variables of the existing platform hold the secrets
+// themselves, whether or not the file refers to them.
+func TestOldSecrets(t *testing.T) {
+	env := []string{"SLACK_BOT_TOKEN=xoxb-1", "OTHER=xoxb-2"}
+	for file, want := range map[string]string{
+		"": "xoxb-1",
+		"zone: {verification: {slack: {bot_token: env:SLACK_BOT_TOKEN}}}": "xoxb-1",
+		"zone: {verification: {slack: {bot_token: env:OTHER}}}":           "xoxb-2",
+	} {
+		l := mustLoad(t, file, env, nil)
+		if got := string(l.Zone.Verification.Slack.BotToken.Reveal()); got != want {
+			t.Errorf("%q: %s, want %s", file, got, want)
+		}
+		if notes := strings.Join(l.Notes, "\n"); strings.Contains(notes, "xoxb") || strings.Contains(file, "SLACK_BOT_TOKEN") != (notes == "") {
+			t.Errorf("%q: notes %q", file, notes)
+		}
+	}
+}
+
 // TestView: effective values as they are written, secrets as references.
 func TestView(t *testing.T) {
 	l := mustLoad(t, "limits: {drain_grace: 1m30s, value: 1MiB}\nauth: {key: env:K}\nbus: {kafka: {requests: on}}", []string{"K=v"}, nil)

@@ -116,6 +116,12 @@ func (l *loader) readOld() {
 			if text == "" {
 				continue
 			}
+			if l.known[path].Kind == KindSecret && !isReference(text) {
+				text = "env:" + name // it holds the secret itself
+			}
+			if l.values[path] == text && l.origin[path].rank > rankOld {
+				continue // what was set refers to it
+			}
 			v, err := l.known[path].parse(modern(path, text))
 			if err != nil {
 				l.problem(parley.Problem{File: name}, path, codeValue, err.Error())
