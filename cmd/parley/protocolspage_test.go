@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestProtocolsPage reads the command lines of docs/protocols.md, and of the
+// TestProtocolsPage reads the command lines of docs/protocols.md, of docs/zones.md, and of the
 // example agents' page: each is a command that there is, with flags that it has.
 func TestProtocolsPage(t *testing.T) {
 	t.Parallel()
-	for page, least := range map[string]int{"docs/protocols.md": 20, "examples/agents/README.md": 2} {
+	for page, least := range map[string]int{"docs/protocols.md": 20, "examples/agents/README.md": 2, "docs/zones.md": 5} {
 		text, err := os.ReadFile(filepath.Join("..", "..", page))
 		if err != nil {
 			t.Fatal(err)
