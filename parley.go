@@ -256,6 +256,8 @@ const (
 	EventRunWarning    EventType = "run.warning"
 	EventStepScheduled EventType = "step.scheduled"
 	EventStepClaimed   EventType = "step.claimed"
+	EventTimerSet      EventType = "timer.set"
+	EventTimerFired    EventType = "timer.fired"
 	EventStepAccepted  EventType = "step.accepted"
 	EventStepProgress  EventType = "step.progress"
 	EventStepChunk     EventType = "step.chunk"

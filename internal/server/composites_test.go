@@ -2,11 +2,14 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/server"
 )
 
 // meeting lets its callers go on once as many as it waits for are there.
@@ -78,5 +81,42 @@ func TestOldComposites(t *testing.T) {
 		if run := w.run("wf-p", input); run.Status != parley.RunCompleted || !sameJSON(string(run.Output), want) {
 			t.Errorf("%s: %s %s %v", input, run.Status, run.Output, run.Error)
 		}
+	}
+}
+
+// TestT4_WaitGoesOnAfterARestart: a timer that was due while nothing ran fires at
+// once, and one that was not does so in its time.
+func TestT4_WaitGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "flows", "f.yaml"), "name: f\nsteps: [{id: w, wait: 300ms}, {id: v, wait: 1s}, {id: z, set: {w: \"${w.output}\", v: \"${v.output}\"}}]")
+	cfg := server.Config{Data: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", WorkflowDirs: []string{filepath.Join(dir, "flows")}}
+	s, err := server.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	run, _, err := s.Executor().Start(ctx, parley.StartRequest{Workflow: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if step := run.Steps[0]; step.Phase != parley.PhaseWaiting {
+		t.Errorf("it does not wait: %+v", step)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	pause(t.Context(), 300*time.Millisecond)
+	got := finish(t, startServer(t, cfg), run.ID)
+	var out struct {
+		W, V struct {
+			Waited int64 `json:"waited_ms"`
+		}
+	}
+	if err := json.Unmarshal(got.Output, &out); err != nil || got.Status != parley.RunCompleted || out.W.Waited < 300 || out.V.Waited < 1000 {
+		t.Errorf("%s %s %v", got.Status, got.Output, err)
 	}
 }

@@ -145,6 +145,8 @@ func (a *decider) stepTimers(due func(time.Time) bool) {
 			continue
 		}
 		switch {
+		case due(x.wakeAt) && (x.deadline.IsZero() || !x.deadline.Before(x.wakeAt)):
+			a.wake(x)
 		case due(x.deadline):
 			a.timeOut(x)
 		case len(x.flights) == 0 && due(x.retryAt):

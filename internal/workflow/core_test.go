@@ -62,7 +62,7 @@ func (g *planGen) step(depth int) map[string]any {
 	g.n++
 	id := fmt.Sprintf("s%d", g.n)
 	s := map[string]any{"id": id}
-	kinds := []string{"agent", "agent", "agent", "set", "fail", "finish"}
+	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish"}
 	if depth < 3 {
 		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven")
 	}
@@ -78,6 +78,8 @@ func (g *planGen) step(depth int) map[string]any {
 		if kind == "finish" {
 			s["if"] = rapid.SampledFrom([]string{"false", "run.labels.size() > 0"}).Draw(g.t, "finish if")
 		}
+	case "wait":
+		s["wait"] = rapid.SampledFrom([]any{"0s", "1s", "1m", map[string]any{"until": "${now}"}, map[string]any{"until": "${workflow.input.x}"}}).Draw(g.t, "wait for")
 	case "fail":
 		s["fail"] = map[string]any{"code": "Oops", "message": "no ${workflow.input.x}"}
 		s["if"] = rapid.SampledFrom([]string{"false", "true", "workflow.input.x > 1"}).Draw(g.t, "fail if")

@@ -67,6 +67,10 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 	switch p := payload.(type) {
 	case stepScheduled:
 		s.evolveScheduled(e, x, p)
+	case timerSet:
+		x.wakeAt = p.Until
+	case timerFired:
+		x.wakeAt = time.Time{}
 	case stepWaiting:
 		s.evolveWaiting(x, p)
 	case stepAnswered:
@@ -203,7 +207,7 @@ func (s *State) landed(x *execution) {
 
 func (s *State) endStep(x *execution, status parley.StepStatus, at time.Time, started *time.Time) {
 	s.landed(x)
-	x.status, x.endedAt, x.retryAt = status, at, time.Time{}
+	x.status, x.endedAt, x.retryAt, x.wakeAt = status, at, time.Time{}, time.Time{}
 	if started != nil {
 		x.startedAt = *started
 	}

@@ -46,6 +46,10 @@ type (
 		// HedgeAt is when the next of several hedged agents is called.
 		HedgeAt *time.Time `json:"hedge_at,omitempty"`
 	}
+	timerSet struct {
+		Until time.Time `json:"until"`
+	}
+	timerFired   struct{}
 	stepRetrying struct {
 		Error   *parley.Error `json:"error"`
 		Policy  int           `json:"policy"`
@@ -253,6 +257,10 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 		return decodeAs[runEnded](data)
 	case parley.EventStepScheduled:
 		return decodeAs[stepScheduled](data)
+	case parley.EventTimerSet:
+		return decodeAs[timerSet](data)
+	case parley.EventTimerFired:
+		return decodeAs[timerFired](data)
 	case parley.EventStepWaiting:
 		return decodeAs[stepWaiting](data)
 	case parley.EventStepAnswered:

@@ -26,6 +26,7 @@ const (
 	KindParallel    Kind = "parallel"
 	KindConditional Kind = "conditional"
 	KindSwitch      Kind = "switch"
+	KindWait        Kind = "wait"
 	KindSet         Kind = "set"
 	KindFail        Kind = "fail"
 	KindFinish      Kind = "finish"
@@ -139,6 +140,9 @@ type Step struct {
 	// Branching is a conditional of the graph form, whose output says what was
 	// decided (formats.md).
 	Branching bool
+	// Wait is how long a wait step waits, unless WaitUntil says until when.
+	Wait      time.Duration
+	WaitUntil *expr.Template
 	// Set, Fail and Finish are the value of their kind.
 	Set    *expr.Template
 	Fail   *Fail

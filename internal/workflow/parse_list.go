@@ -96,7 +96,7 @@ func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 		return named, true // complete says which member is missing
 	case kind == "":
 		if !p.misspelt(s) {
-			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, parallel, then, else, switch, set, fail, finish"})
+			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, parallel, then, else, switch, wait, set, fail, finish"})
 		}
 		return "", false
 	case named != "" && named != kind:
@@ -148,7 +148,7 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"fork", "for_each", "repeat", "workflow", "plan", "wait",
+		"fork", "for_each", "repeat", "workflow", "plan",
 		"event", "emit", "approval", "validate", "budget", "lock", "vote", "cache",
 	}
 }

@@ -68,6 +68,7 @@ func parseMembers() []parseMember {
 		{"then", []Kind{KindConditional}, nil},
 		{"else", []Kind{KindConditional}, nil},
 		{"switch", []Kind{KindSwitch}, nil},
+		{"wait", []Kind{KindWait}, (*parser).wait},
 		{"set", []Kind{KindSet}, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Set = t }})
 		}},
@@ -93,6 +94,7 @@ func parseKinds() []parseKind {
 		{KindParallel, []string{"parallel"}},
 		{KindConditional, []string{"then", "else"}},
 		{KindSwitch, []string{"switch"}},
+		{KindWait, []string{"wait"}},
 		{KindSet, []string{"set"}},
 		{KindFail, []string{"fail"}},
 		{KindFinish, []string{"finish"}},
@@ -104,7 +106,7 @@ func parseKinds() []parseKind {
 func parseLaterMembers() []string {
 	return []string{
 		"fork", "join", "branch_timeout", "for_each", "max_iterations", "tolerate", "item_errors", "enough", "repeat",
-		"workflow", "detach", "plan", "allow", "wait", "event", "key", "match", "fresh", "emit", "approval",
+		"workflow", "detach", "plan", "allow", "event", "key", "match", "fresh", "emit", "approval",
 		"validate", "compensate", "compensate_if", "finally", "triggers", "concurrency", "goto", "handlers",
 	}
 }
@@ -113,7 +115,7 @@ func parseLaterMembers() []string {
 // version does not have.
 func parseLaterTypes() []string {
 	return []string{
-		"fork_join", "loop", "sub_workflow", "plan", "wait",
+		"fork_join", "loop", "sub_workflow", "plan",
 		"wait_for_event", "emit", "approval", "validate",
 	}
 }
@@ -199,7 +201,7 @@ func (p *parser) complete(s *parseStep) {
 		}
 	case KindConditional:
 		p.completeConditional(s)
-	case KindSet, KindFail, KindFinish:
+	case KindWait, KindSet, KindFail, KindFinish:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))
 		}

@@ -83,8 +83,9 @@ type execution struct {
 	hedgeAt time.Time
 	// others are the errors of the agents of a list that have failed before.
 	others []*parley.Error
-	// retryAt is set while the execution waits for its next attempt.
-	retryAt time.Time
+	// retryAt is set while the execution waits for its next attempt, wakeAt while a
+	// wait step waits for its time.
+	retryAt, wakeAt time.Time
 	// granted counts the retries that each policy has granted (rule R3).
 	granted map[int]int
 
@@ -220,8 +221,11 @@ func (s *State) InFlight() []string {
 
 // Due is the earliest of the run's timers; zero if there is none.
 func (s *State) Due() time.Time {
-	if s.status.Terminal() {
+	switch {
+	case s.status.Terminal():
 		return time.Time{}
+	case s.cancelling: // no other timer does anything any more
+		return s.graceUntil
 	}
 	due := s.deadline
 	earlier := func(t time.Time) {
@@ -229,21 +233,19 @@ func (s *State) Due() time.Time {
 			due = t
 		}
 	}
-	earlier(s.graceUntil)
 	for _, path := range s.order {
 		e := s.execs[path]
 		if e.status != parley.StepRunning {
 			continue
 		}
 		earlier(e.deadline)
+		earlier(e.wakeAt)
 		// The next attempt of an agent call is a row that becomes visible by
 		// itself; only the core can begin anything else again.
 		if len(e.flights) == 0 {
 			earlier(e.retryAt)
 		}
-		if !s.cancelling {
-			earlier(e.hedgeAt)
-		}
+		earlier(e.hedgeAt)
 	}
 	return due
 }

@@ -50,6 +50,8 @@ func (a *decider) begin(x *execution) {
 		a.beginAgent(x)
 	case KindGroup, KindParallel, KindConditional, KindSwitch:
 		a.beginComposite(x)
+	case KindWait:
+		a.beginWait(x)
 	case KindSet:
 		a.beginValue(x, x.step.Set)
 	case KindFail:

@@ -98,6 +98,8 @@ func (s *State) viewStep(x *execution) parley.Step {
 			v.Phase = parley.PhaseCancelling
 		case !x.retryAt.IsZero():
 			v.Phase = parley.PhaseBackoff
+		case !x.wakeAt.IsZero():
+			v.Phase = parley.PhaseWaiting
 		case s.asks(x) != nil:
 			q := *s.asks(x).question
 			v.Phase, v.Question = parley.PhaseInputRequired, &q
