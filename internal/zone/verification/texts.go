@@ -65,7 +65,6 @@ var english = map[string]string{
 	string(zone.ReasonTaskFailed):     "I could not finish this. Please try again.",
 	string(zone.ReasonCancelled):      "This was cancelled.",
 	string(zone.ReasonUnauthorized):   unavailableEN,
-	string(zone.ReasonAttachment):     "I could not read a file that came with your question. Please send it in another form.",
 
 	transportText + string(zone.ClassNotSent):        unavailableEN,
 	transportText + string(zone.ClassThrottled):      "There is a lot to do at the moment. Please ask again in a few minutes.",
@@ -118,7 +117,6 @@ var japanese = map[string]string{
 	string(zone.ReasonTaskFailed):     "処理を完了できませんでした。もう一度お試しください。",
 	string(zone.ReasonCancelled):      "処理は取り消されました。",
 	string(zone.ReasonUnauthorized):   unavailableJA,
-	string(zone.ReasonAttachment):     "添付ファイルを読み取れませんでした。別の形式でお送りください。",
 
 	transportText + string(zone.ClassNotSent):        unavailableJA,
 	transportText + string(zone.ClassThrottled):      busyJA,
