@@ -224,12 +224,13 @@ func TestZN3_ForeignCallersRepeat(t *testing.T) {
 					s := newScene(t)
 					s.platform.Fail(c.faults...)
 					r := s.call(t, do, c.mode)
-					want := len(c.faults) + 1
-					if r.Error != "" || string(r.Body) != answered || r.Attempts != want {
-						t.Errorf("%+v\n%s", r, r.Body)
+					// Who has no patience may have none with the answer that comes, either.
+					calls := len(s.platform.Calls())
+					if want := len(c.faults) + 1; calls < want || calls > want && c.mode != impatient {
+						t.Errorf("%d calls, want %d", calls, want)
 					}
-					if len(s.platform.Calls()) != want || s.rig.Work.Starts() != 1 {
-						t.Errorf("%d calls, %d tasks were begun", len(s.platform.Calls()), s.rig.Work.Starts())
+					if r.Error != "" || string(r.Body) != answered || r.Attempts != calls || s.rig.Work.Starts() != 1 {
+						t.Errorf("%s, %d attempts, %d tasks were begun: %s", r.Body, r.Attempts, s.rig.Work.Starts(), r.Error)
 					}
 				})
 			}

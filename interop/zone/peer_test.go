@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -61,7 +61,7 @@ func serve(t *testing.T, name string, s setup) (address string) {
 		if err == nil {
 			return address
 		}
-		if n == 3 { // its port was free before, and may have been taken since
+		if n == 5 { // its port may be another's
 			t.Fatal(err)
 		}
 	}
@@ -69,13 +69,18 @@ func serve(t *testing.T, name string, s setup) (address string) {
 
 func serveOnce(t *testing.T, name string, s setup) (string, error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	address := l.Addr().String()
+	// It is below those ports that systems give to whoever asks for any, so that
+	// nobody gets it while the program starts.
+	port := strconv.Itoa(10_000 + rand.IntN(20_000))
+	address := net.JoinHostPort("127.0.0.1", port)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", err
+	}
 	check(t, l.Close())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := program(ctx, t, name)
-	cmd.Args = append(append(cmd.Args, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)), s.args...)
+	cmd.Args = append(append(cmd.Args, port), s.args...)
 	cmd.Env = append(cmd.Env, s.env...)
 	complaints := &tail{}
 	cmd.Stdout, cmd.Stderr = complaints, complaints
@@ -126,8 +131,6 @@ func (w *tail) String() string {
 	defer w.mu.Unlock()
 	return string(w.text)
 }
-
-var _ io.Writer = (*tail)(nil)
 
 func check(t *testing.T, err error) {
 	t.Helper()
