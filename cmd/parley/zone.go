@@ -145,7 +145,7 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 
 // zoneTransport says how the other zone is called.
 func zoneTransport(z config.ZoneVerification) server.ZoneTransport {
-	t := server.ZoneTransport{Wrap: z.Wrap, Timeout: z.CallTimeout}
+	t := server.ZoneTransport{Wrap: z.Wrap, WrapBinding: z.WrapBinding, Timeout: z.CallTimeout}
 	if z.Transport == config.TransportAgentCore {
 		c := z.AgentCore
 		t.RuntimeARN, t.Qualifier, t.Region, t.Endpoint = c.RuntimeARN, c.Qualifier, c.Region, c.Endpoint
@@ -154,9 +154,10 @@ func zoneTransport(z config.ZoneVerification) server.ZoneTransport {
 	}
 	d := z.Direct
 	t.URL, t.CA, t.Cert, t.Key = d.URL, d.TLS.CA, d.TLS.Cert, d.TLS.Key
-	t.Bearer, t.GoogleAudience = d.Auth.Bearer, d.Auth.GoogleAudience
+	t.Bearer, t.GoogleAudience, t.GoogleAccess = d.Auth.Bearer, d.Auth.GoogleAudience, d.Auth.GoogleAccess
 	t.OIDC = server.ZoneOIDC{
 		Issuer: d.Auth.OIDC.Issuer, ClientID: d.Auth.OIDC.ClientID, ClientSecret: d.Auth.OIDC.ClientSecret, Audience: d.Auth.OIDC.Audience,
+		Scopes: d.Auth.OIDC.Scopes,
 	}
 	return t
 }

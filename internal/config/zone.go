@@ -91,11 +91,13 @@ type ZoneVerification struct {
 	Slack  Slack  `koanf:"slack"`
 	// Profile is strict or relaxed.
 	Profile string `koanf:"profile"`
-	// Transport is direct or agentcore. Wrap puts requests into A2A messages.
-	Transport string        `koanf:"transport"`
-	Wrap      string        `koanf:"wrap"`
-	AgentCore ZoneAgentCore `koanf:"agentcore"`
-	Direct    ZoneDirect    `koanf:"direct"`
+	// Transport is direct or agentcore. Wrap puts requests into messages of that
+	// version of A2A, WrapBinding says over what: JSONRPC or HTTP+JSON.
+	Transport   string        `koanf:"transport"`
+	Wrap        string        `koanf:"wrap"`
+	WrapBinding string        `koanf:"wrap_binding"`
+	AgentCore   ZoneAgentCore `koanf:"agentcore"`
+	Direct      ZoneDirect    `koanf:"direct"`
 	// Deadline is how long a question may take in all, CallTimeout one call.
 	Deadline    time.Duration `koanf:"deadline"`
 	CallTimeout time.Duration `koanf:"call_timeout"`
@@ -167,7 +169,9 @@ type OutboundAuth struct {
 	Bearer parley.Secret `koanf:"-"`
 	OIDC   OutboundOIDC  `koanf:"oidc"`
 	// GoogleAudience asks Google for ID tokens that are for it, "" does not.
+	// GoogleAccess asks for access tokens, for Google's own APIs.
 	GoogleAudience string `koanf:"google_audience"`
+	GoogleAccess   bool   `koanf:"google_access"`
 }
 
 // OutboundOIDC gets tokens from an issuer by client credentials.
@@ -176,6 +180,7 @@ type OutboundOIDC struct {
 	ClientID     string        `koanf:"client_id"`
 	ClientSecret parley.Secret `koanf:"-"`
 	Audience     string        `koanf:"audience"`
+	Scopes       []string      `koanf:"scopes"`
 }
 
 // resolveZone reads the secrets of the zones.
@@ -240,6 +245,7 @@ func verificationSettings() []Setting {
 		{Path: "profile", Kind: KindText, Default: ZoneRelaxed, Choices: []string{ZoneRelaxed, ZoneStrict}, Help: "strict: the bot token goes to the other zone with each question"},
 		{Path: "transport", Kind: KindText, Default: TransportDirect, Choices: []string{TransportDirect, TransportAgentCore}, Help: "how the other zone is called"},
 		{Path: "wrap", Kind: KindText, Default: "", Choices: []string{"0.3", "1.0"}, Help: "version of A2A whose messages carry the requests, for platforms that know nothing else; empty: bare requests"},
+		{Path: "wrap_binding", Kind: KindText, Default: "JSONRPC", Choices: []string{"JSONRPC", "HTTP+JSON"}, Help: "binding of A2A that those messages go by; direct.url is then where they are sent to"},
 		{Path: "agentcore.endpoint", Kind: KindText, Default: "", Help: "URL of the service; empty: that of the region"},
 		{Path: "agentcore.region", Kind: KindText, Default: "", Old: []string{"AWS_REGION_NAME"}, Help: "region of the runtime; empty: that of the environment"},
 		{Path: "agentcore.runtime_arn", Kind: KindText, Default: "", Old: []string{"EXECUTION_AGENT_ARN"}, Help: "ARN of the runtime"},
@@ -255,6 +261,8 @@ func verificationSettings() []Setting {
 		{Path: "direct.auth.oidc.client_id", Kind: KindText, Default: "", Help: "who this zone is to the issuer"},
 		{Path: "direct.auth.oidc.client_secret", Kind: KindSecret, Default: "", Help: "secret of the client"},
 		{Path: "direct.auth.oidc.audience", Kind: KindText, Default: "", Help: "audience of the tokens"},
+		{Path: "direct.auth.oidc.scopes", Kind: KindList, Default: []string{}, Help: "scopes of the tokens"},
+		{Path: "direct.auth.google_access", Kind: KindSwitch, Default: false, Help: "send Google's access tokens, which Google's own APIs want, such as Vertex AI Agent Engine"},
 		{Path: "direct.auth.google_audience", Kind: KindText, Default: "", Help: "audience of Google's ID tokens for the other zone, such as the URL of a Cloud Run service"},
 		{Path: "deadline", Kind: KindDuration, Default: 2 * time.Minute, least: second, most: 8 * 3600 * second, Help: "how long a question may take"},
 		{Path: "call_timeout", Kind: KindDuration, Default: time.Minute, least: second / 10, most: 900 * second, Help: "time limit of one call of the other zone; more than its sync_limit"},

@@ -319,3 +319,37 @@ func TestZN4_MalformedRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestZN6_VerificationZoneRefusesHalfOfIt: what does not go together is said at the
+// start, and nothing is left behind.
+func TestZN6_VerificationZoneRefusesHalfOfIt(t *testing.T) {
+	t.Parallel()
+	secret := parley.NewSecret([]byte("0123456789abcdef"))
+	for name, change := range map[string]func(*server.VerificationConfig){
+		"no other zone":  func(c *server.VerificationConfig) { c.Transport.URL = "" },
+		"plain HTTP":     func(c *server.VerificationConfig) { c.Transport.URL = "http://example.com/invocations" },
+		"two proofs":     func(c *server.VerificationConfig) { c.Transport.Bearer, c.Transport.GoogleAccess = secret, true },
+		"half an issuer": func(c *server.VerificationConfig) { c.Transport.OIDC.Issuer = "https://issuer.example.com" },
+		"no certificate": func(c *server.VerificationConfig) { c.Transport.CA = "nowhere.pem" },
+		"JWT, no token": func(c *server.VerificationConfig) {
+			c.Transport.RuntimeARN, c.Transport.JWT = "arn:aws:bedrock-agentcore:us-east-1:111122223333:runtime/x-1", true
+		},
+		"no signing secret": func(c *server.VerificationConfig) { c.Slack.SigningSecret = parley.Secret{} },
+		"no bot token":      func(c *server.VerificationConfig) { c.Slack.BotToken = parley.Secret{} },
+		"no app token":      func(c *server.VerificationConfig) { c.Slack.Mode = server.SlackSocket },
+		"language":          func(c *server.VerificationConfig) { c.Language = "tlh" },
+	} {
+		cfg := server.VerificationConfig{
+			Data: t.TempDir(), Listen: "127.0.0.1:0", Slack: server.ZoneSlack{Mode: server.SlackHTTP, SigningSecret: secret, BotToken: secret},
+			Transport: server.ZoneTransport{URL: "https://execution.example.com/invocations"},
+		}
+		change(&cfg)
+		v, err := server.NewVerification(t.Context(), cfg)
+		if parley.CodeOf(err) != parley.CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = v.Close()
+		}
+	}
+}

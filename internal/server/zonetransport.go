@@ -23,18 +23,20 @@ type ZoneTransport struct {
 	// CA, Cert and Key are PEM files, "" for none.
 	CA, Cert, Key string
 	// Bearer proves who calls; so do the tokens of an issuer, and those of Google for
-	// an audience. At most one of the three.
+	// an audience, and Google's access tokens. At most one of the four.
 	Bearer         parley.Secret
 	OIDC           ZoneOIDC
 	GoogleAudience string
+	GoogleAccess   bool
 
 	// RuntimeARN names a runtime of AgentCore. Requests are signed with the
 	// credentials of AWS; with JWT they have a token, as one of the three above says.
 	RuntimeARN, Qualifier, Region, Endpoint string
 	JWT                                     bool
 
-	// Wrap is the version of A2A whose messages carry the requests, "" for bare ones.
-	Wrap string
+	// Wrap is the version of A2A whose messages carry the requests, "" for bare ones,
+	// and WrapBinding what they go by, JSONRPC or HTTP+JSON.
+	Wrap, WrapBinding string
 	// Timeout bounds one call.
 	Timeout time.Duration
 }
@@ -44,6 +46,7 @@ type ZoneOIDC struct {
 	Issuer, ClientID string
 	ClientSecret     parley.Secret
 	Audience         string
+	Scopes           []string
 }
 
 // closingTransport is a transport with connections of its own.
@@ -64,6 +67,9 @@ func (t ZoneTransport) open(ctx context.Context, log *slog.Logger, now func() ti
 	dialect := zone.Dialect{Version: zone.Version10, Binding: zone.BindingJSONRPC}
 	if t.Wrap == zone.Version03 {
 		dialect.Version = zone.Version03
+	}
+	if t.WrapBinding == zone.BindingREST {
+		dialect.Binding = zone.BindingREST
 	}
 	return wrappedTransport{zone.Wrapped(inner, zone.WrapConfig{Dialect: dialect, NewID: uuid.NewString}), inner}, nil
 }
@@ -121,7 +127,7 @@ func (t ZoneTransport) authorizer(now func() time.Time) (direct.Authorizer, erro
 	}
 	if t.OIDC.Issuer != "" {
 		tokens, err := direct.OIDC(direct.OIDCConfig{
-			Issuer: t.OIDC.Issuer, ClientID: t.OIDC.ClientID, ClientSecret: t.OIDC.ClientSecret, Audience: t.OIDC.Audience, Now: now,
+			Issuer: t.OIDC.Issuer, ClientID: t.OIDC.ClientID, ClientSecret: t.OIDC.ClientSecret, Audience: t.OIDC.Audience, Scopes: t.OIDC.Scopes, Now: now,
 		})
 		if err != nil {
 			return nil, err
@@ -135,13 +141,16 @@ func (t ZoneTransport) authorizer(now func() time.Time) (direct.Authorizer, erro
 		}
 		given = append(given, tokens)
 	}
+	if t.GoogleAccess {
+		given = append(given, direct.GoogleAccess(direct.GoogleConfig{Now: now}))
+	}
 	switch len(given) {
 	case 0:
 		return nil, nil //nolint:nilnil // nothing proves who calls
 	case 1:
 		return given[0], nil
 	}
-	return nil, parley.Errorf(parley.CodeInvalid, "direct.auth has more than one of bearer, oidc and google_audience: keep one of them")
+	return nil, parley.Errorf(parley.CodeInvalid, "direct.auth has more than one of bearer, oidc, google_audience and google_access: keep one of them")
 }
 
 func (t ZoneTransport) tls(now func() time.Time) (*tls.Config, error) {

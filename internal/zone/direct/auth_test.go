@@ -211,6 +211,36 @@ func TestZN6_DirectTokenOfOneWhoGivesUp(t *testing.T) {
 	wg.Wait()
 }
 
+// TestZN6_DirectGoogleAccess: an access token is kept as long as it lives, and an
+// answer without one is an error that shows nothing of it.
+func TestZN6_DirectGoogleAccess(t *testing.T) {
+	var asked atomic.Int64
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	meta := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch n := asked.Add(1); {
+		case r.Header.Get("Metadata-Flavor") != "Google":
+			w.WriteHeader(http.StatusForbidden)
+		case n == 3:
+			_, _ = fmt.Fprint(w, `{"token":"ya29.secret"}`)
+		default:
+			_, _ = fmt.Fprintf(w, `{"access_token":"ya29.%d","expires_in":3600,"token_type":"Bearer"}`, n)
+		}
+	}))
+	defer meta.Close()
+	auth := direct.GoogleAccess(direct.GoogleConfig{URL: meta.URL, Now: func() time.Time { return now }})
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "Bearer ya29.1"}, {30 * time.Minute, "Bearer ya29.1"}, {30 * time.Minute, "Bearer ya29.2"}, {time.Hour, ""}} {
+		now = now.Add(step.after)
+		h := http.Header{}
+		err := auth.Authorize(within(t, 5*time.Second), h)
+		if h.Get("Authorization") != step.want || (err == nil) != (step.want != "") || err != nil && strings.Contains(err.Error(), "ya29") {
+			t.Errorf("after %s: %v, %v, want %s", step.after, h, err, step.want)
+		}
+	}
+}
+
 func TestZN6_DirectGoogleID(t *testing.T) {
 	var asked atomic.Int64
 	meta := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -140,63 +139,6 @@ func firstLine(err error) error {
 		head = status
 	}
 	return errors.New(head)
-}
-
-// GoogleConfig says for whom ID tokens of Google are.
-type GoogleConfig struct {
-	// Audience is the URL of the service.
-	Audience string
-	// Header is that of [TokenConfig].
-	Header string
-	Now    func() time.Time
-	// URL is the identity endpoint of the metadata server; default is that of
-	// Google's machines.
-	URL    string
-	Client *http.Client
-}
-
-const (
-	googleIdentity = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/identity"
-	maxToken       = 64 << 10
-)
-
-// GoogleID returns an Authorizer with the ID tokens that Google's machines (Cloud
-// Run, GKE, Compute Engine) give to what runs on them. Elsewhere, hand a source of
-// your own to [NewTokens].
-func GoogleID(cfg GoogleConfig) (*Tokens, error) {
-	if cfg.Audience == "" {
-		return nil, errors.New("zone: an ID token needs an audience, the URL of the service")
-	}
-	if cfg.URL == "" {
-		cfg.URL = googleIdentity
-	}
-	if cfg.Client == nil {
-		cfg.Client = &http.Client{Timeout: fetchTimeout}
-	}
-	return NewTokens(TokenConfig{Fetch: cfg.fetch, Header: cfg.Header, Now: cfg.Now}), nil
-}
-
-func (g GoogleConfig) fetch(ctx context.Context) (Token, error) {
-	u := g.URL + "?" + url.Values{"audience": {g.Audience}, "format": {"full"}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, http.NoBody)
-	if err != nil {
-		return Token{}, err
-	}
-	req.Header.Set("Metadata-Flavor", "Google")
-	resp, err := g.Client.Do(req)
-	if err != nil {
-		return Token{}, fmt.Errorf("the metadata server: %w", plain(err))
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
-	if err != nil {
-		return Token{}, fmt.Errorf("the metadata server: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return Token{}, fmt.Errorf("the metadata server answered HTTP %d", resp.StatusCode)
-	}
-	text := strings.TrimSpace(string(body))
-	return Token{Secret: parley.NewSecret([]byte(text)), Expires: expiryOf(text)}, nil
 }
 
 // expiryOf reads when a token ends that came from who made it.

@@ -113,8 +113,8 @@ log: {level: debug, format: json}
 zone:
   verification:
     slack: {signing_secret: env:SIGNING_SECRET, bot_token: env:BOT_TOKEN, app_token: env:APP_TOKEN, api_url: "%s/api/"%s}
-    direct: {url: "http://%s/invocations", auth: {bearer: env:ZONE_TOKEN}}
-%s`, r.slackURL, mode(o.verification), r.execution.address, o.verification))
+    direct: {url: "http://%s", auth: {bearer: env:ZONE_TOKEN}}
+%s`, r.slackURL, mode(o.verification), r.other(o.verification), o.verification))
 	r.verification = &process{t: t, kind: "verification", file: filepath.Join(r.dir, "verification.yaml"), env: env, announced: regexp.MustCompile(`verification zone at http://(\S+)`)}
 	r.verification.start()
 	t.Cleanup(r.verification.kill)
@@ -124,6 +124,19 @@ zone:
 		}
 	})
 	return r
+}
+
+// other is where the Verification Zone finds the other one: its A2A address, the
+// second one, where requests go inside of messages.
+func (r *rig) other(verification string) string {
+	all := r.execution.announced.FindAllStringSubmatch(r.execution.out.since(0), -1)
+	switch {
+	case strings.Contains(verification, "HTTP+JSON"):
+		return all[len(all)-1][1] + "/message:send"
+	case strings.Contains(verification, "wrap:"):
+		return all[len(all)-1][1] + "/"
+	}
+	return r.execution.address + "/invocations"
 }
 
 // mode is that of Slack, where a comment of the options asks for it.

@@ -79,6 +79,28 @@ func TestZN7_StrictProfile(t *testing.T) {
 	r.leaks()
 }
 
+// TestZN6_WrappedQuestions: with requests inside messages of A2A a person sees the
+// same.
+func TestZN6_WrappedQuestions(t *testing.T) {
+	t.Parallel()
+	for _, wrap := range []string{`wrap: "0.3"`, `wrap: "1.0"`, "wrap: \"1.0\"\n    wrap_binding: HTTP+JSON"} {
+		r := newRig(t, options{execution: "    a2a_listen: 127.0.0.1:0\n", verification: "    " + wrap + "\n"})
+		asked, failing := question(1, "what is up?"), question(2, "fail please")
+		for _, m := range []slacktest.Message{asked, failing} {
+			if status := r.deliver(t.Context(), m, 1); status != http.StatusOK {
+				t.Fatal(status)
+			}
+		}
+		r.answered(asked, failing)
+		if got := r.thread(asked); !slices.Equal(got, []string{"answer to what is up?"}) {
+			t.Errorf("%s: %q", wrap, got)
+		}
+		if got := r.thread(failing); len(got) != 1 || strings.Contains(got[0], "answer") {
+			t.Errorf("%s: %q", wrap, got)
+		}
+	}
+}
+
 // TestZN7_SafeTexts: what goes wrong behind ends in a text that says nothing of it.
 func TestZN7_SafeTexts(t *testing.T) {
 	t.Parallel()
