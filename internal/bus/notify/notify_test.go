@@ -458,6 +458,30 @@ func TestBrokenDatabase(t *testing.T) {
 	})
 }
 
+// TestBrokenDatabaseHoldsNobodyUp: who rests after a failure does not keep others
+// from sending meanwhile. (Time does not pass here for who waits for a lock.)
+func TestBrokenDatabaseHoldsNobodyUp(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDatabase()
+			a, stopA := start(t, d, "a")
+			defer stopA()
+			r := &receive{got: map[string][]string{}}
+			_, err := a.Subscribe(t.Context(), bus.SubjectRuns, "g", r.handler("a"))
+			check(t, err)
+			synctest.Wait()
+			d.breaks(true)
+			check(t, a.Publish(t.Context(), bus.Message{Subject: bus.SubjectRuns, Key: "k"}))
+			_, err = a.Subscribe(t.Context(), bus.SubjectRuns, "other", r.handler("a")) // is told to the others at once
+			check(t, err)
+			time.Sleep(time.Second)
+			if _, _, dropped := a.Counts(); dropped != 1 {
+				t.Errorf("%d dropped", dropped)
+			}
+		})
+	}
+}
+
 // TestSubscribeWaits: nobody hears others yet: Subscribe returns with its
 // context and leaves nothing behind.
 func TestSubscribeWaits(t *testing.T) {

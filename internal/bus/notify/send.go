@@ -75,8 +75,19 @@ func (b *Bus) encode(m bus.Message) []byte {
 	return v
 }
 
-// send sends one letter, and reports whether the database has taken it.
+// send sends one letter, and reports whether the database has taken it. Whoever
+// it has not taken it from rests, and holds nobody else up meanwhile.
 func (b *Bus) send(ctx context.Context, body string) bool {
+	err := b.notify(ctx, body)
+	if err != nil && ctx.Err() == nil {
+		b.cfg.Logger.Debug("hints for other processes were not sent", "error", err)
+		pause(ctx, restAfter)
+	}
+	return err == nil
+}
+
+// notify sends the frames of one letter, one behind the other.
+func (b *Bus) notify(ctx context.Context, body string) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	b.number++
@@ -84,16 +95,11 @@ func (b *Bus) send(ctx context.Context, body string) bool {
 		one, cancel := context.WithTimeout(ctx, notifyWithin)
 		err := b.cfg.DB.Notify(one, payload)
 		cancel()
-		if err == nil {
-			continue
+		if err != nil {
+			return err
 		}
-		if ctx.Err() == nil {
-			b.cfg.Logger.Debug("hints for other processes were not sent", "error", err)
-			pause(ctx, restAfter)
-		}
-		return false
 	}
-	return true
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
