@@ -122,6 +122,7 @@ func (t *tally) ended(e event, key string) {
 		case "fail":
 			_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s%s", e.Package, e.Elapsed, strings.Join(t.output[e.FailedBuild], ""), strings.Join(t.output[key], ""))
 			delete(t.output, e.FailedBuild)
+			t.unended(e.Package)
 			if t.failed == 0 {
 				t.failed++ // a package that does not build has no failed test
 			}
@@ -137,5 +138,22 @@ func (t *tally) ended(e event, key string) {
 	case "fail":
 		t.failed++
 		_, _ = fmt.Fprintf(t.out, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(t.output[key], ""))
+	}
+}
+
+// unended shows what the tests of a package have written that were under way when
+// it died: the stacks of a test that hung are among that.
+func (t *tally) unended(pkg string) {
+	var keys []string
+	for key := range t.output {
+		if name, ok := strings.CutPrefix(key, pkg+"\x00"); ok && name != "" {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		_, name, _ := strings.Cut(key, "\x00")
+		_, _ = fmt.Fprintf(t.out, "did not end: %s %s\n%s", pkg, name, strings.Join(t.output[key], ""))
+		delete(t.output, key)
 	}
 }

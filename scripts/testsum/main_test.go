@@ -64,6 +64,25 @@ func TestSum(t *testing.T) {
 	}
 }
 
+// TestRunHung: of a package that dies while a test runs, it is shown where that
+// stood.
+func TestRunHung(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod":    "module p\n",
+		"p_test.go": "package p\nimport (\"os\"; \"testing\")\nfunc TestA(t *testing.T) {}\nfunc TestB(t *testing.T) { println(\"stood here\"); os.Exit(3) }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(".", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	code := run([]string{"./..."}, &out, true)
+	if code != 1 || !strings.Contains(out.String(), "stood here") || !strings.HasSuffix(out.String(), "\n1 passed, 1 failed, 0 skipped\n") {
+		t.Errorf("exit code %d of\n%s", code, out.String())
+	}
+}
+
 // TestRunSkipped: the same with go test itself.
 func TestRunSkipped(t *testing.T) {
 	t.Chdir(t.TempDir())
