@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -109,6 +110,8 @@ func (s *Server) openZone(ctx context.Context) (err error) {
 	for i, handler := range []http.Handler{z.serving.Handler(), z.serving.A2AHandler()}[:len(z.listeners)] {
 		z.servers = append(z.servers, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+			// What a task may be waited for, and a caller may take to send and to read.
+			WriteTimeout: cmp.Or(cfg.SyncLimit, execution.DefaultSyncLimit) + 2*time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		})
 		s.log.InfoContext(ctx, "execution zone", "address", z.listeners[i].Addr().String(), "profile", cfg.Profile, "tls", secure != nil, "authorized", authorize != nil)

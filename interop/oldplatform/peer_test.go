@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley/interop/internal/install"
+	"github.com/parley-project/parley/interop/internal/tail"
 )
 
 // event is what a script tells.
@@ -62,7 +63,7 @@ func play(t *testing.T, script string, args map[string]any) *peer {
 	cmd := exec.CommandContext(ctx, "python3", "-u", filepath.Join("python", script), string(given))
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=ignore")
 	p := &peer{t: t, name: script, ended: make(chan struct{})}
-	stderr := &tail{}
+	stderr := &tail.Writer{}
 	cmd.Stderr = stderr
 	p.stdin, err = cmd.StdinPipe()
 	check(t, err)
@@ -130,26 +131,6 @@ func (p *peer) end() {
 		p.t.Errorf("%s has not ended", p.name)
 	}
 	p.check()
-}
-
-// tail keeps the last 16 KiB of what a script complains.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (w *tail) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, b...)
-	w.text = w.text[max(0, len(w.text)-16<<10):]
-	return len(b), nil
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.text)
 }
 
 func check(t *testing.T, err error) {

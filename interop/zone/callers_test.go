@@ -25,6 +25,7 @@ import (
 	"github.com/parley-project/parley/internal/zone/agentcore/agentcoretest"
 	"github.com/parley-project/parley/internal/zone/execution"
 	"github.com/parley-project/parley/internal/zone/zonetest"
+	"github.com/parley-project/parley/interop/internal/tail"
 )
 
 // mode is how a caller deals with failures.
@@ -67,7 +68,7 @@ func boto3(t *testing.T) caller {
 	// Nothing that this machine is set up with has a say.
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "AWS_") })
 	cmd.Env = append(cmd.Env, "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true")
-	complaints := &tail{}
+	complaints := &tail.Writer{}
 	cmd.Stderr = complaints
 	stdin, err := cmd.StdinPipe()
 	check(t, err)

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-project/parley/internal/zone"
 	"github.com/parley-project/parley/interop/internal/install"
+	"github.com/parley-project/parley/interop/internal/tail"
 )
 
 // The programs that serve.
@@ -82,7 +82,7 @@ func serveOnce(t *testing.T, name string, s setup) (string, error) {
 	cmd := program(ctx, t, name)
 	cmd.Args = append(append(cmd.Args, port), s.args...)
 	cmd.Env = append(cmd.Env, s.env...)
-	complaints := &tail{}
+	complaints := &tail.Writer{}
 	cmd.Stdout, cmd.Stderr = complaints, complaints
 	_, err = cmd.StdinPipe() // its end is that of the program
 	check(t, err)
@@ -110,26 +110,6 @@ func serveOnce(t *testing.T, name string, s setup) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s does not serve:\n%s", name, complaints)
-}
-
-// tail keeps the last 16 KiB of what a program writes.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (w *tail) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, b...)
-	w.text = w.text[max(0, len(w.text)-16<<10):]
-	return len(b), nil
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.text)
 }
 
 func check(t *testing.T, err error) {
