@@ -382,6 +382,18 @@ func TestT3_WhatIsRecordedFirstWins(t *testing.T) {
 	}
 }
 
+func TestT4_NoOtherTimerCountsWhileCancelling(t *testing.T) {
+	s := play(t, "name: t\nsteps: [{id: p, timeout: 2s, parallel: [{id: w, wait: 1s}, {id: a, agent: x}]}]")
+	s.apply(Cancel{At: s.now, Grace: time.Minute})
+	if due := s.state.Due(); !due.Equal(s.now.Add(time.Minute)) {
+		t.Errorf("due at %s, want the end of the grace, %s", due, s.now.Add(time.Minute))
+	}
+	s.after(10 * time.Second)
+	if step := s.step("p/w"); step.Status != parley.StepRunning {
+		t.Errorf("a timer fired in the grace: %+v", step)
+	}
+}
+
 func TestT4_TimersNeverFireEarly(t *testing.T) {
 	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"one","timeout":"1s"}]}`)
 	s.now = s.now.Add(time.Second - time.Microsecond)
