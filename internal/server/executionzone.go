@@ -111,7 +111,7 @@ func (s *Server) openZone(ctx context.Context) (err error) {
 		z.servers = append(z.servers, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 			// What a task may be waited for, and a caller may take to send and to read.
-			WriteTimeout: cmp.Or(cfg.SyncLimit, execution.DefaultSyncLimit) + 2*time.Minute,
+			WriteTimeout:   cmp.Or(cfg.SyncLimit, execution.DefaultSyncLimit) + 2*time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		})
 		s.log.InfoContext(ctx, "execution zone", "address", z.listeners[i].Addr().String(), "profile", cfg.Profile, "tls", secure != nil, "authorized", authorize != nil)

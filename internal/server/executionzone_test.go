@@ -249,6 +249,34 @@ func TestZN4_TaskLimitAndOverload(t *testing.T) {
 	})
 }
 
+// TestZN4_StoppingAnswersWhoWaits: a caller whose task is under way when the zone is
+// stopped is told that it was accepted, and finds the answer when it runs again.
+func TestZN4_StoppingAnswersWhoWaits(t *testing.T) {
+	t.Parallel()
+	z := startZone(t, nil)
+	id := uuid.NewString()
+	type answer struct {
+		res zone.Result
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		res, err := z.ask(id, "think")
+		answered <- answer{res, err}
+	}()
+	waitFor(t, "the agent is not called:", func() bool { return z.agent.calls.Load() == 1 })
+	z.stop()
+	if got := <-answered; got.err != nil || got.res.Status != zone.StatusAccepted || got.res.TaskID != id {
+		t.Errorf("%+v, %v", got.res, got.err)
+	}
+	close(z.agent.let)
+	z.world = z.serveZone(t, z.cfg)
+	waitFor(t, "the task is lost:", func() bool {
+		got, _, err := z.client.Fetch(t.Context(), zone.Query{TaskID: id}, zone.Meta{})
+		return err == nil && got.Status == zone.StatusCompleted
+	})
+}
+
 // TestZN2_ExecuteTaskCallsTheAgent: without a workflow a task is a call of one
 // agent, whose text is the answer.
 func TestZN2_ExecuteTaskCallsTheAgent(t *testing.T) {

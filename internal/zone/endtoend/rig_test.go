@@ -45,6 +45,7 @@ type agent struct {
 	mu    sync.Mutex
 	calls map[string]map[string]int // by question and task
 	delay func(question string) time.Duration
+	wait  <-chan struct{} // to be closed before it answers, nil for no such thing
 }
 
 func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -55,15 +56,20 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		} `json:"input"`
 	}
 	body, _ := io.ReadAll(r.Body)
-	_ = json.Unmarshal(body, &task)
+	if json.Unmarshal(body, &task) != nil {
+		return // a look whether it is well
+	}
 	a.mu.Lock()
 	if a.calls[task.Input.Text] == nil {
 		a.calls[task.Input.Text] = map[string]int{}
 	}
 	a.calls[task.Input.Text][task.TaskID]++
-	delay := a.delay(task.Input.Text)
+	delay, wait := a.delay(task.Input.Text), a.wait
 	a.mu.Unlock()
 	pause(delay)
+	if wait != nil {
+		<-wait
+	}
 	answer := map[string]any{"task_id": task.TaskID, "status": "success", "output": map[string]any{"text": "answer to " + task.Input.Text}}
 	if strings.HasPrefix(task.Input.Text, "fail") {
 		answer["status"], answer["error"] = "error", "the model at 10.0.0.7 is out of order"

@@ -176,6 +176,34 @@ func TestZN7_SocketMode(t *testing.T) {
 	r.leaks()
 }
 
+// TestZN7_RestartTakesUpAtOnce: a Verification Zone with a database of its own that
+// died with a question at hand takes it up when it is started again.
+func TestZN7_RestartTakesUpAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, options{})
+	let := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(let) })
+	t.Cleanup(answer)
+	r.agent.wait = let
+	m := question(1, "what is up?")
+	if status := r.deliver(t.Context(), m, 1); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	eventually(t, "the agent is not called", func() bool {
+		r.agent.mu.Lock()
+		defer r.agent.mu.Unlock()
+		return len(r.agent.calls["what is up?"]) == 1
+	})
+	r.verification.kill()
+	r.verification.start()
+	eventually(t, "nothing is taken up", func() bool { return strings.Contains(r.verification.out.since(0), `"zone_inherit"`) })
+	answer()
+	r.answered(m)
+	if got := r.thread(m); !slices.Equal(got, []string{"answer to what is up?"}) {
+		t.Errorf("the thread: %q", got)
+	}
+}
+
 // TestZN7_KilledZones kills either zone at random moments while people ask. Every
 // question that Slack got rid of has one answer in the end, or one text that says
 // why not, and none has two.
