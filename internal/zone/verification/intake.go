@@ -213,8 +213,29 @@ func attachments(files []zone.Attachment) []byte {
 	return b
 }
 
-// maxBody bounds an event, in bytes.
-const maxBody = 1 << 20
+const (
+	// maxBody bounds an event, in bytes, maxEvents those that are read and stored at
+	// a time: whoever is no Slack may send what they like, until it was read.
+	maxBody   = 1 << 20
+	maxEvents = 128
+	// eventWithin is how long an event waits for its turn.
+	eventWithin = 500 * time.Millisecond
+)
+
+// turn waits until an event may be read; it is over with done. It is false for one
+// for which there is no room: Slack comes again.
+func (z *Zone) turn(ctx context.Context) (done func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, eventWithin)
+	defer cancel()
+	select {
+	case z.events <- struct{}{}:
+		return func() { <-z.events }, true
+	case <-ctx.Done():
+		z.metrics.events.WithLabelValues("failed").Inc()
+		z.cfg.Logger.WarnContext(ctx, "too many events at once; Slack is asked to come again", "event", "slack_event", "limit", maxEvents)
+		return nil, false
+	}
+}
 
 // readBody reads a request, or gives the status by which it is refused.
 func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int) {
@@ -230,6 +251,12 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int) 
 
 // serveEvents answers Slack. Nothing happens for a request that is not signed.
 func (z *Zone) serveEvents(w http.ResponseWriter, r *http.Request) {
+	done, ok := z.turn(r.Context())
+	if !ok {
+		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+		return
+	}
+	defer done()
 	// A sender who is slow keeps nothing waiting. Not every server can be told so.
 	_ = http.NewResponseController(w).SetReadDeadline(z.cfg.Now().Add(insertWithin))
 	body, status := readBody(w, r)

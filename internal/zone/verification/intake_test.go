@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,6 +121,31 @@ func TestZN7_BodyLimit(t *testing.T) {
 		if s := r.send([]byte(`"`+strings.Repeat("x", 1<<20-1)+`"`), 0); s != http.StatusRequestEntityTooLarge {
 			t.Errorf("status %d", s)
 		}
+	})
+}
+
+// TestZN7_EventsAtOnce: as many events are read at a time as memory has room for;
+// Slack is asked to come again with the others, and nothing else is held up.
+func TestZN7_EventsAtOnce(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		const most = 128
+		slow, feed := io.Pipe()
+		var all sync.WaitGroup
+		for range most {
+			all.Go(func() {
+				req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/slack/events", slow)
+				r.zone.Handler().ServeHTTP(httptest.NewRecorder(), req)
+			})
+		}
+		pass(time.Second)
+		if s := r.send(message("why?").Body(), 0); s != http.StatusServiceUnavailable {
+			t.Errorf("status %d", s)
+		}
+		check(t, feed.Close())
+		all.Wait()
+		m := r.ask(message("and now?"))
+		pass(time.Second)
+		r.want(m, "You asked: and now?")
 	})
 }
 

@@ -30,6 +30,8 @@ type Zone struct {
 	// slots holds one value for each question that is looked at, hints one for each
 	// status that is being shown.
 	slots, hints chan struct{}
+	// events holds one value for each event that is being read or stored.
+	events chan struct{}
 	// storing are the questions that are being stored, which Run waits for.
 	storing tasks
 
@@ -59,7 +61,7 @@ func New(cfg Config) (*Zone, error) {
 	return &Zone{
 		cfg: cfg, api: newAPI(&cfg), texts: texts, metrics: m, rate: newLimiter(cfg.Limits.PerMinute), pace: newPacer(),
 		owner: cfg.NewID(), wake: make(chan struct{}, 1), slots: make(chan struct{}, cfg.Limits.Concurrent),
-		hints: make(chan struct{}, cfg.Limits.Concurrent), held: map[string]store.ZoneQuestion{}, revoked: map[string]bool{},
+		hints: make(chan struct{}, cfg.Limits.Concurrent), events: make(chan struct{}, maxEvents), held: map[string]store.ZoneQuestion{}, revoked: map[string]bool{},
 	}, nil
 }
 
