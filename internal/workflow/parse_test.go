@@ -367,9 +367,8 @@ func TestGraph_Plans(t *testing.T) {
 // at hand: the sequential ones compile, the others are refused by type.
 func TestGraph_OldExamples(t *testing.T) {
 	refused := map[string]string{
-		"conditional_workflow_example.json": "conditional", "parallel_workflow_example.json": "parallel", "loop_parallel_example.json": "loop",
-		"loop_sequential_example.json": "loop", "fork_join_all_policy_example.json": "fork_join", "fork_join_n_of_m_policy_example.json": "fork_join",
-		"document_processing_workflow_fixed.json": "parallel",
+		"loop_parallel_example.json": "loop", "loop_sequential_example.json": "loop",
+		"fork_join_all_policy_example.json": "fork_join", "fork_join_n_of_m_policy_example.json": "fork_join",
 	}
 	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "*", "examples-old-platform", "*.json"))
 	for _, file := range files {
