@@ -49,6 +49,14 @@ func (a *activation) value(name string) any {
 		return a.env.adapter.fromJSON(rawJSON(a.scope.Result))
 	case "error":
 		return a.fail(a.scope.Error)
+	case "each":
+		return a.each(a.scope.Each)
+	case "event":
+		return a.env.adapter.fromJSON(rawJSON(a.scope.Event))
+	case "plan":
+		return &record{typ: a.env.records.plan, make: func(string) ref.Val {
+			return a.env.adapter.fromJSON(rawJSON(a.scope.PlanInput))
+		}}
 	case "steps":
 		// Checked expressions name every step they read.
 		steps := make(map[string]any, len(a.refs))
@@ -88,6 +96,12 @@ func (a *activation) run() *record {
 			return sorted(types.NewStringStringMap(a.env.adapter, r.Labels))
 		case "trigger":
 			return types.String(r.Trigger)
+		case "scheduled_at":
+			return timestamp(r.ScheduledAt)
+		case "parent":
+			if r.Parent != "" {
+				return types.String(r.Parent)
+			}
 		case "started_at":
 			return timestamp(r.StartedAt)
 		case "deadline":
@@ -107,8 +121,9 @@ func (a *activation) run() *record {
 	}}
 }
 
-func (a *activation) step(id string) *record {
-	info, f := lookStep(a.scope, id)
+func (a *activation) step(id string) *record { return a.stepRecord(lookStep(a.scope, id)) }
+
+func (a *activation) stepRecord(info StepInfo, f *fault) *record {
 	return &record{typ: a.env.records.step, make: func(field string) ref.Val {
 		if f != nil {
 			return types.NewErr("%s", f.text)

@@ -37,9 +37,9 @@ func variables(r *recordTypes) map[string]*cel.Type {
 		"steps":    cel.MapType(cel.StringType, r.step.self),
 		"result":   cel.DynType,
 		"error":    r.fail.self,
-		"each":     cel.DynType,
+		"each":     r.each.self,
 		"event":    cel.DynType,
-		"plan":     cel.DynType,
+		"plan":     r.plan.self,
 	}
 }
 

@@ -117,10 +117,7 @@ func (c *Compiler) explainOne(env *environment, message string) Finding {
 		return c.unknownName(env, name)
 	}
 	if name, ok := quotedAfter(message, "undefined field '"); ok {
-		return Finding{
-			Code: CodeExpression, Text: fmt.Sprintf("there is no member %q", name),
-			Suggestion: didYouMean(name, env.records.fieldNames()),
-		}
+		return noMember(name, env.records.fieldNames())
 	}
 	if name, ok := quotedAfter(message, "found no matching overload for '"); ok {
 		_, rest, _ := strings.Cut(message, "applied to '")
@@ -138,6 +135,13 @@ func (c *Compiler) explainOne(env *environment, message string) Finding {
 		return Finding{Code: CodeLimit, Text: message}
 	}
 	return Finding{Code: CodeExpression, Text: message}
+}
+
+func noMember(name string, names []string) Finding {
+	return Finding{
+		Code: CodeExpression, Text: fmt.Sprintf("there is no member %q", name),
+		Suggestion: didYouMean(name, names),
+	}
 }
 
 const reservedWord = "reserved identifier: "

@@ -188,11 +188,11 @@ func (k *checker) name(root string, chain []access) {
 			k.inScope(k.at.Outcome, "run."+chain[0].name, "`finally`")
 		}
 	case "each":
-		k.inScope(false, root, "loops")
+		k.each(chain)
 	case "event":
-		k.inScope(false, root, "`match` and triggers")
+		k.inScope(k.at.Event, root, "`match` and triggers")
 	case "plan":
-		k.inScope(false, root, "plans")
+		k.inScope(k.at.Plan, root, "plans")
 	case "now":
 	default:
 		if k.env.steps[root] {
@@ -212,8 +212,12 @@ func (k *checker) isName(root string) bool {
 
 func (k *checker) inScope(ok bool, name, where string) {
 	if !ok {
-		k.add(Finding{Code: CodeExpression, Text: fmt.Sprintf("`%s` is in scope in %s only", name, where)})
+		k.add(outOfScope(name, where))
 	}
+}
+
+func outOfScope(name, where string) Finding {
+	return Finding{Code: CodeExpression, Text: fmt.Sprintf("`%s` is in scope in %s only", name, where)}
 }
 
 func (k *checker) step(id string, chain []access) {

@@ -23,6 +23,12 @@ type Scope struct {
 	Result json.RawMessage
 	// Error is in scope of handlers and compensation; nil elsewhere.
 	Error *parley.Error
+	// Each is the innermost iteration; nil outside of loops.
+	Each *EachInfo
+	// Event is the event of `match` and triggers; nil where it is not in scope.
+	Event json.RawMessage
+	// PlanInput is `plan.input`; nil outside of plans.
+	PlanInput json.RawMessage
 }
 
 // WorkflowInfo is `workflow`.
@@ -33,9 +39,13 @@ type WorkflowInfo struct {
 
 // RunInfo is `run`.
 type RunInfo struct {
-	ID        string
-	Labels    map[string]string
-	Trigger   string
+	ID      string
+	Labels  map[string]string
+	Trigger string
+	// ScheduledAt is zero for runs that no schedule has started.
+	ScheduledAt time.Time
+	// Parent is the id of the run that started this one; "" if none did.
+	Parent    string
 	StartedAt time.Time
 	Deadline  time.Time
 	// Outcome and Error are in scope of `finally` only.

@@ -24,12 +24,15 @@ func FuzzTemplate(f *testing.F) {
 		"${workflow.input.n}", "a ${a.output.text} b ${1 + 2}", `${"${"}`, "${", "${{}}", "${'}'}", `${r"\}"}`, "${[1,2].map(x, x)}",
 		"${steps['step-1'].output}", "${int.output}", "${workflow.input.it's}", "${loop.item}", "${parse_json('[1]')}", "$${a}", "${a.?b}",
 		"${'%s'.format([a.output])}", "${1 == 1.0}", "${\"\"\"}\"\"\"}", "${b'x'}", "${0x}", "${a\n}",
+		"${loop.item.name} ${loop.index}", "${each.item.list[1]}", "${each.previous.?critic.?output.?notes.orValue('')}", "${[each]}",
+		"${each.parent.parent.index}", "${event.data.amount + 1}", "${plan.input.goal}", "${plan.input.n - 1}", "${run.scheduled_at}",
 	} {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
 	d := fuzzDocument()
 	list, g := d.compiler(f), d.compiler(f, graph)
+	scope, at := loopScope(d)
 	f.Fuzz(func(t *testing.T, text string, graphForm bool) {
 		c := list
 		if graphForm {
@@ -37,7 +40,7 @@ func FuzzTemplate(f *testing.F) {
 		}
 		text = unquote([]byte(quote(text))) // what is not UTF-8 is no JSON text
 		template := `{"k":` + quote(text) + `}`
-		x, findings := c.Template(json.RawMessage(template), At{})
+		x, findings := c.Template(json.RawMessage(template), at)
 		if (x == nil) != failed(findings) {
 			t.Fatalf("template %v with findings %+v", x, findings)
 		}
@@ -50,12 +53,12 @@ func FuzzTemplate(f *testing.F) {
 			return
 		}
 		if x.Literal() && !strings.Contains(text, "${") {
-			if got, err := x.Eval(d.scope()); err != nil || string(got) != template {
+			if got, err := x.Eval(scope); err != nil || string(got) != template {
 				t.Errorf("literal %s gave %s, %v", template, got, err)
 			}
 			return
 		}
-		got, err := x.Eval(d.scope())
+		got, err := x.Eval(scope)
 		if err != nil {
 			if code := parley.CodeOf(err); code != parley.CodeExpression && code != parley.CodeLimit {
 				t.Errorf("error %v", err)
@@ -65,7 +68,7 @@ func FuzzTemplate(f *testing.F) {
 		if !json.Valid(got) || len(got) > maxValue {
 			t.Errorf("%s gave %s", template, got)
 		}
-		again, err := x.Eval(d.scope())
+		again, err := x.Eval(scope)
 		if err != nil || string(again) != string(got) {
 			t.Errorf("%s gave %s, then %s", template, got, again)
 		}
@@ -78,31 +81,33 @@ func FuzzCondition(f *testing.F) {
 	for _, seed := range []string{
 		"true", "workflow.input.n > 0", "${a.output.n == 1.5}", "${a.output.n} == 1.5", "not (1 in [1]) or len('x') == 1",
 		"'a' contains ${workflow.input.list}", "None == null", "a.output", "1 < 2 < 3", "${workflow.input.o} == ${workflow.input.o}", "${}", "not",
+		"event.data.amount > 1.5", "each.is_last || each.index > 1", "${loop.item.name} == 'x'", "has(each.previous.critic)", "${plan.input.n} > 1",
 	} {
 		f.Add(seed)
 	}
 	d := fuzzDocument()
 	list, g := d.compiler(f), d.compiler(f, graph)
+	scope, at := loopScope(d)
 	f.Fuzz(func(t *testing.T, text string) {
-		condition, findings := list.Condition(text, At{})
+		condition, findings := list.Condition(text, at)
 		if (condition == nil) != failed(findings) {
 			t.Fatalf("condition %v with findings %+v", condition, findings)
 		}
 		if condition != nil {
-			a, errA := condition.Eval(d.scope())
-			b, errB := condition.Eval(d.scope())
+			a, errA := condition.Eval(scope)
+			b, errB := condition.Eval(scope)
 			if a != b || (errA == nil) != (errB == nil) {
 				t.Errorf("%v, %v; then %v, %v", a, errA, b, errB)
 			}
 		}
-		old, findings := g.OldCondition(text, At{})
+		old, findings := g.OldCondition(text, at)
 		if (old == nil) != failed(findings) {
 			t.Fatalf("old condition %v with findings %+v", old, findings)
 		}
 		if old == nil {
 			return
 		}
-		if value, warning := old.Eval(d.scope()); value && warning != nil {
+		if value, warning := old.Eval(scope); value && warning != nil {
 			t.Errorf("true with warning %v", warning)
 		}
 	})
@@ -117,6 +122,10 @@ func FuzzPath(f *testing.F) {
 	f.Add(`{"a":1,"a":2}`, "x.output.a")
 	f.Add(`{"a`, "steps.x.output.a")
 	f.Add("\"\xff", "x.output[0]")
+	f.Add(`{"a":[{"b-c":1.50}]}`, "loop.item.a[0].b-c")
+	f.Add(`[1,2]`, "each.item[1]")
+	f.Add(`{"a":1}`, "plan.input.a")
+	f.Add(`{"a":1}`, "loop.index.a")
 	known := func(id string) bool { return id == "x" }
 	f.Fuzz(func(t *testing.T, value, text string) {
 		old, okOld := parsePath(text, known, true)
@@ -131,8 +140,12 @@ func FuzzPath(f *testing.F) {
 			p = old
 		}
 		s := document{input: value, steps: map[string]StepInfo{"x": done(value)}}.scope()
+		s.PlanInput, s.Each = json.RawMessage(value), &EachInfo{Item: json.RawMessage(value), Index: 7, Total: 8}
 		got, fault := p.resolve(s)
-		if !json.Valid([]byte(value)) || p.root == rootLoop || p.root == rootPlan {
+		if p.root == rootLoop && p.name != "item" {
+			value = map[string]string{"index": "7", "total": "8", "is_first": "false", "is_last": "false"}[p.name]
+		}
+		if !json.Valid([]byte(value)) {
 			return
 		}
 		want, found := slowResolve(trim([]byte(value)), p.segments)

@@ -25,6 +25,9 @@ func (c *Compiler) OldCondition(text string, at At) (*OldCondition, []Finding) {
 	if len(text) > maxText {
 		return nil, []Finding{tooMuch("expression_text", maxText, "bytes").finding()}
 	}
+	if at.PathsOnly {
+		return nil, []Finding{onlyPaths()}
+	}
 	p := &oldParser{c: c, at: at, text: text}
 	root := p.condition()
 	if p.skip(); p.err == nil && p.pos < len(text) {

@@ -16,7 +16,7 @@ type rootKind int
 const (
 	rootInput rootKind = iota // workflow.input
 	rootPlan                  // plan.input
-	rootLoop                  // loop.item and its siblings
+	rootLoop                  // loop.item and its siblings, each.item and its
 	rootStep                  // [steps.]id.output
 )
 
@@ -66,8 +66,16 @@ func parsePath(text string, known func(id string) bool, old bool) (*path, bool) 
 	if rest, ok := strings.CutPrefix(text, "steps."); ok {
 		return parseStepPath(text, rest, known, old)
 	}
+	if rest, ok := strings.CutPrefix(text, "each."); ok {
+		if p, ok := parsePath("loop."+rest, noStep, old); ok {
+			p.text = text
+			return p, true
+		}
+	}
 	return nil, false
 }
+
+func noStep(string) bool { return false }
 
 // parseStepPath looks for ".output" behind a known id. Ids of graph form may
 // hold dots, so every place is tried.
@@ -165,9 +173,12 @@ func (p *path) resolve(s *Scope) (json.RawMessage, *fault) {
 			value = trim(info.Output)
 		}
 	case rootPlan:
-		return nil, faultf("plan.input is in scope inside a plan only")
+		value = trim(s.PlanInput)
 	case rootLoop:
-		return nil, faultf("loop.%s is in scope inside a loop only", p.name)
+		if s.Each == nil {
+			return nil, faultf("loop.%s is in scope inside a loop only", p.name)
+		}
+		value = s.Each.value(p.name)
 	}
 	if len(value) == 0 {
 		value = json.RawMessage("null")
@@ -177,8 +188,12 @@ func (p *path) resolve(s *Scope) (json.RawMessage, *fault) {
 
 // lookStep gives the state of a step, or the fault of a step out of sight.
 func lookStep(s *Scope, id string) (StepInfo, *fault) {
-	if s.Step != nil {
-		if info, ok := s.Step(id); ok {
+	return lookIn(s.Step, id)
+}
+
+func lookIn(step func(string) (StepInfo, bool), id string) (StepInfo, *fault) {
+	if step != nil {
+		if info, ok := step(id); ok {
 			return info, nil
 		}
 	}

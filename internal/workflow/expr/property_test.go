@@ -55,13 +55,20 @@ func anyJSON(depth int) *rapid.Generator[string] {
 
 func TestE3_Property_PathsKeepTheBytes(t *testing.T) {
 	c := document{steps: map[string]StepInfo{"x": {}}}.compiler(t)
+	at := At{Each: []LoopAt{{}}, Plan: true}
 	whole, _ := c.Template(json.RawMessage(one("x.output")), At{})
+	scopes, _ := c.Template(json.RawMessage(`["${loop.item}","${each.item}","${plan.input}"]`), at)
 	nested, _ := c.Template(json.RawMessage(`{"a":[1,"${x.output}"],"b":"${steps.x.output}"}`), At{})
 	rapid.Check(t, func(t *rapid.T) {
 		value := anyJSON(4).Draw(t, "value")
 		padded := rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "pad") + value + " "
 		s := document{steps: map[string]StepInfo{"x": done(padded)}}.scope()
-		got, err := whole.Eval(s)
+		s.Each, s.PlanInput = &EachInfo{Item: json.RawMessage(padded)}, json.RawMessage(padded)
+		got, err := scopes.Eval(s)
+		if want := "[" + value + "," + value + "," + value + "]"; err != nil || string(got) != want {
+			t.Fatalf("got %s, %v; want %s", got, err, want)
+		}
+		got, err = whole.Eval(s)
 		if err != nil || string(got) != value {
 			t.Fatalf("got %s, %v; want %s", got, err, value)
 		}
@@ -98,16 +105,19 @@ func slowResolve(value json.RawMessage, segments []segment) (json.RawMessage, bo
 
 func TestE3_Property_PathsAgreeWithTheSlowResolver(t *testing.T) {
 	c := document{steps: map[string]StepInfo{"x": {}}}.compiler(t)
+	roots := rapid.SampledFrom([]string{"x.output", "steps.x.output", "loop.item", "each.item", "plan.input"})
 	rapid.Check(t, func(t *rapid.T) {
 		value := anyJSON(4).Draw(t, "value")
-		text := "x.output" + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
+		text := roots.Draw(t, "root") + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
 			".a", ".b", ".c-d", ".$e", ".ö", ".x1", ".output", ".items", "[0]", "[1]", "[2]",
 		}), 0, 4).Draw(t, "path"), "")
 		p, ok := parsePath(text, c.isStep, false)
 		if !ok {
 			t.Fatalf("%s is no path", text)
 		}
-		got, f := p.resolve(document{steps: map[string]StepInfo{"x": done(value)}}.scope())
+		s := document{steps: map[string]StepInfo{"x": done(value)}}.scope()
+		s.Each, s.PlanInput = &EachInfo{Item: json.RawMessage(value)}, json.RawMessage(value)
+		got, f := p.resolve(s)
 		want, found := slowResolve(json.RawMessage(value), p.segments)
 		if found != (f == nil) || string(got) != string(want) {
 			t.Fatalf("%s of %s = %s, %v; want %s", text, value, got, f, want)

@@ -22,8 +22,9 @@ type recordType struct {
 
 // recordTypes are the records of the language by the name of their type.
 type recordTypes struct {
-	workflow, run, step, fail *recordType
-	byName                    map[string]*recordType
+	workflow, run, step, fail, each, plan *recordType
+
+	byName map[string]*recordType
 }
 
 func newRecordTypes() *recordTypes {
@@ -50,8 +51,16 @@ func newRecordTypes() *recordTypes {
 		"status": cel.StringType, "output": cel.DynType, "error": t.fail.self, "handled": cel.BoolType,
 		"attempts": cel.IntType, "case": cel.DynType, "started_at": cel.TimestampType, "ended_at": cel.TimestampType,
 	})
+	t.each = add("parley.Each", map[string]*cel.Type{
+		"item": cel.DynType, "index": cel.IntType, "total": cel.IntType, "is_first": cel.BoolType, "is_last": cel.BoolType,
+		"previous": cel.DynType, "parent": cel.ObjectType("parley.Each"),
+	})
+	t.plan = add("parley.Plan", map[string]*cel.Type{"input": cel.DynType})
 	return t
 }
+
+// names are the members, sorted.
+func (t *recordType) names() []string { return slices.Sorted(maps.Keys(t.fields)) }
 
 // provider tells the checker about the records.
 type provider struct {
@@ -70,7 +79,7 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 // FindStructFieldNames implements types.Provider.
 func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
 	if r, ok := p.records.byName[name]; ok {
-		return slices.Sorted(maps.Keys(r.fields)), true
+		return r.names(), true
 	}
 	return p.Provider.FindStructFieldNames(name)
 }

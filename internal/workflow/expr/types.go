@@ -29,6 +29,14 @@ type At struct {
 	// Result, Error and Outcome add names to those of E4: `result`, `error`,
 	// and `run.outcome` with `run.error`.
 	Result, Error, Outcome bool
+	// Each are the loops around, the innermost first: they add `each` and
+	// `loop`.
+	Each []LoopAt
+	// Event adds `event`, Plan `plan.input`.
+	Event, Plan bool
+	// PathsOnly refuses all but path references to steps and to plan.input:
+	// the steps of a plan without `allow.expressions` (S10).
+	PathsOnly bool
 	// InputOnly leaves `workflow.input` in scope and nothing else
 	// (idempotency_key, concurrency.key).
 	InputOnly bool
@@ -110,6 +118,10 @@ func (c *Compiler) compiles(text string, at At) bool {
 	return !failed(findings)
 }
 
+func onlyPaths() Finding {
+	return Finding{Code: CodeExpression, Text: "a plan may refer to its own steps and to `plan.input`, and to nothing else"}
+}
+
 // expression compiles what stands between the braces. The expression is nil if
 // a finding is not a warning.
 func (c *Compiler) expression(text string, at At) (expression, []Finding) {
@@ -123,7 +135,11 @@ func (c *Compiler) expression(text string, at At) (expression, []Finding) {
 	if p, ok := parsePath(src, c.isStep, false); ok {
 		return c.pathExpression(p, at)
 	}
-	x, findings := c.compile(src, at)
+	var x expression
+	findings := []Finding{onlyPaths()}
+	if !at.PathsOnly {
+		x, findings = c.compile(src, at)
+	}
 	if !failed(findings) {
 		return x, findings
 	}
@@ -182,13 +198,17 @@ func (c *Compiler) checkPath(p *path, at At) []Finding {
 	if at.InputOnly && p.root != rootInput {
 		return []Finding{onlyInput()}
 	}
+	if at.PathsOnly && p.root != rootStep && p.root != rootPlan {
+		return []Finding{onlyPaths()}
+	}
 	switch p.root {
 	case rootLoop:
-		return []Finding{{
-			Code: CodeReference, Text: fmt.Sprintf("`loop.%s` is in scope inside a loop only", p.name),
-		}}
+		return p.checkLoop(at)
 	case rootPlan:
-		return []Finding{{Code: CodeReference, Text: "`plan.input` is in scope inside a plan only"}}
+		if !at.Plan {
+			return []Finding{{Code: CodeReference, Text: "`plan.input` is in scope inside a plan only"}}
+		}
+		return nil
 	case rootStep:
 		if f := c.visible(p.name, at); f != nil {
 			return []Finding{*f}
