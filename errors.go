@@ -24,6 +24,10 @@ const (
 	CodeUnknownAgent     Code = "unknown_agent"
 	CodeOutcomeUnknown   Code = "outcome_unknown"
 	CodeCancelled        Code = "cancelled"
+	CodeJoinFailed       Code = "join_failed"
+	// CodeToleranceExceeded and CodeMaxIterations are those of loops.
+	CodeToleranceExceeded Code = "tolerance_exceeded"
+	CodeMaxIterations     Code = "max_iterations"
 )
 
 // The codes of requests that are refused before or beside a run.

@@ -20,6 +20,7 @@ import (
 // TestGoldenRuns plays the scripts of testdata/runs and compares what the core
 // decides with the file beside them. A line of a script is one fact:
 //
+//	start [JSON]            the first line, with the input
 //	ok TASK JSON            the attempt has answered
 //	fail TASK CODE [JSON]   it has failed, with details
 //	unknown|cancelled TASK  nobody knows how it ended; it was cancelled
@@ -68,14 +69,19 @@ func goldenRuns(t *testing.T, file string) {
 // what was decided when it was written.
 func goldenRun(t *testing.T, doc, text string) string {
 	t.Helper()
-	s := play(t, doc)
+	first, _, _ := strings.Cut(text, "\n")
+	input := json.RawMessage(`{"x":1}`)
+	if _, given, ok := strings.Cut(first, "start "); ok {
+		input = json.RawMessage(given)
+	}
+	s := playWith(t, doc, Start{Input: input})
 	var b strings.Builder
-	b.WriteString("start\n")
+	b.WriteString(first + "\n")
 	begun := s.now
 	s.tell(&b, begun)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(line, " ") || line == "start" || line == "" {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "start") || line == "" {
 			continue
 		}
 		b.WriteString(line + "\n")
@@ -165,7 +171,11 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 		b.WriteByte('\n')
 	}
 	for _, c := range s.last.Schedule {
-		fmt.Fprintf(b, "      call %s as %s at %s\n", c.Task.Agent, strings.TrimPrefix(c.Task.ID, "run-1."), c.At.Sub(begun))
+		fmt.Fprintf(b, "      call %s as %s at %s", c.Task.Agent, strings.TrimPrefix(c.Task.ID, "run-1."), c.At.Sub(begun))
+		if input := string(c.Task.Input); input != "{}" {
+			b.WriteString(" with " + input)
+		}
+		b.WriteByte('\n')
 	}
 	for _, c := range s.last.Close {
 		if !c.Absorb {

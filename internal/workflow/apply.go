@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -38,6 +37,7 @@ func (s *State) Apply(f Fact) Decision {
 		a.cancel(f)
 	}
 	a.d.dropUnsent()
+	a.settle()
 	return a.d
 }
 
@@ -123,12 +123,12 @@ func (a *decider) tick() {
 	switch {
 	case a.cancelling:
 		if due(a.graceUntil) {
-			a.cancelOpen(a.body())
+			a.cancelOpen(a.body)
 		}
 	case due(a.deadline):
 		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.deadline.Sub(a.createdAt)).
 			WithDetails(map[string]string{"limit": "run"})
-		a.cancelOpen(a.body())
+		a.cancelOpen(a.body)
 		a.endFailed(err)
 		return
 	default:
@@ -139,11 +139,11 @@ func (a *decider) tick() {
 
 func (a *decider) stepTimers(due func(time.Time) bool) {
 	// Firing one timer may end other executions, so each is looked at anew.
-	for i := 0; i < len(a.order); i++ {
-		x := a.execs[a.order[i]]
+	for _, x := range slices.Clone(a.open) {
 		if x.status != parley.StepRunning {
 			continue
 		}
+		a.branchTimers(x, due)
 		switch {
 		case due(x.wakeAt) && (x.deadline.IsZero() || !x.deadline.Before(x.wakeAt)):
 			a.wake(x)
@@ -172,16 +172,15 @@ func (a *decider) abandon(x *execution, outcome parley.Outcome) {
 		a.d.Close = append(a.d.Close, Close{TaskID: call.task, Outcome: outcome})
 	}
 	a.landed(x)
-	if x.block() != nil {
-		a.cancelOpen(x.inside())
+	for r := range x.regions {
+		a.cancelOpen(r)
 	}
 }
 
 // cancelOpen cancels what runs in a scope (rule S3). Steps that never started
 // become CANCELLED by the end of the scope, without an event of their own.
-func (a *decider) cancelOpen(sc scope) {
-	for _, step := range sc.block.Steps {
-		x := a.child(sc, step)
+func (a *decider) cancelOpen(r *region) {
+	for _, x := range r.steps {
 		if x == nil || x.status.Terminal() {
 			continue
 		}
@@ -199,154 +198,16 @@ func (a *decider) cancel(f Cancel) {
 		By: f.By, Reason: f.Reason, GraceUntil: f.At.Add(f.Grace),
 	})
 	a.d.RequestCancel = a.InFlight()
+	for _, x := range a.open {
+		a.touch(x)
+	}
 	a.advance()
 }
 
-// advance starts every step that is ready and ends every scope that is done,
-// until nothing changes.
-func (a *decider) advance() {
-	if a.status.Terminal() {
-		return
-	}
-	done, failed := a.advanceScope(a.body())
-	switch {
-	case a.status.Terminal(): // a finish step has ended the run
-	case a.cancelling:
-		if len(a.inFlight) == 0 {
-			a.cancelOpen(a.body())
-			a.endCancelled()
-		}
-	case failed != nil:
-		a.endFailed(failed)
-	case done:
-		a.endCompleted()
-	}
-}
-
-// advanceScope starts what is ready in a scope and reports whether every step of
-// it has ended well, or the error with which the scope fails (rules S1, S3, S4).
-func (a *decider) advanceScope(sc scope) (done bool, failed *parley.Error) {
-	for started := true; started; {
-		if started = a.startReady(sc); a.status.Terminal() {
-			return false, nil
-		}
-	}
-	done = true
-	var first *execution
-	for _, step := range sc.block.Steps {
-		x := a.child(sc, step)
-		if x == nil || !x.passed() {
-			done = false
-		}
-		if x != nil && x.lost() && (first == nil || x.endedAt.Before(first.endedAt)) {
-			first = x
-		}
-	}
-	if first == nil || a.cancelling || sc.block.Wait && a.running(sc) > 0 {
-		return done, nil
-	}
-	a.cancelOpen(sc)
-	return false, first.err
-}
-
-// startReady starts every step of a scope that is ready and finds room, in list
-// order (rule S5), and goes on with what is inside of those that run. It reports
-// whether a step was started: then others may have become ready.
-func (a *decider) startReady(sc scope) (started bool) {
-	room := sc.block.MaxParallel
-	if room > 0 {
-		room -= a.running(sc)
-	}
-	for _, step := range sc.block.Steps {
-		x := a.child(sc, step)
-		fresh := x == nil && !a.cancelling && (room > 0 || sc.block.MaxParallel == 0) && a.ready(sc, step)
-		if fresh {
-			x, started = a.consider(sc, step), true
-		}
-		if x == nil {
-			continue
-		}
-		was := !fresh && x.status == parley.StepRunning
-		if x.status == parley.StepRunning && x.block() != nil && x.retryAt.IsZero() && !a.status.Terminal() {
-			a.advanceComposite(x)
-		}
-		switch is := x.status == parley.StepRunning; {
-		case a.status.Terminal():
-			return false // a finish step has ended the run
-		case x.lost() && !sc.block.Wait:
-			return false // what waits never starts (rule S3)
-		case is && !was:
-			room--
-		case was && !is:
-			room++
-		}
-	}
-	return started
-}
-
-// running counts the steps of a scope that run.
-func (a *decider) running(sc scope) (n int) {
-	for _, step := range sc.block.Steps {
-		if x := a.child(sc, step); x != nil && x.status == parley.StepRunning {
-			n++
-		}
-	}
-	return n
-}
-
-func (a *decider) ready(sc scope, step *Step) bool {
-	for _, i := range step.Needs {
-		before := a.child(sc, sc.block.Steps[i])
-		if before == nil || !before.passed() {
-			return false
-		}
-	}
-	return true
-}
-
-// advanceComposite runs the block of a group and ends the group with it.
-func (a *decider) advanceComposite(x *execution) {
-	done, failed := a.advanceScope(x.inside())
-	switch {
-	case a.status.Terminal():
-	case failed != nil:
-		a.fail(x, failed, attemptEnd{started: x.scheduledAt})
-	case done:
-		a.complete(x, a.compositeOutput(x), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
-	case a.cancelling && !a.anyInFlight(x.inside()):
-		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
-	}
-}
-
-func (a *decider) anyInFlight(sc scope) bool {
-	for _, step := range sc.block.Steps {
-		x := a.child(sc, step)
-		if x == nil || x.status.Terminal() {
-			continue
-		}
-		if len(x.flights) > 0 || (x.block() != nil && a.anyInFlight(x.inside())) {
-			return true
-		}
-	}
-	return false
-}
-
-// blockOutput is rule S6: the output of the last step in list order that is
-// COMPLETED or handled.
-func (a *decider) blockOutput(sc scope) json.RawMessage {
-	for _, step := range slices.Backward(sc.block.Steps) {
-		x := a.child(sc, step)
-		if x != nil && (x.status == parley.StepCompleted || x.handled) {
-			return orNull(x.output)
-		}
-	}
-	return json.RawMessage("null")
-}
-
 func (a *decider) endCompleted() {
-	output := a.blockOutput(a.body())
+	output := a.body.output()
 	if a.def.Output != nil {
-		v, err := a.def.Output.Eval(a.newScope(a.at, nil))
+		v, err := a.def.Output.Eval(a.newScope(a.at, a.body))
 		if err == nil {
 			err = a.fits("output", v)
 		}

@@ -53,9 +53,9 @@ func problemRank(s parley.Severity) int {
 
 // visible says which steps an expression may refer to (rule E5): those that
 // have surely ended before it, in its own and enclosing lists, and what stands
-// inside of them. of is nil for an expression of the workflow; after is set for
-// one that is evaluated when the steps inside `of` have ended.
-func (p *parser) visible(of *parseStep, after bool) func(id string) (bool, string) {
+// inside of them, but for loops.
+func (p *parser) visible(e parseExpr) func(id string) (bool, string) {
+	of := e.of
 	return func(id string) (bool, string) {
 		target := p.steps[id]
 		switch {
@@ -64,14 +64,43 @@ func (p *parser) visible(of *parseStep, after bool) func(id string) (bool, strin
 		case !checkReached(target.Step):
 			return false, fmt.Sprintf("the step %q is never reached", id)
 		case of == nil:
+			if loop := loopBetween(&Step{}, target.Step); loop != nil {
+				return false, inLoop(target.Step, loop)
+			}
 			return true, ""
 		case !checkReached(of.Step):
 			return true, "" // that this step is never reached is said once
 		case target == of:
 			return false, "a step cannot refer to itself"
 		}
-		return p.ended(of.Step, target.Step, after)
+		if loop := loopBetween(of.Step, target.Step); loop != nil && (!e.body || loop != of.Step) {
+			return false, inLoop(target.Step, loop)
+		}
+		return p.ended(of.Step, target.Step, e.after)
 	}
+}
+
+func inLoop(target, loop *Step) string {
+	return fmt.Sprintf("the step %q stands in the loop %q: use steps.%s.output", target.ID, loop.ID, loop.ID)
+}
+
+// loopBetween gives the outermost loop that holds target and not s; nil if there is
+// none.
+func loopBetween(s, target *Step) (loop *Step) {
+	inside := func(owner *Step) bool {
+		for b := s.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
+			if b.Parent == owner {
+				return true
+			}
+		}
+		return false
+	}
+	for b := target.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
+		if b.Parent.Loop != nil && !inside(b.Parent) {
+			loop = b.Parent
+		}
+	}
+	return loop
 }
 
 // checkReached says whether a step stands in the body of the workflow, at any

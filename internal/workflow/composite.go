@@ -23,16 +23,23 @@ func (a *decider) beginComposite(x *execution) {
 			return
 		}
 		p.Case = &chosen
+	case x.step.Loop != nil && x.step.Loop.Over != nil:
+		items, truncated, err := a.itemsOf(x)
+		if err != nil {
+			a.fail(x, asError(err), attemptEnd{})
+			return
+		}
+		p.Input, p.Truncated = items, truncated
 	}
 	a.recordAt(parley.EventStepScheduled, x.path, x.attempts+1, p)
-	if x.block() == nil {
+	if !x.holds() {
 		a.complete(x, a.compositeOutput(x), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
 	}
 }
 
 // choose gives the first case whose condition holds.
 func (a *decider) choose(x *execution) (int, error) {
-	scope := a.newScope(a.at, nil)
+	scope := a.scope(x)
 	for i := range x.step.Cases {
 		holds, err := a.holds(&x.step.Cases[i], x, scope)
 		if err != nil {
@@ -68,30 +75,30 @@ func (a *decider) holds(c *Case, x *execution, scope *expr.Scope) (bool, error) 
 func (a *decider) compositeOutput(x *execution) json.RawMessage {
 	switch {
 	case x.step.Kind == KindParallel:
-		return a.parallelOutput(x.inside())
+		return parallelOutput(x.inside())
 	case x.step.Branching:
-		return a.branchOutput(x)
+		return branchOutput(x)
 	case x.block() == nil:
 		return json.RawMessage("null")
 	}
-	return a.blockOutput(x.inside())
+	return x.inside().output()
 }
 
 // parallelOutput has the output of each step of a block by its id.
-func (a *decider) parallelOutput(sc scope) json.RawMessage {
+func parallelOutput(r *region) json.RawMessage {
 	o := object{buf: []byte{'{'}}
-	for _, step := range sc.block.Steps {
+	for i, x := range r.steps {
 		var value json.RawMessage
-		if x := a.child(sc, step); x != nil && (x.status == parley.StepCompleted || x.handled) {
+		if x != nil && x.hasOutput() {
 			value = x.output
 		}
-		o.value(step.ID, value)
+		o.value(r.block.Steps[i].ID, value)
 	}
 	return o.end()
 }
 
 // branchOutput is the output of a conditional of the graph form (formats.md).
-func (a *decider) branchOutput(x *execution) json.RawMessage {
+func branchOutput(x *execution) json.RawMessage {
 	o := object{buf: []byte{'{'}}
 	taken, id, output := "then", json.RawMessage("null"), json.RawMessage("null")
 	if x.chosen != 0 {
@@ -99,7 +106,7 @@ func (a *decider) branchOutput(x *execution) json.RawMessage {
 	}
 	if block := x.block(); block != nil {
 		id = appendString(nil, block.Steps[0].ID)
-		output = a.blockOutput(x.inside())
+		output = x.inside().output()
 	}
 	o.raw("condition_result", json.RawMessage(map[bool]string{true: "true", false: "false"}[x.chosen == 0]))
 	o.str("branch_taken", taken)

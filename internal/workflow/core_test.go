@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func (g *planGen) step(depth int) map[string]any {
 	s := map[string]any{"id": id}
 	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish"}
 	if depth < 3 {
-		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven")
+		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven", "fork", "for_each", "repeat")
 	}
 	switch kind := rapid.SampledFrom(kinds).Draw(g.t, "kind"); kind {
 	case "agent":
@@ -124,6 +125,23 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 			map[string]any{"when": rapid.SampledFrom([]string{"true", "false", "workflow.input.x > 1"}).Draw(g.t, "when"), "steps": apart()},
 			map[string]any{"steps": apart()},
 		}
+	case "fork":
+		branches := map[string]any{"l": apart(), "r": apart()}
+		if rapid.Bool().Draw(g.t, "third") {
+			branches["s"] = map[string]any{"steps": apart(), "timeout": "1m"}
+		}
+		s["fork"], s["join"] = branches, rapid.SampledFrom([]any{"all", "any", "majority", 2}).Draw(g.t, "join")
+		s["losers"] = rapid.SampledFrom([]string{"wait", "cancel"}).Draw(g.t, "losers")
+		s["branch_timeout"] = rapid.SampledFrom([]string{"1s", "1h"}).Draw(g.t, "branch timeout")
+	case "for_each":
+		s["for_each"], s["steps"] = rapid.SampledFrom([]any{[]int{1, 2, 3}, []int{}, "${workflow.input.x}", []string{"a"}}).Draw(g.t, "items"), apart()
+		g.some(s, map[string][]any{
+			"max_iterations": {2}, "tolerate": {1, "50%"}, "item_errors": {"stop", "continue"}, "enough": {1, 2}, "max_parallel": {2, 3},
+		})
+	case "repeat":
+		repeat := map[string]any{"max": rapid.IntRange(1, 3).Draw(g.t, "max")}
+		g.some(repeat, map[string][]any{"until": {"each.index > 0", "workflow.input.absent > 1"}, "on_max": {"fail", "complete"}})
+		s["repeat"], s["steps"] = repeat, apart()
 	case "woven":
 		steps := beside()
 		for i := range steps {
@@ -140,6 +158,15 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 	if kind == "parallel" || kind == "woven" {
 		if n := rapid.IntRange(0, 2).Draw(g.t, "max parallel"); n > 0 {
 			s["max_parallel"] = n
+		}
+	}
+}
+
+// some gives an object some of the members that it may have.
+func (g *planGen) some(s map[string]any, members map[string][]any) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if rapid.IntRange(0, 3).Draw(g.t, name) == 0 {
+			s[name] = rapid.SampledFrom(members[name]).Draw(g.t, "value of "+name)
 		}
 	}
 }

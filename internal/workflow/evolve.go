@@ -3,7 +3,6 @@ package workflow
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -56,14 +55,17 @@ func (s *State) endRun(status parley.RunStatus, at time.Time) {
 func (s *State) evolveStep(e parley.Event, payload any) error {
 	x := s.execs[e.Step]
 	if x == nil {
-		step, err := s.stepAt(e.Step)
-		if err != nil {
-			return err
+		step, owner, part, ok := s.locate(e.Step)
+		if !ok {
+			return fmt.Errorf("no step %q in workflow %s version %s", e.Step, s.def.ID, s.def.Version)
 		}
-		x = &execution{path: e.Step, step: step, round: 1, status: parley.StepPending}
-		s.execs[e.Step] = x
-		s.order = append(s.order, e.Step)
+		r := s.body
+		if owner != nil {
+			r = owner.part(part)
+		}
+		x = s.enter(r, step)
 	}
+	x.region.begin(e.At)
 	switch p := payload.(type) {
 	case stepScheduled:
 		s.evolveScheduled(e, x, p)
@@ -71,6 +73,9 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		x.wakeAt = p.Until
 	case timerFired:
 		x.wakeAt = time.Time{}
+		if p.Branch != "" {
+			x.timedOut(p)
+		}
 	case stepWaiting:
 		s.evolveWaiting(x, p)
 	case stepAnswered:
@@ -114,7 +119,8 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 }
 
 func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
-	x.status, x.retryAt = parley.StepRunning, time.Time{}
+	s.count(x, parley.StepRunning)
+	x.retryAt = time.Time{}
 	if x.scheduledAt.IsZero() {
 		x.scheduledAt = e.At
 	}
@@ -126,11 +132,14 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 		x.input = p.Input
 		s.bytes += int64(len(p.Input))
 	}
+	if x.step.Loop != nil && p.Input != nil {
+		x.takeItems(p)
+	}
 	if p.Deadline != nil {
 		x.deadline = *p.Deadline
 	}
 	if p.Round > 0 {
-		x.round = p.Round
+		x.round, x.parts = p.Round, nil
 	}
 	if p.Case != nil {
 		x.chosen = *p.Case
@@ -207,7 +216,8 @@ func (s *State) landed(x *execution) {
 
 func (s *State) endStep(x *execution, status parley.StepStatus, at time.Time, started *time.Time) {
 	s.landed(x)
-	x.status, x.endedAt, x.retryAt, x.wakeAt = status, at, time.Time{}, time.Time{}
+	x.endedAt, x.retryAt, x.wakeAt = at, time.Time{}, time.Time{}
+	s.count(x, status)
 	if started != nil {
 		x.startedAt = *started
 	}
@@ -217,24 +227,14 @@ func (s *State) endStep(x *execution, status parley.StepStatus, at time.Time, st
 	}
 }
 
-// stepAt finds the step of a path: the id after the last slash. (Ids of graph
-// form may hold slashes themselves; those stand at the top level.)
-func (s *State) stepAt(path string) (*Step, error) {
-	if step := s.def.Steps[path]; step != nil {
-		return step, nil
-	}
-	if step := s.def.Steps[path[strings.LastIndexByte(path, '/')+1:]]; step != nil {
-		return step, nil
-	}
-	return nil, fmt.Errorf("no step %q in workflow %s version %s", path, s.def.ID, s.def.Version)
-}
-
 // decider collects a decision while a fact is applied.
 type decider struct {
 	*State
 	at     time.Time
 	jitter float64
 	d      Decision
+	// touched are the executions that were marked as changed.
+	touched []*execution
 }
 
 // record appends an event to the decision and applies it.
@@ -258,5 +258,26 @@ func (a *decider) recordAt(t parley.EventType, path string, attempt int, payload
 		panic("workflow: " + err.Error())
 	}
 	a.seq = e.Seq
+	if x := a.execs[path]; x != nil {
+		a.touch(x)
+	}
 	a.d.Events = append(a.d.Events, e)
+}
+
+// touch marks an execution and all that is around it as changed, so that advance
+// looks at them.
+func (a *decider) touch(x *execution) {
+	for ; x != nil; x = x.region.owner {
+		if !x.dirty || !x.region.dirty {
+			a.touched = append(a.touched, x)
+		}
+		x.dirty, x.region.dirty = true, true
+	}
+}
+
+// settle takes the marks away once nothing changes any more.
+func (a *decider) settle() {
+	for _, x := range a.touched {
+		x.dirty, x.region.dirty = false, false
+	}
 }

@@ -41,15 +41,21 @@ type (
 		TaskID string          `json:"task_id,omitempty"`
 		Round  int             `json:"round,omitempty"`
 		// Case is the one that a conditional or a switch runs, -1 for none.
-		Case     *int       `json:"case,omitempty"`
-		Deadline *time.Time `json:"deadline,omitempty"`
+		Case *int `json:"case,omitempty"`
+		// Truncated counts the items that a loop leaves out.
+		Truncated int        `json:"truncated,omitempty"`
+		Deadline  *time.Time `json:"deadline,omitempty"`
 		// HedgeAt is when the next of several hedged agents is called.
 		HedgeAt *time.Time `json:"hedge_at,omitempty"`
 	}
 	timerSet struct {
 		Until time.Time `json:"until"`
 	}
-	timerFired   struct{}
+	// timerFired names the branch of a fork whose time is up, and its error.
+	timerFired struct {
+		Branch string        `json:"branch,omitempty"`
+		Error  *parley.Error `json:"error,omitempty"`
+	}
 	stepRetrying struct {
 		Error   *parley.Error `json:"error"`
 		Policy  int           `json:"policy"`
@@ -155,12 +161,13 @@ func (p stepScheduled) encode() json.RawMessage {
 	}
 	o.optional("task_id", p.TaskID)
 	if p.Round != 0 {
-		o.key("round")
-		o.buf = strconv.AppendInt(o.buf, int64(p.Round), 10)
+		o.number("round", p.Round)
 	}
 	if p.Case != nil {
-		o.key("case")
-		o.buf = strconv.AppendInt(o.buf, int64(*p.Case), 10)
+		o.number("case", *p.Case)
+	}
+	if p.Truncated != 0 {
+		o.number("truncated", p.Truncated)
 	}
 	o.time("deadline", p.Deadline)
 	o.time("hedge_at", p.HedgeAt)
@@ -201,6 +208,11 @@ func (o *object) value(name string, value json.RawMessage) {
 		o.buf = append(o.buf, ',')
 	}
 	o.buf = append(append(appendString(o.buf, name), ':'), orNull(value)...)
+}
+
+func (o *object) number(name string, n int) {
+	o.key(name)
+	o.buf = strconv.AppendInt(o.buf, int64(n), 10)
 }
 
 func (o *object) str(name, value string) {

@@ -26,6 +26,8 @@ const (
 	KindParallel    Kind = "parallel"
 	KindConditional Kind = "conditional"
 	KindSwitch      Kind = "switch"
+	KindForkJoin    Kind = "fork_join"
+	KindLoop        Kind = "loop"
 	KindWait        Kind = "wait"
 	KindSet         Kind = "set"
 	KindFail        Kind = "fail"
@@ -77,6 +79,10 @@ type Block struct {
 	// Wait lets all steps of the block end before it fails (rule S4, losers:
 	// wait); otherwise it fails with the first of them.
 	Wait bool
+	// Part is the place of the block among those of its step.
+	Part int
+	// Timeout bounds the block; 0 is none. It is that of the branch of a fork.
+	Timeout time.Duration
 }
 
 // Case is one of the blocks of a conditional or a switch, of which one is run at
@@ -140,6 +146,10 @@ type Step struct {
 	// Branching is a conditional of the graph form, whose output says what was
 	// decided (formats.md).
 	Branching bool
+	// Fork and Loop are what a fork_join and a loop are told; the body of a loop is
+	// Body.
+	Fork *Fork
+	Loop *Loop
 	// Wait is how long a wait step waits, unless WaitUntil says until when.
 	Wait      time.Duration
 	WaitUntil *expr.Template
@@ -172,6 +182,68 @@ type RetryPolicy struct {
 // Problem is one finding in a document.
 type Problem = parley.Problem
 
+// Fork says what becomes of the branches of a fork_join (rule S4).
+type Fork struct {
+	// Branches in the order of the source; their blocks have the branch's name.
+	Branches []*Block
+	// Need is how many must complete.
+	Need int
+	// Wait lets all branches end; otherwise the rest is cancelled as soon as the
+	// outcome is certain.
+	Wait bool
+	// MaxParallel bounds the branches that run at the same time; 0 is no bound.
+	MaxParallel int
+}
+
+// Loop says how often the body of a loop is run: for each item of a list (rule
+// S7), or until something holds (rule S8).
+type Loop struct {
+	// Over is the list; nil for repeat.
+	Over *expr.Template
+	// MaxParallel bounds the iterations that run at the same time; 0 is no bound.
+	MaxParallel int
+	// MaxIterations takes the first so many items; 0 takes all. The rest is counted
+	// in the output if Truncated is set.
+	MaxIterations int
+	Truncated     bool
+	Errors        ItemErrors
+	// Tolerate is how many iterations may fail, a count or a part of all of them in
+	// percent; nil is none, or what Enough leaves.
+	Tolerate *Tolerance
+	// Enough completes the loop with so many completed iterations; 0 is all.
+	Enough int
+
+	// Max, Until and FailAtMax are those of repeat. A nil Until is never true.
+	Max       int
+	Until     *expr.Condition
+	FailAtMax bool
+}
+
+// ItemErrors is what failed iterations mean for a loop.
+type ItemErrors string
+
+// The values of item_errors.
+const (
+	ItemErrorsStop     ItemErrors = "stop"
+	ItemErrorsContinue ItemErrors = "continue"
+	ItemErrorsCollect  ItemErrors = "collect"
+)
+
+// Tolerance is how many iterations of a loop may fail: Count of them, or Percent of
+// all.
+type Tolerance struct {
+	Count   int
+	Percent float64
+}
+
+// of gives the bound for n iterations.
+func (t *Tolerance) of(n int) float64 {
+	if t == nil {
+		return 0
+	}
+	return max(float64(t.Count), t.Percent*float64(n)/100)
+}
+
 // Blocks gives the lists of steps inside of a step, none for most kinds.
 func (s *Step) Blocks() []*Block {
 	var all []*Block
@@ -183,5 +255,20 @@ func (s *Step) Blocks() []*Block {
 			all = append(all, c.Body)
 		}
 	}
+	if s.Fork != nil {
+		all = append(all, s.Fork.Branches...)
+	}
 	return all
+}
+
+// blockAt is the block with that place among those of the step; an iteration of a
+// loop has no block of its own.
+func (s *Step) blockAt(part int) *Block {
+	switch {
+	case s.Cases != nil:
+		return s.Cases[part].Body
+	case s.Fork != nil:
+		return s.Fork.Branches[part]
+	}
+	return s.Body
 }

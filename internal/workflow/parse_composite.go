@@ -52,13 +52,22 @@ func (p *parser) children(s *parseStep, depth int) {
 		}
 		for i, name := range []string{"then", "else"} {
 			if n := s.node.get(name); n != nil && !s.Branching {
-				s.Cases[i].Body = &Block{Parent: s.Step, Name: name}
+				s.Cases[i].Body = &Block{Parent: s.Step, Name: name, Part: i}
 				p.list(n, s.Cases[i].Body, depth+1)
 			}
 		}
 	case KindSwitch:
 		if n := s.node.get("switch"); n != nil {
 			p.cases(s, n, depth)
+		}
+	case KindForkJoin:
+		if n := s.node.get("fork"); n != nil {
+			p.fork(s, n, depth)
+		}
+	case KindLoop:
+		if n := s.node.get("steps"); n != nil {
+			s.Body = &Block{Parent: s.Step}
+			p.list(n, s.Body, depth+1)
 		}
 	}
 }
@@ -129,7 +138,7 @@ func (p *parser) oneCase(s *parseStep, i int, n *node, depth int) {
 	p.object(n, true, []parseField{
 		{"when", func(w *node) { p.condition(w, parseExpr{of: s, cond: func(cond *expr.Condition) { c.When = cond }}) }},
 		{"steps", func(list *node) {
-			c.Body = &Block{Parent: s.Step, Name: strconv.Itoa(i + 1)}
+			c.Body = &Block{Parent: s.Step, Name: strconv.Itoa(i + 1), Part: i}
 			p.list(list, c.Body, depth+1)
 		}},
 	})

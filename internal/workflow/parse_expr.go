@@ -19,7 +19,9 @@ type parseExpr struct {
 	of *parseStep
 	// after is set for what is evaluated when the steps inside `of` have ended.
 	after bool
-	at    expr.At
+	// body is set for what is evaluated in the last iteration of the loop `of`.
+	body bool
+	at   expr.At
 	// set takes a template, cond a condition, old one of the old grammar.
 	set  func(*expr.Template)
 	cond func(*expr.Condition)
@@ -57,7 +59,8 @@ func (p *parser) compile() {
 		if c == nil {
 			return
 		}
-		e.at.Visible = p.visible(e.of, e.after)
+		e.at.Visible = p.visible(e)
+		e.at.Each = e.loops()
 		var found []expr.Finding
 		switch {
 		case e.cond != nil:
@@ -77,6 +80,25 @@ func (p *parser) compile() {
 			p.finding(e, f)
 		}
 	}
+}
+
+// loops are those around an expression, the innermost first (rule E4).
+func (e parseExpr) loops() (around []expr.LoopAt) {
+	if e.of == nil {
+		return nil
+	}
+	add := func(s *Step) {
+		if s.Loop != nil {
+			around = append(around, expr.LoopAt{Parallel: s.Loop.Over != nil && s.Loop.MaxParallel != 1})
+		}
+	}
+	if e.body {
+		add(e.of.Step)
+	}
+	for b := e.of.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
+		add(b.Parent)
+	}
+	return around
 }
 
 // finding maps a finding of an expression to its place.

@@ -13,6 +13,10 @@ func parseGraphMembers(k Kind) []string {
 		return []string{"parallel_steps", "max_parallelism"}
 	case KindConditional:
 		return []string{"condition", "if_true_step", "if_false_step"}
+	case KindForkJoin:
+		return []string{"fork_join_config"}
+	case KindLoop:
+		return []string{"loop_config"}
 	}
 	return nil
 }
@@ -34,6 +38,10 @@ func (p *parser) graphChildren(s *parseStep, next map[*parseStep]*parseStep) (wh
 		return p.graphParallel(s)
 	case s.Branching:
 		return p.graphBranches(s, next)
+	case s.Kind == KindForkJoin && s.given("fork_join_config") != nil:
+		return p.graphFork(s)
+	case s.Kind == KindLoop && s.given("loop_config") != nil:
+		return p.graphLoop(s)
 	}
 	p.children(s, 1)
 	return true
@@ -117,7 +125,7 @@ func (p *parser) graphBranches(s *parseStep, next map[*parseStep]*parseStep) (wh
 			})
 			continue
 		}
-		s.Cases[i].Body = &Block{Parent: s.Step, Name: []string{"then", "else"}[i]}
+		s.Cases[i].Body = &Block{Parent: s.Step, Name: []string{"then", "else"}[i], Part: i}
 		ends := []*parseStep{s}
 		if next[s] != nil {
 			ends = append(ends, next[s])

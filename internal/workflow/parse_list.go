@@ -71,9 +71,10 @@ func (p *parser) listStep(s *parseStep, depth int) {
 // then a problem is recorded or will be by refuseAll.
 func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 	var found []string
+	body := s.node.get("for_each") != nil || s.node.get("repeat") != nil
 	for _, k := range parseKinds() {
 		for _, name := range k.names {
-			if s.node.get(name) != nil {
+			if s.node.get(name) != nil && (name != "steps" || !body) {
 				found = append(found, name)
 				if kind == "" {
 					kind = k.kind
@@ -96,7 +97,7 @@ func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 		return named, true // complete says which member is missing
 	case kind == "":
 		if !p.misspelt(s) {
-			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, parallel, then, else, switch, wait, set, fail, finish"})
+			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, parallel, fork, then, else, switch, for_each, repeat, wait, set, fail, finish"})
 		}
 		return "", false
 	case named != "" && named != kind:
@@ -148,7 +149,7 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"fork", "for_each", "repeat", "workflow", "plan",
+		"workflow", "plan",
 		"event", "emit", "approval", "validate", "budget", "lock", "vote", "cache",
 	}
 }

@@ -61,10 +61,19 @@ func parseMembers() []parseMember {
 			parseInto(&s.AttemptTimeout)(p.duration(n, time.Millisecond))
 		}},
 		{"silence", agent, func(p *parser, s *parseStep, n *node) { parseInto(&s.Silence)(p.duration(n, time.Millisecond)) }},
-		{"steps", []Kind{KindGroup}, nil},
+		{"steps", []Kind{KindGroup, KindLoop}, nil},
 		{"parallel", []Kind{KindParallel}, nil},
-		{"max_parallel", []Kind{KindGroup, KindParallel}, nil},
-		{"losers", []Kind{KindParallel}, nil},
+		{"max_parallel", []Kind{KindGroup, KindParallel, KindForkJoin, KindLoop}, nil},
+		{"losers", []Kind{KindParallel, KindForkJoin}, nil},
+		{"fork", []Kind{KindForkJoin}, nil},
+		{"join", []Kind{KindForkJoin}, nil},
+		{"branch_timeout", []Kind{KindForkJoin}, nil},
+		{"for_each", []Kind{KindLoop}, (*parser).forEach},
+		{"max_iterations", []Kind{KindLoop}, (*parser).forEachOnly},
+		{"tolerate", []Kind{KindLoop}, (*parser).forEachOnly},
+		{"item_errors", []Kind{KindLoop}, (*parser).forEachOnly},
+		{"enough", []Kind{KindLoop}, (*parser).forEachOnly},
+		{"repeat", []Kind{KindLoop}, (*parser).repeat},
 		{"then", []Kind{KindConditional}, nil},
 		{"else", []Kind{KindConditional}, nil},
 		{"switch", []Kind{KindSwitch}, nil},
@@ -94,6 +103,8 @@ func parseKinds() []parseKind {
 		{KindParallel, []string{"parallel"}},
 		{KindConditional, []string{"then", "else"}},
 		{KindSwitch, []string{"switch"}},
+		{KindForkJoin, []string{"fork"}},
+		{KindLoop, []string{"for_each", "repeat"}},
 		{KindWait, []string{"wait"}},
 		{KindSet, []string{"set"}},
 		{KindFail, []string{"fail"}},
@@ -105,7 +116,6 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"fork", "join", "branch_timeout", "for_each", "max_iterations", "tolerate", "item_errors", "enough", "repeat",
 		"workflow", "detach", "plan", "allow", "event", "key", "match", "fresh", "emit", "approval",
 		"validate", "compensate", "compensate_if", "finally", "triggers", "concurrency", "goto", "handlers",
 	}
@@ -115,7 +125,7 @@ func parseLaterMembers() []string {
 // version does not have.
 func parseLaterTypes() []string {
 	return []string{
-		"fork_join", "loop", "sub_workflow", "plan",
+		"sub_workflow", "plan",
 		"wait_for_event", "emit", "approval", "validate",
 	}
 }
@@ -201,6 +211,14 @@ func (p *parser) complete(s *parseStep) {
 		}
 	case KindConditional:
 		p.completeConditional(s)
+	case KindForkJoin:
+		if s.list || s.given("fork_join_config") == nil {
+			p.completeFork(s)
+		}
+	case KindLoop:
+		if s.list || s.given("loop_config") == nil {
+			p.completeLoop(s)
+		}
 	case KindWait, KindSet, KindFail, KindFinish:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))

@@ -318,13 +318,13 @@ func TestE5_Visible(t *testing.T) {
 	} {
 		var got, after []string
 		for _, id := range []string{"a", "g", "g1", "g3", "h", "h1", "h2", "none", "z"} {
-			ok, reason := p.visible(p.steps[of], false)(id)
+			ok, reason := p.visible(parseExpr{of: p.steps[of], after: false})(id)
 			if ok {
 				got = append(got, id)
 			} else if reason == "" {
 				t.Errorf("%s → %s is refused without a reason", of, id)
 			}
-			if ok, _ := p.visible(p.steps[of], true)(id); ok {
+			if ok, _ := p.visible(parseExpr{of: p.steps[of], after: true})(id); ok {
 				after = append(after, id)
 			}
 		}
@@ -339,7 +339,7 @@ func TestE5_Visible(t *testing.T) {
 			t.Errorf("the output of %s sees %q, want %q", of, after, inside)
 		}
 	}
-	if ok, _ := p.visible(nil, false)("h2"); !ok {
+	if ok, _ := p.visible(parseExpr{})("h2"); !ok {
 		t.Error("the output of the workflow does not see h2")
 	}
 }
@@ -363,13 +363,9 @@ func TestGraph_Plans(t *testing.T) {
 	}
 }
 
-// TestGraph_OldExamples parses the old platform's own examples where they are
-// at hand: the sequential ones compile, the others are refused by type.
+// TestGraph_OldExamples compiles the old platform's own examples besides, where they
+// are at hand; TestOldComposites has the same constructs.
 func TestGraph_OldExamples(t *testing.T) {
-	refused := map[string]string{
-		"loop_parallel_example.json": "loop", "loop_sequential_example.json": "loop",
-		"fork_join_all_policy_example.json": "fork_join", "fork_join_n_of_m_policy_example.json": "fork_join",
-	}
 	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "*", "examples-old-platform", "*.json"))
 	for _, file := range files {
 		source, err := os.ReadFile(file)
@@ -381,10 +377,7 @@ func TestGraph_OldExamples(t *testing.T) {
 			continue // an agent record, an input
 		}
 		def, problems := Parse(ParseOptions{File: name}, source)
-		switch kind := refused[name]; {
-		case kind == "" && (def == nil || len(problems) > 0):
-			t.Errorf("%s: %v", name, problems)
-		case kind != "" && (def != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, fmt.Sprintf("%q is not in this version", kind))):
+		if def == nil || len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 		}
 	}

@@ -112,18 +112,16 @@ func (a *decider) retryAt(failed time.Time, delay time.Duration) time.Time {
 // run's. Zero is never.
 func (a *decider) until(x *execution) time.Time {
 	until := a.earliest(x.deadline, a.deadline)
-	for b := x.step.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
-		if parent := a.find(b.Parent); parent != nil {
-			until = a.earliest(until, parent.deadline)
-		}
+	for r := x.region; r.owner != nil; r = r.around() {
+		until = a.earliest(a.earliest(until, r.deadline), r.owner.deadline)
 	}
 	return until
 }
 
 // retryWhole waits for the next round of a step that is no agent call.
 func (a *decider) retryWhole(x *execution, p stepRetrying) {
-	if x.block() != nil {
-		a.cancelOpen(x.inside())
+	for r := range x.regions {
+		a.cancelOpen(r)
 	}
 	if x.scheduledAt.IsZero() {
 		a.recordAt(parley.EventStepScheduled, x.path, 1, stepScheduled{Kind: x.step.Kind, Deadline: a.deadlineOf(x)})

@@ -481,15 +481,23 @@ func TestFail_AuthorsCodeMessageDetails(t *testing.T) {
 }
 
 func TestLimits_AreErrorsWithNameAndValue(t *testing.T) {
-	def, _ := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"id":"a","agent":"one"},{"id":"b","set":"${a.output}"}]}`))
-	for name, limits := range map[string]RunLimits{
-		"output":              {Value: 10, RunValues: 1 << 20, Executions: 10, Attempts: 10},
-		"all values of a run": {Value: 1 << 20, RunValues: 20, Executions: 10, Attempts: 10},
-		"executions":          {Value: 1 << 20, RunValues: 1 << 20, Executions: 1, Attempts: 10},
+	def, _ := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"id":"a","agent":"one"},{"id":"b","set":"${a.output}"},
+		{"id":"p","parallel":[{"id":"c","agent":"x"},{"id":"d","agent":"x"}]},{"id":"w","for_each":"${[1,2]}","steps":[{"id":"e","agent":"x"}]}]}`))
+	for name, change := range map[string]func(*RunLimits){
+		"output":              func(l *RunLimits) { l.Value = 10 },
+		"all values of a run": func(l *RunLimits) { l.RunValues = 20 },
+		"executions":          func(l *RunLimits) { l.Executions = 1 },
+		"running":             func(l *RunLimits) { l.Running = 1 },
+		"items":               func(l *RunLimits) { l.Items = 1 },
 	} {
+		limits := DefaultRunLimits()
+		change(&limits)
 		s := &script{t: t, state: NewState("r", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
 		s.apply(Start{At: s.now, Input: json.RawMessage(`1`)})
 		s.answer("a", `"0123456789"`)
+		if name == "items" {
+			s.answer("p/c", "1").answer("p/d", "1")
+		}
 		if e := s.state.Err(); e == nil || e.Code != parley.CodeLimit || !strings.Contains(string(e.Details), name) {
 			t.Errorf("%s: %v", name, e)
 		}

@@ -38,9 +38,15 @@ type State struct {
 	cancelReason string
 	retriedFrom  string
 
-	// execs by path, and their paths in the order of being first considered.
+	// body is the list of the workflow's steps as it is carried out.
+	body *region
+	// execs by path, and their paths in the order of being first considered. open
+	// are those that run, in the order in which they began to.
 	execs map[string]*execution
 	order []string
+	open  []*execution
+	// leaves counts those of them that hold no others.
+	leaves int
 	// inFlight maps the task ids that were scheduled and not settled to the
 	// path of their execution.
 	inFlight map[string]string
@@ -63,11 +69,22 @@ type State struct {
 type execution struct {
 	path string
 	step *Step
+	// region is the list that it stands in; parts are the lists inside of it in its
+	// round that have begun: of a loop by iteration, else by their place among the
+	// blocks of the step.
+	region *region
+	parts  []*region
+	// dirty is as in region.
+	dirty bool
 	// round counts the runs of a composite's block; 2 and up after a retry.
 	round int
 	// chosen is the case that a conditional or a switch runs, -1 for none; it is
 	// chosen once, whatever the round (rule S2).
 	chosen int
+
+	// items are those that a loop goes over, truncated counts those that it leaves.
+	items     []json.RawMessage
+	truncated int
 
 	status  parley.StepStatus
 	handled bool
@@ -129,6 +146,9 @@ type RunLimits struct {
 	Value, RunValues int64
 	// Executions bounds the step executions of a run.
 	Executions int
+	// Items bounds what one loop goes over, Running the steps of a run that run at
+	// the same time and hold no others.
+	Items, Running int
 	// Attempts bounds the attempts of one step.
 	Attempts int
 	// Questions bounds what the agent of one attempt may ask.
@@ -143,7 +163,7 @@ type RunLimits struct {
 // name: 1,000 questions an attempt, 10,000 events and 16 MiB of progress a run.
 func DefaultRunLimits() RunLimits {
 	return RunLimits{
-		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Attempts: 100,
+		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Items: 1_000, Running: 1_000, Attempts: 100,
 		Questions: 1_000, Progress: 10_000, ProgressBytes: 16 << 20,
 	}
 }
@@ -151,7 +171,8 @@ func DefaultRunLimits() RunLimits {
 // NewState gives the state of a run before its first event.
 func NewState(run string, def *Definition, limits RunLimits) *State {
 	return &State{
-		run: run, def: def, status: parley.RunPending, limits: limits,
+		body: newRegion(def.Body, nil, 0, ""),
+		run:  run, def: def, status: parley.RunPending, limits: limits,
 		execs:    make(map[string]*execution, len(def.Steps)),
 		inFlight: make(map[string]string, 1),
 	}
@@ -233,11 +254,7 @@ func (s *State) Due() time.Time {
 			due = t
 		}
 	}
-	for _, path := range s.order {
-		e := s.execs[path]
-		if e.status != parley.StepRunning {
-			continue
-		}
+	for _, e := range s.open {
 		earlier(e.deadline)
 		earlier(e.wakeAt)
 		// The next attempt of an agent call is a row that becomes visible by
@@ -246,6 +263,13 @@ func (s *State) Due() time.Time {
 			earlier(e.retryAt)
 		}
 		earlier(e.hedgeAt)
+		if e.step.Fork != nil {
+			for r := range e.regions {
+				if r.state() == regionOpen {
+					earlier(r.deadline)
+				}
+			}
+		}
 	}
 	return due
 }
@@ -256,25 +280,13 @@ func (s *State) taskID(path string, attempt int) string {
 	return s.run + "." + path + "." + strconv.Itoa(attempt)
 }
 
-// scope is one list of steps being executed: which block, and under which path.
-type scope struct {
-	block *Block
-	// prefix is "" for the body, else the path of the round with a slash.
-	prefix string
+// holds reports whether there are lists of steps inside of x that are carried out:
+// of a conditional or a switch of which no case was met there is none.
+func (e *execution) holds() bool {
+	return e.step.Loop != nil || e.step.Fork != nil || e.block() != nil
 }
 
-func (s *State) body() scope { return scope{block: s.def.Body} }
-
-// inside is the scope of a composite's current round. Its block is nil for other
-// steps, and for those of which no case was met.
-func (e *execution) inside() scope {
-	p := e.path
-	if e.round > 1 {
-		p += "#" + strconv.Itoa(e.round)
-	}
-	return scope{block: e.block(), prefix: p + "/"}
-}
-
+// block is the list that x runs; nil for steps that hold none, and for forks.
 func (e *execution) block() *Block {
 	if e.step.Cases == nil {
 		return e.step.Body
@@ -285,29 +297,8 @@ func (e *execution) block() *Block {
 	return e.step.Cases[e.chosen].Body
 }
 
-func (s *State) child(sc scope, step *Step) *execution { return s.execs[sc.prefix+step.ID] }
-
-// find gives the execution of step that is visible now, or nil if it has not
-// been considered: the path leads through the current round of each composite
-// around it.
-func (s *State) find(step *Step) *execution {
-	sc, ok := s.scopeOf(step.Block)
-	if !ok {
-		return nil
-	}
-	return s.child(sc, step)
-}
-
-func (s *State) scopeOf(b *Block) (scope, bool) {
-	if b.Parent == nil {
-		return s.body(), true
-	}
-	parent := s.find(b.Parent)
-	if parent == nil {
-		return scope{}, false
-	}
-	return parent.inside(), true
-}
+// inside is the list of x's round, where there is but one.
+func (e *execution) inside() *region { return e.part(e.block().Part) }
 
 // passed reports whether e lets its successors start (rule S1).
 func (e *execution) passed() bool {

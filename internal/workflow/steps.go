@@ -13,12 +13,14 @@ import (
 
 // consider looks at a step that has become ready: it is skipped, started, or
 // taken over from the run that this one retries.
-func (a *decider) consider(sc scope, step *Step) *execution {
-	x := &execution{path: sc.prefix + step.ID, step: step, round: 1, status: parley.StepPending}
-	a.execs[x.path] = x
-	a.order = append(a.order, x.path)
+func (a *decider) consider(r *region, step *Step) *execution {
+	x := a.enter(r, step)
 	if len(a.order) > a.limits.Executions {
 		a.failFinally(x, limitError("executions", int64(a.limits.Executions), int64(len(a.order))), attemptEnd{})
+		return x
+	}
+	if n := a.leaves + x.leaf(); n > a.limits.Running {
+		a.failFinally(x, limitError("running", int64(a.limits.Running), int64(n)), attemptEnd{})
 		return x
 	}
 	if c, ok := a.copied[x.path]; ok {
@@ -29,7 +31,7 @@ func (a *decider) consider(sc scope, step *Step) *execution {
 		return x
 	}
 	if step.If != nil {
-		run, err := step.If.Eval(a.newScope(a.at, nil))
+		run, err := step.If.Eval(a.scope(x))
 		if err != nil {
 			a.fail(x, asError(err), attemptEnd{})
 			return x
@@ -48,7 +50,7 @@ func (a *decider) begin(x *execution) {
 	switch x.step.Kind {
 	case KindAgent:
 		a.beginAgent(x)
-	case KindGroup, KindParallel, KindConditional, KindSwitch:
+	case KindGroup, KindParallel, KindConditional, KindSwitch, KindForkJoin, KindLoop:
 		a.beginComposite(x)
 	case KindWait:
 		a.beginWait(x)
@@ -73,7 +75,7 @@ func (a *decider) deadlineOf(x *execution) *time.Time {
 // beginAgent evaluates agent and input, once (rule S2), and schedules the
 // first attempt.
 func (a *decider) beginAgent(x *execution) {
-	scope := a.newScope(a.at, nil)
+	scope := a.scope(x)
 	agent, err := a.agentOf(x.step, scope)
 	if err == nil {
 		var input json.RawMessage
@@ -137,7 +139,7 @@ func (a *decider) agentOf(step *Step, scope *expr.Scope) (string, error) {
 
 // beginValue ends a set step in the event in which it starts.
 func (a *decider) beginValue(x *execution, value *expr.Template) {
-	v, err := value.Eval(a.newScope(a.at, nil))
+	v, err := value.Eval(a.scope(x))
 	if err == nil {
 		err = a.fits("set", v)
 	}
@@ -150,7 +152,7 @@ func (a *decider) beginValue(x *execution, value *expr.Template) {
 
 // authorError is the error of a fail step.
 func (a *decider) authorError(x *execution) *parley.Error {
-	scope := a.newScope(a.at, nil)
+	scope := a.scope(x)
 	spec := x.step.Fail
 	e := parley.Errorf(spec.Code, "Step %s failed the run", x.path)
 	if spec.Message != nil {
@@ -176,7 +178,7 @@ func (a *decider) authorError(x *execution) *parley.Error {
 
 // beginFinish ends the run as COMPLETED with the step's value.
 func (a *decider) beginFinish(x *execution) {
-	v, err := x.step.Finish.Eval(a.newScope(a.at, nil))
+	v, err := x.step.Finish.Eval(a.scope(x))
 	if err == nil {
 		err = a.fits("finish", v)
 	}
@@ -185,7 +187,7 @@ func (a *decider) beginFinish(x *execution) {
 		return
 	}
 	a.record(parley.EventStepCompleted, x, stepCompleted{Kind: KindFinish, Output: v})
-	a.cancelOpen(a.body())
+	a.cancelOpen(a.body)
 	a.recordAt(parley.EventRunCompleted, "", 0, runCompleted{Output: v})
 }
 
@@ -214,7 +216,7 @@ type completion struct {
 func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 	err := a.fits("output", value)
 	if err == nil && x.step.Output != nil {
-		if value, err = x.step.Output.Eval(a.newScope(a.at, orNull(value))); err == nil {
+		if value, err = x.step.Output.Eval(a.shaping(x, value)); err == nil {
 			err = a.fits("output", value)
 		}
 	}
@@ -256,7 +258,8 @@ func (a *decider) fits(member string, value json.RawMessage) error {
 
 func limitError(name string, limit, got int64) *parley.Error {
 	unit := " bytes"
-	if name == "executions" || name == "attempts" || name == "questions" {
+	switch name {
+	case "executions", "running", "items", "attempts", "questions":
 		unit = ""
 	}
 	return parley.Errorf(parley.CodeLimit, "%s: %d%s, the limit is %d", name, got, unit, limit).

@@ -29,7 +29,7 @@ func (a *decider) beginWait(x *execution) {
 	until := a.at.Add(x.step.Wait)
 	if x.step.WaitUntil != nil {
 		var err error
-		if until, err = a.timeOf(x.step.WaitUntil); err != nil {
+		if until, err = a.timeOf(x, x.step.WaitUntil); err != nil {
 			a.fail(x, asError(err), attemptEnd{})
 			return
 		}
@@ -43,8 +43,8 @@ func (a *decider) beginWait(x *execution) {
 }
 
 // timeOf evaluates a time: what CEL calls a timestamp, or its text by RFC 3339.
-func (a *decider) timeOf(t *expr.Template) (time.Time, error) {
-	v, err := t.Eval(a.newScope(a.at, nil))
+func (a *decider) timeOf(x *execution, t *expr.Template) (time.Time, error) {
+	v, err := t.Eval(a.scope(x))
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -2,40 +2,55 @@ package workflow
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow/expr"
 )
 
-// newScope gives expressions their view of the run (rule E4).
-func (s *State) newScope(now time.Time, result json.RawMessage) *expr.Scope {
+// newScope gives expressions their view of the run from a list (rules E4, E5).
+func (s *State) newScope(now time.Time, from *region) *expr.Scope {
 	return &expr.Scope{
 		Workflow: expr.WorkflowInfo{ID: s.def.ID, Name: s.def.Name, Version: s.def.Version, Input: s.input},
 		Run: expr.RunInfo{
 			ID: s.run, Labels: s.labels, Trigger: s.trigger, StartedAt: s.createdAt, Deadline: s.deadline,
 		},
-		Now: now, Result: result, Step: s.stepInfo,
+		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id) },
 	}
 }
 
-func (s *State) stepInfo(id string) (expr.StepInfo, bool) {
+// scope is the view of what a step is told, shaping that of its output.
+func (a *decider) scope(x *execution) *expr.Scope { return a.newScope(a.at, x.region) }
+
+func (a *decider) shaping(x *execution, result json.RawMessage) *expr.Scope {
+	scope := a.scope(x)
+	scope.Result = orNull(result)
+	return scope
+}
+
+func (s *State) stepInfo(from *region, id string) (expr.StepInfo, bool) {
 	step := s.def.Steps[id]
 	if step == nil {
 		return expr.StepInfo{}, false
 	}
-	x := s.find(step)
+	x := from.look(step)
 	if x == nil {
 		return expr.StepInfo{Status: parley.StepPending}, true
 	}
+	return x.info(), true
+}
+
+// info is the step as expressions see it.
+func (e *execution) info() expr.StepInfo {
 	info := expr.StepInfo{
-		Status: x.status, Output: x.output, Error: x.err, Handled: x.handled,
-		Attempts: x.attempts, StartedAt: x.startedAt, EndedAt: x.endedAt,
+		Status: e.status, Output: e.output, Error: e.err, Handled: e.handled,
+		Attempts: e.attempts, StartedAt: e.startedAt, EndedAt: e.endedAt,
 	}
-	if step.Kind == KindSwitch && !x.scheduledAt.IsZero() {
-		info.Case = &x.chosen
+	if e.step.Kind == KindSwitch && !e.scheduledAt.IsZero() {
+		info.Case = &e.chosen
 	}
-	return info, true
+	return info
 }
 
 // View gives the run as callers see it. Values are shared with s, not copied.
@@ -56,34 +71,28 @@ func (s *State) View() parley.Run {
 	for _, path := range s.order {
 		r.Steps = append(r.Steps, s.viewStep(s.execs[path]))
 	}
-	s.unreached(s.body(), &r.Steps)
+	s.unreached(s.body, &r.Steps)
 	return r
 }
 
-// unreached appends the steps of a scope that were not considered. They are
-// CANCELLED once their scope has ended without them (rule S3).
-func (s *State) unreached(sc scope, steps *[]parley.Step) {
-	for _, step := range sc.block.Steps {
-		x := s.child(sc, step)
-		switch {
-		case x == nil:
-			v := parley.Step{ID: sc.prefix + step.ID, Kind: string(step.Kind), Status: parley.StepPending, Agent: step.firstAgent()}
-			if s.scopeEnded(sc) {
-				v.Status = parley.StepCancelled
+// unreached appends the steps of a list that were not considered. They are
+// CANCELLED once the step around them has ended without them (rule S3).
+func (s *State) unreached(r *region, steps *[]parley.Step) {
+	ended := s.status.Terminal() || r.owner != nil && r.owner.status.Terminal()
+	for i, x := range r.steps {
+		if x != nil {
+			for inner := range x.regions {
+				s.unreached(inner, steps)
 			}
-			*steps = append(*steps, v)
-		case x.block() != nil && x.status != parley.StepSkipped:
-			s.unreached(x.inside(), steps)
+			continue
 		}
+		step := r.block.Steps[i]
+		v := parley.Step{ID: r.prefix + step.ID, Kind: string(step.Kind), Status: parley.StepPending, Agent: step.firstAgent()}
+		if ended || r.state() == regionFailed {
+			v.Status = parley.StepCancelled
+		}
+		*steps = append(*steps, v)
 	}
-}
-
-func (s *State) scopeEnded(sc scope) bool {
-	if sc.block.Parent == nil {
-		return s.status.Terminal()
-	}
-	parent := s.find(sc.block.Parent)
-	return s.status.Terminal() || (parent != nil && parent.status.Terminal())
 }
 
 func (s *State) viewStep(x *execution) parley.Step {
@@ -115,20 +124,21 @@ func (s *State) viewStep(x *execution) parley.Step {
 // Copies gives what a retry of the run takes over without a call: the output
 // of every completed step that holds no steps of its own (rule C6). Paths are
 // those of a first round.
-func (s *State) Copies() []Copied { return s.copies(s.body(), "", nil) }
+func (s *State) Copies() []Copied { return s.copies(s.body, "", nil) }
 
-func (s *State) copies(sc scope, prefix string, out []Copied) []Copied {
-	for _, step := range sc.block.Steps {
-		x := s.child(sc, step)
+func (s *State) copies(r *region, prefix string, out []Copied) []Copied {
+	for _, x := range r.steps {
 		switch {
 		case x == nil:
-		case x.block() != nil:
-			out = s.copies(x.inside(), prefix+step.ID+"/", out)
-		case step.Blocks() != nil: // it was decided that nothing of it runs
+		case x.holds():
+			for inner := range x.regions {
+				out = s.copies(inner, prefix+x.step.ID+strings.TrimPrefix(inner.prefix, x.prefix()), out)
+			}
+		case x.step.Blocks() != nil: // it was decided that nothing of it runs
 		case x.status == parley.StepCompleted:
 			out = append(out, Copied{
-				Path: prefix + step.ID, Output: x.output,
-				ContextID: s.sessions[step.Session+"\x00"+x.agent],
+				Path: prefix + x.step.ID, Output: x.output,
+				ContextID: s.sessions[x.step.Session+"\x00"+x.agent],
 			})
 		}
 	}

@@ -192,8 +192,8 @@ func (s *State) asks(x *execution) *flight {
 func (s *State) StepState(path string) (text string, ok bool) {
 	x := s.execs[path]
 	if x == nil {
-		step, err := s.stepAt(path)
-		return string(parley.StepPending), err == nil && step != nil
+		_, _, _, known := s.locate(path)
+		return string(parley.StepPending), known
 	}
 	v := s.viewStep(x)
 	if v.Phase == "" {

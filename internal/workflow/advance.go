@@ -1,0 +1,151 @@
+package workflow
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/parley-project/parley"
+)
+
+// advance starts every step that is ready and ends every list that is done, until
+// nothing changes. It looks only at what has been touched since the last time.
+func (a *decider) advance() {
+	if a.status.Terminal() {
+		return
+	}
+	state := a.advanceRegion(a.body)
+	switch {
+	case a.status.Terminal(): // a finish step has ended the run
+	case a.cancelling:
+		if len(a.inFlight) == 0 {
+			a.cancelOpen(a.body)
+			a.endCancelled()
+		}
+	case state == regionFailed:
+		a.endFailed(a.body.failure())
+	case state == regionPassed:
+		a.endCompleted()
+	}
+}
+
+// advanceRegion starts what is ready in a list and ends what is left if it fails
+// (rules S1, S3, S4). While the run is cancelled nothing fails by what is in it.
+func (a *decider) advanceRegion(r *region) regionState {
+	for r.dirty || r.begun.IsZero() {
+		r.dirty = false
+		if r.state() != regionFailed || r.block.Wait {
+			a.startReady(r)
+		}
+		if a.status.Terminal() {
+			return regionOpen
+		}
+		if r.begun.IsZero() {
+			break // nothing of it may start
+		}
+	}
+	state := r.state()
+	if state == regionFailed {
+		if a.cancelling && r.err == nil {
+			return regionOpen
+		}
+		a.cancelOpen(r)
+		r.dirty = false
+	}
+	return state
+}
+
+// startReady starts every step of a list that is ready and finds room, in list
+// order (rule S5), and goes on with what is inside of those that run.
+func (a *decider) startReady(r *region) {
+	for i, x := range r.steps {
+		if x == nil && !a.cancelling && r.room() && a.ready(r, r.block.Steps[i]) {
+			x = a.consider(r, r.block.Steps[i])
+		}
+		if x == nil {
+			continue
+		}
+		a.advanceComposite(x)
+		switch {
+		case a.status.Terminal():
+			return // a finish step has ended the run
+		case r.lost != nil && !r.block.Wait:
+			return // what waits never starts (rule S3)
+		}
+	}
+}
+
+// room reports whether one more step of a list may run (rule S5).
+func (r *region) room() bool {
+	return r.block.MaxParallel == 0 || r.running < r.block.MaxParallel
+}
+
+func (a *decider) ready(r *region, step *Step) bool {
+	for _, i := range step.Needs {
+		if before := r.steps[i]; before == nil || !before.passed() {
+			return false
+		}
+	}
+	return true
+}
+
+// advanceComposite goes on with what is inside of a step that runs, and ends the
+// step with it.
+func (a *decider) advanceComposite(x *execution) {
+	for x.dirty && x.status == parley.StepRunning && x.holds() && x.retryAt.IsZero() && !a.status.Terminal() {
+		x.dirty = false
+		switch {
+		case x.step.Fork != nil:
+			a.advanceFork(x)
+		case x.step.Loop != nil && x.step.Loop.Over != nil:
+			a.advanceForEach(x)
+		case x.step.Loop != nil:
+			a.advanceRepeat(x)
+		default:
+			a.advanceBlock(x)
+		}
+		if a.cancelling && !a.status.Terminal() && x.status == parley.StepRunning && !a.anyInFlight(x) {
+			a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
+		}
+	}
+}
+
+// advanceBlock goes on with the one list of a step.
+func (a *decider) advanceBlock(x *execution) {
+	r := x.inside()
+	switch state := a.advanceRegion(r); {
+	case a.status.Terminal():
+	case state == regionFailed:
+		a.fail(x, r.failure(), attemptEnd{started: x.scheduledAt})
+	case state == regionPassed:
+		a.complete(x, a.compositeOutput(x), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
+	}
+}
+
+// anyInFlight reports whether an agent is still called for a step inside of x.
+func (a *decider) anyInFlight(x *execution) bool {
+	for r := range x.regions {
+		if r.running == 0 {
+			continue
+		}
+		for _, child := range r.steps {
+			if child != nil && !child.status.Terminal() && (len(child.flights) > 0 || a.anyInFlight(child)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// output is rule S6: the output of the last step in list order that is COMPLETED
+// or handled.
+func (r *region) output() json.RawMessage {
+	for _, x := range slices.Backward(r.steps) {
+		if x != nil && x.hasOutput() {
+			return orNull(x.output)
+		}
+	}
+	return json.RawMessage("null")
+}
+
+// hasOutput reports whether others may use what a step gave.
+func (e *execution) hasOutput() bool { return e.status == parley.StepCompleted || e.handled }

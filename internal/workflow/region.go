@@ -1,0 +1,237 @@
+package workflow
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// region is one list of steps as it is carried out (the scope of rule S1): the
+// body of a run, the block of a step's round, one iteration of a loop, one branch
+// of a fork. It counts what has become of its steps, so that an event costs what
+// it changes and not what the run holds.
+type region struct {
+	block *Block
+	// owner is the step that the list stands in; nil for the body. part is its
+	// place there: that of the iteration, or of the block among the step's blocks.
+	owner *execution
+	part  int
+	// prefix of the paths in it: "" for the body, else the path of the round, and
+	// of the iteration, with a slash (rule S9).
+	prefix string
+	// steps are the executions by the index of their steps; nil is not considered.
+	steps []*execution
+	// passed counts the steps that let their successors start, running those that
+	// run; lost is the first that failed and was not handled.
+	passed, running int
+	lost            *execution
+	// begun is when the first of its steps was considered, deadline the end of the
+	// block's own timeout, which failed with err if it was reached.
+	begun, deadline time.Time
+	err             *parley.Error
+	// dirty is set while a decision is made: something in or below it has changed.
+	dirty bool
+}
+
+// regionState is how a list of steps stands.
+type regionState int
+
+const (
+	regionOpen regionState = iota
+	regionPassed
+	regionFailed
+)
+
+// state tells how the list stands by what its steps have come to (rules S3, S4).
+func (r *region) state() regionState {
+	switch {
+	case r.err != nil, r.lost != nil && (!r.block.Wait || r.running == 0):
+		return regionFailed
+	case r.passed == len(r.block.Steps):
+		return regionPassed
+	}
+	return regionOpen
+}
+
+// failure is the error with which a list has failed.
+func (r *region) failure() *parley.Error {
+	if r.err != nil || r.lost == nil {
+		return r.err
+	}
+	return r.lost.err
+}
+
+func newRegion(b *Block, owner *execution, part int, prefix string) *region {
+	return &region{block: b, owner: owner, part: part, prefix: prefix, steps: make([]*execution, len(b.Steps))}
+}
+
+// around is the list that the step of r stands in; nil for the body.
+func (r *region) around() *region {
+	if r.owner == nil {
+		return nil
+	}
+	return r.owner.region
+}
+
+// enter makes the execution of a step in r known.
+func (s *State) enter(r *region, step *Step) *execution {
+	x := &execution{path: r.prefix + step.ID, step: step, region: r, round: 1, status: parley.StepPending}
+	s.execs[x.path] = x
+	s.order = append(s.order, x.path)
+	r.steps[step.Index] = x
+	return x
+}
+
+// count takes note of what an execution has become.
+func (s *State) count(x *execution, status parley.StepStatus) {
+	was := x.status
+	x.status = status
+	switch {
+	case was != parley.StepRunning && status == parley.StepRunning:
+		x.region.running++
+		s.leaves += x.leaf()
+		s.open = append(s.open, x)
+	case was == parley.StepRunning && status != parley.StepRunning:
+		x.region.running--
+		s.leaves -= x.leaf()
+		s.open = slices.DeleteFunc(s.open, func(o *execution) bool { return o == x })
+	}
+	switch {
+	case x.passed():
+		x.region.passed++
+	case x.lost() && x.region.lost == nil:
+		x.region.lost = x
+	}
+}
+
+// leaf is 1 for a step that holds no others.
+func (e *execution) leaf() int {
+	if e.step.Body != nil || e.step.Cases != nil || e.step.Fork != nil {
+		return 0
+	}
+	return 1
+}
+
+// prefix of the lists in the current round of x.
+func (e *execution) prefix() string {
+	if e.round > 1 {
+		return e.path + "#" + strconv.Itoa(e.round)
+	}
+	return e.path
+}
+
+// part gives one of the lists of x, which is made if need be: the iteration of a
+// loop, else the block of that place.
+func (e *execution) part(i int) *region {
+	for len(e.parts) <= i {
+		e.parts = append(e.parts, nil)
+	}
+	if e.parts[i] == nil {
+		prefix := e.prefix()
+		if e.step.Loop != nil {
+			prefix += "[" + strconv.Itoa(i) + "]"
+		}
+		e.parts[i] = newRegion(e.step.blockAt(i), e, i, prefix+"/")
+	}
+	return e.parts[i]
+}
+
+// locate finds what a path names: a step, and the execution that it stands in with
+// its place there, nil for the body. The ids of the graph form may hold any
+// character; no two steps have the same one, so what stands behind a slash is meant
+// if the step before the slash holds it.
+func (s *State) locate(path string) (step *Step, owner *execution, part int, ok bool) {
+	if step = s.def.Steps[path]; step != nil && step.Block == s.def.Body {
+		return step, nil, 0, true
+	}
+	for i := strings.LastIndexByte(path, '/'); i > 0; i = strings.LastIndexByte(path[:i], '/') {
+		step = s.def.Steps[path[i+1:]]
+		if step == nil || step.Block.Parent == nil {
+			continue
+		}
+		if owner, part, ok = s.owner(path[:i], step.Block); ok {
+			return step, owner, part, true
+		}
+	}
+	return nil, nil, 0, false
+}
+
+// owner finds the execution of which path names a list: its own path, a round
+// after "#" and an iteration in brackets.
+func (s *State) owner(path string, b *Block) (x *execution, part int, ok bool) {
+	part = b.Part
+	if b.Parent.Loop != nil {
+		open := strings.LastIndexByte(path, '[')
+		if open < 0 || path[len(path)-1] != ']' {
+			return nil, 0, false
+		}
+		n, err := strconv.Atoi(path[open+1 : len(path)-1])
+		if err != nil || n < 0 || n > maxWidth {
+			return nil, 0, false
+		}
+		part, path = n, path[:open]
+	}
+	if x = s.execs[path]; x != nil && x.step == b.Parent && x.round == 1 {
+		return x, part, true
+	}
+	if i := strings.LastIndexByte(path, '#'); i > 0 {
+		x = s.execs[path[:i]]
+		ok = x != nil && x.step == b.Parent && path == x.prefix()
+	}
+	return x, part, ok
+}
+
+// look gives the execution of a step as it is seen from a list: in the list, in one
+// around it, or inside of what stands there (rule E5). Nil if it has not been
+// considered.
+func (r *region) look(step *Step) *execution {
+	for ; r != nil; r = r.around() {
+		if in := r.within(step.Block); in != nil {
+			return in.steps[step.Index]
+		}
+	}
+	return nil
+}
+
+// within gives the running list of a block that is r's own, or one that stands
+// inside of a step of r.
+func (r *region) within(b *Block) *region {
+	if r.block == b {
+		return r
+	}
+	if b.Parent == nil {
+		return nil
+	}
+	outer := r.within(b.Parent.Block)
+	if outer == nil {
+		return nil
+	}
+	x := outer.steps[b.Parent.Index]
+	if x == nil || b.Part >= len(x.parts) || x.step.Loop != nil {
+		return nil
+	}
+	return x.parts[b.Part]
+}
+
+// regions gives the lists of x's round that have begun, in their order.
+func (e *execution) regions(yield func(*region) bool) {
+	for _, r := range e.parts {
+		if r != nil && !yield(r) {
+			return
+		}
+	}
+}
+
+// begin notes when the first step of a list was considered.
+func (r *region) begin(at time.Time) {
+	if !r.begun.IsZero() {
+		return
+	}
+	r.begun = at
+	if r.block.Timeout > 0 {
+		r.deadline = at.Add(r.block.Timeout)
+	}
+}
