@@ -28,6 +28,7 @@ const (
 	// CodeToleranceExceeded and CodeMaxIterations are those of loops.
 	CodeToleranceExceeded Code = "tolerance_exceeded"
 	CodeMaxIterations     Code = "max_iterations"
+	CodeFinallyFailed     Code = "finally_failed"
 )
 
 // The codes of requests that are refused before or beside a run.

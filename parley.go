@@ -254,6 +254,9 @@ const (
 	EventRunFailed     EventType = "run.failed"
 	EventRunCancelled  EventType = "run.cancelled"
 	EventRunWarning    EventType = "run.warning"
+	// EventRunPhase begins what follows the body of a run: its compensation, or its
+	// finally.
+	EventRunPhase EventType = "run.phase"
 	EventStepScheduled EventType = "step.scheduled"
 	EventStepClaimed   EventType = "step.claimed"
 	EventTimerSet      EventType = "timer.set"
@@ -267,6 +270,10 @@ const (
 	// EventStepAttemptFailed ends one attempt of a step whose agents are hedged;
 	// the others go on.
 	EventStepAttemptFailed EventType = "step.attempt_failed"
+	// EventStepHandling: the step has failed and a handler of it is carried out.
+	EventStepHandling     EventType = "step.handling"
+	EventStepCompensating EventType = "step.compensating"
+	EventStepCompensated  EventType = "step.compensated"
 	EventStepCompleted     EventType = "step.completed"
 	EventStepFailed        EventType = "step.failed"
 	EventStepCancelled     EventType = "step.cancelled"

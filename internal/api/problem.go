@@ -131,7 +131,8 @@ func statusOf(code parley.Code, old bool) (status int, known bool) {
 	case parley.CodeUnavailable:
 		return http.StatusServiceUnavailable, true
 	case parley.CodeAgentUnavailable, parley.CodeAgentError, parley.CodeAgentRejected,
-		parley.CodeInvalidOutput, parley.CodeOutcomeUnknown:
+		parley.CodeInvalidOutput, parley.CodeOutcomeUnknown, parley.CodeJoinFailed, parley.CodeToleranceExceeded,
+		parley.CodeMaxIterations, parley.CodeFinallyFailed:
 		return http.StatusBadGateway, true
 	case parley.CodeTimeout, parley.CodeStalled:
 		return http.StatusGatewayTimeout, true

@@ -10,19 +10,30 @@ import (
 // advance starts every step that is ready and ends every list that is done, until
 // nothing changes. It looks only at what has been touched since the last time.
 func (a *decider) advance() {
-	if a.status.Terminal() {
+	for again := true; again && !a.status.Terminal(); again = a.phase != a.pass {
+		a.pass = a.phase
+		a.advancePhase()
+	}
+}
+
+// over reports whether the phase that advance is in has ended.
+func (a *decider) over() bool { return a.status.Terminal() || a.phase != a.pass }
+
+func (a *decider) advancePhase() {
+	if a.phase != phaseBody {
+		a.advanceCleanup()
 		return
 	}
 	state := a.advanceRegion(a.body)
 	switch {
-	case a.status.Terminal(): // a finish step has ended the run
+	case a.over(): // a finish step has ended the run
 	case a.cancelling:
 		if len(a.inFlight) == 0 {
 			a.cancelOpen(a.body)
-			a.endCancelled()
+			a.conclude(outcome{status: parley.RunCancelled, err: a.cancelError()})
 		}
 	case state == regionFailed:
-		a.endFailed(a.body.failure())
+		a.conclude(outcome{status: parley.RunFailed, err: a.body.failure()})
 	case state == regionPassed:
 		a.endCompleted()
 	}
@@ -36,7 +47,7 @@ func (a *decider) advanceRegion(r *region) regionState {
 		if r.state() != regionFailed || r.block.Wait {
 			a.startReady(r)
 		}
-		if a.status.Terminal() {
+		if a.over() {
 			return regionOpen
 		}
 		if r.begun.IsZero() {
@@ -66,7 +77,7 @@ func (a *decider) startReady(r *region) {
 		}
 		a.advanceComposite(x)
 		switch {
-		case a.status.Terminal():
+		case a.over():
 			return // a finish step has ended the run
 		case r.lost != nil && !r.block.Wait:
 			return // what waits never starts (rule S3)
@@ -91,9 +102,11 @@ func (a *decider) ready(r *region, step *Step) bool {
 // advanceComposite goes on with what is inside of a step that runs, and ends the
 // step with it.
 func (a *decider) advanceComposite(x *execution) {
-	for x.dirty && x.status == parley.StepRunning && x.holds() && x.retryAt.IsZero() && !a.status.Terminal() {
+	for x.dirty && x.status == parley.StepRunning && x.holds() && x.retryAt.IsZero() && !a.over() {
 		x.dirty = false
 		switch {
+		case x.handling != nil:
+			a.advanceHandling(x)
 		case x.step.Fork != nil:
 			a.advanceFork(x)
 		case x.step.Loop != nil && x.step.Loop.Over != nil:
@@ -103,7 +116,7 @@ func (a *decider) advanceComposite(x *execution) {
 		default:
 			a.advanceBlock(x)
 		}
-		if a.cancelling && !a.status.Terminal() && x.status == parley.StepRunning && !a.anyInFlight(x) {
+		if a.cancelling && !a.over() && x.status == parley.StepRunning && !a.anyInFlight(x) {
 			a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 		}
 	}
@@ -113,7 +126,7 @@ func (a *decider) advanceComposite(x *execution) {
 func (a *decider) advanceBlock(x *execution) {
 	r := x.inside()
 	switch state := a.advanceRegion(r); {
-	case a.status.Terminal():
+	case a.over():
 	case state == regionFailed:
 		a.fail(x, r.failure(), attemptEnd{started: x.scheduledAt})
 	case state == regionPassed:

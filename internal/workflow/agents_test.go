@@ -141,6 +141,7 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 	for _, e := range s.last.Events {
 		var data struct {
 			Agent    string          `json:"agent"`
+			Phase    string          `json:"phase"`
 			Fallback bool            `json:"fallback"`
 			HedgeAt  time.Time       `json:"hedge_at"`
 			Error    *parley.Error   `json:"error"`
@@ -155,6 +156,9 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 		}
 		if data.Agent != "" {
 			b.WriteString(" " + data.Agent)
+		}
+		if data.Phase != "" {
+			b.WriteString(" " + data.Phase)
 		}
 		if data.Fallback {
 			b.WriteString(" (fallback)")

@@ -15,7 +15,7 @@ import (
 // The caller makes the decision durable before it acts on it. If that fails or
 // its outcome is unknown, s is ahead of the history and must be thrown away.
 func (s *State) Apply(f Fact) Decision {
-	a := &decider{State: s}
+	a := &decider{State: s, pass: s.phase}
 	switch f := f.(type) {
 	case Start:
 		a.at = f.At
@@ -121,16 +121,17 @@ func (a *decider) tick() {
 	}
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(a.at) }
 	switch {
+	case a.phase != phaseBody && due(a.cleanupUntil):
+		a.cleanupOver()
 	case a.cancelling:
 		if due(a.graceUntil) {
 			a.cancelOpen(a.body)
 		}
-	case due(a.deadline):
+	case a.phase == phaseBody && due(a.deadline):
 		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.deadline.Sub(a.createdAt)).
 			WithDetails(map[string]string{"limit": "run"})
 		a.cancelOpen(a.body)
-		a.endFailed(err)
-		return
+		a.conclude(outcome{status: parley.RunFailed, err: err})
 	default:
 		a.stepTimers(due)
 	}
@@ -175,6 +176,7 @@ func (a *decider) abandon(x *execution, outcome parley.Outcome) {
 	for r := range x.regions {
 		a.cancelOpen(r)
 	}
+	a.stopUndoing(x)
 }
 
 // cancelOpen cancels what runs in a scope (rule S3). Steps that never started
@@ -191,7 +193,7 @@ func (a *decider) cancelOpen(r *region) {
 
 // cancel accepts a cancel once (rule C3).
 func (a *decider) cancel(f Cancel) {
-	if a.status.Terminal() || a.cancelling || a.seq == 0 {
+	if a.status.Terminal() || a.cancelling || a.seq == 0 || a.phase != phaseBody {
 		return
 	}
 	a.recordAt(parley.EventRunCancelling, "", 0, runCancelling{
@@ -212,19 +214,16 @@ func (a *decider) endCompleted() {
 			err = a.fits("output", v)
 		}
 		if err != nil {
-			a.endFailed(asError(err))
+			a.conclude(outcome{status: parley.RunFailed, err: asError(err)})
 			return
 		}
 		output = v
 	}
-	a.recordAt(parley.EventRunCompleted, "", 0, runCompleted{Output: output})
+	a.conclude(outcome{status: parley.RunCompleted, output: output})
 }
 
-func (a *decider) endFailed(err *parley.Error) {
-	a.recordAt(parley.EventRunFailed, "", 0, runEnded{Error: recordable(err)})
-}
-
-func (a *decider) endCancelled() {
+// cancelError says who has cancelled the run, and why.
+func (a *decider) cancelError() *parley.Error {
 	text := "The run was cancelled"
 	if a.cancelledBy != "" {
 		text += " by " + a.cancelledBy
@@ -232,5 +231,5 @@ func (a *decider) endCancelled() {
 	if a.cancelReason != "" {
 		text += ": " + a.cancelReason
 	}
-	a.recordAt(parley.EventRunCancelled, "", 0, runEnded{Error: parley.Errorf(parley.CodeCancelled, "%s", text)})
+	return parley.Errorf(parley.CodeCancelled, "%s", text)
 }

@@ -63,13 +63,15 @@ func (p *parser) visible(e parseExpr) func(id string) (bool, string) {
 			return false, fmt.Sprintf("there is no step %q", id)
 		case !checkReached(target.Step):
 			return false, fmt.Sprintf("the step %q is never reached", id)
+		case of != nil && !checkReached(of.Step):
+			return true, "" // that this step is never reached is said once
+		case cleanupOf(target.Step) != nil && (of == nil || !standsIn(of.Step, cleanupOf(target.Step))):
+			return false, fmt.Sprintf("the step %q belongs to compensate or finally, which comes after this", target.ID)
 		case of == nil:
 			if loop := loopBetween(&Step{}, target.Step); loop != nil {
 				return false, inLoop(target.Step, loop)
 			}
 			return true, ""
-		case !checkReached(of.Step):
-			return true, "" // that this step is never reached is said once
 		case target == of:
 			return false, "a step cannot refer to itself"
 		}
@@ -89,14 +91,14 @@ func inLoop(target, loop *Step) string {
 func loopBetween(s, target *Step) (loop *Step) {
 	inside := func(owner *Step) bool {
 		for b := s.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
-			if b.Parent == owner {
+			if b == owner.Body {
 				return true
 			}
 		}
 		return false
 	}
 	for b := target.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
-		if b.Parent.Loop != nil && !inside(b.Parent) {
+		if b.Parent.Loop != nil && b == b.Parent.Body && !inside(b.Parent) {
 			loop = b.Parent
 		}
 	}
@@ -121,10 +123,12 @@ func (p *parser) ended(s, target *Step, after bool) (bool, string) {
 	for t := target; t != nil; t = t.Block.Parent {
 		for u := s; u != nil; u = u.Block.Parent {
 			switch {
-			case t == u && t != target && u != s && t.Block == u.Block:
+			case t == u && t != target && u != s && t.Block == u.Block && !undoes(s, t):
 				return false, fmt.Sprintf("the step %q stands in another branch of %q", target.ID, t.ID)
 			case t.Block != u.Block:
 				continue
+			case t == u && undoes(s, t):
+				return true, ""
 			case t == u && t == target:
 				return false, fmt.Sprintf("the step %q contains this one and has not ended", target.ID)
 			case t == u && after:
@@ -140,7 +144,55 @@ func (p *parser) ended(s, target *Step, after bool) (bool, string) {
 			}
 		}
 	}
+	if top(s).Role == roleFinally && top(target).Role == roleBody {
+		return true, ""
+	}
 	return false, fmt.Sprintf("the step %q cannot be seen from here", target.ID)
+}
+
+// cleanupOf is the outermost list of a compensation or of finally that a step stands
+// in; nil if there is none.
+func cleanupOf(s *Step) (outer *Block) {
+	for b := s.Block; ; b = b.Parent.Block {
+		if b.Role == roleCompensate || b.Role == roleFinally {
+			outer = b
+		}
+		if b.Parent == nil {
+			return outer
+		}
+	}
+}
+
+// standsIn says whether a step stands in a list, at any depth.
+func standsIn(s *Step, list *Block) bool {
+	for b := s.Block; b != nil; b = b.Parent.Block {
+		if b == list {
+			return true
+		}
+		if b.Parent == nil {
+			break
+		}
+	}
+	return false
+}
+
+// undoes says whether s stands in what compensates t, which has ended then.
+func undoes(s, t *Step) bool {
+	for b := s.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
+		if b.Parent == t {
+			return b.Role == roleCompensate
+		}
+	}
+	return false
+}
+
+// top is the outermost list that a step stands in.
+func top(s *Step) *Block {
+	b := s.Block
+	for b.Parent != nil {
+		b = b.Parent.Block
+	}
+	return b
 }
 
 // before says whether t must have ended before its sibling u starts.

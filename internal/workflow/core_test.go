@@ -36,10 +36,21 @@ type planGen struct {
 	t     *rapid.T
 	n     int
 	known []string // ids of steps that surely ended before the next one
+	// undone: nothing here may be compensated, or end the run.
+	undone bool
+	// handlers counts them.
+	handlers int
 }
 
 func (g *planGen) document() []byte {
 	doc := map[string]any{"name": "random", "steps": g.steps(0)}
+	if rapid.IntRange(0, 3).Draw(g.t, "has finally") == 0 {
+		g.undone = true
+		known := slices.Clip(g.known)
+		doc["finally"] = g.steps(2)
+		g.known = known
+		doc["cleanup_timeout"] = rapid.SampledFrom([]string{"5s", "1h"}).Draw(g.t, "cleanup")
+	}
 	if rapid.Bool().Draw(g.t, "output") && len(g.known) > 0 {
 		doc["output"] = map[string]any{"v": "${" + rapid.SampledFrom(g.known).Draw(g.t, "ref") + ".output}"}
 	}
@@ -61,6 +72,7 @@ func (g *planGen) steps(depth int) []any {
 
 func (g *planGen) step(depth int) map[string]any {
 	g.n++
+	before := slices.Clip(g.known)
 	id := fmt.Sprintf("s%d", g.n)
 	s := map[string]any{"id": id}
 	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish"}
@@ -78,6 +90,10 @@ func (g *planGen) step(depth int) map[string]any {
 		s[kind] = g.value()
 		if kind == "finish" {
 			s["if"] = rapid.SampledFrom([]string{"false", "run.labels.size() > 0"}).Draw(g.t, "finish if")
+			if g.undone {
+				delete(s, "finish")
+				s["set"] = 1
+			}
 		}
 	case "wait":
 		s["wait"] = rapid.SampledFrom([]any{"0s", "1s", "1m", map[string]any{"until": "${now}"}, map[string]any{"until": "${workflow.input.x}"}}).Draw(g.t, "wait for")
@@ -87,7 +103,7 @@ func (g *planGen) step(depth int) map[string]any {
 	default:
 		g.composite(s, kind, depth)
 	}
-	g.common(s)
+	g.common(s, before)
 	if s["then"] != nil && s["if"] == nil {
 		s["if"] = rapid.SampledFrom([]string{"true", "false", "workflow.input.x == 1", "workflow.input.absent == 1"}).Draw(g.t, "decides")
 	}
@@ -162,6 +178,22 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 	}
 }
 
+// handler makes one that matches some errors.
+func (g *planGen) handler(before []string) map[string]any {
+	h := map[string]any{}
+	g.some(h, map[string][]any{
+		"match": {[]string{"agent_error", "agent_rejected"}, []string{"timeout", "expression"}}, "compensate": {true},
+		"if": {"error.code != 'timeout'", "error.details.none == 1"}, "then": {"fail", "continue"},
+	})
+	if rapid.Bool().Draw(g.t, "handler steps") {
+		known := g.known
+		g.known = before
+		h["steps"] = g.steps(3)
+		g.known = known
+	}
+	return h
+}
+
 // some gives an object some of the members that it may have.
 func (g *planGen) some(s map[string]any, members map[string][]any) {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -184,12 +216,26 @@ func (g *planGen) agents(s map[string]any) {
 	}
 }
 
-func (g *planGen) common(s map[string]any) {
+func (g *planGen) common(s map[string]any, before []string) {
 	if s["if"] == nil && rapid.IntRange(0, 4).Draw(g.t, "has if") == 0 {
 		s["if"] = rapid.SampledFrom([]string{"true", "false", "workflow.input.x == 1", "workflow.input.absent == 1"}).Draw(g.t, "if")
 	}
-	if rapid.IntRange(0, 2).Draw(g.t, "continue") == 0 {
+	switch rapid.IntRange(0, 8).Draw(g.t, "on error") {
+	case 0, 1:
 		s["on_error"] = "continue"
+	case 2, 3:
+		if g.handlers < 20 { // and not for ever
+			g.handlers++
+			s["on_error"] = g.handler(before)
+		}
+	}
+	if !g.undone && rapid.IntRange(0, 3).Draw(g.t, "compensate") == 0 {
+		g.undone = true
+		known := g.known
+		g.known = before
+		s["compensate"] = g.steps(3)
+		g.known, g.undone = known, false
+		s["compensate_if"] = rapid.SampledFrom([]string{"started", "completed"}).Draw(g.t, "compensate if")
 	}
 	if rapid.IntRange(0, 2).Draw(g.t, "retry") == 0 {
 		s["retry"] = map[string]any{
@@ -318,7 +364,7 @@ func (d *driver) apply(f Fact) {
 		}
 		d.events = append(d.events, e)
 		if e.Step != "" && strings.HasPrefix(string(e.Type), "step.") {
-			if before, ok := d.ended[e.Step]; ok {
+			if before, ok := d.ended[e.Step]; ok && e.Type != parley.EventStepCompensating && e.Type != parley.EventStepCompensated {
 				d.t.Fatalf("%s of %s after its %s", e.Type, e.Step, before)
 			}
 			switch e.Type {

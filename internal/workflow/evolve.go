@@ -21,6 +21,8 @@ func (s *State) evolve(e parley.Event, payload any) error {
 		s.output = p.Output
 		s.endRun(parley.RunCompleted, e.At)
 	case runWarning: // changes nothing
+	case runPhase:
+		s.evolvePhase(p)
 	case runEnded:
 		s.err = p.Error
 		status := parley.RunFailed
@@ -59,11 +61,7 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		if !ok {
 			return fmt.Errorf("no step %q in workflow %s version %s", e.Step, s.def.ID, s.def.Version)
 		}
-		r := s.body
-		if owner != nil {
-			r = owner.part(part)
-		}
-		x = s.enter(r, step)
+		x = s.enter(s.regionOf(step.Block, owner, part), step)
 	}
 	x.region.begin(e.At)
 	switch p := payload.(type) {
@@ -100,18 +98,26 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 			}
 			s.sessions[p.Session+"\x00"+x.agent] = p.ContextID
 		}
-		s.endStep(x, parley.StepCompleted, e.At, p.Started)
+		s.endStep(x, parley.StepCompleted, e, p.Started)
 		x.err = nil
+	case stepHandling:
+		s.evolveHandling(e, x, p)
+	case stepCompensating:
+		s.evolveCompensating(x)
+	case stepCompensated:
+		s.evolveCompensated(x, p)
 	case stepFailed:
 		x.err, x.handled, x.agentTaskID = p.Error, p.Handled, p.AgentTaskID
+		x.output = p.Output
+		s.bytes += int64(len(p.Output))
 		x.failed(e.At)
-		s.endStep(x, parley.StepFailed, e.At, p.Started)
+		s.endStep(x, parley.StepFailed, e, p.Started)
 	case stepEnded:
 		status := parley.StepSkipped
 		if e.Type == parley.EventStepCancelled {
 			status = parley.StepCancelled
 		}
-		s.endStep(x, status, e.At, nil)
+		s.endStep(x, status, e, nil)
 	default:
 		return fmt.Errorf("no rule for %T", payload)
 	}
@@ -214,8 +220,10 @@ func (s *State) landed(x *execution) {
 	x.flights, x.hedgeAt = nil, time.Time{}
 }
 
-func (s *State) endStep(x *execution, status parley.StepStatus, at time.Time, started *time.Time) {
+func (s *State) endStep(x *execution, status parley.StepStatus, e parley.Event, started *time.Time) {
 	s.landed(x)
+	at := e.At
+	x.endSeq = e.Seq
 	x.endedAt, x.retryAt, x.wakeAt = at, time.Time{}, time.Time{}
 	s.count(x, status)
 	if started != nil {
@@ -233,6 +241,8 @@ type decider struct {
 	at     time.Time
 	jitter float64
 	d      Decision
+	// pass is the phase that advance is in.
+	pass string
 	// touched are the executions that were marked as changed.
 	touched []*execution
 }

@@ -95,7 +95,10 @@ type (
 		Kind    Kind          `json:"kind"`
 		Error   *parley.Error `json:"error"`
 		Handled bool          `json:"handled,omitempty"`
-		Started *time.Time    `json:"started_at,omitempty"`
+		// Output is what a handler gives instead, Goto the step that it goes to.
+		Output  json.RawMessage `json:"output,omitempty"`
+		Goto    string          `json:"goto,omitempty"`
+		Started *time.Time      `json:"started_at,omitempty"`
 		// AgentTaskID is the agent's own name for the task of the last attempt.
 		AgentTaskID string `json:"agent_task_id,omitempty"`
 	}
@@ -265,6 +268,14 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 		return decodeAs[runCancelling](data)
 	case parley.EventRunCompleted:
 		return decodeAs[runCompleted](data)
+	case parley.EventRunPhase:
+		return decodeAs[runPhase](data)
+	case parley.EventStepHandling:
+		return decodeAs[stepHandling](data)
+	case parley.EventStepCompensating:
+		return decodeAs[stepCompensating](data)
+	case parley.EventStepCompensated:
+		return decodeAs[stepCompensated](data)
 	case parley.EventRunFailed, parley.EventRunCancelled:
 		return decodeAs[runEnded](data)
 	case parley.EventStepScheduled:

@@ -18,11 +18,11 @@ type tally struct {
 
 // advanceParts goes on with the lists of a step that have begun.
 func (a *decider) advanceParts(x *execution) (t tally) {
-	for r := range x.regions {
+	for r := range x.begun {
 		if r.dirty {
 			a.advanceRegion(r)
 		}
-		if a.status.Terminal() {
+		if a.over() {
 			return t
 		}
 		switch r.state() {
@@ -84,7 +84,7 @@ func (a *decider) itemsOf(x *execution) (items json.RawMessage, truncated int, e
 func (a *decider) advanceForEach(x *execution) {
 	loop, n := x.step.Loop, len(x.items)
 	t := a.advanceParts(x)
-	if a.status.Terminal() || a.cancelling && t.passed < n {
+	if a.over() || a.cancelling && t.passed < n {
 		return
 	}
 	bound := loop.Tolerate.of(n)
@@ -107,7 +107,7 @@ func (a *decider) advanceForEach(x *execution) {
 
 // endParts cancels what is open in the lists of a step.
 func (a *decider) endParts(x *execution) {
-	for r := range x.regions {
+	for r := range x.begun {
 		if r.state() == regionOpen {
 			a.cancelOpen(r)
 		}
@@ -163,7 +163,7 @@ func (a *decider) advanceRepeat(x *execution) {
 		last := x.parts[n-1]
 		state := a.advanceRegion(last)
 		switch {
-		case a.status.Terminal() || a.cancelling || state == regionOpen:
+		case a.over() || a.cancelling || state == regionOpen:
 			return
 		case state == regionFailed:
 			a.fail(x, last.failure(), attemptEnd{started: x.scheduledAt})
@@ -227,7 +227,7 @@ func repeatOutput(x *execution, satisfied bool) json.RawMessage {
 // forkErrors are the errors of the branches that have failed, by name.
 func forkErrors(x *execution) map[string]*parley.Error {
 	failed := map[string]*parley.Error{}
-	for r := range x.regions {
+	for r := range x.begun {
 		if r.state() == regionFailed {
 			failed[r.block.Name] = r.failure()
 		}
@@ -239,7 +239,7 @@ func forkErrors(x *execution) map[string]*parley.Error {
 func (a *decider) advanceFork(x *execution) {
 	fork, n := x.step.Fork, len(x.step.Fork.Branches)
 	t := a.advanceParts(x)
-	if a.status.Terminal() || a.cancelling && t.passed < n {
+	if a.over() || a.cancelling && t.passed < n {
 		return
 	}
 	ended := t.passed+t.failed == n
@@ -279,7 +279,7 @@ func (a *decider) branchTimers(x *execution, due func(time.Time) bool) {
 	if x.step.Fork == nil {
 		return
 	}
-	for r := range x.regions {
+	for r := range x.begun {
 		if r.state() != regionOpen || !due(r.deadline) {
 			continue
 		}
@@ -293,7 +293,7 @@ func (a *decider) branchTimers(x *execution, due func(time.Time) bool) {
 
 // timedOut notes that the time of a branch is up.
 func (e *execution) timedOut(p timerFired) {
-	for r := range e.regions {
+	for r := range e.begun {
 		if r.block.Name == p.Branch {
 			r.err = p.Error
 		}
@@ -310,7 +310,7 @@ func (e *execution) takeItems(p stepScheduled) {
 // each is the innermost iteration that a list stands in; nil outside of loops.
 func (r *region) each() *expr.EachInfo {
 	for ; r != nil; r = r.around() {
-		if r.owner != nil && r.owner.step.Loop != nil {
+		if r.owner != nil && r.owner.step.Loop != nil && r.block == r.owner.step.Body {
 			return r.iteration()
 		}
 	}

@@ -45,6 +45,9 @@ type Definition struct {
 	// Input is checked before a start is accepted; nil accepts anything.
 	Input *Schema
 	Body  *Block
+	// Finally runs after the body and its compensation, however they ended; nil is
+	// nothing.
+	Finally *Block
 	// Output is evaluated when the body has completed; nil is the block output.
 	Output *expr.Template
 	// Timeout bounds the body of a run; never zero (default 30 days).
@@ -79,11 +82,25 @@ type Block struct {
 	// Wait lets all steps of the block end before it fails (rule S4, losers:
 	// wait); otherwise it fails with the first of them.
 	Wait bool
+	// Role is what the block is to its step.
+	Role BlockRole
 	// Part is the place of the block among those of its step.
 	Part int
 	// Timeout bounds the block; 0 is none. It is that of the branch of a fork.
 	Timeout time.Duration
 }
+
+// BlockRole is what a list of steps is to the step, or the workflow, that it stands
+// in.
+type BlockRole int
+
+// The roles of a list of steps.
+const (
+	roleBody BlockRole = iota
+	roleHandler
+	roleCompensate
+	roleFinally
+)
 
 // Case is one of the blocks of a conditional or a switch, of which one is run at
 // most.
@@ -136,8 +153,12 @@ type Step struct {
 	Timeout, AttemptTimeout, Silence time.Duration
 	// Retry is nil when rule R4 applies.
 	Retry []RetryPolicy
-	// Continue is `on_error: continue`.
-	Continue bool
+	// Handlers are those of on_error, in their order; none lets the failure pass on.
+	Handlers []Handler
+	// Compensate undoes the step; nil is nothing. CompensateStarted is
+	// `compensate_if: started`.
+	Compensate        *Block
+	CompensateStarted bool
 
 	// Body of a group or a parallel.
 	Body *Block
@@ -257,6 +278,21 @@ func (s *Step) Blocks() []*Block {
 	}
 	if s.Fork != nil {
 		all = append(all, s.Fork.Branches...)
+	}
+	return all
+}
+
+// AllBlocks gives the lists inside of a step, with those of its handlers and its
+// compensation.
+func (s *Step) AllBlocks() []*Block {
+	all := s.Blocks()
+	for _, h := range s.Handlers {
+		if h.Body != nil {
+			all = append(all, h.Body)
+		}
+	}
+	if s.Compensate != nil {
+		all = append(all, s.Compensate)
 	}
 	return all
 }

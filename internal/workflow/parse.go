@@ -98,6 +98,8 @@ type parser struct {
 	// beside are the blocks whose steps start together unless they say what they
 	// need, woven those in which one says it.
 	beside, woven map[*Block]bool
+	// jumps are the targets of handlers.
+	jumps []parseJump
 	// later are the expressions; they are compiled when all steps are known.
 	later []parseExpr
 
@@ -138,6 +140,11 @@ func (p *parser) document(root *node) {
 	if steps := root.get("steps"); steps != nil {
 		p.body(steps, root)
 	}
+	if n := root.get("finally"); n != nil && n.kind != nodeNull {
+		p.def.Finally = &Block{Role: roleFinally}
+		p.list(n, p.def.Finally, 1)
+	}
+	p.targets()
 	p.inherit()
 	p.compile()
 	for _, s := range p.order {

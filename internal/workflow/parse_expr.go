@@ -61,6 +61,7 @@ func (p *parser) compile() {
 		}
 		e.at.Visible = p.visible(e)
 		e.at.Each = e.loops()
+		e.tells()
 		var found []expr.Finding
 		switch {
 		case e.cond != nil:
@@ -87,18 +88,33 @@ func (e parseExpr) loops() (around []expr.LoopAt) {
 	if e.of == nil {
 		return nil
 	}
-	add := func(s *Step) {
-		if s.Loop != nil {
+	add := func(s *Step, b *Block) {
+		if s.Loop != nil && b == s.Body {
 			around = append(around, expr.LoopAt{Parallel: s.Loop.Over != nil && s.Loop.MaxParallel != 1})
 		}
 	}
 	if e.body {
-		add(e.of.Step)
+		add(e.of.Step, e.of.Body)
 	}
 	for b := e.of.Block; b != nil && b.Parent != nil; b = b.Parent.Block {
-		add(b.Parent)
+		add(b.Parent, b)
 	}
 	return around
+}
+
+// tells adds what handlers, compensation and finally see of what went before.
+func (e *parseExpr) tells() {
+	if e.of == nil || e.of.Block == nil {
+		return
+	}
+	for b := e.of.Block; b != nil; {
+		e.at.Error = e.at.Error || b.Role == roleHandler || b.Role == roleCompensate
+		e.at.Outcome = e.at.Outcome || b.Role == roleFinally
+		if b.Parent == nil {
+			return
+		}
+		b = b.Parent.Block
+	}
 }
 
 // finding maps a finding of an expression to its place.

@@ -35,6 +35,7 @@ func (p *parser) graphSteps(steps, start *node) {
 	for _, s := range slices.Clone(p.order) {
 		if !s.list {
 			whole = p.graphChildren(s, next) && whole
+			p.aside(s, 1)
 		}
 	}
 	if p.refused || !whole {

@@ -64,6 +64,7 @@ func (p *parser) listStep(s *parseStep, depth int) {
 	}
 	p.members(s)
 	p.children(s, depth)
+	p.aside(s, depth)
 }
 
 // listKind finds the kind of a step: exactly one kind member, with which `type`

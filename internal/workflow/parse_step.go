@@ -41,6 +41,8 @@ func parseMembers() []parseMember {
 		{"timeout", nil, func(p *parser, s *parseStep, n *node) { parseInto(&s.Timeout)(p.duration(n, time.Millisecond)) }},
 		{"retry", nil, func(p *parser, s *parseStep, n *node) { s.Retry = p.retry(n, s.list) }},
 		{"on_error", nil, (*parser).onError},
+		{"compensate", nil, func(*parser, *parseStep, *node) {}},
+		{"compensate_if", nil, (*parser).compensateIf},
 		{"agent", agent, (*parser).agent},
 		{"agent_name", agent, (*parser).agent},
 		{"among", agent, (*parser).among},
@@ -117,7 +119,7 @@ func parseKinds() []parseKind {
 func parseLaterMembers() []string {
 	return []string{
 		"workflow", "detach", "plan", "allow", "event", "key", "match", "fresh", "emit", "approval",
-		"validate", "compensate", "compensate_if", "finally", "triggers", "concurrency", "goto", "handlers",
+		"validate", "triggers", "concurrency", "goto", "handlers",
 	}
 }
 
@@ -259,20 +261,6 @@ func (p *parser) completeAgents(s *parseStep) {
 	}
 }
 
-// onError reads fail or continue; handlers are for a later version.
-func (p *parser) onError(s *parseStep, n *node) {
-	if n.kind == nodeObject || n.kind == nodeList {
-		p.refused = true
-		p.report(n, parley.Problem{
-			Code: problemUnsupported, Text: "handlers in \"on_error\" are not in this version", Suggestion: "write fail or continue",
-		})
-		return
-	}
-	if w, ok := p.word(n, "fail", "continue"); ok {
-		s.Continue = w == "continue"
-	}
-}
-
 // agent reads a fixed name, or an expression whose values `among` lists.
 func (p *parser) agent(s *parseStep, n *node) {
 	if s.seen["agent"] != nil && s.seen["agent_name"] != nil {
@@ -391,6 +379,9 @@ func (p *parser) inherit() {
 		}
 		if s.seen["retry"] == nil {
 			s.Retry = p.defaults.retry
+			if s.role() == roleCompensate {
+				s.Retry = compensateRetry()
+			}
 		}
 		if s.seen["attempt_timeout"] == nil {
 			s.AttemptTimeout = p.defaults.attemptTimeout

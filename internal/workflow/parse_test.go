@@ -93,7 +93,7 @@ func TestD5_EveryMember(t *testing.T) {
 		t.Error("input, output or idempotency_key is missing")
 	}
 	s := def.Steps["research"]
-	if s.If == nil || s.Input == nil || s.Output == nil || s.Schema == nil || !s.ParseJSON || !s.Continue {
+	if s.If == nil || s.Input == nil || s.Output == nil || s.Schema == nil || !s.ParseJSON || len(s.Handlers) != 1 {
 		t.Errorf("a member of research is missing: %+v", s)
 	}
 	wantRetry := []RetryPolicy{
@@ -113,7 +113,7 @@ func TestD5_EveryMember(t *testing.T) {
 	if f := def.Steps["guard"].Fail; f.Code != "NoFacts" || f.Message == nil || f.Details == nil {
 		t.Errorf("fail is %+v", f)
 	}
-	if def.Steps["end"].Finish == nil || def.Steps["work_group_3_set_1"].Set == nil || def.Steps["end"].Continue {
+	if def.Steps["end"].Finish == nil || def.Steps["work_group_3_set_1"].Set == nil || def.Steps["end"].Handlers != nil {
 		t.Error("finish or set is missing")
 	}
 	checkTree(t, def)

@@ -32,6 +32,7 @@ func (p *parser) topMembers() []parseField {
 		}},
 		{"steps", func(*node) {}},
 		{"start_step", func(*node) {}},
+		{"finally", func(*node) {}},
 		{"output", func(n *node) { p.template(n, parseExpr{set: func(t *expr.Template) { d.Output = t }}) }},
 		{"timeout", func(n *node) { parseInto(&d.Timeout)(p.duration(n, time.Millisecond)) }},
 		{"cleanup_timeout", func(n *node) { parseInto(&d.CleanupTimeout)(p.duration(n, time.Millisecond)) }},
@@ -46,7 +47,7 @@ func (p *parser) topMembers() []parseField {
 
 // parseLaterTop are the top members that language.md names and this version
 // does not have.
-func parseLaterTop() []string { return []string{"finally", "concurrency", "triggers"} }
+func parseLaterTop() []string { return []string{"concurrency", "triggers"} }
 
 // parseReserved are reserved for later languages (language.md §2).
 func parseReserved() []string { return []string{"budget", "lock", "vote", "cache"} }

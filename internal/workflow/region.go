@@ -32,6 +32,8 @@ type region struct {
 	// block's own timeout, which failed with err if it was reached.
 	begun, deadline time.Time
 	err             *parley.Error
+	// base is the body, for what is done after it.
+	base *region
 	// dirty is set while a decision is made: something in or below it has changed.
 	dirty bool
 }
@@ -71,7 +73,7 @@ func newRegion(b *Block, owner *execution, part int, prefix string) *region {
 // around is the list that the step of r stands in; nil for the body.
 func (r *region) around() *region {
 	if r.owner == nil {
-		return nil
+		return r.base
 	}
 	return r.owner.region
 }
@@ -144,7 +146,7 @@ func (e *execution) part(i int) *region {
 // character; no two steps have the same one, so what stands behind a slash is meant
 // if the step before the slash holds it.
 func (s *State) locate(path string) (step *Step, owner *execution, part int, ok bool) {
-	if step = s.def.Steps[path]; step != nil && step.Block == s.def.Body {
+	if step = s.def.Steps[path]; step != nil && step.Block.Parent == nil {
 		return step, nil, 0, true
 	}
 	for i := strings.LastIndexByte(path, '/'); i > 0; i = strings.LastIndexByte(path[:i], '/') {
@@ -163,7 +165,7 @@ func (s *State) locate(path string) (step *Step, owner *execution, part int, ok 
 // after "#" and an iteration in brackets.
 func (s *State) owner(path string, b *Block) (x *execution, part int, ok bool) {
 	part = b.Part
-	if b.Parent.Loop != nil {
+	if b.Parent.Loop != nil && b == b.Parent.Body {
 		open := strings.LastIndexByte(path, '[')
 		if open < 0 || path[len(path)-1] != ']' {
 			return nil, 0, false
@@ -210,19 +212,55 @@ func (r *region) within(b *Block) *region {
 		return nil
 	}
 	x := outer.steps[b.Parent.Index]
-	if x == nil || b.Part >= len(x.parts) || x.step.Loop != nil {
+	switch {
+	case x == nil:
+		return nil
+	case x.handling != nil && x.handling.region != nil && x.handling.region.block == b:
+		return x.handling.region
+	case b.Role != roleBody || b.Part >= len(x.parts) || x.step.Loop != nil:
 		return nil
 	}
 	return x.parts[b.Part]
 }
 
-// regions gives the lists of x's round that have begun, in their order.
+// regions gives the lists of x that have begun: those of its round in their order,
+// and those of its handler and of its compensation.
 func (e *execution) regions(yield func(*region) bool) {
+	for r := range e.begun {
+		if !yield(r) {
+			return
+		}
+	}
+	if e.handling != nil && e.handling.region != nil && !yield(e.handling.region) {
+		return
+	}
+	if e.undo != nil {
+		yield(e.undo.region)
+	}
+}
+
+// begun gives the lists of x's round that have begun, in their order.
+func (e *execution) begun(yield func(*region) bool) {
 	for _, r := range e.parts {
 		if r != nil && !yield(r) {
 			return
 		}
 	}
+}
+
+// regionOf gives the list that carries out a block for the step around it.
+func (s *State) regionOf(b *Block, owner *execution, part int) *region {
+	switch {
+	case owner == nil && b == s.def.Finally && s.finally != nil:
+		return s.finally
+	case owner == nil:
+		return s.body
+	case owner.undo != nil && owner.undo.region.block == b:
+		return owner.undo.region
+	case owner.handling != nil && owner.handling.region != nil && owner.handling.region.block == b:
+		return owner.handling.region
+	}
+	return owner.part(part)
 }
 
 // begin notes when the first step of a list was considered.

@@ -112,8 +112,14 @@ func (a *decider) retryAt(failed time.Time, delay time.Duration) time.Time {
 // run's. Zero is never.
 func (a *decider) until(x *execution) time.Time {
 	until := a.earliest(x.deadline, a.deadline)
+	if a.phase != phaseBody {
+		until = a.earliest(x.deadline, a.cleanupUntil)
+	}
 	for r := x.region; r.owner != nil; r = r.around() {
-		until = a.earliest(a.earliest(until, r.deadline), r.owner.deadline)
+		until = a.earliest(until, r.deadline)
+		if r.owner.status == parley.StepRunning {
+			until = a.earliest(until, r.owner.deadline)
+		}
 	}
 	return until
 }
@@ -127,18 +133,6 @@ func (a *decider) retryWhole(x *execution, p stepRetrying) {
 		a.recordAt(parley.EventStepScheduled, x.path, 1, stepScheduled{Kind: x.step.Kind, Deadline: a.deadlineOf(x)})
 	}
 	a.record(parley.EventStepRetrying, x, p)
-}
-
-// failFinally ends a step as FAILED, handled if it says so (§6).
-func (a *decider) failFinally(x *execution, err *parley.Error, end attemptEnd) {
-	p := stepFailed{
-		Kind: x.step.Kind, Error: withAgents(err, x.others), Handled: x.step.Continue, Started: ptr(end.started), AgentTaskID: end.agentTaskID,
-	}
-	if end.call == nil {
-		a.record(parley.EventStepFailed, x, p)
-		return
-	}
-	a.recordOf(end.call, parley.EventStepFailed, x, p)
 }
 
 func ptr(t time.Time) *time.Time {

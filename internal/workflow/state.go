@@ -29,8 +29,12 @@ type State struct {
 	trigger    string
 
 	createdAt, endedAt time.Time
-	// deadline ends the body (rule T3); graceUntil ends a cancel's grace.
-	deadline, graceUntil time.Time
+	// deadline ends the body (rule T3), graceUntil a cancel's grace, cleanupUntil the
+	// phase that follows the body.
+	deadline, graceUntil, cleanupUntil time.Time
+	// phase is the part of the run under way, outcome how its body has ended.
+	phase   string
+	outcome outcome
 
 	output       json.RawMessage
 	err          *parley.Error
@@ -40,6 +44,8 @@ type State struct {
 
 	// body is the list of the workflow's steps as it is carried out.
 	body *region
+	// finally is nil until then.
+	finally *region
 	// execs by path, and their paths in the order of being first considered. open
 	// are those that run, in the order in which they began to.
 	execs map[string]*execution
@@ -47,6 +53,8 @@ type State struct {
 	open  []*execution
 	// leaves counts those of them that hold no others.
 	leaves int
+	// undoing are the executions of which the compensation is under way.
+	undoing []*execution
 	// inFlight maps the task ids that were scheduled and not settled to the
 	// path of their execution.
 	inFlight map[string]string
@@ -74,6 +82,11 @@ type execution struct {
 	// blocks of the step.
 	region *region
 	parts  []*region
+	// handling is the handler that is carried out, or was; undo what compensates x.
+	handling *handling
+	undo     *undo
+	// endSeq is the number of the event that ended x.
+	endSeq int64
 	// dirty is as in region.
 	dirty bool
 	// round counts the runs of a composite's block; 2 and up after a retry.
@@ -171,8 +184,8 @@ func DefaultRunLimits() RunLimits {
 // NewState gives the state of a run before its first event.
 func NewState(run string, def *Definition, limits RunLimits) *State {
 	return &State{
-		body: newRegion(def.Body, nil, 0, ""),
-		run:  run, def: def, status: parley.RunPending, limits: limits,
+		body: newRegion(def.Body, nil, 0, ""), phase: phaseBody,
+		run: run, def: def, status: parley.RunPending, limits: limits,
 		execs:    make(map[string]*execution, len(def.Steps)),
 		inFlight: make(map[string]string, 1),
 	}
@@ -249,6 +262,9 @@ func (s *State) Due() time.Time {
 		return s.graceUntil
 	}
 	due := s.deadline
+	if s.phase != phaseBody {
+		due = s.cleanupUntil
+	}
 	earlier := func(t time.Time) {
 		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
 			due = t
@@ -264,7 +280,7 @@ func (s *State) Due() time.Time {
 		}
 		earlier(e.hedgeAt)
 		if e.step.Fork != nil {
-			for r := range e.regions {
+			for r := range e.begun {
 				if r.state() == regionOpen {
 					earlier(r.deadline)
 				}
@@ -283,7 +299,7 @@ func (s *State) taskID(path string, attempt int) string {
 // holds reports whether there are lists of steps inside of x that are carried out:
 // of a conditional or a switch of which no case was met there is none.
 func (e *execution) holds() bool {
-	return e.step.Loop != nil || e.step.Fork != nil || e.block() != nil
+	return e.handling != nil || e.step.Loop != nil || e.step.Fork != nil || e.block() != nil
 }
 
 // block is the list that x runs; nil for steps that hold none, and for forks.

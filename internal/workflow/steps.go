@@ -188,7 +188,7 @@ func (a *decider) beginFinish(x *execution) {
 	}
 	a.record(parley.EventStepCompleted, x, stepCompleted{Kind: KindFinish, Output: v})
 	a.cancelOpen(a.body)
-	a.recordAt(parley.EventRunCompleted, "", 0, runCompleted{Output: v})
+	a.conclude(outcome{status: parley.RunCompleted, output: v})
 }
 
 // finishAgentStep turns an agent's answer into the step's output: parse,

@@ -11,13 +11,47 @@ import (
 
 // newScope gives expressions their view of the run from a list (rules E4, E5).
 func (s *State) newScope(now time.Time, from *region) *expr.Scope {
-	return &expr.Scope{
+	sc := &expr.Scope{
 		Workflow: expr.WorkflowInfo{ID: s.def.ID, Name: s.def.Name, Version: s.def.Version, Input: s.input},
 		Run: expr.RunInfo{
 			ID: s.run, Labels: s.labels, Trigger: s.trigger, StartedAt: s.createdAt, Deadline: s.deadline,
 		},
 		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id) },
 	}
+	s.tellErrors(sc, from)
+	return sc
+}
+
+// tellErrors adds what handlers, compensation and finally see of what went before.
+func (s *State) tellErrors(sc *expr.Scope, from *region) {
+	if s.phase == phaseFinally {
+		sc.Run.Outcome, sc.Run.Error = string(s.outcome.status), s.outcome.err
+	}
+	for r := from; r != nil && r.owner != nil; r = r.around() {
+		switch r.block.Role {
+		case roleHandler:
+			sc.Error = r.owner.handling.err
+			return
+		case roleCompensate:
+			sc.Error = s.undoneFor(r)
+			return
+		case roleBody, roleFinally:
+		}
+	}
+}
+
+// undoneFor is the error that a compensation follows: that of the run, or of the step
+// around it whose handler compensates (rule H1).
+func (s *State) undoneFor(r *region) *parley.Error {
+	if s.phase != phaseBody {
+		return s.outcome.err
+	}
+	for r = r.around(); r != nil && r.owner != nil; r = r.around() {
+		if r.owner.handling != nil && r.owner.status == parley.StepRunning {
+			return r.owner.handling.err
+		}
+	}
+	return nil
 }
 
 // scope is the view of what a step is told, shaping that of its output.
@@ -65,7 +99,7 @@ func (s *State) View() parley.Run {
 		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason,
 	}
 	if s.status == parley.RunRunning {
-		r.Phase = "body"
+		r.Phase = s.phase
 	}
 	r.Steps = make([]parley.Step, 0, len(s.order))
 	for _, path := range s.order {
