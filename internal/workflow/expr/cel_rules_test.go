@@ -372,7 +372,7 @@ func TestE10_StaticTypes(t *testing.T) {
 		"'a'.nope()":             "",
 		"a.error.coed":           `no member "coed"`,
 		"duration('five')":       "invalid duration argument",
-		"'a'.matches('(')":       "invalid matches argument",
+		"'a'.matches('(')":       "not a regular expression: missing closing )",
 		"timestamp('yesterday')": "invalid timestamp argument",
 		"'%d'.format(['a'])":     "",
 		"'x' ? 1 : 2":            "cannot be applied to",
@@ -462,7 +462,33 @@ func TestE11_LimitsAtRunTime(t *testing.T) {
 	_, err = evalTemplate(t, c, `[`+strings.Repeat(one("workflow.input")+",", 17)+`1]`, At{}, d.scope())
 	wantError(t, err, parley.CodeLimit, "larger than")
 	_, err = evalTemplate(t, c, one("lists.range(1000000)"), At{}, d.scope())
-	wantError(t, err, parley.CodeExpression, "exceeds")
+	wantError(t, err, parley.CodeLimit, "expression_result")
+}
+
+func TestE11_RegularExpressionsHaveALimit(t *testing.T) {
+	d := document{input: "{}"}
+	c := d.compiler(t)
+	deep := strings.Repeat("(", 1100) + strings.Repeat(")", 1100)
+	for pattern, text := range map[string]string{
+		"x{900}y{900}": "regex_size", "x{1001}": "regex_size", "(((x{10}){10}){10}){10}": "regex_size", deep: "regex_size",
+		"a{2,1}": "not a regular expression: invalid repeat count: `{2,1}`", "(": "not a regular expression: missing closing ): `(`",
+		"[b-a]": "not a regular expression: invalid character class range",
+	} {
+		code, limit := CodeExpression, parley.CodeExpression
+		if text == "regex_size" {
+			code, limit = CodeLimit, parley.CodeLimit
+		}
+		x, findings := c.Template(json.RawMessage(one("'x'.matches('"+pattern+"')")), At{})
+		if wantFinding(t, findings, Finding{Code: code, Text: text}); x != nil {
+			t.Errorf("%s compiled", pattern)
+		}
+		d.input = quote(pattern)
+		_, err := evalTemplate(t, c, one("'x'.matches(workflow.input)"), At{}, d.scope())
+		wantError(t, err, limit, text)
+	}
+	if got, err := evalTemplate(t, c, one("'xxx'.matches('^x{2,300}$') && matches('a', 'a|b')"), At{}, d.scope()); err != nil || got != "true" {
+		t.Errorf("got %s, %v", got, err)
+	}
 }
 
 func TestE11_SizesAreKnownBeforeAnythingIsBuilt(t *testing.T) {

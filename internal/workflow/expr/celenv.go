@@ -79,9 +79,9 @@ func newEnvironment(stepIDs []string) (*environment, error) {
 		ext.Encoders(ext.EncodersVersion(0)),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
-		cel.RegexProgramSizeLimit(1000),
+		cel.RegexProgramSizeLimit(maxRegex),
 		cel.ParserExpressionSizeLimit(maxText),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 		e.withTypes,
 	}
 	options = append(options, arithmetic()...)

@@ -64,6 +64,12 @@ func evalFault(err error) *fault {
 		cancelled.Cause == interpreter.CostLimitExceeded {
 		return tooMuch("expression_cost", maxCost, "units")
 	}
+	if f := regexFault(err); f != nil {
+		return f
+	}
+	if f := rangeFault(err); f != nil {
+		return f
+	}
 	return &fault{code: parley.CodeExpression, text: err.Error()}
 }
 
@@ -91,7 +97,7 @@ func (c *Compiler) compile(src string, at At) (expression, []Finding) {
 	}
 	program, err := env.program(ast)
 	if err != nil {
-		return nil, []Finding{{Code: CodeExpression, Text: err.Error()}}
+		return nil, []Finding{evalFault(err).finding()}
 	}
 	slices.Sort(k.refs)
 	return &celExpr{
@@ -130,6 +136,9 @@ func (c *Compiler) explainOne(env *environment, message string) Finding {
 	}
 	if strings.HasPrefix(message, reservedWord) {
 		return c.explainSyntax(message)
+	}
+	if strings.HasPrefix(message, sizeOfRegex) {
+		return tooLargeRegex().finding()
 	}
 	if strings.Contains(message, "limit") && (strings.Contains(message, "recursion") || strings.Contains(message, "exceeds")) {
 		return Finding{Code: CodeLimit, Text: message}

@@ -100,6 +100,8 @@ func (k *checker) walk(e ast.Expr) {
 		return
 	}
 	switch e.Kind() {
+	case ast.CallKind:
+		k.regex(e.AsCall())
 	case ast.StructKind:
 		k.add(Finding{Code: CodeExpression, Text: "messages cannot be made here", Suggestion: "write a map: {\"member\": value}"})
 	case ast.ComprehensionKind:
