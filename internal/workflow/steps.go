@@ -198,7 +198,7 @@ func (a *decider) finishAgentStep(x *execution, call *flight, f Settled) {
 	if x.step.ParseJSON {
 		parsed, err := parseAnswer(value)
 		if err != nil {
-			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "parse: %v", err), endOf(call, f))
+			a.fail(x, parley.Errorf(parseCode(err), "parse: %v", err), endOf(call, f))
 			return
 		}
 		value = parsed
@@ -282,6 +282,15 @@ func parseAnswer(value json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	return expr.ParseJSON(text)
+}
+
+// parseCode gives the code of an answer that cannot be parsed: it is no JSON, or
+// larger than a value may be.
+func parseCode(err error) parley.Code {
+	if parley.CodeOf(err) == parley.CodeLimit {
+		return parley.CodeLimit
+	}
+	return parley.CodeInvalidOutput
 }
 
 func deref(s *string) string {
