@@ -33,8 +33,8 @@ const (
 	// schemaVisits bounds the subschemas that one check visits, with
 	// schemaVisitsByte more for every byte of the value: references may double
 	// the work at every level.
-	schemaVisits     = 100_000
-	schemaVisitsByte = 50
+	schemaVisits     = 30_000
+	schemaVisitsByte = 10
 	// schemaObjects bounds the objects in a schema, schemaFills the defaults that
 	// one value gets.
 	schemaObjects   = 5_000

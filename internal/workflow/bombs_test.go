@@ -1,0 +1,175 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// bomb is a document, or one with an input or an answer, that asks for far more
+// than it holds. It must end in error limit.
+type bomb struct {
+	name, document string
+	// input is that of the start; a bomb without one must not compile.
+	input string
+	// answer is what the first agent says, for bombs that only then go off.
+	answer string
+}
+
+func bombs() []bomb {
+	set := func(expression string) string {
+		return "name: bomb\nsteps:\n- {id: s, set: '${" + strings.ReplaceAll(expression, "'", "''") + "}'}\n- {id: t, agent: a}\n"
+	}
+	return []bomb{
+		{name: "aliases", document: bombAliases()},
+		{name: "aliases of steps", document: bombAliasedSteps()},
+		{name: "deep YAML", document: "name: " + strings.Repeat("[", 200_000)},
+		{name: "deep YAML blocks", document: "name: bomb\nsteps:\n" + strings.Repeat("- ", 200_000) + "x"},
+		{name: "deep JSON", document: `{"name":` + strings.Repeat("[", 200_000)},
+		{name: "deep scopes", document: bombScopes(2_000)},
+		{name: "deep value", document: "name: bomb\nsteps:\n- {id: s, set: " + strings.Repeat("[", 70) + strings.Repeat("]", 70) + "}\n"},
+		{name: "large source", document: "name: bomb\nsteps:\n" + strings.Repeat("- {agent: a}\n", 100_000)},
+		{name: "many values", document: "name: bomb\nsteps:\n- {id: s, set: [" + strings.Repeat("1,", 200_000) + "1]}\n"},
+		{name: "many steps", document: "name: bomb\nsteps:\n" + strings.Repeat("- {agent: a}\n", 50_000)},
+		{name: "long expression", document: set("'" + strings.Repeat("x", 9_000) + "'")},
+		{name: "deep expression", document: set(strings.Repeat("(1+", 1_000) + "1" + strings.Repeat(")", 1_000))},
+		{name: "deep lists in an expression", document: set(strings.Repeat("[", 3_000) + strings.Repeat("]", 3_000))},
+		{name: "deep choices", document: set(strings.Repeat("true ? 1 : ", 700) + "1")},
+		{name: "large regular expression", document: set("'x'.matches('" + strings.Repeat("(", 30) + "x" + strings.Repeat("{10})", 30) + "')")},
+		{name: "doubling", document: set(bombDoubling(30)), input: `{}`},
+		{name: "doubling over steps", document: bombDoublingSteps(60), input: `{"text":"x"}`},
+		{name: "doubling over lists", document: bombDoublingLists(60), input: `{"text":"x"}`},
+		{name: "nested macros", document: set(bombMacros(6)), input: `{}`},
+		{name: "lists of lists", document: set("lists.range(99999).map(x, lists.range(99999))"), input: `{}`},
+		{name: "long range", document: set("lists.range(workflow.input.n)"), input: `{"n":1000000000000}`},
+		{name: "replace", document: set("cel.bind(a, workflow.input.s, a.replace('a', a).replace('a', a))"), input: `{"s":"` + strings.Repeat("a", 32_000) + `"}`},
+		{name: "join", document: set("lists.range(50000).map(x, 'x').join(workflow.input.s)"), input: `{"s":"` + strings.Repeat("a", 32_000) + `"}`},
+		{name: "format", document: set("cel.bind(s, workflow.input.s, '" + strings.Repeat("%s", 500) + "'.format([" + strings.Repeat("s,", 499) + "s]))"), input: `{"s":"` + strings.Repeat("a", 32_000) + `"}`},
+		{name: "regular expression from the input", document: set("workflow.input.s.matches(workflow.input.p)"), input: `{"s":"` + strings.Repeat("a", 100) + `","p":"` + strings.Repeat("(", 30) + "x" + strings.Repeat("{10})", 30) + `"}`},
+		{name: "regular expression over much", document: set("lists.range(9999).filter(x, workflow.input.s.matches('(a*)*(a|b)*(a*)*c'))"), input: `{"s":"` + strings.Repeat("a", 100_000) + `"}`},
+		{name: "deep input", document: "name: bomb\nsteps:\n- {agent: a}\n", input: strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)},
+		{name: "large input", document: "name: bomb\nsteps:\n- {agent: a}\n", input: `"` + strings.Repeat("x", 9<<20) + `"`},
+		{name: "schema of itself", document: bombSchema(), input: strings.Repeat("[", 30) + strings.Repeat("]", 30)},
+		{name: "defaults", document: bombDefaults(), input: `{}`},
+		{name: "deep answer", document: "name: bomb\nsteps:\n- {id: s, agent: a, parse: json}\n- {agent: b}\n", input: `{}`, answer: string(appendString(nil, strings.Repeat("[", 100_000)))},
+		{name: "large answer", document: "name: bomb\nsteps:\n- {id: s, agent: a}\n- {agent: b}\n", input: `{}`, answer: `"` + strings.Repeat("x", 9<<20) + `"`},
+	}
+}
+
+// bombAliases has nine values that hold the one before nine times.
+func bombAliases() string {
+	var s strings.Builder
+	s.WriteString("name: bomb\nlabels: {}\nsteps:\n- id: s\n  set:\n    a0: &a0 [x, x, x, x, x, x, x, x, x]\n")
+	for i := 1; i < 9; i++ {
+		fmt.Fprintf(&s, "    a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 8), i-1)
+	}
+	return s.String()
+}
+
+// bombAliasedSteps has lists of steps that hold the list before twice.
+func bombAliasedSteps() string {
+	var s strings.Builder
+	s.WriteString("name: bomb\nsteps:\n- parallel: &a0\n  - {agent: a}\n  - {agent: a}\n")
+	for i := 1; i < 30; i++ {
+		fmt.Fprintf(&s, "- parallel: &a%d\n  - parallel: *a%d\n  - parallel: *a%d\n", i, i-1, i-1)
+	}
+	return s.String()
+}
+
+func bombScopes(depth int) string {
+	return `{"name":"bomb","steps":` + strings.Repeat(`[{"steps":`, depth) + `[{"agent":"a"}]` + strings.Repeat(`}]`, depth) + `}`
+}
+
+func bombDoubling(n int) string {
+	s := fmt.Sprintf("a%d", n)
+	for i := n; i > 0; i-- {
+		s = fmt.Sprintf("cel.bind(a%d, a%d + a%d, %s)", i, i-1, i-1, s)
+	}
+	return "cel.bind(a0, 'xxxxxxxxxxxxxxxx', " + s + ")"
+}
+
+func bombDoublingSteps(n int) string {
+	var s strings.Builder
+	s.WriteString("name: bomb\nsteps:\n- {id: s0, set: '${workflow.input.text}'}\n")
+	for i := 1; i < n; i++ {
+		fmt.Fprintf(&s, "- {id: s%d, set: '${s%d.output}${s%d.output}'}\n", i, i-1, i-1)
+	}
+	return s.String() + "- {agent: a}\n"
+}
+
+func bombDoublingLists(n int) string {
+	var s strings.Builder
+	s.WriteString("name: bomb\nsteps:\n- {id: s0, set: '${workflow.input.text}'}\n")
+	for i := 1; i < n; i++ {
+		fmt.Fprintf(&s, "- {id: s%d, set: ['${s%d.output}', '${s%d.output}']}\n", i, i-1, i-1)
+	}
+	return s.String() + "- {agent: a}\n"
+}
+
+func bombMacros(depth int) string {
+	s := "1"
+	for i := range depth {
+		s = fmt.Sprintf("[1,2,3,4,5,6,7,8,9,0].map(x%d, %s)", i, s)
+	}
+	return s
+}
+
+// bombSchema visits each list twice as often as the one around it.
+func bombSchema() string {
+	return `{"name":"bomb","input":{"$ref":"#/definitions/a","definitions":{"a":{"anyOf":[` +
+		`{"items":{"$ref":"#/definitions/a"},"minItems":5},{"items":{"$ref":"#/definitions/a"},"minItems":6}]}}},"steps":[{"agent":"a"}]}`
+}
+
+// bombDefaults fills defaults into defaults.
+func bombDefaults() string {
+	s := `{"type":"object","properties":{"a":{"default":{},"$ref":"#/definitions/x"},"b":{"default":{},"$ref":"#/definitions/x"}}}`
+	return `{"name":"bomb","input":{"$ref":"#/definitions/x","definitions":{"x":` + s + `}},"steps":[{"agent":"a"}]}`
+}
+
+// run sets the bomb off and gives the codes of what ended it, and how many calls
+// were made of agents that stand behind it.
+func (x bomb) run(t testing.TB) (codes []string, calls int) {
+	t.Helper()
+	def, problems := Parse(ParseOptions{}, []byte(x.document))
+	if def == nil {
+		for _, p := range problems {
+			if p.Severity == parley.SeverityError {
+				codes = append(codes, p.Code)
+			}
+		}
+		return codes, 0
+	}
+	input, err := def.CheckInput(json.RawMessage(x.input))
+	if err != nil {
+		return []string{string(parley.CodeOf(err))}, 0
+	}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := NewState("run-1", def, DefaultRunLimits())
+	d := s.Apply(Start{At: now, Input: input})
+	if x.answer != "" {
+		id := d.Schedule[0].Task.ID
+		d = s.Apply(Settled{At: now, TaskID: id, Result: parley.Result{TaskID: id, Outcome: parley.OutcomeOK, Output: json.RawMessage(x.answer)}})
+	}
+	if s.Err() != nil {
+		codes = []string{string(s.Err().Code)}
+	}
+	return codes, len(d.Schedule)
+}
+
+// TestBombsEndInLimitErrors: whatever a document, an input or an answer asks for,
+// it ends in error limit, and no agent is called.
+func TestBombsEndInLimitErrors(t *testing.T) {
+	for _, x := range bombs() {
+		t.Run(x.name, func(t *testing.T) {
+			codes, calls := x.run(t)
+			if len(codes) == 0 || slices.ContainsFunc(codes, func(c string) bool { return c != "limit" }) || calls != 0 {
+				t.Errorf("ended in %.10q with %d calls", codes, calls)
+			}
+		})
+	}
+}
