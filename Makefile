@@ -42,7 +42,7 @@ check: $(GOLANGCI) $(GOFUMPT) $(DEADCODE) ## format, lint, vet, import policy, d
 
 # Those of the benchmarks that need no server are run without any.
 bench: ## the benchmarks; ONLY=name picks one, QUICK=1 ends within a minute each
-	@$(if $(filter workflows jsonrpc a2a zone jsonrpc-soak,$(ONLY)),,go run ./scripts/services -durable) \
+	@$(if $(filter workflows jsonrpc a2a zone language jsonrpc-soak,$(ONLY)),,go run ./scripts/services -durable) \
 		sh -c 'cd bench && exec go run . -only "$(ONLY)" $(if $(QUICK),-quick)'
 
 chaos: ## random faults on one process and on a whole cluster: SEED=n MINUTES=m RUNS=n

@@ -86,6 +86,7 @@ func benchmarks() []benchmark {
 		{name: "bridge", run: bridgeBench},
 		{name: "isolation", run: isolationBench},
 		{name: "zone", run: zoneBench},
+		{name: "language", run: languageBench},
 		{name: "jsonrpc-soak", run: jsonrpcSoak, asked: true},
 	}
 }
