@@ -17,7 +17,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(
 		newDevCommand(a), newServeCommand(a), newZoneCommand(a), newRunCommand(a), newWorkflowCommand(a), newAgentCommand(a), newDLQCommand(a),
 		newImportCommand(a), newMigrateCommand(a), newBackupCommand(a), newTopicsCommand(a), newConfigCommand(a),
-		newRPCCommand(a), newVersionCommand(a), newExitCodesTopic(),
+		newRPCCommand(a), newSchemaCommand(a), newVersionCommand(a), newExitCodesTopic(),
 	)
 	root.SetHelpCommand(newHelpCommand(root))
 

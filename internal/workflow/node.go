@@ -81,10 +81,13 @@ func (n *node) path() string {
 		return ""
 	}
 	if n.parent.kind == nodeList {
-		return n.parent.path() + "[" + strconv.Itoa(n.index) + "]"
+		return nodeIndex(n.parent.path(), n.index)
 	}
 	return nodeJoin(n.parent.path(), n.key)
 }
+
+// nodeIndex appends the place in a list to a path.
+func nodeIndex(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // nodeJoin appends a member's name to a path.
 func nodeJoin(path, name string) string {

@@ -128,10 +128,8 @@ func (p *parser) document(root *node) {
 		p.errorf(root, problemType, "a workflow is an object with name and steps, this is %s", root.kind)
 		return
 	}
-	p.def.Form = FormList
-	if steps := root.get("steps"); steps != nil && steps.kind == nodeObject || steps == nil && root.get("start_step") != nil {
-		p.def.Form = FormGraph
-	}
+	steps := root.get("steps")
+	p.def.Form = formOf(steps != nil, steps != nil && steps.kind == nodeObject, root.get("start_step") != nil)
 	p.def.Language, p.def.CleanupTimeout, p.def.Timeout = 1, defaultCleanup, defaultTimeout
 	p.defaults.silence = defaultSilence
 	p.top(root)
