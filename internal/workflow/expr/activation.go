@@ -68,6 +68,9 @@ func (a *activation) value(name string) any {
 	if a.env.steps[name] {
 		return a.step(name)
 	}
+	if v, ok := a.scope.Values[name]; ok {
+		return a.env.adapter.fromJSON(rawJSON(v))
+	}
 	return nil
 }
 

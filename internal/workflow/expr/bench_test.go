@@ -82,7 +82,7 @@ func BenchmarkCompile(b *testing.B) {
 	for _, n := range []int{5, 2000} {
 		b.Run(fmt.Sprintf("environment of %d steps", n), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := newEnvironment(ids[:n]); err != nil {
+				if _, err := newEnvironment(ids[:n], nil); err != nil {
 					b.Fatal(err)
 				}
 			}

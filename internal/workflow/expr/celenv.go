@@ -64,7 +64,7 @@ func reserved(word string) bool {
 }
 
 // newEnvironment builds the environment. It takes milliseconds.
-func newEnvironment(stepIDs []string) (*environment, error) {
+func newEnvironment(stepIDs, values []string) (*environment, error) {
 	e := &environment{records: newRecordTypes(), steps: map[string]bool{}, typeNames: map[string]bool{}}
 	options := []cel.EnvOption{
 		cel.StdLib(cel.StdLibSubset(env.NewLibrarySubset().AddExcludedFunctions(
@@ -92,6 +92,9 @@ func newEnvironment(stepIDs []string) (*environment, error) {
 	}
 	options = append(options, bounded...)
 	declared := variables(e.records)
+	for _, name := range values {
+		declared[name] = cel.DynType
+	}
 	types, err := types.NewRegistry()
 	if err != nil {
 		return nil, fmt.Errorf("build CEL types: %w", err)

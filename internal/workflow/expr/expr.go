@@ -29,6 +29,8 @@ type Scope struct {
 	Event json.RawMessage
 	// PlanInput is `plan.input`; nil outside of plans.
 	PlanInput json.RawMessage
+	// Values has what [Options.Values] names.
+	Values map[string]json.RawMessage
 }
 
 // WorkflowInfo is `workflow`.

@@ -101,3 +101,29 @@ func wantFinding(t *testing.T, findings []Finding, want Finding) {
 		t.Errorf("finding %+v, want %+v", got, want)
 	}
 }
+
+// TestValuesOutsideOfWorkflows: names that are given besides those of rule E4.
+func TestValuesOutsideOfWorkflows(t *testing.T) {
+	c, err := NewCompiler(Options{Values: []string{"input", "call"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := &Scope{Values: map[string]json.RawMessage{"input": json.RawMessage(`{"n":2}`), "call": json.RawMessage(`{"agent":"a"}`)}}
+	x, findings := c.Condition(`input.n > 1 && call.agent == "a"`, At{})
+	if x == nil {
+		t.Fatal(findings)
+	}
+	if ok, err := x.Eval(scope); !ok || err != nil {
+		t.Errorf("the condition gives %v, %v", ok, err)
+	}
+	if x, findings = c.Condition(`inputs.n > 1`, At{}); x != nil || findings[0].Suggestion == "" {
+		t.Errorf("a misspelt name gives %v", findings)
+	}
+	v, findings := c.Template(json.RawMessage(`{"is":"${input.n + 1}"}`), At{})
+	if v == nil {
+		t.Fatal(findings)
+	}
+	if got, err := v.Eval(scope); string(got) != `{"is":3}` || err != nil {
+		t.Errorf("the template gives %s, %v", got, err)
+	}
+}

@@ -19,6 +19,9 @@ type Options struct {
 	InputSchema json.RawMessage
 	// StepSchemas holds the declared `schema` of steps by id (E10).
 	StepSchemas map[string]json.RawMessage
+	// Values are names beyond those of E4, for expressions outside of workflows;
+	// what they stand for is in [Scope.Values].
+	Values []string
 }
 
 // At says where an expression stands.
@@ -96,7 +99,8 @@ func NewCompiler(o Options) (*Compiler, error) {
 			return nil, fmt.Errorf("schema of step %s: %w", id, err)
 		}
 	}
-	c.env = sync.OnceValues(func() (*environment, error) { return newEnvironment(c.ids) })
+	values := slices.Clone(o.Values)
+	c.env = sync.OnceValues(func() (*environment, error) { return newEnvironment(c.ids, values) })
 	return c, nil
 }
 
