@@ -24,7 +24,7 @@ func newWorkflowCommand(a *app) *cobra.Command {
   parley workflow list`)
 	cmd.AddCommand(
 		newWorkflowApply(a), newWorkflowValidate(a), newWorkflowList(a),
-		newWorkflowShow(a), newWorkflowVersions(a), newWorkflowGraph(a), newWorkflowDelete(a),
+		newWorkflowShow(a), newWorkflowVersions(a), newWorkflowGraph(a), newWorkflowDelete(a), newWorkflowRun(a),
 	)
 	return cmd
 }

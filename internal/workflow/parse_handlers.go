@@ -117,8 +117,8 @@ func (p *parser) aside(s *parseStep, depth int) {
 				continue
 			}
 			name := "on_error"
-			if i > 0 {
-				name += strconv.Itoa(i + 1)
+			if len(nodes) > 1 {
+				name += "_" + strconv.Itoa(i+1)
 			}
 			s.Handlers[i].Body = &Block{Parent: s.Step, Name: name, Role: roleHandler}
 			p.list(list, s.Handlers[i].Body, depth+1)

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley/internal/dryrun"
+)
+
+// TestTestingPage holds docs/testing-workflows.md to what is true: its scripts can
+// be played, its first command line passes every test of the example, and the
+// members that it explains are those of the schema.
+func TestTestingPage(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "testing-workflows.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := 0
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(agents:.*?)```").FindAllSubmatch(page, -1) {
+		scripts++
+		if _, problems := dryrun.Parse("page", block[1]); problems != nil {
+			t.Errorf("a script of the page cannot be played: %v", problems)
+		}
+	}
+	if scripts < 2 {
+		t.Errorf("the page has %d scripts", scripts)
+	}
+	lines := regexp.MustCompile("(?m)^(parley workflow run .*)$").FindAllSubmatch(page, -1)
+	if len(lines) != 1 {
+		t.Fatalf("the page has %d command lines", len(lines))
+	}
+	for _, m := range lines {
+		var out, errs bytes.Buffer
+		a := &app{
+			stdin: strings.NewReader(""), stdout: &out, stderr: &errs, dir: root, zone: time.UTC,
+			now: func() time.Time { return epoch() }, terminal: func(io.Writer) (int, bool) { return 0, false },
+		}
+		if code := a.execute(t.Context(), strings.Fields(string(m[1]))[1:]); code != exitDone || !strings.Contains(errs.String(), "8 tests passed") {
+			t.Errorf("%s: exit code %d\n%s%s", m[1], code, &out, &errs)
+		}
+	}
+	for _, member := range regexp.MustCompile(`(?m)"(talks|times|after|when|ask|silence|unmatched|on_cancel|retry|unknown_agents|within|took|cancel)":`).FindAllSubmatch(dryrun.SchemaJSON(), -1) {
+		if !bytes.Contains(page, member[1]) {
+			t.Errorf("the page does not say what %s is", member[1])
+		}
+	}
+}
