@@ -249,6 +249,8 @@ type EventType string
 // The event types that this version writes.
 const (
 	EventRunStarted    EventType = "run.started"
+	EventRunPaused     EventType = "run.paused"
+	EventRunResumed    EventType = "run.resumed"
 	EventRunCancelling EventType = "run.cancelling"
 	EventRunCompleted  EventType = "run.completed"
 	EventRunFailed     EventType = "run.failed"

@@ -56,7 +56,8 @@ func (a *decider) advanceRegion(r *region) regionState {
 	}
 	state := r.state()
 	if state == regionFailed {
-		if a.cancelling && r.err == nil {
+		waits := a.paused && r.block.Wait && slices.Contains(r.steps, nil)
+		if (a.cancelling || waits) && r.err == nil {
 			return regionOpen
 		}
 		a.cancelOpen(r)
@@ -69,7 +70,7 @@ func (a *decider) advanceRegion(r *region) regionState {
 // order (rule S5), and goes on with what is inside of those that run.
 func (a *decider) startReady(r *region) {
 	for i, x := range r.steps {
-		if x == nil && !a.cancelling && r.room() && a.ready(r, r.block.Steps[i]) {
+		if x == nil && !a.cancelling && !a.paused && r.room() && a.ready(r, r.block.Steps[i]) {
 			x = a.consider(r, r.block.Steps[i])
 		}
 		if x == nil {

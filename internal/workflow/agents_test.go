@@ -27,6 +27,7 @@ import (
 //	ask TASK TEXT           its agent waits for a person
 //	after DURATION          time passes, timers fire
 //	cancel DURATION         the run is cancelled, with that much grace
+//	terminate|pause|resume  somebody does that to the run
 //
 // TASK is a step and the number of its attempt: a.2. What is decided stands
 // below each line: the events, what is scheduled when for whom, what is closed.
@@ -116,6 +117,15 @@ func (s *script) fact(line string) {
 	case "ask":
 		s.apply(Asked{At: s.now, TaskID: r.TaskID, News: 1, Question: &parley.Question{Kind: parley.QuestionInput, Text: what}})
 		return
+	case "terminate":
+		s.apply(Terminate{At: s.now, By: "me", Reason: "enough"})
+		return
+	case "pause":
+		s.apply(Pause{At: s.now, By: "me"})
+		return
+	case "resume":
+		s.apply(Resume{At: s.now, By: "me"})
+		return
 	case "after", "cancel":
 		d, err := time.ParseDuration(rest)
 		if err != nil {
@@ -179,7 +189,13 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 		if input := string(c.Task.Input); input != "{}" {
 			b.WriteString(" with " + input)
 		}
+		if c.Held {
+			b.WriteString(", held back")
+		}
 		b.WriteByte('\n')
+	}
+	if h := s.last.Hold; h != nil {
+		b.WriteString(map[bool]string{true: "      hold back what nobody has begun\n", false: "      let go what was held back\n"}[*h])
 	}
 	for _, c := range s.last.Close {
 		if !c.Absorb {

@@ -35,6 +35,8 @@ func (s *State) Apply(f Fact) Decision {
 	case Cancel:
 		a.at = f.At
 		a.cancel(f)
+	default:
+		a.control(f)
 	}
 	a.d.dropUnsent()
 	a.settle()
@@ -146,6 +148,10 @@ func (a *decider) stepTimers(due func(time.Time) bool) {
 		}
 		a.branchTimers(x, due)
 		switch {
+		case a.paused: // timers act at resume, timeouts at once (rule C5)
+			if due(x.deadline) {
+				a.timeOut(x)
+			}
 		case due(x.wakeAt) && (x.deadline.IsZero() || !x.deadline.Before(x.wakeAt)):
 			a.wake(x)
 		case due(x.deadline):
@@ -200,9 +206,7 @@ func (a *decider) cancel(f Cancel) {
 		By: f.By, Reason: f.Reason, GraceUntil: f.At.Add(f.Grace),
 	})
 	a.d.RequestCancel = a.InFlight()
-	for _, x := range a.open {
-		a.touch(x)
-	}
+	a.touchAll()
 	a.advance()
 }
 

@@ -297,7 +297,7 @@ func (d *driver) drive() {
 	if last != parley.EventRunCompleted && last != parley.EventRunFailed && last != parley.EventRunCancelled {
 		d.t.Fatalf("the last event is %s", last)
 	}
-	for _, f := range []Fact{Tick{At: d.now.Add(1000 * time.Hour)}, Cancel{At: d.now}, Start{At: d.now}} {
+	for _, f := range []Fact{Tick{At: d.now.Add(1000 * time.Hour)}, Cancel{At: d.now}, Start{At: d.now}, Terminate{At: d.now}, Pause{At: d.now}, Resume{At: d.now}} {
 		if got := d.state.Apply(f); len(got.Events) > 0 {
 			d.t.Fatalf("%T after the end gave %v", f, got.Events)
 		}
@@ -307,6 +307,10 @@ func (d *driver) drive() {
 func (d *driver) act() {
 	ids := d.state.InFlight()
 	d.now = d.now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(d.t, "ms")) * time.Millisecond)
+	if d.controlled() {
+		return
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return d.state.Paused() && d.open[id].Held })
 	switch n := rapid.IntRange(0, 26).Draw(d.t, "act"); {
 	case n == 0:
 		d.apply(Cancel{At: d.now, By: "me", Grace: 10 * time.Second})
@@ -325,6 +329,50 @@ func (d *driver) act() {
 		d.converse(ids)
 	default:
 		d.settle(rapid.SampledFrom(ids).Draw(d.t, "task"))
+	}
+}
+
+// controlled pauses, resumes or terminates the run now and then.
+func (d *driver) controlled() bool {
+	n := rapid.IntRange(0, 99).Draw(d.t, "control")
+	switch {
+	case d.state.Paused() && n < 40:
+		d.apply(Resume{At: d.now, By: "me"})
+	case n < 8:
+		d.apply(Pause{At: d.now, By: "me", Reason: "lunch"})
+	case n == 99:
+		d.apply(Terminate{At: d.now, By: "me", Reason: "enough"})
+		if !d.state.Status().Terminal() {
+			d.t.Fatalf("the run was terminated and is %s", d.state.Status())
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// heldBack holds a decision about a paused run to rule C5.
+func (d *driver) heldBack(dec Decision) {
+	if dec.Hold != nil && *dec.Hold != d.state.Paused() && !d.state.Status().Terminal() {
+		d.t.Fatalf("paused is %v, and what is open is held back: %v", d.state.Paused(), *dec.Hold)
+	}
+	for _, s := range dec.Schedule {
+		if s.Held != d.state.Paused() {
+			d.t.Fatalf("paused is %v, and %s is held back: %v", d.state.Paused(), s.Task.ID, s.Held)
+		}
+	}
+	if !d.state.Paused() {
+		for id, s := range d.open {
+			s.Held = false
+			d.open[id] = s
+		}
+		return
+	}
+	for _, e := range dec.Events {
+		if x := d.state.execs[e.Step]; e.Type == parley.EventStepScheduled && (x.step.Kind != KindAgent || e.Attempt == 1) ||
+			e.Type == parley.EventTimerFired {
+			d.t.Fatalf("%s of %s while the run is paused", e.Type, e.Step)
+		}
 	}
 }
 
@@ -392,6 +440,7 @@ func (d *driver) apply(f Fact) {
 			d.open[s.Task.ID] = s
 		}
 	}
+	d.heldBack(dec)
 	d.sameAsReplayed()
 }
 

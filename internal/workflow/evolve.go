@@ -16,6 +16,7 @@ func (s *State) evolve(e parley.Event, payload any) error {
 		s.evolveStarted(e, p)
 	case runCancelling:
 		s.cancelling, s.graceUntil = true, p.GraceUntil
+		s.unpaused()
 		s.cancelledBy, s.cancelReason = p.By, p.Reason
 	case runCompleted:
 		s.output = p.Output
@@ -29,8 +30,14 @@ func (s *State) evolve(e parley.Event, payload any) error {
 		if e.Type == parley.EventRunCancelled {
 			status = parley.RunCancelled
 		}
+		if p.Terminated {
+			s.cancelledBy, s.cancelReason = p.By, p.Reason
+		}
 		s.endRun(status, e.At)
 	default:
+		if s.evolveControl(payload) {
+			return nil
+		}
 		return s.evolveStep(e, payload)
 	}
 	return nil
@@ -51,6 +58,7 @@ func (s *State) evolveStarted(e parley.Event, p runStarted) {
 
 func (s *State) endRun(status parley.RunStatus, at time.Time) {
 	s.status, s.endedAt = status, at
+	s.unpaused()
 	clear(s.inFlight)
 }
 
@@ -245,6 +253,8 @@ type decider struct {
 	pass string
 	// touched are the executions that were marked as changed.
 	touched []*execution
+	// marked are lists that touchAll has marked.
+	marked []*region
 }
 
 // record appends an event to the decision and applies it.
@@ -285,9 +295,32 @@ func (a *decider) touch(x *execution) {
 	}
 }
 
+// touchAll marks all that runs, for what changes the run as a whole.
+func (a *decider) touchAll() {
+	a.marked = append(a.marked, a.body)
+	if a.finally != nil {
+		a.marked = append(a.marked, a.finally)
+	}
+	for _, x := range a.open {
+		a.touch(x)
+		for r := range x.regions {
+			a.marked = append(a.marked, r)
+		}
+	}
+	for _, x := range a.undoing {
+		a.marked = append(a.marked, x.undo.region)
+	}
+	for _, r := range a.marked {
+		r.dirty = true
+	}
+}
+
 // settle takes the marks away once nothing changes any more.
 func (a *decider) settle() {
 	for _, x := range a.touched {
 		x.dirty, x.region.dirty = false, false
+	}
+	for _, r := range a.marked {
+		r.dirty = false
 	}
 }

@@ -88,6 +88,9 @@ type Decision struct {
 	// Close ends attempts, RequestCancel asks their owners to end them.
 	Close         []Close
 	RequestCancel []string
+	// Hold, if set, holds the attempts back that nobody has begun, or frees them
+	// (rule C5). Those of Schedule carry their own Held.
+	Hold *bool
 }
 
 // Schedule is one new attempt of an agent step.
@@ -101,6 +104,8 @@ type Schedule struct {
 	Retry bool
 	// HasNext: the step has another agent to call if this one cannot be.
 	HasNext bool
+	// Held: the run is paused, and nobody may begin the attempt until it is resumed.
+	Held bool
 }
 
 // Close ends one attempt.

@@ -33,6 +33,10 @@ type (
 	}
 	runEnded struct {
 		Error *parley.Error `json:"error,omitempty"`
+		// Terminated: nobody waited for anything; By and Reason say who and why.
+		Terminated bool   `json:"terminated,omitempty"`
+		By         string `json:"by,omitempty"`
+		Reason     string `json:"reason,omitempty"`
 	}
 	stepScheduled struct {
 		Kind   Kind            `json:"kind"`
@@ -266,6 +270,10 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 		return decodeAs[runStarted](data)
 	case parley.EventRunCancelling:
 		return decodeAs[runCancelling](data)
+	case parley.EventRunPaused:
+		return decodeAs[runPaused](data)
+	case parley.EventRunResumed:
+		return decodeAs[runResumed](data)
 	case parley.EventRunCompleted:
 		return decodeAs[runCompleted](data)
 	case parley.EventRunPhase:

@@ -53,7 +53,7 @@ func (a *decider) beginPart(x *execution) {
 // mayBegin reports whether one more list of a step may start, of as many as run and
 // may run at the same time; 0 is no bound.
 func (a *decider) mayBegin(open, most int) bool {
-	return !a.cancelling && (most == 0 || open < most)
+	return !a.cancelling && !a.paused && (most == 0 || open < most)
 }
 
 // itemsOf evaluates the list that a loop goes over, once (rule S2), and gives as
@@ -163,7 +163,7 @@ func (a *decider) advanceRepeat(x *execution) {
 		last := x.parts[n-1]
 		state := a.advanceRegion(last)
 		switch {
-		case a.over() || a.cancelling || state == regionOpen:
+		case a.over() || a.cancelling || a.paused || state == regionOpen:
 			return
 		case state == regionFailed:
 			a.fail(x, last.failure(), attemptEnd{started: x.scheduledAt})
@@ -272,6 +272,20 @@ func forkOutput(x *execution) json.RawMessage {
 		o.value(b.Name, value)
 	}
 	return o.end()
+}
+
+// branchDeadline is when the time of the first open branch of a fork is up; zero is
+// never.
+func (e *execution) branchDeadline() (first time.Time) {
+	if e.step.Fork == nil {
+		return first
+	}
+	for r := range e.begun {
+		if r.state() == regionOpen && !r.deadline.IsZero() && (first.IsZero() || r.deadline.Before(first)) {
+			first = r.deadline
+		}
+	}
+	return first
 }
 
 // branchTimers ends the branches of a fork whose time is up.

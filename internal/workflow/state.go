@@ -23,6 +23,7 @@ type State struct {
 	seq        int64
 	status     parley.RunStatus
 	cancelling bool
+	paused     bool
 	input      json.RawMessage
 	labels     map[string]string
 	priority   *int
@@ -40,6 +41,8 @@ type State struct {
 	err          *parley.Error
 	cancelledBy  string
 	cancelReason string
+	pausedBy     string
+	pauseReason  string
 	retriedFrom  string
 
 	// body is the list of the workflow's steps as it is carried out.
@@ -272,6 +275,10 @@ func (s *State) Due() time.Time {
 	}
 	for _, e := range s.open {
 		earlier(e.deadline)
+		earlier(e.branchDeadline())
+		if s.paused {
+			continue // every other timer acts at resume (rule C5)
+		}
 		earlier(e.wakeAt)
 		// The next attempt of an agent call is a row that becomes visible by
 		// itself; only the core can begin anything else again.
@@ -279,13 +286,6 @@ func (s *State) Due() time.Time {
 			earlier(e.retryAt)
 		}
 		earlier(e.hedgeAt)
-		if e.step.Fork != nil {
-			for r := range e.begun {
-				if r.state() == regionOpen {
-					earlier(r.deadline)
-				}
-			}
-		}
 	}
 	return due
 }

@@ -111,7 +111,7 @@ func (a *decider) schedule(x *execution, at time.Time) {
 		task.ContextID = a.sessions[x.step.Session+"\x00"+call.agent]
 	}
 	a.d.Schedule = append(a.d.Schedule, Schedule{
-		Task: task, At: at, AttemptTimeout: x.step.AttemptTimeout, Silence: x.step.Silence, HasNext: a.hasNext(x),
+		Task: task, At: at, AttemptTimeout: x.step.AttemptTimeout, Silence: x.step.Silence, HasNext: a.hasNext(x), Held: a.paused,
 	})
 }
 

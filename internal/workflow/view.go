@@ -99,7 +99,7 @@ func (s *State) View() parley.Run {
 		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason,
 	}
 	if s.status == parley.RunRunning {
-		r.Phase = s.phase
+		r.Phase, r.Paused = s.phase, s.paused
 	}
 	r.Steps = make([]parley.Step, 0, len(s.order))
 	for _, path := range s.order {
