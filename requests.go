@@ -35,6 +35,14 @@ type CancelRequest struct {
 	By, Reason string
 }
 
+// ControlRequest steers a run: it is terminated, paused or resumed (language rules
+// C3 and C5).
+type ControlRequest struct {
+	Run string
+	// By and Reason (≤ 500 characters) are recorded.
+	By, Reason string
+}
+
 // AnswerRequest answers what the agent of a run's step waits for.
 type AnswerRequest struct {
 	Run string

@@ -25,7 +25,7 @@ func (x *Executor) attempts(l *liveRun, d workflow.Decision, now time.Time, rese
 	slots := make([]Reservation, len(d.Schedule))
 	for i, s := range d.Schedule {
 		rows[i] = store.Attempt{
-			Task: s.Task, State: store.AttemptOpen, VisibleAt: s.At, Urgency: l.state.Priority() - parley.DefaultRunPriority,
+			Task: s.Task, State: store.AttemptOpen, Held: s.Held, VisibleAt: s.At, Urgency: l.state.Priority() - parley.DefaultRunPriority,
 			Policy: store.Policy{AttemptTimeout: s.AttemptTimeout, Silence: s.Silence},
 		}
 		if s.HasNext {
@@ -34,7 +34,7 @@ func (x *Executor) attempts(l *liveRun, d workflow.Decision, now time.Time, rese
 		if info, ok := x.cfg.Agent(context.Background(), s.Task.Agent); ok {
 			rows[i].Policy.OutcomeUnknown = info.Policy
 		}
-		if !reserve || s.At.After(now) {
+		if !reserve || s.Held || s.At.After(now) {
 			continue
 		}
 		if x.old != nil {
@@ -77,7 +77,7 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 	err := x.cfg.Store.Decide(ctx, store.Decision{
 		Run:  x.row(l, now),
 		Seen: l.state.Seq() - int64(len(d.Events)), Events: d.Events, Answer: e.answer,
-		Close: closes(d.Close), RequestCancel: d.RequestCancel, Insert: rows,
+		Close: closes(d.Close), RequestCancel: d.RequestCancel, Hold: d.Hold, Insert: rows,
 		Replies: e.replies, NewsSeen: e.seen, DeadLetters: deadLetters(l.state, d, now),
 		// That nothing came of news may be found out again.
 		Prompt: len(d.Events) == 0,
@@ -159,7 +159,7 @@ func (x *Executor) row(l *liveRun, now time.Time) store.Run {
 	by, reason := s.CancelledBy()
 	r := store.Run{
 		ID: s.RunID(), Seq: s.Seq(), Status: s.Status(), Cancelling: s.Cancelling(),
-		Due: s.Due(), UpdatedAt: now, CreatedAt: started, StartedAt: started, EndedAt: ended,
+		Paused: s.Paused(), Due: s.Due(), UpdatedAt: now, CreatedAt: started, StartedAt: started, EndedAt: ended,
 		CancelledBy: by, CancelReason: reason,
 	}
 	if !r.Status.Terminal() {

@@ -57,7 +57,8 @@ const (
  settled_at = CASE WHEN state = 'open' THEN ? ELSE settled_at END,
  state = CASE WHEN state = 'open' THEN 'settled' ELSE state END
  WHERE id = ? AND ` + unsettled
-	holdAttempts = `UPDATE attempt SET held = ? WHERE id >= ? AND id < ? AND run = ? AND state = 'open'`
+	// A claimed attempt goes on, but if it is released unsent nobody may begin it.
+	holdAttempts = `UPDATE attempt SET held = ? WHERE id >= ? AND id < ? AND run = ? AND state IN ('open', 'claimed')`
 )
 
 // decision is a Decision that was checked and encoded outside the writer.

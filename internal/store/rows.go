@@ -199,7 +199,8 @@ type Decision struct {
 	// RequestCancel lists attempts whose owners are asked to cancel (P13). One
 	// that is still open has no owner: it is settled as cancelled at once.
 	RequestCancel []string
-	// Hold, if set, holds the run's open attempts back, or frees them (P15).
+	// Hold, if set, holds the run's open attempts back, or frees them (P15), and
+	// claimed ones in case that their owner releases them unsent.
 	// Attempts of Insert carry their own Held.
 	Hold *bool
 	// Insert holds the next attempts: open, or claimed by the caller's own

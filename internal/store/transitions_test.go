@@ -67,12 +67,19 @@ func TestPauseHoldsOpenAttempts(t *testing.T) {
 		c := bridge(t, db, "b1")
 		run := begin(t, db, "run-1", attempt("run-1", "a", 1), attempt("run-1", "b", 1))
 		begin(t, db, "run-1.b", attempt("run-1.b", "a", 1)) // its ids begin as those of run-1 do
-		claim(t, db, c, "run-1.a.1", "t1")
+		mine := claim(t, db, c, "run-1.a.1", "t1")
 		d := next(run, 1)
 		on := true
 		d.Hold, d.Run.Paused = &on, true
 		check(t, db.Decide(t.Context(), d))
-		diff(t, []bool{row(t, db, "run-1.a.1").Held, row(t, db, "run-1.b.1").Held, row(t, db, "run-1.b.a.1").Held}, []bool{false, true, false})
+		diff(t, []bool{row(t, db, "run-1.a.1").Held, row(t, db, "run-1.b.1").Held, row(t, db, "run-1.b.a.1").Held}, []bool{true, true, false})
+		// A claim that is given back unsent is held back as well.
+		if moved := must(db.Move(t.Context(), Move{Kind: MoveRelease, TaskID: "run-1.a.1", From: mine, At: epoch}))(t); !moved {
+			t.Fatal("not released")
+		}
+		if list := must(db.Claim(t.Context(), c, []ClaimRequest{{TaskID: "run-1.a.1", Token: "t3"}}, epoch))(t); len(list) != 0 {
+			t.Fatal("claimed while held")
+		}
 		if list := must(db.Claim(t.Context(), c, []ClaimRequest{{TaskID: "run-1.b.1", Token: "t2"}}, epoch))(t); len(list) != 0 {
 			t.Fatal("claimed while held")
 		}
