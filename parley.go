@@ -186,6 +186,8 @@ type Run struct {
 	Error       *Error            `json:"error"`
 	Labels      map[string]string `json:"labels"`
 	RetriedFrom string            `json:"retried_from,omitempty"`
+	// RerunFrom is the step that a rerun of RetriedFrom began at; "" in lists.
+	RerunFrom string `json:"rerun_from,omitempty"`
 	// Priority is nil in lists, and if the start named none.
 	Priority  *int       `json:"priority,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`

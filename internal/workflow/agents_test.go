@@ -28,6 +28,8 @@ import (
 //	after DURATION          time passes, timers fire
 //	cancel DURATION         the run is cancelled, with that much grace
 //	terminate|pause|resume  somebody does that to the run
+//	retry                   a new run goes on from this one
+//	rerun STEP [JSON]       the same from that step on, with that input
 //
 // TASK is a step and the number of its attempt: a.2. What is decided stands
 // below each line: the events, what is scheduled when for whom, what is closed.
@@ -117,6 +119,21 @@ func (s *script) fact(line string) {
 	case "ask":
 		s.apply(Asked{At: s.now, TaskID: r.TaskID, News: 1, Question: &parley.Question{Kind: parley.QuestionInput, Text: what}})
 		return
+	case "retry":
+		s.again(Rerun{Copied: s.state.Copies(), Edits: s.state.Edits()}, "")
+		return
+	case "rerun":
+		var input json.RawMessage
+		if what != "" {
+			input = json.RawMessage(what)
+		}
+		r, err := s.state.Rerun(s.state.Definition(), task, input)
+		if err != nil {
+			s.last, s.refused = Decision{}, err
+			return
+		}
+		s.again(r, task)
+		return
 	case "terminate":
 		s.apply(Terminate{At: s.now, By: "me", Reason: "enough"})
 		return
@@ -146,10 +163,23 @@ func (s *script) fact(line string) {
 	})
 }
 
+// again begins a new run that takes over what r says.
+func (s *script) again(r Rerun, from string) {
+	s.t.Helper()
+	s.state = NewState("run-1", s.state.Definition(), DefaultRunLimits())
+	s.open, s.history = make(map[string]Schedule), nil
+	s.apply(Start{At: s.now, Input: json.RawMessage(`{"x":1}`), RetriedFrom: "run-0", RerunFrom: from, Copied: r.Copied, Edits: r.Edits})
+}
+
 // tell writes what the last fact has led to, times since the run began.
 func (s *script) tell(b *strings.Builder, begun time.Time) {
+	if s.refused != nil {
+		fmt.Fprintf(b, "    refused: %v\n", s.refused)
+		s.refused = nil
+	}
 	for _, e := range s.last.Events {
 		var data struct {
+			Copied   string          `json:"copied_from"`
 			Agent    string          `json:"agent"`
 			Phase    string          `json:"phase"`
 			Fallback bool            `json:"fallback"`
@@ -181,6 +211,9 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 		}
 		if data.Output != nil {
 			fmt.Fprintf(b, " %s", data.Output)
+		}
+		if data.Copied != "" {
+			b.WriteString(" (copied)")
 		}
 		b.WriteByte('\n')
 	}

@@ -77,7 +77,7 @@ func (a *decider) start(f Start) {
 	a.recordAt(parley.EventRunStarted, "", 0, runStarted{
 		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels,
 		Trigger: f.Trigger, Deadline: f.At.Add(timeout), Priority: f.Priority,
-		RetriedFrom: f.RetriedFrom, Copied: f.Copied,
+		RetriedFrom: f.RetriedFrom, RerunFrom: f.RerunFrom, Copied: f.Copied, Edits: f.Edits,
 	})
 	a.advance()
 }

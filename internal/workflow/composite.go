@@ -39,6 +39,9 @@ func (a *decider) beginComposite(x *execution) {
 
 // choose gives the first case whose condition holds.
 func (a *decider) choose(x *execution) (int, error) {
+	if c, ok := a.entered(x); ok && c.Case != nil {
+		return *c.Case, nil
+	}
 	scope := a.scope(x)
 	for i := range x.step.Cases {
 		holds, err := a.holds(&x.step.Cases[i], x, scope)

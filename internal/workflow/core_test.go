@@ -370,7 +370,7 @@ func (d *driver) heldBack(dec Decision) {
 	}
 	for _, e := range dec.Events {
 		if x := d.state.execs[e.Step]; e.Type == parley.EventStepScheduled && (x.step.Kind != KindAgent || e.Attempt == 1) ||
-			e.Type == parley.EventTimerFired {
+			e.Type == parley.EventTimerFired && x.step.Fork == nil {
 			d.t.Fatalf("%s of %s while the run is paused", e.Type, e.Step)
 		}
 	}

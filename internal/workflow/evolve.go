@@ -48,6 +48,7 @@ func (s *State) evolveStarted(e parley.Event, p runStarted) {
 	s.input, s.labels, s.trigger, s.deadline = p.Input, p.Labels, p.Trigger, p.Deadline
 	s.retriedFrom, s.priority = p.RetriedFrom, p.Priority
 	s.bytes += int64(len(p.Input))
+	s.evolveEdits(p)
 	if len(p.Copied) > 0 {
 		s.copied = make(map[string]Copied, len(p.Copied))
 		for _, c := range p.Copied {

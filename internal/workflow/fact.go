@@ -26,17 +26,11 @@ type Start struct {
 	// Timeout bounds the run if it is less than the workflow's own (rule T3); 0
 	// leaves that.
 	Timeout time.Duration
-	// RetriedFrom names the run whose completed steps are Copied (rule C6).
-	RetriedFrom string
-	Copied      []Copied
-}
-
-// Copied is one completed step of an earlier run, taken over without a call.
-type Copied struct {
-	Path   string          `json:"path"`
-	Output json.RawMessage `json:"output"`
-	// ContextID is the conversation that the step left behind.
-	ContextID string `json:"context_id,omitempty"`
+	// RetriedFrom names the run whose steps are Copied (rule C6), RerunFrom the
+	// step that it is begun again at; Edits are inputs of steps.
+	RetriedFrom, RerunFrom string
+	Copied                 []Copied
+	Edits                  []Edit
 }
 
 // Settled says how an attempt ended.

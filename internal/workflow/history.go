@@ -21,7 +21,9 @@ type (
 		Deadline    time.Time         `json:"deadline"`
 		Priority    *int              `json:"priority,omitempty"`
 		RetriedFrom string            `json:"retried_from,omitempty"`
+		RerunFrom   string            `json:"rerun_from,omitempty"`
 		Copied      []Copied          `json:"copied,omitempty"`
+		Edits       []Edit            `json:"edits,omitempty"`
 	}
 	runCancelling struct {
 		By         string    `json:"by,omitempty"`
@@ -105,9 +107,13 @@ type (
 		Started *time.Time      `json:"started_at,omitempty"`
 		// AgentTaskID is the agent's own name for the task of the last attempt.
 		AgentTaskID string `json:"agent_task_id,omitempty"`
+		// CopiedFrom as in stepCompleted.
+		CopiedFrom string `json:"copied_from,omitempty"`
 	}
 	stepEnded struct {
 		Kind Kind `json:"kind"`
+		// CopiedFrom as in stepCompleted.
+		CopiedFrom string `json:"copied_from,omitempty"`
 	}
 )
 
@@ -135,27 +141,26 @@ func encode(payload any) json.RawMessage {
 }
 
 func (p runStarted) encode() json.RawMessage {
-	copied := p.Copied
-	input := p.Input
-	p.Copied, p.Input = nil, nil
+	copied, edits, input := p.Copied, p.Edits, p.Input
+	p.Copied, p.Edits, p.Input = nil, nil, nil
 	head, err := json.Marshal(p)
 	if err != nil {
 		panic(fmt.Sprintf("workflow: encode run.started: %v", err))
 	}
 	o := object{buf: append(make([]byte, 0, len(head)+len(input)+64), head[:len(head)-1]...)}
 	o.raw("input", input)
-	if len(copied) > 0 {
-		o.key("copied")
-		for i, c := range copied {
-			o.buf = append(o.buf, "[,"[min(i, 1)])
-			item := object{buf: append(o.buf, '{')}
-			item.str("path", c.Path)
-			item.raw("output", c.Output)
-			item.optional("context_id", c.ContextID)
-			o.buf = item.end()
+	list := func(name string, n int, item func(i int, buf []byte) []byte) {
+		if n == 0 {
+			return
+		}
+		o.key(name)
+		for i := range n {
+			o.buf = item(i, append(o.buf, "[,"[min(i, 1)]))
 		}
 		o.buf = append(o.buf, ']')
 	}
+	list("copied", len(copied), func(i int, buf []byte) []byte { return copied[i].encode(buf) })
+	list("edits", len(edits), func(i int, buf []byte) []byte { return edits[i].encode(buf) })
 	return o.end()
 }
 

@@ -59,6 +59,9 @@ func (a *decider) mayBegin(open, most int) bool {
 // itemsOf evaluates the list that a loop goes over, once (rule S2), and gives as
 // much of it as the loop takes, and how much it leaves.
 func (a *decider) itemsOf(x *execution) (items json.RawMessage, truncated int, err error) {
+	if c, ok := a.entered(x); ok {
+		return c.Output, c.Truncated, nil
+	}
 	loop := x.step.Loop
 	value, err := loop.Over.Eval(a.scope(x))
 	if err != nil {

@@ -22,6 +22,8 @@ type script struct {
 	last  Decision
 	// history is every event so far, where a test asks for it.
 	history []parley.Event
+	// refused is why the last line of a golden script did nothing.
+	refused error
 }
 
 func play(t *testing.T, document string) *script {

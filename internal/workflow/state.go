@@ -63,6 +63,9 @@ type State struct {
 	inFlight map[string]string
 	// copied holds the outputs that a retry took over, by path.
 	copied map[string]Copied
+	// edits are inputs of steps, by id; rerunFrom is where a rerun began.
+	edits     map[string]json.RawMessage
+	rerunFrom string
 	// sessions maps session and agent to the agent's context id (rule P1).
 	sessions map[string]string
 	// bytes is the size of all values of the run (§10), questions included.

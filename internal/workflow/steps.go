@@ -23,14 +23,12 @@ func (a *decider) consider(r *region, step *Step) *execution {
 		a.failFinally(x, limitError("running", int64(a.limits.Running), int64(n)), attemptEnd{})
 		return x
 	}
-	if c, ok := a.copied[x.path]; ok {
-		a.record(parley.EventStepCompleted, x, stepCompleted{
-			Kind: step.Kind, Output: c.Output, CopiedFrom: a.retriedFrom,
-			Session: step.Session, ContextID: c.ContextID,
-		})
+	c, ok := a.copied[x.path]
+	if ok && !c.Entered {
+		a.takeOver(x, c)
 		return x
 	}
-	if step.If != nil {
+	if step.If != nil && !ok {
 		run, err := step.If.Eval(a.scope(x))
 		if err != nil {
 			a.fail(x, asError(err), attemptEnd{})
@@ -79,7 +77,11 @@ func (a *decider) beginAgent(x *execution) {
 	agent, err := a.agentOf(x.step, scope)
 	if err == nil {
 		var input json.RawMessage
-		if input, err = x.step.Input.Eval(scope); err == nil {
+		edited, ok := a.editedInput(x)
+		if input = edited; !ok {
+			input, err = x.step.Input.Eval(scope)
+		}
+		if err == nil {
 			err = a.fits("input", input)
 		}
 		if err == nil {

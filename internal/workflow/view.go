@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -94,7 +93,7 @@ func (s *State) View() parley.Run {
 	r := parley.Run{
 		ID: s.run, Workflow: s.def.ID, WorkflowName: s.def.Name, Version: s.def.Version,
 		Status: s.status, Input: s.input, Output: s.output, Error: s.err, Labels: s.labels,
-		RetriedFrom: s.retriedFrom, TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
+		RetriedFrom: s.retriedFrom, RerunFrom: s.rerunFrom, TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
 		CreatedAt: s.createdAt, StartedAt: ptr(s.createdAt), EndedAt: ptr(s.endedAt),
 		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason,
 	}
@@ -153,28 +152,4 @@ func (s *State) viewStep(x *execution) parley.Step {
 		}
 	}
 	return v
-}
-
-// Copies gives what a retry of the run takes over without a call: the output
-// of every completed step that holds no steps of its own (rule C6). Paths are
-// those of a first round.
-func (s *State) Copies() []Copied { return s.copies(s.body, "", nil) }
-
-func (s *State) copies(r *region, prefix string, out []Copied) []Copied {
-	for _, x := range r.steps {
-		switch {
-		case x == nil:
-		case x.holds():
-			for inner := range x.regions {
-				out = s.copies(inner, prefix+x.step.ID+strings.TrimPrefix(inner.prefix, x.prefix()), out)
-			}
-		case x.step.Blocks() != nil: // it was decided that nothing of it runs
-		case x.status == parley.StepCompleted:
-			out = append(out, Copied{
-				Path: prefix + x.step.ID, Output: x.output,
-				ContextID: s.sessions[x.step.Session+"\x00"+x.agent],
-			})
-		}
-	}
-	return out
 }

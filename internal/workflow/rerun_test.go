@@ -1,0 +1,114 @@
+package workflow
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+)
+
+// TestC6_SessionsGoOn: a step that is run again goes on with the conversation that
+// a copied one left behind (rule P1).
+func TestC6_SessionsGoOn(t *testing.T) {
+	const doc = `{"name":"t","steps":[{"id":"a","agent":"one","session":"talk"},{"id":"b","agent":"one","session":"talk"}]}`
+	s := play(t, doc)
+	s.apply(Settled{At: s.now, TaskID: "run-1.a.1", Result: parley.Result{
+		TaskID: "run-1.a.1", Outcome: parley.OutcomeOK, Output: json.RawMessage(`1`), ContextID: "ctx-1",
+	}})
+	s.fail("b", parley.CodeAgentRejected)
+	for range 2 { // also if it is run again once more
+		s.again(Rerun{Copied: s.state.Copies()}, "")
+		if got := s.task("b").Task.ContextID; got != "ctx-1" {
+			t.Errorf("b is called in the conversation %q", got)
+		}
+		s.fail("b", parley.CodeAgentRejected)
+	}
+}
+
+// TestC6_OtherVersion: a version that lacks what is to be copied is refused, with
+// the names; what does not depend on the step in either of them is copied.
+func TestC6_OtherVersion(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"},{"id":"g","steps":[{"id":"b","agent":"x"}]},
+		{"id":"d","if":"true","then":[{"id":"n","set":1}],"else":[{"id":"m","set":2}]},{"id":"c","agent":"x"}]}`)
+	s.answer("a", `1`).answer("g/b", `2`).answer("c", `3`)
+	version := func(steps string) *Definition {
+		def, problems := Parse(ParseOptions{Version: "2"}, []byte(`{"name":"t","version":"2","steps":[`+steps+`]}`))
+		if def == nil {
+			t.Fatal(problems)
+		}
+		return def
+	}
+	for name, c := range map[string]struct {
+		steps, from string
+		wrong       []string
+		copied      []string
+	}{
+		"the same":      {`{"id":"a","agent":"y"},{"id":"g","steps":[{"id":"b","agent":"y"}]},{"id":"d","if":"true","then":[{"id":"n","set":1}]},{"id":"c","set":4}`, "c", nil, []string{"a", "g", "g/b", "d", "d/n"}},
+		"another kind":  {`{"id":"a","set":1},{"id":"g","steps":[{"id":"b","agent":"y"}]},{"id":"d","if":"true","then":[{"id":"n","set":1}]},{"id":"c","agent":"x"}`, "c", []string{"a is of kind set, not agent"}, nil},
+		"missing":       {`{"id":"a","agent":"x"},{"id":"c","agent":"x"}`, "c", []string{"g is missing", "g/b is missing", "d is missing", "d/n is missing"}, nil},
+		"elsewhere":     {`{"id":"a","agent":"x"},{"id":"b","agent":"x"},{"id":"g","steps":[{"id":"h","agent":"x"}]},{"id":"d","if":"true","then":[{"id":"n","set":1}]},{"id":"c","agent":"x"}`, "c", []string{"g/b stands elsewhere, as b"}, nil},
+		"new dependent": {`{"id":"g","steps":[{"id":"b","agent":"x"}]},{"id":"a","agent":"x"},{"id":"c","agent":"x"}`, "g", nil, []string{}},
+		"old dependent": {`{"id":"a","agent":"x"},{"id":"c","agent":"x","needs":[]}`, "a", nil, []string{}},
+	} {
+		r, err := s.state.Rerun(version(c.steps), c.from, nil)
+		var got []string
+		if e := asParley(err); e != nil {
+			var d struct {
+				Steps []string `json:"steps"`
+			}
+			if json.Unmarshal(e.Details, &d) != nil || e.Code != parley.CodeConflict || !strings.Contains(e.Message, "Version 2 cannot take over what run run-1 has done: "+d.Steps[0]) {
+				t.Errorf("%s: %v", name, err)
+			}
+			got = d.Steps
+		}
+		if diff := cmp.Diff(c.wrong, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if c.wrong != nil {
+			continue
+		}
+		paths := []string{}
+		for _, x := range r.Copied {
+			paths = append(paths, x.Path)
+		}
+		if diff := cmp.Diff(c.copied, paths); diff != "" {
+			t.Errorf("%s: copied (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func asParley(err error) *parley.Error {
+	if err == nil {
+		return nil
+	}
+	return asError(err)
+}
+
+// TestC6_SkippedAroundIt: a run cannot be begun again inside of what it has skipped.
+func TestC6_SkippedAroundIt(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"g","if":"false","steps":[{"id":"b","agent":"x"}]},{"id":"c","agent":"x"}]}`)
+	s.answer("c", `1`)
+	_, err := s.state.Rerun(s.state.Definition(), "b", nil)
+	if parley.CodeOf(err) != parley.CodeConflict || !strings.Contains(err.Error(), "has skipped g") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestC6_EditsCount: an edited input is bounded as any other value, and shows.
+func TestC6_EditsCount(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"}]}`)
+	limits := DefaultRunLimits()
+	limits.Value = 10
+	state := NewState("run-2", s.state.Definition(), limits)
+	state.Apply(Start{At: time.Unix(0, 0).UTC(), Input: json.RawMessage(`{}`), RerunFrom: "a", Edits: []Edit{{"a", json.RawMessage(`"0123456789"`)}}})
+	if e := state.Err(); e == nil || e.Code != parley.CodeLimit {
+		t.Errorf("error %v", e)
+	}
+	if state.RerunFrom() != "a" || len(state.Edits()) != 1 {
+		t.Errorf("begun at %q with %v", state.RerunFrom(), state.Edits())
+	}
+}
