@@ -43,6 +43,20 @@ type ControlRequest struct {
 	By, Reason string
 }
 
+// RerunRequest asks for a new run that does a part of an ended one again (language
+// rule C6).
+type RerunRequest struct {
+	Run string
+	// From is the step, by id or path, that is run again with all that depends on
+	// it; everything else is copied. "" is the start: nothing is copied.
+	From string
+	// Input, if set, is that of the step From; WorkflowInput that of the workflow.
+	Input, WorkflowInput json.RawMessage
+	// Version is another version of the workflow; "" stays on the run's.
+	Version string
+	By      string
+}
+
 // AnswerRequest answers what the agent of a run's step waits for.
 type AnswerRequest struct {
 	Run string

@@ -125,6 +125,9 @@ func (x *Executor) retry(ctx context.Context, id string, r store.Replay) (parley
 	if err != nil {
 		return parley.Run{}, err
 	}
+	if compensated(h.Events) {
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: what it had done was compensated; run it again from the start: parley run rerun %s", id, id)
+	}
 	v, err := x.retryOn(ctx, h.Run)
 	if err != nil {
 		return parley.Run{}, err
@@ -133,7 +136,7 @@ func (x *Executor) retry(ctx context.Context, id string, r store.Replay) (parley
 	view := old.View()
 	run, _, err := x.begin(ctx, v, beginning{
 		fact: workflow.Start{
-			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Priority: view.Priority,
+			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Edits: old.Edits(), Priority: view.Priority,
 		},
 		hidden: h.Run.Hidden, replay: &r,
 	})

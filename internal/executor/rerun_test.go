@@ -1,0 +1,138 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+)
+
+func (r *rig) rerun(req parley.RerunRequest) parley.Run {
+	r.t.Helper()
+	run, err := r.x.Rerun(r.t.Context(), req)
+	check(r.t, err)
+	return run
+}
+
+// inputs gives the input of each attempt that a run has made, by step.
+func (r *rig) inputs(run string) map[string]string {
+	r.t.Helper()
+	list, err := r.db.Attempts(r.t.Context(), run)
+	check(r.t, err)
+	got := make(map[string]string)
+	for i := range list {
+		got[list[i].Step] = string(list[i].Input)
+	}
+	return got
+}
+
+const passOn = "name: talk\nsteps:\n  - {id: a, agent: writer, input: {v: '${workflow.input.v}'}}\n  - {id: b, agent: writer, input: {v: '${a.output.n}'}}\n  - {id: c, agent: writer}\n"
+
+// TestC6_Rerun: a new run, linked to the old one, which stays as it is; only the
+// step and what follows are called again, with the input that was edited.
+func TestC6_Rerun(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply(passOn)
+		run, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "talk", Input: json.RawMessage(`{"v":7}`), Labels: map[string]string{"k": "v"}})
+		check(t, err)
+		old := run.ID
+		for _, step := range []string{"a", "b", "c"} {
+			r.settle(old + "." + step + ".1")
+		}
+		again := r.rerun(parley.RerunRequest{Run: old, From: "b", Input: json.RawMessage(`{"v":"edited"}`), By: "ann"})
+		if again.ID == old || again.RetriedFrom != old || again.RerunFrom != "b" || again.Labels["k"] != "v" || again.TriggeredBy != "rerun" || string(again.Input) != `{"v":7}` {
+			t.Errorf("run %+v", again)
+		}
+		r.settle(again.ID + ".b.1")
+		r.settle(again.ID + ".c.1")
+		if diff := cmp.Diff(map[string]string{"b": `{"v":"edited"}`, "c": `{}`}, r.inputs(again.ID)); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		before, err := r.x.Get(t.Context(), old)
+		check(t, err)
+		if before.Status != parley.RunCompleted || before.Seq != run.Seq+6 {
+			t.Errorf("the old run is %s at event %d", before.Status, before.Seq)
+		}
+		// From the start, with another input of the workflow.
+		whole := r.rerun(parley.RerunRequest{Run: again.ID, WorkflowInput: json.RawMessage(`{"v":8}`)})
+		if diff := cmp.Diff(map[string]string{"a": `{"v":8}`}, r.inputs(whole.ID)); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: whole.ID, From: "a"})
+		wantCode(t, err, parley.CodeConflict, "it is RUNNING")
+		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: old, From: "z"})
+		wantCode(t, err, parley.CodeNotFound, `no step "z"`)
+		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: "run-99"})
+		wantCode(t, err, parley.CodeNotFound, "run-99")
+		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: old, Input: json.RawMessage(`1`)})
+		wantCode(t, err, parley.CodeInvalid, "workflow_input")
+		_, err = r.x.Retry(t.Context(), old, "ann")
+		wantCode(t, err, parley.CodeConflict, "it is COMPLETED")
+	})
+}
+
+// TestC6_RerunOnAnotherVersion: the ids that are copied must be there with the
+// same kind, and the workflow's input must fit.
+func TestC6_RerunOnAnotherVersion(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		run := r.start()
+		r.settle(run + ".a.1")
+		r.fail(run + ".b.1")
+		time.Sleep(time.Minute)
+		r.apply("name: talk\nsteps:\n  - {id: a, agent: writer}\n  - {id: b, agent: other}\n  - {id: c, agent: writer}\n")
+		r.apply("name: talk\nsteps:\n  - {id: a, set: 1}\n  - {id: b, agent: other}\n")
+		r.apply("name: talk\ninput: {type: object, required: [x]}\nsteps:\n  - {id: a, agent: writer}\n  - {id: b, agent: other}\n")
+		if v, err := r.x.Get(t.Context(), run); err != nil || v.Status != parley.RunFailed {
+			t.Fatalf("the run is %s, %v", v.Status, err)
+		}
+		again := r.rerun(parley.RerunRequest{Run: run, From: "b", Version: "2"})
+		if s := r.step(again.ID, "b"); again.Version != "2" || s.Agent != "other" {
+			t.Errorf("version %s, b is of %s", again.Version, s.Agent)
+		}
+		_, err := r.x.Rerun(t.Context(), parley.RerunRequest{Run: run, From: "b", Version: "3"})
+		wantCode(t, err, parley.CodeConflict, "a is of kind set, not agent")
+		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: run, From: "b", Version: "4"})
+		wantCode(t, err, parley.CodeInvalidInput, "x")
+		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: run, From: "b", Version: "9"})
+		wantCode(t, err, parley.CodeNotFound, "9")
+		r.rerun(parley.RerunRequest{Run: run, From: "b", Version: "4", WorkflowInput: json.RawMessage(`{"x":1}`)})
+	})
+}
+
+// TestC6_CompensatedOnlyFromTheStart: what was undone cannot be built upon.
+func TestC6_CompensatedOnlyFromTheStart(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		run := r.start()
+		r.settle(run + ".a.1")
+		r.compensate(run)
+		_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run})
+		check(t, err)
+		_, err = r.x.Retry(t.Context(), run, "ann")
+		wantCode(t, err, parley.CodeConflict, "compensated")
+		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: run, From: "b"})
+		wantCode(t, err, parley.CodeConflict, "only be run again from the start")
+		r.rerun(parley.RerunRequest{Run: run, From: "a"})
+		r.rerun(parley.RerunRequest{Run: run})
+	})
+}
+
+// compensate writes into the history of a run that a step was compensated.
+func (r *rig) compensate(run string) {
+	r.t.Helper()
+	h, err := r.db.History(r.t.Context(), run)
+	check(r.t, err)
+	row, now := h.Run, time.Now().UTC().Truncate(time.Microsecond)
+	row.Seq++
+	row.UpdatedAt = now
+	check(r.t, r.db.Decide(r.t.Context(), store.Decision{
+		Run: row, Seen: row.Seq - 1,
+		Events: []parley.Event{{Seq: row.Seq, At: now, Type: "step.compensated", Run: run, Step: "a", Data: json.RawMessage(`{}`)}},
+	}))
+}
