@@ -128,6 +128,12 @@ func (b *board) apply(e parley.Event) (n news, ok bool) {
 		return n, false
 	case parley.EventRunCancelling:
 		b.status, n.note = cancelling, p.Reason
+	case parley.EventRunPaused:
+		n.status, n.note = "PAUSED", p.Reason
+		return n, true
+	case parley.EventRunResumed:
+		n.status = "RESUMED"
+		return n, true
 	case parley.EventRunWarning:
 		n.status, n.note = "WARNING", p.Message
 		return n, true

@@ -18,7 +18,8 @@ func newRunCommand(a *app) *cobra.Command {
   parley run watch RUN`)
 	cmd.AddCommand(
 		newRunStart(a), newRunList(a), newRunShow(a), newRunWatch(a),
-		newRunEvents(a), newRunAttempts(a), newRunAnswer(a), newRunCancel(a), newRunRetry(a),
+		newRunEvents(a), newRunAttempts(a), newRunAnswer(a),
+		newRunCancel(a), newRunTerminate(a), newRunPause(a), newRunResume(a), newRunRetry(a), newRunRerun(a),
 	)
 	return cmd
 }
@@ -180,41 +181,6 @@ ended. The exit code tells how it ended. To interrupt does not end the run.`,
 		ValidArgsFunction: a.completeNames(runIDs),
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m")
-	return cmd
-}
-
-func newRunCancel(a *app) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "cancel RUN",
-		Short: "End a run",
-		Long: `Ask for the end of a run. No step starts any more; agents that work get a
-little time to end, so the run may still be RUNNING afterwards.`,
-		Example: `  parley run cancel RUN
-  parley run cancel RUN --reason "wrong input"`,
-		Args: need("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			run, err := c.Cancel(cmd.Context(), args[0], reason)
-			if err != nil {
-				return err
-			}
-			if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{}) }); err != nil {
-				return err
-			}
-			if !run.Status.Terminal() {
-				a.next("parley run watch %s", run.ID)
-			} else {
-				a.next("parley run show %s", run.ID)
-			}
-			return nil
-		},
-		ValidArgsFunction: a.completeNames(runIDs),
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "recorded with the run, at most 500 characters")
 	return cmd
 }
 

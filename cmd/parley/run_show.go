@@ -72,7 +72,8 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 	if run.StartedAt != nil {
 		list = append(list, field{"Duration", cell{text: a.between(run.StartedAt, run.EndedAt)}})
 	}
-	list = append(list, field{"Labels", cell{text: labelText(run.Labels)}}, field{"Retried from", cell{text: run.RetriedFrom}})
+	list = append(list, field{"Labels", cell{text: labelText(run.Labels)}}, field{"Retried from", cell{text: run.RetriedFrom}},
+		field{"From step", cell{text: run.RerunFrom}})
 	if run.Priority != nil {
 		list = append(list, field{"Priority", cell{text: strconv.Itoa(*run.Priority)}})
 	}

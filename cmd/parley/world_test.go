@@ -64,7 +64,7 @@ func newWorld(t testing.TB) (w *world, url string) {
 		}
 	}
 	h, err := api.New(api.Config{
-		Runs: w, Workflows: worldWorkflows{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
+		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)

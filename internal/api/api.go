@@ -51,7 +51,9 @@ type Limits struct {
 
 // Config is what the API is made of. All views but Audits are required.
 type Config struct {
-	Runs      Runs
+	Runs Runs
+	// Controls steer runs.
+	Controls  Controls
 	Workflows Workflows
 	Agents    Agents
 	// DeadLetters is what was given up.
@@ -118,8 +120,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Breakers == nil || cfg.Conditions == nil {
-		return nil, errors.New("api: Runs, Workflows, Agents, DeadLetters, Breakers and Conditions are required")
+	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Breakers == nil || cfg.Conditions == nil {
+		return nil, errors.New("api: Runs, Controls, Workflows, Agents, DeadLetters, Breakers and Conditions are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")

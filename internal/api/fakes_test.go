@@ -387,7 +387,7 @@ func setup(change func(*Config)) (*server, *world) {
 	var mu sync.Mutex
 	ids := 0
 	cfg := Config{
-		Runs: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w},
+		Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w},
 		Key: parley.NewSecret([]byte("test-key")), Version: "1.2.3", Now: clock.Now,
 		NewID: func() string {
 			mu.Lock()

@@ -73,7 +73,8 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"POST /api/v1/agents", "POST /api/v1/agents/{ref}/breaker", "POST /api/v1/agents/{ref}/call", "POST /api/v1/agents/{ref}/check", "POST /api/v1/agents:detect",
 		"POST /api/v1/dead-letters/{id}/discard", "POST /api/v1/dead-letters/{id}/replay",
 		"POST /api/v1/dead-letters:discard", "POST /api/v1/dead-letters:replay",
-		"POST /api/v1/runs/{id}/answer", "POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/retry",
+		"POST /api/v1/runs/{id}/answer", "POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/pause",
+		"POST /api/v1/runs/{id}/rerun", "POST /api/v1/runs/{id}/resume", "POST /api/v1/runs/{id}/retry", "POST /api/v1/runs/{id}/terminate",
 		"POST /api/v1/workflows", "POST /api/v1/workflows/{ref}/execute", "POST /api/v1/workflows:validate",
 		"PUT /api/v1/agents/{ref}", "PUT /api/v1/workflows/{ref}",
 	}
@@ -188,6 +189,12 @@ func bodyCases() map[string][]struct {
 		},
 		"POST /api/v1/runs/{id}/answer": {
 			{`{"text":1}`, false}, {`{"text":"a","step":""}`, false}, {`{"text":"a","step":1}`, false}, {`{"text":"a","by":"me"}`, false},
+		},
+		"POST /api/v1/runs/{id}/terminate": {
+			{`{}`, true}, {`{"reason":` + long(500) + `}`, true}, {`{"reason":` + long(501) + `}`, false}, {`{"reason":1}`, false}, {`{"x":1}`, false},
+		},
+		"POST /api/v1/runs/{id}/rerun": {
+			{`{"from":""}`, false}, {`{"from":1}`, false}, {`{"version":""}`, false}, {`{"version":` + long(65) + `}`, false}, {`{"x":1}`, false},
 		},
 		"POST /api/v1/runs/{id}/cancel": {
 			{`{"reason":` + long(500) + `}`, true}, {`{"reason":` + long(501) + `}`, false}, {`{"reason":1}`, false},

@@ -42,6 +42,7 @@ func ok(body any) []answer { return []answer{{status: http.StatusOK, body: body}
 func (s *server) table() []route {
 	routes := s.workflowRoutes()
 	routes = append(routes, s.runRoutes()...)
+	routes = append(routes, s.controlRoutes()...)
 	routes = append(routes, s.agentRoutes()...)
 	routes = append(routes, s.healthRoutes()...)
 	routes = append(routes, s.breakerRoutes()...)

@@ -35,6 +35,14 @@ func (r runs) Retry(ctx context.Context, id, by string) (parley.Run, error) {
 	return r.Executor.Retry(ctx, id, by)
 }
 
+// Rerun makes a new run as Start does.
+func (r runs) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, error) {
+	if err := r.admit(); err != nil {
+		return parley.Run{}, err
+	}
+	return r.Executor.Rerun(ctx, req)
+}
+
 // Run gives a run with its steps.
 func (r runs) Run(ctx context.Context, id string) (parley.Run, error) { return r.Get(ctx, id) }
 

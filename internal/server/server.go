@@ -177,8 +177,9 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 		}
 		hint = "the key of this server is in " + file
 	}
+	runs := runs{Executor: s.executor, db: s.db, admit: s.admit}
 	return api.New(api.Config{
-		Runs: runs{Executor: s.executor, db: s.db, admit: s.admit}, Workflows: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
+		Runs: runs, Controls: runs, Workflows: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry},
 		Key:        s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,

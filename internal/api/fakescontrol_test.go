@@ -1,0 +1,82 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/parley-project/parley"
+)
+
+// steered gives a run that may be steered. The caller holds the lock.
+func (f fakeRuns) steered(req parley.ControlRequest, verb string) (*parley.Run, error) {
+	r, err := f.findRun(req.Run)
+	if err == nil && r.Status.Terminal() {
+		err = parley.Errorf(parley.CodeConflict, "Cannot %s run %s: it is %s", verb, r.ID, r.Status)
+	}
+	return r, err
+}
+
+func (f fakeRuns) Terminate(_ context.Context, req parley.ControlRequest) (parley.Run, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.steered(req, "terminate")
+	if err != nil {
+		return parley.Run{}, err
+	}
+	r.CancelledBy, r.CancelReason, r.Paused = req.By, req.Reason, false
+	f.end(r, parley.RunCancelled, parley.Errorf(parley.CodeCancelled, "The run was terminated by %s: %s", req.By, req.Reason))
+	return *r, nil
+}
+
+func (f fakeRuns) Pause(_ context.Context, req parley.ControlRequest) (parley.Run, error) {
+	return f.hold(req, "pause", true)
+}
+
+func (f fakeRuns) Resume(_ context.Context, req parley.ControlRequest) (parley.Run, error) {
+	return f.hold(req, "resume", false)
+}
+
+func (f fakeRuns) hold(req parley.ControlRequest, verb string, on bool) (parley.Run, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.steered(req, verb)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	if r.Paused != on {
+		r.Paused = on
+		kind := parley.EventRunResumed
+		if on {
+			kind = parley.EventRunPaused
+		}
+		f.appendEvent(r, parley.Event{Type: kind, Data: json.RawMessage(fmt.Sprintf(`{"by":%q}`, req.By))})
+	}
+	return *r, nil
+}
+
+func (f fakeRuns) Rerun(_ context.Context, req parley.RerunRequest) (parley.Run, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old, err := f.findRun(req.Run)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	if !old.Status.Terminal() {
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s", old.ID, old.Status)
+	}
+	r := *old
+	r.ID, r.Status, r.RetriedFrom, r.RerunFrom, r.TriggeredBy = fmt.Sprintf("run-%d", len(f.runs)+1), parley.RunPending, old.ID, req.From, "rerun"
+	r.Error, r.EndedAt, r.CancelledBy, r.CancelReason, r.Seq, r.Output = nil, nil, "", "", 0, nil
+	r.CreatedAt, r.UpdatedAt = f.now(), f.now()
+	if req.WorkflowInput != nil {
+		r.Input = req.WorkflowInput
+	}
+	if req.Version != "" {
+		r.Version = req.Version
+	}
+	r.Steps = []parley.Step{{ID: req.From, Kind: "agent", Status: parley.StepPending, Agent: "A", Input: req.Input}}
+	f.runs = append(f.runs, &r)
+	f.appendEvent(&r, parley.Event{Type: parley.EventRunStarted})
+	return r, nil
+}

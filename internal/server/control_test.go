@@ -1,0 +1,137 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/parley-project/parley"
+)
+
+// asked is one request that an agent of a test holds back.
+type asked struct{ called, gone, answer chan struct{} }
+
+// slowAgent answers its first request when it is told to, and the others at once.
+func slowAgent(next http.Handler) (http.Handler, *asked) {
+	a := &asked{make(chan struct{}), make(chan struct{}), make(chan struct{})}
+	var once sync.Once
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		once.Do(func() {
+			// A server hears of a connection that is closed once the body is read.
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				panic(err)
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			close(a.called)
+			select {
+			case <-a.answer:
+			case <-r.Context().Done():
+			}
+			if r.Context().Err() != nil {
+				close(a.gone)
+			}
+		})
+		next.ServeHTTP(w, r)
+	}), a
+}
+
+// post is one request that changes a run; the answer is the run.
+func (w *world) post(path, body string, status int) (run parley.Run) {
+	w.t.Helper()
+	code, b := w.call("POST", path, body)
+	if code != status {
+		w.t.Fatalf("POST %s: %d %s, want %d", path, code, b, status)
+	}
+	if status >= 300 {
+		return run
+	}
+	if err := json.Unmarshal(b, &run); err != nil {
+		w.t.Fatal(err)
+	}
+	return run
+}
+
+// TestC3_TerminateClosesTheConnection: the run is over at once; the agent that
+// works hears of it as one that has lost.
+func TestC3_TerminateClosesTheConnection(t *testing.T) {
+	t.Parallel()
+	log := newCallLog()
+	agent, hung := slowAgent(log.simpleAgent("hung", 0))
+	w := newWorld(t, map[string]http.Handler{"hung simple-a2a": agent}, `{"name":"hang","steps":[{"id":"a","agent":"hung"},{"id":"b","agent":"hung"}]}`)
+	run := w.start("hang", `{}`)
+	<-hung.called
+	got := w.post("/api/v1/runs/"+run.ID+"/terminate", `{"reason":"enough"}`, http.StatusOK)
+	if got.Status != parley.RunCancelled || got.EndedAt == nil || got.Steps[0].Status != parley.StepCancelled {
+		t.Errorf("terminated: %s, step %s", got.Status, got.Steps[0].Status)
+	}
+	<-hung.gone
+	w.post("/api/v1/runs/"+run.ID+"/terminate", ``, http.StatusConflict)
+}
+
+// TestC5_PauseAndResume: the agent at work answers, and the next one is called
+// after the resume.
+func TestC5_PauseAndResume(t *testing.T) {
+	t.Parallel()
+	log := newCallLog()
+	agent, slow := slowAgent(log.simpleAgent("one", 0))
+	w := newWorld(t, map[string]http.Handler{"one simple-a2a": agent, "two simple-a2a": log.simpleAgent("two", 0)},
+		`{"name":"pair","steps":[{"id":"a","agent":"one"},{"id":"b","agent":"two"}]}`)
+	run := w.start("pair", `{}`)
+	<-slow.called
+	if got := w.post("/api/v1/runs/"+run.ID+"/pause", `{"reason":"lunch"}`, http.StatusOK); !got.Paused {
+		t.Error("not paused")
+	}
+	close(slow.answer)
+	err := w.server.Executor().Await(t.Context(), run.ID, func() (bool, error) {
+		got, err := w.server.Executor().Get(t.Context(), run.ID)
+		return err != nil || got.Steps[0].Status == parley.StepCompleted, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(log.counts()); n != 1 {
+		t.Errorf("%d tasks were executed while the run was paused", n)
+	}
+	w.post("/api/v1/runs/"+run.ID+"/resume", ``, http.StatusOK)
+	if got := w.end(run.ID); got.Status != parley.RunCompleted {
+		t.Errorf("the run is %s: %v", got.Status, got.Error)
+	}
+}
+
+// TestC6_RerunCallsWhatDepends: what does not depend on the step is not called
+// again, and the input of the step is the edited one.
+func TestC6_RerunCallsWhatDepends(t *testing.T) {
+	t.Parallel()
+	log := newCallLog()
+	w := newWorld(t, map[string]http.Handler{"one simple-a2a": log.simpleAgent("one", 0), "two simple-a2a": log.simpleAgent("two", 0)}, `
+name: again
+steps:
+  - {id: a, agent: one}
+  - {id: p, parallel: [{id: left, agent: one}, {id: right, agent: two}]}
+  - {id: b, agent: two}
+`)
+	old := w.run("again", `{}`)
+	run := w.post("/api/v1/runs/"+old.ID+"/rerun", `{"from":"right","input":{"text":"edited"}}`, http.StatusAccepted)
+	got := w.end(run.ID)
+	if got.Status != parley.RunCompleted || got.RetriedFrom != old.ID || got.RerunFrom != "right" {
+		t.Errorf("%s, from %q at %q: %v", got.Status, got.RetriedFrom, got.RerunFrom, got.Error)
+	}
+	var called []string
+	for _, s := range got.Steps {
+		if s.Attempts > 0 && s.Kind == "agent" {
+			called = append(called, s.ID+" "+string(s.Input))
+		}
+	}
+	if want := []string{`p/right {"text":"edited"}`, `b {}`}; !slices.Equal(called, want) {
+		t.Errorf("called %q, want %q", called, want)
+	}
+	if n := len(log.counts()); n != 6 {
+		t.Errorf("%d tasks were executed, want 4 of the old run and 2 of the new", n)
+	}
+	w.post("/api/v1/runs/"+old.ID+"/rerun", `{"from":"nobody"}`, http.StatusNotFound)
+}
