@@ -69,10 +69,20 @@ type AnswerRequest struct {
 
 // RunQuery selects runs for a list. Zero members don't restrict.
 type RunQuery struct {
-	Status RunStatus
-	// Workflow is a workflow_id or name; DefinitionID a deployed version's id.
-	Workflow, DefinitionID      string
+	// Status lists the statuses; one of them is enough.
+	Status []RunStatus
+	// Workflow is a workflow_id or name, Version a version of it; DefinitionID a
+	// deployed version's id.
+	Workflow, Version, DefinitionID string
+	// Labels are all of the run's.
+	Labels map[string]string
+	// Text is found in the run's id, its workflow_id and the workflow's name, and
+	// the code and message of its error, in upper or lower case.
+	Text string
+	// Paused restricts to runs that are paused.
+	Paused                      bool
 	CreatedAfter, CreatedBefore time.Time
+	EndedAfter, EndedBefore     time.Time
 	// SortBy is created_at (default), updated_at or status; Ascending turns
 	// the order, which is newest first.
 	SortBy    string
@@ -80,6 +90,23 @@ type RunQuery struct {
 	// Hidden includes the runs of agent calls.
 	Hidden bool
 	Page   Page
+	// After is the last run of the page before, in a search by the time of creation;
+	// SortBy and Page mean nothing then.
+	After *RunMark
+}
+
+// RunMark is where a run stands in the order of creation.
+type RunMark struct {
+	ID string
+	At time.Time
+}
+
+// RunPage is one page of a search.
+type RunPage struct {
+	// Items are runs without steps.
+	Items []Run
+	// Next is the After of the next page; nil after the last.
+	Next *RunMark
 }
 
 // Page is a window on a list. Offset counts from 0; Limit is at most 500, 0 is

@@ -56,38 +56,6 @@ func (c *Client) Run(ctx context.Context, id string) (parley.Run, error) {
 	return run, err
 }
 
-// RunQuery selects runs. Zero members don't restrict.
-type RunQuery struct {
-	Status parley.RunStatus
-	// Workflow is a workflow_id, a name, or the id of a deployed version.
-	Workflow                    string
-	CreatedAfter, CreatedBefore time.Time
-	// SortBy is created_at (default), updated_at or status; Ascending turns
-	// the order, which is newest first.
-	SortBy    string
-	Ascending bool
-	// Hidden includes the runs of agent calls.
-	Hidden bool
-	Page   PageQuery
-}
-
-// Runs gives one page of the runs, without their steps.
-func (c *Client) Runs(ctx context.Context, query RunQuery) (Page[parley.Run], error) {
-	q := query.Page.values()
-	setIf(q, "status", string(query.Status))
-	setIf(q, "workflow_id", query.Workflow)
-	setTime(q, "created_after", query.CreatedAfter)
-	setTime(q, "created_before", query.CreatedBefore)
-	setIf(q, "sort_by", query.SortBy)
-	setAscending(q, query.Ascending)
-	if query.Hidden {
-		q.Set("hidden", "true")
-	}
-	var page Page[parley.Run]
-	err := c.get(ctx, path("runs"), q, &page)
-	return page, err
-}
-
 func setTime(q url.Values, name string, t time.Time) {
 	if !t.IsZero() {
 		q.Set(name, t.UTC().Format(time.RFC3339Nano))

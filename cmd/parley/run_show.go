@@ -133,32 +133,62 @@ func (a *app) stepColumns() []column[parley.Step] {
 }
 
 func newRunList(a *app) *cobra.Command {
-	var q client.RunQuery
-	var status string
+	var f runFilter
+	var cursor string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, newest first",
+		Long: `List runs, newest first, by pages that count all; or, with --cursor or a --limit
+above 100, by pages that new runs don't change: each names the cursor of the next.`,
 		Example: `  parley run list
-  parley run list --status FAILED --workflow hello --limit 50
+  parley run list --status FAILED,CANCELLED --workflow hello@3 --limit 50
+  parley run list --label team=blue --after 24h --text timeout
+  parley run list --limit 500 -o json
   parley run list -o jsonl | head`,
 		Args: need(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if status != "" {
-				q.Status = parley.RunStatus(strings.ToUpper(status))
-				if words := runStatuses(); !slices.Contains(words, string(q.Status)) {
-					return usagef("--status %s: the statuses are %s", status, strings.Join(words, ", ")).withHint("%s", didYouMean(status, words))
-				}
+			if err := f.read(a); err != nil {
+				return err
 			}
-			return a.runList(cmd.Context(), q)
+			if cursor != "" || f.query.Page.Size > 100 {
+				if cmd.Flags().Changed("page") {
+					return usagef("--page cannot be used with --cursor or a --limit above 100")
+				}
+				return a.runSearch(cmd.Context(), f.query, cursor)
+			}
+			return a.runList(cmd.Context(), f.query)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&status, "status", "", "only runs in this status")
-	f.StringVar(&q.Workflow, "workflow", "", "only runs of this workflow")
-	f.BoolVar(&q.Hidden, "hidden", false, "also the runs of agent calls")
-	pageFlags(f, &q.Page)
-	complete(cmd, "status", runStatuses()...)
+	f.add(cmd)
+	pageFlags(cmd.Flags(), &f.query.Page)
+	cmd.Flags().Lookup("limit").Usage = "items on a page, at most 100, or 500 with a cursor"
+	cmd.Flags().StringVar(&cursor, "cursor", "", "where the page begins: the next of the page before")
 	return cmd
+}
+
+// maxSearch bounds a page with a cursor.
+const maxSearch = 500
+
+// runSearch shows one page with a cursor.
+func (a *app) runSearch(ctx context.Context, q client.RunQuery, cursor string) error {
+	if q.Page.Size < 1 || q.Page.Size > maxSearch {
+		return usagef("--limit %d: it must be 1 to %d", q.Page.Size, maxSearch)
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	page, err := c.SearchRuns(ctx, q, cursor, q.Page.Size)
+	if err != nil {
+		return err
+	}
+	if err := showList(a, listing[parley.Run]{whole: page, items: page.Items, columns: a.runColumns(), none: "no runs here"}); err != nil {
+		return err
+	}
+	if page.Next != "" {
+		a.note("more: --cursor %s", page.Next)
+	}
+	return nil
 }
 
 func runStatuses() []string {

@@ -221,14 +221,7 @@ func (w *world) Run(_ context.Context, id string) (parley.Run, error) {
 func (w *world) List(_ context.Context, q parley.RunQuery) ([]parley.Run, int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var list []parley.Run
-	for _, r := range slices.Backward(w.runs) {
-		if (q.Status == "" || r.run.Status == q.Status) && (q.Workflow == "" || r.run.Workflow == q.Workflow) && (q.Hidden || !r.hidden) {
-			run := r.run
-			run.Steps = nil
-			list = append(list, run)
-		}
-	}
+	list := w.selected(q)
 	return window(list, q.Page), len(list), nil
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/parley-project/parley"
 )
@@ -82,4 +84,42 @@ func orNull(v []byte) []byte {
 		return []byte("null")
 	}
 	return v
+}
+
+// selected gives the runs that q selects, newest first. The caller holds the lock.
+func (w *world) selected(q parley.RunQuery) (list []parley.Run) {
+	for _, r := range slices.Backward(w.runs) {
+		all := true
+		for name, value := range q.Labels {
+			all = all && r.run.Labels[name] == value
+		}
+		text := strings.ToLower(r.run.ID + " " + r.run.Workflow)
+		if e := r.run.Error; e != nil {
+			text += " " + strings.ToLower(e.Error())
+		}
+		if all && (len(q.Status) == 0 || slices.Contains(q.Status, r.run.Status)) && (q.Workflow == "" || r.run.Workflow == q.Workflow) &&
+			(q.Version == "" || r.run.Version == q.Version) && (!q.Paused || r.run.Paused) && (q.Hidden || !r.hidden) &&
+			strings.Contains(text, strings.ToLower(q.Text)) && (q.CreatedBefore.IsZero() || r.run.CreatedAt.Before(q.CreatedBefore)) &&
+			(q.CreatedAfter.IsZero() || r.run.CreatedAt.After(q.CreatedAfter)) {
+			run := r.run
+			run.Steps = nil
+			list = append(list, run)
+		}
+	}
+	return list
+}
+
+// Search gives the runs behind the one that is named.
+func (w *world) Search(_ context.Context, q parley.RunQuery, limit int) (p parley.RunPage, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.Items = w.selected(q)
+	if q.After != nil {
+		p.Items = p.Items[slices.IndexFunc(p.Items, func(r parley.Run) bool { return r.ID == q.After.ID })+1:]
+	}
+	if len(p.Items) > limit {
+		p.Items = p.Items[:limit]
+		p.Next = &parley.RunMark{ID: p.Items[limit-1].ID, At: p.Items[limit-1].CreatedAt}
+	}
+	return p, nil
 }

@@ -24,6 +24,8 @@ type Controls interface {
 	// Rerun makes a new run that does a part of an ended one again. not_found,
 	// conflict, invalid, invalid_input, limit.
 	Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, error)
+	// Search gives at most limit of the runs that q selects, from q.After on.
+	Search(ctx context.Context, q parley.RunQuery, limit int) (parley.RunPage, error)
 }
 
 func (s *server) controlRoutes() []route {

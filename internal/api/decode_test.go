@@ -174,7 +174,7 @@ func TestRunQuery(t *testing.T) {
 	id := uuidOf(1, 1)
 	call(s.handler(), "GET", "/api/v1/runs?page=3&page_size=7&workflow_id="+id+"&sort_by=completed_at&sort_order=ASC&status=FAILED", "")
 	want := parley.RunQuery{
-		Status: parley.RunFailed, DefinitionID: id, SortBy: "updated_at", Ascending: true, Page: parley.Page{Offset: 14, Limit: 7},
+		Status: []parley.RunStatus{parley.RunFailed}, DefinitionID: id, SortBy: "updated_at", Ascending: true, Page: parley.Page{Offset: 14, Limit: 7},
 	}
 	if diff := cmp.Diff(want, w.queries[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -184,6 +184,65 @@ func TestRunQuery(t *testing.T) {
 		rec := call(s.handler(), "GET", "/api/v1/runs?"+q, "")
 		if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `"total":0`) || len(w.queries) != 1 {
 			t.Errorf("%s: %d %s after %d queries", q, rec.Code, rec.Body, len(w.queries))
+		}
+	}
+}
+
+// TestRunSearch: every filter reaches the search, and the cursor of one page is
+// read for the next.
+func TestRunSearch(t *testing.T) {
+	s, w := setup(nil)
+	h := s.handler()
+	for range 3 {
+		call(h, "POST", "/api/v1/agents/a/call", `{}`)
+		call(h, "POST", "/api/v1/workflows", onePlan)
+		call(h, "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`)
+	}
+	var page struct {
+		Items []struct{ ID string }
+		Next  string
+	}
+	get := func(query string) {
+		t.Helper()
+		rec := call(h, "GET", "/api/v1/runs?"+query, "")
+		page.Items, page.Next = nil, ""
+		if rec.Code != http.StatusOK || json.Unmarshal(rec.Body.Bytes(), &page) != nil || strings.Contains(rec.Body.String(), "total") {
+			t.Fatalf("%s: %d %s", query, rec.Code, rec.Body)
+		}
+	}
+	get("limit=2")
+	if len(page.Items) != 2 || page.Next == "" {
+		t.Fatalf("%+v", page)
+	}
+	first := page.Items[1].ID
+	get("limit=2&cursor=" + page.Next)
+	if len(page.Items) != 1 || page.Next != "" || page.Items[0].ID == first {
+		t.Errorf("after %s: %+v", first, page)
+	}
+	if got := w.queries[1].After; got == nil || got.ID != first {
+		t.Errorf("the second page is asked for after %+v", got)
+	}
+	get("limit=5&status=FAILED,%20RUNNING&status=PENDING&workflow_id=w&version=2&label=a=b&label=c=d=e&text=Oops&paused=true" +
+		"&created_after=2026-11-01&created_before=2026-11-02&ended_after=2026-11-03&ended_before=2026-11-04&hidden=true&sort_order=asc&sort_by=created_at")
+	day := func(d int) time.Time { return time.Date(2026, 11, d, 0, 0, 0, 0, time.UTC) }
+	want := parley.RunQuery{
+		Status: []parley.RunStatus{parley.RunFailed, parley.RunRunning, parley.RunPending}, Workflow: "w", Version: "2",
+		Labels: map[string]string{"a": "b", "c": "d=e"}, Text: "Oops", Paused: true, Hidden: true, Ascending: true, SortBy: "created_at",
+		CreatedAfter: day(1), CreatedBefore: day(2), EndedAfter: day(3), EndedBefore: day(4), Page: parley.Page{Limit: 20},
+	}
+	if diff := cmp.Diff(want, w.queries[2]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	get("limit=1&status=purple")
+	if len(page.Items) != 0 || len(w.queries) != 3 {
+		t.Errorf("what can match nothing gave %+v after %d queries", page, len(w.queries))
+	}
+	for _, q := range []string{
+		"limit=0", "limit=501", "limit=1&page=1", "cursor=x&page_size=9", "cursor=x", "cursor=" + strings.Repeat("A", 2000), "limit=1&sort_by=status",
+		"label=x", "label==x", "ended_after=x", "text=" + strings.Repeat("x", 256), "status=" + strings.Repeat("a,", 17), "paused=maybe",
+	} {
+		if rec := call(h, "GET", "/api/v1/runs?"+q, ""); rec.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%.40s: %d %s", q, rec.Code, rec.Body)
 		}
 	}
 }

@@ -168,9 +168,14 @@ func (f fakeRuns) List(_ context.Context, q parley.RunQuery) ([]parley.Run, int,
 	if f.broken != nil {
 		return nil, 0, f.broken
 	}
-	var all []parley.Run
+	all := f.selected(q)
+	return window(all, q.Page), len(all), nil
+}
+
+// selected gives the runs that q selects. The caller holds the lock.
+func (f fakeRuns) selected(q parley.RunQuery) (all []parley.Run) {
 	for _, r := range f.runs {
-		if (q.Hidden || r.Workflow != "_call") && (q.Status == "" || r.Status == q.Status) &&
+		if (q.Hidden || r.Workflow != "_call") && (len(q.Status) == 0 || slices.Contains(q.Status, r.Status)) && (!q.Paused || r.Paused) &&
 			(q.Workflow == "" || r.Workflow == q.Workflow) && (q.DefinitionID == "" || r.DefinitionID == q.DefinitionID) &&
 			(q.CreatedAfter.IsZero() || r.CreatedAt.After(q.CreatedAfter)) && (q.CreatedBefore.IsZero() || r.CreatedAt.Before(q.CreatedBefore)) {
 			c := *r
@@ -181,7 +186,27 @@ func (f fakeRuns) List(_ context.Context, q parley.RunQuery) ([]parley.Run, int,
 	if !q.Ascending {
 		slices.Reverse(all)
 	}
-	return window(all, q.Page), len(all), nil
+	return all
+}
+
+// Search gives the runs behind the one that is named.
+func (f fakeRuns) Search(_ context.Context, q parley.RunQuery, limit int) (p parley.RunPage, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queries = append(f.queries, q)
+	if f.broken != nil {
+		return p, f.broken
+	}
+	p.Items = f.selected(q)
+	if q.After != nil {
+		i := slices.IndexFunc(p.Items, func(r parley.Run) bool { return r.ID == q.After.ID })
+		p.Items = p.Items[i+1:]
+	}
+	if len(p.Items) > limit {
+		p.Items = p.Items[:limit]
+		p.Next = &parley.RunMark{ID: p.Items[limit-1].ID, At: p.Items[limit-1].CreatedAt}
+	}
+	return p, nil
 }
 
 func window[T any](all []T, p parley.Page) []T {

@@ -115,8 +115,9 @@ func (s *server) runRoutes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: "/api/v1/runs", id: "list-runs", tag: tag, old: true,
-			summary: "List runs, newest first", params: append(pageParams(), runFilters()...),
-			answers: ok(pageOf[runBody]{}), errors: []int{422}, handle: s.listRuns,
+			summary: "List runs, newest first: by pages with a total, or with limit or cursor without one",
+			params:  append(append(pageParams(), cursorParams()...), runFilters()...),
+			answers: []answer{{status: http.StatusOK, body: runList{}}}, errors: []int{422}, handle: s.listRuns,
 		},
 		{
 			method: http.MethodGet, path: "/api/v1/runs/{id}", id: "get-run", tag: tag, old: true,
@@ -169,18 +170,6 @@ func (s *server) runRoutes() []route {
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
 			errors:  []int{400, 404, 413, 415, 422}, handle: s.retryRun,
 		},
-	}
-}
-
-func runFilters() []*huma.Param {
-	return []*huma.Param{
-		queryParam("status", huma.TypeString, "PENDING, RUNNING, COMPLETED, FAILED or CANCELLED; anything else matches nothing."),
-		queryParam("workflow_id", huma.TypeString, "A workflow_id, a name, or a version's UUID."),
-		queryParam("workflow_definition_id", huma.TypeString, "A version's UUID."),
-		queryParam("created_after", huma.TypeString, "RFC 3339; without a zone it is UTC."),
-		queryParam("created_before", huma.TypeString, "RFC 3339; without a zone it is UTC."),
-		queryParam("sort_by", huma.TypeString, "created_at, updated_at, completed_at or status."), orderParam(),
-		queryParam("hidden", huma.TypeBoolean, "Also the runs of agent calls."),
 	}
 }
 

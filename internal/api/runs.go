@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/parley-project/parley"
 )
 
@@ -124,50 +122,6 @@ func preferredWait(r *http.Request) time.Duration {
 		}
 	}
 	return 0
-}
-
-func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
-	page := q.page()
-	req := parley.RunQuery{
-		Status:       parley.RunStatus(q.get("status")),
-		Workflow:     q.get("workflow_id"),
-		DefinitionID: q.get("workflow_definition_id"),
-		CreatedAfter: q.when("created_after"), CreatedBefore: q.when("created_before"),
-		SortBy: q.sortBy(map[string]string{
-			"created_at": "created_at", "updated_at": "updated_at", "status": "status",
-			// The last change of a run that has ended is its end.
-			"completed_at": "updated_at",
-		}),
-		Ascending: q.ascending(), Hidden: q.boolean("hidden"), Page: page.page(),
-	}
-	if err := q.done(); err != nil {
-		return err
-	}
-	none := req.Status != "" && !knownRunStatus(req.Status)
-	// In a run's workflow_id stands the version's UUID, so a filter may too.
-	if _, err := uuid.Parse(req.Workflow); err == nil {
-		none = none || req.DefinitionID != "" && req.DefinitionID != req.Workflow
-		req.DefinitionID, req.Workflow = req.Workflow, ""
-	}
-	var items []parley.Run
-	var total int
-	if !none {
-		var err error
-		if items, total, err = s.cfg.Runs.List(r.Context(), req); err != nil {
-			return err
-		}
-	}
-	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeRun), total, page))
-	return nil
-}
-
-func knownRunStatus(v parley.RunStatus) bool {
-	switch v {
-	case parley.RunPending, parley.RunRunning, parley.RunCompleted, parley.RunFailed, parley.RunCancelled:
-		return true
-	}
-	return false
 }
 
 func (s *server) getRun(w http.ResponseWriter, r *http.Request) error {

@@ -52,13 +52,28 @@ func (r runs) List(ctx context.Context, q parley.RunQuery) ([]parley.Run, int, e
 	if err != nil {
 		return nil, 0, err
 	}
-	items := make([]parley.Run, len(rows))
+	items, err := r.summaries(ctx, rows)
+	return items, total, err
+}
+
+func (r runs) summaries(ctx context.Context, rows []store.Run) (items []parley.Run, err error) {
+	items = make([]parley.Run, len(rows))
 	for i, row := range rows {
 		if items[i], err = r.summary(ctx, row); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	return items, total, nil
+	return items, nil
+}
+
+// Search gives one page of runs, without steps, and where the next one begins.
+func (r runs) Search(ctx context.Context, q parley.RunQuery, limit int) (parley.RunPage, error) {
+	rows, next, err := r.db.SearchRuns(ctx, q, limit)
+	if err != nil {
+		return parley.RunPage{}, err
+	}
+	items, err := r.summaries(ctx, rows)
+	return parley.RunPage{Items: items, Next: next}, err
 }
 
 // Attempts gives one page of a run's attempts, and how many there are in all.

@@ -222,6 +222,9 @@ func decide(s *session, d *decision) error {
 	if !written {
 		return ErrStale
 	}
+	if err := searchableError(s, &d.Run); err != nil {
+		return err
+	}
 	if err := endAttempts(s, d); err != nil {
 		return err
 	}

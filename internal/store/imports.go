@@ -219,6 +219,9 @@ func importRun(run *Run, events []parley.Event) (importWrite, error) {
 			if _, err := s.exec(`DELETE FROM event WHERE run = ?`, run.ID); err != nil {
 				return 0, err
 			}
+			if _, err := s.exec(deleteLabels, run.ID); err != nil {
+				return 0, err
+			}
 			if _, err := s.exec(`DELETE FROM run WHERE id = ?`, run.ID); err != nil {
 				return 0, err
 			}
@@ -228,6 +231,9 @@ func importRun(run *Run, events []parley.Event) (importWrite, error) {
 			err = parley.Errorf(parley.CodeConflict, "there is a run %q here already, and it was not imported", run.ID)
 		}
 		if err != nil {
+			return 0, err
+		}
+		if err := searchable(s, run); err != nil {
 			return 0, err
 		}
 		for _, e := range rows {

@@ -286,6 +286,7 @@ func phaseOf(text string) int {
 		{phaseAttempts, `UPDATE attempt `},
 		{phaseAttempts, `DELETE FROM attempt `},
 		{phaseRest, `INSERT INTO event `},
+		{phaseRest, `INSERT INTO run_label `},
 		{phaseRest, `INSERT INTO late `},
 		{phaseRest, `DELETE FROM late `},
 		{phaseRest, `INSERT INTO dead_letter `},

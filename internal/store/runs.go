@@ -188,24 +188,10 @@ func (db *DB) list(ctx context.Context, l *listing, each func(*record) error) (i
 
 // Runs gives one page of the runs that q selects, and the number of all of them.
 func (db *DB) Runs(ctx context.Context, q parley.RunQuery) ([]Run, int, error) {
-	var c condition
-	if q.Status != "" {
-		c.add(`status = ?`, string(q.Status))
-	}
-	if q.Workflow != "" {
-		c.add(`workflow IN (SELECT workflow FROM definition WHERE name = ? UNION SELECT ?)`, q.Workflow, q.Workflow)
-	}
-	if q.DefinitionID != "" {
-		c.add(`workflow IN (SELECT workflow FROM definition WHERE id = ?) AND definition_id = ?`, q.DefinitionID, q.DefinitionID)
-	}
-	if !q.CreatedAfter.IsZero() {
-		c.add(`created_at > ?`, q.CreatedAfter.UnixMicro())
-	}
-	if !q.CreatedBefore.IsZero() {
-		c.add(`created_at < ?`, q.CreatedBefore.UnixMicro())
-	}
-	if !q.Hidden {
-		c.add(`hidden = 0`)
+	c := runCondition(&q)
+	if q.Text != "" {
+		part, args := textCondition(q.Text)
+		c.add(part, args...)
 	}
 	var runs []Run
 	by := order(q.SortBy, q.Ascending, "id", "created_at", "updated_at", "status")

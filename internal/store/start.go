@@ -75,6 +75,9 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 		if err := insertAttempts(s, attempts); err != nil {
 			return err
 		}
+		if err := searchable(s, &st.Run); err != nil {
+			return err
+		}
 		return replayByRun(s, &st)
 	})
 	return existing, err

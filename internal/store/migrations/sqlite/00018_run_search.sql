@@ -1,0 +1,39 @@
+-- Runs are found by their labels and by the text of their errors, and paged by the
+-- time at which they began.
+
+-- +goose Up
+CREATE TABLE run_label (
+  run_id   TEXT    NOT NULL,
+  label    TEXT    NOT NULL,
+  value    TEXT    NOT NULL,
+  -- created_at of the run
+  begun_at INTEGER NOT NULL,
+  PRIMARY KEY (run_id, label)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX run_label_value ON run_label (label, value, begun_at, run_id);
+INSERT INTO run_label (run_id, label, value, begun_at)
+ SELECT r.id, j.key, j.value, r.created_at FROM run r, json_each(r.labels) j WHERE r.labels IS NOT NULL;
+
+-- in lower case; NULL: no error
+ALTER TABLE run ADD COLUMN error_text TEXT;
+UPDATE run SET error_text = substr(lower(json_extract(CAST(error AS TEXT), '$.code') || ': ' || json_extract(CAST(error AS TEXT), '$.message')), 1, 4096)
+ WHERE error IS NOT NULL AND json_valid(CAST(error AS TEXT));
+
+DROP INDEX run_created;
+CREATE INDEX run_created ON run (created_at, id);
+DROP INDEX run_workflow;
+CREATE INDEX run_workflow ON run (workflow, created_at, id);
+DROP INDEX run_failed;
+CREATE INDEX run_failed ON run (status, created_at, id) WHERE status <> 'COMPLETED' AND ended_at IS NOT NULL;
+CREATE INDEX run_open ON run (created_at, id) WHERE ended_at IS NULL;
+
+-- +goose Down
+DROP INDEX run_open;
+DROP INDEX run_failed;
+CREATE INDEX run_failed ON run (status, created_at) WHERE status IN ('FAILED', 'CANCELLED');
+DROP INDEX run_workflow;
+CREATE INDEX run_workflow ON run (workflow, created_at);
+DROP INDEX run_created;
+CREATE INDEX run_created ON run (created_at);
+ALTER TABLE run DROP COLUMN error_text;
+DROP TABLE run_label;

@@ -1,0 +1,279 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parley-project/parley"
+)
+
+const (
+	insertLabel  = `INSERT INTO run_label (run_id, label, value, begun_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	deleteLabels = `DELETE FROM run_label WHERE run_id = ?`
+	setErrorText = `UPDATE run SET error_text = ? WHERE id = ?`
+)
+
+// maxErrorText bounds what is searched of a run's error, in bytes.
+const maxErrorText = 4096
+
+// runLook is how many runs a search for a text looks at for one page.
+const runLook = 20_000
+
+// maxArms bounds the queries that one search is made of.
+const maxArms = 16
+
+// searchable writes what a run is found by besides its row: its labels, and the
+// text of its error.
+func searchable(s *session, r *Run) error {
+	s.at(r.ID)
+	for name, value := range r.Labels {
+		if err := s.later(-1, insertLabel, r.ID, name, value, unixMicro(r.CreatedAt)); err != nil {
+			return err
+		}
+	}
+	return searchableError(s, r)
+}
+
+func searchableError(s *session, r *Run) error {
+	if len(r.Error) == 0 {
+		return nil
+	}
+	return s.later(-1, setErrorText, errorText(r.Error), r.ID)
+}
+
+// errorText gives the text that an error is found by.
+func errorText(b []byte) any {
+	var e parley.Error
+	if json.Unmarshal(b, &e) != nil {
+		return nil
+	}
+	t := strings.ToLower(string(e.Code) + ": " + e.Message)
+	for len(t) > maxErrorText || !utf8.ValidString(t) {
+		t = strings.ToValidUTF8(t[:min(len(t), maxErrorText)], "")
+	}
+	return text(t)
+}
+
+// runCondition gives what every way to list runs has in common.
+func runCondition(q *parley.RunQuery) condition {
+	var c condition
+	if len(q.Status) > 0 {
+		marks := strings.TrimSuffix(strings.Repeat("?, ", len(q.Status)), ", ")
+		args := make([]any, len(q.Status))
+		for i, s := range q.Status {
+			args[i] = string(s)
+		}
+		c.add(`status IN (`+marks+`)`, args...)
+	}
+	if q.Workflow != "" {
+		c.add(`workflow IN (SELECT workflow FROM definition WHERE name = ? UNION SELECT ?)`, q.Workflow, q.Workflow)
+	}
+	if q.Version != "" {
+		c.add(`version = ?`, q.Version)
+	}
+	if q.DefinitionID != "" {
+		c.add(`workflow IN (SELECT workflow FROM definition WHERE id = ?) AND definition_id = ?`, q.DefinitionID, q.DefinitionID)
+	}
+	for _, name := range sortedNames(q.Labels) {
+		c.add(`EXISTS (SELECT 1 FROM run_label WHERE run_id = id AND label = ? AND value = ?)`, name, q.Labels[name])
+	}
+	if !q.CreatedAfter.IsZero() {
+		c.add(`created_at > ?`, q.CreatedAfter.UnixMicro())
+	}
+	if !q.CreatedBefore.IsZero() {
+		c.add(`created_at < ?`, q.CreatedBefore.UnixMicro())
+	}
+	if !q.EndedAfter.IsZero() {
+		c.add(`ended_at > ?`, q.EndedAfter.UnixMicro())
+	}
+	if !q.EndedBefore.IsZero() {
+		c.add(`ended_at < ?`, q.EndedBefore.UnixMicro())
+	}
+	if q.Paused {
+		c.add(`paused = 1`)
+	}
+	if !q.Hidden {
+		c.add(`hidden = 0`)
+	}
+	return c
+}
+
+func sortedNames(labels map[string]string) []string {
+	names := make([]string, 0, len(labels))
+	for name := range labels {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// textCondition holds for runs with these words in their id, their workflow's or
+// its name, or their error; in upper or lower case.
+func textCondition(words string) (part string, args []any) {
+	like := `%` + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(words)) + `%`
+	var parts []string
+	for _, column := range []string{`lower(id)`, `lower(workflow)`, `lower(name)`, `error_text`} {
+		parts = append(parts, column+` LIKE ? ESCAPE '\'`)
+		args = append(args, like)
+	}
+	return `(` + strings.Join(parts, ` OR `) + `)`, args
+}
+
+// arm is one query of those that a search consists of: its rows come in order from
+// an index.
+type arm struct {
+	from string
+	// at and id are the columns of the order.
+	at, id string
+	where  condition
+}
+
+// SearchRuns gives at most limit (1 to 500) of the runs that q selects, newest
+// first or as q says, from after q.After on, and where the next page begins; nil
+// is the end. New runs don't change the pages behind the first. q.SortBy and
+// q.Page are ignored. A search for a text looks at 20,000 runs for each page, so
+// one may be short, or empty, and not the last.
+func (db *DB) SearchRuns(ctx context.Context, q parley.RunQuery, limit int) (runs []Run, next *parley.RunMark, err error) {
+	limit = min(max(limit, 1), 500)
+	arms, err := db.searchArms(ctx, &q)
+	if err != nil {
+		return nil, nil, err
+	}
+	look := limit + 1
+	if q.Text != "" {
+		look = runLook
+	}
+	inner, args := searchQuery(arms, q.After, q.Ascending, look)
+	query, queryArgs := inner, args
+	if q.Text != "" {
+		part, more := textCondition(q.Text)
+		query = `SELECT * FROM (` + inner + `) AS seen WHERE ` + part + outerOrder(q.Ascending) + ` LIMIT ?`
+		queryArgs = append(slices.Clip(args), append(more, int64(limit+1))...)
+	}
+	err = db.read(ctx, query, func(r *record) error {
+		run, err := readRun(r)
+		runs = append(runs, run)
+		return err
+	}, queryArgs...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(runs) > limit {
+		runs = runs[:limit]
+		return runs, &parley.RunMark{ID: runs[limit-1].ID, At: runs[limit-1].CreatedAt}, nil
+	}
+	if q.Text != "" { // there may be more that were not looked at
+		last := `SELECT id, created_at FROM (` + inner + `) AS seen` + outerOrder(q.Ascending) + ` LIMIT 1 OFFSET ?`
+		err = db.read(ctx, last, func(r *record) error {
+			next = &parley.RunMark{ID: r.str(), At: r.time()}
+			return r.err
+		}, append(slices.Clip(args), int64(runLook-1))...)
+	}
+	return runs, next, err
+}
+
+func outerOrder(ascending bool) string {
+	if ascending {
+		return ` ORDER BY created_at ASC, id ASC`
+	}
+	return ` ORDER BY created_at DESC, id DESC`
+}
+
+// searchArms chooses the indexes of a search: that of the labels, of the status
+// where few runs have it, of the workflow, or of the time.
+func (db *DB) searchArms(ctx context.Context, q *parley.RunQuery) ([]arm, error) {
+	rest := *q
+	if len(q.Labels) > 0 {
+		name := sortedNames(q.Labels)[0]
+		rest.Labels = make(map[string]string, len(q.Labels))
+		for k, v := range q.Labels {
+			if k != name {
+				rest.Labels[k] = v
+			}
+		}
+		c := runCondition(&rest)
+		c.add(`label = ? AND value = ?`, name, q.Labels[name])
+		return []arm{{`run_label JOIN run ON id = run_id`, `begun_at`, `run_id`, c}}, nil
+	}
+	if n := len(q.Status); n > 0 && n <= 4 && !slices.Contains(q.Status, parley.RunCompleted) {
+		rest.Status = nil
+		return statusArms(q.Status, &rest), nil
+	}
+	if q.Workflow == "" && q.DefinitionID == "" {
+		return []arm{{`run`, `created_at`, `id`, runCondition(q)}}, nil
+	}
+	return db.workflowArms(ctx, q)
+}
+
+// statusArms looks for each status where the runs of that status are.
+func statusArms(list []parley.RunStatus, rest *parley.RunQuery) []arm {
+	var arms []arm
+	for i, s := range list {
+		if slices.Contains(list[:i], s) {
+			continue
+		}
+		c := runCondition(rest)
+		if s.Terminal() {
+			c.add(`status <> 'COMPLETED' AND ended_at IS NOT NULL`)
+		} else {
+			c.add(`ended_at IS NULL`)
+		}
+		c.add(`status = ?`, string(s))
+		arms = append(arms, arm{`run`, `created_at`, `id`, c})
+	}
+	return arms
+}
+
+// workflowArms looks for each workflow that is meant.
+func (db *DB) workflowArms(ctx context.Context, q *parley.RunQuery) ([]arm, error) {
+	var list []string
+	err := db.read(ctx, `SELECT DISTINCT workflow FROM definition WHERE name = ? OR id = ? ORDER BY workflow LIMIT ?`,
+		func(r *record) error { list = append(list, r.str()); return nil }, q.Workflow, q.DefinitionID, int64(maxArms+1))
+	if err != nil {
+		return nil, err
+	}
+	if q.Workflow != "" && !slices.Contains(list, q.Workflow) {
+		list = append(list, q.Workflow)
+	}
+	if len(list) > maxArms {
+		return []arm{{`run`, `created_at`, `id`, runCondition(q)}}, nil
+	}
+	rest := *q
+	rest.Workflow = ""
+	var arms []arm
+	for _, workflow := range list {
+		c := runCondition(&rest)
+		c.add(`workflow = ?`, workflow)
+		arms = append(arms, arm{`run`, `created_at`, `id`, c})
+	}
+	if arms == nil { // a version that is not there
+		arms = []arm{{`run`, `created_at`, `id`, runCondition(q)}}
+	}
+	return arms, nil
+}
+
+// searchQuery gives the text that lists the first n runs of all arms, from after
+// the given one on.
+func searchQuery(arms []arm, after *parley.RunMark, ascending bool, n int) (query string, args []any) {
+	direction, beyond := `DESC`, `<`
+	if ascending {
+		direction, beyond = `ASC`, `>`
+	}
+	texts := make([]string, len(arms))
+	for i, a := range arms {
+		if after != nil {
+			a.where.add(fmt.Sprintf(`(%s, %s) %s (?, ?)`, a.at, a.id, beyond), unixMicro(after.At), after.ID)
+		}
+		texts[i] = fmt.Sprintf(`SELECT %s, error_text FROM %s%s ORDER BY %s %s, %s %s LIMIT ?`, runColumns, a.from, a.where.String(), a.at, direction, a.id, direction)
+		args = append(append(args, a.where.args...), int64(n))
+	}
+	if len(texts) == 1 {
+		return texts[0], args
+	}
+	query = `SELECT * FROM (SELECT * FROM (` + strings.Join(texts, `) AS x UNION ALL SELECT * FROM (`) + `) AS x) AS arms` + outerOrder(ascending) + ` LIMIT ?`
+	return query, append(args, int64(n))
+}
