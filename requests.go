@@ -79,8 +79,9 @@ type RunQuery struct {
 	// Text is found in the run's id, its workflow_id and the workflow's name, and
 	// the code and message of its error, in upper or lower case.
 	Text string
-	// Paused restricts to runs that are paused.
-	Paused                      bool
+	// Paused restricts to runs that are paused, NotRetried to those that no other
+	// run was made of by a retry or a rerun.
+	Paused, NotRetried          bool
 	CreatedAfter, CreatedBefore time.Time
 	EndedAfter, EndedBefore     time.Time
 	// SortBy is created_at (default), updated_at or status; Ascending turns

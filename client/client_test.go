@@ -123,6 +123,40 @@ func runRequests(ctx context.Context) []requestCase {
 	}
 }
 
+func controlRequests(ctx context.Context) []requestCase {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
+	return []requestCase{
+		{"terminate", `{}`, func(c *client.Client) error { _, err := c.Terminate(ctx, "r", "why"); return err }, seen{"POST", "/api/v1/runs/r/terminate", "application/json", `{"reason":"why"}`}},
+		{"pause", `{}`, func(c *client.Client) error { _, err := c.Pause(ctx, "r", ""); return err }, seen{"POST", "/api/v1/runs/r/pause", "application/json", `{}`}},
+		{"resume", `{}`, func(c *client.Client) error { _, err := c.Resume(ctx, "r"); return err }, seen{"POST", "/api/v1/runs/r/resume", "application/json", `{}`}},
+		{"rerun", `{}`, func(c *client.Client) error {
+			_, err := c.Rerun(ctx, parley.RerunRequest{Run: "r", From: "a/b", Input: json.RawMessage(`1e400`), WorkflowInput: json.RawMessage(`{"a":"<"}`), Version: "3", By: "me"})
+			return err
+		}, seen{"POST", "/api/v1/runs/r/rerun", "application/json", `{"from":"a/b","input":1e400,"workflow_input":{"a":"<"},"version":"3"}`}},
+		{"search", `{"items":[],"next":"n"}`, func(c *client.Client) error {
+			page, err := c.SearchRuns(ctx, client.RunQuery{
+				Statuses: []parley.RunStatus{parley.RunFailed, parley.RunCancelled}, Version: "2", Labels: map[string]string{"a": "b=c"}, Text: "x", Paused: true,
+				EndedAfter: at, EndedBefore: at, SortBy: "status",
+			}, "cur", 7)
+			if page.Next != "n" {
+				return errors.New("no next page")
+			}
+			return err
+		}, seen{"GET", "/api/v1/runs?cursor=cur&ended_after=2026-11-21T11%3A00%3A00Z&ended_before=2026-11-21T11%3A00%3A00Z&label=a%3Db%3Dc&limit=7&paused=true&status=FAILED&status=CANCELLED&text=x&version=2", "", ""}},
+		{"bulk", `{"results":[]}`, func(c *client.Client) error {
+			_, err := c.ChangeRuns(ctx, parley.BulkRequest{
+				Action: parley.BulkPause, Reason: "why", Limit: 9, DryRun: true, By: "me",
+				Filter: parley.RunQuery{Status: []parley.RunStatus{parley.RunRunning}, Workflow: "w", Labels: map[string]string{"a": "b"}, CreatedBefore: at, Hidden: true},
+			}, "cur")
+			return err
+		}, seen{"POST", "/api/v1/runs:pause", "application/json", `{"filter":{"created_before":"2026-11-21T11:00:00Z","hidden":true,"labels":{"a":"b"},"status":["RUNNING"],"workflow":"w"},"reason":"why","limit":9,"after":"cur","dry_run":true}`}},
+		{"bulk of all", `{"results":[]}`, func(c *client.Client) error {
+			_, err := c.ChangeRuns(ctx, parley.BulkRequest{Action: parley.BulkRetry}, "")
+			return err
+		}, seen{"POST", "/api/v1/runs:retry", "application/json", `{"filter":{}}`}},
+	}
+}
+
 func deadLetterRequests(ctx context.Context) []requestCase {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
 	filter := parley.DeadLetterFilter{
@@ -233,7 +267,7 @@ func recordRequests(ctx context.Context) []requestCase {
 
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	for _, tt := range slices.Concat(runRequests(t.Context()), recordRequests(t.Context()), deadLetterRequests(t.Context())) {
+	for _, tt := range slices.Concat(runRequests(t.Context()), controlRequests(t.Context()), recordRequests(t.Context()), deadLetterRequests(t.Context())) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var got seen

@@ -60,3 +60,37 @@ func (c *Client) Rerun(ctx context.Context, r parley.RerunRequest) (parley.Run, 
 	err := c.post(ctx, call{path: path("runs", r.Run, "rerun")}, in, &run)
 	return run, err
 }
+
+// ChangeRuns does something to a batch of the runs that a filter selects, newest
+// first. It takes as long as the batch, at most half a minute; as long as the
+// report has a Next, another batch goes on from there, given as after ("" for the
+// first). By, the filter's After and its DefinitionID are not sent.
+func (c *Client) ChangeRuns(ctx context.Context, r parley.BulkRequest, after string) (parley.BulkReport, error) {
+	f := r.Filter
+	in := struct {
+		Filter map[string]any `json:"filter"`
+		Reason string         `json:"reason,omitempty"`
+		Limit  int            `json:"limit,omitempty"`
+		After  string         `json:"after,omitempty"`
+		DryRun bool           `json:"dry_run,omitempty"`
+	}{map[string]any{}, r.Reason, r.Limit, after, r.DryRun}
+	member := func(name string, given bool, value any) {
+		if given {
+			in.Filter[name] = value
+		}
+	}
+	member("status", len(f.Status) > 0, f.Status)
+	member("workflow", f.Workflow != "", f.Workflow)
+	member("version", f.Version != "", f.Version)
+	member("labels", len(f.Labels) > 0, f.Labels)
+	member("text", f.Text != "", f.Text)
+	member("paused", f.Paused, true)
+	member("hidden", f.Hidden, true)
+	member("created_after", !f.CreatedAfter.IsZero(), f.CreatedAfter.UTC())
+	member("created_before", !f.CreatedBefore.IsZero(), f.CreatedBefore.UTC())
+	member("ended_after", !f.EndedAfter.IsZero(), f.EndedAfter.UTC())
+	member("ended_before", !f.EndedBefore.IsZero(), f.EndedBefore.UTC())
+	var report parley.BulkReport
+	err := c.post(ctx, call{path: "/api/v1/runs:" + string(r.Action)}, in, &report)
+	return report, err
+}

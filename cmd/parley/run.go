@@ -187,17 +187,31 @@ ended. The exit code tells how it ended. To interrupt does not end the run.`,
 func newRunRetry(a *app) *cobra.Command {
 	var wait bool
 	var timeout time.Duration
+	var many bulkFlags
 	cmd := &cobra.Command{
-		Use:   "retry RUN",
+		Use:   "retry [RUN]",
 		Short: "Start a new run that goes on after a run's completed steps",
 		Long: `Start a new run that takes over the completed steps of a run that failed or
-was cancelled, and does the rest. The old run stays as it ended.`,
+was cancelled, and does the rest. The old run stays as it ended.
+
+With a filter, or --all, it is done to every run that is selected and was not
+retried yet, newest first: --dry-run counts them, --yes does it. The exit code is 1
+if some could not be retried.`,
 		Example: `  parley run retry RUN
-  parley run retry RUN --wait`,
-		Args: need("RUN"),
+  parley run retry RUN --wait
+  parley run retry --status FAILED --workflow hello --after 2h --dry-run`,
+		Args: need("[RUN]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkTimeout(timeout, wait); err != nil {
 				return err
+			}
+			if bulk, err := many.many(cmd, args); err != nil {
+				return err
+			} else if bulk {
+				if wait {
+					return usagef("--wait is for one run")
+				}
+				return a.runBulk(cmd.Context(), &many, parley.BulkRetry, "")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -218,6 +232,7 @@ was cancelled, and does the rest. The old run stays as it ended.`,
 		},
 		ValidArgsFunction: a.completeNames(runIDs),
 	}
+	many.add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end and show the steps")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
 	return cmd

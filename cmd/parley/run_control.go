@@ -70,12 +70,26 @@ due act.`,
 	})
 }
 
+// bulkHelp ends the help of commands that can change many runs.
+const bulkHelp = `
+
+With a filter, or --all, it is done to every run that is selected, newest first:
+--dry-run counts them, --yes does it. The exit code is 1 if some could not be
+changed.`
+
 func newRunControl(a *app, k control) *cobra.Command {
 	var reason string
+	var many bulkFlags
 	cmd := &cobra.Command{
-		Use: k.verb + " RUN", Short: k.short, Long: k.long, Example: k.example,
-		Args: need("RUN"),
+		Use: k.verb + " [RUN]", Short: k.short, Long: k.long + bulkHelp,
+		Example: k.example + "\n  parley run " + k.verb + " --workflow hello --label team=blue --before 2h --dry-run",
+		Args:    need("[RUN]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if bulk, err := many.many(cmd, args); err != nil {
+				return err
+			} else if bulk {
+				return a.runBulk(cmd.Context(), &many, parley.BulkAction(k.verb), reason)
+			}
 			c, err := a.connect()
 			if err != nil {
 				return err
@@ -99,6 +113,7 @@ func newRunControl(a *app, k control) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeNames(runIDs),
 	}
+	many.add(cmd)
 	if k.reason {
 		cmd.Flags().StringVar(&reason, "reason", "", "recorded with the run, at most 500 characters")
 	}

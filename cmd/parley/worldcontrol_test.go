@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -122,4 +123,47 @@ func (w *world) Search(_ context.Context, q parley.RunQuery, limit int) (p parle
 		p.Next = &parley.RunMark{ID: p.Items[limit-1].ID, At: p.Items[limit-1].CreatedAt}
 	}
 	return p, nil
+}
+
+// Bulk does to each run what is done to one.
+func (w *world) Bulk(ctx context.Context, req parley.BulkRequest) (parley.BulkReport, error) {
+	r := parley.BulkReport{Action: req.Action, DryRun: req.DryRun, Results: []parley.BulkResult{}, Limit: req.Limit}
+	q := req.Filter
+	q.Paused = q.Paused || req.Action == parley.BulkResume
+	w.mu.Lock()
+	r.Selected = len(w.selected(q))
+	w.mu.Unlock()
+	p, err := w.Search(ctx, q, min(cmp.Or(req.Limit, parley.BulkDefaultLimit), 2))
+	if err != nil || req.DryRun {
+		for i := range p.Items {
+			r.First = append(r.First, p.Items[i].ID)
+		}
+		return r, err
+	}
+	r.NextMark = p.Next
+	for _, run := range p.Items {
+		res, c := parley.BulkResult{Run: run.ID}, parley.ControlRequest{Run: run.ID, By: req.By, Reason: req.Reason}
+		var err error
+		switch req.Action {
+		case parley.BulkCancel:
+			run, err = w.Cancel(ctx, parley.CancelRequest{Run: run.ID, Reason: req.Reason})
+		case parley.BulkTerminate:
+			run, err = w.Terminate(ctx, c)
+		case parley.BulkPause:
+			run, err = w.Pause(ctx, c)
+		case parley.BulkResume:
+			run, err = w.Resume(ctx, c)
+		case parley.BulkRetry:
+			run, err = w.Retry(ctx, run.ID, req.By)
+			res.NewRun = run.ID
+		}
+		if res.Status = run.Status; err != nil {
+			res.Status, res.Code, res.Detail = "", parley.CodeOf(err), err.Error()
+			r.Failed++
+		} else {
+			r.Done++
+		}
+		r.Results = append(r.Results, res)
+	}
+	return r, nil
 }

@@ -26,6 +26,9 @@ type Controls interface {
 	Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, error)
 	// Search gives at most limit of the runs that q selects, from q.After on.
 	Search(ctx context.Context, q parley.RunQuery, limit int) (parley.RunPage, error)
+	// Bulk does something to a batch of the runs that a filter selects. invalid,
+	// limit, unavailable.
+	Bulk(ctx context.Context, req parley.BulkRequest) (parley.BulkReport, error)
 }
 
 func (s *server) controlRoutes() []route {

@@ -124,6 +124,7 @@ func TestEveryRouteHidesInternals(t *testing.T) {
 		"apply-workflow": onePlan, "change-workflow": onePlan, "start-run": `{"input_data":{}}`, "call-agent": `{}`,
 		"add-agent": `{"name":"A","url":"http://a"}`, "change-agent": `{}`, "detect-agent": `{"url":"http://a"}`, "answer-run": `{"text":"x"}`,
 		"replay-dead-letters": `{"filter":{}}`, "discard-dead-letters": `{"filter":{}}`, "switch-breaker": `{"action":"open"}`,
+		"cancel-runs": `{"filter":{}}`, "terminate-runs": `{"filter":{}}`, "pause-runs": `{"filter":{}}`, "resume-runs": `{"filter":{}}`, "retry-runs": `{"filter":{}}`,
 	}
 	for _, rt := range s.routes {
 		if rt.tag == "system" || rt.id == "validate-workflow" {

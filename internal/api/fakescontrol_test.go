@@ -80,3 +80,37 @@ func (f fakeRuns) Rerun(_ context.Context, req parley.RerunRequest) (parley.Run,
 	f.appendEvent(&r, parley.Event{Type: parley.EventRunStarted})
 	return r, nil
 }
+
+// Bulk cancels every run that is selected, but the first.
+func (f fakeRuns) Bulk(_ context.Context, req parley.BulkRequest) (parley.BulkReport, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queries = append(f.queries, req.Filter)
+	r := parley.BulkReport{Action: req.Action, DryRun: req.DryRun, Results: []parley.BulkResult{}, Limit: req.Limit}
+	if r.Limit == 0 {
+		r.Limit = parley.BulkDefaultLimit
+	}
+	if f.broken != nil {
+		return r, f.broken
+	}
+	all := f.selected(req.Filter)
+	if req.DryRun {
+		r.Selected = len(all)
+		for i := range all {
+			r.First = append(r.First, all[i].ID)
+		}
+		return r, nil
+	}
+	for i := range all[:min(len(all), r.Limit)] {
+		res := parley.BulkResult{Run: all[i].ID, Status: parley.RunCancelled}
+		if r.Done++; all[i].ID == "run-1" {
+			res = parley.BulkResult{Run: all[i].ID, Code: parley.CodeConflict, Detail: "Cannot " + string(req.Action) + " run run-1"}
+			r.Done, r.Failed = r.Done-1, r.Failed+1
+		}
+		r.Results = append(r.Results, res)
+	}
+	if len(all) > r.Limit {
+		r.NextMark = &parley.RunMark{ID: all[r.Limit-1].ID, At: all[r.Limit-1].CreatedAt}
+	}
+	return r, nil
+}

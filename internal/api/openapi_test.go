@@ -75,6 +75,7 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"POST /api/v1/dead-letters:discard", "POST /api/v1/dead-letters:replay",
 		"POST /api/v1/runs/{id}/answer", "POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/pause",
 		"POST /api/v1/runs/{id}/rerun", "POST /api/v1/runs/{id}/resume", "POST /api/v1/runs/{id}/retry", "POST /api/v1/runs/{id}/terminate",
+		"POST /api/v1/runs:cancel", "POST /api/v1/runs:pause", "POST /api/v1/runs:resume", "POST /api/v1/runs:retry", "POST /api/v1/runs:terminate",
 		"POST /api/v1/workflows", "POST /api/v1/workflows/{ref}/execute", "POST /api/v1/workflows:validate",
 		"PUT /api/v1/agents/{ref}", "PUT /api/v1/workflows/{ref}",
 	}

@@ -43,6 +43,7 @@ func (s *server) table() []route {
 	routes := s.workflowRoutes()
 	routes = append(routes, s.runRoutes()...)
 	routes = append(routes, s.controlRoutes()...)
+	routes = append(routes, s.bulkRoutes()...)
 	routes = append(routes, s.agentRoutes()...)
 	routes = append(routes, s.healthRoutes()...)
 	routes = append(routes, s.breakerRoutes()...)

@@ -191,12 +191,19 @@ func (q *query) cursor(name string) *parley.RunMark {
 	if v == "" {
 		return nil
 	}
+	m, ok := readCursor(v)
+	if !ok {
+		q.wrong(name, "value_error", "must be the next of a page before")
+	}
+	return m
+}
+
+func readCursor(v string) (*parley.RunMark, bool) {
 	b, err := base64.RawURLEncoding.DecodeString(v)
 	at, id, ok := strings.Cut(string(b), ".")
 	n, e := strconv.ParseInt(at, 10, 64)
 	if err != nil || e != nil || !ok || len(v) > 1000 || !utf8.ValidString(id) {
-		q.wrong(name, "value_error", "must be the next of a page before")
-		return nil
+		return nil, false
 	}
-	return &parley.RunMark{ID: id, At: time.UnixMicro(n)}
+	return &parley.RunMark{ID: id, At: time.UnixMicro(n)}, true
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -17,6 +18,7 @@ type runs struct {
 	db *store.DB
 	// admit is an error while no new runs are taken.
 	admit func() error
+	log   *slog.Logger
 }
 
 // Start refuses before anything is written: the caller sends the request again.

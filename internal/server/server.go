@@ -177,7 +177,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 		}
 		hint = "the key of this server is in " + file
 	}
-	runs := runs{Executor: s.executor, db: s.db, admit: s.admit}
+	runs := runs{Executor: s.executor, db: s.db, admit: s.admit, log: s.log}
 	return api.New(api.Config{
 		Runs: runs, Controls: runs, Workflows: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry},

@@ -96,6 +96,9 @@ func runCondition(q *parley.RunQuery) condition {
 	if q.Paused {
 		c.add(`paused = 1`)
 	}
+	if q.NotRetried {
+		c.add(`NOT EXISTS (SELECT 1 FROM run AS again WHERE again.retried_from = run.id)`)
+	}
 	if !q.Hidden {
 		c.add(`hidden = 0`)
 	}

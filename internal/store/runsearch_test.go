@@ -22,7 +22,8 @@ func TestSearchRuns(t *testing.T) {
 			r := Run{
 				ID: fmt.Sprintf("run-%02d", i), Workflow: []string{"greet", "other"}[i%2], Name: []string{"Greet People", "Other"}[i%2], Version: fmt.Sprint(1 + i%3),
 				DefinitionID: "def-1", Seq: 1, Status: parley.RunRunning, Hidden: i == 29, Paused: i == 11, CreatedAt: at, UpdatedAt: at,
-				Labels: map[string]string{"team": []string{"blue", "red", "nul\x00"}[i%3], "n": fmt.Sprint(i)},
+				RetriedFrom: map[int]string{17: "run-10"}[i],
+				Labels:      map[string]string{"team": []string{"blue", "red", "nul\x00"}[i%3], "n": fmt.Sprint(i)},
 			}
 			check(t, begun(db, r))
 			if i%5 != 0 {
@@ -61,6 +62,7 @@ func TestSearchRuns(t *testing.T) {
 			"text of error":   {parley.RunQuery{Text: "ägent SAID 100%"}, 3, "run-20"},
 			"text of id":      {parley.RunQuery{Text: "N-07"}, 1, "run-07"},
 			"text of name":    {parley.RunQuery{Text: "greet p"}, 15, "run-28"},
+			"not retried":     {parley.RunQuery{NotRetried: true, Status: status(parley.RunFailed)}, 2, "run-20"},
 			"no pattern":      {parley.RunQuery{Text: "run_0%"}, 0, ""},
 			"text, status":    {parley.RunQuery{Text: "agent_error", Status: status(parley.RunFailed, parley.RunCancelled)}, 3, "run-20"},
 		} {
@@ -142,6 +144,7 @@ func TestSearchPlans(t *testing.T) {
 			"label":            {Labels: map[string]string{"k": "7"}},
 			"labels":           {Labels: map[string]string{"k": "7", "j": "1"}},
 			"created":          {CreatedAfter: time.UnixMicro(20_000), CreatedBefore: time.UnixMicro(20_500)},
+			"not retried":      {Status: status(parley.RunFailed), NotRetried: true},
 			"text":             {Text: "said"},
 		} {
 			for _, after := range []*parley.RunMark{nil, mark} {

@@ -26,10 +26,12 @@ DROP INDEX run_workflow;
 CREATE INDEX run_workflow ON run (workflow, created_at, id);
 DROP INDEX run_failed;
 CREATE INDEX run_failed ON run (status, created_at, id) WHERE status <> 'COMPLETED' AND ended_at IS NOT NULL;
+CREATE INDEX run_retried ON run (retried_from) WHERE retried_from IS NOT NULL;
 CREATE INDEX run_open ON run (created_at, id) WHERE ended_at IS NULL;
 
 -- +goose Down
 DROP INDEX run_open;
+DROP INDEX run_retried;
 DROP INDEX run_failed;
 CREATE INDEX run_failed ON run (status, created_at) WHERE status IN ('FAILED', 'CANCELLED');
 DROP INDEX run_workflow;

@@ -1,0 +1,157 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/parley-project/parley"
+)
+
+// bulkBody documents the body of what is done to many runs; bulk reads it.
+type bulkBody struct {
+	Filter runFilterBody `json:"filter" doc:"{} is every run that the action is for."`
+	Reason string        `json:"reason,omitempty" maxLength:"500"`
+	Limit  int           `json:"limit,omitempty" minimum:"1" maximum:"500" doc:"The most runs of this batch, default 100. It may end earlier, after 20 s."`
+	After  string        `json:"after,omitempty" maxLength:"1000" doc:"The next of the batch before."`
+	DryRun bool          `json:"dry_run,omitempty" doc:"Only count."`
+}
+
+// runFilterBody documents a filter of runs in a body; runFilterOf reads it.
+type runFilterBody struct {
+	Status        []string          `json:"status,omitempty" maxItems:"16" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED" nullable:"false"`
+	Workflow      string            `json:"workflow,omitempty" maxLength:"255" doc:"A workflow_id or name."`
+	Version       string            `json:"version,omitempty" maxLength:"64"`
+	Labels        map[string]string `json:"labels,omitempty" doc:"The run has all of them."`
+	Text          string            `json:"text,omitempty" maxLength:"255" doc:"Words of the id, the workflow_id or name, or the error."`
+	Paused        bool              `json:"paused,omitempty"`
+	Hidden        bool              `json:"hidden,omitempty" doc:"Also the runs of agent calls."`
+	CreatedAfter  time.Time         `json:"created_after,omitzero"`
+	CreatedBefore time.Time         `json:"created_before,omitzero"`
+	EndedAfter    time.Time         `json:"ended_after,omitzero"`
+	EndedBefore   time.Time         `json:"ended_before,omitzero"`
+}
+
+func (s *server) bulkRoutes() []route {
+	bulk := func(action parley.BulkAction, summary string) route {
+		return route{
+			method: http.MethodPost, path: "/api/v1/runs:" + string(action), id: string(action) + "-runs", tag: "runs",
+			summary: summary + ", newest first; next says where the following batch begins", params: []*huma.Param{}, body: bulkBody{},
+			answers: ok(parley.BulkReport{}), errors: []int{413, 415, 422, 503}, handle: s.bulk(action),
+		}
+	}
+	return []route{
+		bulk(parley.BulkCancel, "Ask for the end of a batch of runs"),
+		bulk(parley.BulkTerminate, "End a batch of runs at once"),
+		bulk(parley.BulkPause, "Pause a batch of runs"),
+		bulk(parley.BulkResume, "End the pause of a batch of runs"),
+		bulk(parley.BulkRetry, "Make new runs of a batch of failed or cancelled ones that were not retried yet"),
+	}
+}
+
+func (s *server) bulk(action parley.BulkAction) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.Body, "body"}, false)
+		if err != nil {
+			return err
+		}
+		req := parley.BulkRequest{Action: action, Filter: runFilterOf(o), By: caller}
+		if v := o.text("reason", 0, 500); v != nil {
+			req.Reason = *v
+		}
+		if v := o.integer("limit", 1, parley.BulkMaxLimit); v != nil {
+			req.Limit = int(*v)
+		}
+		if v := o.text("after", 1, 1000); v != nil {
+			var ok bool
+			if req.Filter.After, ok = readCursor(*v); !ok {
+				o.wrong("after", "value", "value_error", "must be the next of a batch before")
+			}
+		}
+		if v := o.boolean("dry_run"); v != nil {
+			req.DryRun = *v
+		}
+		if err := o.done(true); err != nil {
+			return err
+		}
+		// A batch takes its time, and many of them would leave none for others.
+		release, free := s.take()
+		if !free {
+			return parley.Errorf(parley.CodeUnavailable, "too many requests wait already; try again")
+		}
+		defer release()
+		report, err := s.cfg.Controls.Bulk(r.Context(), req)
+		if err != nil {
+			return err
+		}
+		report.Next = cursorOf(report.NextMark)
+		s.reply(w, r, http.StatusOK, report)
+		return nil
+	}
+}
+
+// runFilterOf reads the filter of a body. It has to be there, so that nobody means
+// everything by mistake.
+func runFilterOf(o *object) (q parley.RunQuery) {
+	if !o.has("filter") {
+		o.need("filter")
+		return q
+	}
+	in := o.object("filter")
+	if in == nil {
+		return q
+	}
+	for _, word := range in.words("status", maxStatuses) {
+		if !knownRunStatus(parley.RunStatus(word)) {
+			in.wrong("status", "value", "enum", "must be of: PENDING, RUNNING, COMPLETED, FAILED, CANCELLED")
+		}
+		q.Status = append(q.Status, parley.RunStatus(word))
+	}
+	for name, to := range map[string]*string{"workflow": &q.Workflow, "text": &q.Text} {
+		if v := in.text(name, 0, maxText); v != nil {
+			*to = *v
+		}
+	}
+	if v := in.text("version", 0, 64); v != nil {
+		q.Version = *v
+	}
+	q.Labels = in.labels("labels")
+	for name, to := range map[string]*bool{"paused": &q.Paused, "hidden": &q.Hidden} {
+		if v := in.boolean(name); v != nil {
+			*to = *v
+		}
+	}
+	for name, to := range map[string]*time.Time{
+		"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore, "ended_after": &q.EndedAfter, "ended_before": &q.EndedBefore,
+	} {
+		if v := in.text(name, 0, maxText); v != nil {
+			var ok bool
+			if *to, ok = parseTime(*v); !ok {
+				in.wrong(name, "value", "datetime_from_date_parsing", "must be a time such as 2026-11-21T10:04:05Z")
+			}
+		}
+	}
+	in.unknown()
+	return q
+}
+
+// words takes a list of at most most strings.
+func (o *object) words(name string, most int) []string {
+	v, ok := o.take(name)
+	if !ok {
+		return nil
+	}
+	var list []string
+	switch err := jsonv2.Unmarshal(v, &list); {
+	case err != nil:
+		o.wrong(name, "type", "list_type", "must be a list of strings")
+	case len(list) > most:
+		o.wrong(name, "limit", "too_long", fmt.Sprintf("must have at most %d items", most))
+	default:
+		return list
+	}
+	return nil
+}
