@@ -29,6 +29,7 @@ const (
 	CodeToleranceExceeded Code = "tolerance_exceeded"
 	CodeMaxIterations     Code = "max_iterations"
 	CodeFinallyFailed     Code = "finally_failed"
+	CodeValidationFailed Code = "validation_failed"
 )
 
 // The codes of requests that are refused before or beside a run.

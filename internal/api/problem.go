@@ -132,7 +132,7 @@ func statusOf(code parley.Code, old bool) (status int, known bool) {
 		return http.StatusServiceUnavailable, true
 	case parley.CodeAgentUnavailable, parley.CodeAgentError, parley.CodeAgentRejected,
 		parley.CodeInvalidOutput, parley.CodeOutcomeUnknown, parley.CodeJoinFailed, parley.CodeToleranceExceeded,
-		parley.CodeMaxIterations, parley.CodeFinallyFailed:
+		parley.CodeMaxIterations, parley.CodeFinallyFailed, parley.CodeValidationFailed:
 		return http.StatusBadGateway, true
 	case parley.CodeTimeout, parley.CodeStalled:
 		return http.StatusGatewayTimeout, true

@@ -75,7 +75,7 @@ func (g *planGen) step(depth int) map[string]any {
 	before := slices.Clip(g.known)
 	id := fmt.Sprintf("s%d", g.n)
 	s := map[string]any{"id": id}
-	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish"}
+	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate"}
 	if depth < 3 {
 		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven", "fork", "for_each", "repeat")
 	}
@@ -95,6 +95,8 @@ func (g *planGen) step(depth int) map[string]any {
 				s["set"] = 1
 			}
 		}
+	case "validate":
+		s["validate"], s["schema"] = g.value(), map[string]any{"type": rapid.SampledFrom([]string{"string", "integer"}).Draw(g.t, "type")}
 	case "wait":
 		s["wait"] = rapid.SampledFrom([]any{"0s", "1s", "1m", map[string]any{"until": "${now}"}, map[string]any{"until": "${workflow.input.x}"}}).Draw(g.t, "wait for")
 	case "fail":

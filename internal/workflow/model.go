@@ -32,6 +32,7 @@ const (
 	KindSet         Kind = "set"
 	KindFail        Kind = "fail"
 	KindFinish      Kind = "finish"
+	KindValidate    Kind = "validate"
 )
 
 // Definition is one compiled version of a workflow: checked, immutable, free
@@ -174,10 +175,11 @@ type Step struct {
 	// Wait is how long a wait step waits, unless WaitUntil says until when.
 	Wait      time.Duration
 	WaitUntil *expr.Template
-	// Set, Fail and Finish are the value of their kind.
-	Set    *expr.Template
-	Fail   *Fail
-	Finish *expr.Template
+	// Set, Fail, Finish and Validate are the value of their kind.
+	Set      *expr.Template
+	Fail     *Fail
+	Finish   *expr.Template
+	Validate *expr.Template
 }
 
 // Fail is the value of a fail step.

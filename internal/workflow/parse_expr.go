@@ -144,7 +144,7 @@ func (p *parser) compiler(form Form) *expr.Compiler {
 	o := expr.Options{Graph: form == FormGraph, InputSchema: p.inputSchema, StepSchemas: map[string]json.RawMessage{}}
 	for id, s := range p.steps {
 		o.StepIDs = append(o.StepIDs, id)
-		if s.schema != nil {
+		if s.schema != nil && (s.Kind != KindValidate || s.seen["output"] == nil) {
 			o.StepSchemas[id] = s.schema
 		}
 	}

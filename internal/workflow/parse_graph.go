@@ -87,7 +87,7 @@ func (p *parser) graphID(m nodeMember) string {
 // graphMember handles what only the graph form has: members that are null are
 // left out, and those of composites have no effect elsewhere.
 func (p *parser) graphMember(s *parseStep, m nodeMember) bool {
-	value := m.name == "set" && s.Kind == KindSet || m.name == "finish" && s.Kind == KindFinish
+	value := m.name == "set" && s.Kind == KindSet || m.name == "finish" && s.Kind == KindFinish || m.name == "validate" && s.Kind == KindValidate
 	switch {
 	case m.value.kind == nodeNull && !value:
 		return true

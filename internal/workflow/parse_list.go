@@ -98,7 +98,7 @@ func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 		return named, true // complete says which member is missing
 	case kind == "":
 		if !p.misspelt(s) {
-			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of agent, agents, steps, parallel, fork, then, else, switch, for_each, repeat, wait, set, fail, finish"})
+			p.report(s.node, parley.Problem{Code: problemRequired, Text: "a step needs one of " + strings.Join(kindNames(), ", ")})
 		}
 		return "", false
 	case named != "" && named != kind:
@@ -140,6 +140,14 @@ func (p *parser) typeOf(s *parseStep) (kind Kind, ok bool) {
 	return "", false
 }
 
+// kindNames are the members of which one makes a step what it is.
+func kindNames() (names []string) {
+	for _, k := range parseKinds() {
+		names = append(names, k.names...)
+	}
+	return names
+}
+
 // hasLater says whether the step has a kind member of a later version.
 func (p *parser) hasLater(s *parseStep) bool {
 	return slices.ContainsFunc(s.node.members, func(m nodeMember) bool {
@@ -150,17 +158,14 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"workflow", "plan",
-		"event", "emit", "approval", "validate", "budget", "lock", "vote", "cache",
+		"workflow", "plan", "event", "emit", "approval", "budget", "lock", "vote", "cache",
 	}
 }
 
 // misspelt says whether an unknown member is like a kind member.
 func (p *parser) misspelt(s *parseStep) bool {
-	var names, all []string
-	for _, k := range parseKinds() {
-		names = append(names, k.names...)
-	}
+	names := kindNames()
+	var all []string
 	for _, row := range parseMembers() {
 		all = append(all, row.name)
 	}

@@ -87,6 +87,9 @@ func parseMembers() []parseMember {
 		{"finish", []Kind{KindFinish}, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Finish = t }})
 		}},
+		{"validate", []Kind{KindValidate}, func(p *parser, s *parseStep, n *node) {
+			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Validate = t }})
+		}},
 	}
 }
 
@@ -111,6 +114,7 @@ func parseKinds() []parseKind {
 		{KindSet, []string{"set"}},
 		{KindFail, []string{"fail"}},
 		{KindFinish, []string{"finish"}},
+		{KindValidate, []string{"validate"}},
 	}
 }
 
@@ -119,7 +123,7 @@ func parseKinds() []parseKind {
 func parseLaterMembers() []string {
 	return []string{
 		"workflow", "detach", "plan", "allow", "event", "key", "match", "fresh", "emit", "approval",
-		"validate", "triggers", "concurrency", "goto", "handlers",
+		"triggers", "concurrency", "goto", "handlers",
 	}
 }
 
@@ -127,8 +131,7 @@ func parseLaterMembers() []string {
 // version does not have.
 func parseLaterTypes() []string {
 	return []string{
-		"sub_workflow", "plan",
-		"wait_for_event", "emit", "approval", "validate",
+		"sub_workflow", "plan", "wait_for_event", "emit", "approval",
 	}
 }
 
@@ -221,6 +224,8 @@ func (p *parser) complete(s *parseStep) {
 		if s.list || s.given("loop_config") == nil {
 			p.completeLoop(s)
 		}
+	case KindValidate:
+		p.completeValidate(s)
 	case KindWait, KindSet, KindFail, KindFinish:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))

@@ -58,6 +58,8 @@ func (a *decider) begin(x *execution) {
 		a.fail(x, a.authorError(x), attemptEnd{})
 	case KindFinish:
 		a.beginFinish(x)
+	case KindValidate:
+		a.beginValidate(x)
 	}
 }
 
@@ -226,7 +228,7 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 		a.fail(x, asError(err), c.attemptEnd)
 		return
 	}
-	if x.step.Schema != nil {
+	if x.step.Schema != nil && x.step.Kind != KindValidate {
 		if err := x.step.Schema.Check(value); err != nil {
 			a.fail(x, parley.Errorf(parley.CodeInvalidOutput, "The output does not fit the schema: %v", err), c.attemptEnd)
 			return
