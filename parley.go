@@ -227,10 +227,12 @@ type Step struct {
 	Error       *Error          `json:"error"`
 	AgentTaskID string          `json:"agent_task_id,omitempty"`
 	// Question is set while Phase is PhaseInputRequired.
-	Question    *Question  `json:"question,omitempty"`
-	ScheduledAt *time.Time `json:"scheduled_at"`
-	StartedAt   *time.Time `json:"started_at"`
-	EndedAt     *time.Time `json:"ended_at"`
+	Question *Question `json:"question,omitempty"`
+	// Event is what a step of kind wait_for_event waits for, while it does.
+	Event       *AwaitedSignal `json:"event,omitempty"`
+	ScheduledAt *time.Time     `json:"scheduled_at"`
+	StartedAt   *time.Time     `json:"started_at"`
+	EndedAt     *time.Time     `json:"ended_at"`
 }
 
 // Event is one entry of a run's history. Seq starts at 1 and has no gaps.
@@ -270,7 +272,9 @@ const (
 	EventStepChunk     EventType = "step.chunk"
 	EventStepWaiting   EventType = "step.waiting"
 	EventStepAnswered  EventType = "step.answered"
-	EventStepRetrying  EventType = "step.retrying"
+	// EventSignalReceived: the event that a step waited for has come.
+	EventSignalReceived EventType = "signal.received"
+	EventStepRetrying   EventType = "step.retrying"
 	// EventStepAttemptFailed ends one attempt of a step whose agents are hedged;
 	// the others go on.
 	EventStepAttemptFailed EventType = "step.attempt_failed"

@@ -25,6 +25,7 @@ import (
 //	fail TASK CODE [JSON]   it has failed, with details
 //	unknown|cancelled TASK  nobody knows how it ended; it was cancelled
 //	ask TASK TEXT           its agent waits for a person
+//	event ID NAME/KEY AGE JSON  an event has come, which is that old
 //	after DURATION          time passes, timers fire
 //	cancel DURATION         the run is cancelled, with that much grace
 //	terminate|pause|resume  somebody does that to the run
@@ -143,6 +144,9 @@ func (s *script) fact(line string) {
 	case "resume":
 		s.apply(Resume{At: s.now, By: "me"})
 		return
+	case "event":
+		s.event(rest)
+		return
 	case "after", "cancel":
 		d, err := time.ParseDuration(rest)
 		if err != nil {
@@ -171,6 +175,30 @@ func (s *script) again(r Rerun, from string) {
 	s.apply(Start{At: s.now, Input: json.RawMessage(`{"x":1}`), RetriedFrom: "run-0", RerunFrom: from, Copied: r.Copied, Edits: r.Edits})
 }
 
+func (s *script) event(line string) {
+	s.t.Helper()
+	w := strings.SplitN(line, " ", 4)
+	name, key, _ := strings.Cut(w[1], "/")
+	age, err := time.ParseDuration(w[2])
+	if err != nil {
+		s.t.Fatalf("%s: %v", line, err)
+	}
+	s.apply(Signalled{At: s.now, Signal: parley.Signal{ID: w[0], Name: name, Key: key, Time: s.now.Add(-age), Data: json.RawMessage(w[3])}})
+}
+
+// tellSignals writes what the last decision says about events.
+func (s *script) tellSignals(b *strings.Builder, begun time.Time) {
+	for _, w := range s.last.Subscribe {
+		fmt.Fprintf(b, "      %s waits for %s/%s since %s\n", w.Step, w.Name, w.Key, w.Since.Sub(begun))
+	}
+	for _, path := range s.last.Unsubscribe {
+		fmt.Fprintf(b, "      %s waits no more\n", path)
+	}
+	for _, e := range s.last.Emit {
+		fmt.Fprintf(b, "      publish %s %s/%s at %s %s\n", e.ID, e.Name, e.Key, e.Time.Sub(begun), e.Data)
+	}
+}
+
 // tell writes what the last fact has led to, times since the run began.
 func (s *script) tell(b *strings.Builder, begun time.Time) {
 	if s.refused != nil {
@@ -186,6 +214,8 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 			HedgeAt  time.Time       `json:"hedge_at"`
 			Error    *parley.Error   `json:"error"`
 			Output   json.RawMessage `json:"output"`
+			ID       string          `json:"id"`
+			Message  string          `json:"message"`
 		}
 		if err := json.Unmarshal(e.Data, &data); err != nil {
 			s.t.Fatal(err)
@@ -199,6 +229,12 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 		}
 		if data.Phase != "" {
 			b.WriteString(" " + data.Phase)
+		}
+		if data.ID != "" {
+			b.WriteString(" " + data.ID)
+		}
+		if data.Message != "" {
+			b.WriteString(" (" + data.Message + ")")
 		}
 		if data.Fallback {
 			b.WriteString(" (fallback)")
@@ -238,6 +274,7 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 	if len(s.last.RequestCancel) > 0 {
 		fmt.Fprintf(b, "      ask to cancel %s\n", strings.Join(s.last.RequestCancel, " "))
 	}
+	s.tellSignals(b, begun)
 	s.sameAsReplayed()
 }
 

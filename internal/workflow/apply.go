@@ -15,7 +15,7 @@ import (
 // The caller makes the decision durable before it acts on it. If that fails or
 // its outcome is unknown, s is ahead of the history and must be thrown away.
 func (s *State) Apply(f Fact) Decision {
-	a := &decider{State: s, pass: s.phase}
+	a, waited := &decider{State: s, pass: s.phase}, s.listening()
 	switch f := f.(type) {
 	case Start:
 		a.at = f.At
@@ -35,10 +35,14 @@ func (s *State) Apply(f Fact) Decision {
 	case Cancel:
 		a.at = f.At
 		a.cancel(f)
+	case Signalled:
+		a.at, a.jitter = f.At, f.Jitter
+		a.signalled(f)
 	default:
 		a.control(f)
 	}
 	a.d.dropUnsent()
+	a.subscribe(waited, s.listening())
 	a.settle()
 	return a.d
 }

@@ -75,7 +75,7 @@ func (g *planGen) step(depth int) map[string]any {
 	before := slices.Clip(g.known)
 	id := fmt.Sprintf("s%d", g.n)
 	s := map[string]any{"id": id}
-	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate"}
+	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate", "event", "emit"}
 	if depth < 3 {
 		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven", "fork", "for_each", "repeat")
 	}
@@ -97,6 +97,14 @@ func (g *planGen) step(depth int) map[string]any {
 		}
 	case "validate":
 		s["validate"], s["schema"] = g.value(), map[string]any{"type": rapid.SampledFrom([]string{"string", "integer"}).Draw(g.t, "type")}
+	case "event":
+		s["event"], s["fresh"] = rapid.SampledFrom([]string{"ping", "pong"}).Draw(g.t, "event"), rapid.Bool().Draw(g.t, "fresh")
+		if rapid.Bool().Draw(g.t, "match") {
+			s["match"] = rapid.SampledFrom([]string{"event.data > 2", "event.data.none == 1"}).Draw(g.t, "matches")
+			s["timeout"] = "1h"
+		}
+	case "emit":
+		s["emit"] = map[string]any{"event": "ping", "data": g.value()}
 	case "wait":
 		s["wait"] = rapid.SampledFrom([]any{"0s", "1s", "1m", map[string]any{"until": "${now}"}, map[string]any{"until": "${workflow.input.x}"}}).Draw(g.t, "wait for")
 	case "fail":
@@ -270,6 +278,9 @@ type driver struct {
 	calls    map[string]int
 	ended    map[string]parley.EventType
 	answered []string
+	// waiting are the steps that wait for events, took the events that came.
+	waiting, took map[string]bool
+	signals       int
 }
 
 func newDriver(t *rapid.T, def *Definition) *driver {
@@ -277,6 +288,7 @@ func newDriver(t *rapid.T, def *Definition) *driver {
 		t: t, def: def, state: NewState("run-1", def, DefaultRunLimits()),
 		now:  time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC),
 		open: make(map[string]Schedule), seen: make(map[string]bool), calls: make(map[string]int), ended: make(map[string]parley.EventType),
+		waiting: make(map[string]bool), took: make(map[string]bool),
 	}
 }
 
@@ -292,7 +304,7 @@ func (d *driver) drive() {
 		}
 		d.act()
 	}
-	if len(d.open) > 0 {
+	if len(d.open)+len(d.waiting) > 0 {
 		d.t.Fatalf("the run has ended and left %v open", d.open)
 	}
 	last := d.events[len(d.events)-1].Type
@@ -322,6 +334,8 @@ func (d *driver) act() {
 		if got := d.state.Apply(Settled{At: d.now, TaskID: id, Result: parley.Result{TaskID: id, Outcome: parley.OutcomeOK, Output: json.RawMessage(`1`)}}); len(got.Events) > 0 {
 			d.t.Fatalf("a second answer to %s gave %v", id, got.Events)
 		}
+	case len(d.waiting) > 0 && (n <= 6 || len(ids) == 0):
+		d.signal()
 	case n <= 3 || len(ids) == 0:
 		if due := d.state.Due(); !due.IsZero() && due.After(d.now) && len(ids) == 0 {
 			d.now = due
@@ -443,7 +457,53 @@ func (d *driver) apply(f Fact) {
 		}
 	}
 	d.heldBack(dec)
+	d.listen(dec)
 	d.sameAsReplayed()
+}
+
+// signal tells of a new event, or again of an earlier one.
+func (d *driver) signal() {
+	d.signals++
+	if rapid.IntRange(0, 3).Draw(d.t, "no event") == 0 {
+		d.now = d.now.Add(time.Hour)
+		d.apply(Tick{At: d.now, Jitter: 0.5})
+		return
+	}
+	id := rapid.IntRange(max(d.signals-2, 1), d.signals).Draw(d.t, "signal")
+	d.apply(Signalled{At: d.now, Signal: parley.Signal{
+		ID: fmt.Sprint(id), Name: []string{"ping", "pong"}[id%2], Data: fmt.Append(nil, id%5),
+		Time: d.now.Add(-time.Duration(rapid.IntRange(0, 2).Draw(d.t, "age")) * time.Second),
+	}})
+}
+
+// listen holds what a decision says about events to what the state says, and
+// each event to one wait.
+func (d *driver) listen(dec Decision) {
+	for _, e := range dec.Events {
+		if e.Type != parley.EventSignalReceived {
+			continue
+		}
+		var s parley.Signal
+		if err := json.Unmarshal(e.Data, &s); err != nil || d.took[s.ID] {
+			d.t.Fatalf("the event %s is taken again, %v", e.Data, err)
+		}
+		d.took[s.ID] = true
+	}
+	for _, path := range dec.Unsubscribe {
+		if !d.waiting[path] {
+			d.t.Fatalf("%s waits no more, and did not", path)
+		}
+		delete(d.waiting, path)
+	}
+	for _, w := range dec.Subscribe {
+		if d.waiting[w.Step] {
+			d.t.Fatalf("%s waits twice", w.Step)
+		}
+		d.waiting[w.Step] = true
+	}
+	if got := d.state.Awaited(); len(got) != len(d.waiting) && !d.state.Cancelling() {
+		d.t.Fatalf("%v wait, the decisions have said %v", got, d.waiting)
+	}
 }
 
 // count holds the calls of one agent for one execution to what the policy says,

@@ -21,7 +21,8 @@ func (s *State) evolve(e parley.Event, payload any) error {
 	case runCompleted:
 		s.output = p.Output
 		s.endRun(parley.RunCompleted, e.At)
-	case runWarning: // changes nothing
+	case runWarning:
+		s.warned(e.Step, p)
 	case runPhase:
 		s.evolvePhase(p)
 	case runEnded:
@@ -61,6 +62,7 @@ func (s *State) endRun(status parley.RunStatus, at time.Time) {
 	s.status, s.endedAt = status, at
 	s.unpaused()
 	clear(s.inFlight)
+	s.listens = nil
 }
 
 func (s *State) evolveStep(e parley.Event, payload any) error {
@@ -85,6 +87,8 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		}
 	case stepWaiting:
 		s.evolveWaiting(x, p)
+	case signalReceived:
+		s.evolveSignal(x, p)
 	case stepAnswered:
 		s.evolveAnswered(x, p)
 	case stepRetrying:
@@ -231,6 +235,7 @@ func (s *State) landed(x *execution) {
 
 func (s *State) endStep(x *execution, status parley.StepStatus, e parley.Event, started *time.Time) {
 	s.landed(x)
+	s.unlisten(x)
 	at := e.At
 	x.endSeq = e.Seq
 	x.endedAt, x.retryAt, x.wakeAt = at, time.Time{}, time.Time{}

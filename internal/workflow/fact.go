@@ -85,6 +85,12 @@ type Decision struct {
 	// Hold, if set, holds the attempts back that nobody has begun, or frees them
 	// (rule C5). Those of Schedule carry their own Held.
 	Hold *bool
+	// Subscribe holds the steps that begin to wait for events, Unsubscribe the
+	// paths of those that do so no more.
+	Subscribe   []Subscription
+	Unsubscribe []string
+	// Emit holds events to be published, with their ids and times.
+	Emit []parley.Signal
 }
 
 // Schedule is one new attempt of an agent step.

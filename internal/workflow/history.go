@@ -130,6 +130,8 @@ func encode(payload any) json.RawMessage {
 		return append(append([]byte(`{"output":`), orNull(p.Output)...), '}')
 	case runStarted:
 		return p.encode()
+	case signalReceived:
+		return signalJSON(p.Signal)
 	}
 	b, err := json.Marshal(payload)
 	if err != nil {
@@ -299,6 +301,8 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 		return decodeAs[timerFired](data)
 	case parley.EventStepWaiting:
 		return decodeAs[stepWaiting](data)
+	case parley.EventSignalReceived:
+		return decodeAs[signalReceived](data)
 	case parley.EventStepAnswered:
 		return decodeAs[stepAnswered](data)
 	case parley.EventStepRetrying:

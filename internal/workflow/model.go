@@ -33,6 +33,8 @@ const (
 	KindFail        Kind = "fail"
 	KindFinish      Kind = "finish"
 	KindValidate    Kind = "validate"
+	KindAwait       Kind = "wait_for_event"
+	KindEmit        Kind = "emit"
 )
 
 // Definition is one compiled version of a workflow: checked, immutable, free
@@ -180,6 +182,10 @@ type Step struct {
 	Fail     *Fail
 	Finish   *expr.Template
 	Validate *expr.Template
+	// Await is what a wait_for_event step waits for, Emit what an emit step
+	// publishes.
+	Await *Await
+	Emit  *Emit
 }
 
 // Fail is the value of a fail step.

@@ -87,6 +87,11 @@ func parseMembers() []parseMember {
 		{"finish", []Kind{KindFinish}, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Finish = t }})
 		}},
+		{"event", []Kind{KindAwait}, awaited(func(a *Await) **expr.Template { return &a.Event })},
+		{"key", []Kind{KindAwait}, awaited(func(a *Await) **expr.Template { return &a.Key })},
+		{"match", []Kind{KindAwait}, (*parser).match},
+		{"fresh", []Kind{KindAwait}, (*parser).fresh},
+		{"emit", []Kind{KindEmit}, (*parser).emit},
 		{"validate", []Kind{KindValidate}, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Validate = t }})
 		}},
@@ -115,6 +120,8 @@ func parseKinds() []parseKind {
 		{KindFail, []string{"fail"}},
 		{KindFinish, []string{"finish"}},
 		{KindValidate, []string{"validate"}},
+		{KindAwait, []string{"event"}},
+		{KindEmit, []string{"emit"}},
 	}
 }
 
@@ -122,8 +129,7 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"workflow", "detach", "plan", "allow", "event", "key", "match", "fresh", "emit", "approval",
-		"triggers", "concurrency", "goto", "handlers",
+		"workflow", "detach", "plan", "allow", "approval", "triggers", "concurrency", "goto", "handlers",
 	}
 }
 
@@ -131,7 +137,7 @@ func parseLaterMembers() []string {
 // version does not have.
 func parseLaterTypes() []string {
 	return []string{
-		"sub_workflow", "plan", "wait_for_event", "emit", "approval",
+		"sub_workflow", "plan", "approval",
 	}
 }
 
@@ -226,7 +232,9 @@ func (p *parser) complete(s *parseStep) {
 		}
 	case KindValidate:
 		p.completeValidate(s)
-	case KindWait, KindSet, KindFail, KindFinish:
+	case KindAwait:
+		p.completeAwait(s)
+	case KindWait, KindSet, KindFail, KindFinish, KindEmit:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))
 		}

@@ -68,6 +68,10 @@ type State struct {
 	rerunFrom string
 	// sessions maps session and agent to the agent's context id (rule P1).
 	sessions map[string]string
+	// listens are the paths of the executions that wait for events, in the order
+	// in which they began to; taken are the ids of the events that came.
+	listens []string
+	taken   map[string]bool
 	// bytes is the size of all values of the run (§10), questions included.
 	bytes int64
 	// progress counts the events of step.accepted, step.progress and step.chunk,
@@ -124,6 +128,10 @@ type execution struct {
 	retryAt, wakeAt time.Time
 	// granted counts the retries that each policy has granted (rule R3).
 	granted map[int]int
+	// awaits is what a wait_for_event step waits for, deaf: one match has failed
+	// already.
+	awaits *parley.AwaitedSignal
+	deaf   bool
 
 	input, output json.RawMessage
 	err           *parley.Error

@@ -60,6 +60,10 @@ func (a *decider) begin(x *execution) {
 		a.beginFinish(x)
 	case KindValidate:
 		a.beginValidate(x)
+	case KindAwait:
+		a.beginAwait(x)
+	case KindEmit:
+		a.beginEmit(x)
 	}
 }
 

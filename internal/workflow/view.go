@@ -140,6 +140,8 @@ func (s *State) viewStep(x *execution) parley.Step {
 			v.Phase = parley.PhaseCancelling
 		case !x.retryAt.IsZero():
 			v.Phase = parley.PhaseBackoff
+		case s.listensAt(x.path):
+			v.Phase, v.Event = parley.PhaseWaiting, x.awaits
 		case !x.wakeAt.IsZero():
 			v.Phase = parley.PhaseWaiting
 		case s.asks(x) != nil:

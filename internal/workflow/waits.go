@@ -40,10 +40,12 @@ const resolvedByAgent = "agent"
 
 type (
 	stepWaiting struct {
-		Question    *parley.Question `json:"question"`
-		TaskID      string           `json:"task_id"`
+		Question    *parley.Question `json:"question,omitempty"`
+		TaskID      string           `json:"task_id,omitempty"`
 		AgentTaskID string           `json:"agent_task_id,omitempty"`
-		News        int              `json:"news"`
+		News        int              `json:"news,omitempty"`
+		// Event is what a wait_for_event step waits for.
+		Event *parley.AwaitedSignal `json:"event,omitempty"`
 	}
 	stepAnswered struct {
 		TaskID string        `json:"task_id"`
@@ -136,6 +138,10 @@ func readable(q *parley.Question) *parley.Question {
 }
 
 func (s *State) evolveWaiting(x *execution, p stepWaiting) {
+	if p.Event != nil {
+		s.listen(x, p.Event)
+		return
+	}
 	if call := x.flight(p.TaskID); call != nil {
 		call.question, call.news = p.Question, p.News
 		call.asked++
@@ -237,6 +243,8 @@ type runWarning struct {
 	Code    parley.Code `json:"code"`
 	// Limit names what was reached with code limit.
 	Limit string `json:"limit,omitempty"`
+	// Event is the id of the event that the warning is about.
+	Event string `json:"event,omitempty"`
 }
 
 // countProgress takes notice of an event that changes nothing else.
@@ -247,8 +255,9 @@ func (s *State) countProgress(e parley.Event) {
 		s.progressBytes += int64(len(e.Data))
 	case e.Type == parley.EventRunWarning:
 		var w runWarning
-		if json.Unmarshal(e.Data, &w) == nil && w.Limit == progressLimit {
-			s.progressEnded = true
+		if json.Unmarshal(e.Data, &w) == nil {
+			s.progressEnded = s.progressEnded || w.Limit == progressLimit
+			s.warned(e.Step, w)
 		}
 	}
 }
