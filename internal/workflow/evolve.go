@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -118,6 +119,9 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 	case stepCompensating:
 		s.evolveCompensating(x)
 	case stepCompensated:
+		if x.undo == nil {
+			return errors.New("it was not being compensated")
+		}
 		s.evolveCompensated(x, p)
 	case stepFailed:
 		x.err, x.handled, x.agentTaskID = p.Error, p.Handled, p.AgentTaskID
