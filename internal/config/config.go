@@ -217,6 +217,9 @@ type Limits struct {
 	RunValues   int64         `koanf:"run_values"`
 	Executions  int           `koanf:"executions"`
 	Attempts    int           `koanf:"attempts"`
+	// WaitingEvents are those of one name and key, OpenApprovals those of one run.
+	WaitingEvents int `koanf:"waiting_events"`
+	OpenApprovals int `koanf:"open_approvals"`
 }
 
 // Auth says who may use the API.

@@ -67,6 +67,8 @@ type extra struct {
 	answer  *store.Answer
 	replies []store.TaskReply
 	seen    []store.NewsSeen
+	// looked says which steps have looked for their events.
+	looked []store.WaiterSeen
 }
 
 // commitWith is commit for a decision that brings something along; it may have
@@ -79,6 +81,7 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 		Seen: l.state.Seq() - int64(len(d.Events)), Events: d.Events, Answer: e.answer,
 		Close: closes(d.Close), RequestCancel: d.RequestCancel, Hold: d.Hold, Insert: rows,
 		Replies: e.replies, NewsSeen: e.seen, DeadLetters: deadLetters(l.state, d, now),
+		Signals: x.signals(l.state, d, e.looked),
 		// That nothing came of news may be found out again.
 		Prompt: len(d.Events) == 0,
 	})
@@ -90,8 +93,9 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 		l.state = nil
 		release(slots)
 		x.old.inDoubt(rows, err)
-		return err
+		return l.notPublished(err)
 	}
+	l.full = nil
 	x.accepted.Add(1)
 	x.follow(l, d, rows, slots)
 	return nil
@@ -121,6 +125,7 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 	if due := l.state.Due(); !due.IsZero() {
 		x.at(timer{at: due, run: l.state.RunID()})
 	}
+	x.followSignals(l, d)
 	x.monitor.tell(l.state, d.Events)
 	x.changed(l)
 	if x.cfg.Shared {

@@ -108,6 +108,8 @@ type Config struct {
 	OldBridge *OldBridge
 	// Requests, if set, starts and cancels runs by records.
 	Requests *Requests
+	// Signals keeps the events that runs wait for; without it none come.
+	Signals Signals
 	// Monitoring tells [bus.SubjectMonitoring] what becomes of agent steps.
 	Monitoring bool
 	// DeadLetters keeps result and request records that cannot be handled; nil
@@ -136,6 +138,7 @@ type Executor struct {
 	publisher *Publisher
 	old       *oldBridge // nil with bridges of ours
 	monitor   *monitor   // nil without watchers
+	spreading chan struct{}
 	// refusing is cancelled when no more runs are started by records.
 	refusing context.Context //nolint:containedctx // it belongs to the executor's life
 	refuse   context.CancelFunc
@@ -154,6 +157,8 @@ type liveRun struct {
 	gone bool
 	// leave: somebody else will decide next; the entry leaves the map.
 	leave bool
+	// full are the events that the last decisions could not publish.
+	full []store.SignalsFullError
 	// refused: the last decision was. The next one claims nothing for the own
 	// bridge, since that may be what was refused.
 	refused bool
@@ -217,6 +222,8 @@ func New(cfg Config) *Executor {
 		timers:  newTimers(cfg.Clock),
 		posts:   newPosts(),
 		budgets: newBudgets(cfg.Now),
+
+		spreading: make(chan struct{}, 1),
 	}
 	x.refusing, x.refuse = context.WithCancel(context.Background())
 	if cfg.Publish == nil {
@@ -274,6 +281,9 @@ func (x *Executor) Run(ctx context.Context) error {
 	}
 	if x.publisher != nil {
 		g.Go(func() error { defer end(); return x.publisher.Run(ctx) })
+	}
+	if x.cfg.Signals != nil {
+		g.Go(func() error { x.serveSignals(ctx); return nil })
 	}
 	close(x.taking)
 	if x.monitor != nil {

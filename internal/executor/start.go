@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"maps"
 
 	"github.com/parley-project/parley"
@@ -79,23 +80,36 @@ type beginning struct {
 
 // begin is transition P1, with the first claims if slots are free.
 func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (parley.Run, bool, error) {
-	id := b.id
-	if id == "" {
-		id = x.cfg.NewID()
+	if b.id == "" {
+		b.id = x.cfg.NewID()
 	}
 	if err := x.mayHedge(ctx, v.def); err != nil {
 		return parley.Run{}, false, err
 	}
-	l := x.lock(id)
-	defer x.unlock(id, l)
-	l.state = workflow.NewState(id, v.def, x.cfg.Limits)
+	l := x.lock(b.id)
+	defer x.unlock(b.id, l)
+	for range maxStale {
+		run, existing, err := x.beginOnce(ctx, l, v, b)
+		if !errors.Is(err, errNotPublished) {
+			return run, existing, err
+		}
+	}
+	return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "run %s cannot publish its events; try again", b.id)
+}
+
+// beginOnce is begin for a run that is locked.
+func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion, b beginning) (parley.Run, bool, error) {
+	l.state = workflow.NewState(b.id, v.def, x.cfg.Limits)
+	for _, f := range l.full {
+		l.state.SignalsFull(f.Name, f.Key)
+	}
 	b.fact.At = x.now()
 	d := l.state.Apply(b.fact)
 	rows, slots := x.attempts(l, d, b.fact.At, true)
 	row := x.row(l, b.fact.At)
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
-	s := store.Start{Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay}
+	s := store.Start{Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay, Signals: x.signals(l.state, d, nil)}
 	if b.key != "" {
 		s.InputDigest = digest(b.fact.Input)
 	}
@@ -105,7 +119,7 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 		release(slots)
 		if err != nil {
 			x.old.inDoubt(rows, err)
-			return parley.Run{}, false, err
+			return parley.Run{}, false, l.notPublished(err)
 		}
 		run, err := x.Get(ctx, existing)
 		return run, true, err

@@ -43,6 +43,12 @@ func (x *Executor) sweep(ctx context.Context, watch *store.LeaseWatch) error {
 	for _, run := range w.Due {
 		x.wakeFound(run)
 	}
+	for _, run := range w.Signals {
+		x.wakeFound(run)
+	}
+	if err := x.forgetSignals(ctx); err != nil {
+		return err
+	}
 	workers, err := x.cfg.Store.Sweep(ctx, watch.Silent(x.cfg.Now()), x.now())
 	if err != nil {
 		return err

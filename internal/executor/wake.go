@@ -95,6 +95,9 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) (acted b
 	if err := x.absorb(ctx, l, h); err != nil {
 		return true, err
 	}
+	if err := x.deliver(ctx, l); err != nil {
+		return true, err
+	}
 	if err := x.fireDue(ctx, l, read); err != nil {
 		return true, err
 	}
@@ -162,6 +165,9 @@ func (x *Executor) load(ctx context.Context, run string, l *liveRun) (store.Hist
 	state, err := x.replay(ctx, h)
 	if err != nil {
 		return h, err
+	}
+	for _, f := range l.full {
+		state.SignalsFull(f.Name, f.Key)
 	}
 	l.state = state
 	return h, nil

@@ -68,6 +68,7 @@ type decision struct {
 	output  []byte
 	meta    []byte
 	inserts [][]driver.NamedValue
+	signals *signals
 	replies [][]byte
 	owner   Claim
 	at      int64
@@ -101,7 +102,7 @@ func checkDecision(d *Decision) (*decision, error) {
 		return nil, parley.Errorf(parley.CodeInvalid, "run %q is %s without agreeing about its end", d.Run.ID, d.Run.Status)
 	}
 	if d.Prompt && (d.Answer != nil || d.Hold != nil || d.Run.Status.Terminal() ||
-		len(d.Close)+len(d.RequestCancel)+len(d.Insert)+len(d.Replies)+len(d.DeadLetters) > 0) {
+		len(d.Close)+len(d.RequestCancel)+len(d.Insert)+len(d.Replies)+len(d.DeadLetters)+d.Signals.changes() > 0) {
 		return nil, parley.Errorf(parley.CodeInvalid, "a decision about run %q that is not waited for changes more than its events", d.Run.ID)
 	}
 	var err error
@@ -128,6 +129,9 @@ func checkDecision(d *Decision) (*decision, error) {
 		}
 	}
 	if c.replies, err = encodeReplies(d.Replies); err != nil {
+		return nil, err
+	}
+	if c.signals, err = checkSignals(&d.Run, &d.Signals); err != nil {
 		return nil, err
 	}
 	for i := range d.DeadLetters {
@@ -201,6 +205,9 @@ func decide(s *session, d *decision) error {
 			return err
 		}
 	}
+	if err := d.signals.foresee(s); err != nil {
+		return err
+	}
 	s.at(d.Run.ID)
 	if d.owner.Worker != "" {
 		if ok, err := s.alive(d.owner); err != nil {
@@ -237,6 +244,9 @@ func decide(s *session, d *decision) error {
 		}
 	}
 	if err := insertAttempts(s, d.inserts); err != nil {
+		return err
+	}
+	if err := d.signals.write(s); err != nil {
 		return err
 	}
 	for _, args := range dead {

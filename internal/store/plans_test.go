@@ -57,6 +57,17 @@ func hotQueries(db *DB) map[string]string {
 		"zone take": claimZone(&db.dialect),
 		"zone beat": beatZone,
 		"zone save": saveZoneAnswer,
+		"unspread":  anyUnspread,
+		"told":      selectWaiterNews,
+		"waiters":   selectWaiters,
+		"signals":   selectSignals,
+		"tell":      tellWaiters,
+		"tell one":  tellWaitersOf,
+		"count":     countSignals,
+		"take":      takeSignal,
+		"old":       selectOldSignals,
+		"unwait":    deleteWaiter,
+		"see":       seeWaiter,
 	}
 }
 
@@ -82,7 +93,8 @@ func sqlitePlan(t *testing.T, db *DB, query string) {
 			step := r.str()
 			t.Log(step)
 			if strings.HasPrefix(step, "SCAN") && step != "SCAN w" && step != "SCAN c" && step != "SCAN worker" && step != "SCAN attempt USING COVERING INDEX attempt_settled" &&
-				step != "SCAN attempt USING INDEX attempt_news" && step != "SCAN attempt USING INDEX attempt_owner" {
+				step != "SCAN attempt USING INDEX attempt_news" && step != "SCAN attempt USING INDEX attempt_owner" &&
+				step != "SCAN waiter USING INDEX waiter_news" && step != "SCAN signal USING COVERING INDEX signal_new" && step != "SCAN waiting" {
 				t.Errorf("a whole table is read: %s", step)
 			}
 			return nil

@@ -162,6 +162,8 @@ type Start struct {
 	Attempts []Attempt
 	// Replay, if set, resolves the dead letters of Run.RetriedFrom.
 	Replay *Replay
+	// Signals is what changes about events and approvals.
+	Signals Signals
 	// IdempotencyKey is unique per workflow; "" is none. InputDigest tells
 	// equal input from other input under the same key (language rule C7).
 	IdempotencyKey string
@@ -209,6 +211,8 @@ type Decision struct {
 	// DeadLetters are what is given up by the decision. One that is there already
 	// stays as it is.
 	DeadLetters []parley.DeadLetter
+	// Signals is what changes about events and approvals.
+	Signals Signals
 }
 
 // TaskReply answers the question of an attempt. It is stored in the same
@@ -365,6 +369,9 @@ type Wakeups struct {
 	// not after the given time (P12); News are runs with an attempt that has
 	// asked, or asks no more, since they last looked ([Attempt].News).
 	Settled, Due, News []string
+	// Signals are runs whose steps were told of events that they have not looked
+	// for yet.
+	Signals []string
 }
 
 // Definition is one deployed version of a workflow.

@@ -231,5 +231,9 @@ func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (Wakeups, e
 		return Wakeups{}, err
 	}
 	err = db.read(ctx, selectNews, collect(&w.News), limit)
+	if err != nil {
+		return Wakeups{}, err
+	}
+	err = db.read(ctx, selectWaiterNews, collect(&w.Signals), limit)
 	return w, err
 }

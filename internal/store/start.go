@@ -39,6 +39,10 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	if err != nil {
 		return "", err
 	}
+	signals, err := checkSignals(&st.Run, &st.Signals)
+	if err != nil {
+		return "", err
+	}
 	row := bindStart(&st, labels)
 	attempts := bindAttempts(st.Attempts, unixMicro(st.Run.UpdatedAt))
 	points := func() []string {
@@ -60,6 +64,9 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 				return err
 			}
 		}
+		if err := signals.foresee(s); err != nil {
+			return err
+		}
 		started, err := insertStart(s, owner, row)
 		if err != nil {
 			return err
@@ -76,6 +83,9 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 			return err
 		}
 		if err := searchable(s, &st.Run); err != nil {
+			return err
+		}
+		if err := signals.write(s); err != nil {
 			return err
 		}
 		return replayByRun(s, &st)

@@ -248,7 +248,7 @@ func claim(t testing.TB, db *DB, c Claim, task, token string) Claim {
 func dump(t testing.TB, db *DB) string {
 	t.Helper()
 	var out strings.Builder
-	for _, table := range []string{"run", "event", "attempt", "worker", "late", "definition", "agents"} {
+	for _, table := range []string{"run", "event", "attempt", "worker", "late", "definition", "agents", "signal", "waiter", "approval"} {
 		check(t, db.read(t.Context(), `SELECT * FROM `+table+` ORDER BY 1, 2`, func(r *record) error {
 			fmt.Fprintf(&out, "%s %v\n", table, r.values)
 			return nil

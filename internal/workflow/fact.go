@@ -91,6 +91,8 @@ type Decision struct {
 	Unsubscribe []string
 	// Emit holds events to be published, with their ids and times.
 	Emit []parley.Signal
+	// Taken are the ids of the events that steps have taken.
+	Taken []string
 }
 
 // Schedule is one new attempt of an agent step.

@@ -125,6 +125,7 @@ func (a *decider) signalled(f Signalled) {
 			a.fail(x, asError(err), attemptEnd{started: x.scheduledAt})
 		} else {
 			a.record(parley.EventSignalReceived, x, signalReceived{f.Signal})
+			a.d.Taken = append(a.d.Taken, f.Signal.ID)
 			a.complete(x, value, completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
 		}
 		a.advance()
@@ -274,6 +275,9 @@ func (a *decider) beginEmit(x *execution) {
 	if err == nil {
 		err = a.fits("emit", signal.Data)
 	}
+	if err == nil && a.full[signal.Name+"\x00"+signal.Key] {
+		err = limitError("waiting events", int64(a.limits.WaitingEvents), int64(a.limits.WaitingEvents)+1)
+	}
 	if err != nil {
 		a.fail(x, asError(err), attemptEnd{})
 		return
@@ -283,6 +287,16 @@ func (a *decider) beginEmit(x *execution) {
 	if a.complete(x, o.end(), completion{}); x.status == parley.StepCompleted {
 		a.d.Emit = append(a.d.Emit, signal)
 	}
+}
+
+// SignalsFull says that no more events of a name and key are taken now, as whoever
+// keeps them has found out: emit steps fail until the state is thrown away. That
+// is no part of the state; what follows from it is in the history.
+func (s *State) SignalsFull(name, key string) {
+	if s.full == nil {
+		s.full = make(map[string]bool, 1)
+	}
+	s.full[name+"\x00"+key] = true
 }
 
 // signalID is the id of the event that the execution at a path publishes.

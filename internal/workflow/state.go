@@ -72,6 +72,8 @@ type State struct {
 	// in which they began to; taken are the ids of the events that came.
 	listens []string
 	taken   map[string]bool
+	// full are the names and keys of events that cannot be published now.
+	full map[string]bool
 	// bytes is the size of all values of the run (§10), questions included.
 	bytes int64
 	// progress counts the events of step.accepted, step.progress and step.chunk,
@@ -184,6 +186,11 @@ type RunLimits struct {
 	// in bytes; what comes beyond is not recorded, and a warning says so.
 	Progress      int
 	ProgressBytes int64
+	// OpenApprovals bounds the approvals of a run that wait.
+	OpenApprovals int
+	// WaitingEvents bounds the events of one name and key that wait to be taken,
+	// those of all runs together.
+	WaitingEvents int
 }
 
 // DefaultRunLimits are the figures of language.md §10, and for what it does not
@@ -192,6 +199,7 @@ func DefaultRunLimits() RunLimits {
 	return RunLimits{
 		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Items: 1_000, Running: 1_000, Attempts: 100,
 		Questions: 1_000, Progress: 10_000, ProgressBytes: 16 << 20,
+		OpenApprovals: 100, WaitingEvents: 1_000,
 	}
 }
 

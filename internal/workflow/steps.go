@@ -267,7 +267,7 @@ func (a *decider) fits(member string, value json.RawMessage) error {
 func limitError(name string, limit, got int64) *parley.Error {
 	unit := " bytes"
 	switch name {
-	case "executions", "running", "items", "attempts", "questions":
+	case "executions", "running", "items", "attempts", "questions", "waiting events", "open approvals":
 		unit = ""
 	}
 	return parley.Errorf(parley.CodeLimit, "%s: %d%s, the limit is %d", name, got, unit, limit).
