@@ -30,6 +30,7 @@ const (
 	CodeMaxIterations     Code = "max_iterations"
 	CodeFinallyFailed     Code = "finally_failed"
 	CodeValidationFailed Code = "validation_failed"
+	CodeApprovalRejected Code = "approval_rejected"
 )
 
 // The codes of requests that are refused before or beside a run.
@@ -40,6 +41,7 @@ const (
 	CodeIdempotencyConflict Code = "idempotency_conflict"
 	CodeUnsupportedProtocol Code = "unsupported_protocol"
 	CodeUnauthorized        Code = "unauthorized"
+	CodeForbidden           Code = "forbidden"
 	CodeUnavailable         Code = "unavailable"
 	CodeInternal            Code = "internal"
 )

@@ -58,6 +58,8 @@ type Config struct {
 	Agents    Agents
 	// DeadLetters is what was given up.
 	DeadLetters DeadLetters
+	// Inbox takes events, and knows what waits for people.
+	Inbox Inbox
 	// Breakers are the circuit breakers and the logs of agents.
 	Breakers Breakers
 	// Conditions say how agents do.
@@ -120,8 +122,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Breakers == nil || cfg.Conditions == nil {
-		return nil, errors.New("api: Runs, Controls, Workflows, Agents, DeadLetters, Breakers and Conditions are required")
+	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Breakers == nil || cfg.Conditions == nil {
+		return nil, errors.New("api: Runs, Controls, Workflows, Agents, DeadLetters, Inbox, Breakers and Conditions are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")

@@ -125,6 +125,7 @@ func TestEveryRouteHidesInternals(t *testing.T) {
 		"add-agent": `{"name":"A","url":"http://a"}`, "change-agent": `{}`, "detect-agent": `{"url":"http://a"}`, "answer-run": `{"text":"x"}`,
 		"replay-dead-letters": `{"filter":{}}`, "discard-dead-letters": `{"filter":{}}`, "switch-breaker": `{"action":"open"}`,
 		"cancel-runs": `{"filter":{}}`, "terminate-runs": `{"filter":{}}`, "pause-runs": `{"filter":{}}`, "resume-runs": `{"filter":{}}`, "retry-runs": `{"filter":{}}`,
+		"publish-event": `{"event":"x"}`, "signal-run": `{"event":"x"}`,
 	}
 	for _, rt := range s.routes {
 		if rt.tag == "system" || rt.id == "validate-workflow" {

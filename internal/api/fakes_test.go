@@ -53,6 +53,9 @@ type world struct {
 	applies []parley.ApplyRequest
 	queries []parley.RunQuery
 	letters []*parley.DeadLetter
+	// signals are the events that were published, approvals those that wait.
+	signals   []parley.SignalRequest
+	approvals []parley.ApprovalItem
 	// circuits and logs are those of agents, by name.
 	circuits map[string]parley.BreakerState
 	logs     map[string][]parley.AgentEvent
@@ -412,7 +415,7 @@ func setup(change func(*Config)) (*server, *world) {
 	var mu sync.Mutex
 	ids := 0
 	cfg := Config{
-		Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w},
+		Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w},
 		Key: parley.NewSecret([]byte("test-key")), Version: "1.2.3", Now: clock.Now,
 		NewID: func() string {
 			mu.Lock()

@@ -15,12 +15,12 @@ import (
 
 // The codes of answers that no other package gives.
 const (
-	codeForbidden    parley.Code = "forbidden"
 	codeMethod       parley.Code = "method_not_allowed"
 	codeMedia        parley.Code = "unsupported_media_type"
 	codeNotBuilt     parley.Code = "not_implemented"
 	codeNotFound                 = parley.CodeNotFound
 	codeUnauthorized             = parley.CodeUnauthorized
+	codeForbidden                = parley.CodeForbidden
 	codeLimit                    = parley.CodeLimit
 	codeInvalid                  = parley.CodeInvalid
 )
@@ -111,6 +111,8 @@ func statusOf(code parley.Code, old bool) (status int, known bool) {
 	switch code {
 	case parley.CodeNotFound:
 		return http.StatusNotFound, true
+	case parley.CodeForbidden:
+		return http.StatusForbidden, true
 	case parley.CodeConflict:
 		if old {
 			return http.StatusBadRequest, true
@@ -124,7 +126,7 @@ func statusOf(code parley.Code, old bool) (status int, known bool) {
 		}
 		return http.StatusUnprocessableEntity, true
 	case parley.CodeInvalid, parley.CodeInvalidInput, parley.CodeUnsupportedProtocol,
-		parley.CodeExpression, parley.CodeLimit:
+		parley.CodeExpression, parley.CodeLimit, parley.CodeValidationFailed, parley.CodeApprovalRejected:
 		return http.StatusUnprocessableEntity, true
 	case parley.CodeUnauthorized:
 		return http.StatusUnauthorized, true
@@ -132,7 +134,7 @@ func statusOf(code parley.Code, old bool) (status int, known bool) {
 		return http.StatusServiceUnavailable, true
 	case parley.CodeAgentUnavailable, parley.CodeAgentError, parley.CodeAgentRejected,
 		parley.CodeInvalidOutput, parley.CodeOutcomeUnknown, parley.CodeJoinFailed, parley.CodeToleranceExceeded,
-		parley.CodeMaxIterations, parley.CodeFinallyFailed, parley.CodeValidationFailed:
+		parley.CodeMaxIterations, parley.CodeFinallyFailed:
 		return http.StatusBadGateway, true
 	case parley.CodeTimeout, parley.CodeStalled:
 		return http.StatusGatewayTimeout, true

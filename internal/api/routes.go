@@ -48,6 +48,7 @@ func (s *server) table() []route {
 	routes = append(routes, s.healthRoutes()...)
 	routes = append(routes, s.breakerRoutes()...)
 	routes = append(routes, s.deadLetterRoutes()...)
+	routes = append(routes, s.signalRoutes()...)
 	routes = append(routes, auditRoute(s))
 	return append(routes, s.systemRoutes()...)
 }
