@@ -229,10 +229,12 @@ type Step struct {
 	// Question is set while Phase is PhaseInputRequired.
 	Question *Question `json:"question,omitempty"`
 	// Event is what a step of kind wait_for_event waits for, while it does.
-	Event       *AwaitedSignal `json:"event,omitempty"`
-	ScheduledAt *time.Time     `json:"scheduled_at"`
-	StartedAt   *time.Time     `json:"started_at"`
-	EndedAt     *time.Time     `json:"ended_at"`
+	Event *AwaitedSignal `json:"event,omitempty"`
+	// Approval is what a step of kind approval asks, while it waits.
+	Approval    *Approval  `json:"approval,omitempty"`
+	ScheduledAt *time.Time `json:"scheduled_at"`
+	StartedAt   *time.Time `json:"started_at"`
+	EndedAt     *time.Time `json:"ended_at"`
 }
 
 // Event is one entry of a run's history. Seq starts at 1 and has no gaps.

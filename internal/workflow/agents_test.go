@@ -26,6 +26,7 @@ import (
 //	unknown|cancelled TASK  nobody knows how it ended; it was cancelled
 //	ask TASK TEXT           its agent waits for a person
 //	event ID NAME/KEY AGE JSON  an event has come, which is that old
+//	vote STEP CHOICE BY[,ROLE…] [JSON]  somebody answers an approval
 //	after DURATION          time passes, timers fire
 //	cancel DURATION         the run is cancelled, with that much grace
 //	terminate|pause|resume  somebody does that to the run
@@ -147,6 +148,9 @@ func (s *script) fact(line string) {
 	case "event":
 		s.event(rest)
 		return
+	case "vote":
+		s.vote(rest)
+		return
 	case "after", "cancel":
 		d, err := time.ParseDuration(rest)
 		if err != nil {
@@ -184,6 +188,38 @@ func (s *script) event(line string) {
 		s.t.Fatalf("%s: %v", line, err)
 	}
 	s.apply(Signalled{At: s.now, Signal: parley.Signal{ID: w[0], Name: name, Key: key, Time: s.now.Add(-age), Data: json.RawMessage(w[3])}})
+}
+
+func (s *script) vote(line string) {
+	w := strings.SplitN(line, " ", 4)
+	names := strings.Split(w[2], ",")
+	v := Vote{Step: w[0], Choice: w[1], By: names[0], Roles: names[1:], Comment: "said " + names[0]}
+	if len(w) > 3 {
+		v.Data = json.RawMessage(w[3])
+	}
+	s.refusal = s.state.MayVote(v)
+	s.apply(Voted{At: s.now, Vote: v})
+}
+
+// tellApprovals writes what the last decision says about approvals.
+func (s *script) tellApprovals(b *strings.Builder, begun time.Time) {
+	if s.refusal != nil {
+		fmt.Fprintf(b, "      refused: %s\n", s.refusal)
+		s.refusal = nil
+	}
+	for _, q := range s.last.Ask {
+		fmt.Fprintf(b, "      %s asks %v: %s", q.Step, q.Asked.To, q.Asked.Title)
+		for _, a := range q.Asked.Answers {
+			fmt.Fprintf(b, ", %s by %s", a.Choice, a.By)
+		}
+		if at := q.Asked.EscalateAt; at != nil {
+			fmt.Fprintf(b, ", more at %s", at.Sub(begun))
+		}
+		b.WriteByte('\n')
+	}
+	for _, path := range s.last.Answered {
+		fmt.Fprintf(b, "      %s asks no more\n", path)
+	}
 }
 
 // tellSignals writes what the last decision says about events.
@@ -275,6 +311,7 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 		fmt.Fprintf(b, "      ask to cancel %s\n", strings.Join(s.last.RequestCancel, " "))
 	}
 	s.tellSignals(b, begun)
+	s.tellApprovals(b, begun)
 	s.sameAsReplayed()
 }
 

@@ -15,7 +15,7 @@ import (
 // The caller makes the decision durable before it acts on it. If that fails or
 // its outcome is unknown, s is ahead of the history and must be thrown away.
 func (s *State) Apply(f Fact) Decision {
-	a, waited := &decider{State: s, pass: s.phase}, s.listening()
+	a, waited, asked := &decider{State: s, pass: s.phase}, s.listening(), s.asking()
 	switch f := f.(type) {
 	case Start:
 		a.at = f.At
@@ -38,11 +38,15 @@ func (s *State) Apply(f Fact) Decision {
 	case Signalled:
 		a.at, a.jitter = f.At, f.Jitter
 		a.signalled(f)
+	case Voted:
+		a.at, a.jitter = f.At, f.Jitter
+		a.voted(f)
 	default:
 		a.control(f)
 	}
 	a.d.dropUnsent()
 	a.subscribe(waited, s.listening())
+	a.ask(asked, s.asking())
 	a.settle()
 	return a.d
 }
@@ -170,6 +174,9 @@ func (a *decider) stepTimers(due func(time.Time) bool) {
 
 // timeOut ends a step whose time is up (rule T1): no retry, whatever policy.
 func (a *decider) timeOut(x *execution) {
+	if a.decidedByTimeout(x) {
+		return
+	}
 	err := parley.Errorf(parley.CodeTimeout, "The step's timeout of %s is over", x.step.Timeout).
 		WithDetails(map[string]string{"limit": "timeout"})
 	err.Step, err.Agent = x.path, x.agent

@@ -75,7 +75,7 @@ func (g *planGen) step(depth int) map[string]any {
 	before := slices.Clip(g.known)
 	id := fmt.Sprintf("s%d", g.n)
 	s := map[string]any{"id": id}
-	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate", "event", "emit"}
+	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate", "event", "emit", "approval"}
 	if depth < 3 {
 		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven", "fork", "for_each", "repeat")
 	}
@@ -103,6 +103,12 @@ func (g *planGen) step(depth int) map[string]any {
 			s["match"] = rapid.SampledFrom([]string{"event.data > 2", "event.data.none == 1"}).Draw(g.t, "matches")
 			s["timeout"] = "1h"
 		}
+	case "approval":
+		s["approval"] = map[string]any{
+			"title": "Go on?", "min": rapid.IntRange(1, 2).Draw(g.t, "min"), "to": rapid.SampledFrom([]any{"any", []string{"ann", "bob"}, "${workflow.input.x}"}).Draw(g.t, "to"),
+			"escalate": []any{map[string]any{"after": "1m", "to": []string{"eve"}}}, "on_timeout": rapid.SampledFrom([]string{"fail", "approve", "reject"}).Draw(g.t, "on timeout"),
+		}
+		s["timeout"] = "1h"
 	case "emit":
 		s["emit"] = map[string]any{"event": "ping", "data": g.value()}
 	case "wait":
@@ -280,7 +286,9 @@ type driver struct {
 	answered []string
 	// waiting are the steps that wait for events, took the events that came.
 	waiting, took map[string]bool
-	signals       int
+	// asked are the approvals that wait.
+	asked   map[string]bool
+	signals int
 }
 
 func newDriver(t *rapid.T, def *Definition) *driver {
@@ -288,7 +296,7 @@ func newDriver(t *rapid.T, def *Definition) *driver {
 		t: t, def: def, state: NewState("run-1", def, DefaultRunLimits()),
 		now:  time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC),
 		open: make(map[string]Schedule), seen: make(map[string]bool), calls: make(map[string]int), ended: make(map[string]parley.EventType),
-		waiting: make(map[string]bool), took: make(map[string]bool),
+		waiting: make(map[string]bool), took: make(map[string]bool), asked: make(map[string]bool),
 	}
 }
 
@@ -304,7 +312,7 @@ func (d *driver) drive() {
 		}
 		d.act()
 	}
-	if len(d.open)+len(d.waiting) > 0 {
+	if len(d.open)+len(d.waiting)+len(d.asked) > 0 {
 		d.t.Fatalf("the run has ended and left %v open", d.open)
 	}
 	last := d.events[len(d.events)-1].Type
@@ -336,6 +344,8 @@ func (d *driver) act() {
 		}
 	case len(d.waiting) > 0 && (n <= 6 || len(ids) == 0):
 		d.signal()
+	case len(d.asked) > 0 && (n <= 10 || len(ids) == 0):
+		d.vote()
 	case n <= 3 || len(ids) == 0:
 		if due := d.state.Due(); !due.IsZero() && due.After(d.now) && len(ids) == 0 {
 			d.now = due
@@ -458,6 +468,7 @@ func (d *driver) apply(f Fact) {
 	}
 	d.heldBack(dec)
 	d.listen(dec)
+	d.asks(dec)
 	d.sameAsReplayed()
 }
 
@@ -474,6 +485,35 @@ func (d *driver) signal() {
 		ID: fmt.Sprint(id), Name: []string{"ping", "pong"}[id%2], Data: fmt.Append(nil, id%5),
 		Time: d.now.Add(-time.Duration(rapid.IntRange(0, 2).Draw(d.t, "age")) * time.Second),
 	}})
+}
+
+// vote has somebody answer an approval, or time pass.
+func (d *driver) vote() {
+	if rapid.IntRange(0, 3).Draw(d.t, "no vote") == 0 {
+		d.now = d.now.Add(30 * time.Minute)
+		d.apply(Tick{At: d.now, Jitter: 0.5})
+		return
+	}
+	d.apply(Voted{At: d.now, Vote: Vote{
+		Step: rapid.SampledFrom(slices.Sorted(maps.Keys(d.asked))).Draw(d.t, "vote for"), By: rapid.SampledFrom([]string{"ann", "bob", "eve"}).Draw(d.t, "by"),
+		Choice: rapid.SampledFrom([]string{"approve", "approve", "reject", "none"}).Draw(d.t, "choice"), Data: json.RawMessage(`{"n": 1.10}`),
+	}})
+}
+
+// asks holds what a decision says about approvals to what the state says.
+func (d *driver) asks(dec Decision) {
+	for _, path := range dec.Answered {
+		if !d.asked[path] {
+			d.t.Fatalf("%s asks no more, and did not", path)
+		}
+		delete(d.asked, path)
+	}
+	for _, q := range dec.Ask {
+		d.asked[q.Step] = true
+	}
+	if got := d.state.Asked(); len(got) != len(d.asked) && !d.state.Cancelling() {
+		d.t.Fatalf("%v ask, the decisions have said %v", got, d.asked)
+	}
 }
 
 // listen holds what a decision says about events to what the state says, and

@@ -63,7 +63,7 @@ func (s *State) endRun(status parley.RunStatus, at time.Time) {
 	s.status, s.endedAt = status, at
 	s.unpaused()
 	clear(s.inFlight)
-	s.listens = nil
+	s.listens, s.approvals = nil, nil
 }
 
 func (s *State) evolveStep(e parley.Event, payload any) error {
@@ -175,6 +175,7 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 
 func (s *State) evolveRetrying(e parley.Event, x *execution, p stepRetrying) {
 	s.landed(x)
+	s.quiet(x)
 	x.err, x.retryAt, x.hedgeAt = p.Error, p.At, at(p.HedgeAt)
 	x.failed(e.At)
 	switch {
@@ -239,7 +240,7 @@ func (s *State) landed(x *execution) {
 
 func (s *State) endStep(x *execution, status parley.StepStatus, e parley.Event, started *time.Time) {
 	s.landed(x)
-	s.unlisten(x)
+	s.quiet(x)
 	at := e.At
 	x.endSeq = e.Seq
 	x.endedAt, x.retryAt, x.wakeAt = at, time.Time{}, time.Time{}

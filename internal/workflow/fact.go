@@ -93,6 +93,10 @@ type Decision struct {
 	Emit []parley.Signal
 	// Taken are the ids of the events that steps have taken.
 	Taken []string
+	// Ask holds the approvals that are opened, or have changed; Answered are the
+	// paths of the steps that wait for theirs no more.
+	Ask      []Asking
+	Answered []string
 }
 
 // Schedule is one new attempt of an agent step.

@@ -195,7 +195,7 @@ func (a *decider) jump(x *execution, p stepFailed) {
 
 func (s *State) evolveHandling(e parley.Event, x *execution, p stepHandling) {
 	s.landed(x)
-	s.unlisten(x)
+	s.quiet(x)
 	x.failed(e.At)
 	s.count(x, parley.StepRunning)
 	if x.scheduledAt.IsZero() {

@@ -35,6 +35,7 @@ const (
 	KindValidate    Kind = "validate"
 	KindAwait       Kind = "wait_for_event"
 	KindEmit        Kind = "emit"
+	KindApproval    Kind = "approval"
 )
 
 // Definition is one compiled version of a workflow: checked, immutable, free
@@ -186,6 +187,8 @@ type Step struct {
 	// publishes.
 	Await *Await
 	Emit  *Emit
+	// Approval is what an approval step asks.
+	Approval *ApprovalSpec
 }
 
 // Fail is the value of a fail step.

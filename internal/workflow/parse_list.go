@@ -158,7 +158,7 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"workflow", "plan", "approval", "budget", "lock", "vote", "cache",
+		"workflow", "plan", "budget", "lock", "vote", "cache",
 	}
 }
 

@@ -92,6 +92,7 @@ func parseMembers() []parseMember {
 		{"match", []Kind{KindAwait}, (*parser).match},
 		{"fresh", []Kind{KindAwait}, (*parser).fresh},
 		{"emit", []Kind{KindEmit}, (*parser).emit},
+		{"approval", []Kind{KindApproval}, (*parser).approval},
 		{"validate", []Kind{KindValidate}, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Validate = t }})
 		}},
@@ -122,6 +123,7 @@ func parseKinds() []parseKind {
 		{KindValidate, []string{"validate"}},
 		{KindAwait, []string{"event"}},
 		{KindEmit, []string{"emit"}},
+		{KindApproval, []string{"approval"}},
 	}
 }
 
@@ -129,7 +131,7 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"workflow", "detach", "plan", "allow", "approval", "triggers", "concurrency", "goto", "handlers",
+		"workflow", "detach", "plan", "allow", "triggers", "concurrency", "goto", "handlers",
 	}
 }
 
@@ -137,7 +139,7 @@ func parseLaterMembers() []string {
 // version does not have.
 func parseLaterTypes() []string {
 	return []string{
-		"sub_workflow", "plan", "approval",
+		"sub_workflow", "plan",
 	}
 }
 
@@ -234,7 +236,7 @@ func (p *parser) complete(s *parseStep) {
 		p.completeValidate(s)
 	case KindAwait:
 		p.completeAwait(s)
-	case KindWait, KindSet, KindFail, KindFinish, KindEmit:
+	case KindWait, KindSet, KindFail, KindFinish, KindEmit, KindApproval:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))
 		}

@@ -24,6 +24,8 @@ type script struct {
 	history []parley.Event
 	// refused is why the last line of a golden script did nothing.
 	refused error
+	// refusal is why the last answer to an approval was not taken.
+	refusal *parley.Error
 }
 
 func play(t *testing.T, document string) *script {

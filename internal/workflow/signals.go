@@ -220,6 +220,12 @@ func (s *State) unlisten(x *execution) {
 	}
 }
 
+// quiet ends whatever an execution waits for: an event, an approval.
+func (s *State) quiet(x *execution) {
+	s.unlisten(x)
+	s.unask(x)
+}
+
 // listening gives the paths of the executions that wait for events. The list
 // does not change any more.
 func (s *State) listening() []string { return slices.Clip(s.listens) }

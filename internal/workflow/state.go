@@ -72,6 +72,8 @@ type State struct {
 	// in which they began to; taken are the ids of the events that came.
 	listens []string
 	taken   map[string]bool
+	// approvals are the paths of the executions that wait for one.
+	approvals []string
 	// full are the names and keys of events that cannot be published now.
 	full map[string]bool
 	// bytes is the size of all values of the run (§10), questions included.
@@ -134,6 +136,8 @@ type execution struct {
 	// already.
 	awaits *parley.AwaitedSignal
 	deaf   bool
+	// ask is what an approval step asks. What it points to does not change.
+	ask *asking
 
 	input, output json.RawMessage
 	err           *parley.Error

@@ -64,6 +64,8 @@ func (a *decider) begin(x *execution) {
 		a.beginAwait(x)
 	case KindEmit:
 		a.beginEmit(x)
+	case KindApproval:
+		a.beginApproval(x)
 	}
 }
 

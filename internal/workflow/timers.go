@@ -59,6 +59,10 @@ func (a *decider) timeOf(x *execution, t *expr.Template) (time.Time, error) {
 
 // wake ends a wait step whose time has come.
 func (a *decider) wake(x *execution) {
+	if x.ask != nil {
+		a.escalate(x)
+		return
+	}
 	a.record(parley.EventTimerFired, x, timerFired{})
 	a.complete(x, waited(a.at.Sub(x.scheduledAt)), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
 }

@@ -20,7 +20,7 @@ func (p *parser) completeValidate(s *parseStep) {
 // beginValidate checks a value in the event in which the step starts. Its schema
 // is that of the value, whatever `output` makes of it.
 func (a *decider) beginValidate(x *execution) {
-	v, err := x.step.Validate.Eval(a.newScope(a.at, nil))
+	v, err := x.step.Validate.Eval(a.scope(x))
 	if err == nil {
 		err = a.fits("validate", v)
 	}

@@ -142,6 +142,8 @@ func (s *State) viewStep(x *execution) parley.Step {
 			v.Phase = parley.PhaseBackoff
 		case s.listensAt(x.path):
 			v.Phase, v.Event = parley.PhaseWaiting, x.awaits
+		case s.asksAt(x.path):
+			v.Phase, v.Approval = parley.PhaseWaiting, x.ask.view(x)
 		case !x.wakeAt.IsZero():
 			v.Phase = parley.PhaseWaiting
 		case s.asks(x) != nil:

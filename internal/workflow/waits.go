@@ -46,15 +46,19 @@ type (
 		News        int              `json:"news,omitempty"`
 		// Event is what a wait_for_event step waits for.
 		Event *parley.AwaitedSignal `json:"event,omitempty"`
+		// Approval is what an approval step asks.
+		Approval *asking `json:"approval,omitempty"`
 	}
 	stepAnswered struct {
-		TaskID string        `json:"task_id"`
+		TaskID string        `json:"task_id,omitempty"`
 		Reply  *answeredWith `json:"reply,omitempty"`
 		By     string        `json:"by,omitempty"`
 		// Resolved says who ended a wait that nobody has answered, News with
 		// which change.
 		Resolved string `json:"resolved,omitempty"`
 		News     int    `json:"news,omitempty"`
+		// Approval is one answer to an approval.
+		Approval *parley.ApprovalAnswer `json:"approval,omitempty"`
 	}
 	answeredWith struct {
 		Text string          `json:"text,omitempty"`
@@ -142,6 +146,10 @@ func (s *State) evolveWaiting(x *execution, p stepWaiting) {
 		s.listen(x, p.Event)
 		return
 	}
+	if p.Approval != nil {
+		s.evolveAsking(x, p.Approval)
+		return
+	}
 	if call := x.flight(p.TaskID); call != nil {
 		call.question, call.news = p.Question, p.News
 		call.asked++
@@ -152,6 +160,10 @@ func (s *State) evolveWaiting(x *execution, p stepWaiting) {
 }
 
 func (s *State) evolveAnswered(x *execution, p stepAnswered) {
+	if p.Approval != nil {
+		s.evolveVote(x, *p.Approval)
+		return
+	}
 	if call := x.flight(p.TaskID); call != nil {
 		call.question, call.news = nil, max(call.news, p.News)
 	}
