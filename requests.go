@@ -58,6 +58,8 @@ type RerunRequest struct {
 }
 
 // AnswerRequest answers what the agent of a run's step waits for.
+
+// AnswerRequest answers what the agent of a run's step waits for, or an approval.
 type AnswerRequest struct {
 	Run string
 	// Step is the path of the step's execution; "" is the only one that waits.
@@ -65,6 +67,11 @@ type AnswerRequest struct {
 	// Reply has a text, data or both: at most 1 MiB in all, and data is one JSON
 	// value. Its By is recorded.
 	Reply Reply
+	// Choice answers an approval instead of a question: one of those that it has.
+	// The data of the Reply has to fit its form; its text is a comment.
+	Choice string
+	// Roles are what whoever answers, the By of the Reply, is besides.
+	Roles []string
 }
 
 // RunQuery selects runs for a list. Zero members don't restrict.

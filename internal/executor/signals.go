@@ -53,7 +53,10 @@ func (x *Executor) signals(s *workflow.State, d workflow.Decision, looked []stor
 	for _, w := range d.Subscribe {
 		g.Subscribe = append(g.Subscribe, store.Waiter{Run: s.RunID(), Step: w.Step, Name: w.Name, Key: w.Key, Since: w.Since})
 	}
-	g.Taken = d.Taken
+	g.Taken, g.Answered = d.Taken, d.Answered
+	for _, q := range d.Ask {
+		g.Ask = append(g.Ask, store.Approval{Run: s.RunID(), Step: q.Step, Workflow: s.Definition().ID, CreatedAt: q.CreatedAt, Asked: q.Asked})
+	}
 	return g
 }
 

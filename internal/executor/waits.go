@@ -19,13 +19,16 @@ const maxReply = 1 << 20
 // AnswerStep answers the question of an agent that waits for a person: it is
 // durable, with the event that says so, when the call returns, and is sent to
 // the agent by the bridge that follows the task. With Step empty the one step
-// that waits is meant.
+// that waits is meant. With a Choice, an approval is answered (rule C9).
 //
 // The error has code not_found for an unknown run or step, conflict if nothing
 // waits (it says what is the case instead) or several steps do (it names them),
 // invalid for an answer without text and data or with data that is no JSON,
 // and limit for one above 1 MiB.
 func (x *Executor) AnswerStep(ctx context.Context, req parley.AnswerRequest) (parley.Run, error) {
+	if req.Choice != "" {
+		return x.vote(ctx, req)
+	}
 	if err := checkReply(&req.Reply); err != nil {
 		return parley.Run{}, err
 	}
@@ -65,6 +68,9 @@ func (x *Executor) answerOnce(ctx context.Context, l *liveRun, req *parley.Answe
 		return "", err
 	}
 	if err := x.absorb(ctx, l, h); err != nil {
+		return "", err
+	}
+	if err := needsChoice(l.state, req.Step); err != nil {
 		return "", err
 	}
 	task, err = whoWaits(l.state, req.Step)
