@@ -29,8 +29,8 @@ const (
 	CodeToleranceExceeded Code = "tolerance_exceeded"
 	CodeMaxIterations     Code = "max_iterations"
 	CodeFinallyFailed     Code = "finally_failed"
-	CodeValidationFailed Code = "validation_failed"
-	CodeApprovalRejected Code = "approval_rejected"
+	CodeValidationFailed  Code = "validation_failed"
+	CodeApprovalRejected  Code = "approval_rejected"
 )
 
 // The codes of requests that are refused before or beside a run.

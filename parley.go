@@ -264,7 +264,7 @@ const (
 	EventRunWarning    EventType = "run.warning"
 	// EventRunPhase begins what follows the body of a run: its compensation, or its
 	// finally.
-	EventRunPhase EventType = "run.phase"
+	EventRunPhase      EventType = "run.phase"
 	EventStepScheduled EventType = "step.scheduled"
 	EventStepClaimed   EventType = "step.claimed"
 	EventTimerSet      EventType = "timer.set"
@@ -284,9 +284,9 @@ const (
 	EventStepHandling     EventType = "step.handling"
 	EventStepCompensating EventType = "step.compensating"
 	EventStepCompensated  EventType = "step.compensated"
-	EventStepCompleted     EventType = "step.completed"
-	EventStepFailed        EventType = "step.failed"
-	EventStepCancelled     EventType = "step.cancelled"
-	EventStepSkipped       EventType = "step.skipped"
-	EventStepLate          EventType = "step.late"
+	EventStepCompleted    EventType = "step.completed"
+	EventStepFailed       EventType = "step.failed"
+	EventStepCancelled    EventType = "step.cancelled"
+	EventStepSkipped      EventType = "step.skipped"
+	EventStepLate         EventType = "step.late"
 )

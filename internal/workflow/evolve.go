@@ -99,6 +99,24 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		x.others = append(x.others, p.Error)
 		x.hedgeAt = at(p.HedgeAt)
 		x.failed(e.At)
+	case stepHandling:
+		s.evolveHandling(e, x, p)
+	case stepCompensating:
+		s.evolveCompensating(x)
+	case stepCompensated:
+		if x.undo == nil {
+			return errors.New("it was not being compensated")
+		}
+		s.evolveCompensated(x, p)
+	default:
+		return s.evolveEnd(e, x, payload)
+	}
+	return nil
+}
+
+// evolveEnd ends a step.
+func (s *State) evolveEnd(e parley.Event, x *execution, payload any) error {
+	switch p := payload.(type) {
 	case stepCompleted:
 		x.agentTaskID = p.AgentTaskID
 		if p.Agent != "" {
@@ -114,15 +132,6 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		}
 		s.endStep(x, parley.StepCompleted, e, p.Started)
 		x.err = nil
-	case stepHandling:
-		s.evolveHandling(e, x, p)
-	case stepCompensating:
-		s.evolveCompensating(x)
-	case stepCompensated:
-		if x.undo == nil {
-			return errors.New("it was not being compensated")
-		}
-		s.evolveCompensated(x, p)
 	case stepFailed:
 		x.err, x.handled, x.agentTaskID = p.Error, p.Handled, p.AgentTaskID
 		x.output = p.Output

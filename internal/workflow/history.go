@@ -117,8 +117,8 @@ type (
 	}
 )
 
-// encode gives a payload as JSON. The two payloads that carry values are
-// written by hand: encoding/json would rewrite the values' bytes, and they are
+// encode gives a payload as JSON. The payloads that carry values are written by
+// hand: encoding/json would rewrite the values' bytes, and they are
 // the ones that every step writes.
 func encode(payload any) json.RawMessage {
 	switch p := payload.(type) {
@@ -132,7 +132,30 @@ func encode(payload any) json.RawMessage {
 		return p.encode()
 	case signalReceived:
 		return signalJSON(p.Signal)
+	case runPhase:
+		output := p.Output
+		p.Output = nil
+		return withOutput(p, output)
+	case stepFailed:
+		output := p.Output
+		p.Output = nil
+		return withOutput(p, output)
 	}
+	return marshal(payload)
+}
+
+// withOutput encodes a payload and its output, byte for byte, if it has one.
+func withOutput(payload any, output json.RawMessage) json.RawMessage {
+	b := marshal(payload)
+	if output == nil {
+		return b
+	}
+	o := object{buf: b[:len(b)-1]}
+	o.raw("output", output)
+	return o.end()
+}
+
+func marshal(payload any) json.RawMessage {
 	b, err := json.Marshal(payload)
 	if err != nil {
 		// Payloads hold strings, numbers, times and error details that were

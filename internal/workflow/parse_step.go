@@ -21,7 +21,11 @@ type parseMember struct {
 
 // parseMembers is the table: what stands here is in this version.
 func parseMembers() []parseMember {
-	agent, input := []Kind{KindAgent}, []Kind{KindAgent}
+	return slices.Concat(commonMembers(), agentMembers(), kindTable())
+}
+
+// commonMembers are those that every step may have.
+func commonMembers() []parseMember {
 	return []parseMember{
 		{"id", nil, nil},
 		{"type", nil, nil},
@@ -43,6 +47,13 @@ func parseMembers() []parseMember {
 		{"on_error", nil, (*parser).onError},
 		{"compensate", nil, func(*parser, *parseStep, *node) {}},
 		{"compensate_if", nil, (*parser).compensateIf},
+	}
+}
+
+// agentMembers are those of steps that call agents.
+func agentMembers() []parseMember {
+	agent, input := []Kind{KindAgent}, []Kind{KindAgent}
+	return []parseMember{
 		{"agent", agent, (*parser).agent},
 		{"agent_name", agent, (*parser).agent},
 		{"among", agent, (*parser).among},
@@ -63,6 +74,12 @@ func parseMembers() []parseMember {
 			parseInto(&s.AttemptTimeout)(p.duration(n, time.Millisecond))
 		}},
 		{"silence", agent, func(p *parser, s *parseStep, n *node) { parseInto(&s.Silence)(p.duration(n, time.Millisecond)) }},
+	}
+}
+
+// kindTable are those of the other kinds.
+func kindTable() []parseMember {
+	return []parseMember{
 		{"steps", []Kind{KindGroup, KindLoop}, nil},
 		{"parallel", []Kind{KindParallel}, nil},
 		{"max_parallel", []Kind{KindGroup, KindParallel, KindForkJoin, KindLoop}, nil},
