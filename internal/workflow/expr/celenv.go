@@ -81,7 +81,7 @@ func newEnvironment(stepIDs, values []string) (*environment, error) {
 		cel.DefaultUTCTimeZone(true),
 		cel.RegexProgramSizeLimit(maxRegex),
 		cel.ParserExpressionSizeLimit(maxText),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
+		cel.ASTValidators(unchecked{}),
 		e.withTypes,
 	}
 	options = append(options, arithmetic()...)

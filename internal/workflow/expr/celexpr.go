@@ -13,13 +13,14 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// celExpr is a checked and planned CEL expression.
+// celExpr is a checked CEL expression.
 type celExpr struct {
-	src     string
-	env     *environment
-	program cel.Program
-	result  *cel.Type
-	refs    []string
+	src    string
+	env    *environment
+	result *cel.Type
+	refs   []string
+	// plan gives the program; it is made when it is first needed.
+	plan func() (cel.Program, error)
 }
 
 func (x *celExpr) source() string { return x.src }
@@ -28,7 +29,11 @@ func (x *celExpr) steps(ids []string) []string { return append(ids, x.refs...) }
 
 // eval runs the program.
 func (x *celExpr) eval(s *Scope) (ref.Val, *fault) {
-	v, _, err := x.program.Eval(&activation{env: x.env, scope: s, refs: x.refs})
+	program, err := x.plan()
+	if err != nil {
+		return nil, evalFault(err)
+	}
+	v, _, err := program.Eval(&activation{env: x.env, scope: s, refs: x.refs})
 	if err != nil {
 		return nil, evalFault(err)
 	}
@@ -73,38 +78,6 @@ func evalFault(err error) *fault {
 	return &fault{code: parley.CodeExpression, text: err.Error()}
 }
 
-// compile parses, checks and plans CEL text.
-func (c *Compiler) compile(src string, at At) (expression, []Finding) {
-	env, err := c.env()
-	if err != nil {
-		return nil, []Finding{{Code: CodeExpression, Text: err.Error()}}
-	}
-	ast, issues := env.cel.Parse(src)
-	if issues.Err() != nil {
-		return nil, c.explain(env, issues)
-	}
-	if depth := astDepth(ast.NativeRep().Expr(), 0); depth > maxASTDepth {
-		return nil, []Finding{tooMuch("expression_depth", maxASTDepth, "levels").finding()}
-	}
-	ast, issues = env.check(ast)
-	if issues.Err() != nil {
-		return nil, c.explain(env, issues)
-	}
-	k := &checker{c: c, env: env, at: at, bound: map[string]int{}}
-	k.walk(ast.NativeRep().Expr())
-	if failed(k.findings) {
-		return c.failing(src, k.findings)
-	}
-	program, err := env.program(ast)
-	if err != nil {
-		return nil, []Finding{evalFault(err).finding()}
-	}
-	slices.Sort(k.refs)
-	return &celExpr{
-		src: src, env: env, program: program, result: ast.OutputType(), refs: slices.Compact(k.refs),
-	}, k.findings
-}
-
 // explain words CEL's issues for people who write workflows.
 func (c *Compiler) explain(env *environment, issues *cel.Issues) []Finding {
 	var findings []Finding
@@ -136,9 +109,6 @@ func (c *Compiler) explainOne(env *environment, message string) Finding {
 	}
 	if strings.HasPrefix(message, reservedWord) {
 		return c.explainSyntax(message)
-	}
-	if strings.HasPrefix(message, sizeOfRegex) {
-		return tooLargeRegex().finding()
 	}
 	if strings.Contains(message, "limit") && (strings.Contains(message, "recursion") || strings.Contains(message, "exceeds")) {
 		return Finding{Code: CodeLimit, Text: message}

@@ -81,6 +81,9 @@ type checker struct {
 	bound    map[string]int // variables of macros that hide names
 	refs     []string
 	findings []Finding
+	// folds is set if planning may find a fault: that of a function whose value
+	// is known without a scope.
+	folds bool
 }
 
 func (k *checker) add(f Finding) {
@@ -101,7 +104,7 @@ func (k *checker) walk(e ast.Expr) {
 	}
 	switch e.Kind() {
 	case ast.CallKind:
-		k.regex(e.AsCall())
+		k.literal(e.AsCall())
 	case ast.StructKind:
 		k.add(Finding{Code: CodeExpression, Text: "messages cannot be made here", Suggestion: "write a map: {\"member\": value}"})
 	case ast.ComprehensionKind:

@@ -304,3 +304,28 @@ func TestS10_PlansReferToTheirStepsAndInputOnly(t *testing.T) {
 		t.Errorf("with expressions allowed: %+v", findings)
 	}
 }
+
+// TestE5_OneTextInManyPlaces compiles the same text where it may stand and where
+// it may not: what is known of the text does not carry over the place.
+func TestE5_OneTextInManyPlaces(t *testing.T) {
+	d := document{input: `{}`, steps: map[string]StepInfo{"a": done("1")}}
+	c := d.compiler(t)
+	hidden := At{Visible: func(string) (bool, string) { return false, "not before this" }}
+	for range 2 {
+		for _, text := range []string{"a.output + 1", "each.index + a.output"} {
+			if x, findings := c.Template(json.RawMessage(one(text)), At{Each: []LoopAt{{}}}); x == nil {
+				t.Errorf("%s: %+v", text, findings)
+			}
+		}
+		_, findings := c.Template(json.RawMessage(one("a.output + 1")), hidden)
+		wantFinding(t, findings, Finding{Code: CodeReference, Text: "not before this"})
+		_, findings = c.Template(json.RawMessage(one("each.index + a.output")), At{})
+		wantFinding(t, findings, Finding{Code: CodeExpression, Text: "`each` is in scope in loops only"})
+		for _, before := range []string{"", "text "} {
+			_, findings = c.Template(json.RawMessage(quote(before+"${1 +}")), At{})
+			if wantFinding(t, findings, Finding{Code: CodeSyntax, Text: "not CEL"}); findings[0].Offset != len(before) {
+				t.Errorf("offset %d", findings[0].Offset)
+			}
+		}
+	}
+}

@@ -80,6 +80,7 @@ type Compiler struct {
 	input schema
 	steps map[string]schema
 	env   func() (*environment, error)
+	texts checkedTexts
 }
 
 // NewCompiler prepares a compiler. It fails if a schema is not JSON.

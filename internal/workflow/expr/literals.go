@@ -6,8 +6,10 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"github.com/parley-project/parley"
 )
 
@@ -18,28 +20,48 @@ const (
 	sizeOfRegex = "regex program size "
 )
 
-// regex checks a pattern that stands in the expression itself.
-func (k *checker) regex(call ast.CallExpr) {
-	args := call.Args()
-	if call.FunctionName() != "matches" || len(args) == 0 {
+// literal checks what a function is given in the expression itself. It does what
+// CEL's validators do, but walks the expression no further time for each.
+func (k *checker) literal(call ast.CallExpr) {
+	name, args := call.FunctionName(), call.Args()
+	switch name {
+	case "int", "uint", "double", "bool", "string", "bytes", "timestamp", "duration", "matches":
+		k.folds = true
+	}
+	if len(args) == 0 || args[len(args)-1].Kind() != ast.LiteralKind {
 		return
 	}
-	pattern := args[len(args)-1]
-	if pattern.Kind() != ast.LiteralKind {
-		return
-	}
-	text, ok := pattern.AsLiteral().(types.String)
+	text, ok := args[len(args)-1].AsLiteral().(types.String)
 	if !ok {
 		return
 	}
-	size, err := types.RegexProgramSize(string(text))
-	switch {
-	case err != nil:
-		k.add(regexFault(err).finding())
-	case size > maxRegex:
-		k.add(tooLargeRegex().finding())
+	switch name {
+	case "matches":
+		size, err := types.RegexProgramSize(string(text))
+		switch {
+		case err != nil:
+			k.add(regexFault(err).finding())
+		case size > maxRegex:
+			k.add(tooLargeRegex().finding())
+		}
+	case "timestamp", "duration":
+		to := map[string]ref.Type{"timestamp": types.TimestampType, "duration": types.DurationType}[name]
+		if types.IsError(text.ConvertToType(to)) {
+			k.add(Finding{Code: CodeExpression, Text: fmt.Sprintf("%q is no %s", shorten(string(text)), name)})
+		}
 	}
 }
+
+// unchecked stands in the place of a validator of CEL: nothing is left for it to
+// look at.
+type unchecked struct{}
+
+// Name implements cel.ASTValidator; it is that of the validator which would come
+// with the limit.
+func (unchecked) Name() string { return "cel.validator.regex_program_size_limit" }
+
+// Validate implements cel.ASTValidator.
+func (unchecked) Validate(*cel.Env, cel.ValidatorConfig, *ast.AST, *cel.Issues) {}
 
 func tooLargeRegex() *fault { return tooMuch("regex_size", maxRegex, "instructions") }
 
