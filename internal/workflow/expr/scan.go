@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -209,6 +210,12 @@ func appendQuote(dst []byte, text string) []byte {
 	return out
 }
 
+// isPlain reports whether quoted is a string that stands between its quotes as it
+// is: quoting its text again would give the same bytes.
+func isPlain(quoted []byte) bool {
+	return len(quoted) >= 2 && quoted[0] == '"' && bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted)
+}
+
 // kindOf names the type of a JSON value with its article.
 func kindOf(raw []byte) string {
 	if len(raw) == 0 {
@@ -235,18 +242,22 @@ func depthOf(raw []byte) int {
 		return 0
 	}
 	depth, most := 0, 0
-	for i := 0; i < len(raw); {
+	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
 		case '"':
-			i = skipString(raw, i)
-			continue
+			// Most strings are short: looking for their end here is faster than a
+			// call for each.
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
 		case '{', '[':
 			depth++
 			most = max(most, depth)
 		case '}', ']':
 			depth--
 		}
-		i++
 	}
 	return most
 }

@@ -100,6 +100,11 @@ func (t *Template) Eval(s *Scope) (json.RawMessage, error) {
 // eval gives the bytes that stand in the place of p.
 func (p *part) eval(s *Scope) (json.RawMessage, error) {
 	if p.inText {
+		if path, ok := p.x.(*pathExpr); ok {
+			if v, f := path.resolve(s); f == nil && isPlain(v) {
+				return v[1 : len(v)-1], nil
+			}
+		}
 		text, f := p.x.text(s)
 		if f != nil {
 			return nil, f.at(p.x.source(), p.field)
