@@ -33,6 +33,9 @@ func (r *nodeReader) readYAML() *node {
 		r.stop(line, col, problemSyntax, fmt.Sprintf(`the character U+%04X cannot stand in YAML: write "\u%04x" in double quotes`, c, c))
 		return nil
 	}
+	if r.checkMany(); r.stopped {
+		return nil
+	}
 	dec := yaml.NewDecoder(strings.NewReader(r.src))
 	doc, err := nodeDecode(dec)
 	if errors.Is(err, io.EOF) {
