@@ -237,7 +237,7 @@ steps:
   input: {query: "${workflow.input.topic}", region: "Region %[1]d of ${workflow.input.region}", limit: "${workflow.input.limit + %[1]d}"}
   timeout: 10m
   parse: json
-  schema: {type: object, required: [items], properties: {items: {type: array}, score: {type: number}}}
+  schema: {type: object, required: [items], properties: {items: {type: array}, score: {type: number}, of_%[1]d: {type: string}}}
 - id: both_%[1]d
   parallel:
   - {id: write_%[1]d, agent: writer, session: draft, input: {facts: "${find_%[1]d.output.items}", tone: friendly}}
@@ -245,7 +245,7 @@ steps:
 - id: decide_%[1]d
   if: steps.find_%[1]d.output.score >= 0.8 && size(steps.find_%[1]d.output.items) > workflow.input.limit
   then:
-  - {id: file_%[1]d, agent: archive, input: {text: "${write_%[1]d.output.text}", by: "${run.id}"}}
+  - {id: file_%[1]d, agent: archive, input: {text: "${write_%[1]d.output.text}", by: "${run.id}", at: "${now}"}}
   else:
   - {id: ask_%[1]d, agent: editor, input: {text: "Please look at ${write_%[1]d.output.text}", notes: "${steps.check_%[1]d.output.?notes.orValue([]).map(n, n.text)}"}, on_error: continue}
 - {id: sum_%[1]d, set: {region: %[1]d, done: "${decide_%[1]d.status == 'COMPLETED'}", text: "${write_%[1]d.output.text}"}}

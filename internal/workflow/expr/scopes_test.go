@@ -329,3 +329,45 @@ func TestE5_OneTextInManyPlaces(t *testing.T) {
 		}
 	}
 }
+
+func TestE8_MissingMembersOfEachEventAndPlan(t *testing.T) {
+	d := loopDocument()
+	s, at := loopScope(d)
+	c := d.compiler(t)
+	for expression, text := range map[string]string{
+		"each.item.absent > 1":                   "no such key: absent",
+		"each.item.name.absent == 1":             "no such",
+		"each.parent.item.x == 1":                "no such",
+		"each.parent.previous.critic.status":     "no such",
+		"each.previous.step_3.status":            "",
+		"each.previous.write.output.notes == ''": "no such",
+		"event.data.amount":                      "gives bool, this gave double",
+		"plan.input.absent == 1":                 "no such key: absent",
+	} {
+		condition, findings := c.Condition(expression, at)
+		if text == "" {
+			wantFinding(t, findings, Finding{Code: CodeReference, Text: `there is no step "step_3"`})
+			continue
+		}
+		if condition == nil {
+			t.Errorf("%s: %+v", expression, findings)
+			continue
+		}
+		got, err := condition.Eval(s)
+		if wantError(t, err, parley.CodeExpression, text); got {
+			t.Errorf("%s is true", expression)
+		}
+	}
+	for expression, want := range map[string]bool{
+		"each.item.?absent.orValue(0) > 1": false, "has(event.data.amount) && event.?key.hasValue()": true,
+		"each.previous.?write.?output.?notes.orValue('') == ''": true, "each.parent.parent == null": true, "!has(plan.input.absent)": true,
+	} {
+		condition, findings := c.Condition(expression, at)
+		if condition == nil {
+			t.Fatalf("%s: %+v", expression, findings)
+		}
+		if got, err := condition.Eval(s); err != nil || got != want {
+			t.Errorf("%s = %v, %v", expression, got, err)
+		}
+	}
+}
