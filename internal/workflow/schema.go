@@ -34,7 +34,7 @@ const (
 	// schemaVisitsByte more for every byte of the value: references may double
 	// the work at every level.
 	schemaVisits     = 30_000
-	schemaVisitsByte = 10
+	schemaVisitsByte = 4
 	// schemaObjects bounds the objects in a schema, schemaFills the defaults that
 	// one value gets.
 	schemaObjects   = 5_000

@@ -232,3 +232,15 @@ func TestSchema_Concurrent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestSchema_LargeValuesPass checks values that need many looks at every byte:
+// the bound on the work grows with the value.
+func TestSchema_LargeValuesPass(t *testing.T) {
+	schema, err := ParseSchema(json.RawMessage(`{"items":{"anyOf":[{"type":"string"},{"type":"boolean"},{"type":"null"},{"type":"array"},{"type":"integer"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Check(json.RawMessage("[" + strings.Repeat("1,", 50_000) + "1]")); err != nil {
+		t.Error(err)
+	}
+}
