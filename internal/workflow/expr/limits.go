@@ -17,6 +17,9 @@ const (
 	// maxElements bounds the lists that `+` and lists.range make. Reading more
 	// elements than this would pass maxCost anyway.
 	maxElements = 100_000
+	// maxOldRead bounds what one condition of the old grammar reads to compare
+	// values.
+	maxOldRead = 4 << 20
 )
 
 // fault is why an expression has no value. It is turned into a *parley.Error

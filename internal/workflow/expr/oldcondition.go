@@ -17,7 +17,7 @@ type OldCondition struct {
 }
 
 // oldNode is a compiled part of an old condition.
-type oldNode func(s *Scope) (oldValue, *fault)
+type oldNode func(e *oldEval) (oldValue, *fault)
 
 // OldCondition compiles a condition of the old platform's small grammar. The
 // condition is nil if a finding is not a warning.
@@ -45,7 +45,7 @@ func (c *Compiler) OldCondition(text string, at At) (*OldCondition, []Finding) {
 // Eval gives the condition's value. Any fault of evaluation makes the whole
 // condition false; it is given as warning, a *parley.Error.
 func (o *OldCondition) Eval(s *Scope) (value bool, warning error) {
-	v, f := o.root(s)
+	v, f := o.root(&oldEval{scope: s})
 	if f != nil {
 		return false, f.at(o.text, "condition")
 	}
@@ -127,12 +127,12 @@ func (p *oldParser) and() oldNode {
 
 // either evaluates right only if left does not decide.
 func either(left, right oldNode, decides bool) oldNode {
-	return func(s *Scope) (oldValue, *fault) {
-		v, f := left(s)
+	return func(e *oldEval) (oldValue, *fault) {
+		v, f := left(e)
 		if f != nil || v.truth() == decides {
 			return v, f
 		}
-		return right(s)
+		return right(e)
 	}
 }
 
@@ -145,8 +145,8 @@ func (p *oldParser) not() oldNode {
 	if n == 0 || p.err != nil {
 		return x
 	}
-	return func(s *Scope) (oldValue, *fault) {
-		v, f := x(s)
+	return func(e *oldEval) (oldValue, *fault) {
+		v, f := x(e)
 		if f != nil {
 			return v, f
 		}
@@ -192,16 +192,16 @@ func (p *oldParser) comparison() oldNode {
 		p.pos = start
 		return p.fail("comparisons cannot be chained; join them with `and`")
 	}
-	return func(s *Scope) (oldValue, *fault) {
-		l, f := left(s)
+	return func(e *oldEval) (oldValue, *fault) {
+		l, f := left(e)
 		if f != nil {
 			return l, f
 		}
-		r, f := right(s)
+		r, f := right(e)
 		if f != nil {
 			return r, f
 		}
-		return compareOld(op, l, r)
+		return e.compare(op, l, r)
 	}
 }
 
@@ -257,17 +257,17 @@ func (p *oldParser) named() oldNode {
 	if p.err == nil && !p.sign(")") {
 		return p.fail("`)` is missing after len")
 	}
-	return func(s *Scope) (oldValue, *fault) {
-		v, f := x(s)
+	return func(e *oldEval) (oldValue, *fault) {
+		v, f := x(e)
 		if f != nil {
 			return v, f
 		}
-		return v.length()
+		return e.length(v)
 	}
 }
 
 func constant(raw json.RawMessage) oldNode {
-	return func(*Scope) (oldValue, *fault) { return oldValue{raw: raw}, nil }
+	return func(*oldEval) (oldValue, *fault) { return oldValue{raw: raw}, nil }
 }
 
 // reference reads a ${path}. What is missing is null.
@@ -292,8 +292,8 @@ func (p *oldParser) reference() oldNode {
 		p.findings = append(p.findings, f)
 	}
 	p.pos = start + n + 1
-	return func(s *Scope) (oldValue, *fault) {
-		raw, f := ref.resolve(s)
+	return func(e *oldEval) (oldValue, *fault) {
+		raw, f := ref.resolve(e.scope)
 		if f != nil {
 			raw = json.RawMessage("null")
 		}
@@ -375,10 +375,10 @@ func (p *oldParser) list() oldNode {
 		}
 		items = append(items, x)
 	}
-	return func(s *Scope) (oldValue, *fault) {
+	return func(e *oldEval) (oldValue, *fault) {
 		out := []byte{'['}
 		for i, x := range items {
-			v, f := x(s)
+			v, f := x(e)
 			if f != nil {
 				return v, f
 			}

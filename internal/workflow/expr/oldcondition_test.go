@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -129,5 +130,46 @@ func TestOldConditions_SyntaxErrorsAreFindings(t *testing.T) {
 	wantFinding(t, findings, Finding{Code: CodeReference, Warning: true, Text: `no step "b"`, Suggestion: `"a"`})
 	if _, findings = c.OldCondition("1 == 1 and x", At{}); findings[0].Offset != 11 {
 		t.Errorf("offset %+v", findings)
+	}
+}
+
+// TestE11_OldConditionsHaveALimit compares a value with each item of a list: the
+// work grows with the product of their sizes.
+func TestE11_OldConditionsHaveALimit(t *testing.T) {
+	var members strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&members, `"k%d":{"a":[1,2]},`, i)
+	}
+	object := `{` + members.String() + `"z":1}`
+	d := document{input: `{"o":` + object + `,"p":` + object + `,"q":{"z":2,` + strings.TrimSuffix(members.String(), ",") + `},` +
+		`"objects":[` + strings.Repeat(`{"a":1},`, 2000) + `1],"twins":[` + strings.Repeat(object+",", 40) + `1],` +
+		`"s":"` + strings.Repeat("x", 10_000) + `","texts":[` + strings.Repeat(`"a",`, 5000) + `1],"escaped":[` + strings.Repeat(`"a\n",`, 5000) + `1]}`}
+	c := d.compiler(t, graph)
+	for text, want := range map[string]any{
+		"${workflow.input.o} in ${workflow.input.objects}":                       "expression_cost",
+		"${workflow.input.twins} == ${workflow.input.twins}":                     "expression_cost",
+		"${workflow.input.q} in ${workflow.input.twins}":                         "expression_cost",
+		"${workflow.input.s} in ${workflow.input.escaped}":                       "expression_cost",
+		"true or ${workflow.input.twins} == ${workflow.input.twins}":             true,
+		"${workflow.input.s} in ${workflow.input.texts}":                         false,
+		"${workflow.input.o} == ${workflow.input.p}":                             true,
+		"${workflow.input.o} == ${workflow.input.q}":                             false,
+		"'a\\n' in ${workflow.input.escaped} and 1 in ${workflow.input.objects}": true,
+		"len(${workflow.input.objects}) == 2001":                                 true,
+	} {
+		x, findings := c.OldCondition(text, At{})
+		if x == nil {
+			t.Fatalf("%s: %+v", text, findings)
+		}
+		for range 3 {
+			got, warning := x.Eval(d.scope())
+			if limit, ok := want.(string); ok {
+				if wantError(t, warning, parley.CodeLimit, limit); got {
+					t.Errorf("%s is true", text)
+				}
+			} else if got != want || warning != nil {
+				t.Errorf("%s = %v, %v", text, got, warning)
+			}
+		}
 	}
 }

@@ -1,7 +1,10 @@
 package expr
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -11,11 +14,28 @@ import (
 // and booleans are numbers, unlike types are never equal and have no order.
 type oldValue struct{ raw json.RawMessage }
 
+// oldEval is one evaluation. It counts the bytes that are read to compare values:
+// a value is read again for every item that it is compared with.
+type oldEval struct {
+	scope *Scope
+	read  int
+}
+
+func (e *oldEval) spend(bytes int) *fault {
+	if e.read += bytes; e.read > maxOldRead {
+		return tooMuch("expression_cost", maxOldRead, "bytes read")
+	}
+	return nil
+}
+
 func oldBool(b bool) oldValue {
 	return oldValue{raw: strconv.AppendBool(nil, b)}
 }
 
 func (v oldValue) kind() byte { return v.raw[0] }
+
+// isPlain reports whether v is a string without escapes.
+func (v oldValue) isPlain() bool { return v.kind() == '"' && bytes.IndexByte(v.raw, '\\') < 0 }
 
 // truth is false for null, false, zero and what is empty.
 func (v oldValue) truth() bool {
@@ -35,7 +55,10 @@ func (v oldValue) truth() bool {
 }
 
 // length is len(…): characters, items or members.
-func (v oldValue) length() (oldValue, *fault) {
+func (e *oldEval) length(v oldValue) (oldValue, *fault) {
+	if f := e.spend(len(v.raw)); f != nil {
+		return v, f
+	}
 	n := 0
 	switch v.kind() {
 	case '"':
@@ -77,6 +100,9 @@ func (v oldValue) number() (oldNumber, bool) {
 
 // order compares numbers or strings; ok is false for anything else.
 func (v oldValue) order(other oldValue) (sign int, ok bool) {
+	if v.isPlain() && other.isPlain() {
+		return bytes.Compare(v.raw[1:len(v.raw)-1], other.raw[1:len(other.raw)-1]), true
+	}
 	if v.kind() == '"' && other.kind() == '"' {
 		return strings.Compare(unquote(v.raw), unquote(other.raw)), true
 	}
@@ -102,40 +128,61 @@ func compare[T int64 | float64](a, b T) int {
 }
 
 // equal compares by value: numbers as numbers, objects without regard to order.
-func (v oldValue) equal(other oldValue) bool {
+func (e *oldEval) equal(v, other oldValue) (bool, *fault) {
+	size := len(v.raw) + len(other.raw)
+	switch plain := v.isPlain() && other.isPlain(); {
+	case plain:
+		size = 1 + size/16 // whole words are compared
+	case v.kind() != other.kind():
+		size = 1
+	}
+	if f := e.spend(size); f != nil {
+		return false, f
+	}
 	if sign, ok := v.order(other); ok {
-		return sign == 0
+		return sign == 0, nil
 	}
 	if v.kind() != other.kind() {
-		return false
+		return false, nil
 	}
 	switch v.kind() {
 	case 'n':
-		return true
+		return true, nil
 	case '[':
-		a, b := v.items(), other.items()
-		if len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !a[i].equal(b[i]) {
-				return false
-			}
-		}
-		return true
+		return e.equalItems(v.items(), other.items())
 	case '{':
-		a, b := v.members(), other.members()
-		if len(a) != len(b) {
-			return false
-		}
-		for name := range a {
-			if y, ok := b[name]; !ok || !a[name].equal(y) {
-				return false
-			}
-		}
-		return true
+		return e.equalMembers(v.members(), other.members())
 	}
-	return false
+	return false, nil
+}
+
+func (e *oldEval) equalItems(a, b []oldValue) (bool, *fault) {
+	if len(a) != len(b) {
+		return false, nil
+	}
+	for i := range a {
+		if same, f := e.equal(a[i], b[i]); f != nil || !same {
+			return false, f
+		}
+	}
+	return true, nil
+}
+
+func (e *oldEval) equalMembers(a, b map[string]oldValue) (bool, *fault) {
+	if len(a) != len(b) {
+		return false, nil
+	}
+	// In one order: where the limit is passed is the same each time.
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		y, ok := b[name]
+		if !ok {
+			return false, nil
+		}
+		if same, f := e.equal(a[name], y); f != nil || !same {
+			return false, f
+		}
+	}
+	return true, nil
 }
 
 func (v oldValue) items() (items []oldValue) {
@@ -156,12 +203,15 @@ func (v oldValue) members() map[string]oldValue {
 }
 
 // contains is `item in v`: element, substring or object key.
-func (v oldValue) contains(item oldValue) (bool, *fault) {
+func (e *oldEval) contains(v, item oldValue) (bool, *fault) {
+	if f := e.spend(len(v.raw)); f != nil {
+		return false, f
+	}
 	switch v.kind() {
 	case '[':
 		for _, x := range v.items() {
-			if x.equal(item) {
-				return true, nil
+			if same, f := e.equal(x, item); f != nil || same {
+				return same, f
 			}
 		}
 		return false, nil
@@ -179,16 +229,17 @@ func (v oldValue) contains(item oldValue) (bool, *fault) {
 	return false, faultf("%s cannot contain %s", kindOf(v.raw), kindOf(item.raw))
 }
 
-// compareOld evaluates one operator.
-func compareOld(op string, l, r oldValue) (oldValue, *fault) {
+// compare evaluates one operator.
+func (e *oldEval) compare(op string, l, r oldValue) (oldValue, *fault) {
 	switch op {
 	case "==", "!=":
-		return oldBool(l.equal(r) == (op == "==")), nil
+		same, f := e.equal(l, r)
+		return oldBool(same == (op == "==")), f
 	case "contains":
 		l, r = r, l
 		fallthrough
 	case "in", "not in":
-		found, f := r.contains(l)
+		found, f := e.contains(r, l)
 		return oldBool(found == (op != "not in")), f
 	}
 	sign, ok := l.order(r)
