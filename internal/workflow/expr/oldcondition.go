@@ -13,11 +13,19 @@ import (
 // use.
 type OldCondition struct {
 	text string
-	root oldNode
+	root *oldNode
 }
 
-// oldNode is a compiled part of an old condition.
-type oldNode func(e *oldEval) (oldValue, *fault)
+// oldNode is a compiled part of an old condition: what it does to its operands,
+// or a value.
+type oldNode struct {
+	// op is an operator, "len", "list", or "" for a value: raw, or what ref
+	// refers to.
+	op       string
+	operands []*oldNode
+	raw      json.RawMessage
+	ref      *path
+}
 
 // OldCondition compiles a condition of the old platform's small grammar. The
 // condition is nil if a finding is not a warning.
@@ -45,7 +53,7 @@ func (c *Compiler) OldCondition(text string, at At) (*OldCondition, []Finding) {
 // Eval gives the condition's value. Any fault of evaluation makes the whole
 // condition false; it is given as warning, a *parley.Error.
 func (o *OldCondition) Eval(s *Scope) (value bool, warning error) {
-	v, f := o.root(&oldEval{scope: s})
+	v, f := o.root.eval(&oldEval{scope: s})
 	if f != nil {
 		return false, f.at(o.text, "condition")
 	}
@@ -63,7 +71,7 @@ type oldParser struct {
 	findings []Finding
 }
 
-func (p *oldParser) fail(format string, args ...any) oldNode {
+func (p *oldParser) fail(format string, args ...any) *oldNode {
 	if p.err == nil {
 		p.err = &Finding{Code: CodeSyntax, Offset: p.pos, Text: fmt.Sprintf(format, args...)}
 	}
@@ -103,7 +111,7 @@ func (p *oldParser) word(text string) bool {
 
 // condition = and { "or" and }, where, as in the old platform, the value of
 // `a or b` is the operand that decided.
-func (p *oldParser) condition() oldNode {
+func (p *oldParser) condition() *oldNode {
 	if p.depth++; p.depth > maxASTDepth {
 		f := tooMuch("expression_depth", maxASTDepth, "levels").finding()
 		f.Offset, p.err = p.pos, &f
@@ -112,31 +120,20 @@ func (p *oldParser) condition() oldNode {
 	defer func() { p.depth-- }()
 	left := p.and()
 	for p.err == nil && p.word("or") {
-		left = either(left, p.and(), true)
+		left = &oldNode{op: "or", operands: []*oldNode{left, p.and()}}
 	}
 	return left
 }
 
-func (p *oldParser) and() oldNode {
+func (p *oldParser) and() *oldNode {
 	left := p.not()
 	for p.err == nil && p.word("and") {
-		left = either(left, p.not(), false)
+		left = &oldNode{op: "and", operands: []*oldNode{left, p.not()}}
 	}
 	return left
 }
 
-// either evaluates right only if left does not decide.
-func either(left, right oldNode, decides bool) oldNode {
-	return func(e *oldEval) (oldValue, *fault) {
-		v, f := left(e)
-		if f != nil || v.truth() == decides {
-			return v, f
-		}
-		return right(e)
-	}
-}
-
-func (p *oldParser) not() oldNode {
+func (p *oldParser) not() *oldNode {
 	n := 0
 	for p.word("not") {
 		n++
@@ -145,13 +142,10 @@ func (p *oldParser) not() oldNode {
 	if n == 0 || p.err != nil {
 		return x
 	}
-	return func(e *oldEval) (oldValue, *fault) {
-		v, f := x(e)
-		if f != nil {
-			return v, f
-		}
-		return oldBool(v.truth() != (n%2 == 1)), nil
+	if n%2 == 0 {
+		x = &oldNode{op: "not", operands: []*oldNode{x}}
 	}
+	return &oldNode{op: "not", operands: []*oldNode{x}}
 }
 
 func (p *oldParser) operator() string {
@@ -174,7 +168,7 @@ func (p *oldParser) operator() string {
 	return ""
 }
 
-func (p *oldParser) comparison() oldNode {
+func (p *oldParser) comparison() *oldNode {
 	left := p.operand()
 	if p.err != nil {
 		return nil
@@ -192,20 +186,10 @@ func (p *oldParser) comparison() oldNode {
 		p.pos = start
 		return p.fail("comparisons cannot be chained; join them with `and`")
 	}
-	return func(e *oldEval) (oldValue, *fault) {
-		l, f := left(e)
-		if f != nil {
-			return l, f
-		}
-		r, f := right(e)
-		if f != nil {
-			return r, f
-		}
-		return e.compare(op, l, r)
-	}
+	return &oldNode{op: op, operands: []*oldNode{left, right}}
 }
 
-func (p *oldParser) operand() oldNode {
+func (p *oldParser) operand() *oldNode {
 	p.skip()
 	switch rest := p.text[p.pos:]; {
 	case rest == "":
@@ -230,7 +214,7 @@ func (p *oldParser) operand() oldNode {
 }
 
 // named reads the words that are values, and len(…).
-func (p *oldParser) named() oldNode {
+func (p *oldParser) named() *oldNode {
 	for _, w := range [...]struct{ word, value string }{
 		{"true", "true"},
 		{"True", "true"},
@@ -257,21 +241,13 @@ func (p *oldParser) named() oldNode {
 	if p.err == nil && !p.sign(")") {
 		return p.fail("`)` is missing after len")
 	}
-	return func(e *oldEval) (oldValue, *fault) {
-		v, f := x(e)
-		if f != nil {
-			return v, f
-		}
-		return e.length(v)
-	}
+	return &oldNode{op: "len", operands: []*oldNode{x}}
 }
 
-func constant(raw json.RawMessage) oldNode {
-	return func(*oldEval) (oldValue, *fault) { return oldValue{raw: raw}, nil }
-}
+func constant(raw json.RawMessage) *oldNode { return &oldNode{raw: raw} }
 
 // reference reads a ${path}. What is missing is null.
-func (p *oldParser) reference() oldNode {
+func (p *oldParser) reference() *oldNode {
 	start := p.pos
 	n := strings.IndexByte(p.text[start:], '}')
 	if n < 0 {
@@ -292,16 +268,10 @@ func (p *oldParser) reference() oldNode {
 		p.findings = append(p.findings, f)
 	}
 	p.pos = start + n + 1
-	return func(e *oldEval) (oldValue, *fault) {
-		raw, f := ref.resolve(e.scope)
-		if f != nil {
-			raw = json.RawMessage("null")
-		}
-		return oldValue{raw: raw}, nil
-	}
+	return &oldNode{ref: ref}
 }
 
-func (p *oldParser) number() oldNode {
+func (p *oldParser) number() *oldNode {
 	end := p.pos
 	for end < len(p.text) && (identByte(p.text[end]) || strings.IndexByte("+-.", p.text[end]) >= 0) {
 		if c := p.text[end]; (c == '+' || c == '-') && end > p.pos && p.text[end-1]|0x20 != 'e' {
@@ -318,7 +288,7 @@ func (p *oldParser) number() oldNode {
 }
 
 // quoted reads 'text' or "text".
-func (p *oldParser) quoted() oldNode {
+func (p *oldParser) quoted() *oldNode {
 	start, quote := p.pos, p.text[p.pos]
 	var b strings.Builder
 	for i := start + 1; i < len(p.text); {
@@ -358,13 +328,13 @@ func unescape(c byte) string {
 	return "\\" + string([]byte{c})
 }
 
-func (p *oldParser) list() oldNode {
+func (p *oldParser) list() *oldNode {
 	p.pos++
 	if p.depth++; p.depth > maxASTDepth {
 		return p.fail("nested too deep")
 	}
 	defer func() { p.depth-- }()
-	var items []oldNode
+	n := &oldNode{op: "list"}
 	for first := true; !p.sign("]"); first = false {
 		if !first && !p.sign(",") {
 			return p.fail("`,` or `]` is missing")
@@ -373,22 +343,7 @@ func (p *oldParser) list() oldNode {
 		if p.err != nil {
 			return nil
 		}
-		items = append(items, x)
+		n.operands = append(n.operands, x)
 	}
-	return func(e *oldEval) (oldValue, *fault) {
-		out := []byte{'['}
-		for i, x := range items {
-			v, f := x(e)
-			if f != nil {
-				return v, f
-			}
-			if i > 0 {
-				out = append(out, ',')
-			}
-			if out = append(out, v.raw...); len(out) > maxResult {
-				return oldValue{}, tooMuch("expression_result", maxResult, "bytes")
-			}
-		}
-		return oldValue{raw: append(out, ']')}, nil
-	}
+	return n
 }

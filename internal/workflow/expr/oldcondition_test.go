@@ -8,14 +8,18 @@ import (
 	"github.com/parley-project/parley"
 )
 
-func TestOldConditions(t *testing.T) {
-	d := document{
+// oldDocument is what the conditions of oldConditions are about.
+func oldDocument() document {
+	return document{
 		input: `{"n":5,"d":2.5,"s":"it's","t":true,"f":false,"nil":null,"list":[1,"a",null,{"k":1}],"o":{"k":"v"},
 			"empty":{"s":"","l":[ ],"o":{ },"z":0,"zf":0.0},"big":9007199254740993,"two words":"x"}`,
 		steps: map[string]StepInfo{"step-1": done(`{"score":0.9,"items":[{"name":"x"}]}`), "check": {Status: parley.StepFailed}},
 	}
-	c := d.compiler(t, graph)
-	for text, want := range map[string]bool{
+}
+
+// oldConditions are conditions and what they come to.
+func oldConditions() map[string]bool {
+	return map[string]bool{
 		"${workflow.input.n} == 5": true, "${workflow.input.n} != 5": false, "${workflow.input.n} == 5.0": true,
 		"${workflow.input.n} > 4": true, "${workflow.input.n} >= 5": true, "${workflow.input.n} < -1": false,
 		"${workflow.input.n} <= 5.5": true, "${workflow.input.d} == 25e-1": true, "${workflow.input.big} == 9007199254740992": false,
@@ -40,7 +44,13 @@ func TestOldConditions(t *testing.T) {
 		"${check.output}": false, "${check.output.x} == null": true, "${workflow.input.absent} == null": true,
 		"${workflow.input.absent.deeper[3]} != 'x'": true, "${unknown.output.x} == null": true, "${loop.item} == null": true,
 		"${workflow.input.two words} == 'x'": true, "  \t1==1\n": true, "false and null > 3": false, "true or null > 3": true,
-	} {
+	}
+}
+
+func TestOldConditions(t *testing.T) {
+	d := oldDocument()
+	c := d.compiler(t, graph)
+	for text, want := range oldConditions() {
 		x, findings := c.OldCondition(text, At{})
 		if x == nil {
 			t.Errorf("%s: %+v", text, findings)

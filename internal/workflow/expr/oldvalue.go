@@ -98,6 +98,15 @@ func (v oldValue) number() (oldNumber, bool) {
 	return oldNumber{fraction: d}, err == nil
 }
 
+// numberOf gives the number that a constant counts as; a nil one is none.
+func (v oldValue) numberOf() (float64, bool) {
+	if len(v.raw) == 0 {
+		return 0, false
+	}
+	n, ok := v.number()
+	return n.fraction, ok
+}
+
 // order compares numbers or strings; ok is false for anything else.
 func (v oldValue) order(other oldValue) (sign int, ok bool) {
 	if v.isPlain() && other.isPlain() {

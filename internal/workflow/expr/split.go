@@ -198,20 +198,9 @@ func (c *Compiler) split(text string, at At) (pieces []piece, findings []Finding
 // one compiles the expression whose text starts at text[from:]; end is the
 // index of its closing brace, -1 if it has none.
 func (c *Compiler) one(text string, from int, at At) (x expression, end int, findings []Finding) {
-	end = closing(text, from)
-	if c.graph {
-		// The segments of old paths may hold quotes, which CEL strings begin
-		// with: the nearest brace counts if only that makes a path.
-		if near := strings.IndexByte(text[from:], '}'); near >= 0 && from+near != end {
-			if end < 0 || !c.compiles(text[from:end], at) {
-				if c.isOldPath(text[from : from+near]) {
-					end = from + near
-				}
-			}
-		}
-		if end < 0 {
-			return nil, -1, nil
-		}
+	end = c.end(text, from, at)
+	if end < 0 && c.graph {
+		return nil, -1, nil
 	}
 	if end < 0 {
 		return nil, -1, []Finding{{
@@ -221,4 +210,23 @@ func (c *Compiler) one(text string, from int, at At) (x expression, end int, fin
 	}
 	x, findings = c.expression(text[from:end], at)
 	return x, end, findings
+}
+
+// end gives the index of the brace that closes the expression which begins at
+// text[from:], -1 if there is none.
+func (c *Compiler) end(text string, from int, at At) int {
+	end := closing(text, from)
+	if !c.graph {
+		return end
+	}
+	// The segments of old paths may hold quotes, which CEL strings begin
+	// with: the nearest brace counts if only that makes a path.
+	if near := strings.IndexByte(text[from:], '}'); near >= 0 && from+near != end {
+		if end < 0 || !c.compiles(text[from:end], at) {
+			if c.isOldPath(text[from : from+near]) {
+				end = from + near
+			}
+		}
+	}
+	return end
 }

@@ -1,0 +1,62 @@
+package expr
+
+import (
+	"strconv"
+	"strings"
+)
+
+// ListForm writes a text of the graph form so that the list form reads it as the
+// same: old paths that are no paths of today become CEL, and an unclosed ${ is
+// quoted. c reads the graph form.
+func (c *Compiler) ListForm(text string) string {
+	var b strings.Builder
+	for {
+		n := strings.Index(text, opening)
+		if n < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		from := n + len(opening)
+		end := c.end(text, from, At{})
+		if end < 0 {
+			b.WriteString(strings.ReplaceAll(text, opening, `${"${"}`))
+			return b.String()
+		}
+		b.WriteString(text[:from] + c.listForm(text[from:end]) + "}")
+		text = text[end+1:]
+	}
+}
+
+// listForm rewrites what stands in ${…}.
+func (c *Compiler) listForm(src string) string {
+	trimmed := strings.TrimSpace(src)
+	if _, ok := parsePath(trimmed, c.isStep, false); ok || c.compiles(src, At{}) {
+		return src
+	}
+	p, ok := parsePath(trimmed, c.isStep, true)
+	if !ok {
+		return src
+	}
+	var b strings.Builder
+	switch p.root {
+	case rootInput:
+		b.WriteString("workflow.input")
+	case rootPlan:
+		b.WriteString("plan.input")
+	case rootLoop:
+		b.WriteString("each." + p.name)
+	default:
+		b.WriteString(celStep(p.name) + ".output")
+	}
+	for _, seg := range p.segments {
+		switch {
+		case seg.isIndex:
+			b.WriteString("[" + strconv.Itoa(seg.index) + "]")
+		case isIdentifier(seg.name):
+			b.WriteString("." + seg.name)
+		default:
+			b.WriteString("[" + celString(seg.name) + "]")
+		}
+	}
+	return b.String()
+}
