@@ -78,13 +78,8 @@ func (p *parser) parallel(s *parseStep, depth int) {
 	if n == nil {
 		return
 	}
-	s.Body = &Block{Parent: s.Step, MaxParallel: p.maxParallel(s), Wait: !s.list}
+	s.Body = &Block{Parent: s.Step, MaxParallel: p.maxParallel(s), Wait: p.losersWait(s)}
 	p.beside[s.Body] = true
-	if w := s.node.get("losers"); w != nil {
-		if word, ok := p.word(w, "cancel", "wait"); ok {
-			s.Body.Wait = word == "wait"
-		}
-	}
 	switch {
 	case n.kind == nodeList && len(n.items) == 1:
 		p.report(n, parley.Problem{Code: problemValue, Text: "parallel needs at least two steps", Suggestion: "one step needs no parallel"})
@@ -93,6 +88,19 @@ func (p *parser) parallel(s *parseStep, depth int) {
 		return
 	}
 	p.list(n, s.Body, depth+1)
+}
+
+// losersWait reads `losers`, whose default is that of the form (rule S4).
+func (p *parser) losersWait(s *parseStep) bool {
+	n := s.given("losers")
+	if s.list {
+		n = s.node.get("losers")
+	}
+	if n == nil {
+		return !s.list
+	}
+	word, _ := p.word(n, "cancel", "wait")
+	return word == "wait"
 }
 
 // maxParallel reads how many steps may run at the same time; 0 is no bound.

@@ -48,14 +48,14 @@ func (p *parser) graphChildren(s *parseStep, next map[*parseStep]*parseStep) (wh
 }
 
 // graphParallel reads parallel_steps: steps that run side by side, whatever they
-// name as next_step, all to their end (rule S4).
+// name as next_step, all to their end unless losers says otherwise (rule S4).
 func (p *parser) graphParallel(s *parseStep) (whole bool) {
 	n := s.given("parallel_steps")
 	if n.kind != nodeList || len(n.items) < 2 || len(n.items) > maxWidth {
 		p.errorf(n, problemType, "parallel_steps is a list of 2 to %d ids of steps", maxWidth)
 		return false
 	}
-	s.Body = &Block{Parent: s.Step, Wait: true}
+	s.Body = &Block{Parent: s.Step, MaxParallel: p.maxParallel(s), Wait: p.losersWait(s)}
 	p.beside[s.Body] = true
 	if most := s.given("max_parallelism"); most != nil {
 		s.Body.MaxParallel, _ = p.whole(most, 1, maxWidth)
