@@ -136,7 +136,8 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 		return n, err
 	case string:
 		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
-		if isOldYAML(v) {
+		// The last are line breaks of YAML 1.1, which only double quotes escape.
+		if isOldYAML(v) || strings.ContainsAny(v, "\u0085\u2028\u2029") {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 		return n, nil

@@ -171,3 +171,18 @@ func kindMembers() []parseKind {
 		{KindFinish, []string{"finish"}},
 	}
 }
+
+// HasMember says whether a step of a kind may have a member; "" asks for the top
+// of a document. Members of kinds that this version does not run count too.
+func HasMember(kind Kind, name string) bool {
+	if kind == "" {
+		p := &parser{def: &Definition{}}
+		return slices.Contains(parseLaterTop(), name) || slices.ContainsFunc(p.topMembers(), func(f parseField) bool { return f.name == name })
+	}
+	for _, row := range parseMembers() {
+		if row.name == name && row.takes(kind) {
+			return true
+		}
+	}
+	return slices.Contains(parseLaterMembers(), name)
+}

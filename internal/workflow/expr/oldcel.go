@@ -71,18 +71,43 @@ func all(conditions ...string) string {
 	conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" || c == "true" })
 	for i := range conditions {
 		if len(conditions) > 1 {
-			conditions[i] = grouped(conditions[i])
+			conditions[i] = grouped(conditions[i], " || ", " ? ")
 		}
 	}
 	return strings.Join(conditions, " && ")
 }
 
-// grouped puts CEL into parentheses where it has an operator.
-func grouped(cel string) string {
-	if !strings.Contains(cel, " ") {
+// grouped puts CEL into parentheses where it has one of the operators, unless it
+// is one call.
+func grouped(cel string, operators ...string) string {
+	if !slices.ContainsFunc(operators, func(op string) bool { return strings.Contains(cel, op) }) || oneCall(cel) {
 		return cel
 	}
 	return "(" + cel + ")"
+}
+
+// oneCall says whether CEL is a call from its first to its last character, or
+// stands in parentheses.
+func oneCall(cel string) bool {
+	depth, quoted := 0, false
+	for i := range len(cel) {
+		switch c := cel[i]; {
+		case quoted && c == '\\':
+			return false // rare: it is grouped
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '(':
+			depth++
+		case c == ')':
+			if depth--; depth == 0 {
+				return i == len(cel)-1
+			}
+		case depth == 0 && !identByte(c) && c != '.':
+			return false
+		}
+	}
+	return false
 }
 
 func orTrue(cel string) string {
@@ -112,7 +137,7 @@ func (n *oldNode) cel() (oldCEL, error) {
 		return celConstant(n.raw), nil
 	case "not":
 		x := args[0]
-		no := "!" + grouped(x.holds)
+		no := "!" + grouped(x.holds, " ")
 		return oldCEL{static: 'b', value: no, ok: x.ok, holds: all(x.ok, no)}, nil
 	case "and", "or":
 		return celEither(n.op, args[0], args[1]), nil
@@ -128,32 +153,58 @@ func (n *oldNode) cel() (oldCEL, error) {
 	case "list":
 		return celList(args), nil
 	case "==", "!=":
-		return celEqual(n.op, args[0], args[1]), nil
+		return celBound(n.op, args[0], args[1], celEqual), nil
 	case "contains":
-		return celIn("in", args[1], args[0]), nil
+		return celBound("in", args[1], args[0], celIn), nil
 	case "in", "not in":
-		return celIn(n.op, args[0], args[1]), nil
+		return celBound(n.op, args[0], args[1], celIn), nil
 	}
-	return celOrder(n.op, args[0], args[1]), nil
+	return celBound(n.op, args[0], args[1], celOrder), nil
+}
+
+// celBound compares two values. One that is known at run time only and is written
+// several times gets a name.
+func celBound(op string, l, r oldCEL, compare func(op string, l, r oldCEL) oldCEL) oldCEL {
+	const left, right = "\x00x", "\x00y" // no text of a condition can be these
+	a, b := l, r
+	if l.static == '?' {
+		a.value = left
+	}
+	if r.static == '?' {
+		b.value = right
+	}
+	x := compare(op, a, b)
+	for _, text := range []*string{&x.value, &x.ok, &x.holds} {
+		for _, bound := range []struct{ mark, value string }{{right, r.value}, {left, l.value}} {
+			switch strings.Count(*text, bound.mark) {
+			case 0:
+			case 1:
+				*text = strings.Replace(*text, bound.mark, bound.value, 1)
+			default:
+				*text = "cel.bind(" + bound.mark[1:] + ", " + bound.value + ", " + strings.ReplaceAll(*text, bound.mark, bound.mark[1:]) + ")"
+			}
+		}
+	}
+	return x
 }
 
 // celEither is `and` or `or`, whose value is an operand: '|' keeps it from being
 // compared.
 func celEither(op string, a, b oldCEL) oldCEL {
 	if op == "and" {
-		x := oldCEL{static: '|', holds: all(orTrue(a.holds), orTrue(b.holds))}
+		x := oldCEL{static: '|', holds: orTrue(all(a.holds, b.holds))}
 		if a.sure != "" || b.sure != "" {
-			x.sure = all(a.strict(), b.strict())
+			x.sure = orTrue(all(a.strict(), b.strict()))
 		}
 		if a.ok != "" || b.ok != "" {
-			x.ok = all(a.ok, eitherOf("!"+grouped(a.holds), b.ok))
+			x.ok = all(a.ok, eitherOf("!"+grouped(a.holds, " "), b.ok))
 		}
 		x.value = x.holds
 		return x
 	}
 	x := oldCEL{static: '|', holds: orTrue(eitherOf(a.holds, b.holds))}
 	if a.ok != "" || b.sure != "" {
-		x.sure = all(a.ok, eitherOf(a.holds, b.strict()))
+		x.sure = orTrue(all(a.ok, eitherOf(a.holds, b.strict())))
 	}
 	if a.ok != "" || b.ok != "" {
 		x.ok = all(a.ok, eitherOf(a.holds, b.ok))
@@ -172,7 +223,7 @@ func eitherOf(a, b string) string {
 	case b == "false":
 		return a
 	}
-	return grouped(a) + " || " + grouped(b)
+	return grouped(a, " ? ") + " || " + grouped(b, " ? ")
 }
 
 func celConstant(raw json.RawMessage) oldCEL {

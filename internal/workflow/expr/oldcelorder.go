@@ -24,6 +24,22 @@ func celOrder(op string, l, r oldCEL) oldCEL {
 	case '"':
 		return celCompared(all(sure, "type("+open.value+") == string"), l.value+" "+op+" "+r.value)
 	case '0', 'b':
+		// What a truth value comes to is decided here: it can be one of two.
+		number := "type(" + open.value + ") in [int, double]"
+		test := number + " && " + l.value + " " + op + " " + r.value
+		if fixed.raw != nil && fixed.static == '0' {
+			n, _ := oldValue{raw: fixed.raw}.numberOf()
+			way := celFlip(op, l.static == '?')
+			if celHolds(way, 1, n) {
+				test += " || " + open.value + " == true"
+			}
+			if celHolds(way, 0, n) {
+				test += " || " + open.value + " == false"
+			}
+			x := celCompared(all(sure, "type("+open.value+") in [int, double, bool]"), test)
+			x.holds = all(sure, test) // which does not fail by itself
+			return x
+		}
 		return celCompared(all(sure, "type("+open.value+") in [int, double, bool]"), celNumber(l)+" "+op+" "+celNumber(r))
 	}
 	return celCompared("false", "false")
@@ -97,4 +113,25 @@ func celIsText(x oldCEL) string {
 		return "type(" + x.value + ") == string"
 	}
 	return "false"
+}
+
+// celFlip turns an operator whose open value stands on the right.
+func celFlip(op string, left bool) string {
+	if left {
+		return op
+	}
+	return map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+}
+
+// celHolds compares numbers.
+func celHolds(op string, a, b float64) bool {
+	switch op {
+	case "<":
+		return a < b
+	case "<=":
+		return a <= b
+	case ">":
+		return a > b
+	}
+	return a >= b
 }

@@ -1,0 +1,398 @@
+package convert_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+	"pgregory.net/rapid"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/workflow"
+	"github.com/parley-project/parley/internal/workflow/convert"
+)
+
+var update = flag.Bool("update", false, "rewrite what is expected in testdata")
+
+// TestConvert compares what comes of the documents in testdata with what is
+// beside them: the document in the other form, or the findings.
+func TestConvert(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("testdata: %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := &txtar.Archive{Comment: archive.Comment}
+		for i, f := range archive.Files {
+			if strings.HasSuffix(f.Name, ".want") {
+				continue
+			}
+			want := ""
+			if i+1 < len(archive.Files) && strings.HasSuffix(archive.Files[i+1].Name, ".want") {
+				want = string(archive.Files[i+1].Data)
+			}
+			got := converted(t, f)
+			if diff := cmp.Diff(want, got); diff != "" && !*update {
+				t.Errorf("%s: %s (-want +got):\n%s", file, f.Name, diff)
+			}
+			out.Files = append(out.Files, f, txtar.File{Name: strings.TrimSuffix(f.Name, filepath.Ext(f.Name)) + ".want", Data: []byte(got)})
+		}
+		if *update {
+			if err := os.WriteFile(file, txtar.Format(out), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func converted(t *testing.T, f txtar.File) string {
+	t.Helper()
+	tree, _ := workflow.ReadTree(workflow.ParseOptions{}, f.Data)
+	var b strings.Builder
+	doc, problems := convert.To(convert.Other(tree.Form()), f.Name, f.Data)
+	for _, p := range problems {
+		if p.Severity == parley.SeverityWarning {
+			b.WriteString("warning ")
+		}
+		b.WriteString(p.String() + " [" + p.Path + "]\n")
+	}
+	if doc == nil {
+		return b.String()
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, doc.JSON(), "", " "); err != nil {
+		t.Fatal(err)
+	}
+	b.Write(out.Bytes())
+	b.WriteByte('\n')
+	// What compiled still does, and runs to the same.
+	if was, _ := workflow.Parse(workflow.ParseOptions{}, f.Data); was != nil {
+		is, problems := workflow.Parse(workflow.ParseOptions{}, doc.JSON())
+		if is == nil {
+			t.Errorf("%s: %v", f.Name, problems)
+		} else if err := sameRuns(was, is); err != nil {
+			t.Errorf("%s: %v\n%s", f.Name, err, out.Bytes())
+		}
+	}
+	return b.String()
+}
+
+// TestConvert_ThereAndBack converts every document of the project's tests that
+// compiles, and back: all three run to the same.
+func TestConvert_ThereAndBack(t *testing.T) {
+	tried, refused := 0, 0
+	for _, f := range documents(t) {
+		def, _ := workflow.Parse(workflow.ParseOptions{}, f.Data)
+		if def == nil {
+			continue
+		}
+		err := thereAndBack(f.Data)
+		switch {
+		case err == nil:
+			tried++
+		case strings.HasPrefix(err.Error(), "refused: "):
+			refused++
+			t.Logf("%s: %v", f.Name, err)
+		default:
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+	if tried < 30 || refused > tried/2 {
+		t.Errorf("%d documents were converted, %d refused", tried, refused)
+	}
+}
+
+// thereAndBack converts twice and compares the runs. An error that begins with
+// "refused" says that the other form cannot say it.
+func thereAndBack(source []byte) error {
+	first, problems := workflow.Parse(workflow.ParseOptions{}, source)
+	if first == nil {
+		return fmt.Errorf("it does not compile: %v", problems)
+	}
+	for _, form := range []workflow.Form{convert.Other(first.Form), first.Form} {
+		doc, problems := convert.To(form, "doc", source)
+		if doc == nil {
+			return fmt.Errorf("refused: %v", problems)
+		}
+		source = doc.JSON()
+		def, problems := workflow.Parse(workflow.ParseOptions{}, source)
+		if def == nil || def.Form != form {
+			return fmt.Errorf("what was written does not compile: %v\n%s", problems, source)
+		}
+		if def.ID != first.ID || def.Version != first.Version {
+			return fmt.Errorf("%s@%s became %s@%s", first.ID, first.Version, def.ID, def.Version)
+		}
+		if err := sameRuns(first, def); err != nil {
+			return fmt.Errorf("in %s form: %w\n%s", form, err, source)
+		}
+	}
+	return nil
+}
+
+func documents(t *testing.T) (files []txtar.File) {
+	t.Helper()
+	for _, pattern := range []string{"../testdata/*/*.txtar", "../testdata/plans/*", "../../sample/*.yaml", "../schemas/testdata/*.txtar", "../drawing/testdata/*.txtar"} {
+		names, err := filepath.Glob(filepath.FromSlash(pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(names), err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(name, ".txtar") {
+				files = append(files, txtar.File{Name: name, Data: data})
+				continue
+			}
+			for _, f := range txtar.Parse(data).Files {
+				if ext := filepath.Ext(f.Name); ext == ".yaml" || ext == ".json" {
+					files = append(files, txtar.File{Name: name + "/" + f.Name, Data: f.Data})
+				}
+			}
+		}
+	}
+	return files
+}
+
+// TestConvert_Property converts random documents of both forms there and back.
+func TestConvert_Property(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &gen{t: t}
+		form := g.listDoc
+		if rapid.Bool().Draw(t, "graph") {
+			form = g.graphDoc
+		}
+		source := form()
+		if err := thereAndBack(source); err != nil && !strings.HasPrefix(err.Error(), "refused: ") {
+			t.Fatalf("%v\n%s", err, source)
+		} else if err != nil && !strings.Contains(err.Error(), "cannot say needs") {
+			t.Fatalf("%v\n%s", err, source)
+		}
+	})
+}
+
+type object = map[string]any
+
+type gen struct {
+	t     *rapid.T
+	n     int
+	known []string
+}
+
+func (g *gen) id() string { g.n++; return fmt.Sprintf("s-%d", g.n) }
+
+func (g *gen) bytes(doc object) []byte {
+	b, err := json.Marshal(doc)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return b
+}
+
+func (g *gen) value() any {
+	values := []any{"${workflow.input.x}", "text", 1.5, nil, object{"a": []any{"${workflow.input.s}"}}}
+	if len(g.known) > 0 {
+		id := rapid.SampledFrom(g.known).Draw(g.t, "ref")
+		values = append(values, "${"+id+".output}", `${steps["`+id+`"].status}`)
+	}
+	return rapid.SampledFrom(values).Draw(g.t, "value")
+}
+
+func (g *gen) common(s object) object {
+	s["id"] = g.id()
+	if s["then"] == nil && s["condition"] == nil && rapid.IntRange(0, 4).Draw(g.t, "if") == 0 {
+		s["if"] = rapid.SampledFrom([]any{"workflow.input.x == 1", "${workflow.input.s != \"\"}", true}).Draw(g.t, "cond")
+	}
+	if rapid.IntRange(0, 3).Draw(g.t, "continue") == 0 {
+		s["on_error"] = "continue"
+	}
+	return s
+}
+
+func (g *gen) listDoc() []byte {
+	doc := object{"name": "Random One", "version": "3", "steps": g.list(0)}
+	if rapid.Bool().Draw(g.t, "output") {
+		doc["output"] = g.value()
+	}
+	return g.bytes(doc)
+}
+
+func (g *gen) list(depth int) (all []any) {
+	for range rapid.IntRange(1, 3).Draw(g.t, "steps") {
+		all = append(all, g.step(depth))
+	}
+	if rapid.IntRange(0, 3).Draw(g.t, "woven") == 0 {
+		all = append(all, object{"id": g.id(), "agent": "b", "needs": []string{}, "input": nil})
+	}
+	return all
+}
+
+func (g *gen) step(depth int) object {
+	kind := rapid.SampledFrom([]string{"agent", "agent", "agents", "set", "steps", "parallel", "then", "switch"}).Draw(g.t, "kind")
+	before := slices.Clip(g.known)
+	if depth > 1 {
+		kind = "agent"
+	}
+	s := object{}
+	apart := func() any { defer func() { g.known = before }(); return g.list(depth + 1) }
+	switch kind {
+	case "agent":
+		s["agent"], s["input"] = "a", rapid.SampledFrom([]any{object{"v": g.value()}, g.value()}).Draw(g.t, "input")
+	case "agents":
+		s["agents"] = []string{"a", "b"}
+	case "set":
+		s["set"] = g.value()
+	case "steps":
+		s["steps"] = apart()
+	case "parallel":
+		one := g.step(depth + 1)
+		g.known = before
+		two := g.step(depth + 1)
+		g.known = before
+		s["parallel"] = []any{one, two}
+		if rapid.Bool().Draw(g.t, "wait") {
+			s["losers"] = "wait"
+		}
+		if rapid.Bool().Draw(g.t, "most") {
+			s["max_parallel"] = 1
+		}
+	case "then":
+		s["if"], s["then"], s["else"] = "workflow.input.x == 1", apart(), apart()
+	case "switch":
+		s["switch"] = []any{object{"when": "workflow.input.x > 0", "steps": apart()}, object{"steps": apart()}}
+	}
+	g.common(s)
+	g.known = append(before, s["id"].(string))
+	return s
+}
+
+// graphDoc makes a plan of the old platform, with what only its form has.
+func (g *gen) graphDoc() []byte {
+	steps := object{}
+	first := g.path(steps, "", 0)
+	doc := object{"name": "Random Two", "workflow_id": "two", "version": "1", "start_step": first, "steps": steps, "created_by": "me", "description": nil}
+	return g.bytes(doc)
+}
+
+// path adds steps that follow each other and gives the first one.
+func (g *gen) path(steps object, next string, depth int) (first string) {
+	var ids []string
+	for range rapid.IntRange(1, 3).Draw(g.t, "path") {
+		s := g.graphStep(steps, depth)
+		ids = append(ids, s["id"].(string))
+	}
+	for i, id := range ids {
+		after := any(nil)
+		if i+1 < len(ids) {
+			after = ids[i+1]
+		} else if next != "" {
+			after = next
+		}
+		steps[id].(object)["next_step"] = after
+	}
+	return ids[0]
+}
+
+func (g *gen) graphStep(steps object, depth int) object {
+	kind := rapid.SampledFrom([]string{"agent", "agent", "parallel", "conditional", "group"}).Draw(g.t, "kind")
+	if depth > 1 {
+		kind = "agent"
+	}
+	s := object{"type": kind}
+	before := slices.Clip(g.known)
+	switch kind {
+	case "agent":
+		s["agent_name"] = "a"
+		s["input_mapping"] = object{"v": g.value(), "w": rapid.SampledFrom([]any{"${workflow.input.o.two words}", "open ${", "${workflow.input.list}"}).Draw(g.t, "old")}
+	case "parallel":
+		var children []string
+		for range 2 {
+			child := g.graphStep(steps, depth+1)
+			child["next_step"] = "nowhere else"
+			delete(child, "next_step")
+			children = append(children, child["id"].(string))
+			g.known = before
+		}
+		s["parallel_steps"], s["max_parallelism"] = children, rapid.SampledFrom([]any{nil, 1, 2}).Draw(g.t, "most")
+	case "conditional":
+		s["condition"] = rapid.SampledFrom([]any{
+			object{"expression": "${workflow.input.x} > 0.5"},
+			object{"expression": "not ${workflow.input.s} or ${workflow.input.x} == true"},
+			object{"expression": "${workflow.input.s} > 3"},
+			object{"expression": "${workflow.input.list} contains 'a' and len(${workflow.input.list}) > 1"},
+			"workflow.input.x == 1",
+		}).Draw(g.t, "condition")
+		s["if_true_step"] = g.path(steps, "", depth+1)
+		g.known = before
+		if rapid.Bool().Draw(g.t, "else") {
+			s["if_false_step"] = g.path(steps, "", depth+1)
+			g.known = before
+		}
+	case "group":
+		s["steps"] = g.list(depth + 1)
+		g.known = before
+	}
+	g.common(s)
+	steps[s["id"].(string)] = s
+	g.known = append(before, s["id"].(string))
+	return s
+}
+
+// TestConvert_SameForm leaves a document as it is.
+func TestConvert_SameForm(t *testing.T) {
+	source := []byte("name: x\nsteps: [{agent: a, needs: []}]\n")
+	doc, problems := convert.To(workflow.FormList, "x.yaml", source)
+	if doc == nil || string(doc.JSON()) != `{"name":"x","steps":[{"agent":"a","needs":[]}]}` {
+		t.Errorf("%v, %v", doc, problems)
+	}
+	if doc, problems := convert.To(workflow.FormList, "x.yaml", []byte("name: [")); doc != nil || len(problems) == 0 {
+		t.Errorf("%v, %v", doc, problems)
+	}
+}
+
+// TestConvert_OldPlans converts the plans that PARLEY_OLD_PLANS names, if there are
+// any: they run to the same in list form as far as they compile.
+func TestConvert_OldPlans(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(os.Getenv("PARLEY_OLD_PLANS"), "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, _ := workflow.ReadTree(workflow.ParseOptions{}, source)
+		if tree == nil || tree.Get("steps") == nil {
+			continue // an input, or an agent
+		}
+		doc, problems := convert.To(workflow.FormList, name, source)
+		if doc == nil {
+			t.Errorf("%s: %v", name, problems)
+			continue
+		}
+		was, _ := workflow.Parse(workflow.ParseOptions{}, source)
+		if was == nil {
+			t.Logf("%s: converted, but does not run in this version", name)
+			continue
+		}
+		if is, problems := workflow.Parse(workflow.ParseOptions{}, doc.JSON()); is == nil {
+			t.Errorf("%s: %v", name, problems)
+		} else if err := sameRuns(was, is); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
