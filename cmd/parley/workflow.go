@@ -25,7 +25,7 @@ func newWorkflowCommand(a *app) *cobra.Command {
 	cmd.AddCommand(
 		newWorkflowApply(a), newWorkflowValidate(a), newWorkflowList(a),
 		newWorkflowShow(a), newWorkflowVersions(a), newWorkflowGraph(a), newWorkflowDelete(a), newWorkflowRun(a),
-		newWorkflowConvert(a),
+		newWorkflowConvert(a), newWorkflowDiff(a),
 	)
 	return cmd
 }
