@@ -77,6 +77,10 @@ type Config struct {
 	// addresses: names or addresses, without a port.
 	Hosts []string
 
+	// Schema gives the JSON Schema of a kind of document that people write; nil has
+	// none.
+	Schema func(name string) (schema []byte, ok bool)
+
 	// Version is the product's version.
 	Version string
 	// Ready says whether requests can be served; nil is always.

@@ -67,7 +67,7 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"DELETE /api/v1/agents/{ref}", "DELETE /api/v1/workflows/{ref}",
 		"GET /", "GET /api/v1/agents", "GET /api/v1/agents/{ref}", "GET /api/v1/agents/{ref}/breaker", "GET /api/v1/agents/{ref}/events", "GET /api/v1/agents/{ref}/health", "GET /api/v1/agents:health",
 		"GET /api/v1/approvals", "GET /api/v1/audit", "GET /api/v1/dead-letters", "GET /api/v1/dead-letters/{id}", "GET /api/v1/openapi.json", "GET /api/v1/runs", "GET /api/v1/runs/{id}", "GET /api/v1/runs/{id}/attempts", "GET /api/v1/runs/{id}/events",
-		"GET /api/v1/runs/{id}/logs", "GET /api/v1/runs/{id}/steps",
+		"GET /api/v1/runs/{id}/logs", "GET /api/v1/runs/{id}/steps", "GET /api/v1/schemas/{ref}",
 		"GET /api/v1/workflows", "GET /api/v1/workflows/{ref}", "GET /api/v1/workflows/{ref}/versions",
 		"GET /health", "GET /health/ready", "GET /healthz", "GET /metrics", "GET /openapi.json", "GET /readyz",
 		"POST /api/v1/agents", "POST /api/v1/agents/{ref}/breaker", "POST /api/v1/agents/{ref}/call", "POST /api/v1/agents/{ref}/check", "POST /api/v1/agents:detect",

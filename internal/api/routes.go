@@ -50,6 +50,7 @@ func (s *server) table() []route {
 	routes = append(routes, s.deadLetterRoutes()...)
 	routes = append(routes, s.signalRoutes()...)
 	routes = append(routes, auditRoute(s))
+	routes = append(routes, schemaRoute(s))
 	return append(routes, s.systemRoutes()...)
 }
 

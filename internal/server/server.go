@@ -37,6 +37,7 @@ import (
 	"github.com/parley-project/parley/internal/push"
 	"github.com/parley-project/parley/internal/registry"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow/schemas"
 )
 
 // Server is a whole Parley in one process. New builds it, Run serves until its
@@ -180,8 +181,8 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 	runs := runs{Executor: s.executor, db: s.db, admit: s.admit, log: s.log}
 	return api.New(api.Config{
 		Runs: runs, Controls: runs, Workflows: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
-		Conditions: conditions{s.db, s.registry},
-		Key:        s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
+		Conditions: conditions{s.db, s.registry}, Schema: schemas.Named,
+		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
 		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 	})
