@@ -178,7 +178,11 @@ func (p *parser) needs(b *Block, read []*parseStep) {
 // needed gives the places of the siblings that a step names.
 func (p *parser) needed(s *parseStep, index map[string]int) (places []int) {
 	if s.needs.kind != nodeList {
-		p.errorf(s.needs, problemType, "needs is a list of the ids of steps in the same list, this is %s", s.needs.kind)
+		problem := parley.Problem{Code: problemType, Text: fmt.Sprintf("needs is a list of the ids of steps in the same list, this is %s", s.needs.kind)}
+		if s.needs.kind == nodeString {
+			problem.Suggestion = fmt.Sprintf("write [%s]", s.needs.text)
+		}
+		p.report(s.needs, problem)
 		return nil
 	}
 	for _, item := range s.needs.items {

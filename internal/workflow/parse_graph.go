@@ -110,7 +110,10 @@ func (p *parser) graphMember(s *parseStep, m nodeMember) bool {
 
 func (p *parser) graphStart(steps, start *node) *parseStep {
 	if start == nil || start.kind == nodeNull {
-		p.missing(steps.parent, "start_step", "the graph form, where steps is an object, needs start_step")
+		p.report(steps.parent, parley.Problem{
+			Path: "start_step", Code: problemRequired, Text: "the graph form, where steps is an object, needs start_step",
+			Suggestion: "in list form steps is a list: write - id: NAME for each step",
+		})
 		return nil
 	}
 	id, ok := p.text(start, 1, 255)

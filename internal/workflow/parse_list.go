@@ -13,7 +13,7 @@ import (
 func (p *parser) list(n *node, b *Block, depth int) {
 	switch {
 	case n.kind != nodeList:
-		p.errorf(n, problemType, "steps must be a list, it is %s", n.kind)
+		p.report(n, parley.Problem{Code: problemType, Text: fmt.Sprintf("steps must be a list, it is %s", n.kind), Suggestion: asList(n)})
 		return
 	case len(n.items) == 0:
 		p.errorf(n, problemValue, "steps must have at least one step")

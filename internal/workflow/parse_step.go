@@ -310,6 +310,10 @@ func (p *parser) agent(s *parseStep, n *node) {
 		p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.AgentExpr = t }})
 		return
 	}
+	if n.kind == nodeList {
+		p.report(n, parley.Problem{Code: problemType, Text: "agent is one name, this is a list", Suggestion: "agents takes several, which are tried one after another"})
+		return
+	}
 	if name, ok := p.text(n, 1, 255); ok {
 		s.Agent = name
 		p.agentKnown(n, name)
@@ -376,7 +380,10 @@ func (p *parser) input(s *parseStep, n *node) {
 // fail reads {code, message, details}.
 func (p *parser) fail(s *parseStep, n *node) {
 	if n.kind != nodeObject {
-		p.errorf(n, problemType, "fail is an object {code, message, details}, this is %s", n.kind)
+		p.report(n, parley.Problem{
+			Code: problemType, Text: fmt.Sprintf("fail is an object {code, message, details}, this is %s", n.kind),
+			Suggestion: "write {code: NotEnoughData, message: …}: a code of your own, a capital letter first",
+		})
 		return
 	}
 	s.Fail = &Fail{}

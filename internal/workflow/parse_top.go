@@ -71,13 +71,23 @@ func (p *parser) top(root *node) {
 		}
 	}
 	p.object(&kept, !p.graph(), p.topMembers())
-	if root.get("name") == nil {
-		p.missing(root, "name", "a workflow needs a name")
-	}
-	if root.get("steps") == nil {
-		p.missing(root, "steps", "a workflow needs steps")
+	for _, m := range []struct{ name, text string }{{"name", "a workflow needs a name"}, {"steps", "a workflow needs steps"}} {
+		if root.get(m.name) == nil && !p.topMisspelt(root, m.name) {
+			p.missing(root, m.name, m.text)
+		}
 	}
 	p.names()
+}
+
+// topMisspelt says whether an unknown member is like the given one, which was said.
+func (p *parser) topMisspelt(root *node, name string) bool {
+	var names []string
+	for _, f := range p.topMembers() {
+		names = append(names, f.name)
+	}
+	return slices.ContainsFunc(root.members, func(m nodeMember) bool {
+		return !p.graph() && !slices.Contains(names, m.name) && checkNearest(checkSnake(m.name), names) == name
+	})
 }
 
 // refuse records a member that this version or this language does not have.

@@ -180,7 +180,11 @@ func (p *parser) policies(nodes []*node, strict bool) []RetryPolicy {
 	var out []RetryPolicy
 	for _, n := range nodes {
 		if n.kind != nodeObject {
-			p.errorf(n, problemType, "a retry policy is an object such as {attempts: 3, delay: 1s}, this is %s", n.kind)
+			problem := parley.Problem{Code: problemType, Text: fmt.Sprintf("a retry policy is an object such as {attempts: 3, delay: 1s}, this is %s", n.kind)}
+			if n.kind == nodeNumber {
+				problem.Suggestion = fmt.Sprintf("write {attempts: %s}", n.text)
+			}
+			p.report(n, problem)
 			continue
 		}
 		r := RetryPolicy{
@@ -308,7 +312,7 @@ func (p *parser) object(n *node, strict bool, fields []parseField) {
 func (p *parser) unknown(of *node, m nodeMember, strict bool, names []string) {
 	problem := parley.Problem{
 		Code: problemUnknown, Severity: parley.SeverityWarning,
-		Text: fmt.Sprintf("unknown member %q", m.name), Suggestion: p.suggest(m.name, names),
+		Text: fmt.Sprintf("unknown member %q", m.name), Suggestion: p.checkMeant(m.name, names),
 	}
 	if strict {
 		problem.Severity = parley.SeverityError
