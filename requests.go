@@ -142,6 +142,10 @@ type WorkflowVersion struct {
 	Steps []StepSummary `json:"steps,omitempty"`
 	// Warnings are what validation found besides errors.
 	Warnings []Problem `json:"warnings,omitempty"`
+	// Deprecated is set if the version takes no new runs.
+	Deprecated *Deprecation `json:"deprecated,omitempty"`
+	// Aliases are those that stand for the version, sorted.
+	Aliases []string `json:"aliases,omitempty"`
 }
 
 // StepSummary is one step of a deployed version.

@@ -10,7 +10,10 @@ import (
 )
 
 // definitionColumns are the columns of a definition in the order of readDefinition.
-const definitionColumns = `id, workflow, name, version, number, description, format, source, digest, status,
+const definitionColumns = writtenColumns + `, deprecated_at, deprecated_by, deprecated_reason`
+
+// writtenColumns are those of them that a new version is written with.
+const writtenColumns = `id, workflow, name, version, number, description, format, source, digest, status,
  created_at, updated_at, created_by, updated_by`
 
 func readDefinition(r *record) (Definition, error) {
@@ -18,6 +21,9 @@ func readDefinition(r *record) (Definition, error) {
 		ID: r.str(), Workflow: r.str(), Name: r.str(), Version: r.str(), Number: int(r.int()), Description: r.str(),
 		Format: r.str(), Source: r.bytes(), Digest: r.str(), Status: parley.AgentStatus(r.str()),
 		CreatedAt: r.time(), UpdatedAt: r.time(), CreatedBy: r.str(), UpdatedBy: r.str(),
+	}
+	if at := (parley.Deprecation{At: r.time(), By: r.str(), Reason: r.str()}); !at.At.IsZero() {
+		d.Deprecated = &at
 	}
 	return d, r.err
 }
@@ -41,14 +47,43 @@ const maxRef = 4 * 320
 const exactVersion = `SELECT ` + definitionColumns + ` FROM definition
  WHERE (workflow = ? OR id = ?) AND version = ? ORDER BY number DESC LIMIT 1`
 
-// Definition gives a deployed version by the first of these that ref is: the
-// id of a version (the newest under that id, whatever its status),
-// "workflow@version" (whatever its status), a workflow_id, or a name; the last
-// two give the newest active version. Else the error is not_found.
+// byAlias is the version that an alias of a workflow stands for.
+const byAlias = `SELECT ` + definitionColumns + ` FROM definition WHERE workflow = ? AND version =
+ (SELECT version FROM workflow_alias a WHERE a.workflow = definition.workflow AND a.alias = ?) LIMIT 1`
+
+// current is what a workflow_id means to a start that names no version (rule S11):
+// what the alias stable stands for, else the newest active version that is not
+// deprecated, else the newest active one.
+const current = `SELECT ` + definitionColumns + ` FROM definition WHERE workflow = ? AND (status = 'active' OR version =
+ (SELECT version FROM workflow_alias a WHERE a.workflow = definition.workflow AND a.alias = '` + parley.StableAlias + `'))
+ ORDER BY CASE WHEN version = (SELECT version FROM workflow_alias a WHERE a.workflow = definition.workflow
+ AND a.alias = '` + parley.StableAlias + `') THEN 0 WHEN deprecated_at IS NULL THEN 1 ELSE 2 END, created_at DESC, number DESC LIMIT 1`
+
+// newest is the newest active version of a workflow_id.
+const newest = `SELECT ` + definitionColumns + ` FROM definition WHERE workflow = ? AND status = 'active'
+ ORDER BY created_at DESC, number DESC LIMIT 1`
+
+// Definition gives the version that ref means to a start, by the first of these
+// that it is: the id of a version (the newest under that id, whatever its
+// status), "workflow@version" or "workflow@alias" (whatever its status), a
+// workflow_id, or a name; the last two give what the alias stable stands for,
+// else the newest active version that is not deprecated, else the newest active
+// one (rule S11). Else the error is not_found.
 //
 // A run that is to stay on its version asks for "workflow@version": an id can
 // come to stand for a newer version ([PutReplace]).
 func (db *DB) Definition(ctx context.Context, ref string) (Definition, error) {
+	return db.find(ctx, ref, current)
+}
+
+// Newest is [DB.Definition] for who looks at a workflow: a workflow_id or a name
+// is its newest active version.
+func (db *DB) Newest(ctx context.Context, ref string) (Definition, error) {
+	return db.find(ctx, ref, newest)
+}
+
+// find gives the version that ref means; unnamed chooses one of a workflow.
+func (db *DB) find(ctx context.Context, ref, unnamed string) (Definition, error) {
 	var d Definition
 	if len(ref) > maxRef {
 		return d, parley.Errorf(parley.CodeNotFound, "there is no workflow with a name of %d bytes", len(ref))
@@ -57,14 +92,23 @@ func (db *DB) Definition(ctx context.Context, ref string) (Definition, error) {
 	err := db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE id = ? ORDER BY number DESC LIMIT 1`, one(&d, &found), ref)
 	// Either side of the @ may hold one.
 	for i := 0; i < len(ref) && err == nil && !found; i++ {
-		if ref[i] == '@' {
-			err = db.read(ctx, exactVersion, one(&d, &found), ref[:i], ref[:i], ref[i+1:])
+		if ref[i] != '@' {
+			continue
+		}
+		err = db.read(ctx, exactVersion, one(&d, &found), ref[:i], ref[:i], ref[i+1:])
+		if err == nil && !found {
+			err = db.read(ctx, byAlias, one(&d, &found), ref[:i], ref[i+1:])
 		}
 	}
-	for _, column := range []string{"workflow", "name"} {
-		if err == nil && !found {
-			err = db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE `+column+
-				` = ? AND status = 'active' ORDER BY created_at DESC, number DESC LIMIT 1`, one(&d, &found), ref)
+	if err == nil && !found {
+		err = db.read(ctx, unnamed, one(&d, &found), ref)
+	}
+	if err == nil && !found {
+		var workflow string
+		err = db.read(ctx, `SELECT workflow FROM definition WHERE name = ? AND status = 'active' ORDER BY created_at DESC, number DESC LIMIT 1`,
+			func(r *record) error { workflow = r.str(); return r.err }, ref)
+		if err == nil && workflow != "" {
+			err = db.read(ctx, unnamed, one(&d, &found), workflow)
 		}
 	}
 	if err == nil && !found {
@@ -102,7 +146,7 @@ func (db *DB) PutDefinition(ctx context.Context, d Definition, mode PutMode) (De
 }
 
 func insertDefinition(s *session, d *Definition) error {
-	_, err := s.exec(`INSERT INTO definition (`+definitionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := s.exec(`INSERT INTO definition (`+writtenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		d.ID, d.Workflow, d.Name, d.Version, int64(d.Number), d.Description, d.Format, d.Source, d.Digest,
 		string(d.Status), unixMicro(d.CreatedAt), unixMicro(d.UpdatedAt), d.CreatedBy, d.UpdatedBy)
 	return err
@@ -130,8 +174,12 @@ func place(s *session, d *Definition, mode PutMode) (same bool, err error) {
 		return false, err
 	}
 	if mode == PutVersion && d.Version == "" && found && newest.Digest == d.Digest {
-		*d = newest
-		return true, nil
+		return true, redeployed(s, d, newest)
+	}
+	if d.Version != "" {
+		if err := noAlias(s, d.Workflow, d.Version); err != nil {
+			return false, err
+		}
 	}
 	d.Number = newest.Number + 1
 	if d.Status == "" {
@@ -151,11 +199,24 @@ func place(s *session, d *Definition, mode PutMode) (same bool, err error) {
 			continue
 		}
 		if mode == PutVersion && there.Digest == d.Digest {
-			*d = there
-			return true, nil
+			return true, redeployed(s, d, there)
 		}
 		return false, parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deployed and cannot change: give it another version", named, d.Workflow)
 	}
+}
+
+// redeployed makes d the version that is deployed already. One that was deleted is
+// there again, unless it is to be something else than active.
+func redeployed(s *session, d *Definition, there Definition) error {
+	wanted, by, at := d.Status, d.UpdatedBy, d.UpdatedAt
+	*d = there
+	if there.Status != parley.AgentDeleted || wanted != "" && wanted != parley.AgentActive {
+		return nil
+	}
+	d.Status, d.UpdatedBy, d.UpdatedAt = parley.AgentActive, by, at
+	_, err := s.exec(`UPDATE definition SET status = ?, updated_by = ?, updated_at = ? WHERE workflow = ? AND number = ?`,
+		string(d.Status), by, unixMicro(at), d.Workflow, int64(d.Number))
+	return err
 }
 
 // Definitions gives one page of the workflows, each as its newest version, and

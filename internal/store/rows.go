@@ -389,6 +389,8 @@ type Definition struct {
 	Status               parley.AgentStatus
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string
+	// Deprecated is nil if the version takes new runs as far as its status says.
+	Deprecated *parley.Deprecation
 }
 
 // PutMode says what a definition that is put becomes (language rule C10).
