@@ -48,6 +48,22 @@ type DeprecateRequest struct {
 	By     string
 }
 
+// ConflictDetails are the details of an error conflict which the existing platform
+// cannot have: its status is 409 on the paths of formats.md too.
+type ConflictDetails struct {
+	// Conflict is version (it is deployed with other content), alias (one stands
+	// for the version, or has its name) or deprecated (the version takes no new
+	// runs).
+	Conflict string `json:"conflict"`
+}
+
+// The kinds of [ConflictDetails].
+const (
+	ConflictVersion    = "version"
+	ConflictAlias      = "alias"
+	ConflictDeprecated = "deprecated"
+)
+
 // maxAlias bounds an alias, in bytes.
 const maxAlias = 64
 

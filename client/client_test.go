@@ -212,6 +212,34 @@ func recordRequests(ctx context.Context) []requestCase {
 			return err
 		}, seen{"POST", "/api/v1/workflows:validate", "application/yaml", "{}"}},
 		{"delete", ``, func(c *client.Client) error { return c.DeleteWorkflow(ctx, "w") }, seen{"DELETE", "/api/v1/workflows/w", "", ""}},
+		{"aliases", `{"items":[]}`, func(c *client.Client) error {
+			_, err := c.Aliases(ctx, "w", client.PageQuery{Number: 2})
+			return err
+		}, seen{"GET", "/api/v1/workflows/w/aliases?page=2", "", ""}},
+		{"alias", `{"alias":"stable","version":"3"}`, func(c *client.Client) error {
+			a, err := c.SetAlias(ctx, parley.AliasRequest{Workflow: "a/b", Alias: "stable", Version: "3", By: "me"})
+			if a.Version != "3" || a.Created {
+				return fmt.Errorf("read %+v", a)
+			}
+			return err
+		}, seen{"PUT", "/api/v1/workflows/a%2Fb/aliases/stable", "application/json", `{"version":"3"}`}},
+		{
+			"no alias", `{}`, func(c *client.Client) error {
+				return c.RemoveAlias(ctx, parley.AliasRequest{Workflow: "w", Alias: "stable", By: "me"})
+			},
+			seen{"DELETE", "/api/v1/workflows/w/aliases/stable", "", ""},
+		},
+		{"deprecate", `{"version":2}`, func(c *client.Client) error {
+			v, err := c.Deprecate(ctx, parley.DeprecateRequest{Ref: "w@2", Reason: "old", By: "me"})
+			if v.Version != "2" {
+				return fmt.Errorf("read %+v", v)
+			}
+			return err
+		}, seen{"POST", "/api/v1/workflows/w@2/deprecate", "application/json", `{"reason":"old"}`}},
+		{"undeprecate", `{}`, func(c *client.Client) error {
+			_, err := c.Deprecate(ctx, parley.DeprecateRequest{Ref: "w@2", Undo: true})
+			return err
+		}, seen{"POST", "/api/v1/workflows/w@2/undeprecate", "", ""}},
 		{"add agent", `{}`, func(c *client.Client) error {
 			_, err := c.AddAgent(ctx, parley.AgentSpec{
 				Name: &name, URL: &url, Timeout: &timeout, ProtocolConfig: json.RawMessage(`{"method":"m"}`), By: "me",

@@ -43,7 +43,10 @@ func newRunStart(a *app) *cobra.Command {
 With --wait, every step is shown as it happens, on standard error, and the run
 as it ended is printed; the exit code tells how it ended. An agent that waits
 for a person is shown with its question: answer it from another terminal. To
-interrupt the wait does not end the run.`,
+interrupt the wait does not end the run.
+
+VERSION may be an alias. Without one the alias stable is taken, if there is one,
+else the newest version that is not deprecated.`,
 		Example: `  parley run start hello --set name=Ada --wait
   parley run start hello@3 --input '{"name": "Ada"}'
   parley run start report --input @input.json --set options.depth=2 --label team=blue

@@ -25,7 +25,7 @@ func newWorkflowCommand(a *app) *cobra.Command {
 	cmd.AddCommand(
 		newWorkflowApply(a), newWorkflowValidate(a), newWorkflowList(a),
 		newWorkflowShow(a), newWorkflowVersions(a), newWorkflowGraph(a), newWorkflowDelete(a), newWorkflowRun(a),
-		newWorkflowConvert(a), newWorkflowDiff(a),
+		newWorkflowConvert(a), newWorkflowDiff(a), newWorkflowAlias(a), newWorkflowDeprecate(a),
 	)
 	return cmd
 }
@@ -278,10 +278,11 @@ func (a *app) workflowColumns() []column[parley.WorkflowVersion] {
 	return []column[parley.WorkflowVersion]{
 		{head: "WORKFLOW", cell: plain(func(v parley.WorkflowVersion) string { return v.Workflow })},
 		{head: "VERSION", fixed: true, cell: plain(func(v parley.WorkflowVersion) string { return v.Version })},
-		{head: "STATUS", fixed: true, cell: func(v parley.WorkflowVersion) cell { return cell{string(v.Status), inkOf(string(v.Status))} }},
+		{head: "STATUS", fixed: true, cell: standing},
 		{head: "NAME", cell: plain(func(v parley.WorkflowVersion) string { return v.Name })},
 		{head: "STEPS", fixed: true, cell: plain(func(v parley.WorkflowVersion) string { return fmt.Sprint(len(v.Steps)) })},
 		{head: "CREATED", fixed: true, cell: plain(func(v parley.WorkflowVersion) string { return a.when(&v.CreatedAt) })},
+		{head: "ALIASES", cell: plain(func(v parley.WorkflowVersion) string { return strings.Join(v.Aliases, " ") })},
 		{head: "ID", wide: true, cell: plain(func(v parley.WorkflowVersion) string { return v.ID })},
 		{head: "DESCRIPTION", wide: true, cell: plain(func(v parley.WorkflowVersion) string { return v.Description })},
 	}

@@ -50,7 +50,9 @@ func (a *app) drawWorkflow(s *sheet, v parley.WorkflowVersion) {
 		{"Version", cell{text: v.Version}},
 		{"Name", cell{text: v.Name}},
 		{"Description", cell{text: v.Description}},
-		{"Status", cell{string(v.Status), inkOf(string(v.Status))}},
+		{"Status", standing(v)},
+		{"Deprecated", cell{text: a.deprecated(v.Deprecated)}},
+		{"Aliases", cell{text: strings.Join(v.Aliases, " ")}},
 		{"Format", cell{text: v.Format}},
 		{"Created", cell{text: a.when(&v.CreatedAt)}},
 		{"ID", cell{text: v.ID}},
@@ -68,6 +70,21 @@ func (a *app) drawWorkflow(s *sheet, v parley.WorkflowVersion) {
 		s.line(s.ink(styleDim, "Source"))
 		s.line(cleanLines(strings.TrimRight(v.Source, "\n")))
 	}
+}
+
+// deprecated says since when and why a version takes no new runs; "" if it does.
+func (a *app) deprecated(d *parley.Deprecation) string {
+	if d == nil {
+		return ""
+	}
+	text := a.when(&d.At)
+	if d.By != "" {
+		text += " by " + d.By
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
 }
 
 func newWorkflowVersions(a *app) *cobra.Command {
@@ -111,24 +128,29 @@ func (a *app) said(m message) error {
 
 func newWorkflowDelete(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete WORKFLOW",
-		Short: "Take a workflow out of use",
-		Long: `Take a workflow out of use: it starts no run any more. Runs that were started
-go on. To delete it again changes nothing.`,
-		Example: "  parley workflow delete hello",
-		Args:    need("WORKFLOW"),
+		Use:   "delete WORKFLOW[@VERSION]",
+		Short: "Take a workflow, or one version of it, out of use",
+		Long: `Take a workflow out of use, with its aliases, or one version of it: it starts no
+run any more. Runs that were started go on. To delete it again changes nothing,
+and to deploy the same document again brings it back. A version that an alias
+stands for cannot be deleted alone: move the alias first.`,
+		Example: `  parley workflow delete hello
+  parley workflow delete hello@2`,
+		Args: need("WORKFLOW"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
 				return err
 			}
 			if err := c.DeleteWorkflow(cmd.Context(), args[0]); err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
+				name, _, _ := strings.Cut(args[0], "@")
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name, workflowNames, "parley workflow list"})
 			}
 			if err := a.said(message{args[0], "deleted"}); err != nil {
 				return err
 			}
-			a.next("parley run list --workflow %s", args[0])
+			name, _, _ := strings.Cut(args[0], "@")
+			a.next("parley run list --workflow %s", name)
 			return nil
 		},
 		ValidArgsFunction: a.completeNames(workflowNames),

@@ -31,6 +31,7 @@ type world struct {
 	keys      map[string]string
 	workflows []*parley.WorkflowVersion
 	agents    []*parley.Agent
+	aliases   []parley.WorkflowAlias
 	// watched is closed when somebody first waits for events.
 	watched chan struct{}
 	once    sync.Once
@@ -64,7 +65,7 @@ func newWorld(t testing.TB) (w *world, url string) {
 		}
 	}
 	h, err := api.New(api.Config{
-		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
+		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Releases: worldReleases{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +93,9 @@ func (w *world) Start(_ context.Context, req parley.StartRequest) (parley.Run, b
 		v := w.find(req.Workflow, req.Version)
 		if v == nil {
 			return parley.Run{}, false, missing("workflow", req.Workflow)
+		}
+		if v.Deprecated != nil {
+			return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "Version %s of workflow %q is deprecated (%s) and takes no new runs", v.Version, v.Name, v.Deprecated.Reason)
 		}
 		name, version = v.Workflow, v.Version
 	}
@@ -122,7 +126,7 @@ func (w *world) find(ref, version string) *parley.WorkflowVersion {
 		ref, version = name, v
 	}
 	for _, v := range slices.Backward(w.workflows) {
-		if (v.Workflow == ref || v.ID == ref) && (version == "" || v.Version == version) {
+		if (v.Workflow == ref || v.ID == ref) && (version == "" || v.Version == version || slices.Contains(v.Aliases, version)) {
 			return v
 		}
 	}

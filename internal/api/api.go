@@ -55,7 +55,9 @@ type Config struct {
 	// Controls steer runs.
 	Controls  Controls
 	Workflows Workflows
-	Agents    Agents
+	// Releases are the aliases and the deprecated versions of workflows.
+	Releases Releases
+	Agents   Agents
 	// DeadLetters is what was given up.
 	DeadLetters DeadLetters
 	// Inbox takes events, and knows what waits for people.
@@ -126,8 +128,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Breakers == nil || cfg.Conditions == nil {
-		return nil, errors.New("api: Runs, Controls, Workflows, Agents, DeadLetters, Inbox, Breakers and Conditions are required")
+	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Releases == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Breakers == nil || cfg.Conditions == nil {
+		return nil, errors.New("api: Runs, Controls, Workflows, Releases, Agents, DeadLetters, Inbox, Breakers and Conditions are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")

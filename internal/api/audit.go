@@ -11,8 +11,8 @@ import (
 	"github.com/parley-project/parley/internal/store"
 )
 
-// Audits is the record of who changed what that was taken over from the existing
-// platform.
+// Audits is the record of who changed what: what was taken over from the existing
+// platform, and what was done to versions of workflows here.
 type Audits interface {
 	// Audits gives one page, newest first, and how many entries q selects.
 	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, int, error)
@@ -23,7 +23,7 @@ type auditBody struct {
 	ID         string          `json:"id"`
 	EntityType string          `json:"entity_type" doc:"agent, workflow or run."`
 	EntityID   string          `json:"entity_id"`
-	Action     string          `json:"action" doc:"create, update, delete, execute, retry or cancel."`
+	Action     string          `json:"action" doc:"create, update, delete, execute, retry or cancel; alias, unalias, deprecate or undeprecate."`
 	UserID     *string         `json:"user_id"`
 	Changes    json.RawMessage `json:"changes" doc:"What was changed; credentials are replaced."`
 	CreatedAt  time.Time       `json:"created_at"`
@@ -32,7 +32,7 @@ type auditBody struct {
 func auditRoute(s *server) route {
 	return route{
 		method: http.MethodGet, path: "/api/v1/audit", id: "list-audit", tag: "system",
-		summary: "List the audit record that was imported from the existing platform, newest first",
+		summary: "List the audit record, newest first: what was imported from the existing platform, and what was done to versions of workflows here",
 		params: append(pageParams(), queryParam("entity_type", huma.TypeString, "agent, workflow or run."),
 			queryParam("entity_id", huma.TypeString, "What an entry is about."), queryParam("action", huma.TypeString, "What was done.")),
 		answers: ok(pageOf[auditBody]{}), errors: []int{422}, handle: s.listAudit,

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -57,6 +58,13 @@ func TestEveryCodeIsMapped(t *testing.T) {
 		}
 		if want := code == parley.CodeConflict || code == parley.CodeUnknownAgent; (old != now) != want || want && old != 400 {
 			t.Errorf("%s is %d, and %d on old paths", code, now, old)
+		}
+	}
+	for details, want := range map[string]int{`{"conflict":"deprecated"}`: 409, `{"conflict":""}`: 400, `[]`: 400, ``: 400} {
+		e := parley.Errorf(parley.CodeConflict, "no")
+		e.Details = json.RawMessage(details)
+		if got := translate(e, true); got.status != want {
+			t.Errorf("a conflict with details %s is %d on old paths, want %d", details, got.status, want)
 		}
 	}
 	if status, known := statusOf("made_up", false); known || status != 500 {
@@ -119,11 +127,11 @@ func TestDetailsBecomeFindings(t *testing.T) {
 func TestEveryRouteHidesInternals(t *testing.T) {
 	s, w := setup(nil)
 	w.broken = errors.New("canary")
-	fill := strings.NewReplacer("{ref}", "a", "{id}", "a")
+	fill := strings.NewReplacer("{ref}", "a", "{id}", "a", "{alias}", "a")
 	bodies := map[string]string{
 		"apply-workflow": onePlan, "change-workflow": onePlan, "start-run": `{"input_data":{}}`, "call-agent": `{}`,
 		"add-agent": `{"name":"A","url":"http://a"}`, "change-agent": `{}`, "detect-agent": `{"url":"http://a"}`, "answer-run": `{"text":"x"}`,
-		"replay-dead-letters": `{"filter":{}}`, "discard-dead-letters": `{"filter":{}}`, "switch-breaker": `{"action":"open"}`,
+		"replay-dead-letters": `{"filter":{}}`, "discard-dead-letters": `{"filter":{}}`, "switch-breaker": `{"action":"open"}`, "set-alias": `{"version":"1"}`,
 		"cancel-runs": `{"filter":{}}`, "terminate-runs": `{"filter":{}}`, "pause-runs": `{"filter":{}}`, "resume-runs": `{"filter":{}}`, "retry-runs": `{"filter":{}}`,
 		"publish-event": `{"event":"x"}`, "signal-run": `{"event":"x"}`,
 	}

@@ -42,6 +42,7 @@ type world struct {
 	clock     *testClock
 	agents    []*parley.Agent
 	workflows []*parley.WorkflowVersion
+	aliases   []parley.WorkflowAlias
 	runs      []*parley.Run
 	events    map[string][]parley.Event
 	changed   map[string]chan struct{}
@@ -415,7 +416,7 @@ func setup(change func(*Config)) (*server, *world) {
 	var mu sync.Mutex
 	ids := 0
 	cfg := Config{
-		Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w},
+		Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w},
 		Key: parley.NewSecret([]byte("test-key")), Version: "1.2.3", Now: clock.Now,
 		NewID: func() string {
 			mu.Lock()

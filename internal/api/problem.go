@@ -156,7 +156,7 @@ func translate(err error, old bool) *refusal {
 		return translateProblems(ps, old)
 	}
 	if e, ok := errors.AsType[*parley.Error](err); ok {
-		if status, _ := statusOf(e.Code, old); status != http.StatusInternalServerError {
+		if status, _ := statusOf(e.Code, old && !beyondOld(e)); status != http.StatusInternalServerError {
 			return translateError(e, status)
 		}
 	}
@@ -165,6 +165,13 @@ func translate(err error, old bool) *refusal {
 	}
 	return refuse(http.StatusInternalServerError, parley.CodeInternal,
 		"An unexpected error occurred. Please try again later.")
+}
+
+// beyondOld reports whether an error is a conflict that the existing platform
+// cannot have.
+func beyondOld(e *parley.Error) bool {
+	var d parley.ConflictDetails
+	return e.Code == parley.CodeConflict && json.Unmarshal(e.Details, &d) == nil && d.Conflict != ""
 }
 
 func translateError(e *parley.Error, status int) *refusal {

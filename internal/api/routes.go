@@ -40,7 +40,7 @@ func ok(body any) []answer { return []answer{{status: http.StatusOK, body: body}
 
 // table is every operation there is.
 func (s *server) table() []route {
-	routes := s.workflowRoutes()
+	routes := append(s.workflowRoutes(), s.releaseRoutes()...)
 	routes = append(routes, s.runRoutes()...)
 	routes = append(routes, s.controlRoutes()...)
 	routes = append(routes, s.bulkRoutes()...)
@@ -56,7 +56,7 @@ func (s *server) table() []route {
 
 func (s *server) workflowRoutes() []route {
 	const tag = "workflows"
-	ref := pathParam("ref", "A version's UUID, a workflow_id, a name, or workflow@version.")
+	ref := pathParam("ref", "A version's UUID, a workflow_id, a name, workflow@version or workflow@alias.")
 	file := queryParam("file", huma.TypeString, "How problems name the document.")
 	return []route{
 		{
@@ -92,8 +92,8 @@ func (s *server) workflowRoutes() []route {
 		},
 		{
 			method: http.MethodDelete, path: "/api/v1/workflows/{ref}", id: "remove-workflow", tag: tag, old: true,
-			summary: "Mark a workflow deleted; again is no error", params: []*huma.Param{ref},
-			answers: ok(messageBody{}), errors: []int{404}, handle: s.removeWorkflow,
+			summary: "Mark a workflow deleted, or one version of it that no alias stands for; again is no error", params: []*huma.Param{ref},
+			answers: ok(messageBody{}), errors: []int{404, 409}, handle: s.removeWorkflow,
 		},
 		{
 			method: http.MethodGet, path: "/api/v1/workflows/{ref}/versions", id: "list-versions", tag: tag, old: true,

@@ -56,6 +56,9 @@ type workflowBody struct {
 	Source   string               `json:"source,omitempty" doc:"The document as it was given; not in lists."`
 	Steps    []parley.StepSummary `json:"steps" nullable:"false"`
 	Warnings []parley.Problem     `json:"warnings,omitempty"`
+
+	Deprecated *parley.Deprecation `json:"deprecated,omitempty" doc:"Set if the version takes no new runs."`
+	Aliases    []string            `json:"aliases,omitempty" doc:"Those that stand for the version."`
 }
 
 func makeWorkflow(v parley.WorkflowVersion) workflowBody {
@@ -65,7 +68,7 @@ func makeWorkflow(v parley.WorkflowVersion) workflowBody {
 		CreatedAt: v.CreatedAt.UTC(), UpdatedAt: v.UpdatedAt.UTC(),
 		CreatedBy: orNil(v.CreatedBy), UpdatedBy: orNil(v.UpdatedBy),
 		Workflow: v.Workflow, Number: v.Number, Format: v.Format, Source: v.Source,
-		Steps: v.Steps, Warnings: v.Warnings,
+		Steps: v.Steps, Warnings: v.Warnings, Deprecated: v.Deprecated, Aliases: v.Aliases,
 	}
 	if b.Steps == nil {
 		b.Steps = []parley.StepSummary{}

@@ -135,60 +135,44 @@ func format(source []byte) string {
 // (it was imported) has no steps, and its faults as warnings. The error has code
 // not_found for an unknown ref.
 func (c *Catalog) Get(ctx context.Context, ref string) (parley.WorkflowVersion, error) {
-	row, err := c.cfg.DB.Definition(ctx, ref)
+	row, err := c.cfg.DB.Newest(ctx, ref)
 	if err != nil {
 		return parley.WorkflowVersion{}, err
 	}
 	compiled, err := c.cfg.Executor.defs.compile(row)
-	if err != nil {
-		v := version(row, nil)
+	var v parley.WorkflowVersion
+	if err == nil {
+		v = version(row, compiled.def)
+	} else {
+		v = version(row, nil)
 		if problems, ok := errors.AsType[parley.Problems](err); ok {
 			v.Warnings = problems
 		}
-		return v, nil
 	}
-	return version(row, compiled.def), nil
+	one := []parley.WorkflowVersion{v}
+	err = c.named(ctx, one)
+	return one[0], err
 }
 
 // List gives one page of workflows, each by its newest version, and how many
 // there are in all.
 func (c *Catalog) List(ctx context.Context, q parley.WorkflowQuery) ([]parley.WorkflowVersion, int, error) {
 	rows, total, err := c.cfg.DB.Definitions(ctx, q)
-	return c.versions(rows), total, err
+	if err != nil {
+		return nil, 0, err
+	}
+	list := c.versions(rows)
+	return list, total, c.named(ctx, list)
 }
 
 // Versions gives all versions of one workflow, newest first.
 func (c *Catalog) Versions(ctx context.Context, ref string) ([]parley.WorkflowVersion, error) {
 	rows, err := c.cfg.DB.Versions(ctx, ref)
-	return c.versions(rows), err
-}
-
-// Remove marks a version deleted, if ref is its id or workflow@version, else
-// the whole workflow: an older version must not take the place of the newest.
-// What is deleted takes no new runs, and those under way go on. Again is no
-// error.
-func (c *Catalog) Remove(ctx context.Context, ref, by string) error {
-	row, err := c.cfg.DB.Definition(ctx, ref)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	rows := []store.Definition{row}
-	if ref == row.Workflow || ref == row.Name {
-		if rows, err = c.cfg.DB.Versions(ctx, ref); err != nil {
-			return err
-		}
-	}
-	defer c.cfg.Executor.defs.forget()
-	now := c.cfg.Now().UTC().Truncate(time.Microsecond)
-	for _, row := range rows {
-		if row.Status == parley.AgentDeleted {
-			continue
-		}
-		if err := c.cfg.DB.SetDefinitionStatus(ctx, row.ID, parley.AgentDeleted, by, now); err != nil {
-			return err
-		}
-	}
-	return nil
+	list := c.versions(rows)
+	return list, c.named(ctx, list)
 }
 
 func (c *Catalog) versions(rows []store.Definition) []parley.WorkflowVersion {
@@ -207,6 +191,7 @@ func version(row store.Definition, def *workflow.Definition) parley.WorkflowVers
 		ID: row.ID, Workflow: row.Workflow, Name: row.Name, Version: row.Version, Number: row.Number,
 		Description: row.Description, Format: row.Format, Source: string(row.Source), Status: row.Status,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CreatedBy: row.CreatedBy, UpdatedBy: row.UpdatedBy,
+		Deprecated: row.Deprecated,
 	}
 	if def != nil {
 		v.Steps = summary(def.Body, "", nil)

@@ -131,7 +131,7 @@ func (d *definitions) compile(row store.Definition) (*compiledVersion, error) {
 	d.mu.Lock()
 	v := d.byKey[key(row)]
 	d.mu.Unlock()
-	if v != nil && v.row.ID == row.ID && v.row.Status == row.Status {
+	if v != nil && v.row.ID == row.ID && v.row.Status == row.Status && (v.row.Deprecated == nil) == (row.Deprecated == nil) {
 		return v, nil
 	}
 	def, problems := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version}, row.Source)

@@ -37,8 +37,8 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 	if err != nil {
 		return run, false, err
 	}
-	if v.row.Status != parley.AgentActive {
-		return run, false, parley.Errorf(parley.CodeConflict, "Workflow %q is %s and takes no new runs", v.row.Name, v.row.Status)
+	if err := takesRuns(v.row); err != nil {
+		return run, false, err
 	}
 	if err := checkStart(req); err != nil {
 		return run, false, err
@@ -65,6 +65,23 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, Priority: req.Priority, Timeout: req.Timeout},
 		key:  key, hidden: req.CallAgent != "",
 	})
+}
+
+// takesRuns refuses new runs of a version that was switched off, deleted or
+// deprecated (rule C10).
+func takesRuns(row store.Definition) error {
+	switch {
+	case row.Status != parley.AgentActive:
+		return parley.Errorf(parley.CodeConflict, "Workflow %q is %s and takes no new runs", row.Name, row.Status)
+	case row.Deprecated != nil:
+		why := ""
+		if row.Deprecated.Reason != "" {
+			why = " (" + row.Deprecated.Reason + ")"
+		}
+		return parley.Errorf(parley.CodeConflict, "Version %s of workflow %q is deprecated%s and takes no new runs: start another version, or undo it with parley workflow deprecate %s@%s --undo",
+			row.Version, row.Name, why, row.Workflow, row.Version).WithDetails(parley.ConflictDetails{Conflict: parley.ConflictDeprecated})
+	}
+	return nil
 }
 
 // beginning is what a start and a retry have in common.

@@ -180,7 +180,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 	}
 	runs := runs{Executor: s.executor, db: s.db, admit: s.admit, log: s.log}
 	return api.New(api.Config{
-		Runs: runs, Controls: runs, Workflows: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
+		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry}, Schema: schemas.Named,
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,

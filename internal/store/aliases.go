@@ -124,7 +124,8 @@ func mayName(s *session, a *parley.WorkflowAlias) error {
 		return err
 	}
 	if taken {
-		return parley.Errorf(parley.CodeConflict, "workflow %q has a version %q: an alias needs another name", a.Workflow, a.Alias)
+		return parley.Errorf(parley.CodeConflict, "workflow %q has a version %q: an alias needs another name", a.Workflow, a.Alias).
+			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictAlias})
 	}
 	var d Definition
 	found := false
@@ -137,7 +138,8 @@ func mayName(s *session, a *parley.WorkflowAlias) error {
 	case d.Status != parley.AgentActive:
 		return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is %s and takes no new runs", a.Version, a.Workflow, d.Status)
 	case d.Deprecated != nil:
-		return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deprecated and takes no new runs", a.Version, a.Workflow)
+		return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deprecated and takes no new runs", a.Version, a.Workflow).
+			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictDeprecated})
 	}
 	a.DefinitionID = d.ID
 	return nil
@@ -150,7 +152,8 @@ func noAlias(s *session, workflow, version string) error {
 		return err
 	}
 	if taken {
-		return parley.Errorf(parley.CodeConflict, "workflow %q has an alias %q: a version needs another name", workflow, version)
+		return parley.Errorf(parley.CodeConflict, "workflow %q has an alias %q: a version needs another name", workflow, version).
+			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictAlias})
 	}
 	return nil
 }
@@ -236,5 +239,5 @@ func unnamed(s *session, workflow, version string) error {
 		return err
 	}
 	return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is what %s stands for: move that to another version first, or remove it",
-		version, workflow, strings.Join(names, ", "))
+		version, workflow, strings.Join(names, ", ")).WithDetails(parley.ConflictDetails{Conflict: parley.ConflictAlias})
 }

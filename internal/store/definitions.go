@@ -201,7 +201,8 @@ func place(s *session, d *Definition, mode PutMode) (same bool, err error) {
 		if mode == PutVersion && there.Digest == d.Digest {
 			return true, redeployed(s, d, there)
 		}
-		return false, parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deployed and cannot change: give it another version", named, d.Workflow)
+		return false, parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deployed and cannot change: give it another version", named, d.Workflow).
+			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictVersion})
 	}
 }
 
