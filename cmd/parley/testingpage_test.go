@@ -43,11 +43,11 @@ func TestTestingPage(t *testing.T) {
 			stdin: strings.NewReader(""), stdout: &out, stderr: &errs, dir: root, zone: time.UTC,
 			now: func() time.Time { return epoch() }, terminal: func(io.Writer) (int, bool) { return 0, false },
 		}
-		if code := a.execute(t.Context(), strings.Fields(string(m[1]))[1:]); code != exitDone || !strings.Contains(errs.String(), "8 tests passed") {
+		if code := a.execute(t.Context(), strings.Fields(string(m[1]))[1:]); code != exitDone || !strings.Contains(errs.String(), "9 tests passed") {
 			t.Errorf("%s: exit code %d\n%s%s", m[1], code, &out, &errs)
 		}
 	}
-	for _, member := range regexp.MustCompile(`(?m)"(talks|times|after|when|ask|silence|unmatched|on_cancel|retry|unknown_agents|within|took|cancel)":`).FindAllSubmatch(dryrun.SchemaJSON(), -1) {
+	for _, member := range regexp.MustCompile(`(?m)"(talks|times|after|when|ask|silence|unmatched|on_cancel|retry|unknown_agents|within|took|refused|cancel)":`).FindAllSubmatch(dryrun.SchemaJSON(), -1) {
 		if !bytes.Contains(page, member[1]) {
 			t.Errorf("the page does not say what %s is", member[1])
 		}

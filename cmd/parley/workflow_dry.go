@@ -83,6 +83,8 @@ type dryTest struct {
 	Calls    []dryrun.Call  `json:"calls"`
 	Run      *parley.Run    `json:"run,omitempty"`
 	Events   []parley.Event `json:"events,omitempty"`
+	// Refused is why there is no run, as was expected.
+	Refused *parley.Error `json:"refused,omitempty"`
 
 	err error
 }
@@ -222,6 +224,10 @@ func (a *app) dryPlay(ctx context.Context, def *workflow.Definition, t dryrun.Te
 		return dryTest{Name: t.Name, Failures: []string{}, Error: classify(err).text, Calls: []dryrun.Call{}, err: err}
 	}
 	out := dryTest{Name: t.Name, Passed: len(r.Failures) == 0, Failures: r.Failures, Calls: r.Calls, Run: &r.Run}
+	if r.Refused != nil {
+		a.note("the start was refused: %s", r.Refused.Message)
+		out.Run, out.Refused = nil, r.Refused
+	}
 	if t.Expect == nil {
 		out.Passed = r.Run.Status == parley.RunCompleted
 	}
@@ -272,6 +278,12 @@ func (a *app) showDryRun(r dryTest, expected bool, f dryFlags) error {
 	if r.err != nil {
 		return r.err
 	}
+	if r.Run == nil {
+		if err := a.show(r, func(s *sheet) { s.line("refused  " + clean(r.Refused.Message)) }); err != nil {
+			return err
+		}
+		return a.dryVerdict(r)
+	}
 	if f.events && a.flags.output == "jsonl" {
 		for _, e := range r.Events {
 			if err := a.data(e); err != nil {
@@ -292,6 +304,11 @@ func (a *app) showDryRun(r dryTest, expected bool, f dryFlags) error {
 		}
 		return nil
 	}
+	return a.dryVerdict(r)
+}
+
+// dryVerdict says which expectations of one run do not hold.
+func (a *app) dryVerdict(r dryTest) error {
 	a.dryFailures("", r.Failures)
 	if n := len(r.Failures); n > 0 {
 		return &failure{exit: exitFailed, code: codeExpectation, text: plural(n, "expectation") + " did not hold"}

@@ -3,6 +3,7 @@ package dryrun
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -21,6 +22,10 @@ func (e *Expect) failures(r *Result) []string {
 	}
 	f := &failures{}
 	run := &r.Run
+	if e.Refused {
+		f.add("refused", "a start that is refused", "a run that is "+string(run.Status))
+		return f.lines
+	}
 	if run.Status != e.Status {
 		got := string(run.Status)
 		if run.Error != nil {
@@ -48,6 +53,20 @@ func (e *Expect) failures(r *Result) []string {
 		}
 	}
 	return f.lines
+}
+
+// refusal gives the result of a start that was refused; the error, if that is not
+// expected.
+func (e *Expect) refusal(err error) (*Result, error) {
+	refused, ok := errors.AsType[*parley.Error](err)
+	if e == nil || !e.Refused || !ok {
+		return nil, err
+	}
+	f := &failures{}
+	if !strings.Contains(refused.Message, e.Why) {
+		f.add("refused", "a text with "+strconv.Quote(e.Why), strconv.Quote(refused.Message))
+	}
+	return &Result{Refused: refused, Failures: f.lines}, nil
 }
 
 // maxFailures bounds what is said of one value or list.

@@ -83,6 +83,13 @@ func told(t *testing.T, def *workflow.Definition, source []byte) string {
 			fmt.Fprintf(&b, "error %v\n", err)
 			continue
 		}
+		if r.Refused != nil {
+			fmt.Fprintf(&b, "refused %v\n", r.Refused)
+			for _, f := range r.Failures {
+				fmt.Fprintf(&b, "fails %s\n", f)
+			}
+			continue
+		}
 		for _, c := range r.Calls {
 			fmt.Fprintf(&b, "call %s %s by %s with %s\n", Elapsed(c.At), c.Agent, c.Step, c.Input)
 		}

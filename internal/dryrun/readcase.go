@@ -199,6 +199,8 @@ type (
 		Steps  map[string]json.RawMessage `json:"steps"`
 		Took   string                     `json:"took"`
 		Within string                     `json:"within"`
+
+		Refused json.RawMessage `json:"refused"`
 	}
 	rawCall struct {
 		Agent string          `json:"agent"`
@@ -219,6 +221,9 @@ func (r *reader) expect(at string, text json.RawMessage) *Expect {
 	var raw rawExpect
 	r.decode(at, text, &raw)
 	e := &Expect{Status: raw.Status, Output: raw.Output, Took: r.optional(at+"/took", raw.Took), Within: r.optional(at+"/within", raw.Within)}
+	if raw.Refused != nil {
+		r.refused(at, &raw, e)
+	}
 	if raw.Error != nil {
 		e.Error = &ExpectedError{}
 		if raw.Error[0] == '"' {
@@ -262,6 +267,21 @@ func (r *reader) expect(at string, text json.RawMessage) *Expect {
 		e.Steps[path] = ExpectedStep(s)
 	}
 	return e
+}
+
+// refused reads that the start itself is to be refused: then there is no run of
+// which anything else could be expected.
+func (r *reader) refused(at string, raw *rawExpect, e *Expect) {
+	if raw.Refused[0] == '"' {
+		e.Refused = true
+		r.decode(at+"/refused", raw.Refused, &e.Why)
+	} else {
+		r.decode(at+"/refused", raw.Refused, &e.Refused)
+	}
+	alone := raw.Status == "" && raw.Output == nil && raw.Error == nil && raw.Calls == nil && raw.Steps == nil && raw.Took == "" && raw.Within == ""
+	if e.Refused && !alone {
+		r.report(at+"/refused", parley.Problem{Code: problemValue, Text: "a start that is refused makes no run: nothing else can be expected of it"})
+	}
 }
 
 func statuses() []parley.StepStatus {

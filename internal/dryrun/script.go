@@ -105,6 +105,10 @@ type Expect struct {
 	Calls        []ExpectedCall
 	Steps        map[string]ExpectedStep
 	Took, Within *time.Duration
+	// Refused: the start is to be refused, with Why in its message; nothing else is
+	// looked at then.
+	Refused bool
+	Why     string
 }
 
 // ExpectedError is what an error is to be. What is "" is not looked at; Message is

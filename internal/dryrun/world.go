@@ -56,16 +56,18 @@ type Result struct {
 	Calls  []Call
 	// Failures are the expectations that do not hold, one line each.
 	Failures []string
+	// Refused is set if the start was refused, as was expected: there is no run.
+	Refused *parley.Error
 }
 
 // Run plays one test. The error has code invalid_input if the workflow does not
-// take the input, unknown_agent if the script does not say what a called agent
+// take the input and that is not expected, unknown_agent if the script does not say what a called agent
 // answers, expression for a fault in the script, limit if the run takes too much;
 // after ctx has ended it is the cause of that.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	input, err := c.Definition.CheckInput(c.Test.Input)
 	if err != nil {
-		return nil, err
+		return c.Test.Expect.refusal(err)
 	}
 	w := &world{
 		cfg: c, now: c.Test.At, state: workflow.NewState(c.Run, c.Definition, c.Limits.Run),
