@@ -64,6 +64,9 @@ func (db *DB) SetAlias(ctx context.Context, c AliasChange) (a parley.WorkflowAli
 	}
 	err = db.submit(ctx, synced, func(s *session) error {
 		a, created = c.WorkflowAlias, false
+		if err := holdVersion(s, c.Workflow, c.Version); err != nil {
+			return err
+		}
 		old, err := aliasOf(s, c.Workflow, c.Alias)
 		if err != nil {
 			return err
@@ -80,15 +83,37 @@ func (db *DB) SetAlias(ctx context.Context, c AliasChange) (a parley.WorkflowAli
 		default:
 			a.CreatedAt, a.CreatedBy = old.CreatedAt, old.CreatedBy
 		}
-		_, err = s.exec(`INSERT INTO workflow_alias (workflow, alias, version, created_at, updated_at, created_by, updated_by) VALUES (?, ?, ?, ?, ?, ?, ?)
- ON CONFLICT (workflow, alias) DO UPDATE SET version = excluded.version, updated_at = excluded.updated_at, updated_by = excluded.updated_by`,
-			a.Workflow, a.Alias, a.Version, unixMicro(a.CreatedAt), unixMicro(a.UpdatedAt), a.CreatedBy, a.UpdatedBy)
+		n, err := s.exec(insertAlias, a.Alias, unixMicro(a.CreatedAt), unixMicro(a.UpdatedAt), a.CreatedBy, a.UpdatedBy, a.Workflow, a.Version)
 		if err != nil {
 			return err
+		}
+		if n == 0 { // since it was looked at
+			return noRuns(&a)
 		}
 		return auditAlias(s, &c, old)
 	})
 	return a, created, err
+}
+
+// insertAlias looks once more: what was read before may have changed by another
+// unit of the same transaction.
+const insertAlias = `INSERT INTO workflow_alias (workflow, alias, version, created_at, updated_at, created_by, updated_by)
+ SELECT workflow, CAST(? AS TEXT), version, CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT) FROM definition
+ WHERE workflow = ? AND version = ? AND status = 'active' AND deprecated_at IS NULL
+ ON CONFLICT (workflow, alias) DO UPDATE SET version = excluded.version, updated_at = excluded.updated_at, updated_by = excluded.updated_by`
+
+// holdVersion keeps other transactions from changing a version, and from reading
+// whether they may, until this one has ended.
+func holdVersion(s *session, workflow, version string) error {
+	s.at(workflow + "@" + version)
+	_, err := s.exec(`UPDATE definition SET status = status WHERE workflow = ? AND version = ?`, workflow, version)
+	return err
+}
+
+// noRuns refuses an alias of a version that is deprecated.
+func noRuns(a *parley.WorkflowAlias) error {
+	return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deprecated and takes no new runs", a.Version, a.Workflow).
+		WithDetails(parley.ConflictDetails{Conflict: parley.ConflictDeprecated})
 }
 
 // RemoveAlias removes an alias; the error is not_found if there is none. Synced.
@@ -138,8 +163,7 @@ func mayName(s *session, a *parley.WorkflowAlias) error {
 	case d.Status != parley.AgentActive:
 		return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is %s and takes no new runs", a.Version, a.Workflow, d.Status)
 	case d.Deprecated != nil:
-		return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deprecated and takes no new runs", a.Version, a.Workflow).
-			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictDeprecated})
+		return noRuns(a)
 	}
 	a.DefinitionID = d.ID
 	return nil
@@ -191,12 +215,19 @@ type DeprecationChange struct {
 	AuditID string
 }
 
+// updateDeprecated looks once more, as insertAlias does.
+const updateDeprecated = `UPDATE definition SET deprecated_at = ?, deprecated_by = ?, deprecated_reason = ? WHERE workflow = ? AND number = ?
+ AND (CAST(? AS BIGINT) = 1 OR NOT EXISTS (SELECT 1 FROM workflow_alias a WHERE a.workflow = definition.workflow AND a.version = definition.version))`
+
 // SetDeprecation deprecates a version: it takes no new runs any more, and what is
 // under way goes on (rule C10). Again changes nothing, nor does undoing what was
 // not done. The error is not_found for a version that is not deployed, conflict
 // if an alias stands for it. Synced.
 func (db *DB) SetDeprecation(ctx context.Context, c DeprecationChange) error {
 	return db.submit(ctx, synced, func(s *session) error {
+		if err := holdVersion(s, c.Workflow, c.Version); err != nil {
+			return err
+		}
 		var d Definition
 		found := false
 		if err := s.query(exactVersion, one(&d, &found), c.Workflow, "", c.Version); err != nil {
@@ -215,10 +246,12 @@ func (db *DB) SetDeprecation(ctx context.Context, c DeprecationChange) error {
 			}
 			action, at = "deprecate", c.Deprecation
 		}
-		_, err := s.exec(`UPDATE definition SET deprecated_at = ?, deprecated_by = ?, deprecated_reason = ? WHERE workflow = ? AND number = ?`,
-			micros(at.At), text(at.By), text(at.Reason), c.Workflow, int64(d.Number))
+		n, err := s.exec(updateDeprecated, micros(at.At), text(at.By), text(at.Reason), c.Workflow, int64(d.Number), flag(c.Undo))
 		if err != nil {
 			return err
+		}
+		if n == 0 { // since it was looked at
+			return standsFor(c.Workflow, c.Version, "an alias")
 		}
 		changes := map[string]any{"version": c.Version}
 		if c.Reason != "" {
@@ -238,6 +271,10 @@ func unnamed(s *session, workflow, version string) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
+	return standsFor(workflow, version, strings.Join(names, ", "))
+}
+
+func standsFor(workflow, version, names string) error {
 	return parley.Errorf(parley.CodeConflict, "version %s of workflow %q is what %s stands for: move that to another version first, or remove it",
-		version, workflow, strings.Join(names, ", ")).WithDetails(parley.ConflictDetails{Conflict: parley.ConflictAlias})
+		version, workflow, names).WithDetails(parley.ConflictDetails{Conflict: parley.ConflictAlias})
 }

@@ -2,10 +2,12 @@ package store
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 func aliasChange(workflow, alias, version, id string) AliasChange {
@@ -193,4 +195,54 @@ func TestAliasMigration(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	})
+}
+
+// TestC10_OneOfAliasAndDeprecationWins: of who makes an alias stand for a version
+// and who deprecates it at the same time exactly one succeeds, in one transaction
+// and in two.
+func TestC10_OneOfAliasAndDeprecationWins(t *testing.T) {
+	race := func(t *testing.T, db *DB) {
+		for i := range 8 {
+			k := "w" + string(rune('a'+i))
+			for _, content := range []string{"one", "two"} {
+				must(db.PutDefinition(t.Context(), definition("id-"+content+"-"+k, k, content), PutVersion))(t)
+			}
+			writers := []func() error{
+				func() error {
+					_, _, err := db.SetAlias(t.Context(), aliasChange(k, "stable", "1", "alias-"+k))
+					return err
+				},
+				func() error {
+					return db.SetDeprecation(t.Context(), DeprecationChange{
+						Workflow: k, Version: "1", Deprecation: parley.Deprecation{At: epoch}, AuditID: "deprecate-" + k,
+					})
+				},
+			}
+			var errs [2]error
+			var both sync.WaitGroup
+			begun := make(chan struct{})
+			for w := range writers {
+				both.Go(func() { <-begun; errs[w] = writers[(w+i)%2]() })
+			}
+			close(begun)
+			both.Wait()
+			if (errs[0] == nil) == (errs[1] == nil) {
+				t.Errorf("%s: %v and %v", k, errs[0], errs[1])
+			}
+			for _, err := range errs {
+				if err != nil {
+					wantCode(t, err, parley.CodeConflict)
+				}
+			}
+			named := len(must(db.Aliases(t.Context(), k))(t)) > 0
+			if gone := must(db.Definition(t.Context(), k+"@1"))(t).Deprecated != nil; gone == named {
+				t.Errorf("%s: named %v, deprecated %v", k, named, gone)
+			}
+			if _, n, err := db.Audits(t.Context(), AuditQuery{EntityID: k}); n != 1 || err != nil {
+				t.Errorf("%s: the record has %d entries, %v", k, n, err)
+			}
+		}
+	}
+	eachDB(t, race)
+	t.Run("connections", func(t *testing.T) { race(t, reopen(t, pgtest.Database(t), Options{Writers: 4})) })
 }
