@@ -123,6 +123,22 @@ func TestC10_DeprecatedVersionsRefuseNewRuns(t *testing.T) {
 		if again.Version != "1" || again.Status != parley.RunRunning {
 			t.Errorf("retried on version %s: %s", again.Version, again.Status)
 		}
+		keyed := parley.StartRequest{Workflow: "order", Version: "1", IdempotencyKey: "k"}
+		check(t, r.deprecate("order@1", true))
+		before := r.begin(keyed)
+		check(t, r.deprecate("order@1", false))
+		// Who asks again under its key gets the run that there is (rule C7).
+		if same, existing, err := r.x.Start(t.Context(), keyed); err != nil || !existing || same.ID != before {
+			t.Errorf("under its key: %s, %v, %v", same.ID, existing, err)
+		}
+		keyed.Input = []byte(`{"x":1}`)
+		if _, _, err := r.x.Start(t.Context(), keyed); parley.CodeOf(err) != parley.CodeIdempotencyConflict {
+			t.Errorf("under its key with other input: %v", err)
+		}
+		keyed.IdempotencyKey = "other"
+		if _, _, err := r.x.Start(t.Context(), keyed); parley.CodeOf(err) != parley.CodeConflict {
+			t.Errorf("under another key: %v", err)
+		}
 		check(t, r.deprecate("order@1", true))
 		if got := r.starts("order", "1"); got != "1" {
 			t.Errorf("once it is undone it starts %s", got)

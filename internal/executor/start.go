@@ -37,8 +37,9 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 	if err != nil {
 		return run, false, err
 	}
-	if err := takesRuns(v.row); err != nil {
-		return run, false, err
+	refused := takesRuns(v.row)
+	if refused != nil && req.IdempotencyKey == "" && v.def.IdempotencyKey == nil {
+		return run, false, refused
 	}
 	if err := checkStart(req); err != nil {
 		return run, false, err
@@ -63,7 +64,7 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 	}
 	return x.begin(ctx, v, beginning{
 		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, Priority: req.Priority, Timeout: req.Timeout},
-		key:  key, hidden: req.CallAgent != "",
+		key:  key, hidden: req.CallAgent != "", refused: refused,
 	})
 }
 
@@ -93,6 +94,9 @@ type beginning struct {
 	hidden bool
 	// replay is set for a retry.
 	replay *store.Replay
+	// refused is why there is to be no new run; one that was started under the
+	// same key is given all the same (rule C7).
+	refused error
 }
 
 // begin is transition P1, with the first claims if slots are free.
@@ -100,7 +104,7 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	if b.id == "" {
 		b.id = x.cfg.NewID()
 	}
-	if err := x.mayHedge(ctx, v.def); err != nil {
+	if err := x.mayHedge(ctx, v.def); err != nil && b.refused == nil {
 		return parley.Run{}, false, err
 	}
 	l := x.lock(b.id)
@@ -122,11 +126,14 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 	}
 	b.fact.At = x.now()
 	d := l.state.Apply(b.fact)
-	rows, slots := x.attempts(l, d, b.fact.At, true)
+	rows, slots := x.attempts(l, d, b.fact.At, b.refused == nil)
 	row := x.row(l, b.fact.At)
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
-	s := store.Start{Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay, Signals: x.signals(l.state, d, nil)}
+	s := store.Start{
+		Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay, Refuse: b.refused,
+		Signals: x.signals(l.state, d, nil),
+	}
 	if b.key != "" {
 		s.InputDigest = digest(b.fact.Input)
 	}

@@ -168,6 +168,9 @@ type Start struct {
 	// equal input from other input under the same key (language rule C7).
 	IdempotencyKey string
 	InputDigest    string
+	// Refuse, if set, is why the workflow takes no new runs: only a run that was
+	// started before under the same key is given, else this error.
+	Refuse error
 }
 
 // Decision is transition P11, P12, P13, P14 or P15: what an executor decided

@@ -24,6 +24,9 @@ const workerAlive = `EXISTS (SELECT 1 FROM worker WHERE name = ? AND inc = ? AND
 // worker that claims is not alive, or a dead letter was replayed by somebody else
 // meanwhile. Synced.
 func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err error) {
+	if st.Refuse != nil {
+		return db.startedUnder(ctx, &st)
+	}
 	owner, err := checkAttempts(st.Run.ID, st.Attempts)
 	if err != nil {
 		return "", err
@@ -45,19 +48,13 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	}
 	row := bindStart(&st, labels)
 	attempts := bindAttempts(st.Attempts, unixMicro(st.Run.UpdatedAt))
-	points := func() []string {
-		if owner.Worker == "" {
-			return []string{"P1"}
-		}
-		return []string{"P1", "P4"}
-	}
 	// Two who use the same key wait for each other, and for nobody else: the
 	// run's own row is new.
 	key := st.Run.ID
 	if st.IdempotencyKey != "" {
 		key = st.Run.Workflow + "\x00" + st.IdempotencyKey
 	}
-	err = db.transition(ctx, synced, points, func(s *session) error {
+	err = db.transition(ctx, synced, startPoints(owner), func(s *session) error {
 		s.at(key)
 		if st.Replay != nil && st.Replay.ID != "" {
 			if _, _, err := replayable(s, st.Replay, st.Run.CreatedAt); err != nil {
@@ -93,6 +90,17 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	return existing, err
 }
 
+// startPoints names the transitions of a start: a claim is one of them if somebody
+// begins at once.
+func startPoints(owner Claim) func() []string {
+	return func() []string {
+		if owner.Worker == "" {
+			return []string{"P1"}
+		}
+		return []string{"P1", "P4"}
+	}
+}
+
 // bindStart gives the arguments of insertRun.
 func bindStart(st *Start, labels any) []driver.NamedValue {
 	r := &st.Run
@@ -116,6 +124,27 @@ func insertStart(s *session, owner Claim, row []driver.NamedValue) (bool, error)
 
 const selectByKey = `SELECT id, input_digest FROM run WHERE workflow = ? AND idempotency_key = ?`
 
+// startedUnder gives the run that was started under a key before, or why there is
+// no new one.
+func (db *DB) startedUnder(ctx context.Context, st *Start) (string, error) {
+	var id, digest string
+	err := db.read(ctx, selectByKey, func(r *record) error { id, digest = r.str(), r.str(); return r.err }, st.Run.Workflow, st.IdempotencyKey)
+	switch {
+	case err != nil:
+		return "", err
+	case id == "":
+		return "", st.Refuse
+	case digest != st.InputDigest:
+		return "", usedOtherwise(st, id)
+	}
+	return id, nil
+}
+
+func usedOtherwise(st *Start, run string) error {
+	return parley.Errorf(parley.CodeIdempotencyConflict,
+		"the idempotency key %q was used with another input, for run %q", st.IdempotencyKey, run)
+}
+
 // startedBefore tells why no row was inserted: ErrStale if no other run stands
 // in the way.
 func startedBefore(s *session, st *Start) (string, error) {
@@ -131,8 +160,7 @@ func startedBefore(s *session, st *Start) (string, error) {
 		return id, nil
 	}
 	if id != "" {
-		return "", parley.Errorf(parley.CodeIdempotencyConflict,
-			"the idempotency key %q was used with another input, for run %q", st.IdempotencyKey, id)
+		return "", usedOtherwise(st, id)
 	}
 	taken, err := s.exists(`SELECT 1 FROM run WHERE id = ?`, st.Run.ID)
 	if err != nil {
