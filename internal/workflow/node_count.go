@@ -178,22 +178,27 @@ func (c *nodeCount) quoted() {
 	}
 }
 
-// flow counts the commas of a flow collection and goes behind its end.
+// flow counts what stands behind the brackets and commas of a flow collection and
+// goes behind its end.
 func (c *nodeCount) flow() {
-	depth, plain := 0, false
+	depth, plain, fresh := 0, false, false
 	for c.i < len(c.src) && c.n <= c.most {
 		b := c.src[c.i]
+		if fresh && !nodeBlank(b) && b != '#' {
+			if fresh = false; b != ']' && b != '}' {
+				c.n++
+			}
+		}
 		switch {
 		case b == '[' || b == '{':
-			depth, plain = depth+1, false
+			depth, plain, fresh = depth+1, false, true
 		case b == ']' || b == '}':
 			if depth, plain = depth-1, false; depth == 0 {
 				c.i++
 				return
 			}
 		case b == ',':
-			c.n++
-			plain = false
+			plain, fresh = false, true
 		case b == '#' && (!plain || nodeBlank(c.at(c.i-1))):
 			c.rest()
 			plain = false

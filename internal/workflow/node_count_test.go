@@ -14,19 +14,20 @@ func TestD1_ValuesAreCountedBeforeTheyAreBuilt(t *testing.T) {
 	for source, want := range map[string]int{
 		"a: 1\nb: 2":                                      2,
 		"- 1\n- - 2\n  - 3\n-\n":                          5,
-		"- a: 1\n  b: {c: 1, d: [1, 2]}":                  5,
-		"a: [1, \"x,y: z\", 'it''s, z', b c, d]":          5,
+		"- a: 1\n  b: {c: 1, d: [1, 2]}":                  7,
+		"a: [1, \"x,y: z\", 'it''s, z', b c, d]":          6,
 		"a: \"x\\\", y\nz, w\"\nb: 1":                     2,
 		"a: |\n  - x\n  [1, 2, 3]\n\n  b: c\nb: 1":        2,
 		"- |\n - x\n - y\n- >-\n  [1,2]\n":                2,
 		"a: text\n  - more\n  b: c # no\nb: 1":            2,
 		"a: x # - , [1, 2]\nb: http://x, y":               2,
-		"a: # [1, 2]\n  [1, # 2, 3\n 2]":                  2,
+		"a: # [1, 2]\n  [1, # 2, 3\n 2]":                  3,
 		"%YAML 1.2\n---\na: 1\nb: 2":                      2,
-		"--- {a: 1, b: 2, c: 3}":                          2,
-		"a: &x [1, 2]\nb: *x\nc: !t \"a,b\"":              4,
-		"a: [&x \"1,2\", *x, {\"k\":\"1,2\", l : 'a,b'}]": 4,
+		"--- {a: 1, b: 2, c: 3}":                          3,
+		"a: &x [1, 2]\nb: *x\nc: !t \"a,b\"":              5,
+		"a: [&x \"1,2\", *x, {\"k\":\"1,2\", l : 'a,b'}]": 6,
 		"'a': 1\r\n\"b\": 2\r\n":                          2,
+		"a: []\nb: [ {}, [ ] , # x\n ]":                   4,
 		"a: it's [1, 2]\nb: \"it's\": 2":                  3,
 	} {
 		if got := nodeCounted(source, math.MaxInt).n; got != want {
@@ -59,7 +60,7 @@ func FuzzNodeCount(f *testing.F) {
 	}
 	for _, seed := range []string{
 		"- |\n - x", "a: 'b\n c'", "? a\n: b\n", "[a, {b: c}, \"d\": e, f: ]", "a:\n- |2\n   x\n- >\n b", "--- >\n x\n- y", "{a: b?, c: d#e, f #,\n}",
-		"- - - a\n    b: c\n", "a: !t\n  - x", "&a b: *a\n", "\"a\" : - b", "a: [b\n#,,\n,c]", "a:\tb\n-\tc", "[a:b, c:\"d,e\", ?f, - g]",
+		"- - - a\n    b: c\n", "a: !t\n  - x", "&a b: *a\n", "\"a\" : - b", "a: [b\n#,,\n,c]", "a:\tb\n-\tc", "[a:b, c:\"d,e\", ?f, - g]", "[a, {b: c, }, ]",
 	} {
 		f.Add(seed)
 	}
