@@ -77,6 +77,15 @@ func (a *app) completeNames(list lister) cobra.CompletionFunc {
 	}
 }
 
+// completeDocuments offers names besides files.
+func (a *app) completeDocuments(list lister) cobra.CompletionFunc {
+	names := a.completeNames(list)
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		found, _ := names(cmd, nil, typed)
+		return found, cobra.ShellCompDirectiveDefault
+	}
+}
+
 // nameHint says what a name was meant to be one of, and what shows them all.
 type nameHint struct {
 	name    string

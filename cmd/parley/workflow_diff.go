@@ -33,7 +33,7 @@ there, 8 if the server cannot be reached.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.workflowDiff(cmd.Context(), args[0], args[1])
 		},
-		ValidArgsFunction: a.completeNames(workflowNames),
+		ValidArgsFunction: a.completeDocuments(workflowNames),
 	}
 }
 

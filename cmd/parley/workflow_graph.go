@@ -31,7 +31,7 @@ their lists, and what each one needs.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.workflowGraph(cmd.Context(), args[0], format)
 		},
-		ValidArgsFunction: a.completeNames(workflowNames),
+		ValidArgsFunction: a.completeDocuments(workflowNames),
 	}
 	cmd.Flags().StringVar(&format, "format", "", "mermaid, dot or text (default: text on a terminal, else mermaid)")
 	complete(cmd, "format", drawing.Formats()...)

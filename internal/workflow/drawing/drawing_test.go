@@ -2,6 +2,7 @@ package drawing_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,6 +133,22 @@ func TestDraw_LabelsStayLabels(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDraw_Deep draws a plan whose branches stand in each other without end: the
+// drawing stays in bounds.
+func TestDraw_Deep(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("{\"start_step\": \"s0\", \"steps\": {")
+	for i := range 3000 {
+		fmt.Fprintf(&b, "\"s%d\": {\"type\": \"conditional\", \"condition\": \"true\", \"if_true_step\": \"s%d\"}, ", i, i+1)
+	}
+	b.WriteString("\"end\": {}}}")
+	for _, format := range drawing.Formats() {
+		if n := len(draw(t, []byte(b.String()), format)); n > 1<<20 {
+			t.Errorf("%s has %d bytes", format, n)
+		}
+	}
 }
 
 // TestDraw_NoSuchFormat checks that nothing is drawn in it.

@@ -10,9 +10,14 @@ import (
 // graph reads the steps of the graph form (formats.md; language.md §9).
 type graph struct {
 	steps *workflow.Value
-	// seen are the steps that stand somewhere already.
-	seen map[string]bool
+	// seen are the steps that stand somewhere already, depth counts the steps around
+	// what is being read.
+	seen  map[string]bool
+	depth int
 }
+
+// deepest bounds the nesting that is read, well above what a valid document has.
+const deepest = 100
 
 func newGraph(steps *workflow.Value) *graph {
 	return &graph{steps: steps, seen: map[string]bool{}}
@@ -51,7 +56,10 @@ func (g *graph) place(b *Block, id string) bool {
 	b.Steps = append(b.Steps, s)
 	if !s.Again {
 		g.seen[id] = true
-		g.inside(s)
+		if g.depth++; g.depth < deepest {
+			g.inside(s)
+		}
+		g.depth--
 		s.lists(true)
 	}
 	return true
@@ -98,7 +106,7 @@ func (g *graph) ids(s *Step, b Block, v *workflow.Value) {
 
 // rest gives the steps that no path comes to.
 func (g *graph) rest() (all []*Step) {
-	b := &Block{}
+	b := &Block{Name: "never reached"}
 	for _, m := range members(g.steps) {
 		if !g.seen[m.Name] && m.Value.Kind == workflow.ObjectValue {
 			s := newStep(m.Value, true)
