@@ -118,7 +118,23 @@ func runRequests(ctx context.Context) []requestCase {
 				Run: "r", Step: "a/b", Reply: parley.Reply{Text: "<&>", Data: json.RawMessage(`{"n":1e400}`), By: "me"},
 			})
 			return err
-		}, seen{"POST", "/api/v1/runs/r/answer", "application/json", `{"step":"a/b","text":"<&>","data":{"n":1e400}}`}},
+		}, seen{"POST", "/api/v1/runs/r/answer", "application/json", `{"step":"a/b","text":"<&>","data":{"n":1e400},"by":"me"}`}},
+		{"approve", `{}`, func(c *client.Client) error {
+			_, err := c.Answer(ctx, parley.AnswerRequest{Run: "r", Choice: "approve", Roles: []string{"cfo"}, Reply: parley.Reply{By: "ann"}})
+			return err
+		}, seen{"POST", "/api/v1/runs/r/answer", "application/json", `{"choice":"approve","by":"ann","roles":["cfo"]}`}},
+		{"approvals", `{"items":[]}`, func(c *client.Client) error {
+			_, err := c.Approvals(ctx, client.ApprovalQuery{Run: "r", For: []string{"a", "b"}})
+			return err
+		}, seen{"GET", "/api/v1/approvals?for=a&for=b&run_id=r", "", ""}},
+		{"publish", `{}`, func(c *client.Client) error {
+			_, err := c.Publish(ctx, parley.Signal{Name: "paid", Key: "7", ID: "e", Data: json.RawMessage(`{"n":1e400}`)})
+			return err
+		}, seen{"POST", "/api/v1/events", "application/json", `{"event":"paid","key":"7","data":{"n":1e400},"id":"e"}`}},
+		{
+			"signal", `{}`, func(c *client.Client) error { _, err := c.Signal(ctx, "r", parley.Signal{Name: "go"}); return err },
+			seen{"POST", "/api/v1/runs/r/signal", "application/json", `{"event":"go"}`},
+		},
 		{"retry", `{}`, func(c *client.Client) error { _, err := c.Retry(ctx, "r"); return err }, seen{"POST", "/api/v1/runs/r/retry", "", ""}},
 	}
 }

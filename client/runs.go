@@ -126,21 +126,27 @@ func (c *Client) Cancel(ctx context.Context, id, reason string) (parley.Run, err
 
 // Answer answers what the agent of a step waits for, and gives the run as it is
 // then; the step whose Phase is [parley.PhaseInputRequired] shows its Question.
-// The By of the reply is not sent: the server knows who calls.
+// With a Choice it answers an approval; the step that waits for one shows it.
+// Whoever holds the key says who answers: the By of the reply, and the Roles.
 //
 // If nothing waits, or several steps do and none is named, it is refused with
-// [parley.CodeConflict], an unknown run or step with [parley.CodeNotFound], and
-// a reply without text and data with [parley.CodeInvalid].
+// [parley.CodeConflict], an unknown run or step with [parley.CodeNotFound], a
+// reply without text, data and choice, a choice that there is not, and data that
+// does not fit with [parley.CodeInvalid], and somebody who may not answer with
+// [parley.CodeForbidden].
 func (c *Client) Answer(ctx context.Context, r parley.AnswerRequest) (parley.Run, error) {
 	if err := needName("run", r.Run); err != nil {
 		return parley.Run{}, err
 	}
 	var run parley.Run
 	in := struct {
-		Step string          `json:"step,omitempty"`
-		Text string          `json:"text,omitempty"`
-		Data json.RawMessage `json:"data,omitempty"`
-	}{r.Step, r.Reply.Text, r.Reply.Data}
+		Step   string          `json:"step,omitempty"`
+		Text   string          `json:"text,omitempty"`
+		Data   json.RawMessage `json:"data,omitempty"`
+		Choice string          `json:"choice,omitempty"`
+		By     string          `json:"by,omitempty"`
+		Roles  []string        `json:"roles,omitempty"`
+	}{r.Step, r.Reply.Text, r.Reply.Data, r.Choice, r.Reply.By, r.Roles}
 	err := c.post(ctx, call{path: path("runs", r.Run, "answer")}, in, &run)
 	return run, err
 }

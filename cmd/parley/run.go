@@ -18,7 +18,7 @@ func newRunCommand(a *app) *cobra.Command {
   parley run watch RUN`)
 	cmd.AddCommand(
 		newRunStart(a), newRunList(a), newRunShow(a), newRunWatch(a),
-		newRunEvents(a), newRunAttempts(a), newRunAnswer(a),
+		newRunEvents(a), newRunAttempts(a), newRunAnswer(a), newRunSignal(a),
 		newRunCancel(a), newRunTerminate(a), newRunPause(a), newRunResume(a), newRunRetry(a), newRunRerun(a),
 	)
 	return cmd

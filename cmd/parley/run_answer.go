@@ -14,25 +14,33 @@ import (
 // answerFlags are those of run answer.
 type answerFlags struct {
 	text, data string
-	wait       bool
-	timeout    time.Duration
+	// choice and comment answer an approval, as somebody with roles.
+	choice, comment, as string
+	roles               []string
+	wait                bool
+	timeout             time.Duration
 }
 
 func newRunAnswer(a *app) *cobra.Command {
 	var f answerFlags
 	cmd := &cobra.Command{
 		Use:   "answer RUN [STEP]",
-		Short: "Answer what an agent waits for",
+		Short: "Answer what an agent waits for, or an approval",
 		Long: `Answer the question of an agent that waits for a person: a step whose phase is
 input_required, which parley run show tells with its question. The step need
 not be named if only one waits. The answer is text, a JSON value, or both.
+
+An approval is answered with --choice: one of those that parley approval list
+shows. Say with --as who you are, and with --role what you are besides, where
+not everybody may answer.
 
 An agent that waits for an authorization is told so, or is asked again, by any
 answer, such as --text done. Do not type passwords: authorize where the agent
 says.`,
 		Example: `  parley run answer RUN --text "the blue one"
   parley run answer RUN book --data '{"seat": "12A"}'
-  parley run answer RUN book --data @seats.json --wait`,
+  parley run answer RUN book --data @seats.json --wait
+  parley run answer RUN ask --choice approve --as ann --role finance --comment "as agreed"`,
 		Args: need("RUN", "[STEP]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runAnswer(cmd.Context(), args, f)
@@ -42,6 +50,10 @@ says.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.text, "text", "", "the answer as text")
 	fl.StringVar(&f.data, "data", "", "the answer as a value: JSON, @FILE, or - for standard input")
+	fl.StringVar(&f.choice, "choice", "", "answer an approval: one of its choices, such as approve")
+	fl.StringVar(&f.comment, "comment", "", "why (with --choice)")
+	fl.StringVar(&f.as, "as", "", "who answers")
+	fl.StringArrayVar(&f.roles, "role", nil, "what whoever answers is besides (with --choice; may be given several times)")
 	fl.BoolVar(&f.wait, "wait", false, "wait for the end and show the steps")
 	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
 	return cmd
@@ -51,10 +63,15 @@ func (a *app) runAnswer(ctx context.Context, args []string, f answerFlags) error
 	if err := checkTimeout(f.timeout, f.wait); err != nil {
 		return err
 	}
-	if f.text == "" && f.data == "" {
-		return usagef("an answer needs --text or --data")
+	switch {
+	case f.choice == "" && (f.comment != "" || len(f.roles) > 0):
+		return usagef("--comment and --role go with --choice")
+	case f.choice != "" && f.text != "":
+		return usagef("an approval is answered with --choice; give --comment instead of --text")
+	case f.choice == "" && f.text == "" && f.data == "":
+		return usagef("an answer needs --text or --data, or --choice for an approval")
 	}
-	req := parley.AnswerRequest{Run: args[0], Reply: parley.Reply{Text: f.text}}
+	req := parley.AnswerRequest{Run: args[0], Choice: f.choice, Roles: f.roles, Reply: parley.Reply{Text: f.text + f.comment, By: f.as}}
 	if len(args) > 1 {
 		req.Step = args[1]
 	}
@@ -85,6 +102,10 @@ func (a *app) nextOf(run parley.Run) {
 	for _, step := range run.Steps {
 		if step.Question != nil {
 			a.next("%s", answerCommand(run.ID, step.ID))
+			return
+		}
+		if step.Approval != nil {
+			a.next("%s", approveCommand(run.ID, step.ID, step.Approval))
 			return
 		}
 	}
@@ -127,9 +148,56 @@ func oneLine(s string) string {
 	return line
 }
 
+// approveCommand is what to type to answer an approval.
+func approveCommand(run, step string, q *parley.Approval) string {
+	who := "ME"
+	if len(q.To) > 0 {
+		who = shellWord(q.To[0])
+	}
+	return fmt.Sprintf("parley run answer %s %s --choice %s --as %s", run, shellWord(step), shellWord(q.Choices[0]), who)
+}
+
+// drawWaits shows what the steps of a run wait for that is no agent.
+func (a *app) drawWaits(s *sheet, step parley.Step, run string) {
+	switch {
+	case step.Event != nil:
+		text := "event " + step.Event.Name
+		if step.Event.Key != "" {
+			text += " with key " + step.Event.Key
+		}
+		s.line("")
+		s.line(s.ink(styleWarn, clean(fmt.Sprintf("Step %s waits for %s", step.ID, text))))
+	case step.Approval != nil:
+		q := step.Approval
+		s.line("")
+		s.line(s.ink(styleWarn, clean(fmt.Sprintf("Step %s waits for an approval by %s: %s", step.ID, approvers(q), strings.Join(q.Choices, ", ")))))
+		s.line(cleanLines(q.Title))
+		for _, given := range q.Answers {
+			s.line(clean(fmt.Sprintf("%s: %s %s", given.By, given.Choice, oneLine(given.Comment))))
+		}
+		if len(q.Form) > 0 {
+			s.block("Form", q.Form)
+		}
+		s.line(s.ink(styleDim, clean(approveCommand(run, step.ID, q))))
+	}
+}
+
+// approvers says who may answer.
+func approvers(q *parley.Approval) string {
+	text := "anybody"
+	if len(q.To) > 0 {
+		text = strings.Join(q.To, ", ")
+	}
+	if q.Min > 1 {
+		text += fmt.Sprintf(" (%d of them)", q.Min)
+	}
+	return text
+}
+
 // drawQuestions shows what the agents of a run wait for.
 func (a *app) drawQuestions(s *sheet, run parley.Run) {
 	for _, step := range run.Steps {
+		a.drawWaits(s, step, run.ID)
 		q := step.Question
 		if q == nil {
 			continue

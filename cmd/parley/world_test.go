@@ -65,7 +65,7 @@ func newWorld(t testing.TB) (w *world, url string) {
 		}
 	}
 	h, err := api.New(api.Config{
-		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Releases: worldReleases{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
+		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Releases: worldReleases{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Inbox: worldInbox{w}, Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +197,8 @@ func (r *worldRun) play(name, agent string) {
 	case name == "stopped":
 		r.say(parley.EventRunCancelling, "", 0, `{"reason":"enough"}`)
 		r.end(parley.EventRunCancelled, parley.RunCancelled, `{}`)
+	case name == "spending":
+		r.wait()
 	case name == "asking":
 		r.ask("greet", `{"kind":"input","text":"Whom?\nA name\u001b[31m, please.","note":"The agent refused the last answer: too long"}`)
 	case name == "slow":

@@ -271,6 +271,9 @@ func (w *world) AnswerStep(_ context.Context, req parley.AnswerRequest) (parley.
 	if r == nil {
 		return parley.Run{}, missing("run", req.Run)
 	}
+	if req.Choice != "" {
+		return r.vote(req)
+	}
 	i := slices.IndexFunc(r.run.Steps, func(s parley.Step) bool {
 		return s.Question != nil && (req.Step == "" || s.ID == req.Step)
 	})

@@ -312,6 +312,9 @@ func (f fakeRuns) AnswerStep(_ context.Context, req parley.AnswerRequest) (parle
 	if err != nil {
 		return parley.Run{}, err
 	}
+	if req.Choice != "" {
+		return f.vote(r, req)
+	}
 	if req.Reply.Text == "" && req.Reply.Data == nil {
 		return parley.Run{}, parley.Errorf(parley.CodeInvalid, "An answer needs text or data")
 	}
@@ -346,7 +349,7 @@ func (w *world) end(r *parley.Run, status parley.RunStatus, e *parley.Error) {
 	w.appendEvent(r, parley.Event{Type: kinds[status]})
 }
 
-// do moves a run: "begin RUN", "ask RUN", "complete RUN", "fail RUN STEP".
+// do moves a run: "begin RUN", "ask RUN", "approval RUN", "complete RUN", "fail RUN STEP".
 func (w *world) do(line string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -377,6 +380,11 @@ func (w *world) do(line string) error {
 		s.Status, s.StartedAt, s.ScheduledAt, s.Attempts = parley.StepRunning, &at, &at, 1
 		s.Input, s.Protocol = json.RawMessage(`{"topic":"a<b","n":1e400}`), parley.ProtocolJSONRPC
 		w.appendEvent(r, parley.Event{Type: parley.EventStepScheduled, Step: s.ID, Attempt: 1, Data: json.RawMessage(`{"agent":"A"}`)})
+	case "approval":
+		w.approvals = append(w.approvals, parley.ApprovalItem{
+			Run: r.ID, Step: r.Steps[0].ID, Workflow: r.Workflow, CreatedAt: at,
+			Approval: parley.Approval{Title: "Pay <it>?", To: []string{"finance"}, Choices: []string{"approve", "reject"}, Min: 1, Form: json.RawMessage(`{"type":"object"}`)},
+		})
 	case "ask":
 		for i := range r.Steps {
 			s := &r.Steps[i]

@@ -56,3 +56,24 @@ func (f fakeInbox) Approvals(_ context.Context, q parley.ApprovalQuery) ([]parle
 	}
 	return items, len(items), nil
 }
+
+// vote answers one of the approvals.
+func (f fakeRuns) vote(r *parley.Run, req parley.AnswerRequest) (parley.Run, error) {
+	i := slices.IndexFunc(f.approvals, func(a parley.ApprovalItem) bool {
+		return a.Run == r.ID && (req.Step == "" || req.Step == a.Step)
+	})
+	if i < 0 {
+		return parley.Run{}, parley.Errorf(parley.CodeConflict, "No step of run %s waits for an approval: it is %s", r.ID, r.Status)
+	}
+	a := f.approvals[i]
+	may := func(name string) bool { return slices.Contains(a.To, name) }
+	switch {
+	case !may(req.Reply.By) && !slices.ContainsFunc(req.Roles, may):
+		return parley.Run{}, parley.Errorf(parley.CodeForbidden, "%q may not answer step %s", req.Reply.By, a.Step)
+	case !slices.Contains(a.Choices, req.Choice):
+		return parley.Run{}, parley.Errorf(parley.CodeInvalid, "choice: %q is none of %q", req.Choice, a.Choices)
+	}
+	f.approvals = slices.Delete(f.approvals, i, i+1)
+	r.Labels = map[string]string{"choice": req.Choice, "by": req.Reply.By, "comment": req.Reply.Text, "data": string(req.Reply.Data)}
+	return *r, nil
+}

@@ -161,10 +161,10 @@ func (s *server) runRoutes() []route {
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/answer", id: "answer-run", tag: tag,
-			summary: "Answer what an agent waits for: the step whose phase is input_required shows its question",
+			summary: "Answer what an agent waits for (the step whose phase is input_required shows its question), or an approval",
 			params:  []*huma.Param{id}, body: answerBody{},
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
-			errors:  []int{400, 404, 409, 413, 415, 422}, handle: s.answerRun,
+			errors:  []int{400, 403, 404, 409, 413, 415, 422}, handle: s.answerRun,
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/retry", id: "retry-run", tag: tag, old: true,

@@ -182,45 +182,6 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// maxReply bounds the text of an answer in characters, and its data in bytes.
-const maxReply = 1 << 20
-
-// answerBody documents the body of an answer; answerRun reads it.
-type answerBody struct {
-	Step string          `json:"step,omitempty" minLength:"1" maxLength:"16384" doc:"The step that waits; not needed if there is only one."`
-	Text string          `json:"text,omitempty" maxLength:"1048576" doc:"The answer as text. It needs text, data or both; at most 1 MiB in all."`
-	Data json.RawMessage `json:"data,omitempty" doc:"The answer, or a part of it, as any JSON value."`
-}
-
-// answerRun passes on what a person answers to an agent that waits.
-func (s *server) answerRun(w http.ResponseWriter, r *http.Request) error {
-	o, err := s.readObject(w, r, bodyLimit{s.cfg.Limits.Answer, "answer"}, false)
-	if err != nil {
-		return err
-	}
-	req := parley.AnswerRequest{Run: r.PathValue("id"), Reply: parley.Reply{By: caller}}
-	if v := o.text("step", 1, 16<<10); v != nil {
-		req.Step = *v
-	}
-	neither := !o.has("text") && !o.has("data")
-	if v := o.text("text", 0, maxReply); v != nil {
-		req.Reply.Text = *v
-	}
-	req.Reply.Data = o.value("data", maxReply)
-	if neither {
-		o.wrong("text", "required", "missing", "is required, or data")
-	}
-	if err := o.done(true); err != nil {
-		return err
-	}
-	run, err := s.cfg.Runs.AnswerStep(r.Context(), req)
-	if err != nil {
-		return err
-	}
-	s.reply(w, r, http.StatusAccepted, makeRun(run))
-	return nil
-}
-
 // retryBody documents the body of a retry; its one member changes nothing.
 type retryBody struct {
 	ResumeFromStep string `json:"resume_from_step,omitempty" doc:"Read and ignored, as on the existing platform."`

@@ -108,6 +108,7 @@ func (s *server) listApprovals(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	items = mapped(items, func(a parley.ApprovalItem) parley.ApprovalItem { a.CreatedAt = a.CreatedAt.UTC(); return a })
 	s.reply(w, r, http.StatusOK, makePage(items, total, page))
 	return nil
 }
