@@ -67,7 +67,7 @@ func TestC8_EventsReachTheRunsThatWait(t *testing.T) {
 		t := r.t
 		r.apply(waitsForPay)
 		r.happens("", "paid", "7", `{"amount": 1000}`) // before they began
-		time.Sleep(time.Second)
+		time.Sleep(1300 * time.Millisecond)
 		one, two := r.start(), r.start()
 		r.happens("", "paid", "8", `{"amount":11}`)
 		r.happens("", "paid", "7", `{"amount":1}`)
@@ -80,6 +80,9 @@ func TestC8_EventsReachTheRunsThatWait(t *testing.T) {
 		for _, run := range []string{one, two} {
 			wantEqual(t, r.outcome(run), "COMPLETED 12")
 			wantEqual(t, r.taken(run), []string{first.ID})
+			if b := r.step(run, "b"); !b.EndedAt.Equal(*b.ScheduledAt) {
+				t.Errorf("the event was there and was taken %s later", b.EndedAt.Sub(*b.ScheduledAt))
+			}
 		}
 
 		late := r.start()
