@@ -92,13 +92,30 @@ type payload struct {
 	Message    string        `json:"message"`
 	// Of agents that wait, and of what they tell.
 	Question *parley.Question `json:"question"`
-	By       string           `json:"by"`
-	Resolved string           `json:"resolved"`
-	State    string           `json:"state"`
-	Text     string           `json:"text"`
+	// Of steps that wait for an event or an approval.
+	Event    *parley.AwaitedSignal `json:"event"`
+	Approval *parley.Approval      `json:"approval"`
+	By       string                `json:"by"`
+	Resolved string                `json:"resolved"`
+	State    string                `json:"state"`
+	Text     string                `json:"text"`
 	Chunks   []struct {
 		Text string `json:"text"`
 	} `json:"chunks"`
+}
+
+// waitsFor says what a step waits for, and what to type to answer it; "" if
+// nobody can.
+func (p payload) waitsFor(run, step string) (note, answer string) {
+	switch {
+	case p.Event != nil:
+		return strings.TrimSpace("for event " + p.Event.Name + " " + p.Event.Key), ""
+	case p.Approval != nil && len(p.Approval.Choices) > 0:
+		return "for an approval: " + oneLine(p.Approval.Title), approveCommand(run, step, p.Approval)
+	case p.Question != nil:
+		note = strings.TrimSpace(fmt.Sprintf("for %s: %s", asksFor(p.Question), oneLine(p.Question.Text+" "+p.Question.Note)))
+	}
+	return note, answerCommand(run, step)
 }
 
 // told gives the newest words of an agent that works.
@@ -164,10 +181,8 @@ func (b *board) applyStep(e parley.Event, p payload) (n news, ok bool) {
 	s.note = ""
 	switch e.Type {
 	case parley.EventStepWaiting:
-		s.status, ok, answer = waiting, true, answerCommand(b.run, s.id)
-		if q := p.Question; q != nil {
-			s.note = strings.TrimSpace(fmt.Sprintf("for %s: %s", asksFor(q), oneLine(q.Text+" "+q.Note)))
-		}
+		s.status, ok = waiting, true
+		s.note, answer = p.waitsFor(b.run, s.id)
 	case parley.EventStepAnswered:
 		s.status, ok = string(parley.StepRunning), was == waiting
 		s.note = "answered by " + cmp.Or(p.By, "somebody")

@@ -132,7 +132,7 @@ func classify(err error) *failure {
 	}
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		f := &failure{exit: exitOfCode(refused.Code, refused.Status), code: refused.Code, text: refused.Text()}
-		if f.exit == exitNotAllowed {
+		if f.exit == exitNotAllowed && refused.Code != parley.CodeForbidden {
 			f.hint = "give the server's key with --key, --context or PARLEY_KEY; parley help exit-codes"
 		}
 		return f
@@ -162,7 +162,7 @@ func exitOfCode(code parley.Code, status int) int {
 		return exitNotFound
 	case parley.CodeConflict, parley.CodeIdempotencyConflict:
 		return exitConflict
-	case parley.CodeUnauthorized, "forbidden":
+	case parley.CodeUnauthorized, parley.CodeForbidden:
 		return exitNotAllowed
 	case parley.CodeInvalid, parley.CodeInvalidInput, parley.CodeUnsupportedProtocol, parley.CodeUnknownAgent, parley.CodeExpression:
 		return exitUsage

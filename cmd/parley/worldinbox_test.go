@@ -45,7 +45,9 @@ func (v worldInbox) Approvals(_ context.Context, q parley.ApprovalQuery) ([]parl
 // wait has a run wait for an approval and for an event.
 func (r *worldRun) wait() {
 	at := r.say(parley.EventStepScheduled, "ask", 1, `{"kind":"approval"}`)
-	r.say(parley.EventStepWaiting, "ask", 1, `{"approval":{"title":"Pay it?"}}`)
+	r.say(parley.EventStepWaiting, "ask", 1, `{"approval":{"title":"Pay it?","to":["finance"],"choices":["approve","reject"]}}`)
+	r.say(parley.EventStepScheduled, "paid", 1, `{"kind":"wait_for_event"}`)
+	r.say(parley.EventStepWaiting, "paid", 1, `{"event":{"name":"payment.settled","key":"7"}}`)
 	r.run.Steps = []parley.Step{
 		{ID: "ask", Kind: "approval", Status: parley.StepRunning, Phase: parley.PhaseWaiting, Attempts: 1, ScheduledAt: &at, Approval: &parley.Approval{
 			Title: "Pay it?\x1b[31m", To: []string{"finance", "the cfo"}, Choices: []string{"approve", "reject"}, Min: 2, Form: json.RawMessage(`{"type":"object"}`),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -214,10 +215,5 @@ func (x *Executor) offer(ctx context.Context, l *liveRun, w store.Waiter) error 
 }
 
 func awaits(s *workflow.State, which func(workflow.Subscription) bool) bool {
-	for _, w := range s.Awaited() {
-		if which(w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Awaited(), which)
 }

@@ -263,3 +263,29 @@ func TestC8_SeveralExecutorsTakeAnEventOnce(t *testing.T) {
 		})
 	})
 }
+
+// TestC8_TheOldestGoesFirst: also where one of two steps that wait counts events
+// that are too old for the other.
+func TestC8_TheOldestGoesFirst(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply(`
+name: talk
+steps:
+  - {id: w, wait: 1m}
+  - {id: p, parallel: [{id: z, event: paid}, {id: a, event: paid, fresh: true}], output: "${result.z.id + ' ' + result.a.id}"}
+`)
+		run := r.start()
+		time.Sleep(62 * time.Second)
+		r.stopFirst()
+		for id, age := range map[string]time.Duration{"e1": 30 * time.Second, "e2": 0} {
+			_, _, err := r.db.PutSignal(t.Context(), "", parley.Signal{ID: id, Name: "paid", Time: time.Now().Add(-age)}, 0)
+			check(t, err)
+		}
+		r.another(func(*executor.Config) {}, func(*executor.Executor) {
+			time.Sleep(1500 * time.Millisecond)
+			synctest.Wait()
+			wantEqual(t, r.outcome(run), `COMPLETED "e1 e2"`)
+		})
+	})
+}

@@ -102,7 +102,7 @@ const (
  ON CONFLICT (run, step) DO UPDATE SET name = excluded.name, signal_key = excluded.signal_key, since = excluded.since, news = waiter.news + 1`
 	deleteWaiter     = `DELETE FROM waiter WHERE run = ? AND step = ?`
 	seeWaiter        = `UPDATE waiter SET seen = ? WHERE run = ? AND step = ? AND seen < ?`
-	selectWaiters    = `SELECT step, name, signal_key, since, news, seen FROM waiter WHERE run = ? AND news > seen ORDER BY step`
+	selectWaiters    = `SELECT step, name, signal_key, since, news, seen FROM waiter WHERE run = ? AND news > seen ORDER BY since, step`
 	selectWaiterNews = `SELECT DISTINCT run FROM waiter WHERE news > seen LIMIT ?`
 )
 
