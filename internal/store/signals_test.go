@@ -138,7 +138,7 @@ func TestC8_ThoseWhoWaitAreTold(t *testing.T) {
 		diff(t, told("run-1"), []string(nil))
 
 		// A decision that is refused changes nothing of it.
-		before := dump(t, db)
+		before := dump(t, db, "signal", "waiter", "approval")
 		stale := next(two, 1)
 		stale.Seen, stale.Run.Seq = stale.Seen-1, stale.Run.Seq-1
 		stale.Events[0].Seq--
@@ -147,7 +147,7 @@ func TestC8_ThoseWhoWaitAreTold(t *testing.T) {
 			Taken: []string{"e7"}, Ask: []Approval{{Step: "a", CreatedAt: epoch}},
 		}
 		wantStale(t, db.Decide(ctx, stale))
-		diff(t, dump(t, db), before)
+		diff(t, dump(t, db, "signal", "waiter", "approval"), before)
 	})
 }
 
@@ -181,13 +181,13 @@ func TestLimits_WaitingEventsOfANameAndKey(t *testing.T) {
 		run := begin(t, db, "run-1")
 		d := next(run, 1)
 		d.Signals = Signals{Emit: []parley.Signal{signal("own", "paid", "7", 0)}, Limit: 2}
-		before := dump(t, db)
+		before := dump(t, db, "signal", "waiter", "approval")
 		wantCode(t, db.Decide(ctx, d), parley.CodeLimit)
 		st := start("run-2")
 		st.Signals = d.Signals
 		_, err = db.StartRun(ctx, st)
 		wantCode(t, err, parley.CodeLimit)
-		diff(t, dump(t, db), before)
+		diff(t, dump(t, db, "signal", "waiter", "approval"), before)
 
 		// One that was taken waits no more.
 		taken := next(run, 1)

@@ -245,10 +245,10 @@ func claim(t testing.TB, db *DB, c Claim, task, token string) Claim {
 }
 
 // dump gives every row of every table as text, to see that nothing was written.
-func dump(t testing.TB, db *DB) string {
+func dump(t testing.TB, db *DB, more ...string) string {
 	t.Helper()
 	var out strings.Builder
-	for _, table := range []string{"run", "event", "attempt", "worker", "late", "definition", "agents", "signal", "waiter", "approval"} {
+	for _, table := range append([]string{"run", "event", "attempt", "worker", "late", "definition", "agents"}, more...) {
 		check(t, db.read(t.Context(), `SELECT * FROM `+table+` ORDER BY 1, 2`, func(r *record) error {
 			fmt.Fprintf(&out, "%s %v\n", table, r.values)
 			return nil
