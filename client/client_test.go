@@ -166,6 +166,10 @@ func controlRequests(ctx context.Context) []requestCase {
 			}, "cur")
 			return err
 		}, seen{"POST", "/api/v1/runs:pause", "application/json", `{"filter":{"created_before":"2026-11-21T11:00:00Z","hidden":true,"labels":{"a":"b"},"status":["RUNNING"],"workflow":"w"},"reason":"why","limit":9,"after":"cur","dry_run":true}`}},
+		{
+			"explain", `{"steps":[]}`, func(c *client.Client) error { _, err := c.Explain(ctx, "r"); return err },
+			seen{"GET", "/api/v1/runs/r/explain", "", ""},
+		},
 		{"bulk of all", `{"results":[]}`, func(c *client.Client) error {
 			_, err := c.ChangeRuns(ctx, parley.BulkRequest{Action: parley.BulkRetry}, "")
 			return err

@@ -94,3 +94,13 @@ func (c *Client) ChangeRuns(ctx context.Context, r parley.BulkRequest, after str
 	err := c.post(ctx, call{path: "/api/v1/runs:" + string(r.Action)}, in, &report)
 	return report, err
 }
+
+// Explain says what each open step of a run waits for.
+func (c *Client) Explain(ctx context.Context, id string) (parley.Explanation, error) {
+	var e parley.Explanation
+	if err := needName("run", id); err != nil {
+		return e, err
+	}
+	err := c.get(ctx, path("runs", id, "explain"), nil, &e)
+	return e, err
+}

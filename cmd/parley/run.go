@@ -19,7 +19,7 @@ func newRunCommand(a *app) *cobra.Command {
 	cmd.AddCommand(
 		newRunStart(a), newRunList(a), newRunShow(a), newRunWatch(a),
 		newRunEvents(a), newRunAttempts(a), newRunAnswer(a), newRunSignal(a),
-		newRunCancel(a), newRunTerminate(a), newRunPause(a), newRunResume(a), newRunRetry(a), newRunRerun(a),
+		newRunCancel(a), newRunTerminate(a), newRunPause(a), newRunResume(a), newRunRetry(a), newRunRerun(a), newRunExplain(a),
 	)
 	return cmd
 }

@@ -29,6 +29,8 @@ type Controls interface {
 	// Bulk does something to a batch of the runs that a filter selects. invalid,
 	// limit, unavailable.
 	Bulk(ctx context.Context, req parley.BulkRequest) (parley.BulkReport, error)
+	// Explain says what each open step of a run waits for. not_found.
+	Explain(ctx context.Context, id string) (parley.Explanation, error)
 }
 
 func (s *server) controlRoutes() []route {
@@ -52,6 +54,11 @@ func (s *server) controlRoutes() []route {
 			params:  []*huma.Param{id}, body: rerunBody{}, optional: true,
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
 			errors:  []int{404, 409, 413, 415, 422}, handle: s.rerunRun,
+		},
+		{
+			method: http.MethodGet, path: "/api/v1/runs/{id}/explain", id: "explain-run", tag: tag,
+			summary: "Say what each open step of a run waits for", params: []*huma.Param{id},
+			answers: ok(parley.Explanation{}), errors: []int{404}, handle: s.explainRun,
 		},
 	}
 }
@@ -114,5 +121,14 @@ func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Location", "/api/v1/runs/"+url.PathEscape(run.ID))
 	s.reply(w, r, http.StatusAccepted, makeRun(run))
+	return nil
+}
+
+func (s *server) explainRun(w http.ResponseWriter, r *http.Request) error {
+	e, err := s.cfg.Controls.Explain(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	s.reply(w, r, http.StatusOK, e)
 	return nil
 }

@@ -114,3 +114,29 @@ func (f fakeRuns) Bulk(_ context.Context, req parley.BulkRequest) (parley.BulkRe
 	}
 	return r, nil
 }
+
+// Explain says of each step that has not ended that its agent works.
+func (f fakeRuns) Explain(_ context.Context, id string) (parley.Explanation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.findRun(id)
+	if err != nil {
+		return parley.Explanation{}, err
+	}
+	at := f.now().UTC()
+	e := parley.Explanation{Run: id, Status: r.Status, At: at, Text: "The run has open steps", Paused: r.Paused, Steps: []parley.StepWait{}}
+	for _, s := range r.Steps {
+		switch s.Status {
+		case parley.StepRunning:
+			e.Steps = append(e.Steps, parley.StepWait{
+				Step: s.ID, Kind: s.Kind, Status: s.Status, Reason: parley.WaitQueue, Text: "for its turn at A", Agent: s.Agent, Attempt: 1, TaskID: r.ID + "." + s.ID + ".1",
+				Queue: &parley.QueuePlace{Ahead: 3, InFlight: 2, Slots: 2}, Until: &at,
+			})
+		case parley.StepPending:
+			e.Steps = append(e.Steps, parley.StepWait{
+				Step: s.ID, Kind: s.Kind, Status: s.Status, Reason: parley.WaitNeeds, Text: "for the end of s", Needs: []string{"s"},
+			})
+		}
+	}
+	return e, nil
+}

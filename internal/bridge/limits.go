@@ -2,6 +2,9 @@ package bridge
 
 import "time"
 
+// DefaultPerAgent is [Limits].PerAgent where nothing is said.
+const DefaultPerAgent = 1024
+
 // Limits bound what one bridge has in hand. The zero value of each member is
 // its default.
 type Limits struct {
@@ -37,7 +40,7 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	l.PerAgent = orDefault(l.PerAgent, 1024)
+	l.PerAgent = orDefault(l.PerAgent, DefaultPerAgent)
 	l.Global = orDefault(l.Global, 8192)
 	l.QueuePerAgent = orDefault(l.QueuePerAgent, 1024)
 	l.QueueFor = orDefault(l.QueueFor, 2*time.Second)

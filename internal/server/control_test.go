@@ -135,3 +135,49 @@ steps:
 	}
 	w.post("/api/v1/runs/"+old.ID+"/rerun", `{"from":"nobody"}`, http.StatusNotFound)
 }
+
+// TestExplain: a task that waits for its agent tells its place, and an open circuit
+// why it waits besides; a call under way tells how long the agent may be silent.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	log := newCallLog()
+	agent, busy := slowAgent(log.simpleAgent("one", 0))
+	w := newWorld(t, map[string]http.Handler{"one simple-a2a , limits: {concurrency: 1}": agent}, `{"name":"ask","steps":[{"id":"a","agent":"one"}]}`)
+	var runs []string
+	for range 3 {
+		runs = append(runs, w.start("ask", `{}`).ID)
+		if len(runs) == 1 {
+			<-busy.called
+		}
+	}
+	explain := func(run string) (wait parley.StepWait) {
+		t.Helper()
+		code, b := w.call("GET", "/api/v1/runs/"+run+"/explain", "")
+		var e parley.Explanation
+		if err := json.Unmarshal(b, &e); err != nil || code != http.StatusOK || len(e.Steps) != 1 {
+			t.Fatalf("%d %s", code, b)
+		}
+		return e.Steps[0]
+	}
+	if got := explain(runs[0]); got.Reason != parley.WaitAgent || got.SilentUntil == nil || got.Heard == nil || got.TaskID != runs[0]+".a.1" {
+		t.Errorf("%+v", got)
+	}
+	for i, run := range runs[1:] {
+		got := explain(run)
+		if got.Reason != parley.WaitQueue || got.Queue == nil || *got.Queue != (parley.QueuePlace{Ahead: i, InFlight: 1, Slots: 1}) {
+			t.Errorf("run %d: %+v, %+v", i+1, got, got.Queue)
+		}
+	}
+	if code, b := w.call("POST", "/api/v1/agents/one/breaker", `{"action":"open","reason":"maintenance"}`); code != http.StatusOK {
+		t.Fatalf("%d %s", code, b)
+	}
+	if got := explain(runs[2]); got.Reason != parley.WaitBreaker || got.Circuit != parley.CircuitOpen || !got.Manual || got.Until != nil ||
+		got.Text != "the circuit of one was opened by hand by system: parley agent breaker one close" {
+		t.Errorf("%+v", got)
+	}
+	w.post("/api/v1/runs/"+runs[2]+"/pause", "", http.StatusOK)
+	if got := explain(runs[2]); got.Reason != parley.WaitPaused {
+		t.Errorf("%+v", got)
+	}
+	close(busy.answer)
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/executor"
+	"github.com/parley-project/parley/internal/registry"
 	"github.com/parley-project/parley/internal/store"
 )
 
@@ -19,6 +20,10 @@ type runs struct {
 	// admit is an error while no new runs are taken.
 	admit func() error
 	log   *slog.Logger
+	// agents is who knows agents, slots how many calls an agent may have in flight
+	// that names no number.
+	agents *registry.Registry
+	slots  int
 }
 
 // Start refuses before anything is written: the caller sends the request again.

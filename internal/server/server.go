@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -178,7 +179,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 		}
 		hint = "the key of this server is in " + file
 	}
-	runs := runs{Executor: s.executor, db: s.db, admit: s.admit, log: s.log}
+	runs := runs{Executor: s.executor, db: s.db, admit: s.admit, log: s.log, agents: s.registry, slots: cmp.Or(s.cfg.MaxConcurrent, bridge.DefaultPerAgent)}
 	return api.New(api.Config{
 		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry}, Schema: schemas.Named,
