@@ -138,7 +138,7 @@ func runFilterOf(o *object) (q parley.RunQuery) {
 	return q
 }
 
-// words takes a list of at most most strings.
+// words takes a list of strings, so many at the most.
 func (o *object) words(name string, most int) []string {
 	v, ok := o.take(name)
 	if !ok {
