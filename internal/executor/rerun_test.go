@@ -52,6 +52,15 @@ func TestC6_Rerun(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{"b": `{"v":"edited"}`, "c": `{}`}, r.inputs(again.ID)); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
+		// A retry of a rerun that has failed keeps the edited input.
+		failing := r.rerun(parley.RerunRequest{Run: old, From: "b", Input: json.RawMessage(`{"v":"once more"}`)})
+		r.fail(failing.ID + ".b.1")
+		time.Sleep(time.Minute)
+		retried, err := r.x.Retry(t.Context(), failing.ID, "ann")
+		check(t, err)
+		if diff := cmp.Diff(map[string]string{"b": `{"v":"once more"}`}, r.inputs(retried.ID)); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
 		before, err := r.x.Get(t.Context(), old)
 		check(t, err)
 		if before.Status != parley.RunCompleted || before.Seq != run.Seq+6 {

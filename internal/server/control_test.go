@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parley-project/parley"
@@ -100,6 +101,42 @@ func TestC5_PauseAndResume(t *testing.T) {
 	w.post("/api/v1/runs/"+run.ID+"/resume", ``, http.StatusOK)
 	if got := w.end(run.ID); got.Status != parley.RunCompleted {
 		t.Errorf("the run is %s: %v", got.Status, got.Error)
+	}
+}
+
+// TestC5_RetryIsHeldBack: the next attempt of a step that fails while its run is
+// paused is not begun by the bridge of the same process.
+func TestC5_RetryIsHeldBack(t *testing.T) {
+	t.Parallel()
+	log := newCallLog()
+	var calls atomic.Int32
+	agent, slow := slowAgent(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			http.Error(w, "no", http.StatusInternalServerError)
+			return
+		}
+		log.simpleAgent("one", 0).ServeHTTP(w, r)
+	}))
+	w := newWorld(t, map[string]http.Handler{"one simple-a2a": agent}, `{"name":"again","steps":[{"id":"a","agent":"one","retry":{"attempts":3,"delay":"0s","on":["*"]}}]}`)
+	run := w.start("again", `{}`)
+	<-slow.called
+	w.post("/api/v1/runs/"+run.ID+"/pause", ``, http.StatusOK)
+	close(slow.answer)
+	err := w.server.Executor().Await(t.Context(), run.ID, func() (bool, error) {
+		got, err := w.server.Executor().Get(t.Context(), run.ID)
+		return err != nil || got.Steps[0].Attempts == 2, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, b := w.call("GET", "/api/v1/runs/"+run.ID+"/attempts", "")
+	var page struct{ Items []parley.Attempt }
+	if err := json.Unmarshal(b, &page); err != nil || len(page.Items) != 2 || page.Items[1].State != "open" {
+		t.Errorf("attempts: %s", b)
+	}
+	w.post("/api/v1/runs/"+run.ID+"/resume", ``, http.StatusOK)
+	if got := w.end(run.ID); got.Status != parley.RunCompleted || calls.Load() != 2 {
+		t.Errorf("the run is %s after %d calls", got.Status, calls.Load())
 	}
 }
 

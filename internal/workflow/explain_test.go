@@ -72,3 +72,21 @@ steps:
 		t.Errorf("open in a run that has ended: %q", got)
 	}
 }
+
+// TestC5_DueWhilePaused: of a paused run only timeouts are due, so that nobody is
+// woken for what may not act.
+func TestC5_DueWhilePaused(t *testing.T) {
+	s := play(t, `{"name":"t","timeout":"2h","steps":[{"id":"p","parallel":[{"id":"w","wait":"1m"},{"id":"v","wait":"3h","timeout":"1h"},{"id":"a","agents":["x","y"],"hedge_after":"10s"}]}]}`)
+	due := func(want time.Duration) {
+		t.Helper()
+		if got := s.state.Due().Sub(s.now); got != want {
+			t.Errorf("due in %s, want %s", got, want)
+		}
+	}
+	due(10 * time.Second)
+	s.apply(Pause{At: s.now})
+	due(time.Hour)
+	s.after(time.Minute)
+	s.apply(Resume{At: s.now})
+	due(-50 * time.Second)
+}

@@ -112,3 +112,21 @@ func TestC6_EditsCount(t *testing.T) {
 		t.Errorf("begun at %q with %v", state.RerunFrom(), state.Edits())
 	}
 }
+
+// TestC6_EditsOfBefore: an edited input stays that of a step which does not depend on
+// the one that a later rerun begins at, and is evaluated anew for others.
+func TestC6_EditsOfBefore(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x","needs":[]},{"id":"b","agent":"x","needs":[]},{"id":"c","agent":"x","needs":["a"]}]}`)
+	edits := []Edit{{"b", json.RawMessage(`"edited"`)}, {"c", json.RawMessage(`"too"`)}}
+	s.again(Rerun{Edits: edits}, "")
+	s.answer("a", `1`).fail("b", parley.CodeAgentRejected)
+	for from, want := range map[string][]Edit{"a": edits[:1], "b": edits[1:], "c": edits[:1]} {
+		r, err := s.state.Rerun(s.state.Definition(), from, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, r.Edits); diff != "" {
+			t.Errorf("from %s (-want +got):\n%s", from, diff)
+		}
+	}
+}
