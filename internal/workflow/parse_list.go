@@ -145,7 +145,8 @@ func kindNames() (names []string) {
 	for _, k := range parseKinds() {
 		names = append(names, k.names...)
 	}
-	return names
+	// This one is an old name of agent.
+	return slices.DeleteFunc(names, func(name string) bool { return name == "agent_name" })
 }
 
 // hasLater says whether the step has a kind member of a later version.
