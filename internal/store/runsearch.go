@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/parley-project/parley"
@@ -20,7 +22,7 @@ const (
 // maxErrorText bounds what is searched of a run's error, in bytes.
 const maxErrorText = 4096
 
-// runLook is how many runs a search for a text looks at for one page.
+// runLook is how many runs a search looks at for one page.
 const runLook = 20_000
 
 // maxArms bounds the queries that one search is made of.
@@ -138,30 +140,19 @@ type arm struct {
 // SearchRuns gives at most limit (1 to 500) of the runs that q selects, newest
 // first or as q says, from after q.After on, and where the next page begins; nil
 // is the end. New runs don't change the pages behind the first. q.SortBy and
-// q.Page are ignored. A search for a text looks at 20,000 runs for each page, so
-// one may be short, or empty, and not the last.
+// q.Page are ignored. For a text, a version or the time of the end it looks at 20,000
+// runs for each page, so one may be short, or empty, and not the last.
 func (db *DB) SearchRuns(ctx context.Context, q parley.RunQuery, limit int) (runs []Run, next *parley.RunMark, err error) {
 	limit = min(max(limit, 1), 500)
-	arms, err := db.searchArms(ctx, &q)
+	f, err := db.searchOf(ctx, &q, limit)
 	if err != nil {
 		return nil, nil, err
 	}
-	look := limit + 1
-	if q.Text != "" {
-		look = runLook
-	}
-	inner, args := searchQuery(arms, q.After, q.Ascending, look)
-	query, queryArgs := inner, args
-	if q.Text != "" {
-		part, more := textCondition(q.Text)
-		query = `SELECT * FROM (` + inner + `) AS seen WHERE ` + part + outerOrder(q.Ascending) + ` LIMIT ?`
-		queryArgs = append(slices.Clip(args), append(more, int64(limit+1))...)
-	}
-	err = db.read(ctx, query, func(r *record) error {
+	err = db.read(ctx, f.query, func(r *record) error {
 		run, err := readRun(r)
 		runs = append(runs, run)
 		return err
-	}, queryArgs...)
+	}, f.args...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,14 +160,55 @@ func (db *DB) SearchRuns(ctx context.Context, q parley.RunQuery, limit int) (run
 		runs = runs[:limit]
 		return runs, &parley.RunMark{ID: runs[limit-1].ID, At: runs[limit-1].CreatedAt}, nil
 	}
-	if q.Text != "" { // there may be more that were not looked at
-		last := `SELECT id, created_at FROM (` + inner + `) AS seen` + outerOrder(q.Ascending) + ` LIMIT 1 OFFSET ?`
-		err = db.read(ctx, last, func(r *record) error {
+	if f.last != "" { // there may be more that were not looked at
+		err = db.read(ctx, f.last, func(r *record) error {
 			next = &parley.RunMark{ID: r.str(), At: r.time()}
 			return r.err
-		}, append(slices.Clip(args), int64(runLook-1))...)
+		}, f.lastArgs...)
 	}
 	return runs, next, err
+}
+
+// search is what is asked of the database for one page.
+type search struct {
+	query string
+	args  []any
+	// last is the last run that is looked at, if there are so many; "" if as many
+	// are looked at as it takes.
+	last     string
+	lastArgs []any
+}
+
+// searchOf makes the texts of a search. What an index can find comes in order; of
+// that, so many are looked at for the rest of what q asks for.
+func (db *DB) searchOf(ctx context.Context, q *parley.RunQuery, limit int) (f search, err error) {
+	found, looked := *q, parley.RunQuery{
+		Version: q.Version, DefinitionID: q.DefinitionID, EndedAfter: q.EndedAfter, EndedBefore: q.EndedBefore, Hidden: true,
+	}
+	found.Version, found.DefinitionID, found.EndedAfter, found.EndedBefore = "", "", time.Time{}, time.Time{}
+	// What has ended before a time was created before it.
+	if before := q.EndedBefore; !before.IsZero() && (q.CreatedBefore.IsZero() || before.Before(q.CreatedBefore)) {
+		found.CreatedBefore = before
+	}
+	where := runCondition(&looked)
+	if q.Text != "" {
+		part, more := textCondition(q.Text)
+		where.add(part, more...)
+	}
+	arms, err := db.searchArms(ctx, &found)
+	if err != nil {
+		return f, err
+	}
+	if len(where.parts) == 0 {
+		f.query, f.args = searchQuery(arms, q, limit+1)
+		return f, nil
+	}
+	inner, args := searchQuery(arms, q, runLook)
+	f.query = `SELECT * FROM (` + inner + `) AS seen` + where.String() + outerOrder(q.Ascending) + ` LIMIT ?`
+	f.args = append(append(slices.Clip(args), where.args...), int64(limit+1))
+	f.last = `SELECT id, created_at FROM (` + inner + `) AS seen` + outerOrder(q.Ascending) + ` LIMIT 1 OFFSET ?`
+	f.lastArgs = append(slices.Clip(args), int64(runLook-1))
+	return f, nil
 }
 
 func outerOrder(ascending bool) string {
@@ -190,26 +222,34 @@ func outerOrder(ascending bool) string {
 // where few runs have it, of the workflow, or of the time.
 func (db *DB) searchArms(ctx context.Context, q *parley.RunQuery) ([]arm, error) {
 	rest := *q
-	if len(q.Labels) > 0 {
+	plain := arm{`run`, `created_at`, `id`, runCondition(q)}
+	switch n := len(q.Status); {
+	case len(q.Labels) > 0:
 		name := sortedNames(q.Labels)[0]
-		rest.Labels = make(map[string]string, len(q.Labels))
-		for k, v := range q.Labels {
-			if k != name {
-				rest.Labels[k] = v
-			}
+		rest.Labels = maps.Clone(q.Labels)
+		delete(rest.Labels, name)
+		a := arm{`run_label JOIN run ON id = run_id`, `begun_at`, `run_id`, runCondition(&rest)}
+		a.where.add(`label = ? AND value = ?`, name, q.Labels[name])
+		if !q.CreatedAfter.IsZero() {
+			a.where.add(`begun_at > ?`, q.CreatedAfter.UnixMicro())
 		}
-		c := runCondition(&rest)
-		c.add(`label = ? AND value = ?`, name, q.Labels[name])
-		return []arm{{`run_label JOIN run ON id = run_id`, `begun_at`, `run_id`, c}}, nil
-	}
-	if n := len(q.Status); n > 0 && n <= 4 && !slices.Contains(q.Status, parley.RunCompleted) {
+		if !q.CreatedBefore.IsZero() {
+			a.where.add(`begun_at < ?`, q.CreatedBefore.UnixMicro())
+		}
+		return []arm{a}, nil
+	case q.Paused:
+		plain.where.add(`ended_at IS NULL`)
+	case n > 0 && n <= maxArms && !slices.Contains(q.Status, parley.RunCompleted):
 		rest.Status = nil
 		return statusArms(q.Status, &rest), nil
+	case q.Workflow != "":
+		rest.Workflow = ""
+		arms, err := db.workflowArms(ctx, q.Workflow, &rest)
+		if len(arms) <= maxArms {
+			return arms, err
+		}
 	}
-	if q.Workflow == "" && q.DefinitionID == "" {
-		return []arm{{`run`, `created_at`, `id`, runCondition(q)}}, nil
-	}
-	return db.workflowArms(ctx, q)
+	return []arm{plain}, nil
 }
 
 // statusArms looks for each status where the runs of that status are.
@@ -231,45 +271,31 @@ func statusArms(list []parley.RunStatus, rest *parley.RunQuery) []arm {
 	return arms
 }
 
-// workflowArms looks for each workflow that is meant.
-func (db *DB) workflowArms(ctx context.Context, q *parley.RunQuery) ([]arm, error) {
-	var list []string
-	err := db.read(ctx, `SELECT DISTINCT workflow FROM definition WHERE name = ? OR id = ? ORDER BY workflow LIMIT ?`,
-		func(r *record) error { list = append(list, r.str()); return nil }, q.Workflow, q.DefinitionID, int64(maxArms+1))
-	if err != nil {
-		return nil, err
-	}
-	if q.Workflow != "" && !slices.Contains(list, q.Workflow) {
-		list = append(list, q.Workflow)
-	}
-	if len(list) > maxArms {
-		return []arm{{`run`, `created_at`, `id`, runCondition(q)}}, nil
-	}
-	rest := *q
-	rest.Workflow = ""
-	var arms []arm
-	for _, workflow := range list {
-		c := runCondition(&rest)
+// workflowArms looks for each workflow that is meant by an id or a name.
+func (db *DB) workflowArms(ctx context.Context, ref string, rest *parley.RunQuery) ([]arm, error) {
+	list := []string{ref}
+	err := db.read(ctx, `SELECT DISTINCT workflow FROM definition WHERE name = ? AND workflow <> ? ORDER BY workflow LIMIT ?`,
+		func(r *record) error { list = append(list, r.str()); return nil }, ref, ref, int64(maxArms))
+	arms := make([]arm, len(list))
+	for i, workflow := range list {
+		c := runCondition(rest)
 		c.add(`workflow = ?`, workflow)
-		arms = append(arms, arm{`run`, `created_at`, `id`, c})
+		arms[i] = arm{`run`, `created_at`, `id`, c}
 	}
-	if arms == nil { // a version that is not there
-		arms = []arm{{`run`, `created_at`, `id`, runCondition(q)}}
-	}
-	return arms, nil
+	return arms, err
 }
 
-// searchQuery gives the text that lists the first n runs of all arms, from after
-// the given one on.
-func searchQuery(arms []arm, after *parley.RunMark, ascending bool, n int) (query string, args []any) {
+// searchQuery gives the text that lists the first n runs of all arms, from q.After
+// on.
+func searchQuery(arms []arm, q *parley.RunQuery, n int) (query string, args []any) {
 	direction, beyond := `DESC`, `<`
-	if ascending {
+	if q.Ascending {
 		direction, beyond = `ASC`, `>`
 	}
 	texts := make([]string, len(arms))
 	for i, a := range arms {
-		if after != nil {
-			a.where.add(fmt.Sprintf(`(%s, %s) %s (?, ?)`, a.at, a.id, beyond), unixMicro(after.At), after.ID)
+		if q.After != nil {
+			a.where.add(fmt.Sprintf(`(%s, %s) %s (?, ?)`, a.at, a.id, beyond), unixMicro(q.After.At), q.After.ID)
 		}
 		texts[i] = fmt.Sprintf(`SELECT %s, error_text FROM %s%s ORDER BY %s %s, %s %s LIMIT ?`, runColumns, a.from, a.where.String(), a.at, direction, a.id, direction)
 		args = append(append(args, a.where.args...), int64(n))
@@ -277,6 +303,6 @@ func searchQuery(arms []arm, after *parley.RunMark, ascending bool, n int) (quer
 	if len(texts) == 1 {
 		return texts[0], args
 	}
-	query = `SELECT * FROM (SELECT * FROM (` + strings.Join(texts, `) AS x UNION ALL SELECT * FROM (`) + `) AS x) AS arms` + outerOrder(ascending) + ` LIMIT ?`
+	query = `SELECT * FROM (SELECT * FROM (` + strings.Join(texts, `) AS x UNION ALL SELECT * FROM (`) + `) AS x) AS arms` + outerOrder(q.Ascending) + ` LIMIT ?`
 	return query, append(args, int64(n))
 }

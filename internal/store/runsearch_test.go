@@ -146,12 +146,14 @@ func TestSearchPlans(t *testing.T) {
 			"created":          {CreatedAfter: time.UnixMicro(20_000), CreatedBefore: time.UnixMicro(20_500)},
 			"not retried":      {Status: status(parley.RunFailed), NotRetried: true},
 			"text":             {Text: "said"},
+			"ended":            {EndedBefore: time.UnixMicro(20_000)},
+			"paused":           {Paused: true},
 		} {
 			for _, after := range []*parley.RunMark{nil, mark} {
 				q.After = after
-				arms, err := db.searchArms(t.Context(), &q)
+				f, err := db.searchOf(t.Context(), &q, 20)
 				check(t, err)
-				query, args := searchQuery(arms, q.After, false, 21)
+				query, args := f.query, f.args
 				t.Run(fmt.Sprint(name, " ", after != nil), func(t *testing.T) {
 					if db.dialect.guesses {
 						postgresReads(t, db, query, args)
@@ -202,7 +204,7 @@ func sqliteReads(t *testing.T, db *DB, query string, args []any) {
 		if strings.HasPrefix(step, "SCAN run") && !strings.Contains(step, "USING INDEX run_created") && !strings.Contains(step, "USING INDEX run_open") || strings.Contains(step, "TEMP B-TREE FOR LAST") {
 			t.Errorf("too much is read: %s", step)
 		}
-		if parent == 0 && strings.Contains(step, "TEMP B-TREE") && !strings.Contains(query, "UNION ALL") {
+		if parent == 0 && strings.Contains(step, "TEMP B-TREE") && !strings.Contains(query, "UNION ALL") && !strings.Contains(query, "AS seen") {
 			t.Errorf("all is sorted: %s", step)
 		}
 		return nil
@@ -241,7 +243,7 @@ func postgresReads(t *testing.T, db *DB, query string, args []any) {
 		}
 	}
 	walk(plans[0].Plan)
-	if read > 3000 {
+	if read > 3000 && !strings.Contains(query, "AS seen") || read > 2*runLook {
 		t.Errorf("%.0f rows are read:\n%s", read, text)
 	}
 }
