@@ -61,7 +61,7 @@ func (p *parser) compile() {
 		}
 		e.at.Visible = p.visible(e)
 		e.at.Each = e.loops()
-		e.tells()
+		e.at.Error, e.at.Outcome = e.tells()
 		var found []expr.Finding
 		switch {
 		case e.cond != nil:
@@ -102,19 +102,21 @@ func (e parseExpr) loops() (around []expr.LoopAt) {
 	return around
 }
 
-// tells adds what handlers, compensation and finally see of what went before.
-func (e *parseExpr) tells() {
-	if e.of == nil || e.of.Block == nil {
-		return
+// tells says whether an expression sees the error that a handler or a compensation
+// follows, and how the run ended, which finally follows.
+func (e parseExpr) tells() (fault, outcome bool) {
+	fault, outcome = e.at.Error, e.at.Outcome
+	if e.of == nil {
+		return fault, outcome
 	}
-	for b := e.of.Block; b != nil; {
-		e.at.Error = e.at.Error || b.Role == roleHandler || b.Role == roleCompensate
-		e.at.Outcome = e.at.Outcome || b.Role == roleFinally
+	for b := e.of.Block; b != nil; b = b.Parent.Block {
+		fault = fault || b.Role == roleHandler || b.Role == roleCompensate
+		outcome = outcome || b.Role == roleFinally
 		if b.Parent == nil {
-			return
+			break
 		}
-		b = b.Parent.Block
 	}
+	return fault, outcome
 }
 
 // finding maps a finding of an expression to its place.

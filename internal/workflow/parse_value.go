@@ -63,7 +63,7 @@ func (p *parser) word(n *node, words ...string) (string, bool) {
 }
 
 // whole reads a whole number from least to most.
-func (p *parser) whole(n *node, least, most int) (int, bool) { //nolint:unparam // callers say both ends
+func (p *parser) whole(n *node, least, most int) (int, bool) {
 	if n.kind != nodeNumber {
 		p.errorf(n, problemType, "this must be a whole number, it is %s", n.kind)
 		return 0, false
