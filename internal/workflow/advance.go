@@ -66,22 +66,22 @@ func (a *decider) advanceRegion(r *region) regionState {
 	return state
 }
 
-// startReady starts every step of a list that is ready and finds room, in list
-// order (rule S5), and goes on with what is inside of those that run.
+// startReady goes on with what is inside of the steps of a list that have changed,
+// and starts every step that is ready and finds room, in list order (rule S5).
 func (a *decider) startReady(r *region) {
-	for i, x := range r.steps {
-		if x == nil && !a.cancelling && !a.paused && r.room() && a.ready(r, r.block.Steps[i]) {
-			x = a.consider(r, r.block.Steps[i])
-		}
-		if x == nil {
-			continue
-		}
+	changed := r.changed
+	r.changed = nil
+	slices.SortFunc(changed, func(x, y *execution) int { return x.step.Index - y.step.Index })
+	for _, x := range changed {
 		a.advanceComposite(x)
-		switch {
-		case a.over():
-			return // a finish step has ended the run
-		case r.lost != nil && !r.block.Wait:
+		if a.over() || r.lost != nil && !r.block.Wait {
 			return // what waits never starts (rule S3)
+		}
+	}
+	for len(r.ready) > 0 && !a.cancelling && !a.paused && r.room() {
+		a.advanceComposite(a.consider(r, r.block.Steps[r.ready[0]]))
+		if a.over() || r.lost != nil && !r.block.Wait {
+			return
 		}
 	}
 }
@@ -89,15 +89,6 @@ func (a *decider) startReady(r *region) {
 // room reports whether one more step of a list may run (rule S5).
 func (r *region) room() bool {
 	return r.block.MaxParallel == 0 || r.running < r.block.MaxParallel
-}
-
-func (a *decider) ready(r *region, step *Step) bool {
-	for _, i := range step.Needs {
-		if before := r.steps[i]; before == nil || !before.passed() {
-			return false
-		}
-	}
-	return true
 }
 
 // advanceComposite goes on with what is inside of a step that runs, and ends the

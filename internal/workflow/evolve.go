@@ -308,6 +308,9 @@ func (a *decider) recordAt(t parley.EventType, path string, attempt int, payload
 // looks at them.
 func (a *decider) touch(x *execution) {
 	for ; x != nil; x = x.region.owner {
+		if !x.dirty {
+			x.region.changed = append(x.region.changed, x)
+		}
 		if !x.dirty || !x.region.dirty {
 			a.touched = append(a.touched, x)
 		}
@@ -338,7 +341,7 @@ func (a *decider) touchAll() {
 // settle takes the marks away once nothing changes any more.
 func (a *decider) settle() {
 	for _, x := range a.touched {
-		x.dirty, x.region.dirty = false, false
+		x.dirty, x.region.dirty, x.region.changed = false, false, nil
 	}
 	for _, r := range a.marked {
 		r.dirty = false

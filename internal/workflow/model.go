@@ -92,6 +92,18 @@ type Block struct {
 	Part int
 	// Timeout bounds the block; 0 is none. It is that of the branch of a fork.
 	Timeout time.Duration
+	// After has, for each step, the indexes of those that need it.
+	After [][]int
+}
+
+// link notes which steps need which, once all of them are known.
+func (b *Block) link() {
+	b.After = make([][]int, len(b.Steps))
+	for _, s := range b.Steps {
+		for _, n := range s.Needs {
+			b.After[n] = append(b.After[n], s.Index)
+		}
+	}
 }
 
 // BlockRole is what a list of steps is to the step, or the workflow, that it stands

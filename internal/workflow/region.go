@@ -28,6 +28,10 @@ type region struct {
 	// run; lost is the first that failed and was not handled.
 	passed, running int
 	lost            *execution
+	// needs counts, for each step, the siblings that it still waits for; ready are
+	// the indexes of the steps that wait for nothing and were not considered yet, in
+	// list order.
+	needs, ready []int
 	// begun is when the first of its steps was considered, deadline the end of the
 	// block's own timeout, which failed with err if it was reached.
 	begun, deadline time.Time
@@ -35,7 +39,9 @@ type region struct {
 	// base is the body, for what is done after it.
 	base *region
 	// dirty is set while a decision is made: something in or below it has changed.
-	dirty bool
+	// changed are its steps of which that is so.
+	dirty   bool
+	changed []*execution
 }
 
 // regionState is how a list of steps stands.
@@ -67,7 +73,37 @@ func (r *region) failure() *parley.Error {
 }
 
 func newRegion(b *Block, owner *execution, part int, prefix string) *region {
-	return &region{block: b, owner: owner, part: part, prefix: prefix, steps: make([]*execution, len(b.Steps))}
+	r := &region{block: b, owner: owner, part: part, prefix: prefix, steps: make([]*execution, len(b.Steps)), needs: make([]int, len(b.Steps))}
+	for i, s := range b.Steps {
+		if r.needs[i] = len(s.Needs); r.needs[i] == 0 {
+			r.ready = append(r.ready, i)
+		}
+	}
+	return r
+}
+
+// pass lets the successors of a step start (rule S1).
+func (r *region) pass(step *Step) {
+	r.passed++
+	if r.block.After == nil {
+		return
+	}
+	for _, i := range r.block.After[step.Index] {
+		if r.needs[i]--; r.needs[i] == 0 && r.steps[i] == nil {
+			at, _ := slices.BinarySearch(r.ready, i)
+			r.ready = slices.Insert(r.ready, at, i)
+		}
+	}
+}
+
+// considered takes a step out of those that wait to be considered.
+func (r *region) considered(i int) {
+	if at, ok := slices.BinarySearch(r.ready, i); ok {
+		r.ready = slices.Delete(r.ready, at, at+1)
+	}
+	if len(r.ready) == 0 {
+		r.ready = nil
+	}
 }
 
 // around is the list that the step of r stands in; nil for the body.
@@ -84,6 +120,7 @@ func (s *State) enter(r *region, step *Step) *execution {
 	s.execs[x.path] = x
 	s.order = append(s.order, x.path)
 	r.steps[step.Index] = x
+	r.considered(step.Index)
 	return x
 }
 
@@ -103,7 +140,7 @@ func (s *State) count(x *execution, status parley.StepStatus) {
 	}
 	switch {
 	case x.passed():
-		x.region.passed++
+		x.region.pass(x.step)
 	case x.lost() && x.region.lost == nil:
 		x.region.lost = x
 	}
