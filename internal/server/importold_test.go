@@ -144,7 +144,7 @@ func TestImportOld(t *testing.T) {
 		t.Errorf("a plan that cannot be run: %v", got)
 	}
 	status, body := w.call("POST", "/api/v1/workflows/d0000000-0000-4000-8000-000000000004/execute", `{"input_data":{}}`)
-	if status != http.StatusUnprocessableEntity || !strings.Contains(string(body), "is not in this version") {
+	if status != http.StatusUnprocessableEntity || !strings.Contains(string(body), "a fork_join needs at least two branches") {
 		t.Errorf("starting it: %d %s", status, body)
 	}
 

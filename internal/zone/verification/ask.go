@@ -55,7 +55,7 @@ func (v *visit) ask(ctx context.Context) error {
 		return err
 	}
 	if first {
-		z.showWorking(ctx, &v.q)
+		v.shown = z.showWorking(ctx, &v.q)
 	}
 	v.log.InfoContext(ctx, "execute_task", "event", "zone_request", "attempt", v.q.Attempts)
 	asking, cancel := context.WithTimeout(ctx, v.q.ExpiresAt.Sub(now))

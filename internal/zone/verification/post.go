@@ -80,7 +80,7 @@ func (v *visit) finish(ctx context.Context) error {
 	if err := v.end(ctx, store.ZoneDone, v.q.Outcome); err != nil {
 		return err
 	}
-	v.zone.showDone(ctx, &v.q)
+	v.zone.showDone(ctx, &v.q, v.shown)
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (v *visit) refused(ctx context.Context, o outcome) error {
 	if err := v.end(ctx, store.ZoneFailed, o.code); err != nil {
 		return err
 	}
-	v.zone.showDone(ctx, &v.q)
+	v.zone.showDone(ctx, &v.q, v.shown)
 	return nil
 }
 

@@ -13,15 +13,18 @@ import (
 // hintTimeout bounds what is shown besides the answer.
 const hintTimeout = 5 * time.Second
 
-// aside does something that no answer waits for or depends on. When too much of it
-// is under way it is left out.
-func (z *Zone) aside(ctx context.Context, f func(ctx context.Context) error) {
+// aside does something that no answer waits for or depends on, and closes done when
+// that has ended. When too much of it is under way it is left out.
+func (z *Zone) aside(ctx context.Context, f func(ctx context.Context) error) (done <-chan struct{}) {
+	ended := make(chan struct{})
 	select {
 	case z.hints <- struct{}{}:
 	default:
-		return
+		close(ended)
+		return ended
 	}
 	z.storing.Go(func() {
+		defer close(ended)
 		defer func() { <-z.hints }()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hintTimeout)
 		defer cancel()
@@ -29,21 +32,23 @@ func (z *Zone) aside(ctx context.Context, f func(ctx context.Context) error) {
 			z.cfg.Logger.DebugContext(ctx, "a status was not shown", "event", "slack_status")
 		}
 	})
+	return ended
 }
 
-// showWorking tells the person that somebody is at work.
-func (z *Zone) showWorking(ctx context.Context, q *store.ZoneQuestion) {
+// showWorking tells the person that somebody is at work, and closes shown when that
+// was done; nil if it is not shown.
+func (z *Zone) showWorking(ctx context.Context, q *store.ZoneQuestion) (shown <-chan struct{}) {
 	item := slack.NewRefToMessage(q.Channel, q.TS)
 	channel, ts := q.Channel, q.ThreadTS
 	switch z.cfg.Slack.Status {
 	case StatusReaction:
-		z.aside(ctx, func(ctx context.Context) error {
+		return z.aside(ctx, func(ctx context.Context) error {
 			err := z.api.AddReactionContext(ctx, "eyes", item)
 			z.judged("reactions.add", err)
 			return err
 		})
 	case StatusAssistant:
-		z.aside(ctx, func(ctx context.Context) error {
+		return z.aside(ctx, func(ctx context.Context) error {
 			err := z.api.SetAssistantThreadsStatusContext(ctx, slack.AssistantThreadsSetStatusParameters{
 				ChannelID: channel, ThreadTS: ts, Status: strings.ReplaceAll(z.texts.Get(textWorking), ",", " "),
 			})
@@ -51,10 +56,12 @@ func (z *Zone) showWorking(ctx context.Context, q *store.ZoneQuestion) {
 			return err
 		})
 	}
+	return nil
 }
 
-// showDone takes that back. An assistant's status ends with the answer.
-func (z *Zone) showDone(ctx context.Context, q *store.ZoneQuestion) {
+// showDone takes that back, once it was shown: an answer may come before it. An
+// assistant's status ends with the answer.
+func (z *Zone) showDone(ctx context.Context, q *store.ZoneQuestion, shown <-chan struct{}) {
 	if z.cfg.Slack.Status != StatusReaction || q.SentAt.IsZero() {
 		return
 	}
@@ -64,6 +71,12 @@ func (z *Zone) showDone(ctx context.Context, q *store.ZoneQuestion) {
 		mark = "warning"
 	}
 	z.aside(ctx, func(ctx context.Context) error {
+		if shown != nil {
+			select {
+			case <-shown:
+			case <-ctx.Done():
+			}
+		}
 		z.judged("reactions.remove", z.api.RemoveReactionContext(ctx, "eyes", item))
 		err := z.api.AddReactionContext(ctx, mark, item)
 		z.judged("reactions.add", err)

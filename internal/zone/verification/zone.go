@@ -300,6 +300,9 @@ type visit struct {
 	zone *Zone
 	q    store.ZoneQuestion
 	log  *slog.Logger
+	// shown is closed when it was shown that somebody is at work; nil if nobody
+	// shows it now.
+	shown <-chan struct{}
 }
 
 // step does what the state of a question asks for. An error ends the visit.
