@@ -186,6 +186,9 @@ type Run struct {
 	Error       *Error            `json:"error"`
 	Labels      map[string]string `json:"labels"`
 	RetriedFrom string            `json:"retried_from,omitempty"`
+	// Compensated: something that the run had done was undone, so that no other run
+	// can go on from it; false in lists.
+	Compensated bool `json:"compensated,omitempty"`
 	// RerunFrom is the step that a rerun of RetriedFrom began at; "" in lists.
 	RerunFrom string `json:"rerun_from,omitempty"`
 	// Priority is nil in lists, and if the start named none.

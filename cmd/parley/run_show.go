@@ -41,7 +41,11 @@ func newRunShow(a *app) *cobra.Command {
 			case parley.RunPending, parley.RunRunning:
 				a.nextOf(run)
 			case parley.RunFailed, parley.RunCancelled:
-				a.next("parley run retry %s", run.ID)
+				again := "retry"
+				if run.Compensated {
+					again = "rerun"
+				}
+				a.next("parley run %s %s", again, run.ID)
 			case parley.RunCompleted:
 				a.next("parley run events %s", run.ID)
 			}

@@ -153,10 +153,18 @@ func outcome(run parley.Run) error {
 				f.text = fmt.Sprintf("step %s: %s", e.Step, e.Message)
 			}
 		}
-		return f.withHint("parley run show %s; to go on after the completed steps: parley run retry %s", run.ID, run.ID)
+		return f.withHint("parley run show %s; %s", run.ID, goOn(run))
 	case parley.RunCancelled:
 		f := &failure{exit: exitRunCancelled, code: parley.CodeCancelled, text: "the run was cancelled"}
-		return f.withHint("to go on after the completed steps: parley run retry %s", run.ID)
+		return f.withHint("%s", goOn(run))
 	}
 	return nil
+}
+
+// goOn says how to go on after a run that has not completed.
+func goOn(run parley.Run) string {
+	if run.Compensated {
+		return "what it had done was undone; from the start again: parley run rerun " + run.ID
+	}
+	return "to go on after the completed steps: parley run retry " + run.ID
 }

@@ -211,6 +211,16 @@ func (e *execution) within(step *execution) bool {
 	return false
 }
 
+// hasUndone reports whether something was compensated.
+func (s *State) hasUndone() bool {
+	for _, path := range s.order {
+		if s.execs[path].undo != nil {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *State) evolvePhase(p runPhase) {
 	s.phase, s.cleanupUntil, s.cancelling = p.Phase, p.Until, false
 	s.outcome = outcome{status: p.Outcome, output: p.Output, err: p.Error}

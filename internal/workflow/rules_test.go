@@ -535,3 +535,19 @@ func TestC10_ReplayRefusesAGap(t *testing.T) {
 		t.Error("an event of a step that does not exist was accepted")
 	}
 }
+
+func TestC1_ViewSaysWhatWasUndone(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x","compensate":{"id":"u","agent":"x"}},{"id":"b","agent":"x"}]}`)
+	s.answer("a", "1")
+	if v := s.state.View(); v.Compensated || v.Phase != "body" {
+		t.Errorf("before: %v, %s", v.Compensated, v.Phase)
+	}
+	s.fail("b", parley.CodeAgentRejected)
+	if v := s.state.View(); !v.Compensated || v.Phase != "compensating" || v.Status != parley.RunRunning {
+		t.Errorf("meanwhile: %v, %s, %s", v.Compensated, v.Phase, v.Status)
+	}
+	s.answer("a/u", "1")
+	if v := s.state.View(); !v.Compensated || v.Phase != "" || v.Status != parley.RunFailed {
+		t.Errorf("after: %v, %q, %s", v.Compensated, v.Phase, v.Status)
+	}
+}

@@ -93,7 +93,7 @@ func (s *State) View() parley.Run {
 	r := parley.Run{
 		ID: s.run, Workflow: s.def.ID, WorkflowName: s.def.Name, Version: s.def.Version,
 		Status: s.status, Input: s.input, Output: s.output, Error: s.err, Labels: s.labels,
-		RetriedFrom: s.retriedFrom, RerunFrom: s.rerunFrom, TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
+		RetriedFrom: s.retriedFrom, RerunFrom: s.rerunFrom, Compensated: s.hasUndone(), TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
 		CreatedAt: s.createdAt, StartedAt: ptr(s.createdAt), EndedAt: ptr(s.endedAt),
 		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason,
 	}
