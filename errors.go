@@ -29,6 +29,7 @@ const (
 	CodeToleranceExceeded Code = "tolerance_exceeded"
 	CodeMaxIterations     Code = "max_iterations"
 	CodeFinallyFailed     Code = "finally_failed"
+	CodePlanInvalid       Code = "plan_invalid"
 	CodeValidationFailed  Code = "validation_failed"
 	CodeApprovalRejected  Code = "approval_rejected"
 )

@@ -30,6 +30,11 @@ func (a *decider) beginComposite(x *execution) {
 			return
 		}
 		p.Input, p.Truncated = items, truncated
+	case x.step.Plan != nil:
+		if err := a.evalPlan(x, &p); err != nil {
+			a.fail(x, asError(err), attemptEnd{})
+			return
+		}
 	}
 	a.recordAt(parley.EventStepScheduled, x.path, x.attempts+1, p)
 	if !x.holds() {
@@ -77,7 +82,7 @@ func (a *decider) holds(c *Case, x *execution, scope *expr.Scope) (bool, error) 
 // compositeOutput is what a step that holds others gives when those have ended.
 func (a *decider) compositeOutput(x *execution) json.RawMessage {
 	switch {
-	case x.step.Kind == KindParallel:
+	case x.step.Kind == KindParallel, x.step.Kind == KindPlan:
 		return parallelOutput(x.inside())
 	case x.step.Branching:
 		return branchOutput(x)

@@ -79,6 +79,7 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 	switch p := payload.(type) {
 	case stepScheduled:
 		s.evolveScheduled(e, x, p)
+		return s.takePlan(x, p)
 	case timerSet:
 		x.wakeAt = p.Until
 	case timerFired:

@@ -49,8 +49,10 @@ type (
 		// Case is the one that a conditional or a switch runs, -1 for none.
 		Case *int `json:"case,omitempty"`
 		// Truncated counts the items that a loop leaves out.
-		Truncated int        `json:"truncated,omitempty"`
-		Deadline  *time.Time `json:"deadline,omitempty"`
+		Truncated int `json:"truncated,omitempty"`
+		// Plan is the list of steps that a plan step runs.
+		Plan     json.RawMessage `json:"plan,omitempty"`
+		Deadline *time.Time      `json:"deadline,omitempty"`
 		// HedgeAt is when the next of several hedged agents is called.
 		HedgeAt *time.Time `json:"hedge_at,omitempty"`
 	}
@@ -195,6 +197,9 @@ func (p stepScheduled) encode() json.RawMessage {
 	o.optional("agent", p.Agent)
 	if p.Input != nil {
 		o.raw("input", p.Input)
+	}
+	if p.Plan != nil {
+		o.raw("plan", p.Plan)
 	}
 	o.optional("task_id", p.TaskID)
 	if p.Round != 0 {

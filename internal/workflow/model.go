@@ -28,6 +28,7 @@ const (
 	KindSwitch      Kind = "switch"
 	KindForkJoin    Kind = "fork_join"
 	KindLoop        Kind = "loop"
+	KindPlan        Kind = "plan"
 	KindWait        Kind = "wait"
 	KindSet         Kind = "set"
 	KindFail        Kind = "fail"
@@ -187,6 +188,8 @@ type Step struct {
 	// Body.
 	Fork *Fork
 	Loop *Loop
+	// Plan is what a plan step runs.
+	Plan *Plan
 	// Wait is how long a wait step waits, unless WaitUntil says until when.
 	Wait      time.Duration
 	WaitUntil *expr.Template

@@ -55,9 +55,14 @@ func (l ParseLimits) filled() ParseLimits {
 // the rest. The definition is nil if any finding is an error; its Warnings are
 // the findings that are not. The result does not share memory with source.
 func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
+	return parse(o, source, nil)
+}
+
+// parse compiles a document, or for a plan one that holds no more than it may.
+func parse(o ParseOptions, source []byte, plan *Plan) (*Definition, parley.Problems) {
 	o.Limits = o.Limits.filled()
 	root, reader := nodeRead(source, o.Limits)
-	p := &parser{o: o, reader: reader, def: &Definition{}, steps: map[string]*parseStep{}, beside: map[*Block]bool{}, woven: map[*Block]bool{}}
+	p := &parser{o: o, plan: plan, reader: reader, def: &Definition{}, steps: map[string]*parseStep{}, beside: map[*Block]bool{}, woven: map[*Block]bool{}}
 	p.problems, p.dropped = reader.problems, reader.dropped
 	if root != nil {
 		p.document(root)
@@ -76,7 +81,9 @@ func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 
 // parser holds one document while it is compiled.
 type parser struct {
-	o        ParseOptions
+	o ParseOptions
+	// plan says what the document may hold; nil is anything.
+	plan     *Plan
 	reader   *nodeReader
 	def      *Definition
 	problems []parley.Problem

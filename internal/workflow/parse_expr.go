@@ -62,6 +62,9 @@ func (p *parser) compile() {
 		e.at.Visible = p.visible(e)
 		e.at.Each = e.loops()
 		e.at.Error, e.at.Outcome = e.tells()
+		if p.plan != nil {
+			e.at.Plan, e.at.PathsOnly = true, !p.plan.Expressions
+		}
 		var found []expr.Finding
 		switch {
 		case e.cond != nil:

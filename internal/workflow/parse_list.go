@@ -62,6 +62,7 @@ func (p *parser) listStep(s *parseStep, depth int) {
 		p.refuseAll(s)
 		return
 	}
+	p.permitted(s)
 	p.members(s)
 	p.children(s, depth)
 	p.aside(s, depth)
@@ -159,7 +160,7 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"workflow", "plan", "budget", "lock", "vote", "cache",
+		"workflow", "budget", "lock", "vote", "cache",
 	}
 }
 

@@ -52,7 +52,7 @@ func commonMembers() []parseMember {
 
 // agentMembers are those of steps that call agents.
 func agentMembers() []parseMember {
-	agent, input := []Kind{KindAgent}, []Kind{KindAgent}
+	agent, input := []Kind{KindAgent}, []Kind{KindAgent, KindPlan}
 	return []parseMember{
 		{"agent", agent, (*parser).agent},
 		{"agent_name", agent, (*parser).agent},
@@ -93,6 +93,8 @@ func kindTable() []parseMember {
 		{"item_errors", []Kind{KindLoop}, (*parser).forEachOnly},
 		{"enough", []Kind{KindLoop}, (*parser).forEachOnly},
 		{"repeat", []Kind{KindLoop}, (*parser).repeat},
+		{"plan", []Kind{KindPlan}, (*parser).planSteps},
+		{"allow", []Kind{KindPlan}, (*parser).allow},
 		{"then", []Kind{KindConditional}, nil},
 		{"else", []Kind{KindConditional}, nil},
 		{"switch", []Kind{KindSwitch}, nil},
@@ -133,6 +135,7 @@ func parseKinds() []parseKind {
 		{KindSwitch, []string{"switch"}},
 		{KindForkJoin, []string{"fork"}},
 		{KindLoop, []string{"for_each", "repeat"}},
+		{KindPlan, []string{"plan"}},
 		{KindWait, []string{"wait"}},
 		{KindSet, []string{"set"}},
 		{KindFail, []string{"fail"}},
@@ -148,7 +151,7 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"workflow", "detach", "plan", "allow", "triggers", "concurrency", "goto", "handlers",
+		"workflow", "detach", "triggers", "concurrency", "goto", "handlers",
 	}
 }
 
@@ -156,7 +159,7 @@ func parseLaterMembers() []string {
 // version does not have.
 func parseLaterTypes() []string {
 	return []string{
-		"sub_workflow", "plan",
+		"sub_workflow",
 	}
 }
 
@@ -241,6 +244,8 @@ func (p *parser) complete(s *parseStep) {
 		}
 	case KindConditional:
 		p.completeConditional(s)
+	case KindPlan:
+		p.completePlan(s)
 	case KindForkJoin:
 		if s.list || s.given("fork_join_config") == nil {
 			p.completeFork(s)

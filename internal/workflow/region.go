@@ -148,7 +148,7 @@ func (s *State) count(x *execution, status parley.StepStatus) {
 
 // leaf is 1 for a step that holds no others.
 func (e *execution) leaf() int {
-	if e.step.Body != nil || e.step.Cases != nil || e.step.Fork != nil {
+	if e.step.Body != nil || e.step.Cases != nil || e.step.Fork != nil || e.step.Plan != nil {
 		return 0
 	}
 	return 1
@@ -173,7 +173,11 @@ func (e *execution) part(i int) *region {
 		if e.step.Loop != nil {
 			prefix += "[" + strconv.Itoa(i) + "]"
 		}
-		e.parts[i] = newRegion(e.step.blockAt(i), e, i, prefix+"/")
+		block := e.step.blockAt(i)
+		if e.plan != nil {
+			block = e.plan.Body
+		}
+		e.parts[i] = newRegion(block, e, i, prefix+"/")
 	}
 	return e.parts[i]
 }
@@ -187,15 +191,29 @@ func (s *State) locate(path string) (step *Step, owner *execution, part int, ok 
 		return step, nil, 0, true
 	}
 	for i := strings.LastIndexByte(path, '/'); i > 0; i = strings.LastIndexByte(path[:i], '/') {
-		step = s.def.Steps[path[i+1:]]
-		if step == nil || step.Block.Parent == nil {
-			continue
-		}
-		if owner, part, ok = s.owner(path[:i], step.Block); ok {
-			return step, owner, part, true
+		for _, step = range []*Step{s.def.Steps[path[i+1:]], s.inPlan(path[:i], path[i+1:])} {
+			if step == nil || step.Block.Parent == nil {
+				continue
+			}
+			if owner, part, ok = s.owner(path[:i], step.Block); ok {
+				return step, owner, part, true
+			}
 		}
 	}
 	return nil, nil, 0, false
+}
+
+// holder is the execution of which path names a list, whatever list that is.
+func (s *State) holder(path string) *execution {
+	for _, mark := range []string{"", "[", "#"} {
+		if i := strings.LastIndex(path, mark); mark != "" && i > 0 {
+			path = path[:i]
+		}
+		if x := s.execs[path]; x != nil {
+			return x
+		}
+	}
+	return nil
 }
 
 // owner finds the execution of which path names a list: its own path, a round

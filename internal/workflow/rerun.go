@@ -126,6 +126,9 @@ func (s *State) fitsIn(next *Definition, copied []Copied) error {
 	var wrong []string
 	for _, c := range copied {
 		was := s.def.stepAt(c.Path)
+		if was == nil {
+			continue // a step of a plan, which goes with it
+		}
 		is := next.Steps[was.ID]
 		switch {
 		case is == nil:
@@ -248,7 +251,7 @@ func (t *taker) take(r *region, prefix string, whole bool) {
 			t.out = append(t.out, Copied{Path: path, Status: x.status, Output: x.output, Error: x.err})
 		case whole && (x.lost() || x.status == parley.StepCancelled):
 			t.out = append(t.out, Copied{Path: path, Status: x.status, Error: x.err, Unhandled: x.lost()})
-		case step.Blocks() != nil:
+		case step.Blocks() != nil || x.plan != nil:
 			t.takeComposite(x, path, whole)
 		case x.status == parley.StepCompleted:
 			t.out = append(t.out, Copied{Path: path, Output: x.output, Agent: x.agent, ContextID: t.sessions[step.Session+"\x00"+x.agent]})
@@ -262,18 +265,21 @@ func (t *taker) take(r *region, prefix string, whole bool) {
 // be compensated.
 func (t *taker) takeComposite(x *execution, path string, whole bool) {
 	ended := x.status == parley.StepCompleted && !t.above[x.step.ID]
-	if ended && (x.step.Loop != nil || x.step.Fork != nil) && !compensated(x.step) {
+	if ended && (x.step.Loop != nil || x.step.Fork != nil || x.plan != nil) && !compensated(x.step.Blocks()) && (x.plan == nil || !compensated([]*Block{x.plan.Body})) {
 		t.out = append(t.out, Copied{Path: path, Output: x.output})
 		return
 	}
 	begun := !x.scheduledAt.IsZero()
-	if x.status == parley.StepCompleted || begun && (t.above[x.step.ID] || x.step.Loop != nil) {
+	if x.status == parley.StepCompleted || begun && (t.above[x.step.ID] || x.step.Loop != nil || x.plan != nil) {
 		c := Copied{Path: path, Entered: true}
 		if x.step.Cases != nil {
 			c.Case = new(x.chosen)
 		}
 		if x.step.Loop != nil {
 			c.Output, c.Truncated = x.input, x.truncated
+		}
+		if x.plan != nil {
+			c.Output = x.planned
 		}
 		t.out = append(t.out, c)
 	}
@@ -284,11 +290,11 @@ func (t *taker) takeComposite(x *execution, path string, whole bool) {
 	}
 }
 
-// compensated says whether something in a step is to be compensated.
-func compensated(step *Step) bool {
-	for _, b := range step.Blocks() {
+// compensated says whether something in lists of steps is to be compensated.
+func compensated(blocks []*Block) bool {
+	for _, b := range blocks {
 		for _, child := range b.Steps {
-			if child.Compensate != nil || compensated(child) {
+			if child.Compensate != nil || compensated(child.Blocks()) {
 				return true
 			}
 		}

@@ -109,6 +109,9 @@ type execution struct {
 	// chosen once, whatever the round (rule S2).
 	chosen int
 
+	// plan is the list of steps that a plan step runs, planned as it was recorded.
+	plan    *Definition
+	planned json.RawMessage
 	// items are those that a loop goes over, truncated counts those that it leaves.
 	items     []json.RawMessage
 	truncated int
@@ -322,12 +325,15 @@ func (s *State) taskID(path string, attempt int) string {
 // holds reports whether there are lists of steps inside of x that are carried out:
 // of a conditional or a switch of which no case was met there is none.
 func (e *execution) holds() bool {
-	return e.handling != nil || e.step.Loop != nil || e.step.Fork != nil || e.block() != nil
+	return e.handling != nil || e.plan != nil || e.step.Loop != nil || e.step.Fork != nil || e.block() != nil
 }
 
 // block is the list that x runs; nil for steps that hold none, and for forks.
 func (e *execution) block() *Block {
-	if e.step.Cases == nil {
+	switch {
+	case e.plan != nil:
+		return e.plan.Body
+	case e.step.Cases == nil:
 		return e.step.Body
 	}
 	if e.scheduledAt.IsZero() || e.chosen < 0 {

@@ -48,7 +48,7 @@ func (a *decider) begin(x *execution) {
 	switch x.step.Kind {
 	case KindAgent:
 		a.beginAgent(x)
-	case KindGroup, KindParallel, KindConditional, KindSwitch, KindForkJoin, KindLoop:
+	case KindGroup, KindParallel, KindConditional, KindSwitch, KindForkJoin, KindLoop, KindPlan:
 		a.beginComposite(x)
 	case KindWait:
 		a.beginWait(x)

@@ -18,6 +18,9 @@ func (s *State) newScope(now time.Time, from *region) *expr.Scope {
 		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id) },
 	}
 	s.tellErrors(sc, from)
+	if x := from.planAround(); x != nil {
+		sc.PlanInput = x.input
+	}
 	return sc
 }
 
@@ -63,7 +66,7 @@ func (a *decider) shaping(x *execution, result json.RawMessage) *expr.Scope {
 }
 
 func (s *State) stepInfo(from *region, id string) (expr.StepInfo, bool) {
-	step := s.def.Steps[id]
+	step := s.stepNamed(from, id)
 	if step == nil {
 		return expr.StepInfo{}, false
 	}

@@ -1,0 +1,38 @@
+package workflow
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/parley-project/parley"
+)
+
+// TestS10_FindingsAreInTheDetails: all that is wrong with a plan is said at once, and
+// no agent is called.
+func TestS10_FindingsAreInTheDetails(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"]}}]}`)
+	s.answer("p", `[{"agent":"other"},{"finish":1},{"agent":"a","input":"${workflow.input.x}"},{"agent":"a","surprise":1}]`)
+	e := s.state.Err()
+	if e == nil || e.Code != parley.CodePlanInvalid || len(s.open) > 0 {
+		t.Fatalf("%v, %d calls", e, len(s.open))
+	}
+	var found []struct{ Path, Code, Text string }
+	if err := json.Unmarshal(e.Details, &found); err != nil || len(found) != 4 {
+		t.Fatalf("%s, %v", e.Details, err)
+	}
+	for i, want := range []string{"steps[0].agent", "steps[1]", "steps[2].input", "steps[3].surprise"} {
+		if found[i].Path != want || found[i].Code == "" || found[i].Text == "" {
+			t.Errorf("finding %d: %+v, want one at %s", i, found[i], want)
+		}
+	}
+}
+
+// TestS10_PlansHaveALimit: a plan that is too large is not even read.
+func TestS10_PlansHaveALimit(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"]}}]}`)
+	s.answer("p", "["+strings.Repeat(`{"agent":"a"},`, 1_000_000/4)+`{"agent":"a"}]`)
+	if e := s.state.Err(); e == nil || e.Code != parley.CodeLimit || !strings.Contains(e.Message, "plan") || len(s.open) > 0 {
+		t.Fatalf("%v, %d calls", e, len(s.open))
+	}
+}
