@@ -14,7 +14,7 @@ const none = -1
 func (a *decider) beginComposite(x *execution) {
 	p := stepScheduled{Kind: x.step.Kind, Round: x.round, Deadline: a.deadlineOf(x)}
 	switch {
-	case !x.scheduledAt.IsZero():
+	case x.entered:
 		p.Round++ // nothing is evaluated again on a retry (rule S2)
 	case x.step.Cases != nil:
 		chosen, err := a.choose(x)

@@ -77,7 +77,7 @@ func (g *planGen) step(depth int) map[string]any {
 	s := map[string]any{"id": id}
 	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate", "event", "emit", "approval"}
 	if depth < 3 {
-		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven", "fork", "for_each", "repeat")
+		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven", "fork", "for_each", "repeat", "plan")
 	}
 	switch kind := rapid.SampledFrom(kinds).Draw(g.t, "kind"); kind {
 	case "agent":
@@ -170,6 +170,17 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 		g.some(s, map[string][]any{
 			"max_iterations": {2}, "tolerate": {1, "50%"}, "item_errors": {"stop", "continue"}, "enough": {1, 2}, "max_parallel": {2, 3},
 		})
+	case "plan":
+		var steps []any
+		for i := range rapid.IntRange(1, 3).Draw(g.t, "planned") {
+			one := map[string]any{"agent": rapid.SampledFrom([]string{"a", "b"}).Draw(g.t, "planned agent"), "input": "${plan.input.v}"}
+			g.some(one, map[string][]any{"on_error": {"continue"}, "timeout": {"1s"}})
+			if i > 0 && rapid.Bool().Draw(g.t, "beside") {
+				one["needs"] = []string{}
+			}
+			steps = append(steps, one)
+		}
+		s["plan"], s["input"], s["allow"] = steps, map[string]any{"v": g.value()}, map[string]any{"agents": []string{"a", "b"}}
 	case "repeat":
 		repeat := map[string]any{"max": rapid.IntRange(1, 3).Draw(g.t, "max")}
 		g.some(repeat, map[string][]any{"until": {"each.index > 0", "workflow.input.absent > 1"}, "on_max": {"fail", "complete"}})

@@ -172,7 +172,7 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 		x.deadline = *p.Deadline
 	}
 	if p.Round > 0 {
-		x.round, x.parts = p.Round, nil
+		x.entered, x.round, x.parts = true, p.Round, nil
 	}
 	if p.Case != nil {
 		x.chosen = *p.Case

@@ -112,7 +112,7 @@ func (s *State) leadsInto(b *Block, from string) error {
 	switch {
 	case x != nil && x.status == parley.StepSkipped:
 		return parley.Errorf(parley.CodeConflict, "Run %s has skipped %s, in which %s stands: begin there", s.run, b.Parent.ID, from)
-	case x != nil && b.Parent.Cases != nil && !x.scheduledAt.IsZero() && x.chosen != chosen:
+	case x != nil && b.Parent.Cases != nil && x.entered && x.chosen != chosen:
 		return parley.Errorf(parley.CodeConflict, "In run %s, %s has chosen another case than the one of %s: begin there", s.run, b.Parent.ID, from)
 	}
 	return nil
@@ -269,7 +269,7 @@ func (t *taker) takeComposite(x *execution, path string, whole bool) {
 		t.out = append(t.out, Copied{Path: path, Output: x.output})
 		return
 	}
-	begun := !x.scheduledAt.IsZero()
+	begun := x.entered
 	if x.status == parley.StepCompleted || begun && (t.above[x.step.ID] || x.step.Loop != nil || x.plan != nil) {
 		c := Copied{Path: path, Entered: true}
 		if x.step.Cases != nil {

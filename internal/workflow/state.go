@@ -105,6 +105,8 @@ type execution struct {
 	dirty bool
 	// round counts the runs of a composite's block; 2 and up after a retry.
 	round int
+	// entered is set once it was evaluated what a composite runs.
+	entered bool
 	// chosen is the case that a conditional or a switch runs, -1 for none; it is
 	// chosen once, whatever the round (rule S2).
 	chosen int
@@ -336,7 +338,7 @@ func (e *execution) block() *Block {
 	case e.step.Cases == nil:
 		return e.step.Body
 	}
-	if e.scheduledAt.IsZero() || e.chosen < 0 {
+	if !e.entered || e.chosen < 0 {
 		return nil
 	}
 	return e.step.Cases[e.chosen].Body

@@ -83,7 +83,7 @@ func (e *execution) info() expr.StepInfo {
 		Status: e.status, Output: e.output, Error: e.err, Handled: e.handled,
 		Attempts: e.attempts, StartedAt: e.startedAt, EndedAt: e.endedAt,
 	}
-	if e.step.Kind == KindSwitch && !e.scheduledAt.IsZero() {
+	if e.step.Kind == KindSwitch && e.entered {
 		info.Case = &e.chosen
 	}
 	return info
