@@ -130,10 +130,12 @@ func (c *converter) places(to map[string]*workflow.Value, read, out *workflow.Va
 	} else if out.Line > 0 {
 		to[read.Path] = out
 	}
-	for i, m := range out.Members {
-		c.places(to, read.Members[i].Value, m.Value)
+	for _, m := range out.Members {
+		if v := read.Get(m.Name); v != nil {
+			c.places(to, v, m.Value)
+		}
 	}
-	for i, item := range out.Items {
+	for i, item := range out.Items[:min(len(out.Items), len(read.Items))] {
 		c.places(to, read.Items[i], item)
 	}
 }

@@ -82,7 +82,8 @@ func (c *converter) listStep(s *outline.Step) *workflow.Value {
 
 // member writes one member of a step.
 func (c *converter) member(out object, s *outline.Step, m workflow.ValueMember) {
-	valued := m.Name == string(s.Kind) && s.Kind != workflow.KindParallel && s.Kind != workflow.KindSwitch
+	// Only these may be null; any other member that is null is left out.
+	valued := m.Name == string(s.Kind) && slices.Contains([]workflow.Kind{workflow.KindSet, workflow.KindFinish, workflow.KindValidate}, s.Kind)
 	switch {
 	case m.Value.Kind == workflow.NullValue && !valued, slices.Contains([]string{"id", "type", "next_step"}, m.Name):
 	case c.composite(out, s, m):
