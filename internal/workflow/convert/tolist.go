@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parley-project/parley/internal/workflow"
 	"github.com/parley-project/parley/internal/workflow/expr"
@@ -15,9 +16,9 @@ import (
 // comes to them, those that a step names inside of it.
 func (c *converter) list(doc *workflow.Value) *workflow.Value {
 	o := expr.Options{Graph: true}
-	for _, m := range doc.Get("steps").Members {
-		o.StepIDs = append(o.StepIDs, m.Name)
-	}
+	c.outline.Each(func(s *outline.Step) { o.StepIDs = append(o.StepIDs, s.ID) })
+	slices.Sort(o.StepIDs)
+	o.StepIDs = slices.Compact(o.StepIDs)
 	var err error
 	if c.old, err = expr.NewCompiler(o); err != nil {
 		c.refuse(doc, "%v", err)
@@ -97,6 +98,14 @@ func (c *converter) member(out object, s *outline.Step, m workflow.ValueMember) 
 		}
 	case isList(m.Name):
 		out.set(m.Name, m.Value) // it follows the rules of the list form already
+	case m.Name == "switch":
+		out.set(m.Name, c.each(m.Value, rewrite{cel: []string{"when"}}))
+	case m.Name == "on_error":
+		out.set(m.Name, c.each(m.Value, rewrite{cel: []string{"if"}, templates: []string{"output"}}))
+	case m.Name == "repeat":
+		out.set(m.Name, c.each(m.Value, rewrite{cel: []string{"until"}}))
+	case m.Name == "approval":
+		out.set(m.Name, c.each(m.Value, rewrite{templates: []string{"title", "to", "escalate"}}))
 	case m.Name == "if" || m.Name == "match":
 		out.set(m.Name, c.cel(m.Value))
 	default:
@@ -104,10 +113,34 @@ func (c *converter) member(out object, s *outline.Step, m workflow.ValueMember) 
 	}
 }
 
+// rewrite names the members of an object that are expressions; the others are
+// copied, lists of steps among them.
+type rewrite struct{ cel, templates []string }
+
+// each copies an object, or a list of objects, with its expressions as the list
+// form reads them.
+func (c *converter) each(v *workflow.Value, r rewrite) *workflow.Value {
+	out := &workflow.Value{Kind: v.Kind, Text: v.Text}
+	c.from[out] = v
+	for _, item := range v.Items {
+		out.Items = append(out.Items, c.each(item, r))
+	}
+	for _, m := range v.Members {
+		switch {
+		case slices.Contains(r.cel, m.Name):
+			m.Value = c.cel(m.Value)
+		case slices.Contains(r.templates, m.Name):
+			m.Value = c.template(m.Value)
+		}
+		out.Members = append(out.Members, m)
+	}
+	return out
+}
+
 // isList says whether a member holds steps, or what no expression is read of.
 func isList(name string) bool {
 	return slices.Contains([]string{
-		"steps", "parallel", "then", "else", "switch", "fork", "on_error", "compensate", "schema", "labels", "name", "description", "retry", "allow",
+		"steps", "parallel", "then", "else", "fork", "compensate", "schema", "labels", "name", "description", "retry", "allow",
 	}, name)
 }
 
@@ -204,7 +237,7 @@ func (c *converter) fork(out object, s *outline.Step, v *workflow.Value) {
 		if t := m.Value.Given("timeout_seconds"); t != nil {
 			branch := c.object(m.Value)
 			branch.set("steps", steps)
-			branch.set("timeout", c.text(t.Text+"s", t))
+			branch.set("timeout", c.seconds(t))
 			steps = branch.value
 		}
 		branches.set(m.Name, steps)
@@ -222,8 +255,21 @@ func (c *converter) fork(out object, s *outline.Step, v *workflow.Value) {
 		out.set("join", policy)
 	}
 	if t := v.Given("branch_timeout_seconds"); t != nil {
-		out.set("branch_timeout", c.text(t.Text+"s", t))
+		out.set("branch_timeout", c.seconds(t))
 	}
+}
+
+// seconds writes a number of seconds as a duration, which has whole milliseconds.
+func (c *converter) seconds(v *workflow.Value) *workflow.Value {
+	if _, err := workflow.ParseDuration(v.Text + "s"); err == nil {
+		return c.text(v.Text+"s", v)
+	}
+	f, err := strconv.ParseFloat(v.Text, 64)
+	if err != nil {
+		return v
+	}
+	d := time.Duration(f * float64(time.Second)).Round(time.Millisecond)
+	return c.text(strconv.FormatInt(d.Milliseconds(), 10)+"ms", v)
 }
 
 // cel copies a condition: CEL as it is, what stands in ${…} as the list form
