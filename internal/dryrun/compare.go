@@ -43,6 +43,9 @@ func (e *Expect) failures(r *Result) []string {
 	if e.Calls != nil {
 		f.calls(e.Calls, r.Calls)
 	}
+	if e.Emits != nil {
+		f.emits(e.Emits, r.Emitted)
+	}
 	if run.EndedAt != nil {
 		took := run.EndedAt.Sub(run.CreatedAt)
 		if e.Took != nil && took != *e.Took {
@@ -166,6 +169,33 @@ func (f *failures) calls(want []ExpectedCall, got []Call) {
 		}
 		if x.At != nil && *x.At != y.At {
 			f.add(place+".at", Elapsed(*x.At), Elapsed(y.At))
+		}
+	}
+}
+
+func (f *failures) emits(want []ExpectedEmit, got []parley.Signal) {
+	for i := range max(len(want), len(got)) {
+		place := fmt.Sprintf("emits[%d]", i)
+		switch {
+		case len(f.lines) > maxFailures:
+			return
+		case i >= len(want):
+			f.add(place, "no event", got[i].Name+" with "+short(got[i].Data))
+			continue
+		case i >= len(got):
+			f.add(place, want[i].Name, "no event")
+			continue
+		}
+		x, y := want[i], got[i]
+		if x.Name != y.Name {
+			f.add(place, x.Name, y.Name)
+			continue
+		}
+		if x.Key != nil && *x.Key != y.Key {
+			f.add(place+".key", strconv.Quote(*x.Key), strconv.Quote(y.Key))
+		}
+		if x.Data != nil {
+			f.json(place+".data", x.Data, y.Data)
 		}
 	}
 }

@@ -1,9 +1,9 @@
 package dryrun
 
 import (
-	"encoding/json"
-	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -98,13 +98,38 @@ func (w *world) asks(d workflow.Decision) {
 }
 
 // votes gives the answers to an approval: those of its path, or of its step
-// wherever it is.
+// wherever it runs.
 func (w *world) votes(path string) []vote {
 	if list, ok := w.cfg.Test.votes[path]; ok {
 		return list
 	}
-	if s, ok := w.state.StepAt(path); ok {
-		return w.cfg.Test.votes[s.ID]
+	best := ""
+	for name := range w.cfg.Test.votes {
+		if len(name) > len(best) && leadsTo(path, name) {
+			best = name
+		}
+	}
+	return w.cfg.Test.votes[best]
+}
+
+// leadsTo reports whether a path is that of an execution of a step.
+func leadsTo(path, id string) bool {
+	if n := strings.LastIndexAny(path, "#/"); n > 0 && path[n] == '#' {
+		path = path[:n]
+	}
+	return path == id || strings.HasSuffix(path, "/"+id)
+}
+
+// strangers refuses answers to approvals that the workflow does not have.
+func strangers(def *workflow.Definition, t Test) error {
+	for _, path := range slices.Sorted(maps.Keys(t.votes)) {
+		known := false
+		for id, s := range def.Steps {
+			known = known || s.Kind == workflow.KindApproval && leadsTo(path, id)
+		}
+		if !known {
+			return parley.Errorf(parley.CodeInvalid, "The script: the workflow has no approval %q", path)
+		}
 	}
 	return nil
 }
@@ -124,8 +149,7 @@ func (w *world) vote(path string, v vote) workflow.Fact {
 	}
 	switch refused := w.state.MayVote(v.Vote); {
 	case refused != nil && !v.refused:
-		w.broken = parley.Errorf(refused.Code, "The script: the answer to approval %s is refused: %s", path, refused.Message)
-		w.broken = invalidScript(w.broken, path, refused)
+		w.broken = parley.Errorf(parley.CodeInvalid, "The script: the answer of %q to approval %s is refused: %s", v.By, path, refused.Message)
 		return nil
 	case refused != nil:
 		return nil
@@ -135,6 +159,3 @@ func (w *world) vote(path string, v vote) workflow.Fact {
 	}
 	return workflow.Voted{At: w.now, Vote: v.Vote, Jitter: w.jitter()}
 }
-
-var _ = fmt.Sprint
-var _ json.RawMessage

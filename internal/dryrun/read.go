@@ -28,6 +28,8 @@ type (
 		Input         json.RawMessage            `json:"input"`
 		Labels        map[string]string          `json:"labels"`
 		Cancel        *rawCancel                 `json:"cancel"`
+		Events        []rawSignal                `json:"events"`
+		Approvals     map[string]json.RawMessage `json:"approvals"`
 		Expect        json.RawMessage            `json:"expect"`
 	}
 	rawCancel struct{ At, Grace, By, Reason string }
@@ -112,7 +114,7 @@ func (r *reader) script() *Script {
 		var rt rawTest
 		r.decode(at, text, &rt)
 		t := shared
-		t.Name, t.agents = rt.Name, maps.Clone(shared.agents)
+		t.Name, t.agents, t.votes = rt.Name, maps.Clone(shared.agents), maps.Clone(shared.votes)
 		r.test(at, rt, &t)
 		if names[t.Name] {
 			r.report(at+"/name", parley.Problem{Code: problemValue, Text: "there is another test of this name"})
@@ -150,6 +152,7 @@ func (r *reader) test(at string, raw rawTest, t *Test) {
 			t.cancel.grace = r.duration(at+"/cancel/grace", c.Grace)
 		}
 	}
+	r.outside(at, raw, t)
 	if raw.Expect != nil {
 		t.Expect = r.expect(at+"/expect", raw.Expect)
 	}

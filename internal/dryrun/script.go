@@ -41,6 +41,10 @@ type Test struct {
 	// echo answers calls of agents that the script does not name.
 	echo   bool
 	cancel *cancel
+	// signals are the events that come, votes the answers to approvals by the paths
+	// or ids of their steps.
+	signals []signal
+	votes   map[string][]vote
 }
 
 // Start is when runs start if nobody says otherwise.
@@ -102,7 +106,9 @@ type Expect struct {
 	Output json.RawMessage
 	Error  *ExpectedError
 	// Calls are all calls in their order; nil is not looked at, empty is none.
-	Calls        []ExpectedCall
+	Calls []ExpectedCall
+	// Emits are all events that the run publishes, in their order, as Calls.
+	Emits        []ExpectedEmit
 	Steps        map[string]ExpectedStep
 	Took, Within *time.Duration
 	// Refused: the start is to be refused, with Why in its message; nothing else is
@@ -120,6 +126,14 @@ type ExpectedCall struct {
 	Agent, Step string
 	Input       json.RawMessage
 	At          *time.Duration
+}
+
+// ExpectedEmit is one event that the run publishes. A nil Data or Key is not looked
+// at.
+type ExpectedEmit struct {
+	Name string
+	Key  *string
+	Data json.RawMessage
 }
 
 // ExpectedStep is what is to come of a step.

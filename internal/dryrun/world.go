@@ -54,6 +54,8 @@ type Result struct {
 	Run    parley.Run
 	Events []parley.Event
 	Calls  []Call
+	// Emitted are the events that the run has published.
+	Emitted []parley.Signal
 	// Failures are the expectations that do not hold, one line each.
 	Failures []string
 	// Refused is set if the start was refused, as was expected: there is no run.
@@ -62,16 +64,20 @@ type Result struct {
 
 // Run plays one test. The error has code invalid_input if the workflow does not
 // take the input and that is not expected, unknown_agent if the script does not say what a called agent
-// answers, expression for a fault in the script, limit if the run takes too much;
+// answers, expression or invalid for a fault in the script, limit if the run takes too much;
 // after ctx has ended it is the cause of that.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	input, err := c.Definition.CheckInput(c.Test.Input)
 	if err != nil {
 		return c.Test.Expect.refusal(err)
 	}
+	if err := strangers(c.Definition, c.Test); err != nil {
+		return nil, err
+	}
 	w := &world{
 		cfg: c, now: c.Test.At, state: workflow.NewState(c.Run, c.Definition, c.Limits.Run),
 		random: rand.NewPCG(c.Test.Seed, c.Test.Seed), calls: map[string]*call{}, called: map[string]int{}, taken: map[*answer]int{},
+		asked: map[string]int{},
 	}
 	labels := maps.Clone(c.Definition.Labels)
 	if labels == nil {
@@ -82,11 +88,12 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if x := c.Test.cancel; x != nil {
 		w.in(x.at, func() workflow.Fact { return workflow.Cancel{At: w.now, By: x.by, Reason: x.reason, Grace: x.grace} })
 	}
+	w.announce()
 	w.apply(workflow.Start{At: w.now, Input: input, Labels: labels, Trigger: "dry-run"})
 	if err := w.play(ctx); err != nil {
 		return nil, err
 	}
-	r := &Result{Run: w.state.View(), Events: w.events, Calls: w.made}
+	r := &Result{Run: w.state.View(), Events: w.events, Calls: w.made, Emitted: w.emitted}
 	r.Run.UpdatedAt = w.now
 	r.Failures = c.Test.Expect.failures(r)
 	return r, nil
@@ -109,6 +116,13 @@ type world struct {
 	calls  map[string]*call
 	called map[string]int
 	taken  map[*answer]int
+	// kept are the events of the last 24 h, oldest first; listening: the run is about
+	// to be offered them. emitted are those that the run has published.
+	kept      []parley.Signal
+	listening bool
+	emitted   []parley.Signal
+	// asked counts how often an approval was opened, by path.
+	asked map[string]int
 	// broken is what the script lacks.
 	broken error
 }
@@ -184,6 +198,14 @@ func (w *world) apply(f workflow.Fact) int {
 	for _, task := range d.RequestCancel {
 		w.stop(task)
 	}
+	for _, e := range d.Emit {
+		w.emitted = append(w.emitted, e)
+		w.keep(e)
+	}
+	if len(d.Subscribe) > 0 {
+		w.listen()
+	}
+	w.asks(d)
 	return len(d.Events)
 }
 
