@@ -13,6 +13,32 @@ import (
 	"github.com/parley-project/parley/internal/dryrun"
 )
 
+// TestTestingExamples: the tests of the examples pass.
+func TestTestingExamples(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	scripts, err := filepath.Glob(filepath.Join(root, "examples", "testing", "*.test.yaml"))
+	if err != nil || len(scripts) < 2 {
+		t.Fatalf("%d scripts, %v", len(scripts), err)
+	}
+	for _, script := range scripts {
+		a, out, errs := dryApp(root)
+		name := filepath.Join("examples", "testing", filepath.Base(script))
+		if code := a.execute(t.Context(), []string{"workflow", "run", "--dry", strings.TrimSuffix(name, ".test.yaml") + ".yaml", "--agents", name}); code != exitDone {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, out, errs)
+		}
+	}
+}
+
+// dryApp makes the program as it runs in a folder.
+func dryApp(dir string) (a *app, out, errs *bytes.Buffer) {
+	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
+	return &app{
+		stdin: strings.NewReader(""), stdout: out, stderr: errs, dir: dir, zone: time.UTC,
+		now: func() time.Time { return epoch() }, terminal: func(io.Writer) (int, bool) { return 0, false },
+	}, out, errs
+}
+
 // TestTestingPage holds docs/testing-workflows.md to what is true: its scripts can
 // be played, its first command line passes every test of the example, and the
 // members that it explains are those of the schema.
@@ -38,16 +64,12 @@ func TestTestingPage(t *testing.T) {
 		t.Fatalf("the page has %d command lines", len(lines))
 	}
 	for _, m := range lines {
-		var out, errs bytes.Buffer
-		a := &app{
-			stdin: strings.NewReader(""), stdout: &out, stderr: &errs, dir: root, zone: time.UTC,
-			now: func() time.Time { return epoch() }, terminal: func(io.Writer) (int, bool) { return 0, false },
-		}
+		a, out, errs := dryApp(root)
 		if code := a.execute(t.Context(), strings.Fields(string(m[1]))[1:]); code != exitDone || !strings.Contains(errs.String(), "9 tests passed") {
-			t.Errorf("%s: exit code %d\n%s%s", m[1], code, &out, &errs)
+			t.Errorf("%s: exit code %d\n%s%s", m[1], code, out, errs)
 		}
 	}
-	for _, member := range regexp.MustCompile(`(?m)"(talks|times|after|when|ask|silence|unmatched|on_cancel|retry|unknown_agents|within|took|refused|cancel)":`).FindAllSubmatch(dryrun.SchemaJSON(), -1) {
+	for _, member := range regexp.MustCompile(`(?m)"(talks|times|after|when|ask|silence|unmatched|on_cancel|retry|unknown_agents|within|took|refused|cancel|events|approvals|emits|choice|by|roles|comment|key|id)":`).FindAllSubmatch(dryrun.SchemaJSON(), -1) {
 		if !bytes.Contains(page, member[1]) {
 			t.Errorf("the page does not say what %s is", member[1])
 		}

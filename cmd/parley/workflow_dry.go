@@ -40,8 +40,8 @@ virtual, so that a wait of 30 days takes none. Every step is shown as it happens
 with how long the run has gone on, on standard error, and the run as it ended is
 printed. The same workflow, script and seed give the same output, byte for byte.
 
-The script says what each agent answers, and what is to come of the run; it may
-hold several tests. The exit code is 1 if an expectation does not hold or a test
+The script says what each agent answers, who answers approvals, which events come
+and what is to come of the run; it may hold several tests. The exit code is 1 if an expectation does not hold or a test
 fails, 2 if a file is invalid or the script does not say what a called agent
 answers; without expectations it tells how the run ended.`,
 		Example: `  parley workflow run --dry order.yaml --agents order.test.yaml
@@ -78,11 +78,13 @@ type dryTest struct {
 	Passed bool   `json:"passed"`
 	// Failures are the expectations that do not hold, Error why it could not be
 	// played.
-	Failures []string       `json:"failures"`
-	Error    string         `json:"error,omitempty"`
-	Calls    []dryrun.Call  `json:"calls"`
-	Run      *parley.Run    `json:"run,omitempty"`
-	Events   []parley.Event `json:"events,omitempty"`
+	Failures []string      `json:"failures"`
+	Error    string        `json:"error,omitempty"`
+	Calls    []dryrun.Call `json:"calls"`
+	// Emitted are the events that the run has published.
+	Emitted []parley.Signal `json:"emitted,omitempty"`
+	Run     *parley.Run     `json:"run,omitempty"`
+	Events  []parley.Event  `json:"events,omitempty"`
 	// Refused is why there is no run, as was expected.
 	Refused *parley.Error `json:"refused,omitempty"`
 
@@ -223,7 +225,7 @@ func (a *app) dryPlay(ctx context.Context, def *workflow.Definition, t dryrun.Te
 		err = a.dryFault(err, f)
 		return dryTest{Name: t.Name, Failures: []string{}, Error: classify(err).text, Calls: []dryrun.Call{}, err: err}
 	}
-	out := dryTest{Name: t.Name, Passed: len(r.Failures) == 0, Failures: r.Failures, Calls: r.Calls, Run: &r.Run}
+	out := dryTest{Name: t.Name, Passed: len(r.Failures) == 0, Failures: r.Failures, Calls: r.Calls, Emitted: r.Emitted, Run: &r.Run}
 	if r.Refused != nil {
 		a.note("the start was refused: %s", r.Refused.Message)
 		out.Run, out.Refused = nil, r.Refused

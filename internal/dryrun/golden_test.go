@@ -93,6 +93,9 @@ func told(t *testing.T, def *workflow.Definition, source []byte) string {
 		for _, c := range r.Calls {
 			fmt.Fprintf(&b, "call %s %s by %s with %s\n", Elapsed(c.At), c.Agent, c.Step, c.Input)
 		}
+		for _, e := range r.Emitted {
+			fmt.Fprintf(&b, "emit %s %s/%s %s\n", Elapsed(e.Time.Sub(test.At)), e.Name, e.Key, e.Data)
+		}
 		fmt.Fprintf(&b, "%s %s", r.Run.Status, Elapsed(r.Run.EndedAt.Sub(r.Run.CreatedAt)))
 		if r.Run.Error != nil {
 			fmt.Fprintf(&b, " %s", errorText(r.Run.Error))
