@@ -126,19 +126,21 @@ func (a *decider) advanceBlock(x *execution) {
 	}
 }
 
-// anyInFlight reports whether an agent is still called for a step inside of x.
+// anyInFlight reports whether an agent is still called for a step inside of x, or to
+// undo one of them.
 func (a *decider) anyInFlight(x *execution) bool {
 	for r := range x.regions {
-		if r.running == 0 {
-			continue
-		}
-		for _, child := range r.steps {
-			if child != nil && !child.status.Terminal() && (len(child.flights) > 0 || a.anyInFlight(child)) {
-				return true
-			}
+		if a.anyInFlightIn(r) {
+			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(a.undoing, func(u *execution) bool { return u.within(x) && a.anyInFlightIn(u.undo.region) })
+}
+
+func (a *decider) anyInFlightIn(r *region) bool {
+	return r.running > 0 && slices.ContainsFunc(r.steps, func(child *execution) bool {
+		return child != nil && !child.status.Terminal() && (len(child.flights) > 0 || a.anyInFlight(child))
+	})
 }
 
 // output is rule S6: the output of the last step in list order that is COMPLETED

@@ -245,9 +245,14 @@ func (s *State) evolveCompensated(x *execution, p stepCompensated) {
 
 // stopUndoing gives up the compensations that are under way inside of a step, or of
 // the run for nil: they are not begun again, since nobody knows how far they came.
+// One that has done everything, in the grace of a cancel, is taken as it is.
 func (a *decider) stopUndoing(inside *execution) {
 	for _, x := range slices.Clone(a.undoing) {
 		if inside != nil && !x.within(inside) {
+			continue
+		}
+		if x.undo.region.state() == regionPassed {
+			a.record(parley.EventStepCompensated, x, stepCompensated{Kind: x.step.Kind})
 			continue
 		}
 		a.cancelOpen(x.undo.region)
