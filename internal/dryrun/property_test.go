@@ -69,6 +69,10 @@ func history(t *rapid.T, r *Result) []byte {
 type generator struct {
 	t *rapid.T
 	n int
+	// approvals are the ids of steps that ask people; aside: steps cannot be
+	// compensated here.
+	approvals []string
+	aside     bool
 }
 
 func (g *generator) pick(name string, of ...string) string {
@@ -76,7 +80,11 @@ func (g *generator) pick(name string, of ...string) string {
 }
 
 func (g *generator) workflow() []byte {
-	doc, err := json.Marshal(map[string]any{"name": "random", "timeout": g.pick("timeout", "1m", "1h", "30d"), "steps": g.steps(0)})
+	random := map[string]any{"name": "random", "timeout": g.pick("timeout", "1m", "1h", "30d"), "steps": g.steps(0)}
+	if g.aside = true; rapid.Bool().Draw(g.t, "finally") {
+		random["finally"] = g.steps(1)
+	}
+	doc, err := json.Marshal(random)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -94,11 +102,13 @@ func (g *generator) steps(depth int) []any {
 func (g *generator) step(depth int) map[string]any {
 	g.n++
 	s := map[string]any{"id": fmt.Sprintf("s%d", g.n)}
-	kinds := []string{"agent", "agent", "agents", "wait", "set"}
+	kinds := []string{"agent", "agent", "agents", "wait", "set", "event", "emit", "approval"}
 	if depth < 2 {
-		kinds = append(kinds, "group", "parallel", "conditional", "switch")
+		kinds = append(kinds, "group", "parallel", "conditional", "switch", "each", "repeat", "fork")
 	}
-	switch g.pick("kind", kinds...) {
+	switch kind := g.pick("kind", kinds...); kind {
+	default:
+		g.outside(kind, s)
 	case "agent":
 		s["agent"], s["input"] = g.pick("agent", "a", "b", "c"), map[string]any{"n": g.n}
 		if rapid.Bool().Draw(g.t, "bounded") {
@@ -122,9 +132,52 @@ func (g *generator) step(depth int) map[string]any {
 		s["if"], s["then"], s["else"] = g.pick("if", "true", "false"), g.steps(depth+1), g.steps(depth+1)
 	case "switch":
 		s["switch"] = []any{map[string]any{"when": g.pick("when", "true", "false"), "steps": g.steps(depth + 1)}}
+	case "each":
+		s["for_each"], s["steps"], s["max_parallel"] = "${[1, 2, 3]}", g.steps(depth+1), rapid.IntRange(1, 3).Draw(g.t, "width")
+		s["item_errors"] = g.pick("item errors", "stop", "continue", "collect")
+	case "repeat":
+		s["repeat"], s["steps"] = map[string]any{"max": 2, "until": g.pick("until", "each.index > 0", "true")}, g.steps(depth+1)
+	case "fork":
+		s["fork"] = map[string]any{"x": g.steps(depth + 1), "y": g.steps(depth + 1)}
+		s["join"], s["losers"] = g.pick("join", "all", "any"), g.pick("losers", "cancel", "wait")
 	}
-	if rapid.Bool().Draw(g.t, "continue") {
+	g.follow(s)
+	return s
+}
+
+// outside makes a step that people and other runs have to do with.
+func (g *generator) outside(kind string, s map[string]any) {
+	switch kind {
+	case "event":
+		s["event"], s["key"], s["timeout"] = "news", g.pick("key", "", "k"), "1d"
+		s["fresh"] = rapid.Bool().Draw(g.t, "fresh")
+	case "emit":
+		s["emit"] = map[string]any{"event": "news", "key": g.pick("key", "", "k"), "data": g.n}
+	case "approval":
+		g.approvals = append(g.approvals, s["id"].(string))
+		s["approval"] = map[string]any{
+			"title": "Sure?", "to": []string{"boss"}, "min": rapid.IntRange(1, 2).Draw(g.t, "min"), "on_timeout": g.pick("on timeout", "fail", "approve", "reject"),
+			"escalate": []any{map[string]any{"after": "30s", "to": []string{"chief"}}},
+		}
+		s["timeout"] = g.pick("asked for", "1m", "1d")
+	}
+}
+
+// follow says what follows from the end of a step.
+func (g *generator) follow(s map[string]any) {
+	if !g.aside && rapid.IntRange(0, 3).Draw(g.t, "compensate") == 0 {
+		g.aside = true
+		s["compensate"] = g.steps(2)
+		g.aside = false
+	}
+	switch g.pick("on error", "fail", "continue", "handler") {
+	case "continue":
 		s["on_error"] = "continue"
+	case "handler":
+		g.n++
+		s["on_error"] = map[string]any{
+			"steps": []any{map[string]any{"id": fmt.Sprintf("s%d", g.n), "agent": "b"}}, "then": g.pick("then", "continue", "fail"), "compensate": !g.aside,
+		}
 	}
 	if rapid.Bool().Draw(g.t, "retry") {
 		s["retry"] = map[string]any{"attempts": 3, "delay": g.pick("delay", "0s", "1s"), "on": []string{"*"}}
@@ -132,7 +185,6 @@ func (g *generator) step(depth int) map[string]any {
 	if rapid.IntRange(0, 3).Draw(g.t, "limited") == 0 {
 		s["timeout"] = g.pick("step timeout", "1s", "1m")
 	}
-	return s
 }
 
 func (g *generator) script() []byte {
@@ -149,6 +201,16 @@ func (g *generator) script() []byte {
 	if rapid.Bool().Draw(g.t, "cancel") {
 		fmt.Fprintf(&b, "cancel: {at: %s, grace: %s}\n", g.pick("cancel at", "0s", "1s", "30s", "1d"), g.pick("grace", "0s", "5s"))
 	}
+	b.WriteString("events:\n  - {name: other}\n")
+	for range rapid.IntRange(0, 4).Draw(g.t, "events") {
+		fmt.Fprintf(&b, "  - {at: %s, name: news, key: %q, %s}\n", g.pick("at", "0s", "1s", "1h", "2d"), g.pick("key", "", "k"), g.pick("id", "id: x", "data: 1"))
+	}
+	b.WriteString("approvals:\n  {")
+	for _, id := range g.approvals {
+		fmt.Fprintf(&b, "%s: %s, ", id, g.pick("answer", "[]", "approve", "reject", "{choice: approve, after: 40s}",
+			"[{choice: approve, by: ann, roles: [boss]}, {choice: approve, by: bob, roles: [boss], after: 2s}, {choice: approve, by: eve, refused: true, after: 50s}]"))
+	}
+	b.WriteString("}\n")
 	return []byte(b.String())
 }
 
@@ -202,6 +264,7 @@ func TestEmptyScript(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("agents: {a: {output: 1}}"))
 	f.Add([]byte("tests: [{name: a, expect: {steps: {a: FAILED}}, agents: {x: [{ask: b}]}}]"))
+	f.Add([]byte("events: [{at: 1s, name: x, data: 1}]\napprovals: {a: [approve, {choice: reject, after: 1s}], b: approve}\nexpect: {emits: [a, {name: b}]}"))
 	f.Add([]byte(`{"agents":{"a":{"cases":[{"when":{"x":1},"output":null}]}}}`))
 	f.Fuzz(func(t *testing.T, source []byte) {
 		script, problems := Parse("x", source)

@@ -116,17 +116,15 @@ func wordless(v any) {
 // told is what somebody outside does about what the run waits for; nil is nothing.
 // Nobody hears of some approvals.
 func told(state *workflow.State, now time.Time, n int) workflow.Fact {
-	for _, q := range state.Asked() {
-		if n%4 == 0 {
-			break
-		}
+	if asked := state.Asked(); len(asked) > 0 && n%4 != 0 {
+		q := asked[0]
 		return workflow.Voted{At: now, Vote: workflow.Vote{
 			Step: q.Step, Choice: q.Asked.Choices[n%len(q.Asked.Choices)], By: "ann", Roles: q.Asked.To, Data: json.RawMessage(`{"amount": 1}`),
 		}}
 	}
-	for _, w := range state.Awaited() {
+	if awaited := state.Awaited(); len(awaited) > 0 {
 		return workflow.Signalled{At: now, Signal: parley.Signal{
-			ID: fmt.Sprintf("e%d", n), Name: w.Name, Key: w.Key, Data: json.RawMessage(`{"amount": 100, "n": 1}`), Time: now,
+			ID: fmt.Sprintf("e%d", n), Name: awaited[0].Name, Key: awaited[0].Key, Data: json.RawMessage(`{"amount": 100, "n": 1}`), Time: now,
 		}}
 	}
 	return nil
