@@ -165,7 +165,7 @@ func (w *world) ask(c *call, a *answer) workflow.Fact {
 	if a.ask.reply != nil {
 		w.in(a.ask.after, func() workflow.Fact { return w.reply(c, a) })
 	}
-	return workflow.Asked{At: w.now, TaskID: c.task.ID, Question: &q, News: c.news}
+	return workflow.Asked{At: w.now, TaskID: c.task.ID, Question: &q, News: c.news, Jitter: w.jitter()}
 }
 
 // reply gives what the person says.

@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		w.in(x.at, func() workflow.Fact { return workflow.Cancel{At: w.now, By: x.by, Reason: x.reason, Grace: x.grace} })
 	}
 	w.announce()
-	w.apply(workflow.Start{At: w.now, Input: input, Labels: labels, Trigger: "dry-run"})
+	w.apply(workflow.Start{At: w.now, Input: input, Labels: labels, Trigger: "dry-run", Jitter: w.jitter()})
 	if err := w.play(ctx); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (x *Executor) Pause(ctx context.Context, req parley.ControlRequest) (parley
 // conflict for a run that has ended.
 func (x *Executor) Resume(ctx context.Context, req parley.ControlRequest) (parley.Run, error) {
 	return x.control(ctx, req, "resume", func(*workflow.State) (workflow.Fact, error) {
-		return workflow.Resume{At: x.now(), By: req.By}, nil
+		return workflow.Resume{At: x.now(), By: req.By, Jitter: x.cfg.Jitter()}, nil
 	})
 }
 

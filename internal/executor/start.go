@@ -124,7 +124,7 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 	for _, f := range l.full {
 		l.state.SignalsFull(f.Name, f.Key)
 	}
-	b.fact.At = x.now()
+	b.fact.At, b.fact.Jitter = x.now(), x.cfg.Jitter()
 	d := l.state.Apply(b.fact)
 	rows, slots := x.attempts(l, d, b.fact.At, b.refused == nil)
 	row := x.row(l, b.fact.At)

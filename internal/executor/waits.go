@@ -129,6 +129,7 @@ func (x *Executor) hint(task string) {
 func (x *Executor) hear(ctx context.Context, l *liveRun, a *store.Attempt) error {
 	d := l.state.Apply(workflow.Asked{
 		At: x.now(), TaskID: a.ID, AgentTaskID: a.AgentTaskID, Question: a.Question, News: a.News,
+		Jitter: x.cfg.Jitter(),
 	})
 	return x.commitWith(ctx, l, d, extra{seen: []store.NewsSeen{{TaskID: a.ID, News: a.News}}})
 }

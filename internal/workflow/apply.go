@@ -18,13 +18,13 @@ func (s *State) Apply(f Fact) Decision {
 	a, waited, asked := &decider{State: s, pass: s.phase}, s.listening(), s.asking()
 	switch f := f.(type) {
 	case Start:
-		a.at = f.At
+		a.at, a.jitter = f.At, f.Jitter
 		a.start(f)
 	case Settled:
 		a.at, a.jitter = f.At, f.Jitter
 		a.settled(f)
 	case Asked:
-		a.at = f.At
+		a.at, a.jitter = f.At, f.Jitter
 		a.asked(f)
 	case Replied:
 		a.at = f.At

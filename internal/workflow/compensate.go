@@ -198,7 +198,14 @@ func (e *execution) compensable() bool {
 	if e.step.Compensate == nil || e.undo != nil && e.undo.done || !e.status.Terminal() || e.region.block.Role == roleFinally {
 		return false
 	}
-	return e.status == parley.StepCompleted || e.step.CompensateStarted && e.attempts > 0
+	return e.status == parley.StepCompleted || e.step.CompensateStarted && e.called()
+}
+
+// called reports whether x has done anything that may have to be undone: an attempt
+// that was given up before its agent was called, since its input could not be
+// evaluated, has not.
+func (e *execution) called() bool {
+	return e.attempts > 0 && (e.step.Kind != KindAgent || e.tried > 0)
 }
 
 // within reports whether x stands in a list of the step, not in that of its handler.

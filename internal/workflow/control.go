@@ -26,6 +26,8 @@ type Pause struct {
 type Resume struct {
 	At time.Time
 	By string
+	// Jitter as in Settled.
+	Jitter float64
 }
 
 func (Terminate) fact() {}
@@ -65,7 +67,7 @@ func (a *decider) control(f Fact) {
 		a.recordAt(parley.EventRunPaused, "", 0, runPaused{By: f.By, Reason: f.Reason})
 		a.d.Hold = new(true)
 	case Resume:
-		a.at = f.At
+		a.at, a.jitter = f.At, f.Jitter
 		if !a.paused {
 			return
 		}

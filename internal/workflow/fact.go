@@ -31,6 +31,8 @@ type Start struct {
 	RetriedFrom, RerunFrom string
 	Copied                 []Copied
 	Edits                  []Edit
+	// Jitter as in Settled.
+	Jitter float64
 }
 
 // Settled says how an attempt ended.

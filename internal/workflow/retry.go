@@ -96,6 +96,17 @@ func (a *decider) retryOrEnd(x *execution, err *parley.Error, end attemptEnd) {
 	a.retryWhole(x, p)
 }
 
+// unmet ends a step whose condition could not be evaluated. That is not done again
+// (rule S2), so no policy grants another attempt: a step never runs of which the
+// condition did not hold.
+func (a *decider) unmet(x *execution, err error) {
+	e := recordable(asError(err))
+	if e.Step == "" {
+		e.Step = x.path
+	}
+	a.failFinally(x, e, attemptEnd{})
+}
+
 // retryAt is when a retry begins: its delay counts from the failure (rule R2),
 // which may have been some time ago, and nothing begins in the past.
 func (a *decider) retryAt(failed time.Time, delay time.Duration) time.Time {
@@ -111,12 +122,22 @@ func (a *decider) retryAt(failed time.Time, delay time.Duration) time.Time {
 // until is when the time of x is up: its own, that of a step around it, or the
 // run's. Zero is never.
 func (a *decider) until(x *execution) time.Time {
-	until := a.earliest(x.deadline, a.deadline)
+	own := x.deadline
+	if t := a.deadlineOf(x); t != nil { // it has failed as it began
+		own = *t
+	}
+	until := a.earliest(own, a.deadline)
 	if a.phase != phaseBody {
-		until = a.earliest(x.deadline, a.cleanupUntil)
+		until = a.earliest(own, a.cleanupUntil)
 	}
 	for r := x.region; r.owner != nil; r = r.around() {
-		until = a.earliest(until, r.deadline)
+		switch {
+		case r.state() != regionOpen: // what has ended bounds nothing, such as what undoes it
+		case r.begun.IsZero() && r.block.Timeout > 0: // x is the first of it
+			until = a.earliest(until, a.at.Add(r.block.Timeout))
+		default:
+			until = a.earliest(until, r.deadline)
+		}
 		if r.owner.status == parley.StepRunning {
 			until = a.earliest(until, r.owner.deadline)
 		}

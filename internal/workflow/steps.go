@@ -31,7 +31,7 @@ func (a *decider) consider(r *region, step *Step) *execution {
 	if step.If != nil && !ok {
 		run, err := step.If.Eval(a.scope(x))
 		if err != nil {
-			a.fail(x, asError(err), attemptEnd{})
+			a.unmet(x, err)
 			return x
 		}
 		if !run {

@@ -22,6 +22,8 @@ type Asked struct {
 	// News numbers the changes of one attempt from 1. One that is not newer
 	// than the last that the run has recorded changes nothing.
 	News int
+	// Jitter as in Settled, for what follows if the question is one too many.
+	Jitter float64
 }
 
 // Replied says that somebody has answered the question of an attempt. It is
