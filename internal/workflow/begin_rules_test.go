@@ -1,0 +1,83 @@
+package workflow
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// TestS2_AStepWhoseConditionFailsIsNotRetriedPastIt: a policy that grants another
+// attempt after any expression does not make a step run of which `if` never held.
+func TestS2_AStepWhoseConditionFailsIsNotRetriedPastIt(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","set":1,"if":"workflow.input.absent == 1","retry":{"attempts":2,"delay":"1s","on":["expression"]}}]}`)
+	s.after(time.Hour).want(parley.RunFailed, "run.started", "failed a", "run.failed")
+}
+
+// TestS2_ARetryEvaluatesWhatCouldNotBe: a composite of which the list, or the
+// condition, could not be evaluated does not run as if it had been.
+func TestS2_ARetryEvaluatesWhatCouldNotBe(t *testing.T) {
+	for _, kind := range []string{
+		`"for_each":"${workflow.input.absent}","steps":[{"id":"b","set":1}]`,
+		`"switch":[{"when":"workflow.input.absent == 1","steps":[{"id":"b","set":1}]}]`,
+	} {
+		s := play(t, `{"name":"t","steps":[{"id":"a",`+kind+`,"retry":{"attempts":2,"delay":"1s","jitter":"none","on":["expression"]}}]}`)
+		s.after(time.Second).want(parley.RunFailed, "run.started", "scheduled a", "retrying a", "failed a", "run.failed")
+	}
+}
+
+// TestT1_NoRetryAfterTheTimeoutOfAStepThatFailsAsItBegins: its time runs from then.
+func TestT1_NoRetryAfterTheTimeoutOfAStepThatFailsAsItBegins(t *testing.T) {
+	for _, list := range []string{
+		`{"id":"a","fail":{"code":"Oops"},"timeout":"30s",%s}`,
+		`{"id":"g","timeout":"30s","steps":[{"id":"a","fail":{"code":"Oops"},%s}]}`,
+		`{"id":"f","branch_timeout":"30s","join":1,"fork":{"l":[{"id":"a","fail":{"code":"Oops"},%s}],"r":[{"id":"b","fail":{"code":"Oops"}}]}}`,
+	} {
+		s := play(t, `{"name":"t","steps":[`+replaced(list, `"retry":{"attempts":2,"delay":"1m","jitter":"none","on":["Oops"]}`)+`]}`)
+		if s.state.Status() != parley.RunFailed {
+			t.Errorf("%s: a retry is waited for that can only begin too late; history %q", list, s.types)
+		}
+	}
+}
+
+// TestC2_WhatUndoesAStepIsRetriedAfterTheTimeOfItsBranch: the time of a branch that
+// has ended bounds nothing any more.
+func TestC2_WhatUndoesAStepIsRetriedAfterTheTimeOfItsBranch(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"f","branch_timeout":"10s","join":"all","fork":{
+		"l":[{"id":"a","set":1,"compensate":{"id":"u","agent":"one"}}],
+		"r":[{"id":"b","agent":"one"}]}}]}`)
+	s.after(10 * time.Second)
+	if until := s.task("f/a/u").Task.Deadline; !until.Equal(s.now.Add(10 * time.Minute)) {
+		t.Errorf("what undoes a step has until %s, want that of the cleanup", until)
+	}
+	if s.fail("f/a/u", parley.CodeAgentError); s.state.Status().Terminal() {
+		t.Fatalf("it was not tried again; history %q", s.types)
+	}
+}
+
+// TestC1_AnAgentThatWasNeverCalledIsNotCompensated: its input could not be
+// evaluated, however often.
+func TestC1_AnAgentThatWasNeverCalledIsNotCompensated(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"one","input":"${workflow.input.absent}","compensate_if":"started",
+		"compensate":{"id":"u","set":1},"retry":{"attempts":2,"delay":"1s","jitter":"none","on":["expression"]}}]}`)
+	s.after(time.Second).want(parley.RunFailed, "run.started", "scheduled a", "retrying a", "failed a", "run.failed")
+}
+
+// TestR2_TheDelayIsDrawnAlsoForWhatFailsAsTheRunBegins: and as it is resumed.
+func TestR2_TheDelayIsDrawnAlsoForWhatFailsAsTheRunBegins(t *testing.T) {
+	const document = `{"name":"t","steps":[%s{"id":"a","fail":{"code":"Oops"},"retry":{"attempts":2,"delay":"10s","on":["Oops"]}}]}`
+	s := playWith(t, replaced(document, ""), Start{Input: []byte(`{}`), Jitter: 0.5})
+	if got := s.retryOf().DelayMS; got != 5000 {
+		t.Errorf("at the start: a delay of %d ms, want half of 10 s", got)
+	}
+	s = play(t, replaced(document, `{"id":"b","agent":"one"},`))
+	s.apply(Pause{At: s.now})
+	s.answer("b", `1`).apply(Resume{At: s.now, Jitter: 0.25})
+	if got := s.retryOf().DelayMS; got != 2500 {
+		t.Errorf("at resume: a delay of %d ms, want a quarter of 10 s", got)
+	}
+}
+
+// replaced gives a document with its gap filled.
+func replaced(document, gap string) string { return strings.Replace(document, "%s", gap, 1) }
