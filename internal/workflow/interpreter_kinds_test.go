@@ -23,9 +23,10 @@ func (in *interpreter) once(x *lived, m moment) verdict {
 		return in.authors(x, m)
 	}
 	value := x.step.Set
-	if x.step.Kind == KindFinish {
+	switch x.step.Kind {
+	case KindFinish:
 		value = x.step.Finish
-	} else if x.step.Kind == KindValidate {
+	case KindValidate:
 		value = x.step.Validate
 	}
 	v, err := value.Eval(in.scope(x.frame, m.now))

@@ -257,10 +257,10 @@ func (r told) said(start time.Time) []string {
 	var all []string
 	for _, x := range r.steps {
 		line := fmt.Sprintf("step %s: %s at %s", x.path, x.status, x.end.Sub(start))
-		switch {
-		case x.status == parley.StepCompleted:
+		switch x.status {
+		case parley.StepCompleted:
 			line += " " + text(x.output)
-		case x.status == parley.StepFailed:
+		case parley.StepFailed:
 			line += fmt.Sprintf(" handled %v %s%s", x.handled, text(x.output), failure(x.err))
 		}
 		all = append(all, line)

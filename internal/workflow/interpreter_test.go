@@ -117,10 +117,6 @@ func (x *lived) passed(now time.Time) bool {
 	return !x.end.After(now) && (x.status == parley.StepCompleted || x.status == parley.StepSkipped || x.handled)
 }
 
-func (x *lived) lost(now time.Time) bool {
-	return !x.end.After(now) && x.status == parley.StepFailed && !x.handled
-}
-
 // block carries out a list of steps (rules S1, S3, S5, S6).
 func (in *interpreter) block(f *frame, until time.Time) verdict {
 	now := f.start
