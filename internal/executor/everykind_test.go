@@ -1,0 +1,287 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// everyInput are the two ways that the run of every kind goes.
+var everyInput = map[string]string{"completes": `{"key":"k"}`, "compensates": `{"key":"k","fail":true}`}
+
+// evidence is what must not depend on a crash.
+type evidence struct {
+	Status string
+	Output string
+	Error  string
+	// Steps and History are by path; Calls by task.
+	Steps   map[string]string
+	History map[string][]string
+	Calls   map[string]string
+	// Undone is in order.
+	Undone []string
+}
+
+// deployed makes a database that knows the workflow.
+func deployed(t *testing.T, database string) {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join("testdata", "every_kind.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(t.Context(), database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x := New(Config{Store: db, Now: time.Now})
+	c := NewCatalog(CatalogConfig{DB: db, Executor: x, Now: time.Now, NewID: func() string { return "d-1" }, KnownAgent: func(context.Context, string) bool { return true }})
+	if _, _, err := c.Apply(t.Context(), parley.ApplyRequest{File: "every_kind.yaml", Source: source}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read gathers the evidence of the world's run, and holds its history to what the
+// executors had in memory.
+func (w *world) read(ctx context.Context) (e evidence, err error) {
+	db, err := store.Open(ctx, w.database, store.Options{})
+	if err != nil {
+		return e, err
+	}
+	defer db.Close() //nolint:errcheck // only read
+	h, err := db.History(ctx, "run-1")
+	if err != nil {
+		return e, err
+	}
+	run, err := w.replay(ctx, db, h)
+	if err != nil {
+		return e, err
+	}
+	e = evidence{Status: string(run.Status), Output: timeless(run.Output), Error: timeless(run.Error), Steps: map[string]string{}, History: map[string][]string{}, Calls: map[string]string{}}
+	for i := range run.Steps {
+		s := &run.Steps[i]
+		e.Steps[s.ID] = timeless(s)
+	}
+	for _, ev := range h.Events {
+		e.History[ev.Step] = append(e.History[ev.Step], fmt.Sprintf("%s %d %s", ev.Type, ev.Attempt, timeless(ev.Data)))
+		if ev.Type == parley.EventStepCompensating {
+			e.Undone = append(e.Undone, ev.Step)
+		}
+	}
+	rows, err := db.Attempts(ctx, "run-1")
+	if err != nil {
+		return e, err
+	}
+	return e, w.judge(&e, rows)
+}
+
+// judge puts the calls into the evidence: each is of an attempt that the run has,
+// and once, or twice if its process died over it.
+func (w *world) judge(e *evidence, rows []store.Attempt) error {
+	for i := range rows {
+		a := &rows[i]
+		calls := w.calls[a.ID]
+		if a.State != store.AttemptClosed {
+			return fmt.Errorf("%s is %s after the end", a.ID, a.State)
+		}
+		if a.Agent == "slow" && len(calls) == 0 {
+			calls = []agentCall{{agent: a.Agent, input: string(a.Input)}} // it has lost before it was called
+		}
+		if len(calls) == 0 {
+			return fmt.Errorf("%s was never called", a.ID)
+		}
+		for n, c := range calls {
+			if c.agent != calls[0].agent || c.input != calls[0].input {
+				return fmt.Errorf("%s was called with %v, then %v", a.ID, calls[0], c)
+			}
+			if n > 0 && (c.life == calls[n-1].life || w.settled[a.ID]) {
+				return fmt.Errorf("%s was called again: %v", a.ID, calls)
+			}
+		}
+		e.Calls[a.ID] = calls[0].agent + " " + calls[0].input
+	}
+	for id := range w.calls {
+		if e.Calls[id] == "" {
+			return fmt.Errorf("%s was called, and is no attempt", id)
+		}
+	}
+	return nil
+}
+
+// replay goes through a stored history event by event. Wherever an executor has
+// decided, the state is what that executor had.
+func (w *world) replay(ctx context.Context, db *store.DB, h store.History) (parley.Run, error) {
+	def, err := newDefinitions(db, time.Now).behind(ctx, h)
+	if err != nil {
+		return parley.Run{}, err
+	}
+	state := workflow.NewState(h.Run.ID, def, workflow.DefaultRunLimits())
+	compared := 0
+	for _, e := range h.Events {
+		if err := state.Replay(e); err != nil {
+			return parley.Run{}, err
+		}
+		had, ok := w.views[e.Seq]
+		if !ok {
+			continue
+		}
+		compared++
+		if got, err := json.Marshal(state.View()); err != nil || !bytes.Equal(got, had) {
+			return parley.Run{}, fmt.Errorf("replayed to event %d (%s), the run is not what the executor had: %s", e.Seq, e.Type, cmp.Diff(string(had), string(got)))
+		}
+	}
+	if compared < 30 {
+		return parley.Run{}, fmt.Errorf("only %d states compared", compared)
+	}
+	return state.View(), nil
+}
+
+// timeless gives a value as JSON without its times.
+func timeless(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	var value any
+	if err := json.Unmarshal(b, &value); err != nil {
+		return err.Error()
+	}
+	b, err = json.Marshal(withoutTimes(value))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func withoutTimes(v any) any {
+	switch v := v.(type) {
+	case string:
+		if _, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			return "then"
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutTimes(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			if v[k] = withoutTimes(v[k]); strings.HasSuffix(k, "waited_ms") {
+				v[k] = "a while"
+			}
+		}
+	}
+	return v
+}
+
+// reference is a run without a crash, and the moments at which it may be cut:
+// the event that each of its commits ends with.
+func reference(ctx context.Context, w *world) (evidence, []int64, error) {
+	if err := w.live(ctx, &dying{}); err != nil {
+		return evidence{}, nil, err
+	}
+	e, err := w.read(ctx)
+	return e, append([]int64{1}, w.commits...), err
+}
+
+// crashed is the same run with a process that dies.
+func crashed(ctx context.Context, w *world, d *dying) (evidence, error) {
+	if err := w.live(ctx, d); err != nil {
+		return evidence{}, fmt.Errorf("first process: %w", err)
+	}
+	if !d.gone.Load() {
+		return evidence{}, fmt.Errorf("there was no event %d", d.event)
+	}
+	if err := w.live(ctx, &dying{}); err != nil {
+		return evidence{}, fmt.Errorf("second process: %w", err)
+	}
+	return w.read(ctx)
+}
+
+// sqliteWorld copies a database to a new folder.
+func sqliteWorld(t *testing.T, template []byte, input string) *world {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "parley.db")
+	if err := os.WriteFile(file, template, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return newWorld(file, input, 50*time.Millisecond, time.Second)
+}
+
+// TestC10_CrashAtEveryEventOfEveryKind: a run that uses every kind of step is cut
+// off before and after each commit of its history, and goes on in another process.
+// Calls, steps, history and result are those of a run that nothing happened to,
+// but for times. Time is virtual here.
+func TestC10_CrashAtEveryEventOfEveryKind(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "parley.db")
+	deployed(t, file)
+	template, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, input := range everyInput {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want evidence
+			var cuts []int64
+			w := sqliteWorld(t, template, input)
+			synctest.Test(t, func(t *testing.T) {
+				var err error
+				if want, cuts, err = reference(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+			})
+			checkKinds(t, want, name == "compensates")
+			for _, event := range cuts {
+				for _, after := range []bool{false, true} {
+					t.Run(fmt.Sprintf("event %d after %t", event, after), func(t *testing.T) {
+						t.Parallel()
+						w := sqliteWorld(t, template, input)
+						synctest.Test(t, func(t *testing.T) {
+							got, err := crashed(t.Context(), w, &dying{event: event, after: after})
+							if err != nil {
+								t.Fatal(err)
+							}
+							if d := cmp.Diff(want, got); d != "" {
+								t.Errorf("(-without a crash +with):\n%s", d)
+							}
+						})
+					})
+				}
+			}
+		})
+	}
+}
+
+// checkKinds makes sure that the reference is what the test is about.
+func checkKinds(t *testing.T, e evidence, fails bool) {
+	t.Helper()
+	status := string(parley.RunCompleted)
+	if fails {
+		status = string(parley.RunFailed)
+	}
+	if e.Status != status || len(e.Steps) < 40 {
+		t.Fatalf("the run is %s %s with %d steps", e.Status, e.Error, len(e.Steps))
+	}
+	t.Log(len(e.Steps), "steps,", len(e.Calls), "calls; undone:", e.Undone)
+}
