@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 	"github.com/parley-project/parley/internal/store"
 	"github.com/parley-project/parley/internal/workflow"
 )
@@ -31,7 +34,8 @@ type evidence struct {
 	Steps   map[string]string
 	History map[string][]string
 	Calls   map[string]string
-	// Undone is in order.
+	// Undone is sorted: each history is held to the order that it has itself, for
+	// steps side by side may end in another one.
 	Undone []string
 }
 
@@ -82,12 +86,27 @@ func (w *world) read(ctx context.Context) (e evidence, err error) {
 		s := &run.Steps[i]
 		e.Steps[s.ID] = timeless(s)
 	}
+	ended := map[string]int64{}
+	last := int64(0)
 	for _, ev := range h.Events {
 		e.History[ev.Step] = append(e.History[ev.Step], fmt.Sprintf("%s %d %s", ev.Type, ev.Attempt, timeless(ev.Data)))
-		if ev.Type == parley.EventStepCompensating {
+		switch ev.Type {
+		case parley.EventStepCompleted:
+			ended[ev.Step] = ev.Seq
+		case parley.EventRunPhase:
+			last = ev.Seq
+		case parley.EventStepCompensating:
+			if last > 0 && ended[ev.Step] > last {
+				return e, fmt.Errorf("%s is undone too late", ev.Step)
+			}
+			if last > 0 {
+				last = ended[ev.Step]
+			}
 			e.Undone = append(e.Undone, ev.Step)
+		default:
 		}
 	}
+	slices.Sort(e.Undone)
 	rows, err := db.Attempts(ctx, "run-1")
 	if err != nil {
 		return e, err
@@ -273,7 +292,14 @@ func TestC10_CrashAtEveryEventOfEveryKind(t *testing.T) {
 	}
 }
 
-// checkKinds makes sure that the reference is what the test is about.
+// everyEvent are the types that the history of either run has to have.
+var everyEvent = []parley.EventType{
+	parley.EventRunStarted, parley.EventStepScheduled, parley.EventStepCompleted, parley.EventStepFailed, parley.EventStepSkipped,
+	parley.EventStepCancelled, parley.EventStepRetrying, parley.EventStepAttemptFailed, parley.EventStepHandling, parley.EventStepCompensating,
+	parley.EventStepCompensated, parley.EventTimerSet, parley.EventTimerFired, parley.EventSignalReceived, parley.EventRunPhase,
+}
+
+// checkKinds makes sure that the reference is what the tests are about.
 func checkKinds(t *testing.T, e evidence, fails bool) {
 	t.Helper()
 	status := string(parley.RunCompleted)
@@ -283,5 +309,83 @@ func checkKinds(t *testing.T, e evidence, fails bool) {
 	if e.Status != status || len(e.Steps) < 40 {
 		t.Fatalf("the run is %s %s with %d steps", e.Status, e.Error, len(e.Steps))
 	}
-	t.Log(len(e.Steps), "steps,", len(e.Calls), "calls; undone:", e.Undone)
+	all := fmt.Sprint(e.History)
+	for _, kind := range everyEvent {
+		if !strings.Contains(all, string(kind)+" ") {
+			t.Errorf("no event %s", kind)
+		}
+	}
+	want := []string{"region/inner"}
+	if fails {
+		want = []string{"ask", "each_one[0]/work", "each_one[1]/work", "each_one[3]/work", "region/inner", "team#2/first", "team/first"}
+	}
+	if d := cmp.Diff(want, e.Undone); d != "" {
+		t.Errorf("undone (-want +got):\n%s", d)
+	}
+}
+
+// TestC10_EveryKindIsCrashed: the workflow of these tests has every kind of step
+// that there is, and each of them in the result of its parser.
+func TestC10_EveryKindIsCrashed(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile(filepath.Join("testdata", "every_kind.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, problems := workflow.Parse(workflow.ParseOptions{Version: "1"}, source)
+	if def == nil {
+		t.Fatal(problems)
+	}
+	missing := map[workflow.Kind]bool{
+		workflow.KindAgent: true, workflow.KindGroup: true, workflow.KindParallel: true, workflow.KindConditional: true, workflow.KindSwitch: true,
+		workflow.KindForkJoin: true, workflow.KindLoop: true, workflow.KindWait: true, workflow.KindSet: true, workflow.KindFail: true,
+		workflow.KindFinish: true, workflow.KindValidate: true, workflow.KindAwait: true, workflow.KindEmit: true, workflow.KindApproval: true,
+	}
+	for _, s := range def.Steps {
+		delete(missing, s.Kind)
+	}
+	if len(missing) > 0 || len(def.Steps) < 40 {
+		t.Errorf("%d steps; missing are %v", len(def.Steps), missing)
+	}
+}
+
+// postgresEvery is how many of the moments are left to SQLite for each one that
+// PostgreSQL is tried at, where time is real; postgresBeside how many are tried
+// at a time.
+const (
+	postgresEvery  = 3
+	postgresBeside = 16
+)
+
+// TestC10_CrashOnPostgreSQL is the same with a database that others could share, in
+// real time: at every third moment.
+func TestC10_CrashOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	template := pgtest.Database(t)
+	deployed(t, template)
+	for name, input := range everyInput {
+		t.Run(name, func(t *testing.T) {
+			first := newWorld(pgtest.Copy(t, template), input, 20*time.Millisecond, 100*time.Millisecond)
+			want, cuts, err := reference(t.Context(), first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkKinds(t, want, name == "compensates")
+			var wg sync.WaitGroup
+			places := make(chan struct{}, postgresBeside)
+			for n := 0; n < 2*len(cuts); n += postgresEvery {
+				d := &dying{event: cuts[n/2], after: n%2 == 1}
+				w := newWorld(pgtest.Copy(t, template), input, first.tick, first.sweep)
+				places <- struct{}{}
+				wg.Go(func() {
+					defer func() { <-places }()
+					got, err := crashed(t.Context(), w, d)
+					if diff := cmp.Diff(want, got); err != nil || diff != "" {
+						t.Errorf("event %d after %t: %v (-without a crash +with):\n%s", d.event, d.after, err, diff)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
 }

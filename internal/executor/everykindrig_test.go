@@ -19,7 +19,7 @@ import (
 
 var errDead = errors.New("the process is dead")
 
-// ending is the moment at which a process dies: at the commit that has an event of
+// dying is the moment at which a process dies: at the commit that has an event of
 // the run, before it or after it. Zero never comes.
 type dying struct {
 	event int64
@@ -134,8 +134,7 @@ type life struct {
 	executor *Executor
 }
 
-// live runs a process until the run has ended or the process dies, and gives the
-// run's id as far as it is known.
+// live runs a process until the run has ended or the process dies.
 func (w *world) live(ctx context.Context, d *dying) (err error) {
 	d.dead = make(chan struct{})
 	w.lives++
