@@ -354,7 +354,7 @@ func TestC10_EveryKindIsCrashed(t *testing.T) {
 // at a time.
 const (
 	postgresEvery  = 3
-	postgresBeside = 16
+	postgresBeside = 8
 )
 
 // TestC10_CrashOnPostgreSQL is the same with a database that others could share, in
@@ -365,7 +365,7 @@ func TestC10_CrashOnPostgreSQL(t *testing.T) {
 	deployed(t, template)
 	for name, input := range everyInput {
 		t.Run(name, func(t *testing.T) {
-			first := newWorld(pgtest.Copy(t, template), input, 20*time.Millisecond, 100*time.Millisecond)
+			first := newWorld(pgtest.Copy(t, template), input, 40*time.Millisecond, 200*time.Millisecond)
 			want, cuts, err := reference(t.Context(), first)
 			if err != nil {
 				t.Fatal(err)

@@ -139,7 +139,7 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 	d.dead = make(chan struct{})
 	w.lives++
 	l := &life{world: w, number: w.lives, dying: d}
-	db, err := store.Open(ctx, w.database, store.Options{Failpoint: d.hit})
+	db, err := store.Open(ctx, w.database, store.Options{Failpoint: d.hit, Readers: 2, Writers: 2})
 	if err != nil {
 		return err
 	}
@@ -194,9 +194,14 @@ func (w *world) noteSettled(ctx context.Context, db *store.DB) error {
 func (l *life) drive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	started := false
 	for last := error(nil); ; {
-		_, _, err := l.executor.Start(ctx, parley.StartRequest{Workflow: "every-kind", Input: []byte(l.input), IdempotencyKey: "once"})
-		if err == nil {
+		var err error
+		if !started {
+			_, _, err = l.executor.Start(ctx, parley.StartRequest{Workflow: "every-kind", Input: []byte(l.input), IdempotencyKey: "once"})
+			started = err == nil
+		}
+		if started {
 			var run parley.Run
 			if run, err = l.executor.Get(ctx, "run-1"); err == nil {
 				if run.Status.Terminal() {
