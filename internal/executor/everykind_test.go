@@ -227,6 +227,11 @@ func reference(ctx context.Context, w *world) (evidence, []int64, error) {
 	if e.Status == string(parley.RunCompleted) {
 		cuts = cuts[len(cuts)-lastCuts:]
 	}
+	thin := cuts[:0]
+	for n := 0; n < len(cuts); n += cutsEvery {
+		thin = append(thin, cuts[n])
+	}
+	cuts = thin
 	return e, cuts, err
 }
 
