@@ -51,6 +51,7 @@ func TestCoreDoesWhatTheInterpreterSays(t *testing.T) {
 }
 
 // plain rewrites a random document: what waits for people and events calls agents,
+// what publishes events or runs plans gives a value,
 // and no two times in it are the same, so that no two things happen at once.
 type plain struct{ n int }
 
@@ -70,6 +71,12 @@ func (p *plain) simplify(v any) {
 		if e, ok := v["emit"].(map[string]any); ok {
 			delete(v, "emit")
 			v["set"] = e["data"]
+		}
+		if v["plan"] != nil {
+			for _, name := range []string{"plan", "allow", "input"} {
+				delete(v, name)
+			}
+			v["set"] = "planned"
 		}
 		if v["agent"] == nil && v["agents"] == nil {
 			delete(v, "compensate_if")
