@@ -31,6 +31,7 @@ internal/admission:
 internal/workflow/expr:       .
 internal/workflow:            . internal/workflow/expr
 internal/workflow/schemas:
+internal/workflow/workflowtest:
 internal/workflow/outline:    internal/workflow
 internal/workflow/drawing:    internal/workflow internal/workflow/outline
 internal/dryrun:              . internal/workflow internal/workflow/expr

@@ -206,6 +206,16 @@ func (s *server) hostAllowed(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
+// takeBatch is take for a batch, which takes its time: many of them would leave none
+// for others.
+func (s *server) takeBatch() (release func(), err error) {
+	release, ok := s.take()
+	if !ok {
+		return nil, parley.Errorf(parley.CodeUnavailable, "too many requests wait already; try again")
+	}
+	return release, nil
+}
+
 // take gives a slot for a stream or a wait, and false if all are in use. The
 // caller calls release when it is done.
 func (s *server) take() (release func(), ok bool) {

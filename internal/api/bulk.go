@@ -77,10 +77,9 @@ func (s *server) bulk(action parley.BulkAction) func(http.ResponseWriter, *http.
 		if err := o.done(true); err != nil {
 			return err
 		}
-		// A batch takes its time, and many of them would leave none for others.
-		release, free := s.take()
-		if !free {
-			return parley.Errorf(parley.CodeUnavailable, "too many requests wait already; try again")
+		release, err := s.takeBatch()
+		if err != nil {
+			return err
 		}
 		defer release()
 		report, err := s.cfg.Controls.Bulk(r.Context(), req)

@@ -252,10 +252,9 @@ func (s *server) replayDeadLetters(w http.ResponseWriter, r *http.Request) error
 	if err := o.done(true); err != nil {
 		return err
 	}
-	// A batch takes its time, and many of them would leave none for others.
-	release, free := s.take()
-	if !free {
-		return parley.Errorf(parley.CodeUnavailable, "too many requests wait already; try again")
+	release, err := s.takeBatch()
+	if err != nil {
+		return err
 	}
 	defer release()
 	report, err := s.cfg.DeadLetters.ReplayMany(r.Context(), b)

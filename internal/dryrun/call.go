@@ -224,7 +224,7 @@ func (w *world) settle(c *call, r parley.Result) workflow.Fact {
 // stop asks the agent of a task to end.
 func (w *world) stop(task string) {
 	c := w.calls[task]
-	if c == nil || c.agent != nil && c.agent.stubborn && !c.began.IsZero() {
+	if c == nil || c.agent != nil && c.agent.ignoresCancel && !c.began.IsZero() {
 		return
 	}
 	w.in(0, func() workflow.Fact {

@@ -181,7 +181,7 @@ func (r *reader) agent(at string, text json.RawMessage) *agent {
 	}
 	var raw rawAgent
 	r.decode(at, text, &raw)
-	a.echo, a.stubborn = raw.Unmatched == "echo", raw.OnCancel == "ignore"
+	a.echo, a.ignoresCancel = raw.Unmatched == "echo", raw.OnCancel == "ignore"
 	if raw.Retry != nil {
 		a.retry = r.retry(at+"/retry", raw.Retry)
 	}

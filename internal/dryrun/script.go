@@ -55,9 +55,9 @@ type agent struct {
 	cases []*answer
 	// echo answers calls that no case fits.
 	echo bool
-	// stubborn: it goes on when it is asked to end.
-	stubborn bool
-	retry    workflow.RetryPolicy
+	// ignoresCancel: it goes on when it is asked to end.
+	ignoresCancel bool
+	retry         workflow.RetryPolicy
 }
 
 // answer is one case of an agent.

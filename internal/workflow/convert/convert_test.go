@@ -17,6 +17,7 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow"
 	"github.com/parley-project/parley/internal/workflow/convert"
+	"github.com/parley-project/parley/internal/workflow/workflowtest"
 )
 
 var update = flag.Bool("update", false, "rewrite what is expected in testdata")
@@ -143,25 +144,7 @@ func thereAndBack(source []byte) error {
 func documents(t *testing.T) (files []txtar.File) {
 	t.Helper()
 	for _, pattern := range []string{"../testdata/*/*.txtar", "../testdata/plans/*", "../../sample/*.yaml", "../schemas/testdata/*.txtar", "../drawing/testdata/*.txtar"} {
-		names, err := filepath.Glob(filepath.FromSlash(pattern))
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%s: %d files, %v", pattern, len(names), err)
-		}
-		for _, name := range names {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasSuffix(name, ".txtar") {
-				files = append(files, txtar.File{Name: name, Data: data})
-				continue
-			}
-			for _, f := range txtar.Parse(data).Files {
-				if ext := filepath.Ext(f.Name); ext == ".yaml" || ext == ".json" {
-					files = append(files, txtar.File{Name: name + "/" + f.Name, Data: f.Data})
-				}
-			}
-		}
+		files = append(files, workflowtest.Documents(t, pattern)...)
 	}
 	return files
 }

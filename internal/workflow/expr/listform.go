@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"strconv"
 	"strings"
 )
 
@@ -37,26 +36,5 @@ func (c *Compiler) listForm(src string) string {
 	if !ok {
 		return src
 	}
-	var b strings.Builder
-	switch p.root {
-	case rootInput:
-		b.WriteString("workflow.input")
-	case rootPlan:
-		b.WriteString("plan.input")
-	case rootLoop:
-		b.WriteString("each." + p.name)
-	default:
-		b.WriteString(celStep(p.name) + ".output")
-	}
-	for _, seg := range p.segments {
-		switch {
-		case seg.isIndex:
-			b.WriteString("[" + strconv.Itoa(seg.index) + "]")
-		case isIdentifier(seg.name):
-			b.WriteString("." + seg.name)
-		default:
-			b.WriteString("[" + celString(seg.name) + "]")
-		}
-	}
-	return b.String()
+	return celReference(p, "")
 }

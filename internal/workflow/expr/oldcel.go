@@ -250,6 +250,16 @@ func celString(text string) string { return string(appendQuote(nil, text)) }
 
 // celPath reads a path without faults: what is missing is null.
 func celPath(p *path) (oldCEL, error) {
+	x := oldCEL{static: '?', value: celReference(p, "?")}
+	if len(p.segments) > 0 {
+		x.value += ".orValue(dyn(null))"
+	}
+	x.holds = "!(" + x.value + ` in [null, false, 0, "", [], {}])`
+	return x, nil
+}
+
+// celReference writes a path; optional is "?" where what is missing is no fault.
+func celReference(p *path, optional string) string {
 	var b strings.Builder
 	switch p.root {
 	case rootInput:
@@ -264,19 +274,14 @@ func celPath(p *path) (oldCEL, error) {
 	for _, seg := range p.segments {
 		switch {
 		case seg.isIndex:
-			b.WriteString("[?" + strconv.Itoa(seg.index) + "]")
+			b.WriteString("[" + optional + strconv.Itoa(seg.index) + "]")
 		case isIdentifier(seg.name):
-			b.WriteString(".?" + seg.name)
+			b.WriteString("." + optional + seg.name)
 		default:
-			b.WriteString("[?" + celString(seg.name) + "]")
+			b.WriteString("[" + optional + celString(seg.name) + "]")
 		}
 	}
-	if len(p.segments) > 0 {
-		b.WriteString(".orValue(dyn(null))")
-	}
-	x := oldCEL{static: '?', value: b.String()}
-	x.holds = "!(" + x.value + ` in [null, false, 0, "", [], {}])`
-	return x, nil
+	return b.String()
 }
 
 // celStep names a step.

@@ -3,18 +3,16 @@ package schemas_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/parley-project/parley/internal/workflow"
 	"github.com/parley-project/parley/internal/workflow/schemas"
+	"github.com/parley-project/parley/internal/workflow/workflowtest"
 )
 
 // compiled is the schema of workflows as a validator of other people reads it.
@@ -55,36 +53,12 @@ func fits(t *testing.T, s *jsonschema.Schema, source []byte) error {
 	return s.Validate(value)
 }
 
-func documents(t *testing.T, pattern string) (files []txtar.File) {
-	t.Helper()
-	names, err := filepath.Glob(filepath.FromSlash(pattern))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%s: %d files, %v", pattern, len(names), err)
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(name, ".txtar") {
-			files = append(files, txtar.File{Name: name, Data: data})
-			continue
-		}
-		for _, f := range txtar.Parse(data).Files {
-			if ext := filepath.Ext(f.Name); ext == ".yaml" || ext == ".json" {
-				files = append(files, txtar.File{Name: name + "/" + f.Name, Data: f.Data})
-			}
-		}
-	}
-	return files
-}
-
 // TestD2_ValidDocumentsFitTheSchema holds the schema to every document that
 // compiles, and to the examples of the language.
 func TestD2_ValidDocumentsFitTheSchema(t *testing.T) {
 	s := compiled(t)
 	for _, pattern := range []string{"testdata/examples.txtar", "testdata/valid.txtar"} {
-		for _, f := range documents(t, pattern) {
+		for _, f := range workflowtest.Documents(t, pattern) {
 			if err := fits(t, s, f.Data); err != nil {
 				t.Errorf("%s: %v", f.Name, err)
 			}
@@ -92,7 +66,7 @@ func TestD2_ValidDocumentsFitTheSchema(t *testing.T) {
 	}
 	tried := 0
 	for _, pattern := range []string{"../testdata/*/*.txtar", "../testdata/plans/*.yaml", "../testdata/plans/*.json", "../../sample/*.yaml", "../../../examples/*/flows/*.yaml"} {
-		for _, f := range documents(t, pattern) {
+		for _, f := range workflowtest.Documents(t, pattern) {
 			if def, _ := workflow.Parse(workflow.ParseOptions{}, f.Data); def == nil {
 				continue
 			}
@@ -110,7 +84,7 @@ func TestD2_ValidDocumentsFitTheSchema(t *testing.T) {
 // TestD2_WrongDocumentsDoNotFitTheSchema has one mistake in each document.
 func TestD2_WrongDocumentsDoNotFitTheSchema(t *testing.T) {
 	s := compiled(t)
-	wrong := documents(t, "testdata/wrong.txtar")
+	wrong := workflowtest.Documents(t, "testdata/wrong.txtar")
 	for _, f := range wrong {
 		for doc := range strings.SplitSeq(string(f.Data), "---\n") {
 			if fits(t, s, []byte(doc)) == nil {
