@@ -551,3 +551,26 @@ func TestC1_ViewSaysWhatWasUndone(t *testing.T) {
 		t.Errorf("after: %v, %q, %s", v.Compensated, v.Phase, v.Status)
 	}
 }
+
+func TestH3_ErrorOfAHandlerNamesWhatItHandled(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x","on_error":{"steps":[{"id":"h","agent":"y"}]}}]}`)
+	s.fail("a", parley.CodeAgentRejected).fail("a/h", parley.CodeInvalidOutput)
+	e := s.state.Err()
+	if e == nil || e.Code != parley.CodeInvalidOutput || e.Step != "a/h" || e.Cause == nil || e.Cause.Code != parley.CodeAgentRejected || e.Cause.Step != "a" {
+		t.Errorf("the run fails with %+v", e)
+	}
+}
+
+func TestC2_RunNamesWhatCouldNotBeUndone(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x","compensate":{"id":"u","agent":"x"}},
+		{"id":"b","agent":"x","compensate":{"id":"v","agent":"x"}},{"id":"c","agent":"x"}]}`)
+	s.answer("a", "1").answer("b", "1").fail("c", parley.CodeAgentRejected)
+	s.fail("b/v", parley.CodeAgentRejected).answer("a/u", "1")
+	var d struct {
+		Failed []string `json:"compensation_failed"`
+	}
+	e := s.state.Err()
+	if e == nil || json.Unmarshal(e.Details, &d) != nil || !slices.Equal(d.Failed, []string{"b"}) || e.Code != parley.CodeAgentRejected || e.Step != "c" {
+		t.Errorf("the run fails with %+v %s", e, e.Details)
+	}
+}
