@@ -57,6 +57,10 @@ func bombs() []bomb {
 		{name: "schema of itself", document: bombSchema(), input: strings.Repeat("[", 30) + strings.Repeat("]", 30)},
 		{name: "defaults", document: bombDefaults(), input: `{}`},
 		{name: "deep answer", document: "name: bomb\nsteps:\n- {id: s, agent: a, parse: json}\n- {agent: b}\n", input: `{}`, answer: string(appendString(nil, strings.Repeat("[", 100_000)))},
+		{name: "plan of a million steps", document: bombPlan(), input: `{}`, answer: "[" + strings.Repeat(`{"agent":"a"},`, 1_000_000) + `{"agent":"a"}]`},
+		{name: "plan of half a million steps", document: bombPlan(), input: `{}`, answer: "[" + strings.Repeat(`{"agent":"a"},`, 500_000) + `{"agent":"a"}]`},
+		{name: "plan of 18,000 steps", document: bombPlan(), input: `{}`, answer: "[" + strings.Repeat(`{"agent":"a"},`, 18_000) + `{"agent":"a"}]`},
+		{name: "plan of deep lists", document: bombPlan(), input: `{}`, answer: strings.Repeat(`[{"steps":`, 60) + `[{"agent":"a"}]` + strings.Repeat(`}]`, 60)},
 		{name: "large answer", document: "name: bomb\nsteps:\n- {id: s, agent: a}\n- {agent: b}\n", input: `{}`, answer: `"` + strings.Repeat("x", 9<<20) + `"`},
 	}
 }
@@ -79,6 +83,11 @@ func bombAliasedSteps() string {
 		fmt.Fprintf(&s, "- parallel: &a%d\n  - parallel: *a%d\n  - parallel: *a%d\n", i, i-1, i-1)
 	}
 	return s.String()
+}
+
+// bombPlan runs what its first agent says.
+func bombPlan() string {
+	return "name: bomb\nsteps:\n- {id: p, agent: p}\n- {id: w, plan: '${p.output}', allow: {agents: [a]}}\n"
 }
 
 func bombScopes(depth int) string {

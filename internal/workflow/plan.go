@@ -161,7 +161,7 @@ func (p *parser) permitted(s *parseStep) {
 }
 
 // compilePlan compiles the value of a plan step as a list of steps. The error is
-// limit, or plan_invalid with all findings in its details.
+// limit or plan_invalid, with all findings in its details if it was read.
 func compilePlan(step *Step, value json.RawMessage) (*Definition, error) {
 	if n := len(value); n > maxPlanBytes {
 		return nil, limitError("plan", maxPlanBytes, int64(n))
@@ -181,22 +181,33 @@ func compilePlan(step *Step, value json.RawMessage) (*Definition, error) {
 	source := append(append([]byte(`{"name":"plan","steps":`), value...), '}')
 	def, problems := parse(options, source, spec)
 	if def == nil {
-		type finding struct {
-			Path string `json:"path"`
-			Code string `json:"code"`
-			Text string `json:"text"`
-		}
-		var list []finding
-		for _, f := range problems {
-			if f.Severity == parley.SeverityError {
-				list = append(list, finding{f.Path, f.Code, f.Text})
-			}
-		}
-		return nil, parley.Errorf(parley.CodePlanInvalid, "The plan cannot be run: %s: %s (%d findings)", list[0].Path, list[0].Text, len(list)).WithDetails(list)
+		return nil, planRefused(problems)
 	}
 	def.Body.Parent = step
 	spec.compiled.put(string(value), def)
 	return def, nil
+}
+
+// planRefused makes one error of all findings: limit if nothing is wrong but that
+// the plan is too large, else plan_invalid.
+func planRefused(problems parley.Problems) error {
+	type finding struct {
+		Path string `json:"path"`
+		Code string `json:"code"`
+		Text string `json:"text"`
+	}
+	var list []finding
+	code := parley.CodeLimit
+	for _, f := range problems {
+		if f.Severity != parley.SeverityError {
+			continue
+		}
+		list = append(list, finding{f.Path, f.Code, f.Text})
+		if f.Code != problemLimit {
+			code = parley.CodePlanInvalid
+		}
+	}
+	return parley.Errorf(code, "The plan cannot be run: %s: %s (%d findings)", list[0].Path, list[0].Text, len(list)).WithDetails(list)
 }
 
 // evalPlan evaluates the plan and its input, once, and compiles it.
