@@ -109,6 +109,9 @@ func (a *decider) advanceComposite(x *execution) {
 			a.advanceBlock(x)
 		}
 		if a.cancelling && !a.over() && x.status == parley.StepRunning && !a.anyInFlight(x) {
+			for r := range x.regions {
+				a.cancelOpen(r) // what waits in it for a time, an event or a person
+			}
 			a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 		}
 	}

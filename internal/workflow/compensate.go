@@ -133,7 +133,8 @@ func (a *decider) compensated() outcome {
 	return o
 }
 
-// cleanupOver ends the part of a run that follows its body when its time is up.
+// cleanupOver ends what follows a run's body when the time for that is up: what is
+// not undone by then stays so, and the run goes on behind it.
 func (a *decider) cleanupOver() {
 	err := parley.Errorf(parley.CodeTimeout, "The cleanup_timeout of %s is over", a.def.CleanupTimeout).WithDetails(map[string]string{"limit": "cleanup_timeout"})
 	if a.phase == phaseFinally {
@@ -148,7 +149,6 @@ func (a *decider) cleanupOver() {
 		a.cancelOpen(x.undo.region)
 		a.record(parley.EventStepCompensated, x, stepCompensated{Kind: x.step.Kind, Error: err})
 	}
-	a.enterFinally(a.compensated())
 }
 
 // compensate undoes, one after another, what has completed inside of a step, or of

@@ -593,6 +593,13 @@ func (d *driver) sameAsReplayed() {
 			d.state = again // whoever goes on knows nothing but the history
 		}
 	}()
+	if again.Status().Terminal() {
+		for _, step := range again.View().Steps {
+			if !step.Status.Terminal() {
+				d.t.Fatalf("%s is %s in a run that is %s", step.ID, step.Status, again.Status())
+			}
+		}
+	}
 	if !reflect.DeepEqual(d.state, again) {
 		d.t.Fatalf("replay gives another state:\n%+v\n%+v\nafter %s", describe(d.state), describe(again), d.events[len(d.events)-1].Type)
 	}

@@ -161,3 +161,40 @@ func TestC4_CancelIsRefusedWhileCleaningUp(t *testing.T) {
 		t.Errorf("a terminated run is %s", got)
 	}
 }
+
+// TestC3_WhatWaitsInsideIsCancelled: nothing is open in a run that has ended.
+func TestC3_WhatWaitsInsideIsCancelled(t *testing.T) {
+	for _, inner := range []string{`"wait":"1h"`, `"event":"paid"`, `"approval":{"title":"Pay?"}`, `"agent":"x"`, `"steps":[{"id":"i","wait":"1h"}]`} {
+		s := play(t, `{"name":"t","steps":[{"id":"g","steps":[{"id":"e",`+inner+`}]}]}`)
+		s.apply(Cancel{At: s.now, By: "ann", Grace: time.Second})
+		s.after(time.Second)
+		for _, step := range s.state.View().Steps {
+			if step.Status != parley.StepCancelled {
+				t.Errorf("%s: %s is %s in a run that is %s", inner, step.ID, step.Status, s.state.Status())
+			}
+		}
+	}
+}
+
+// TestPhases: what runs says what it is about.
+func TestPhases(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"g","steps":[{"id":"a","agent":"x","retry":{"attempts":2,"delay":"5s"}},{"id":"w","wait":"1h"},{"id":"e","event":"paid"}]}]}`)
+	want := func(path string, phase parley.StepPhase) {
+		t.Helper()
+		if got := s.step(path).Phase; got != phase {
+			t.Errorf("%s is %q, want %q", path, got, phase)
+		}
+	}
+	want("g", parley.PhaseWorking)
+	want("g/a", parley.PhaseQueued)
+	s.fail("g/a", parley.CodeAgentUnavailable)
+	want("g/a", parley.PhaseBackoff)
+	s.after(5*time.Second).answer("g/a", "1")
+	want("g/w", parley.PhaseWaiting)
+	s.after(time.Hour)
+	want("g/e", parley.PhaseWaiting)
+	s.apply(Cancel{At: s.now, By: "ann", Grace: time.Second})
+	if got := s.step("g/e").Status; got != parley.StepCancelled {
+		t.Errorf("g/e is %s", got)
+	}
+}
