@@ -594,14 +594,23 @@ func (d *driver) sameAsReplayed() {
 		}
 	}()
 	if again.Status().Terminal() {
-		for _, step := range again.View().Steps {
-			if !step.Status.Terminal() {
-				d.t.Fatalf("%s is %s in a run that is %s", step.ID, step.Status, again.Status())
-			}
-		}
+		d.nothingOpen(again)
 	}
 	if !reflect.DeepEqual(d.state, again) {
 		d.t.Fatalf("replay gives another state:\n%+v\n%+v\nafter %s", describe(d.state), describe(again), d.events[len(d.events)-1].Type)
+	}
+}
+
+// nothingOpen: who has ended waits for nothing any more.
+func (d *driver) nothingOpen(s *State) {
+	for _, step := range s.View().Steps {
+		if !step.Status.Terminal() {
+			d.t.Fatalf("%s is %s in a run that is %s", step.ID, step.Status, s.Status())
+		}
+	}
+	if !s.Due().IsZero() || len(s.Awaited()) > 0 || len(s.Asked()) > 0 || len(s.InFlight()) > 0 || len(s.Open()) > 0 {
+		d.t.Fatalf("a run that is %s is due at %s, awaits %v, has asked %v, has in flight %v, is open at %v",
+			s.Status(), s.Due(), s.Awaited(), s.Asked(), s.InFlight(), s.Open())
 	}
 }
 

@@ -66,6 +66,17 @@ func forEach(t *testing.T, members string) *script {
 		"steps":[{"id":"a","agent":"x","retry":{"attempts":1}}]}]}`, members))
 }
 
+// TestS3_NothingStartsBesideAFailure: of two that go on at the same moment the first
+// fails, so the second starts nothing.
+func TestS3_NothingStartsBesideAFailure(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"p","parallel":[
+		{"id":"a","steps":[{"id":"w","wait":"1s"},{"id":"f","fail":{"code":"Boom","message":"x"}}]},
+		{"id":"b","steps":[{"id":"v","wait":"1s"},{"id":"z","agent":"x"}]}]}]}`)
+	s.types = nil
+	s.after(time.Second).want(parley.RunFailed, "timer.fired p/a/w", "completed p/a/w", "timer.fired p/b/v", "completed p/b/v",
+		"failed p/a/f", "failed p/a", "cancelled p/b", "failed p", "run.failed")
+}
+
 func TestS7_FailuresAboveTheToleranceEndTheLoop(t *testing.T) {
 	s := forEach(t, `"tolerate":"50%"`)
 	s.fail("w[0]/a", parley.CodeAgentError).fail("w[1]/a", parley.CodeAgentError).wantInFlight("w[2]/a w[3]/a")
