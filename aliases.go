@@ -52,8 +52,8 @@ type DeprecateRequest struct {
 // cannot have: its status is 409 on the paths of formats.md too.
 type ConflictDetails struct {
 	// Conflict is version (it is deployed with other content), alias (one stands
-	// for the version, or has its name) or deprecated (the version takes no new
-	// runs).
+	// for the version, or has its name), deprecated (the version takes no new
+	// runs) or concurrency (others run).
 	Conflict string `json:"conflict"`
 }
 
@@ -62,6 +62,8 @@ const (
 	ConflictVersion    = "version"
 	ConflictAlias      = "alias"
 	ConflictDeprecated = "deprecated"
+	// ConflictConcurrency has the members of [FullDetails], too.
+	ConflictConcurrency = "concurrency"
 )
 
 // maxAlias bounds an alias, in bytes.

@@ -201,6 +201,8 @@ type Run struct {
 	Steps []Step `json:"steps,omitempty"`
 	// Seq is the number of the run's newest event.
 	Seq int64 `json:"seq"`
+	// Turn is set while the run is PENDING: it waits for its turn.
+	Turn *Turn `json:"turn,omitempty"`
 
 	// WorkflowName, DefinitionID, TriggeredBy, UpdatedAt, CancelledBy and
 	// CancelReason are sent under the names of formats.md on the paths that
@@ -257,6 +259,9 @@ type EventType string
 
 // The event types that this version writes.
 const (
+	// EventRunQueued accepts a run that waits for its turn ([Turn]); EventRunStarted
+	// begins it.
+	EventRunQueued     EventType = "run.queued"
 	EventRunStarted    EventType = "run.started"
 	EventRunPaused     EventType = "run.paused"
 	EventRunResumed    EventType = "run.resumed"

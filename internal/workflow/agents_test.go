@@ -79,14 +79,18 @@ func goldenRun(t *testing.T, doc, text string) string {
 	if _, given, ok := strings.Cut(first, "start "); ok {
 		input = json.RawMessage(given)
 	}
-	s := playWith(t, doc, Start{Input: input})
+	begin := Start{Input: input}
+	if first == "queue" {
+		begin.Turn = &Turn{Key: "k", Limit: 1, WhenFull: parley.WhenFullQueue, Wait: true}
+	}
+	s := playWith(t, doc, begin)
 	var b strings.Builder
 	b.WriteString(first + "\n")
 	begun := s.now
 	s.tell(&b, begun)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "start") || line == "" {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "start") || line == "queue" || line == "" {
 			continue
 		}
 		b.WriteString(line + "\n")
@@ -138,6 +142,9 @@ func (s *script) fact(line string) {
 		return
 	case "terminate":
 		s.apply(Terminate{At: s.now, By: "me", Reason: "enough"})
+		return
+	case "admit":
+		s.apply(Admit{At: s.now, Jitter: 0.5})
 		return
 	case "pause":
 		s.apply(Pause{At: s.now, By: "me"})

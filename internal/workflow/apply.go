@@ -16,6 +16,20 @@ import (
 // its outcome is unknown, s is ahead of the history and must be thrown away.
 func (s *State) Apply(f Fact) Decision {
 	a, waited, asked := &decider{State: s, pass: s.phase}, s.listening(), s.asking()
+	if s.Queued() {
+		a.whileWaiting(f)
+	} else {
+		a.apply(f)
+	}
+	a.d.dropUnsent()
+	a.subscribe(waited, s.listening())
+	a.ask(asked, s.asking())
+	a.settle()
+	return a.d
+}
+
+// apply applies a fact to a run that waits for nothing but its steps.
+func (a *decider) apply(f Fact) {
 	switch f := f.(type) {
 	case Start:
 		a.at, a.jitter = f.At, f.Jitter
@@ -44,11 +58,6 @@ func (s *State) Apply(f Fact) Decision {
 	default:
 		a.control(f)
 	}
-	a.d.dropUnsent()
-	a.subscribe(waited, s.listening())
-	a.ask(asked, s.asking())
-	a.settle()
-	return a.d
 }
 
 // dropUnsent takes out what was both begun and ended by the same fact, such as a
@@ -82,11 +91,17 @@ func (a *decider) start(f Start) {
 	if f.Timeout > 0 {
 		timeout = min(timeout, f.Timeout)
 	}
-	a.recordAt(parley.EventRunStarted, "", 0, runStarted{
-		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels,
-		Trigger: f.Trigger, Deadline: f.At.Add(timeout), Priority: f.Priority,
-		RetriedFrom: f.RetriedFrom, RerunFrom: f.RerunFrom, Copied: f.Copied, Edits: f.Edits,
-	})
+	p := runStarted{
+		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels, Trigger: f.Trigger, Priority: f.Priority,
+		RetriedFrom: f.RetriedFrom, RerunFrom: f.RerunFrom, Copied: f.Copied, Edits: f.Edits, Concurrency: f.Turn,
+	}
+	if f.Turn != nil && f.Turn.Wait {
+		p.TimeoutMS = timeout.Milliseconds()
+		a.queue(p)
+		return
+	}
+	p.Deadline = f.At.Add(timeout)
+	a.recordAt(parley.EventRunStarted, "", 0, p)
 	a.advance()
 }
 
@@ -138,7 +153,7 @@ func (a *decider) tick() {
 			a.cancelOpen(a.body)
 		}
 	case a.phase == phaseBody && due(a.deadline):
-		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.deadline.Sub(a.createdAt)).
+		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.deadline.Sub(a.startedAt)).
 			WithDetails(map[string]string{"limit": "run"})
 		a.cancelOpen(a.body)
 		a.conclude(outcome{status: parley.RunFailed, err: err})

@@ -15,6 +15,8 @@ func (s *State) evolve(e parley.Event, payload any) error {
 	switch p := payload.(type) {
 	case runStarted:
 		s.evolveStarted(e, p)
+	case runQueued:
+		s.evolveQueued(e, runStarted(p))
 	case runCancelling:
 		s.cancelling, s.graceUntil = true, p.GraceUntil
 		s.unpaused()
@@ -46,8 +48,22 @@ func (s *State) evolve(e parley.Event, payload any) error {
 }
 
 func (s *State) evolveStarted(e parley.Event, p runStarted) {
-	s.status, s.createdAt = parley.RunRunning, e.At
-	s.input, s.labels, s.trigger, s.deadline = p.Input, p.Labels, p.Trigger, p.Deadline
+	if p.QueuedAt == nil {
+		s.evolveAccepted(e, p)
+	} else if s.turn != nil {
+		s.turn.Wait = false
+	}
+	s.status, s.startedAt, s.deadline = parley.RunRunning, e.At, p.Deadline
+}
+
+// evolveAccepted notes what the run was asked for with.
+func (s *State) evolveAccepted(e parley.Event, p runStarted) {
+	s.createdAt = e.At
+	s.input, s.labels, s.trigger = p.Input, p.Labels, p.Trigger
+	if p.Concurrency != nil {
+		turn := *p.Concurrency
+		turn.Wait, s.turn = false, &turn
+	}
 	s.retriedFrom, s.priority = p.RetriedFrom, p.Priority
 	s.bytes += int64(len(p.Input))
 	s.evolveEdits(p)

@@ -36,7 +36,7 @@ type OpenStep struct {
 // agent step its attempts in flight, in list order. It is empty for a run that has
 // ended.
 func (s *State) Open() []OpenStep {
-	if s.status.Terminal() || s.seq == 0 {
+	if s.status.Terminal() || s.seq == 0 || s.Queued() {
 		return nil
 	}
 	list := s.openIn(s.body, nil)

@@ -31,6 +31,8 @@ type Start struct {
 	RetriedFrom, RerunFrom string
 	Copied                 []Copied
 	Edits                  []Edit
+	// Turn is what the run is started under; nil if its workflow has no concurrency.
+	Turn *Turn
 	// Jitter as in Settled.
 	Jitter float64
 }

@@ -18,12 +18,18 @@ type (
 		Input       json.RawMessage   `json:"input,omitempty"`
 		Labels      map[string]string `json:"labels,omitempty"`
 		Trigger     string            `json:"trigger,omitempty"`
-		Deadline    time.Time         `json:"deadline"`
+		Deadline    time.Time         `json:"deadline,omitzero"`
 		Priority    *int              `json:"priority,omitempty"`
 		RetriedFrom string            `json:"retried_from,omitempty"`
 		RerunFrom   string            `json:"rerun_from,omitempty"`
 		Copied      []Copied          `json:"copied,omitempty"`
 		Edits       []Edit            `json:"edits,omitempty"`
+		Concurrency *Turn             `json:"concurrency,omitempty"`
+		// TimeoutMS is the run's, which begins when a run does that waits for its
+		// turn; QueuedAt is when such a run was accepted: what else there is to know
+		// of it was said then.
+		TimeoutMS int64      `json:"timeout_ms,omitempty"`
+		QueuedAt  *time.Time `json:"queued_at,omitempty"`
 	}
 	runCancelling struct {
 		By         string    `json:"by,omitempty"`
@@ -132,6 +138,8 @@ func encode(payload any) json.RawMessage {
 		return append(append([]byte(`{"output":`), orNull(p.Output)...), '}')
 	case runStarted:
 		return p.encode()
+	case runQueued:
+		return runStarted(p).encode()
 	case signalReceived:
 		return signalJSON(p.Signal)
 	case runPhase:
@@ -303,6 +311,8 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 	switch t {
 	case parley.EventRunStarted:
 		return decodeAs[runStarted](data)
+	case parley.EventRunQueued:
+		return decodeAs[runQueued](data)
 	case parley.EventRunCancelling:
 		return decodeAs[runCancelling](data)
 	case parley.EventRunPaused:

@@ -60,6 +60,8 @@ type Definition struct {
 	CleanupTimeout time.Duration
 	// IdempotencyKey is used when a start names no key; nil is none.
 	IdempotencyKey *expr.Template
+	// Concurrency bounds the runs that run at the same time; nil is no bound.
+	Concurrency *Concurrency
 	// Steps holds every step of the document at every depth, by id.
 	Steps map[string]*Step
 	// Hedged are the agents that must be declared idempotent before a run is

@@ -151,7 +151,7 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"workflow", "detach", "triggers", "concurrency", "goto", "handlers",
+		"workflow", "detach", "triggers", "goto", "handlers",
 	}
 }
 

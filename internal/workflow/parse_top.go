@@ -39,6 +39,7 @@ func (p *parser) topMembers() []parseField {
 		{"retry", func(n *node) { p.defaults.retry = p.retry(n, !p.graph()) }},
 		{"attempt_timeout", func(n *node) { parseInto(&p.defaults.attemptTimeout)(p.duration(n, time.Millisecond)) }},
 		{"silence", func(n *node) { parseInto(&p.defaults.silence)(p.duration(n, time.Millisecond)) }},
+		{"concurrency", func(n *node) { d.Concurrency = p.concurrency(n) }},
 		{"idempotency_key", func(n *node) {
 			p.template(n, parseExpr{at: expr.At{InputOnly: true}, set: func(t *expr.Template) { d.IdempotencyKey = t }})
 		}},
@@ -47,7 +48,7 @@ func (p *parser) topMembers() []parseField {
 
 // parseLaterTop are the top members that language.md names and this version
 // does not have.
-func parseLaterTop() []string { return []string{"concurrency", "triggers"} }
+func parseLaterTop() []string { return []string{"triggers"} }
 
 // parseReserved are reserved for later languages (language.md §2).
 func parseReserved() []string { return []string{"budget", "lock", "vote", "cache"} }

@@ -29,7 +29,11 @@ type State struct {
 	priority   *int
 	trigger    string
 
-	createdAt, endedAt time.Time
+	// createdAt is when the run was accepted, startedAt when it began.
+	createdAt, startedAt, endedAt time.Time
+	// turn is what it was started under, timeout what bounds it once it begins.
+	turn    *Turn
+	timeout time.Duration
 	// deadline ends the body (rule T3), graceUntil a cancel's grace, cleanupUntil the
 	// phase that follows the body.
 	deadline, graceUntil, cleanupUntil time.Time
@@ -200,15 +204,19 @@ type RunLimits struct {
 	// WaitingEvents bounds the events of one name and key that wait to be taken,
 	// those of all runs together.
 	WaitingEvents int
+	// QueuedRuns bounds the runs of one workflow and concurrency key that wait for
+	// their turn.
+	QueuedRuns int
 }
 
 // DefaultRunLimits are the figures of language.md §10, and for what it does not
-// name: 1,000 questions an attempt, 10,000 events and 16 MiB of progress a run.
+// name: 1,000 questions an attempt, 10,000 events and 16 MiB of progress a run,
+// 10,000 runs that wait for their turn.
 func DefaultRunLimits() RunLimits {
 	return RunLimits{
 		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Items: 1_000, Running: 1_000, Attempts: 100,
 		Questions: 1_000, Progress: 10_000, ProgressBytes: 16 << 20,
-		OpenApprovals: 100, WaitingEvents: 1_000,
+		OpenApprovals: 100, WaitingEvents: 1_000, QueuedRuns: 10_000,
 	}
 }
 
@@ -270,8 +278,8 @@ func (s *State) CancelledBy() (by, reason string) { return s.cancelledBy, s.canc
 // Err is the run's error, or nil.
 func (s *State) Err() *parley.Error { return s.err }
 
-// Times gives when the run began and, if it has, ended.
-func (s *State) Times() (started, ended time.Time) { return s.createdAt, s.endedAt }
+// Times gives when the run began and ended, as far as it has.
+func (s *State) Times() (started, ended time.Time) { return s.startedAt, s.endedAt }
 
 // InFlight gives the ids of the tasks that were scheduled and have not ended,
 // sorted.

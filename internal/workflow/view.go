@@ -13,7 +13,7 @@ func (s *State) newScope(now time.Time, from *region) *expr.Scope {
 	sc := &expr.Scope{
 		Workflow: expr.WorkflowInfo{ID: s.def.ID, Name: s.def.Name, Version: s.def.Version, Input: s.input},
 		Run: expr.RunInfo{
-			ID: s.run, Labels: s.labels, Trigger: s.trigger, StartedAt: s.createdAt, Deadline: s.deadline,
+			ID: s.run, Labels: s.labels, Trigger: s.trigger, StartedAt: s.startedAt, Deadline: s.deadline,
 		},
 		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id) },
 	}
@@ -97,7 +97,7 @@ func (s *State) View() parley.Run {
 		ID: s.run, Workflow: s.def.ID, WorkflowName: s.def.Name, Version: s.def.Version,
 		Status: s.status, Input: s.input, Output: s.output, Error: s.err, Labels: s.labels,
 		RetriedFrom: s.retriedFrom, RerunFrom: s.rerunFrom, Compensated: s.hasUndone(), TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
-		CreatedAt: s.createdAt, StartedAt: ptr(s.createdAt), EndedAt: ptr(s.endedAt),
+		CreatedAt: s.createdAt, StartedAt: ptr(s.startedAt), EndedAt: ptr(s.endedAt),
 		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason,
 	}
 	if s.status == parley.RunRunning {

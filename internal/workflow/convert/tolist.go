@@ -36,6 +36,8 @@ func (c *converter) list(doc *workflow.Value) *workflow.Value {
 			if m.Value.Kind != workflow.NullValue {
 				out.set(m.Name, c.template(m.Value))
 			}
+		case m.Name == "concurrency" && m.Value.Kind == workflow.ObjectValue:
+			out.set(m.Name, c.concurrency(m.Value))
 		default:
 			out.set(m.Name, m.Value)
 		}
@@ -44,6 +46,18 @@ func (c *converter) list(doc *workflow.Value) *workflow.Value {
 		if slices.ContainsFunc(c.outline.Unreached, func(s *outline.Step) bool { return s.ID == m.Name }) {
 			c.leave(m, "no path comes to the step, it never ran")
 		}
+	}
+	return out.value
+}
+
+// concurrency writes the member of that name: its key is a template.
+func (c *converter) concurrency(v *workflow.Value) *workflow.Value {
+	out := c.object(v)
+	for _, m := range v.Members {
+		if m.Name == "key" {
+			m.Value = c.template(m.Value)
+		}
+		out.set(m.Name, m.Value)
 	}
 	return out.value
 }
