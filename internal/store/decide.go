@@ -208,6 +208,9 @@ func decide(s *session, d *decision) error {
 	if err := d.signals.foresee(s); err != nil {
 		return err
 	}
+	if err := foreseeTurn(s, d.Turn); err != nil {
+		return err
+	}
 	s.at(d.Run.ID)
 	if d.owner.Worker != "" {
 		if ok, err := s.alive(d.owner); err != nil {
@@ -230,6 +233,9 @@ func decide(s *session, d *decision) error {
 		return ErrStale
 	}
 	if err := searchableError(s, &d.Run); err != nil {
+		return err
+	}
+	if err := moveTurn(s, d.Run.ID, d.Turn); err != nil {
 		return err
 	}
 	if err := endAttempts(s, d); err != nil {

@@ -212,7 +212,7 @@ func importRun(run *Run, events []parley.Event) (importWrite, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := bindStart(&Start{Run: *run}, labels)
+	row := bindStart(run, &Start{}, labels)
 	return func(s *session, fresh bool, _ int64) (int64, error) {
 		if !fresh {
 			// Nothing but an import changes a run that has ended.

@@ -21,6 +21,8 @@ import (
 const (
 	phaseWorkers = iota
 	phaseRuns
+	// phaseLanes: runs that begin, and those that end, count each other.
+	phaseLanes
 	// phaseStarts: new runs wait for those with the same idempotency key only.
 	phaseStarts
 	phaseAttempts
@@ -300,6 +302,12 @@ func phaseOf(text string) int {
 		{phaseRest, `INSERT INTO dead_letter `},
 		{phaseRest, `UPDATE dead_letter `},
 		{phaseRest, `DELETE FROM dead_letter `},
+		{phaseRest, `INSERT INTO turn `},
+		{phaseRest, `UPDATE turn `},
+		{phaseRest, `DELETE FROM turn `},
+		{phaseLanes, `INSERT INTO lane `},
+		{phaseLanes, `UPDATE lane `},
+		{phaseLanes, `DELETE FROM lane `},
 	} {
 		if strings.HasPrefix(text, p.prefix) {
 			return p.phase

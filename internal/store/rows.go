@@ -171,6 +171,8 @@ type Start struct {
 	// Refuse, if set, is why the workflow takes no new runs: only a run that was
 	// started before under the same key is given, else this error.
 	Refuse error
+	// Turn is set for a workflow with concurrency.
+	Turn *Turn
 }
 
 // Decision is transition P11, P12, P13, P14 or P15: what an executor decided
@@ -216,6 +218,8 @@ type Decision struct {
 	DeadLetters []parley.DeadLetter
 	// Signals is what changes about events and approvals.
 	Signals Signals
+	// Turn is what changes about the turn of a run that has one.
+	Turn *TurnMove
 }
 
 // TaskReply answers the question of an attempt. It is stored in the same
@@ -375,6 +379,8 @@ type Wakeups struct {
 	// Signals are runs whose steps were told of events that they have not looked
 	// for yet.
 	Signals []string
+	// Turns are runs that wait for their turn and may begin.
+	Turns []string
 }
 
 // Definition is one deployed version of a workflow.

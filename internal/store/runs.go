@@ -235,5 +235,9 @@ func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (Wakeups, e
 		return Wakeups{}, err
 	}
 	err = db.read(ctx, selectWaiterNews, collect(&w.Signals), limit)
+	if err != nil {
+		return Wakeups{}, err
+	}
+	w.Turns, err = db.TurnsDue(ctx, limit)
 	return w, err
 }

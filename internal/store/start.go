@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 
 	"github.com/parley-project/parley"
 )
@@ -20,74 +21,147 @@ const workerAlive = `EXISTS (SELECT 1 FROM worker WHERE name = ? AND inc = ? AND
 // StartRun is P1, with P4 for attempts that are claimed at once. If the
 // workflow has a run with the same idempotency key and the same digest, its id
 // is returned and nothing is written; with another digest the error is
-// idempotency_conflict. A run id that is taken is a conflict. ErrStale: the
-// worker that claims is not alive, or a dead letter was replayed by somebody else
-// meanwhile. Synced.
+// idempotency_conflict. A run id that is taken is a conflict, and so is a run for
+// which there is no room ([Turn]). ErrStale: the worker that claims is not alive, or
+// a dead letter was replayed by somebody else meanwhile. Synced.
 func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err error) {
 	if st.Refuse != nil {
 		return db.startedUnder(ctx, &st)
 	}
-	owner, err := checkAttempts(st.Run.ID, st.Attempts)
+	begins, err := prepareStart(&st, st.Run, st.Events)
 	if err != nil {
 		return "", err
 	}
-	if len(st.Events) == 0 || st.Run.Seq != int64(len(st.Events)) {
-		return "", parley.Errorf(parley.CodeInvalid, "run %q starts at event %d with %d events", st.Run.ID, st.Run.Seq, len(st.Events))
-	}
-	events, err := encodeEvents(st.Run.ID, 1, st.Events)
+	waits, err := prepareWait(&st)
 	if err != nil {
 		return "", err
 	}
-	labels, err := encodeLabels(st.Run.Labels)
-	if err != nil {
-		return "", err
-	}
-	signals, err := checkSignals(&st.Run, &st.Signals)
-	if err != nil {
-		return "", err
-	}
-	row := bindStart(&st, labels)
-	attempts := bindAttempts(st.Attempts, unixMicro(st.Run.UpdatedAt))
 	// Two who use the same key wait for each other, and for nobody else: the
 	// run's own row is new.
 	key := st.Run.ID
 	if st.IdempotencyKey != "" {
 		key = st.Run.Workflow + "\x00" + st.IdempotencyKey
 	}
-	err = db.transition(ctx, synced, startPoints(owner), func(s *session) error {
+	err = db.transition(ctx, synced, startPoints(begins.owner), func(s *session) error {
 		s.at(key)
 		if st.Replay != nil && st.Replay.ID != "" {
 			if _, _, err := replayable(s, st.Replay, st.Run.CreatedAt); err != nil {
 				return err
 			}
 		}
-		if err := signals.foresee(s); err != nil {
+		if err := begins.signals.foresee(s); err != nil {
 			return err
 		}
-		started, err := insertStart(s, owner, row)
-		if err != nil {
-			return err
+		w, place := begins, int64(0)
+		if st.Turn != nil {
+			// The bridge first: rows are locked in this order.
+			alive, err := ownerAlive(s, begins.owner)
+			if alive && err == nil {
+				place, err = takeTurn(s, &st)
+			}
+			if err != nil {
+				return err
+			}
+			if place != 0 && st.Turn.Waits {
+				w = waits
+			}
+			s.at(key)
+		}
+		started := false
+		if st.Turn == nil || place != 0 {
+			var err error
+			if started, err = insertStart(s, w.owner, w.row); err != nil {
+				return err
+			}
 		}
 		if !started {
+			if place != 0 {
+				if err := returnTurn(s, &st); err != nil {
+					return err
+				}
+			}
+			var err error
 			existing, err = startedBefore(s, &st)
 			return err
 		}
 		existing = ""
-		if err := s.later(1, insertEvents, st.Run.ID, int64(1), st.Run.Seq, events); err != nil {
-			return err
-		}
-		if err := insertAttempts(s, attempts); err != nil {
-			return err
-		}
-		if err := searchable(s, &st.Run); err != nil {
-			return err
-		}
-		if err := signals.write(s); err != nil {
-			return err
-		}
-		return replayByRun(s, &st)
+		return w.write(s, &st, place)
 	})
+	if err != nil && st.Turn != nil && st.IdempotencyKey != "" && !errors.Is(err, ErrStale) {
+		// Somebody may have started it just now, and have the place that this one
+		// did not get.
+		st.Refuse = err
+		return db.startedUnder(ctx, &st)
+	}
 	return existing, err
+}
+
+// startRows are the rows of a run that is started, made outside the writer.
+type startRows struct {
+	run      *Run
+	owner    Claim
+	row      []driver.NamedValue
+	events   []byte
+	attempts [][]driver.NamedValue
+	signals  *signals
+}
+
+// prepareStart checks and encodes a start as a run with these events.
+func prepareStart(st *Start, run Run, list []parley.Event) (*startRows, error) {
+	w := &startRows{run: &run}
+	var err error
+	if w.owner, err = checkAttempts(run.ID, st.Attempts); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 || run.Seq != int64(len(list)) {
+		return nil, parley.Errorf(parley.CodeInvalid, "run %q starts at event %d with %d events", run.ID, run.Seq, len(list))
+	}
+	if w.events, err = encodeEvents(run.ID, 1, list); err != nil {
+		return nil, err
+	}
+	labels, err := encodeLabels(run.Labels)
+	if err != nil {
+		return nil, err
+	}
+	if w.signals, err = checkSignals(&run, &st.Signals); err != nil {
+		return nil, err
+	}
+	w.row = bindStart(&run, st, labels)
+	w.attempts = bindAttempts(st.Attempts, unixMicro(run.UpdatedAt))
+	return w, nil
+}
+
+// prepareWait is prepareStart for a run that has to wait for its turn; nil if it
+// never has to.
+func prepareWait(st *Start) (*startRows, error) {
+	if st.Turn == nil {
+		return nil, nil
+	}
+	idle := *st
+	idle.Attempts, idle.Signals = nil, Signals{}
+	return prepareStart(&idle, st.Turn.Run, st.Turn.Events)
+}
+
+// write writes what belongs to the run's row, which is there.
+func (w *startRows) write(s *session, st *Start, place int64) error {
+	if err := s.later(1, insertEvents, w.run.ID, int64(1), w.run.Seq, w.events); err != nil {
+		return err
+	}
+	if err := insertAttempts(s, w.attempts); err != nil {
+		return err
+	}
+	if err := searchable(s, w.run); err != nil {
+		return err
+	}
+	if err := w.signals.write(s); err != nil {
+		return err
+	}
+	if place != 0 {
+		if err := writeTurn(s, st, place); err != nil {
+			return err
+		}
+	}
+	return replayByRun(s, st)
 }
 
 // startPoints names the transitions of a start: a claim is one of them if somebody
@@ -102,8 +176,7 @@ func startPoints(owner Claim) func() []string {
 }
 
 // bindStart gives the arguments of insertRun.
-func bindStart(st *Start, labels any) []driver.NamedValue {
-	r := &st.Run
+func bindStart(r *Run, st *Start, labels any) []driver.NamedValue {
 	return bind(make([]driver.NamedValue, 0, 24),
 		r.ID, r.Workflow, r.Name, r.Version, r.DefinitionID, r.Seq, string(r.Status), text(r.Phase), flag(r.Paused), flag(r.Cancelling),
 		flag(r.Hidden), labels, text(r.RetriedFrom), text(r.TriggeredBy), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.Due),
@@ -113,13 +186,19 @@ func bindStart(st *Start, labels any) []driver.NamedValue {
 // insertStart inserts the run's row, if no other stands in its way and the
 // bridge that claims its first attempts, if any, is alive.
 func insertStart(s *session, owner Claim, row []driver.NamedValue) (bool, error) {
-	if owner.Worker != "" {
-		if ok, err := s.alive(owner); !ok || err != nil {
-			return false, err
-		}
+	if ok, err := ownerAlive(s, owner); !ok || err != nil {
+		return false, err
 	}
 	n, err := s.execBound(insertRun, row)
 	return n == 1, err
+}
+
+// ownerAlive reports whether the bridge that claims first attempts, if any, is alive.
+func ownerAlive(s *session, owner Claim) (bool, error) {
+	if owner.Worker == "" {
+		return true, nil
+	}
+	return s.alive(owner)
 }
 
 const selectByKey = `SELECT id, input_digest FROM run WHERE workflow = ? AND idempotency_key = ?`

@@ -1,0 +1,329 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
+)
+
+// startTurn gives a start that begins, or waits for its turn.
+func startTurn(run string, limit int, when parley.WhenFull) Start {
+	st := start(run)
+	w := st.Run
+	w.Status, w.StartedAt, w.Due = parley.RunPending, time.Time{}, time.Time{}
+	st.Turn = &Turn{
+		Key: "k", Limit: limit, WhenFull: when, MostWaiting: 1000, Run: w,
+		Events: []parley.Event{event(run, 1, parley.EventRunQueued, "")},
+	}
+	return st
+}
+
+// enter starts a run and says whether it waits.
+func enter(t *testing.T, db *DB, st Start) bool {
+	t.Helper()
+	existing, err := db.StartRun(t.Context(), st)
+	check(t, err)
+	if existing != "" {
+		t.Fatalf("%s is %s", st.Run.ID, existing)
+	}
+	return st.Turn.Waits
+}
+
+// admission begins a run that waits, of which only the first event is there.
+func admission(st Start) Decision {
+	d := next(st.Turn.Run, 1)
+	d.Run.Status, d.Run.StartedAt = parley.RunRunning, epoch
+	d.Turn = &TurnMove{Workflow: st.Run.Workflow, Key: st.Turn.Key, Limit: st.Turn.Limit, Admit: true}
+	return d
+}
+
+// exit ends a run as it is.
+func exit(st Start, seen Run) Decision {
+	d := next(seen, 1)
+	d.Turn = &TurnMove{Workflow: st.Run.Workflow, Key: st.Turn.Key, Limit: st.Turn.Limit, End: true, Waiting: seen.Status == parley.RunPending}
+	d.Run.Status, d.Run.EndedAt, d.Run.Due = parley.RunCompleted, epoch, time.Time{}
+	return d
+}
+
+func nextTurn(t *testing.T, db *DB) string {
+	t.Helper()
+	return must(db.NextTurn(t.Context(), Lane{"greet", "k"}))(t)
+}
+
+// lanes gives what is counted, and checks that it is what there is.
+func lanes(t *testing.T, db *DB) string {
+	t.Helper()
+	text := ""
+	check(t, db.read(t.Context(), `SELECT lane_key, running, waiting,
+ (SELECT count(*) FROM turn t JOIN run r ON r.id = t.run WHERE t.workflow = l.workflow AND t.lane_key = l.lane_key AND t.waits = 0 AND r.status = 'RUNNING'),
+ (SELECT count(*) FROM turn t JOIN run r ON r.id = t.run WHERE t.workflow = l.workflow AND t.lane_key = l.lane_key AND t.waits = 1 AND r.status = 'PENDING')
+ FROM lane l ORDER BY workflow, lane_key`, func(r *record) error {
+		key, counted := r.str(), fmt.Sprint(r.int(), r.int())
+		if found := fmt.Sprint(r.int(), r.int()); found != counted {
+			t.Errorf("lane %s: counted %s, found %s", key, counted, found)
+		}
+		text += key + " " + counted + "\n"
+		return nil
+	}))
+	return text
+}
+
+// TestConcurrency_CountsAtTheStart: runs begin until as many run as may, the others
+// wait, are admitted in their order, and nobody passes by.
+func TestConcurrency_CountsAtTheStart(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		var starts []Start
+		for i := range 5 {
+			st := startTurn(fmt.Sprintf("r%d", i), 2, parley.WhenFullQueue)
+			if waits := enter(t, db, st); waits != (i > 1) {
+				t.Errorf("r%d waits: %v", i, waits)
+			}
+			starts = append(starts, st)
+		}
+		if got := lanes(t, db); got != "k 2 3\n" || nextTurn(t, db) != "" {
+			t.Errorf("five started: %s, next %q", got, nextTurn(t, db))
+		}
+		if err := db.Decide(t.Context(), admission(starts[2])); !errors.Is(err, ErrStale) {
+			t.Errorf("admitted while two run: %v", err)
+		}
+		check(t, db.Decide(t.Context(), exit(starts[3], starts[3].Turn.Run))) // cancelled before it began
+		check(t, db.Decide(t.Context(), exit(starts[0], starts[0].Run)))
+		if got := lanes(t, db); got != "k 1 2\n" || nextTurn(t, db) != "r2" {
+			t.Errorf("one ended: %s, next %q", got, nextTurn(t, db))
+		}
+		late := startTurn("late", 9, parley.WhenFullQueue)
+		if !enter(t, db, late) {
+			t.Error("a run has passed by those that wait")
+		}
+		w := must(db.Wakeups(t.Context(), epoch, 10))(t)
+		if !slices.Equal(w.Turns, []string{"r2"}) {
+			t.Errorf("a sweep finds %q", w.Turns)
+		}
+		turn := must(db.Turn(t.Context(), "r4"))(t)
+		if turn.Place != 2 || turn.Waiting != 3 || turn.RunningCount != 1 || !slices.Equal(turn.Running, []string{"r1"}) {
+			t.Errorf("the place of r4 is %+v", turn)
+		}
+		check(t, db.Decide(t.Context(), admission(starts[2])))
+		if turn := must(db.Turn(t.Context(), "r2"))(t); turn != nil {
+			t.Errorf("r2 still has a place: %+v", turn)
+		}
+		admitted := starts[2].Turn.Run
+		admitted.Seq++
+		admitted.Status = parley.RunRunning
+		for _, d := range []Decision{
+			exit(starts[1], starts[1].Run), exit(starts[2], admitted), exit(starts[4], starts[4].Turn.Run), exit(late, late.Turn.Run),
+		} {
+			lanes(t, db)
+			check(t, db.Decide(t.Context(), d))
+		}
+		if got := lanes(t, db); got != "" {
+			t.Errorf("left behind: %s", got)
+		}
+	})
+}
+
+// TestConcurrency_RefusesOneMore: a start is refused with nothing written, and told
+// who runs; so is one more that would wait than may.
+func TestConcurrency_RefusesOneMore(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		enter(t, db, startTurn("r0", 1, parley.WhenFullReject))
+		_, err := db.StartRun(t.Context(), startTurn("r1", 1, parley.WhenFullReject))
+		var e *parley.Error
+		var d parley.FullDetails
+		if !errors.As(err, &e) || e.Code != parley.CodeConflict || json.Unmarshal(e.Details, &d) != nil {
+			t.Fatalf("one more: %v", err)
+		}
+		if d.Conflict != parley.ConflictConcurrency || !slices.Equal(d.Running, []string{"r0"}) || d.RunningCount != 1 || d.Key != "k" {
+			t.Errorf("details %+v", d)
+		}
+		few := startTurn("r2", 1, parley.WhenFullQueue)
+		few.Turn.MostWaiting = 1
+		enter(t, db, few)
+		few = startTurn("r3", 1, parley.WhenFullQueue)
+		few.Turn.MostWaiting = 1
+		if _, err := db.StartRun(t.Context(), few); parley.CodeOf(err) != parley.CodeLimit {
+			t.Errorf("two wait: %v", err)
+		}
+		if got := lanes(t, db); got != "k 1 1\n" {
+			t.Errorf("counted %s", got)
+		}
+		for _, id := range []string{"r1", "r3"} {
+			if _, err := db.RunRow(t.Context(), id); parley.CodeOf(err) != parley.CodeNotFound {
+				t.Errorf("%s was written: %v", id, err)
+			}
+		}
+	})
+}
+
+// TestConcurrency_IdempotencyKeyGoesFirst: the same start again gives the run that
+// there is, whoever runs meanwhile, also if both are written together.
+func TestConcurrency_IdempotencyKeyGoesFirst(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		for _, when := range []parley.WhenFull{parley.WhenFullQueue, parley.WhenFullReject} {
+			var mu sync.Mutex
+			got := map[string]int{}
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					st := startTurn(fmt.Sprintf("%s%d", when, i), 1, when)
+					st.Turn.Key, st.IdempotencyKey, st.InputDigest = string(when), "once-"+string(when), "d"
+					st.Turn.Run.ID = st.Run.ID
+					existing, err := db.StartRun(context.Background(), st)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if existing == "" {
+						existing = st.Run.ID
+					}
+					got[existing]++
+				})
+			}
+			all.Wait()
+			if len(got) != 1 {
+				t.Errorf("%s: the runs are %v", when, got)
+			}
+		}
+		if got := lanes(t, db); got != "queue 1 0\nreject 1 0\n" {
+			t.Errorf("counted %s", got)
+		}
+	})
+}
+
+// TestConcurrency_RunThatEndsAtOnce takes no place for longer than its own
+// transaction, begun or admitted.
+func TestConcurrency_RunThatEndsAtOnce(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		st := startTurn("r0", 1, parley.WhenFullQueue)
+		st.Run.Status, st.Run.EndedAt, st.Run.Due = parley.RunCompleted, epoch, time.Time{}
+		if enter(t, db, st) || lanes(t, db) != "" {
+			t.Errorf("counted %s", lanes(t, db))
+		}
+		one, two := startTurn("r1", 1, parley.WhenFullQueue), startTurn("r2", 1, parley.WhenFullQueue)
+		enter(t, db, one)
+		enter(t, db, two)
+		d := admission(two)
+		d.Run.Status, d.Run.EndedAt, d.Run.Due, d.Turn.End = parley.RunCompleted, epoch, time.Time{}, true
+		if err := db.Decide(t.Context(), d); !errors.Is(err, ErrStale) {
+			t.Errorf("it ran beside another: %v", err)
+		}
+		check(t, db.Decide(t.Context(), exit(one, one.Run)))
+		check(t, db.Decide(t.Context(), d))
+		if got := lanes(t, db); got != "" {
+			t.Errorf("left behind: %s", got)
+		}
+	})
+}
+
+// TestConcurrency_CrowdingNamesTheOldest: of those that are not being cancelled, as
+// many as are too many for the newest that asks for a place.
+func TestConcurrency_CrowdingNamesTheOldest(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		crowding := func(want ...string) {
+			t.Helper()
+			if got := must(db.Crowding(t.Context(), Lane{"greet", "k"}))(t); !slices.Equal(got, want) {
+				t.Errorf("crowding: %q, want %q", got, want)
+			}
+			found := must(db.CrowdedLanes(t.Context(), 5))(t)
+			if len(want) > 0 && !slices.Equal(found, []Lane{{"greet", "k"}}) {
+				t.Errorf("lanes %v", found)
+			}
+		}
+		a, b := startTurn("a", 2, parley.WhenFullCancelOldest), startTurn("b", 2, parley.WhenFullCancelOldest)
+		enter(t, db, a)
+		enter(t, db, b)
+		crowding()
+		enter(t, db, startTurn("c", 2, parley.WhenFullCancelOldest))
+		crowding("a")
+		enter(t, db, startTurn("d", 2, parley.WhenFullQueue))
+		crowding("a")
+		enter(t, db, startTurn("e", 2, parley.WhenFullCancelOldest))
+		crowding("a", "b", "c")
+		cancelling := next(a.Run, 1)
+		cancelling.Run.Cancelling = true
+		check(t, db.Decide(t.Context(), cancelling))
+		crowding("b", "c")
+	})
+}
+
+// TestConcurrency_RaceOfStarts: two processes start fifty runs, end those that run and
+// admit those that wait: never more run than may, and all of them get their turn.
+func TestConcurrency_RaceOfStarts(t *testing.T) {
+	race := func(t *testing.T, stores []*DB) {
+		const runs, limit = 50, 3
+		var all sync.WaitGroup
+		var ended atomic.Int64
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		finish := func(db *DB, st Start, seen Run) {
+			if err := db.Decide(ctx, exit(st, seen)); err != nil {
+				t.Errorf("%s does not end: %v", st.Run.ID, err)
+			}
+			ended.Add(1)
+		}
+		for i := range runs {
+			db := stores[i%len(stores)]
+			st := startTurn(fmt.Sprintf("r%02d", i), limit, parley.WhenFullQueue)
+			all.Go(func() {
+				if _, err := db.StartRun(ctx, st); err != nil {
+					t.Error(err)
+					return
+				}
+				if !st.Turn.Waits {
+					finish(db, st, st.Run)
+					return
+				}
+				for ctx.Err() == nil {
+					head, err := db.NextTurn(ctx, Lane{"greet", "k"})
+					if err != nil || head != st.Run.ID {
+						time.Sleep(time.Millisecond)
+						continue
+					}
+					d := admission(st)
+					if err := db.Decide(ctx, d); err == nil {
+						finish(db, st, d.Run)
+						return
+					} else if !errors.Is(err, ErrStale) {
+						t.Error(err)
+						return
+					}
+				}
+				t.Errorf("%s has never had its turn", st.Run.ID)
+			})
+		}
+		most := 0
+		for ended.Load() < runs && ctx.Err() == nil {
+			n := 0
+			err := stores[0].read(ctx, `SELECT count(*) FROM run WHERE status = 'RUNNING'`, func(r *record) error { n = int(r.int()); return nil })
+			if err == nil {
+				most = max(most, n)
+			}
+		}
+		all.Wait()
+		if most > limit || ended.Load() != runs {
+			t.Errorf("%d ran at the same time, %d have ended", most, ended.Load())
+		}
+		if got := lanes(t, stores[0]); got != "" {
+			t.Errorf("left behind: %s", got)
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		db := newDB(t, Options{})
+		race(t, []*DB{db, db})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		url := pgtest.Copy(t, migrated(t))
+		race(t, []*DB{openedAt(t, url, Options{Writers: 3}), openedAt(t, url, Options{Writers: 3})})
+	})
+}
