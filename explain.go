@@ -48,6 +48,8 @@ type Explanation struct {
 	Cancelling  bool   `json:"cancelling,omitempty"`
 	// Deadline ends the run, or the grace of one that is being cancelled.
 	Deadline *time.Time `json:"deadline,omitempty"`
+	// Turn is set for a run that waits for its turn.
+	Turn *Turn `json:"turn,omitempty"`
 	// Steps has an entry for each open step, and for each agent that is called for
 	// it; none for a run that has ended.
 	Steps []StepWait `json:"steps" nullable:"false"`

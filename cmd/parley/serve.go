@@ -136,7 +136,7 @@ func defaultBreaker(b config.Breaker) *parley.Breaker {
 func runLimits(l config.Limits) workflow.RunLimits {
 	r := workflow.DefaultRunLimits()
 	r.Value, r.RunValues, r.Executions, r.Attempts = l.Value, l.RunValues, l.Executions, l.Attempts
-	r.WaitingEvents, r.OpenApprovals = l.WaitingEvents, l.OpenApprovals
+	r.WaitingEvents, r.OpenApprovals, r.QueuedRuns = l.WaitingEvents, l.OpenApprovals, l.QueuedRuns
 	return r
 }
 

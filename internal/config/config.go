@@ -219,6 +219,8 @@ type Limits struct {
 	Attempts    int           `koanf:"attempts"`
 	// WaitingEvents are those of one name and key, OpenApprovals those of one run.
 	WaitingEvents int `koanf:"waiting_events"`
+	// QueuedRuns are those of one workflow and concurrency key.
+	QueuedRuns    int `koanf:"queued_runs"`
 	OpenApprovals int `koanf:"open_approvals"`
 }
 

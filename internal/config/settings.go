@@ -175,6 +175,7 @@ func engineSettings() []Setting {
 		{Path: "limits.run_values", Kind: KindSize, Default: int64(256 << 20), least: 1 << 10, most: 4 << 30, Help: "all values of a run"},
 		count("executions", 10_000, 1_000_000, "executions of steps in a run"),
 		count("attempts", 100, 10_000, "attempts of one step"),
+		count("queued_runs", 10_000, 1_000_000, "runs of one workflow and concurrency key that wait for their turn"),
 		count("waiting_events", 1_000, 1_000_000, "events of one name and key that no run has taken"),
 		count("open_approvals", 100, 10_000, "approvals of a run that wait"),
 	}

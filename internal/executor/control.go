@@ -23,6 +23,9 @@ func (x *Executor) Terminate(ctx context.Context, req parley.ControlRequest) (pa
 // conflict for a run that has ended or is being cancelled.
 func (x *Executor) Pause(ctx context.Context, req parley.ControlRequest) (parley.Run, error) {
 	return x.control(ctx, req, "pause", func(s *workflow.State) (workflow.Fact, error) {
+		if s.Queued() {
+			return nil, parley.Errorf(parley.CodeConflict, "Cannot pause run %s: it has not begun, it waits for its turn; cancel it instead", req.Run)
+		}
 		if s.Cancelling() {
 			return nil, parley.Errorf(parley.CodeConflict, "Cannot pause run %s: it is being cancelled", req.Run)
 		}

@@ -81,7 +81,7 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 		Seen: l.state.Seq() - int64(len(d.Events)), Events: d.Events, Answer: e.answer,
 		Close: closes(d.Close), RequestCancel: d.RequestCancel, Hold: d.Hold, Insert: rows,
 		Replies: e.replies, NewsSeen: e.seen, DeadLetters: deadLetters(l.state, d, now),
-		Signals: x.signals(l.state, d, e.looked),
+		Signals: x.signals(l.state, d, e.looked), Turn: turnMove(l.state, d),
 		// That nothing came of news may be found out again.
 		Prompt: len(d.Events) == 0,
 	})
@@ -126,6 +126,7 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 		x.at(timer{at: due, run: l.state.RunID()})
 	}
 	x.followSignals(l, d)
+	x.followTurn(l, d)
 	x.monitor.tell(l.state, d.Events)
 	x.changed(l)
 	if x.cfg.Shared {
@@ -164,10 +165,10 @@ func (x *Executor) row(l *liveRun, now time.Time) store.Run {
 	by, reason := s.CancelledBy()
 	r := store.Run{
 		ID: s.RunID(), Seq: s.Seq(), Status: s.Status(), Cancelling: s.Cancelling(),
-		Paused: s.Paused(), Due: s.Due(), UpdatedAt: now, CreatedAt: started, StartedAt: started, EndedAt: ended,
+		Paused: s.Paused(), Due: s.Due(), UpdatedAt: now, CreatedAt: s.CreatedAt(), StartedAt: started, EndedAt: ended,
 		CancelledBy: by, CancelReason: reason,
 	}
-	if !r.Status.Terminal() {
+	if r.Status == parley.RunRunning {
 		r.Phase = "body"
 	}
 	if err := s.Err(); err != nil {

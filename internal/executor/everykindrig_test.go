@@ -147,7 +147,7 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 	defer func() { err = errors.Join(err, hub.Close(), db.Close()) }()
 	var b *bridge.Bridge
 	l.executor = New(Config{
-		Store: mortalStore{db, l}, Signals: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
+		Store: mortalStore{db, l}, Signals: db, Turns: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
 		NewID: func() string { return "run-1" }, SweepEvery: w.sweep,
 		Reserve: func(agent string) (Reservation, bool) {
 			r, ok := b.Reserve(agent)

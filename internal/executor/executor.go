@@ -110,6 +110,9 @@ type Config struct {
 	Requests *Requests
 	// Signals keeps the events that runs wait for; without it none come.
 	Signals Signals
+	// Turns counts the runs of workflows with concurrency; without it they are not
+	// started.
+	Turns Turns
 	// Monitoring tells [bus.SubjectMonitoring] what becomes of agent steps.
 	Monitoring bool
 	// DeadLetters keeps result and request records that cannot be handled; nil
@@ -139,6 +142,7 @@ type Executor struct {
 	old       *oldBridge // nil with bridges of ours
 	monitor   *monitor   // nil without watchers
 	spreading chan struct{}
+	lanes     chan laneHint
 	// refusing is cancelled when no more runs are started by records.
 	refusing context.Context //nolint:containedctx // it belongs to the executor's life
 	refuse   context.CancelFunc
@@ -224,6 +228,7 @@ func New(cfg Config) *Executor {
 		budgets: newBudgets(cfg.Now),
 
 		spreading: make(chan struct{}, 1),
+		lanes:     make(chan laneHint, laneHints),
 	}
 	x.refusing, x.refuse = context.WithCancel(context.Background())
 	if cfg.Publish == nil {
@@ -284,6 +289,9 @@ func (x *Executor) Run(ctx context.Context) error {
 	}
 	if x.cfg.Signals != nil {
 		g.Go(func() error { x.serveSignals(ctx); return nil })
+	}
+	if x.cfg.Turns != nil {
+		g.Go(func() error { x.serveTurns(ctx); return nil })
 	}
 	close(x.taking)
 	if x.monitor != nil {

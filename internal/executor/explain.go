@@ -39,7 +39,10 @@ func (x *Executor) Explain(ctx context.Context, id string) (parley.Explanation, 
 		e.Steps = append(e.Steps, m.wait(o))
 	}
 	e.Text = standing(s, workflow.Steps(open))
-	return e, nil
+	if s.Queued() {
+		err = x.explainTurn(ctx, &e)
+	}
+	return e, err
 }
 
 // standing says in a sentence where a run stands.

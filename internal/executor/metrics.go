@@ -4,13 +4,16 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // Metrics are the numbers of an executor beside programs of the existing
 // platform. All methods may be called concurrently, and on nil, which counts
 // nothing.
 type Metrics struct {
-	handOffs, results, requests, monitoring, retries *prometheus.CounterVec
+	handOffs, results, requests, monitoring, retries, turns *prometheus.CounterVec
 }
 
 // NewMetrics makes the collectors and registers them with reg; nil registers
@@ -39,6 +42,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		results:    counter("parley_executor_result_records_total", "What became of the result records from the bus.", "fate"),
 		requests:   counter("parley_executor_request_records_total", "What became of the request records from the bus.", "kind", "fate"),
 		retries:    counter("parley_executor_retries_total", "Retries of agent calls: within the agent's budget, or put off by it.", "agent", "budget"),
+		turns:      counter("parley_executor_turns_total", "What became of runs of workflows with concurrency.", "fate"),
 		monitoring: counter("parley_executor_monitoring_records_total", "What became of records about steps for watchers.", "fate"),
 	}
 }
@@ -70,6 +74,26 @@ const (
 	fateNoSuchRun = "unknown run"
 	fateDropped   = "dropped"
 )
+
+// The fates of runs that share a bound.
+const (
+	fateBegan    = "began"
+	fateQueued   = "queued"
+	fateAdmitted = "admitted"
+)
+
+func (m *Metrics) turn(fate string) {
+	if m != nil {
+		m.turns.WithLabelValues(fate).Inc()
+	}
+}
+
+// refusedTurn counts a start that was refused since others run.
+func (m *Metrics) refusedTurn(t *store.Turn, err error) {
+	if c := parley.CodeOf(err); t != nil && (c == parley.CodeConflict || c == parley.CodeLimit) {
+		m.turn(fateRefused)
+	}
+}
 
 func (m *Metrics) handOff(fate string) {
 	if m != nil {

@@ -20,7 +20,10 @@ func (x *Executor) Get(ctx context.Context, id string) (parley.Run, error) {
 	if err != nil {
 		return parley.Run{}, err
 	}
-	run := x.view(ctx, state, h.Run)
+	run, err := x.withTurn(ctx, x.view(ctx, state, h.Run))
+	if err != nil {
+		return parley.Run{}, err
+	}
 	open := make(map[string]store.Attempt, len(h.Attempts))
 	for _, a := range h.Attempts {
 		// Of several (hedged agents) one that works says more than one that waits.

@@ -107,6 +107,9 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	if err := x.mayHedge(ctx, v.def); err != nil && b.refused == nil {
 		return parley.Run{}, false, err
 	}
+	if err := x.turnOf(v.def, &b); err != nil {
+		return parley.Run{}, false, err
+	}
 	l := x.lock(b.id)
 	defer x.unlock(b.id, l)
 	for range maxStale {
@@ -134,6 +137,7 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 		Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay, Refuse: b.refused,
 		Signals: x.signals(l.state, d, nil),
 	}
+	waits := x.waiting(v, b, &s)
 	if b.key != "" {
 		s.InputDigest = digest(b.fact.Input)
 	}
@@ -143,13 +147,21 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 		release(slots)
 		if err != nil {
 			x.old.inDoubt(rows, err)
+			x.cfg.Metrics.refusedTurn(s.Turn, err)
 			return parley.Run{}, false, l.notPublished(err)
 		}
 		run, err := x.Get(ctx, existing)
 		return run, true, err
 	}
+	if waits != nil && s.Turn.Waits {
+		release(slots)
+		l.state, d, row, rows, slots = waits.state, waits.decision, waits.row, nil, nil
+	}
 	run := x.view(ctx, l.state, row)
 	x.follow(l, d, rows, slots)
+	if known, err := x.withTurn(ctx, run); err == nil {
+		run = known // the run is accepted in any case
+	}
 	return run, false, nil
 }
 

@@ -46,6 +46,12 @@ func (x *Executor) sweep(ctx context.Context, watch *store.LeaseWatch) error {
 	for _, run := range w.Signals {
 		x.wakeFound(run)
 	}
+	for _, run := range w.Turns {
+		x.wakeFound(run)
+	}
+	if err := x.uncrowdAll(ctx); err != nil {
+		return err
+	}
 	if err := x.forgetSignals(ctx); err != nil {
 		return err
 	}

@@ -92,6 +92,9 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) (acted b
 		}
 		return false, err
 	}
+	if l.state.Queued() {
+		return x.admit(ctx, l)
+	}
 	if err := x.absorb(ctx, l, h); err != nil {
 		return true, err
 	}
