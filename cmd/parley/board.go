@@ -140,6 +140,10 @@ func (b *board) apply(e parley.Event) (n news, ok bool) {
 	}
 	n = news{at: e.At, id: b.run}
 	switch e.Type {
+	case parley.EventRunQueued:
+		b.status, n.status = string(parley.RunPending), "QUEUED"
+		n.note = "it waits for its turn: parley run explain " + b.run
+		return n, true
 	case parley.EventRunStarted:
 		b.started, b.status = e.At, string(parley.RunRunning)
 		return n, false

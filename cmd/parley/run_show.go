@@ -77,7 +77,7 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 		list = append(list, field{"Duration", cell{text: a.between(run.StartedAt, run.EndedAt)}})
 	}
 	list = append(list, field{"Labels", cell{text: labelText(run.Labels)}}, field{"Retried from", cell{text: run.RetriedFrom}},
-		field{"From step", cell{text: run.RerunFrom}})
+		field{"From step", cell{text: run.RerunFrom}}, field{"Waits for", cell{text: turnText(run.Turn)}})
 	if run.Priority != nil {
 		list = append(list, field{"Priority", cell{text: strconv.Itoa(*run.Priority)}})
 	}
@@ -96,6 +96,21 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 	if parts.values && run.Status == parley.RunCompleted && len(run.Output) > 0 {
 		s.block("Output", run.Output)
 	}
+}
+
+// turnText says how a run stands that waits for its turn; "" for others.
+func turnText(t *parley.Turn) string {
+	if t == nil {
+		return ""
+	}
+	text := fmt.Sprintf("its turn: place %d of %d", t.Place, t.Waiting)
+	if t.Key != "" {
+		text += " with the key " + t.Key
+	}
+	if len(t.Running) > 0 {
+		text += ", behind " + strings.Join(t.Running, ", ")
+	}
+	return oneLine(text)
 }
 
 func versioned(run parley.Run) string {
@@ -234,6 +249,9 @@ func (a *app) runColumns() []column[parley.Run] {
 			text := string(r.Status)
 			if r.Paused {
 				text += " (paused)"
+			}
+			if r.Turn != nil {
+				text += fmt.Sprintf(" (place %d)", r.Turn.Place)
 			}
 			return cell{text, inkOf(string(r.Status))}
 		}},

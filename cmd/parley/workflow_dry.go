@@ -112,6 +112,9 @@ func (a *app) workflowDry(ctx context.Context, file string, seeded bool, f dryFl
 	if err := a.dryOverrides(tests, script, seeded, f); err != nil {
 		return err
 	}
+	if def.Concurrency != nil {
+		a.note("concurrency has no effect in a dry run: its runs are played one by one")
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, dryPatience, errDryTooLong)
 	defer cancel()
 	results := make([]dryTest, len(tests))

@@ -112,6 +112,9 @@ func (w *world) Start(_ context.Context, req parley.StartRequest) (parley.Run, b
 		ID: fmt.Sprintf("run-%d", len(w.runs)+1), Workflow: name, Version: version, Status: parley.RunRunning,
 		Input: req.Input, Labels: req.Labels, Priority: req.Priority, CreatedAt: begin, StartedAt: &begin,
 	}
+	if name == "queued" {
+		r.run.Status, r.run.StartedAt, r.run.Turn = parley.RunPending, nil, worldTurn()
+	}
 	w.runs = append(w.runs, r)
 	if req.IdempotencyKey != "" {
 		w.keys[req.IdempotencyKey] = r.run.ID
@@ -172,6 +175,10 @@ func (r *worldRun) step(id, agent, output string) {
 }
 
 func (r *worldRun) play(name, agent string) {
+	if name == "queued" {
+		r.say(parley.EventRunQueued, "", 0, `{"workflow":"queued"}`)
+		return
+	}
 	r.say(parley.EventRunStarted, "", 0, `{"workflow":"hello"}`)
 	fault := &parley.Error{Code: parley.CodeAgentError, Message: "Task state: failed", Step: "polish", Attempt: 2, Agent: "polisher"}
 	text, _ := json.Marshal(fault)

@@ -181,6 +181,10 @@ func (w *world) Explain(_ context.Context, id string) (parley.Explanation, error
 	if r.run.Status.Terminal() {
 		return e, nil
 	}
+	if r.run.Turn != nil {
+		e.Text, e.Turn = "The run waits for its turn: place 2 of 3, 1 of at most 1 run with the key \"ann\": run-0", r.run.Turn
+		return e, nil
+	}
 	in := func(d time.Duration) *time.Time { t := epoch().Add(d); return &t }
 	e.Text, e.Deadline = "The run has 4 open steps", in(30*24*time.Hour)
 	e.Steps = []parley.StepWait{
@@ -190,4 +194,9 @@ func (w *world) Explain(_ context.Context, id string) (parley.Explanation, error
 		{Step: "polish", Kind: "agent", Status: parley.StepPending, Reason: parley.WaitNeeds, Text: "for the end of ask, greet", Needs: []string{"ask", "greet"}},
 	}
 	return e, nil
+}
+
+// worldTurn is how the run of the workflow queued stands.
+func worldTurn() *parley.Turn {
+	return &parley.Turn{Key: "ann", Limit: 1, WhenFull: parley.WhenFullQueue, Place: 2, Waiting: 3, RunningCount: 1, Running: []string{"run-0"}}
 }

@@ -74,6 +74,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := strangers(c.Definition, c.Test); err != nil {
 		return nil, err
 	}
+	if _, err := c.Definition.TurnOf(input); err != nil {
+		return c.Test.Expect.refusal(err)
+	}
 	w := &world{
 		cfg: c, now: c.Test.At, state: workflow.NewState(c.Run, c.Definition, c.Limits.Run),
 		random: rand.NewPCG(c.Test.Seed, c.Test.Seed), calls: map[string]*call{}, called: map[string]int{}, taken: map[*answer]int{},

@@ -111,6 +111,11 @@ func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 			return run, err
 		}
 	}
+	if row.Status == parley.RunPending {
+		if run.Turn, err = r.db.Turn(ctx, row.ID); err != nil {
+			return run, err
+		}
+	}
 	if len(row.Error) > 0 {
 		run.Error = new(parley.Error)
 		if err := json.Unmarshal(row.Error, run.Error); err != nil {

@@ -53,22 +53,18 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 			return err
 		}
 		w, place := begins, int64(0)
+		started := true
 		if st.Turn != nil {
-			// The bridge first: rows are locked in this order.
-			alive, err := ownerAlive(s, begins.owner)
-			if alive && err == nil {
-				place, err = takeTurn(s, &st)
-			}
-			if err != nil {
+			var err error
+			if place, err = takeTurn(s, &st, begins.owner); err != nil {
 				return err
 			}
-			if place != 0 && st.Turn.Waits {
+			if started = place != 0; started && st.Turn.Waits {
 				w = waits
 			}
 			s.at(key)
 		}
-		started := false
-		if st.Turn == nil || place != 0 {
+		if started {
 			var err error
 			if started, err = insertStart(s, w.owner, w.row); err != nil {
 				return err

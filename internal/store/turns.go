@@ -80,8 +80,13 @@ const (
 const maxRunningTurns = 10
 
 // takeTurn finds out whether a run begins or waits, and counts it. It is refused
-// with nothing written if it may do neither.
-func takeTurn(s *session, st *Start) (place int64, err error) {
+// with nothing written if it may do neither. The place is 0 if it is not to be
+// started for another reason.
+func takeTurn(s *session, st *Start, owner Claim) (place int64, err error) {
+	// The bridge first: rows are locked in this order.
+	if alive, err := ownerAlive(s, owner); !alive || err != nil {
+		return 0, err
+	}
 	if st.IdempotencyKey != "" {
 		// A run that was started before goes before all of this.
 		there, err := s.exists(selectByKey, st.Run.Workflow, st.IdempotencyKey)
