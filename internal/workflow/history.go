@@ -183,7 +183,9 @@ func (p runStarted) encode() json.RawMessage {
 		panic(fmt.Sprintf("workflow: encode run.started: %v", err))
 	}
 	o := object{buf: append(make([]byte, 0, len(head)+len(input)+64), head[:len(head)-1]...)}
-	o.raw("input", input)
+	if p.QueuedAt == nil {
+		o.raw("input", input)
+	}
 	list := func(name string, n int, item func(i int, buf []byte) []byte) {
 		if n == 0 {
 			return
