@@ -37,7 +37,10 @@ internal/workflow/drawing:    internal/workflow internal/workflow/outline
 internal/dryrun:              . internal/workflow internal/workflow/expr
 internal/workflow/difference: internal/workflow internal/workflow/outline
 internal/workflow/convert:    . internal/workflow internal/workflow/expr internal/workflow/outline
-internal/store:               .
+internal/values:
+internal/values/...:          internal/values
+internal/values/s3:           . internal/values
+internal/store:               . internal/values
 internal/executor:            . internal/bus internal/records internal/store internal/workflow internal/workflow/expr
 internal/bridge:              . internal/admission internal/breaker internal/bus internal/records internal/store
 internal/bridge/simplea2a:    . internal/bridge

@@ -138,19 +138,25 @@ func (p *Publisher) publishAll(ctx context.Context, rows []store.Attempt, now ti
 }
 
 func (p *Publisher) publishOne(ctx context.Context, a *store.Attempt, now time.Time) error {
-	m, err := taskRecord(a, a.Input, now)
-	if err == nil {
-		err = p.cfg.Bus.Publish(ctx, m)
+	var m bus.Message
+	var err error
+	size := int64(len(a.Input))
+	if apart := a.InputApart; apart != nil {
+		size = apart.Size
+	} else {
+		if m, err = taskRecord(a, a.Input, now); err == nil {
+			err = p.cfg.Bus.Publish(ctx, m)
+		}
+		if code := parley.CodeOf(err); code != parley.CodeLimit && code != parley.CodeInvalid {
+			return err
+		}
 	}
-	if code := parley.CodeOf(err); code != parley.CodeLimit && code != parley.CodeInvalid {
-		return err
-	}
-	// An input that is no object, or too large for a record, is read from the
-	// store alone.
+	// An input that is no object, is kept apart, or is too large for a record is
+	// read from the store alone.
 	if m, err = taskRecord(a, nil, now); err != nil {
 		return err
 	}
-	m.Header[bus.HeaderBytes] = strconv.Itoa(len(a.Input))
+	m.Header[bus.HeaderBytes] = strconv.FormatInt(size, 10)
 	return p.cfg.Bus.Publish(ctx, m)
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"strings"
 
 	"github.com/parley-project/parley"
 )
@@ -38,20 +39,35 @@ func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	var output []byte
+	apart, err := db.apart(ctx, runOf(a.Result.TaskID), true, func(c *cutter) (err error) {
+		output, err = c.value(a.Result.Output)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
 	err = db.transition(ctx, synced, point("P7"), func(s *session) error {
 		r := &a.Result
 		s.at(r.TaskID)
-		n, err := s.exec(answerAttempt, string(r.Outcome), blob(r.Output), blob(meta), unixMicro(a.At), r.TaskID)
+		n, err := s.exec(answerAttempt, string(r.Outcome), blob(output), blob(meta), unixMicro(a.At), r.TaskID)
 		if err != nil {
 			return err
 		}
 		if accepted = n == 1; accepted {
-			return nil
+			return apart.write(s, unixMicro(a.At))
 		}
 		accepted, err = answeredBefore(s, &a, meta)
 		return err
 	})
 	return accepted && err == nil, err
+}
+
+// runOf gives the run of a task id, which is "{run}.{path}.{attempt}"; run ids
+// hold no dot.
+func runOf(task string) string {
+	run, _, _ := strings.Cut(task, ".")
+	return run
 }
 
 // answeredBefore deals with an answer that was not taken: it reports whether it
@@ -73,7 +89,12 @@ func answeredAlike(s *session, a *Answer, meta []byte) (alike, own bool, err err
 		return false, false, err
 	}
 	err = s.query(`SELECT outcome, output, meta, settled_at FROM attempt WHERE id = ?`, func(r *record) error {
-		alike = r.str() == string(res.Outcome) && bytes.Equal(r.bytes(), res.Output)
+		outcome := r.str()
+		same, err := holds(r.bytes(), res.Output)
+		if err != nil {
+			return err
+		}
+		alike = same && outcome == string(res.Outcome)
 		stored, err := withoutStatus(res.TaskID, r.bytes())
 		alike = alike && err == nil && bytes.Equal(stored, plain)
 		own = alike && r.int() == unixMicro(a.At)

@@ -45,6 +45,12 @@ func readAttemptLog(r *record) (a parley.Attempt, err error) {
 	if r.err != nil {
 		return a, r.err
 	}
+	if a.RequestBytes, a.Request, err = sized(a.RequestBytes, a.Request); err != nil {
+		return a, err
+	}
+	if a.ResponseBytes, a.Response, err = sized(a.ResponseBytes, a.Response); err != nil {
+		return a, err
+	}
 	a.ScheduledAt, a.EndedAt = scheduled, timeOrNil(settled)
 	if AttemptState(a.State) == AttemptOpen {
 		a.NotBefore = timeOrNil(visible)
@@ -72,6 +78,19 @@ func readAttemptLog(r *record) (a parley.Attempt, err error) {
 		a.Status = statusOf(res.Err)
 	}
 	return a, nil
+}
+
+// sized gives a value and its size; of one that is kept apart, or was not read,
+// only the size.
+func sized(size int64, column []byte) (int64, []byte, error) {
+	if len(column) == 0 || column[0] != frame {
+		return size, column, nil
+	}
+	v, a, err := unframe(column)
+	if a != nil {
+		return a.Size, nil, nil
+	}
+	return int64(len(v)), v, err
 }
 
 // statusOf is the HTTP status in the details of an error, or of what led to it.

@@ -38,6 +38,12 @@ func readAttempt(r *record) (Attempt, error) {
 		a.CorrelationID = parley.CorrelationID(a.ID)
 	}
 	var err error
+	if a.Input, a.InputApart, err = unframe(a.Input); err != nil {
+		return Attempt{}, err
+	}
+	if output, a.OutputApart, err = unframe(output); err != nil {
+		return Attempt{}, err
+	}
 	if a.Question, err = decodeStored[parley.Question](a.ID, question); err != nil {
 		return Attempt{}, err
 	}
@@ -96,7 +102,7 @@ const insertAttempt = `INSERT INTO attempt (id, run, step, number, agent, input,
 
 // bindAttempts gives the arguments of insertAttempt for each of list, with room
 // for one more.
-func bindAttempts(list []Attempt, at int64) [][]driver.NamedValue {
+func bindAttempts(c *cutter, list []Attempt, at int64) ([][]driver.NamedValue, error) {
 	bound := make([][]driver.NamedValue, len(list))
 	for i := range list {
 		a := &list[i]
@@ -107,13 +113,17 @@ func bindAttempts(list []Attempt, at int64) [][]driver.NamedValue {
 		if a.State == AttemptClaimed {
 			owner, inc, token, claimed = a.Claim.Worker, a.Claim.Inc, a.Claim.Token, micros(a.ClaimedAt)
 		}
-		bound[i] = bind(make([]driver.NamedValue, 0, 25), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, []byte(a.Input),
+		input, err := c.value(a.Input)
+		if err != nil {
+			return nil, err
+		}
+		bound[i] = bind(make([]driver.NamedValue, 0, 25), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, input,
 			correlation, text(a.ContextID), micros(a.Deadline),
 			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
 			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed, text(string(a.HandOff)),
 			text(string(a.Policy.OnOpen)), int64(a.Urgency))
 	}
-	return bound
+	return bound, nil
 }
 
 func insertAttempts(s *session, bound [][]driver.NamedValue) error {
@@ -153,6 +163,9 @@ func (db *DB) Attempts(ctx context.Context, run string) ([]Attempt, error) {
 	for i := range rows {
 		list[i] = rows[i].Attempt
 	}
+	if err := db.wholeAttempts(ctx, list); err != nil {
+		return nil, err
+	}
 	return list, nil
 }
 
@@ -165,6 +178,11 @@ func (db *DB) Attempt(ctx context.Context, id string) (a Attempt, ok bool, err e
 		a, err = readAttempt(r)
 		return err
 	}, id)
+	if err == nil {
+		f := fetcher{db: db}
+		f.attempt(&a)
+		err = f.fetch(ctx)
+	}
 	return a, ok && err == nil, err
 }
 

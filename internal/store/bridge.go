@@ -82,7 +82,10 @@ const selectOrphans = `SELECT ` + attemptColumns + ` FROM attempt WHERE id IN (
 func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) ([]Attempt, error) {
 	var list []Attempt
 	err := db.read(ctx, selectOrphans, attemptList(&list), worker, inc, limit)
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return db.fetchable(ctx, list), nil
 }
 
 const (
@@ -93,7 +96,9 @@ const (
 
 // Claim is P4 for a batch: it gives the attempts that are the caller's now, in
 // the order of reqs. Those that somebody else has, that are held, or whose
-// bridge is not alive any more, are left out. One that is the caller's under
+// bridge is not alive any more, are left out, and so are those whose input is kept
+// apart and cannot be fetched now, which are claimed all the same: whoever finds
+// such a claim among its own gives it back. One that is the caller's under
 // the very token of its request is given again, so that a call whose reply was
 // lost may be repeated. Synced, if any is claimed.
 func (db *DB) Claim(ctx context.Context, c Claim, reqs []ClaimRequest, at time.Time) ([]Attempt, error) {
@@ -124,7 +129,7 @@ func (db *DB) Claim(ctx context.Context, c Claim, reqs []ClaimRequest, at time.T
 	if err != nil {
 		return nil, err
 	}
-	return list, nil
+	return db.fetchable(ctx, list), nil
 }
 
 // claims is a batch of P4, sources what the rows get of it.

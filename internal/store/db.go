@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/values"
 )
 
 // ErrStale says that a fenced write was refused: the row is not as its writer
@@ -48,6 +49,10 @@ type Options struct {
 	Writers int
 	// Dial makes the connections to PostgreSQL; default a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Values keeps values apart that are longer than ApartAbove bytes; 0 keeps none
+	// apart, but those that are can be read. Without Values they cannot.
+	Values     values.Store
+	ApartAbove int
 	// RefuseUnsafe has Open refuse a PostgreSQL that can lose what it has
 	// committed: one that does not sync, or with a standby that nobody waits for.
 	// Without it that is a warning in the log.

@@ -68,6 +68,7 @@ type decision struct {
 	output  []byte
 	meta    []byte
 	inserts [][]driver.NamedValue
+	apart   references
 	signals *signals
 	replies [][]byte
 	owner   Claim
@@ -82,6 +83,9 @@ type decision struct {
 // Nothing was written then. Synced, unless it is Prompt.
 func (db *DB) Decide(ctx context.Context, d Decision) error {
 	c, err := checkDecision(&d)
+	if err == nil {
+		c.apart, err = db.apart(ctx, d.Run.ID, true, c.encode)
+	}
 	if err != nil {
 		return err
 	}
@@ -106,11 +110,6 @@ func checkDecision(d *Decision) (*decision, error) {
 		return nil, parley.Errorf(parley.CodeInvalid, "a decision about run %q that is not waited for changes more than its events", d.Run.ID)
 	}
 	var err error
-	if len(d.Events) > 0 {
-		if c.events, err = encodeEvents(d.Run.ID, d.Seen+1, d.Events); err != nil {
-			return nil, err
-		}
-	}
 	if c.owner, err = checkAttempts(d.Run.ID, d.Insert); err != nil {
 		return nil, err
 	}
@@ -121,7 +120,6 @@ func checkDecision(d *Decision) (*decision, error) {
 		if c.meta, err = encodeMeta(&d.Answer.Result); err != nil {
 			return nil, err
 		}
-		c.output = d.Answer.Result.Output
 	}
 	for _, x := range d.Close {
 		if !x.Absorb && x.Outcome != parley.OutcomeCancelled && x.Outcome != parley.OutcomeTimeout {
@@ -139,7 +137,6 @@ func checkDecision(d *Decision) (*decision, error) {
 			return nil, err
 		}
 	}
-	c.inserts = bindAttempts(d.Insert, c.at)
 	// Rows are locked in the order of their ids.
 	if len(d.Close) > 1 {
 		d.Close = slices.SortedStableFunc(slices.Values(d.Close), func(a, b Close) int { return cmp.Compare(a.TaskID, b.TaskID) })
@@ -148,6 +145,22 @@ func checkDecision(d *Decision) (*decision, error) {
 		d.RequestCancel = slices.Sorted(slices.Values(d.RequestCancel))
 	}
 	return c, nil
+}
+
+// encode encodes what holds values.
+func (d *decision) encode(c *cutter) (err error) {
+	if len(d.Events) > 0 {
+		if d.events, err = encodeEvents(c, d.Run.ID, d.Seen+1, d.Events); err != nil {
+			return err
+		}
+	}
+	if d.Answer != nil && d.Answer.Result.Output != nil {
+		if d.output, err = c.value(d.Answer.Result.Output); err != nil {
+			return err
+		}
+	}
+	d.inserts, err = bindAttempts(c, d.Insert, d.at)
+	return err
 }
 
 // points are the protocol's names of what the decision consists of.
@@ -253,6 +266,9 @@ func decide(s *session, d *decision) error {
 		return err
 	}
 	if err := d.signals.write(s); err != nil {
+		return err
+	}
+	if err := d.apart.write(s, d.at); err != nil {
 		return err
 	}
 	for _, args := range dead {

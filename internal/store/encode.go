@@ -11,11 +11,11 @@ import (
 
 // encodeEvents puts the events of one decision into one JSON array. Their
 // numbers and their run are those of the row. Data is taken over byte for
-// byte, so that it has to be JSON.
-func encodeEvents(run string, first int64, events []parley.Event) ([]byte, error) {
+// byte, so that it has to be JSON; c takes out of it what is kept apart.
+func encodeEvents(c *cutter, run string, first int64, events []parley.Event) ([]byte, error) {
 	size := 2
 	for i := range events {
-		size += len(events[i].Data) + 96
+		size += min(len(events[i].Data), c.most()) + 96
 	}
 	b := make([]byte, 0, size)
 	for i := range events {
@@ -45,37 +45,54 @@ func encodeEvents(run string, first int64, events []parley.Event) ([]byte, error
 			b = strconv.AppendInt(b, int64(e.Attempt), 10)
 		}
 		if e.Data != nil {
+			data, cuts, err := c.data(e.Data)
+			if err != nil {
+				return nil, err
+			}
 			b = append(b, `,"data":`...)
-			b = append(b, e.Data...)
+			b = append(b, data...)
+			b = appendCuts(b, cuts)
 		}
 		b = append(b, '}')
 	}
 	return append(b, ']'), nil
 }
 
-// decodeEvents is the reverse of encodeEvents for one row.
-func decodeEvents(run string, first, last int64, data []byte) ([]parley.Event, error) {
+// decodeEvents is the reverse of encodeEvents for one row. cuts has what is kept
+// apart of the data of each event, or is nil.
+func decodeEvents(run string, first, last int64, data []byte) (events []parley.Event, cuts [][]cut, err error) {
 	var rows []struct {
 		At      int64            `json:"at"`
 		Type    parley.EventType `json:"type"`
 		Step    string           `json:"step"`
 		Attempt int              `json:"attempt"`
 		Data    json.RawMessage  `json:"data"`
+		Cuts    []cut            `json:"cuts"`
 	}
 	if err := json.Unmarshal(data, &rows); err != nil {
-		return nil, fmt.Errorf("events %d to %d of run %q: %w", first, last, run, err)
+		return nil, nil, fmt.Errorf("events %d to %d of run %q: %w", first, last, run, err)
 	}
 	if int64(len(rows)) != last-first+1 {
-		return nil, fmt.Errorf("events %d to %d of run %q: there are %d", first, last, run, len(rows))
+		return nil, nil, fmt.Errorf("events %d to %d of run %q: there are %d", first, last, run, len(rows))
 	}
-	events := make([]parley.Event, len(rows))
+	events = make([]parley.Event, len(rows))
 	for i, r := range rows {
 		events[i] = parley.Event{
 			Seq: first + int64(i), At: fromMicro(r.At), Type: r.Type, Run: run,
 			Step: r.Step, Attempt: r.Attempt, Data: r.Data,
 		}
+		if len(r.Cuts) == 0 {
+			continue
+		}
+		if err := checkCuts(r.Data, r.Cuts); err != nil {
+			return nil, nil, fmt.Errorf("event %d of run %q: %w", events[i].Seq, run, err)
+		}
+		if cuts == nil {
+			cuts = make([][]cut, len(rows))
+		}
+		cuts[i] = r.Cuts
 	}
-	return events, nil
+	return events, cuts, nil
 }
 
 // appendString appends s as a JSON string.

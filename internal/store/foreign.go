@@ -107,7 +107,10 @@ func bindForeign(list []Attempt, at time.Time) ([][]driver.NamedValue, error) {
 	for i := range rows {
 		rows[i].Held = true
 	}
-	bound := bindAttempts(rows, unixMicro(at))
+	bound, err := bindAttempts(&cutter{}, rows, unixMicro(at))
+	if err != nil {
+		return nil, err
+	}
 	for i := range bound {
 		source, err := list[i].Source.encode()
 		if err != nil {
@@ -206,7 +209,7 @@ func (db *DB) AnswerForeign(ctx context.Context, list []Answer) (accepted []bool
 		for i := range list {
 			r := &list[i].Result
 			s.at(r.TaskID)
-			args := bind(make([]driver.NamedValue, 0, 5), string(r.Outcome), blob(r.Output), blob(metas[i]), unixMicro(list[i].At), r.TaskID)
+			args := bind(make([]driver.NamedValue, 0, 5), string(r.Outcome), blob(plainValue(r.Output)), blob(metas[i]), unixMicro(list[i].At), r.TaskID)
 			if err := s.laterCounted(&settled[i], answerAttempt, args); err != nil {
 				return err
 			}

@@ -67,13 +67,30 @@ func (db *DB) HandOver(ctx context.Context, token string, now time.Time, limit i
 	if err != nil {
 		return nil, err
 	}
+	db.wholeHanded(ctx, list)
 	return list, nil
+}
+
+// wholeHanded fetches the inputs of attempts that were handed over. One that
+// cannot be fetched now is not published: that is like a publication in doubt.
+func (db *DB) wholeHanded(ctx context.Context, list []Handed) {
+	for i := range list {
+		one := []Attempt{list[i].Attempt}
+		if len(db.fetchable(ctx, one)) == 0 {
+			list[i].Doubtful = true
+			continue
+		}
+		list[i].Attempt = one[0]
+	}
 }
 
 // HandedOver gives the attempts that are claimed by [BusClaim](token).
 func (db *DB) HandedOver(ctx context.Context, token string) ([]Handed, error) {
 	var list []Handed
 	err := db.read(ctx, selectHanded, handedList(&list), token)
+	if err == nil {
+		db.wholeHanded(ctx, list)
+	}
 	return list, err
 }
 
@@ -92,11 +109,15 @@ func handedList(list *[]Handed) func(*record) error {
 func (db *DB) Overdue(ctx context.Context, now time.Time, limit int) ([]Attempt, error) {
 	var list []Attempt
 	err := db.read(ctx, selectOverdue, attemptList(&list), now.UnixMicro(), limit)
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return db.fetchable(ctx, list), nil
 }
 
 // ForResult gives the attempt that a result record is about, and how many late
-// answers to it are kept; ok is false if there is none of that id.
+// answers to it are kept; ok is false if there is none of that id. Values that are
+// kept apart are not fetched.
 func (db *DB) ForResult(ctx context.Context, task string) (a Attempt, late int, ok bool, err error) {
 	err = db.read(ctx, selectForResult, func(r *record) (err error) {
 		ok, late = true, int(r.int())

@@ -76,7 +76,7 @@ func (db *DB) ImportState(ctx context.Context, kind ImportKind, id, digest strin
 // A run that has changed there since (it was under way when it was imported)
 // gets its new history in place of the one that it had.
 func (db *DB) Import(ctx context.Context, in Import) (ImportState, error) {
-	write, err := importWriter(&in)
+	write, err := db.importWriter(ctx, &in)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ type importMark struct {
 // refusal comes before the first write. It gives the new stamp.
 type importWrite func(s *session, fresh bool, stamp int64) (int64, error)
 
-func importWriter(in *Import) (importWrite, error) {
+func (db *DB) importWriter(ctx context.Context, in *Import) (importWrite, error) {
 	if in.ID == "" || in.Digest == "" {
 		return nil, parley.Errorf(parley.CodeInvalid, "what is imported needs an id and a digest")
 	}
@@ -131,7 +131,7 @@ func importWriter(in *Import) (importWrite, error) {
 	case in.Kind == ImportDefinition && in.Definition != nil:
 		return importDefinition(in.Definition)
 	case in.Kind == ImportRun && in.Run != nil:
-		return importRun(in.Run, in.Events)
+		return db.importRun(ctx, in.Run, in.Events)
 	case in.Kind == ImportAudit && in.Audit != nil:
 		return importAudit(in.Audit), nil
 	}
@@ -200,11 +200,15 @@ func importDefinition(d *Definition) (importWrite, error) {
 	}, nil
 }
 
-func importRun(run *Run, events []parley.Event) (importWrite, error) {
+func (db *DB) importRun(ctx context.Context, run *Run, events []parley.Event) (importWrite, error) {
 	if run.ID == "" || !run.Imported() || !run.Status.Terminal() || run.EndedAt.IsZero() || run.Seq != int64(len(events)) || run.Seq == 0 {
 		return nil, parley.Errorf(parley.CodeInvalid, "run %q cannot be imported: it has not ended, or its events are not all there", run.ID)
 	}
-	rows, err := eventRows(run.ID, events)
+	var rows []eventRow
+	apart, err := db.apart(ctx, run.ID, false, func(c *cutter) (err error) {
+		rows, err = eventRows(c, run.ID, events)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +224,9 @@ func importRun(run *Run, events []parley.Event) (importWrite, error) {
 				return 0, err
 			}
 			if _, err := s.exec(deleteLabels, run.ID); err != nil {
+				return 0, err
+			}
+			if err := dropReferences(s, run.ID); err != nil {
 				return 0, err
 			}
 			if _, err := s.exec(`DELETE FROM run WHERE id = ?`, run.ID); err != nil {
@@ -241,7 +248,7 @@ func importRun(run *Run, events []parley.Event) (importWrite, error) {
 				return 0, err
 			}
 		}
-		return unixMicro(run.UpdatedAt), nil
+		return unixMicro(run.UpdatedAt), apart.write(s, unixMicro(run.UpdatedAt))
 	}, nil
 }
 
@@ -260,7 +267,7 @@ const (
 
 // eventRows spreads a whole history over rows. The first and the last event, of
 // which lists are made, have a row each.
-func eventRows(run string, events []parley.Event) ([]eventRow, error) {
+func eventRows(c *cutter, run string, events []parley.Event) ([]eventRow, error) {
 	var rows []eventRow
 	for from := 0; from < len(events); {
 		to, size := from+1, len(events[from].Data)
@@ -268,7 +275,7 @@ func eventRows(run string, events []parley.Event) ([]eventRow, error) {
 			size += len(events[to].Data)
 			to++
 		}
-		data, err := encodeEvents(run, int64(from)+1, events[from:to])
+		data, err := encodeEvents(c, run, int64(from)+1, events[from:to])
 		if err != nil {
 			return nil, err
 		}

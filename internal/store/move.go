@@ -75,8 +75,18 @@ func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	stored := storedMove{Move: &m, payload: payload}
+	if m.Result != nil && m.Result.Output != nil {
+		stored.apart, err = db.apart(ctx, runOf(m.TaskID), true, func(c *cutter) (err error) {
+			stored.output, err = c.value(m.Result.Output)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+	}
 	err = db.transition(ctx, synced, point(name), func(s *session) error {
-		moved, written, err := move(s, &m, payload)
+		moved, written, err := move(s, &stored)
 		if ok = moved; err == nil && !ok && !written {
 			return ErrStale
 		}
@@ -137,8 +147,15 @@ func checkMove(m *Move) (name string, payload []byte, err error) {
 	return name, payload, err
 }
 
+// storedMove is a move with what it stores, encoded.
+type storedMove struct {
+	*Move
+	payload, output []byte
+	apart           references
+}
+
 // move executes m. written is true if anything was written.
-func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
+func move(s *session, m *storedMove) (ok, written bool, err error) {
 	s.at(m.TaskID)
 	at := unixMicro(m.At)
 	from := []any{m.TaskID, m.From.Worker, m.From.Inc, m.From.Token}
@@ -148,8 +165,11 @@ func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
 	}
 	with := func(head, tail []any) []any { return append(append(head, from...), tail...) }
 	settle := func(query string) (bool, error) {
-		r := m.Result
-		return exec(query, with([]any{string(r.Outcome), blob(r.Output), blob(payload), at}, nil)...)
+		ok, err := exec(query, with([]any{string(m.Result.Outcome), blob(m.output), blob(m.payload), at}, nil)...)
+		if ok && err == nil {
+			err = m.apart.write(s, at)
+		}
+		return ok, err
 	}
 	switch m.Kind {
 	case MoveRelease:
@@ -158,7 +178,7 @@ func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
 		ok, err = exec(moveFollow, with([]any{m.AgentTaskID, text(m.AgentContextID), text(m.AgentEndpoint), text(m.AgentVersion)},
 			[]any{m.AgentTaskID})...)
 	case MoveQuestion:
-		return ask(s, payload, int64(m.Questions), from)
+		return ask(s, m.payload, int64(m.Questions), from)
 	case MoveReply:
 		ok, err = exec(moveReply, with(nil, []any{int64(m.Questions)})...)
 	case MoveRetry:
@@ -168,7 +188,7 @@ func move(s *session, m *Move, payload []byte) (ok, written bool, err error) {
 	case MoveFail:
 		ok, err = settle(moveFail)
 	default:
-		return moveOn(s, m, from)
+		return moveOn(s, m.Move, from)
 	}
 	return ok, ok, err
 }

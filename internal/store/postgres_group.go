@@ -308,6 +308,8 @@ func phaseOf(text string) int {
 		{phaseLanes, `INSERT INTO lane `},
 		{phaseLanes, `UPDATE lane `},
 		{phaseLanes, `DELETE FROM lane `},
+		{phaseRest, `INSERT INTO value_ref `},
+		{phaseRest, `DELETE FROM value_ref `},
 	} {
 		if strings.HasPrefix(text, p.prefix) {
 			return p.phase

@@ -107,6 +107,10 @@ type Attempt struct {
 	NewsSeen int
 	// Result is set when State is AttemptSettled or AttemptClosed.
 	Result *parley.Result
+	// InputApart and OutputApart are set instead of Input and Result.Output for
+	// values that are kept apart and were not fetched: [DB.Publish] and [DB.History]
+	// do not fetch what nobody asks them for.
+	InputApart, OutputApart *Apart
 	// ClaimedAt and SettledAt are zero until then.
 	ClaimedAt, SettledAt time.Time
 }

@@ -68,9 +68,12 @@ func (db *DB) RunByKey(ctx context.Context, workflow, key string) (id string, er
 }
 
 // History gives everything that is needed to go on with a run, as it was at
-// one instant, or the error not_found.
+// one instant, or the error not_found. Of the values that are kept apart it
+// fetches those of the events, each once, and outputs of attempts; of inputs only
+// those of attempts that were handed to the bus.
 func (db *DB) History(ctx context.Context, id string) (History, error) {
 	var h History
+	var cuts [][]cut
 	err := db.snapshot(ctx, func(tx reader) error {
 		found := false
 		err := db.readOn(ctx, tx, selectRun, func(r *record) (err error) {
@@ -85,7 +88,10 @@ func (db *DB) History(ctx context.Context, id string) (History, error) {
 			return noRun(id)
 		}
 		err = db.readOn(ctx, tx, selectEvents, func(r *record) error {
-			events, err := decodeEvents(id, r.int(), r.int(), r.bytes())
+			events, out, err := decodeEvents(id, r.int(), r.int(), r.bytes())
+			if out != nil {
+				cuts = append(append(cuts, make([][]cut, len(h.Events)-len(cuts))...), out...)
+			}
 			h.Events = append(h.Events, events...)
 			return err
 		}, id)
@@ -95,7 +101,18 @@ func (db *DB) History(ctx context.Context, id string) (History, error) {
 		from, to := idRange(id)
 		return db.readOn(ctx, tx, selectUnclosed, attemptList(&h.Attempts), from, to, id)
 	})
-	return h, err
+	if err != nil {
+		return h, err
+	}
+	f := fetcher{db: db}
+	f.events(id, h.Events, cuts)
+	for i := range h.Attempts {
+		f.output(&h.Attempts[i])
+		if h.Attempts[i].HandOff == HandOffBus {
+			f.input(&h.Attempts[i]) // it may have to be published once more
+		}
+	}
+	return h, f.fetch(ctx)
 }
 
 // Events gives at most limit (1 to 1000; 0 is 1000) events of a run with a seq
@@ -105,17 +122,28 @@ func (db *DB) Events(ctx context.Context, run string, after int64, limit int) ([
 		limit = 1000
 	}
 	var list []parley.Event
+	var cuts [][]cut
 	// The first row is the one that holds after, each other an event at least.
 	err := db.read(ctx, selectEventPage, func(r *record) error {
-		events, err := decodeEvents(run, r.int(), r.int(), r.bytes())
-		for _, e := range events {
-			if e.Seq > after && len(list) < limit {
-				list = append(list, e)
+		events, out, err := decodeEvents(run, r.int(), r.int(), r.bytes())
+		for i, e := range events {
+			if e.Seq <= after || len(list) >= limit {
+				continue
+			}
+			list = append(list, e)
+			if out != nil {
+				cuts = append(cuts, make([][]cut, len(list)-len(cuts))...)
+				cuts[len(list)-1] = out[i]
 			}
 		}
 		return err
 	}, run, run, after, limit+1)
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	f := fetcher{db: db}
+	f.events(run, list, cuts)
+	return list, f.fetch(ctx)
 }
 
 // condition collects the parts of a WHERE clause.

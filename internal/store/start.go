@@ -28,11 +28,11 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	if st.Refuse != nil {
 		return db.startedUnder(ctx, &st)
 	}
-	begins, err := prepareStart(&st, st.Run, st.Events)
+	begins, err := db.prepareStart(ctx, &st)
 	if err != nil {
 		return "", err
 	}
-	waits, err := prepareWait(&st)
+	waits, err := db.prepareWait(ctx, &st)
 	if err != nil {
 		return "", err
 	}
@@ -100,42 +100,46 @@ type startRows struct {
 	events   []byte
 	attempts [][]driver.NamedValue
 	signals  *signals
+	apart    references
 }
 
-// prepareStart checks and encodes a start as a run with these events.
-func prepareStart(st *Start, run Run, list []parley.Event) (*startRows, error) {
-	w := &startRows{run: &run}
+// prepareStart checks and encodes a start.
+func (db *DB) prepareStart(ctx context.Context, st *Start) (*startRows, error) {
+	w := &startRows{run: &st.Run}
 	var err error
-	if w.owner, err = checkAttempts(run.ID, st.Attempts); err != nil {
+	if w.owner, err = checkAttempts(w.run.ID, st.Attempts); err != nil {
 		return nil, err
 	}
-	if len(list) == 0 || run.Seq != int64(len(list)) {
-		return nil, parley.Errorf(parley.CodeInvalid, "run %q starts at event %d with %d events", run.ID, run.Seq, len(list))
+	if len(st.Events) == 0 || w.run.Seq != int64(len(st.Events)) {
+		return nil, parley.Errorf(parley.CodeInvalid, "run %q starts at event %d with %d events", w.run.ID, w.run.Seq, len(st.Events))
 	}
-	if w.events, err = encodeEvents(run.ID, 1, list); err != nil {
-		return nil, err
-	}
-	labels, err := encodeLabels(run.Labels)
+	labels, err := encodeLabels(w.run.Labels)
 	if err != nil {
 		return nil, err
 	}
-	if w.signals, err = checkSignals(&run, &st.Signals); err != nil {
+	if w.signals, err = checkSignals(w.run, &st.Signals); err != nil {
 		return nil, err
 	}
-	w.row = bindStart(&run, st, labels)
-	w.attempts = bindAttempts(st.Attempts, unixMicro(run.UpdatedAt))
-	return w, nil
+	w.row = bindStart(w.run, st, labels)
+	w.apart, err = db.apart(ctx, w.run.ID, false, func(c *cutter) (err error) {
+		if w.events, err = encodeEvents(c, w.run.ID, 1, st.Events); err == nil {
+			w.attempts, err = bindAttempts(c, st.Attempts, unixMicro(w.run.UpdatedAt))
+		}
+		return err
+	})
+	return w, err
 }
 
 // prepareWait is prepareStart for a run that has to wait for its turn; nil if it
 // never has to.
-func prepareWait(st *Start) (*startRows, error) {
+func (db *DB) prepareWait(ctx context.Context, st *Start) (*startRows, error) {
 	if st.Turn == nil {
 		return nil, nil
 	}
 	idle := *st
+	idle.Run, idle.Events = st.Turn.Run, st.Turn.Events
 	idle.Attempts, idle.Signals = nil, Signals{}
-	return prepareStart(&idle, st.Turn.Run, st.Turn.Events)
+	return db.prepareStart(ctx, &idle)
 }
 
 // write writes what belongs to the run's row, which is there.
@@ -150,6 +154,9 @@ func (w *startRows) write(s *session, st *Start, place int64) error {
 		return err
 	}
 	if err := w.signals.write(s); err != nil {
+		return err
+	}
+	if err := w.apart.write(s, unixMicro(w.run.UpdatedAt)); err != nil {
 		return err
 	}
 	if place != 0 {

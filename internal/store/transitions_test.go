@@ -474,11 +474,14 @@ func TestEventsDecodeWhatWasEncoded(t *testing.T) {
 		{Seq: 5, At: epoch, Type: "x\"\\\n\x7f", Run: "r", Step: "ä\u2028", Attempt: 3, Data: json.RawMessage(`null`)},
 		{Seq: 6, Type: "y", Run: "r"},
 	}
-	data, err := encodeEvents("r", 5, events)
+	data, err := encodeEvents(&cutter{}, "r", 5, events)
 	check(t, err)
-	diff(t, must(decodeEvents("r", 5, 6, data))(t), events)
+	got, cuts, err := decodeEvents("r", 5, 6, data)
+	check(t, err)
+	diff(t, got, events)
+	diff(t, len(cuts), 0)
 	for _, bad := range []string{`[{}]`, `[{},{},{}]`, `{}`, ``} {
-		if _, err := decodeEvents("r", 5, 6, []byte(bad)); err == nil {
+		if _, _, err := decodeEvents("r", 5, 6, []byte(bad)); err == nil {
 			t.Errorf("%s was decoded", bad)
 		}
 	}
