@@ -189,6 +189,10 @@ type Run struct {
 	// Compensated: something that the run had done was undone, so that no other run
 	// can go on from it; false in lists.
 	Compensated bool `json:"compensated,omitempty"`
+	// InputBytes and OutputBytes are set in lists where the value is left out because
+	// it is kept apart from the database: the run itself has it.
+	InputBytes  int64 `json:"input_bytes,omitempty"`
+	OutputBytes int64 `json:"output_bytes,omitempty"`
 	// RerunFrom is the step that a rerun of RetriedFrom began at; "" in lists.
 	RerunFrom string `json:"rerun_from,omitempty"`
 	// Priority is nil in lists, and if the start named none.

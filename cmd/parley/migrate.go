@@ -140,6 +140,7 @@ func (a *app) withDatabase(ctx context.Context, f *settingFlags, how database, u
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	d.Values = valuesConfig(l.Values)
 	return use(ctx, d)
 }
 
@@ -159,19 +160,29 @@ func newBackupCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backup FILE", Short: "Copy the SQLite database into a new file, also while a server runs on it",
 		Long: `Copy the SQLite database into a new file, consistent, also while a server runs on
-it. To go back, stop the server and put the file in the place of parley.db in
-the data folder, without the files parley.db-wal and parley.db-shm. The keys in the
-data folder are not in the copy. PostgreSQL is copied by its own tools (pg_dump).`,
+it. Values that are kept apart in files are copied into a new folder beside it,
+FILE.values. To go back, stop the server and put the file in the place of
+parley.db in the data folder, without the files parley.db-wal and parley.db-shm,
+and the folder in the place of values.dir (values in the data folder). The keys in
+the data folder are not in the copy. PostgreSQL is copied by its own tools
+(pg_dump), and so is the folder or the bucket of values: after the database.`,
 		Example: "  parley backup parley-backup.db --data ./.parley",
 		Args:    need("FILE"),
 	}
 	f := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withDatabase(cmd.Context(), f, database{}, func(ctx context.Context, d *server.Database) error {
-			if err := d.Backup(ctx, a.path(args[0])); err != nil {
+			apart, err := d.Backup(ctx, a.path(args[0]))
+			switch {
+			case err != nil:
 				return err
+			case apart > 0:
+				a.note("copied to %s, and %s to %s.values", args[0], plural(apart, "large value"), args[0])
+			case d.Values.S3 != nil:
+				a.note("copied to %s; large values in bucket %s are not in the copy", args[0], d.Values.S3.Bucket)
+			default:
+				a.note("copied to %s", args[0])
 			}
-			a.note("copied to %s", args[0])
 			return nil
 		})
 	}

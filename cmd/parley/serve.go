@@ -95,11 +95,12 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, *logging.Redactor, 
 		MaxConcurrent: l.Limits.AgentCalls, MaxCalls: l.Limits.Calls, MaxFollowing: l.Limits.Following, MaxRequestBytes: l.Limits.RequestBytes,
 		Exchange: exchangeLimits(l.Limits), ConnectionAge: l.Limits.AgentConnection,
 		Breaker: defaultBreaker(l.Bridge.Breaker), CancelGrace: l.Limits.CancelGrace, DrainGrace: l.Limits.DrainGrace, Limits: runLimits(l.Limits),
+		Values: valuesConfig(l.Values),
 		Health: &parley.HealthCheck{Off: !l.Health.Enabled, Interval: l.Health.Interval, Timeout: l.Health.Timeout},
 		Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
 	}
-	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Bus.Kafka.SASL.Password} {
+	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Bus.Kafka.SASL.Password, l.Values.S3.SecretKey} {
 		if !secret.IsZero() {
 			redactor.Add(secret)
 		}

@@ -63,6 +63,7 @@ type Config struct {
 	Push     Push     `koanf:"push"`
 	Secrets  Secrets  `koanf:"secrets"`
 	Zone     Zone     `koanf:"zone"`
+	Values   Values   `koanf:"values"`
 
 	// File is the file that was read, "" without one, and Source its content:
 	// the section agents in it is the registry's to read.

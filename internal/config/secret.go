@@ -26,6 +26,7 @@ func (l *loader) resolve(c *Config) {
 	c.Database.URL = l.databaseURL()
 	c.Auth.Key = l.secret("auth.key")
 	l.resolveZone(&c.Zone)
+	c.Values.S3.SecretKey = l.secret("values.s3.secret_key")
 	c.Bus.Kafka.SASL.Password = l.secret("bus.kafka.sasl.password")
 	if ref := l.values["bus.kafka.sasl.token"].(string); ref != "" {
 		l.secret("bus.kafka.sasl.token") // what is wrong now is said now

@@ -57,6 +57,7 @@ func Settings() []Setting {
 		{Path: "workflows", Kind: KindFolders, Default: []string{}, Help: "folders of workflows to deploy at each start (role api)"},
 	}
 	all = append(all, databaseSettings()...)
+	all = append(all, valuesSettings()...)
 	all = append(all, kafkaSettings()...)
 	all = append(all, engineSettings()...)
 	all = append(all, breakerSettings()...)

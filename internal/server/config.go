@@ -24,6 +24,8 @@ type Config struct {
 	// DatabaseURL is a postgres:// URL; zero is an SQLite file in Data, which one
 	// process has for itself.
 	DatabaseURL parley.Secret
+	// Values says which values are kept apart from the database, and where.
+	Values ValuesConfig
 	// SchemaAsIs refuses a database whose schema is older than this program;
 	// otherwise it is brought up to date.
 	SchemaAsIs bool

@@ -94,6 +94,9 @@ func (s *Server) rim(ended context.Context) []func() error {
 	if s.db != nil {
 		parts = append(parts, func() error { return s.watchDisk(ended) }, func() error { return s.runChecker(ended) })
 	}
+	if s.db != nil && s.cfg.has(RoleExecutor) {
+		parts = append(parts, func() error { return s.sweepValues(ended) })
+	}
 	if s.zone != nil {
 		parts = append(parts, s.zone.serve, func() error { return s.zone.work.count(ended) })
 	}

@@ -93,7 +93,7 @@ func (r runs) Attempts(ctx context.Context, q parley.AttemptQuery) ([]parley.Att
 }
 
 // summary reads a run's input and output where they stand: in its first and
-// its last event.
+// its last event. Those that are kept apart are left out, with their size.
 func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 	run := parley.Run{
 		ID: row.ID, Workflow: row.Workflow, WorkflowName: row.Name, Version: row.Version, DefinitionID: row.DefinitionID,
@@ -103,11 +103,11 @@ func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 		CancelledBy: row.CancelledBy, CancelReason: row.CancelReason,
 	}
 	var err error
-	if run.Input, err = r.value(ctx, row.ID, 1, "input"); err != nil {
+	if run.Input, run.InputBytes, err = r.db.EventValue(ctx, row.ID, 1, "input"); err != nil {
 		return run, err
 	}
 	if row.Status == parley.RunCompleted {
-		if run.Output, err = r.value(ctx, row.ID, row.Seq, "output"); err != nil {
+		if run.Output, run.OutputBytes, err = r.db.EventValue(ctx, row.ID, row.Seq, "output"); err != nil {
 			return run, err
 		}
 	}
@@ -123,19 +123,6 @@ func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 		}
 	}
 	return run, nil
-}
-
-// value reads one member of one event's data.
-func (r runs) value(ctx context.Context, run string, seq int64, member string) (json.RawMessage, error) {
-	events, err := r.db.Events(ctx, run, seq-1, 1)
-	if err != nil || len(events) == 0 {
-		return nil, err
-	}
-	var data map[string]json.RawMessage
-	if err := json.Unmarshal(events[0].Data, &data); err != nil {
-		return nil, parley.Errorf(parley.CodeInternal, "run %s, event %d: %w", run, seq, err)
-	}
-	return data[member], nil
 }
 
 // Events gives at most limit events after the given number. With wait it

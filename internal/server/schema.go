@@ -45,7 +45,10 @@ func checkSchema(ctx context.Context, db *store.DB, own bool) error {
 // schema and for copies. The caller closes it.
 type Database struct {
 	db   *store.DB
-	lock *folderLock
+	data string
+	// Values says where values are kept that are not in the database.
+	Values ValuesConfig
+	lock   *folderLock
 }
 
 // Step is one step of the schema.
@@ -60,7 +63,7 @@ type Step struct {
 // or the SQLite file of the data folder, which has to be there. With alone the
 // folder must have no server; the error has code conflict if it has one.
 func OpenDatabase(ctx context.Context, data string, url parley.Secret, alone bool) (*Database, error) {
-	d := &Database{}
+	d := &Database{data: data}
 	if url.IsZero() && alone {
 		var err error
 		if d.lock, err = lockFolder(data); err != nil {
@@ -106,6 +109,3 @@ func (d *Database) Up(ctx context.Context) error { return d.db.Migrate(ctx) }
 
 // Down undoes every step above version to; below 1 are all tables gone.
 func (d *Database) Down(ctx context.Context, to int64) error { return d.db.MigrateDown(ctx, to) }
-
-// Backup copies the database into a new file, while a server may run on it.
-func (d *Database) Backup(ctx context.Context, file string) error { return d.db.Backup(ctx, file) }

@@ -131,10 +131,11 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 	if s.cfg.NoLedger {
 		return nil
 	}
-	s.db, err = store.Open(ctx, target(s.cfg.Data, s.cfg.DatabaseURL), store.Options{
-		Now: s.cfg.Now, Logger: s.log, Failpoint: s.cfg.Failpoint, Dial: s.cfg.Dial,
-	})
+	o, err := s.storeOptions(ctx)
 	if err != nil {
+		return err
+	}
+	if s.db, err = store.Open(ctx, target(s.cfg.Data, s.cfg.DatabaseURL), o); err != nil {
 		return err
 	}
 	if s.cfg.SchemaAsIs {
