@@ -34,6 +34,17 @@ func Go(ctx context.Context, pattern string) (string, error) {
 	return dir, run(ctx, command{name: "go", args: []string{"build", "-o", dir + string(filepath.Separator), pattern}})
 }
 
+// GoProgram gives the folder with a program of somebody else's module, built from
+// that version of its source.
+func GoProgram(ctx context.Context, pkg, version string) (string, error) {
+	at := pkg + "@" + version
+	return testcache.Once("interop-program-"+testcache.Digest([]byte(at)), func(fresh string) error {
+		return run(ctx, command{
+			name: "go", args: []string{"install", at}, env: []string{"GOBIN=" + fresh, "GOFLAGS=-mod=mod", "CGO_ENABLED=0"}, dir: fresh, needs: "a Go module proxy",
+		})
+	})
+}
+
 const installNode = `the interop tests need Node.js 20 or newer, with npm. Install them with
 	sudo apt-get install -y nodejs npm
 or, where that is older, with nvm (https://github.com/nvm-sh/nvm)
@@ -153,12 +164,16 @@ type command struct {
 	name  string
 	args  []string
 	dir   string
+	env   []string
 	needs string
 }
 
 func run(ctx context.Context, c command) error {
 	cmd := exec.CommandContext(ctx, c.name, c.args...)
 	cmd.Dir = c.dir
+	if len(c.env) > 0 {
+		cmd.Env = append(os.Environ(), c.env...)
+	}
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil
