@@ -125,8 +125,10 @@ func TestApartOncePerRun(t *testing.T) {
 		claim(t, db, c, "run-1.a.1", "t1")
 		s.counts(t, 0, 1)
 		ans := answer("run-1.a.1", string(large(2)))
-		if !must(db.Answer(t.Context(), ans))(t) || !must(db.Answer(t.Context(), ans))(t) {
-			t.Fatal("the answer, or its repetition, was not taken")
+		for range 2 { // its reply may have been lost
+			if !must(db.Answer(t.Context(), ans))(t) {
+				t.Fatal("the answer was not taken")
+			}
 		}
 		s.counts(t, 1, 0)
 		d := answered(run)
@@ -262,9 +264,6 @@ func TestApartStoreDownKeepsWriting(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		s.beforePut = cancel
-		if err := db.Decide(ctx, next(run, 1)); err == nil || errors.Is(err, ErrStale) {
-			_ = err // small: nothing is written
-		}
 		d := answered(answered(run).Run)
 		d.Close = nil
 		d.Events[0].Data = large(7)

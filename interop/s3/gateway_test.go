@@ -18,8 +18,8 @@ import (
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/parley-project/parley"
-	"github.com/parley-project/parley/interop/internal/install"
 	"github.com/parley-project/parley/internal/values/s3"
+	"github.com/parley-project/parley/interop/internal/install"
 )
 
 const (
