@@ -292,31 +292,10 @@ type span struct{ from, to int }
 // largeMembers gives the values above limit of the members of a JSON object, in
 // their order, and none for what is no object. v is JSON.
 func largeMembers(v []byte, limit int) (found []span) {
-	eachMember(v, func(_ string, s span) {
+	eachMember(v, func(_ []byte, s span) {
 		if s.to-s.from > limit {
 			found = append(found, s)
 		}
 	})
 	return found
-}
-
-// eachMember calls each with the members of a JSON object and where their values
-// are.
-func eachMember(v []byte, each func(name string, value span)) {
-	d := json.NewDecoder(bytes.NewReader(v))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return
-		}
-		var skipped json.RawMessage
-		if d.Decode(&skipped) != nil {
-			return
-		}
-		to := int(d.InputOffset())
-		each(name.(string), span{to - len(skipped), to})
-	}
 }

@@ -217,14 +217,3 @@ func (db *DB) EventValue(ctx context.Context, run string, seq int64, member stri
 	}
 	return data[member], 0, nil
 }
-
-// memberAt gives where the value of a member begins, or -1.
-func memberAt(data []byte, member string) int {
-	at := -1
-	eachMember(data, func(name string, s span) {
-		if name == member {
-			at = s.from
-		}
-	})
-	return at
-}
