@@ -58,6 +58,8 @@ internal/push:                . internal/bus
 internal/deadletter:          . internal/bus internal/store
 internal/health:              . internal/store
 internal/api:                 . internal/store
+internal/archive:             . internal/store
+internal/retention:           . internal/archive internal/store
 internal/zone:                . jsonrpc
 internal/zone/execution:      . internal/zone internal/zone/zoneauth jsonrpc
 internal/zone/zonetest:       . internal/zone internal/zone/execution jsonrpc

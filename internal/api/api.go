@@ -36,6 +36,9 @@ type Limits struct {
 	Source int64
 	// Body bounds every other body, in bytes; default 256 KiB.
 	Body int64
+	// Archive bounds the body of an import of runs, in bytes; default 576 MiB, of which
+	// one line may have all.
+	Archive int64
 	// Streams bounds the event streams and waiting starts that are open at
 	// once; default 256.
 	Streams int
@@ -66,6 +69,8 @@ type Config struct {
 	Breakers Breakers
 	// Conditions say how agents do.
 	Conditions Conditions
+	// Archive takes runs out and brings them in.
+	Archive Archive
 	// Audits may be nil: then there are none.
 	Audits Audits
 
@@ -128,8 +133,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Releases == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Breakers == nil || cfg.Conditions == nil {
-		return nil, errors.New("api: Runs, Controls, Workflows, Releases, Agents, DeadLetters, Inbox, Breakers and Conditions are required")
+	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Releases == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Breakers == nil || cfg.Conditions == nil || cfg.Archive == nil {
+		return nil, errors.New("api: Runs, Controls, Workflows, Releases, Agents, DeadLetters, Inbox, Breakers, Conditions and Archive are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")
@@ -175,6 +180,7 @@ func (c *Config) fill() {
 	l.Answer = orDefault(l.Answer, 2<<20)
 	l.Source = orDefault(l.Source, 1<<20)
 	l.Body = orDefault(l.Body, 256<<10)
+	l.Archive = orDefault(l.Archive, 576<<20)
 	l.Streams = orDefault(l.Streams, 256)
 	l.Wait = orDefault(l.Wait, 5*time.Minute)
 	l.Heartbeat = orDefault(l.Heartbeat, 15*time.Second)

@@ -213,13 +213,14 @@ func TestAuthNone(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	_, w := setup(nil)
-	full := Config{Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Key: parley.NewSecret([]byte("k"))}
+	full := Config{Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Archive: fakeArchive{w}, Key: parley.NewSecret([]byte("k"))}
 	if _, err := New(full); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*Config){
 		"no key":          func(c *Config) { c.Key = parley.Secret{} },
 		"no runs":         func(c *Config) { c.Runs = nil },
+		"no archive":      func(c *Config) { c.Archive = nil },
 		"no releases":     func(c *Config) { c.Releases = nil },
 		"no flows":        func(c *Config) { c.Workflows = nil },
 		"no agents":       func(c *Config) { c.Agents = nil },

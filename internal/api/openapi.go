@@ -97,6 +97,9 @@ func (rt route) operation(registry huma.Registry) *huma.Operation {
 		}
 		op.RequestBody = &huma.RequestBody{Required: !rt.optional, Content: content}
 	}
+	if rt.lines {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{mediaLines: {Schema: &huma.Schema{Type: huma.TypeString}}}}
+	}
 	for _, a := range rt.answers {
 		content := contentOf(op, a.status)
 		switch {

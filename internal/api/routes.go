@@ -21,7 +21,9 @@ type route struct {
 	// document says that the body is a workflow in YAML or JSON; body is then
 	// the old form beside it. optional bodies may be left out.
 	document, optional bool
-	answers            []answer
+	// lines says that the body is lines of JSON.
+	lines   bool
+	answers []answer
 	// errors are the statuses of formats.md and ours besides those that every
 	// operation can have.
 	errors []int
@@ -44,6 +46,7 @@ func (s *server) table() []route {
 	routes = append(routes, s.runRoutes()...)
 	routes = append(routes, s.controlRoutes()...)
 	routes = append(routes, s.bulkRoutes()...)
+	routes = append(routes, s.archiveRoutes()...)
 	routes = append(routes, s.agentRoutes()...)
 	routes = append(routes, s.healthRoutes()...)
 	routes = append(routes, s.breakerRoutes()...)

@@ -57,13 +57,15 @@ type Config struct {
 	Executor Executor `koanf:"executor"`
 	Health   Health   `koanf:"health"`
 	Limits   Limits   `koanf:"limits"`
-	Auth     Auth     `koanf:"auth"`
-	Log      Log      `koanf:"log"`
-	Egress   Egress   `koanf:"egress"`
-	Push     Push     `koanf:"push"`
-	Secrets  Secrets  `koanf:"secrets"`
-	Zone     Zone     `koanf:"zone"`
-	Values   Values   `koanf:"values"`
+	// Retention says how long runs are kept that are over.
+	Retention Retention `koanf:"retention"`
+	Auth      Auth      `koanf:"auth"`
+	Log       Log       `koanf:"log"`
+	Egress    Egress    `koanf:"egress"`
+	Push      Push      `koanf:"push"`
+	Secrets   Secrets   `koanf:"secrets"`
+	Zone      Zone      `koanf:"zone"`
+	Values    Values    `koanf:"values"`
 
 	// File is the file that was read, "" without one, and Source its content:
 	// the section agents in it is the registry's to read.

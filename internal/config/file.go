@@ -156,6 +156,9 @@ func (s Setting) node(n *yaml.Node) (any, error) {
 	if isNull(n) {
 		return nil, nil //nolint:nilnil // a member without a value says nothing
 	}
+	if s.Kind == KindRules {
+		return rules(n)
+	}
 	if s.Kind == KindList || s.Kind == KindFolders {
 		return s.list(n)
 	}

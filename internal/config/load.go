@@ -85,6 +85,7 @@ func Load(src Sources) (*Loaded, error) {
 	if err := l.decode(&out.Config); err != nil {
 		return nil, err
 	}
+	out.Retention.read()
 	l.resolve(&out.Config)
 	if len(l.problems) > 0 {
 		return nil, l.problems

@@ -18,6 +18,8 @@ const (
 	KindFolder  Kind = "folder"
 	KindFile    Kind = "file"
 	KindFolders Kind = "folders"
+	// KindRules are the workflows with a retention of their own.
+	KindRules Kind = "rules"
 	// KindSecret is a reference, env:NAME or file:PATH.
 	KindSecret Kind = "secret"
 	// KindURL is a URL that may hold a password, or a reference to one.
@@ -62,6 +64,7 @@ func Settings() []Setting {
 	all = append(all, engineSettings()...)
 	all = append(all, breakerSettings()...)
 	all = append(all, healthSettings()...)
+	all = append(all, retentionSettings()...)
 	all = append(all, edgeSettings()...)
 	all = append(all, executionSettings()...)
 	return append(all, verificationSettings()...)

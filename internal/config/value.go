@@ -25,6 +25,8 @@ func (s Setting) parse(text string) (any, error) {
 	case KindList, KindFolders:
 		items := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 		return s.items(items)
+	case KindRules:
+		return checkRules(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }))
 	case KindNumber:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -44,7 +46,7 @@ func (s Setting) parse(text string) (any, error) {
 		}
 		return n, s.within(n)
 	case KindDuration:
-		d, err := time.ParseDuration(text)
+		d, err := parseDuration(text)
 		if err != nil {
 			return nil, fmt.Errorf("must be %s", s.expected())
 		}
@@ -128,6 +130,8 @@ func (s Setting) expected() string {
 		return "a list of texts"
 	case KindFolders:
 		return "a list of folders"
+	case KindRules:
+		return "a list such as ID:age=7d:runs=100"
 	case KindNumber:
 		return "a whole number"
 	case KindShare:

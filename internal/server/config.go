@@ -119,6 +119,8 @@ type Config struct {
 	// records do not say it, by the processes with the role bridge and a store; nil
 	// or Off is none at all.
 	Health *parley.HealthCheck
+	// Retention says how long runs are kept that are over.
+	Retention Retention
 	// CancelGrace is language rule C3's setting; default 30 s.
 	CancelGrace time.Duration
 	// DrainGrace is how long calls in flight get to end when the server is

@@ -54,6 +54,7 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 		}
 	}
 	s.buildHealth(metrics)
+	s.buildRetention(metrics)
 	if s.cfg.has(RoleBridge) {
 		return s.buildBridge(adapters, observed)
 	}

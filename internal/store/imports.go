@@ -233,6 +233,9 @@ func (db *DB) importRun(ctx context.Context, run *Run, events []parley.Event) (i
 				return 0, err
 			}
 		}
+		if going, err := s.exists(isRemoved, run.ID); going || err != nil {
+			return 0, cmpError(err, parley.Errorf(parley.CodeConflict, "run %q is being removed here: import it again in a minute", run.ID))
+		}
 		n, err := s.execBound(insertRun, row)
 		if err == nil && n == 0 {
 			err = parley.Errorf(parley.CodeConflict, "there is a run %q here already, and it was not imported", run.ID)

@@ -71,6 +71,14 @@ func hotQueries(db *DB) map[string]string {
 		"old":       selectOldSignals,
 		"unwait":    deleteWaiter,
 		"see":       seeWaiter,
+		"ended":     endedWorkflow,
+		"kept":      oldestKept,
+		"past":      selectPast,
+		"remove":    deleteRun,
+		"sizes":     sizesOfEvents,
+		"sizes of":  sizesOfAttempts,
+		"late of":   lateOfAttempts,
+		"archived":  selectArchived,
 	}
 }
 

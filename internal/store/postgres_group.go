@@ -299,6 +299,7 @@ func phaseOf(text string) int {
 		{phaseRest, `DELETE FROM waiter `},
 		{phaseRest, `INSERT INTO approval `},
 		{phaseRest, `DELETE FROM approval `},
+		{phaseRest, `INSERT INTO removed_run `},
 		{phaseRest, `INSERT INTO dead_letter `},
 		{phaseRest, `UPDATE dead_letter `},
 		{phaseRest, `DELETE FROM dead_letter `},

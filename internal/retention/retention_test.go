@@ -1,0 +1,282 @@
+package retention_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/archive"
+	"github.com/parley-project/parley/internal/retention"
+	"github.com/parley-project/parley/internal/store"
+)
+
+var now = time.Date(2026, 11, 21, 10, 4, 5, 0, time.UTC)
+
+func openDB(t testing.TB, o store.Options) *store.DB {
+	t.Helper()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "parley.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// over adds a run that ended some days ago.
+func over(t testing.TB, db *store.DB, id, workflow string, ago int) {
+	t.Helper()
+	at := now.Add(-time.Duration(ago) * 24 * time.Hour)
+	err := db.AddArchived(t.Context(), store.Archived{
+		Run:    store.Run{ID: id, Workflow: workflow, Name: workflow, Seq: 1, Status: parley.RunCompleted, CreatedAt: at, UpdatedAt: at, EndedAt: at},
+		Events: []parley.Event{{Seq: 1, At: at, Type: parley.EventRunCompleted, Run: id, Data: json.RawMessage(`{}`)}},
+	}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func left(t testing.TB, db *store.DB) (ids []string) {
+	t.Helper()
+	runs, _, err := db.SearchRuns(t.Context(), parley.RunQuery{}, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range runs {
+		ids = append(ids, runs[i].ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func config(db *store.DB) retention.Config {
+	return retention.Config{
+		DB: db, Now: func() time.Time { return now }, Clock: time.Now, Holder: "a", Rule: retention.Rule{Age: 30 * 24 * time.Hour},
+		Workflows: map[string]retention.Rule{"kept": {}, "two": {Runs: 2}},
+	}
+}
+
+// fill adds 120 runs of a workflow that go, and a few of others.
+func fill(t testing.TB, db *store.DB) (stay []string) {
+	t.Helper()
+	for n := range 120 {
+		over(t, db, fmt.Sprintf("any-%03d", n), "any", 31+n)
+	}
+	for n := range 4 {
+		over(t, db, fmt.Sprintf("two-%d", n), "two", 10+n)
+		over(t, db, fmt.Sprintf("kept-%d", n), "kept", 1000)
+	}
+	over(t, db, "young", "any", 29)
+	return []string{"kept-0", "kept-1", "kept-2", "kept-3", "two-0", "two-1", "young"}
+}
+
+// TestC7_SweepRemovesByRule: each workflow by its own rule or by that for all; it says
+// so in the log and in the numbers.
+func TestC7_SweepRemovesByRule(t *testing.T) {
+	db := openDB(t, store.Options{})
+	stay := fill(t, db)
+	var log bytes.Buffer
+	reg := prometheus.NewRegistry()
+	cfg := config(db)
+	cfg.Logger, cfg.Metrics = slog.New(slog.NewTextHandler(&log, nil)), retention.NewMetrics(reg)
+	s := retention.New(cfg)
+	r, err := s.Sweep(t.Context())
+	if err != nil || r.Removed != 122 || r.Archived != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got := left(t, db); !slices.Equal(got, stay) {
+		t.Errorf("left are %v, want %v", got, stay)
+	}
+	if !strings.Contains(log.String(), "removed=122 archived=0") || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("log: %s", &log)
+	}
+	if r, err := s.Sweep(t.Context()); err != nil || r.Removed != 0 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("the second sweep: %+v, %v, log %s", r, err, &log)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got = append(got, fmt.Sprintf("%s %s %v", f.GetName(), m.GetLabel()[0].GetValue(), m.GetCounter().GetValue()))
+		}
+	}
+	want := []string{"parley_retention_runs_total archived 0", "parley_retention_runs_total removed 122", "parley_retention_sweeps_total done 2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the numbers are %q, want %q", got, want)
+	}
+}
+
+// TestC7_SweepIsDoneByOne: while another process has its turn nothing is removed.
+func TestC7_SweepIsDoneByOne(t *testing.T) {
+	db := openDB(t, store.Options{})
+	over(t, db, "old", "any", 31)
+	if ok, err := db.TakeRetention(t.Context(), "b", now, now.Add(time.Minute)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	s := retention.New(config(db))
+	if r, err := s.Sweep(t.Context()); err != nil || !r.Busy || len(left(t, db)) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := db.LeaveRetention(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Sweep(t.Context()); err != nil || r.Removed != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// archived gives the ids in the files of a folder, how often each.
+func archived(t testing.TB, dir string) map[string]int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]int{}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(b) {
+			a, err := archive.Decode(line)
+			if err != nil {
+				t.Fatalf("%s: %v", f, err)
+			}
+			ids[a.Run.ID]++
+		}
+	}
+	return ids
+}
+
+// TestC7_SweepArchivesFirst: what was removed is in the archive, once.
+func TestC7_SweepArchivesFirst(t *testing.T) {
+	db := openDB(t, store.Options{})
+	fill(t, db)
+	dir := filepath.Join(t.TempDir(), "archive")
+	cfg := config(db)
+	cfg.Archive = &archive.Folder{Dir: dir}
+	r, err := retention.New(cfg).Sweep(t.Context())
+	ids := archived(t, dir)
+	if err != nil || r.Removed != 122 || r.Archived != 122 || len(ids) != 122 || ids["any-000"] != 1 || ids["two-3"] != 1 {
+		t.Errorf("%+v, %v, %d runs in the archive", r, err, len(ids))
+	}
+	if _, err := os.Stat(filepath.Join(dir, "runs-2026-11-21.ndjson")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestC7_SweepWithoutAnArchiveThatCanBeWritten: nothing is removed that was not
+// written.
+func TestC7_SweepWithoutAnArchiveThatCanBeWritten(t *testing.T) {
+	db := openDB(t, store.Options{})
+	over(t, db, "old", "any", 31)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(db)
+	cfg.Archive = &archive.Folder{Dir: file}
+	if _, err := retention.New(cfg).Sweep(t.Context()); parley.CodeOf(err) != parley.CodeUnavailable || len(left(t, db)) != 1 {
+		t.Errorf("%v, left are %v", err, left(t, db))
+	}
+}
+
+// TestC7_SweepIsKilled: wherever a sweep is broken off, each run is in the database, in
+// the archive, or in both, and the next sweep finishes it.
+func TestC7_SweepIsKilled(t *testing.T) {
+	for n := range 12 {
+		db := openDB(t, store.Options{})
+		for i := range 60 {
+			over(t, db, fmt.Sprintf("any-%02d", i), "any", 31+i)
+		}
+		dir := filepath.Join(t.TempDir(), "archive")
+		cfg := config(db)
+		cfg.Archive = &archive.Folder{Dir: dir}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		killed := errors.New("killed")
+		calls := 0
+		cfg.Clock = func() time.Time { // it is read before and after each transaction
+			if calls++; calls > n {
+				cancel(killed)
+			}
+			return now
+		}
+		if _, err := retention.New(cfg).Sweep(ctx); n < 6 && err == nil {
+			t.Errorf("%d: not broken off", n)
+		}
+		cancel(nil)
+		ids, there := archived(t, dir), left(t, db)
+		for i := range 60 {
+			id := fmt.Sprintf("any-%02d", i)
+			if ids[id] == 0 && !slices.Contains(there, id) {
+				t.Errorf("%d: run %s is lost", n, id)
+			}
+		}
+		cfg.Clock = time.Now
+		if _, err := retention.New(cfg).Sweep(t.Context()); err != nil || len(left(t, db)) != 0 || len(archived(t, dir)) != 60 {
+			t.Errorf("%d: then %v, %d runs are left, %d archived", n, err, len(left(t, db)), len(archived(t, dir)))
+		}
+	}
+}
+
+// TestC7_SweepsGoOn: it sweeps at once and then from time to time, also after one that
+// has failed.
+func TestC7_SweepsGoOn(t *testing.T) {
+	db := openDB(t, store.Options{})
+	over(t, db, "old", "any", 31)
+	cfg := config(db)
+	cfg.Every = time.Millisecond
+	file := filepath.Join(t.TempDir(), "dir")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Archive = &archive.Folder{Dir: file}
+	failed := make(chan struct{})
+	cfg.Logger = slog.New(slog.NewTextHandler(onWrite(func() {
+		select {
+		case <-failed:
+		default:
+			close(failed)
+		}
+	}), nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- retention.New(cfg).Run(ctx) }()
+	<-failed
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for len(left(t, db)) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+type onWrite func()
+
+func (f onWrite) Write(p []byte) (int, error) { f(); return len(p), nil }
