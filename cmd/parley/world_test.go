@@ -26,6 +26,8 @@ func epoch() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 // their workflow's name says, and records in memory. The handlers in front of
 // it are the real ones.
 type world struct {
+	// archived are the runs that were brought in.
+	archived  []string
 	mu        sync.Mutex
 	runs      []*worldRun
 	keys      map[string]string
@@ -65,7 +67,7 @@ func newWorld(t testing.TB) (w *world, url string) {
 		}
 	}
 	h, err := api.New(api.Config{
-		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Releases: worldReleases{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Inbox: worldInbox{w}, Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
+		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Releases: worldReleases{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Inbox: worldInbox{w}, Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Archive: worldArchive{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -157,7 +157,7 @@ func (s Setting) node(n *yaml.Node) (any, error) {
 		return nil, nil //nolint:nilnil // a member without a value says nothing
 	}
 	if s.Kind == KindRules {
-		return rules(n)
+		return s.rules(n)
 	}
 	if s.Kind == KindList || s.Kind == KindFolders {
 		return s.list(n)

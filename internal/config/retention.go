@@ -108,8 +108,16 @@ func checkRules(items []string) (any, error) {
 	return items, nil
 }
 
-// rules reads the section of workflows in the file.
-func rules(n *yaml.Node) (any, error) {
+// rules reads the section of workflows in the file, or the list of them that a view
+// prints.
+func (s Setting) rules(n *yaml.Node) (any, error) {
+	if n.Kind == yaml.SequenceNode {
+		list, err := s.list(n)
+		if items, ok := list.([]string); ok && err == nil {
+			return checkRules(items)
+		}
+		return nil, err
+	}
 	if n.Kind != yaml.MappingNode {
 		return nil, wrongType("must be a section of workflows: {ID: {age: 7d, runs: 100}}")
 	}

@@ -29,6 +29,7 @@ retention:
 `
 	for name, got := range map[string]*config.Loaded{
 		"file": mustLoad(t, file, nil, nil),
+		"view": mustLoad(t, "retention:\n  age: 90d\n  runs: 5000\n  every: 1m\n  workflows: ['night.ly:age=7d:runs=100', 'audit:age=0s', 'b:runs=0']\n", nil, nil),
 		"variables": mustLoad(t, "", []string{
 			"PARLEY_RETENTION__AGE=90d", "PARLEY_RETENTION__RUNS=5000", "PARLEY_RETENTION__EVERY=60s",
 			"PARLEY_RETENTION__WORKFLOWS=night.ly:runs=100:age=6d24h,audit:age=0s b:runs=0",
@@ -58,7 +59,8 @@ func TestC7_RetentionSettingsRefused(t *testing.T) {
 		"{runs: -1}":                        "must be from",
 		"{every: 0s}":                       "must be from",
 		"{keep: 1}":                         "no such setting",
-		"{workflows: [a]}":                  "a section of workflows",
+		"{workflows: [a]}":                  "must be written as",
+		"{workflows: a}":                    "a section of workflows",
 		"{workflows: {a: 7d}}":              "with an age, a number of runs, or both",
 		"{workflows: {a: {}}}":              "with an age, a number of runs, or both",
 		"{workflows: {a: {days: 7}}}":       "the members are age and runs",

@@ -206,9 +206,9 @@ func TestC7_SweepWithoutAnArchiveThatCanBeWritten(t *testing.T) {
 // TestC7_SweepIsKilled: wherever a sweep is broken off, each run is in the database, in
 // the archive, or in both, and the next sweep finishes it.
 func TestC7_SweepIsKilled(t *testing.T) {
-	for n := range 12 {
+	for n := range 8 {
 		db := openDB(t, store.Options{})
-		for i := range 60 {
+		for i := range 52 {
 			over(t, db, fmt.Sprintf("any-%02d", i), "any", 31+i)
 		}
 		dir := filepath.Join(t.TempDir(), "archive")
@@ -228,14 +228,14 @@ func TestC7_SweepIsKilled(t *testing.T) {
 		}
 		cancel(nil)
 		ids, there := archived(t, dir), left(t, db)
-		for i := range 60 {
+		for i := range 52 {
 			id := fmt.Sprintf("any-%02d", i)
 			if ids[id] == 0 && !slices.Contains(there, id) {
 				t.Errorf("%d: run %s is lost", n, id)
 			}
 		}
 		cfg.Clock = time.Now
-		if _, err := retention.New(cfg).Sweep(t.Context()); err != nil || len(left(t, db)) != 0 || len(archived(t, dir)) != 60 {
+		if _, err := retention.New(cfg).Sweep(t.Context()); err != nil || len(left(t, db)) != 0 || len(archived(t, dir)) != 52 {
 			t.Errorf("%d: then %v, %d runs are left, %d archived", n, err, len(left(t, db)), len(archived(t, dir)))
 		}
 	}
