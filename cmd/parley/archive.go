@@ -75,7 +75,11 @@ func (a *app) exportRuns(ctx context.Context, name string, f *exportFlags) (err 
 	x := exporter{client: c, query: f.query, out: out, cursor: f.cursor}
 	err = errors.Join(x.run(ctx), out.Close())
 	if err != nil {
-		if x.cursor != "" && name != "-" {
+		switch {
+		case name == "-":
+		case x.runs == 0 && f.cursor == "":
+			err = errors.Join(err, os.Remove(a.path(name))) // it is new, and holds nothing
+		case x.cursor != "":
 			a.note("%s were written; to go on, repeat the command with --cursor %s", plural(x.runs, "run"), x.cursor)
 		}
 		return err

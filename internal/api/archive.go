@@ -9,10 +9,13 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/parley-project/parley"
 )
@@ -116,34 +119,80 @@ func (s *server) importRuns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
+	in := &arrivals{add: s.cfg.Archive.Add}
+	in.group.SetLimit(importAtOnce)
+	readErr := s.readLines(w, r, in)
+	report, err := in.report()
+	if readErr != nil {
+		err = readErr
+	}
+	if err == nil {
+		s.reply(w, r, http.StatusOK, report)
+	}
+	return err
+}
+
+// readLines has each line of a body brought in.
+func (s *server) readLines(w http.ResponseWriter, r *http.Request, to *arrivals) error {
 	rc := http.NewResponseController(w)
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
-	report := parley.ArchiveReport{Refused: []parley.ArchivedRun{}}
 	body := bufio.NewReaderSize(http.MaxBytesReader(w, r.Body, s.cfg.Limits.Archive), 64<<10)
 	for n := 1; ; n++ {
 		s.deadline(rc.SetReadDeadline)
 		line, err := body.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {
-			break
+			return nil
 		}
 		if err := s.lineFault(n, err); err != nil {
 			return err
 		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
+		if len(bytes.TrimSpace(line)) > 0 {
+			to.take(r.Context(), n, line)
 		}
-		a, addErr := s.cfg.Archive.Add(r.Context(), line)
-		if addErr != nil {
-			return addErr
-		}
-		a.Line = n
-		report.Count(a)
 		if err != nil {
-			break // the last line had no line end
+			return nil //nolint:nilerr // the last line had no line end
 		}
 	}
-	s.reply(w, r, http.StatusOK, report)
-	return nil
+}
+
+// importAtOnce is how many lines are brought in at a time: they share synced writes.
+const importAtOnce = 8
+
+// arrivals are the lines of a body on their way in.
+type arrivals struct {
+	add   func(ctx context.Context, line []byte) (parley.ArchivedRun, error)
+	group errgroup.Group
+
+	mu    sync.Mutex // protects lines
+	lines []parley.ArchivedRun
+}
+
+// take brings a line in, at the latest when report returns.
+func (a *arrivals) take(ctx context.Context, n int, line []byte) {
+	a.group.Go(func() error {
+		res, err := a.add(ctx, line)
+		if err != nil {
+			return err
+		}
+		res.Line = n
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.lines = append(a.lines, res)
+		return nil
+	})
+}
+
+// report waits for all lines.
+func (a *arrivals) report() (parley.ArchiveReport, error) {
+	report := parley.ArchiveReport{Refused: []parley.ArchivedRun{}}
+	if err := a.group.Wait(); err != nil {
+		return report, err
+	}
+	slices.SortFunc(a.lines, func(x, y parley.ArchivedRun) int { return x.Line - y.Line })
+	for _, res := range a.lines {
+		report.Count(res)
+	}
+	return report, nil
 }
 
 // isLines reports whether a Content-Type says lines of JSON.

@@ -62,7 +62,7 @@ func (c *Config) None() bool {
 const (
 	// batchRuns bounds the runs that one transaction removes, batchBytes the lines
 	// that are written to the archive at a time, unless a single one is larger.
-	batchRuns  = 50
+	batchRuns  = 25
 	batchBytes = 8 << 20
 	// lease is how long a process has the sweep to itself after each batch.
 	lease = 5 * time.Minute

@@ -53,9 +53,9 @@ var (
 // purgeRows and purgeBytes bound what one transaction removes of runs that are
 // gone, so that nobody who comes meanwhile waits for long.
 const (
-	purgeRows  = 200
+	purgeRows  = 100
 	purgeBytes = 4 << 20
-	purgeRuns  = 50
+	purgeRuns  = 25
 )
 
 // TakeRetention makes holder the one that removes runs until then, and is false if
