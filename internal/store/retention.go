@@ -110,7 +110,7 @@ func (db *DB) PastEnd(ctx context.Context, p Past) (Ended, error) {
 		return end, nil
 	}
 	err := db.read(ctx, oldestKept, func(r *record) error {
-		if at, id := r.time(), r.str(); at.After(end.At) {
+		if at, id := r.time(), r.str(); !at.Before(end.At) {
 			end = Ended{ID: id, At: at}
 		}
 		return r.err

@@ -66,6 +66,8 @@ func TestC7_RetentionByAgeAndNumber(t *testing.T) {
 			over(t, db, fmt.Sprintf("r%d", n), "greet", days(n*10))
 		}
 		over(t, db, "other", "zzz", days(0))
+		over(t, db, "s1", "same", days(50))
+		over(t, db, "s2", "same", days(50))
 		begin(t, db, "open")
 		const day = 24 * time.Hour
 		for _, c := range []struct {
@@ -80,6 +82,8 @@ func TestC7_RetentionByAgeAndNumber(t *testing.T) {
 			{Past{Workflow: "greet", Runs: 6}, []string{}},
 			{Past{Workflow: "greet", Runs: 4, Age: 80 * day}, []string{"r0", "r1"}},
 			{Past{Workflow: "greet", Runs: 1, Age: 80 * day}, []string{"r0", "r1", "r2", "r3"}},
+			{Past{Workflow: "same", Runs: 1}, []string{"s1"}},
+			{Past{Workflow: "same", Runs: 1, Age: 50 * day}, []string{"s1"}},
 			{Past{Workflow: "none", Runs: 1, Age: 1}, []string{}},
 		} {
 			diff(t, past(t, db, c.past), c.want)
@@ -91,7 +95,7 @@ func TestC7_RetentionByAgeAndNumber(t *testing.T) {
 			}
 			workflows = append(workflows, at)
 		}
-		diff(t, workflows, []string{"greet", "zzz"})
+		diff(t, workflows, []string{"greet", "same", "zzz"})
 		diff(t, removed(t, db, Past{Workflow: "greet", Runs: 1}), 4)
 		diff(t, past(t, db, Past{Workflow: "greet", Age: 1}), []string{"r4"})
 		_, err := db.RunRow(t.Context(), "r0")
