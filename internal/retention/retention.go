@@ -64,15 +64,20 @@ const (
 	// that are written to the archive at a time, unless a single one is larger.
 	batchRuns  = 25
 	batchBytes = 8 << 20
-	// lease is how long a process has the sweep to itself after each batch.
+	// lease is how long a process has the sweep to itself, which is renewed after a
+	// fifth of that.
 	lease = 5 * time.Minute
 )
 
 // errLost: another process sweeps.
 var errLost = errors.New("another process removes runs")
 
-// Sweeper removes runs.
-type Sweeper struct{ cfg Config }
+// Sweeper removes runs. One goroutine at a time may use it.
+type Sweeper struct {
+	cfg Config
+	// held is when the lease was taken or renewed last.
+	held time.Time
+}
 
 // New makes a sweeper.
 func New(cfg Config) *Sweeper {
@@ -115,6 +120,7 @@ type Report struct {
 // Sweep removes what may be removed now, and what an earlier sweep has left behind.
 func (s *Sweeper) Sweep(ctx context.Context) (r Report, err error) {
 	begun := s.cfg.Clock()
+	s.held = time.Time{}
 	err = s.sweep(ctx, &r)
 	if r.Busy = errors.Is(err, errLost); r.Busy {
 		err = nil
@@ -156,10 +162,14 @@ func (s *Sweeper) sweep(ctx context.Context, r *Report) error {
 // hold keeps the lease, or says that somebody else has it.
 func (s *Sweeper) hold(ctx context.Context) error {
 	now := s.cfg.Now()
+	if !s.held.IsZero() && now.Sub(s.held) < lease/5 {
+		return nil
+	}
 	ok, err := s.cfg.DB.TakeRetention(ctx, s.cfg.Holder, now, now.Add(lease))
 	if err == nil && !ok {
 		err = errLost
 	}
+	s.held = now
 	return err
 }
 
@@ -243,6 +253,9 @@ func (s *Sweeper) archive(ctx context.Context, list []store.Ended) (ids []string
 // purge removes what is left of runs that are gone.
 func (s *Sweeper) purge(ctx context.Context) error {
 	for {
+		if err := s.hold(ctx); err != nil {
+			return err
+		}
 		begun := s.cfg.Clock()
 		more, err := s.cfg.DB.PurgeRemoved(ctx)
 		if err != nil || !more {

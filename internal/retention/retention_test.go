@@ -146,6 +146,31 @@ func TestC7_SweepIsDoneByOne(t *testing.T) {
 	}
 }
 
+// TestC7_SweepLosesItsTurn: whoever was not heard of for so long that another process
+// has begun goes on with nothing.
+func TestC7_SweepLosesItsTurn(t *testing.T) {
+	db := openDB(t, store.Options{})
+	for n := range 60 {
+		over(t, db, fmt.Sprintf("any-%03d", n), "any", 31+n)
+	}
+	cfg := config(db)
+	at, calls := now, 0
+	cfg.Now = func() time.Time { return at }
+	cfg.Clock = func() time.Time {
+		if calls++; calls == 4 { // behind the first batch
+			at = now.Add(10 * time.Minute)
+			if ok, err := db.TakeRetention(t.Context(), "b", at, at.Add(time.Minute)); !ok || err != nil {
+				t.Error(ok, err)
+			}
+		}
+		return now
+	}
+	r, err := retention.New(cfg).Sweep(t.Context())
+	if err != nil || !r.Busy || r.Removed == 0 || r.Removed == 60 || len(left(t, db)) != 60-r.Removed {
+		t.Errorf("%+v, %v, %d are left", r, err, len(left(t, db)))
+	}
+}
+
 // archived gives the ids in the files of a folder, how often each.
 func archived(t testing.TB, dir string) map[string]int {
 	t.Helper()
