@@ -162,3 +162,29 @@ func TestC7_RetentionOfArchivedRuns(t *testing.T) {
 		diff(t, must(db.Archived(ctx, "run-1"))(t), in)
 	})
 }
+
+// TestC7_ArchiveHoldsValuesThatAreKeptApart: an archive has them whole, who brings one
+// in keeps them apart again, and they go with their run.
+func TestC7_ArchiveHoldsValuesThatAreKeptApart(t *testing.T) {
+	eachApart(t, func(t *testing.T, db *DB, s *spy) {
+		ctx := t.Context()
+		in := archivedRun("run-1")
+		in.Events[0].Data = withValue(`{"input":VALUE}`, large(1))
+		in.Attempts[0].Input, in.Attempts[0].Output = large(1), large(2)
+		check(t, db.AddArchived(ctx, in, epoch))
+		s.counts(t, 2, 0)
+		diff(t, must(db.Archived(ctx, "run-1"))(t), in)
+		s.counts(t, 0, 2)
+
+		if n := must(db.RemoveRuns(ctx, Past{Now: days(1000), Workflow: "order"}, []string{"run-1"}))(t); n != 1 {
+			t.Fatalf("%d runs removed", n)
+		}
+		for more := true; more; {
+			more = must(db.PurgeRemoved(ctx))(t)
+		}
+		check(t, db.EachObject(ctx, func(name string, _ int64) error {
+			t.Errorf("object %s is referred to by nobody that is there", name)
+			return nil
+		}))
+	})
+}
