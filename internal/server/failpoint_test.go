@@ -21,7 +21,11 @@ import (
 var failpoints = []string{
 	"P1.before", "P1.after", "P4.before", "P4.after", "P7.before", "P7.after", "P11.before", "P11.after", "P16.after",
 	"claim.before-guard", "guard.before-send", "answer.before-P7", "P7.before-wakeup",
+	// With every value kept apart from the database.
+	apartPoint + "values.put", apartPoint + "P1.before", apartPoint + "P1.after", apartPoint + "P7.before", apartPoint + "P7.after", apartPoint + "P11.after",
 }
+
+const apartPoint = "apart/"
 
 // TestFailpoints lets a server die at each failpoint, at its first and at a
 // later passage, under each policy, starts it again on the same data, and
@@ -84,6 +88,10 @@ func dieAt(t *testing.T, policy, point string, passage int) {
 		AgentFiles: []string{filepath.Join(dir, "agents.yaml")}, WorkflowDirs: []string{filepath.Join(dir, "flows")},
 		DrainGrace: time.Millisecond,
 	}
+	point, apart := strings.CutPrefix(point, apartPoint)
+	if apart {
+		cfg.Values.ApartAbove = 1
+	}
 	d := &death{point: point, passage: passage, dead: make(chan struct{})}
 	first := cfg
 	first.Failpoint = d.hit
@@ -94,6 +102,9 @@ func dieAt(t *testing.T, policy, point string, passage int) {
 		t.Errorf("the run is %s: %v", run.Status, run.Error)
 	}
 	judge(t, policy, log, run)
+	if apart && objectsIn(t, filepath.Join(cfg.Data, "values")) == 0 {
+		t.Error("no value was kept apart")
+	}
 }
 
 // untilDeath starts runs until the process dies at its failpoint, and gives

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -366,3 +367,42 @@ func TestApartOff(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
+
+// A list of 1,000 runs with large values takes memory for the runs, not for their
+// values.
+func TestApartListMemory(t *testing.T) {
+	const runs, size = 1000, 100_000
+	s := &spy{Store: &sink{}}
+	db := newDB(t, Options{Values: s, ApartAbove: apartLimit})
+	text := strings.Repeat("x", size)
+	for i := range runs {
+		st := start(fmt.Sprintf("run-%d", i))
+		st.Events[0].Data = json.RawMessage(fmt.Sprintf(`{"input":{"n":%d,"text":"%s"}}`, i, text))
+		if _, err := db.StartRun(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.counts(t, runs, 0)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for offset := 0; offset < runs; offset += 500 {
+		page, _, err := db.Runs(t.Context(), parley.RunQuery{Page: parley.Page{Limit: 500, Offset: offset}})
+		check(t, err)
+		diff(t, len(page), 500)
+		for _, r := range page {
+			_, n, err := db.EventValue(t.Context(), r.ID, 1, "input")
+			if check(t, err); n < size {
+				t.Fatalf("%d bytes", n)
+			}
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > runs*size/5 {
+		t.Errorf("%d bytes for values of %d", used, runs*size)
+	}
+}
+
+// sink forgets what it is given.
+type sink struct{ values.Store }
+
+func (*sink) Put(context.Context, string, []byte) error { return nil }
