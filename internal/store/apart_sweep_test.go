@@ -244,3 +244,32 @@ func TestApartMigration(t *testing.T) {
 		same()
 	})
 }
+
+// An object that a transaction refers to while a sweep has it in view stays.
+func TestApartSweepAgainstCommit(t *testing.T) {
+	eachApart(t, func(t *testing.T, db *DB, s *spy) {
+		run := begin(t, db, "run-1", attempt("run-1", "a", 1))
+		d := next(run, 1)
+		d.Events[0].Data = large(1)
+		put, seen, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		db.options.Failpoint = func(name string) error {
+			switch name {
+			case "values.put":
+				close(put)
+				<-seen
+			case "values.collect.before":
+				close(seen)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		}
+		go func() { done <- db.Decide(t.Context(), d) }()
+		<-put
+		diff(t, sweep(t, db, lateEnough()), 0)
+		diff(t, len(objects(t, s)), 1)
+		events := must(db.Events(t.Context(), "run-1", run.Seq, 0))(t)
+		diff(t, string(events[0].Data), string(large(1)))
+	})
+}
