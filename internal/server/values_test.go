@@ -85,8 +85,9 @@ func TestApartRun(t *testing.T) {
 		}
 		w.log.check(t)
 	}
-	t.Run("sqlite", func(t *testing.T) { check(t, nil) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); check(t, nil) })
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		url := pgtest.Database(t)
 		check(t, func(c *server.Config) {
 			c.DatabaseURL, c.Values.Dir = parley.NewSecret([]byte(url)), filepath.Join(t.TempDir(), "shared")
