@@ -113,7 +113,7 @@ func branchOutput(x *execution) json.RawMessage {
 		taken = "else"
 	}
 	if block := x.block(); block != nil {
-		id = appendString(nil, block.Steps[0].ID)
+		id = appendString(nil, block.Steps[x.step.Cases[x.chosen].Entry].ID)
 		output = x.inside().output()
 	}
 	o.raw("condition_result", json.RawMessage(map[bool]string{true: "true", false: "false"}[x.chosen == 0]))

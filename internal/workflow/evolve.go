@@ -149,18 +149,22 @@ func (s *State) evolveEnd(e parley.Event, x *execution, payload any) error {
 		}
 		s.endStep(x, parley.StepCompleted, e, p.Started)
 		x.err = nil
+		x.region.flow(x, "")
 	case stepFailed:
 		x.err, x.handled, x.agentTaskID = p.Error, p.Handled, p.AgentTaskID
 		x.output = p.Output
 		s.bytes += int64(len(p.Output))
 		x.failed(e.At)
 		s.endStep(x, parley.StepFailed, e, p.Started)
+		x.wentTo = p.Goto
+		x.region.flow(x, p.Goto)
 	case stepEnded:
 		status := parley.StepSkipped
 		if e.Type == parley.EventStepCancelled {
 			status = parley.StepCancelled
 		}
 		s.endStep(x, status, e, nil)
+		x.region.flow(x, "")
 	default:
 		return fmt.Errorf("no rule for %T", payload)
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"slices"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -97,6 +98,9 @@ type Block struct {
 	Timeout time.Duration
 	// After has, for each step, the indexes of those that need it.
 	After [][]int
+	// Chained is set for chains of the graph form that part or meet: what comes after
+	// a step is its Next, what stands between the two is skipped.
+	Chained bool
 }
 
 // link notes which steps need which, once all of them are known.
@@ -128,8 +132,11 @@ type Case struct {
 	// with neither it always is.
 	When *expr.Condition
 	Old  *expr.OldCondition
-	// Body is nil where there is nothing to run, such as an else that is absent.
+	// Body is nil where there is nothing to run, such as an else that is absent. Two
+	// cases of which the chains meet have the same one.
 	Body *Block
+	// Entry is the index of the step that it begins with.
+	Entry int
 }
 
 // Step is one compiled step. Which members are set depends on Kind.
@@ -143,6 +150,9 @@ type Step struct {
 	Index int
 	// Needs are the indexes of the siblings that must have ended (rule S1).
 	Needs []int
+	// Next is the index of what comes after the step in a Block that is Chained; its
+	// length is the end.
+	Next int
 	// If is nil when the step always runs.
 	If *expr.Condition
 
@@ -300,7 +310,7 @@ func (s *Step) Blocks() []*Block {
 		all = append(all, s.Body)
 	}
 	for _, c := range s.Cases {
-		if c.Body != nil {
+		if c.Body != nil && !slices.Contains(all, c.Body) {
 			all = append(all, c.Body)
 		}
 	}

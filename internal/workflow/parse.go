@@ -107,6 +107,8 @@ type parser struct {
 	beside, woven map[*Block]bool
 	// jumps are the targets of handlers.
 	jumps []parseJump
+	// flow is that of the graph form, nil in the other.
+	flow *graphFlow
 	// later are the expressions; they are compiled when all steps are known.
 	later []parseExpr
 

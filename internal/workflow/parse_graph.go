@@ -30,11 +30,14 @@ func (p *parser) graphSteps(steps, start *node) {
 		p.graphStep(m)
 	}
 	first := p.graphStart(steps, start)
-	next, whole := p.graphNexts()
-	whole = p.graphPath(p.def.Body, first, next) && whole && first != nil
+	flow, whole := p.graphNexts()
+	p.flow = flow
+	if whole = whole && first != nil; first != nil {
+		whole = p.graphPath(p.def.Body, []*parseStep{first}, flow) && whole
+	}
 	for _, s := range slices.Clone(p.order) {
 		if !s.list {
-			whole = p.graphChildren(s, next) && whole
+			whole = p.graphChildren(s, flow) && whole
 			p.aside(s, 1)
 		}
 	}
@@ -140,55 +143,14 @@ func (p *parser) graphTarget(n *node, id string) *parseStep {
 	return nil
 }
 
-// graphNexts finds what the steps name as next_step; whole is false if something
-// of it is not there.
-func (p *parser) graphNexts() (next map[*parseStep]*parseStep, whole bool) {
-	next, whole = map[*parseStep]*parseStep{}, true
-	for _, s := range p.order {
-		n := s.node.get("next_step")
-		if n == nil || n.kind == nodeNull || n.kind == nodeString && n.text == "" {
-			continue
-		}
-		if id, ok := p.text(n, 1, 255); ok {
-			next[s] = p.graphTarget(n, id)
-		}
-		whole = whole && next[s] != nil
-	}
-	return next, whole
-}
-
-// graphPath follows next_step from a step and makes it the block, up to its end or
-// to one of the steps that end it. whole is false if it cannot be followed.
-func (p *parser) graphPath(b *Block, s *parseStep, next map[*parseStep]*parseStep, ends ...*parseStep) (whole bool) {
-	for s != nil {
-		if !p.graphPlace(b, s, s.node) {
-			return false
-		}
-		if s.Index > 0 {
-			s.Needs = []int{s.Index - 1}
-		}
-		after := next[s]
-		switch {
-		case after == nil || slices.Contains(ends, after):
-			return true
-		case after.Block == b:
-			p.report(s.node.get("next_step"), parley.Problem{
-				Code: problemReference, Text: fmt.Sprintf("the step %q has run already: the steps go round in a circle", after.ID),
-			})
-			return false
-		}
-		s = after
-	}
-	return true
-}
-
-// graphPlace puts a step into a block. In this version it stands in one place.
+// graphPlace puts a step into a block. It stands in one place, since it has one path:
+// what could run twice under it is refused.
 func (p *parser) graphPlace(b *Block, s *parseStep, at *node) bool {
 	if s.Block != nil {
 		p.refused = true
 		p.report(at, parley.Problem{
-			Code: problemUnsupported, Text: fmt.Sprintf("the step %q is run from two places, which is not in this version", s.ID),
-			Suggestion: "make it two steps",
+			Code: problemUnsupported, Text: fmt.Sprintf("the step %q is run from two places, of which both may be come to", s.ID),
+			Suggestion: "make it two steps; only the two branches of one conditional may meet",
 		})
 		return false
 	}

@@ -32,12 +32,12 @@ func (s *parseStep) given(name string) *node {
 // graphChildren gives a composite of the graph form the steps that it runs: those
 // that its members name, or lists in it that follow list-form rules. whole is false
 // if they cannot be found.
-func (p *parser) graphChildren(s *parseStep, next map[*parseStep]*parseStep) (whole bool) {
+func (p *parser) graphChildren(s *parseStep, flow *graphFlow) (whole bool) {
 	switch {
 	case s.Kind == KindParallel && s.given("parallel_steps") != nil:
 		return p.graphParallel(s)
 	case s.Branching:
-		return p.graphBranches(s, next)
+		return p.graphBranches(s, flow)
 	case s.Kind == KindForkJoin && s.given("fork_join_config") != nil:
 		return p.graphFork(s)
 	case s.Kind == KindLoop && s.given("loop_config") != nil:
@@ -106,9 +106,16 @@ func (p *parser) graphCondition(s *parseStep) {
 }
 
 // graphBranches follows the two branches to their ends: null, the conditional
-// itself, or its next_step (language.md §9, 1).
-func (p *parser) graphBranches(s *parseStep, next map[*parseStep]*parseStep) (whole bool) {
+// itself, or its next_step (language.md §9, 1). Where they meet they are one list,
+// which begins at one step or another.
+func (p *parser) graphBranches(s *parseStep, flow *graphFlow) (whole bool) {
 	whole = true
+	next := flow.next[s]
+	ends := []*parseStep{s}
+	if next != nil {
+		ends = append(ends, next)
+	}
+	first := make([]*parseStep, 2)
 	for i, name := range []string{"if_true_step", "if_false_step"} {
 		n := s.given(name)
 		if n == nil {
@@ -119,18 +126,42 @@ func (p *parser) graphBranches(s *parseStep, next map[*parseStep]*parseStep) (wh
 			whole = false
 			continue
 		}
-		if child == next[s] {
+		if child == next {
 			p.report(n, parley.Problem{
 				Severity: parley.SeverityWarning, Code: problemReference, Text: "this is also the next step, which runs anyway: the branch is left empty",
 			})
 			continue
 		}
-		s.Cases[i].Body = &Block{Parent: s.Step, Name: []string{"then", "else"}[i], Part: i}
-		ends := []*parseStep{s}
-		if next[s] != nil {
-			ends = append(ends, next[s])
+		first[i] = child
+	}
+	if p.graphMeet(first, flow, ends) {
+		b := &Block{Parent: s.Step, Name: "branches"}
+		whole = p.graphPath(b, first, flow, ends...) && whole
+		for i, entry := range first {
+			s.Cases[i].Body, s.Cases[i].Entry = b, entry.Index
 		}
-		whole = p.graphPath(s.Cases[i].Body, child, next, ends...) && whole
+		return whole
+	}
+	for i, entry := range first {
+		if entry != nil {
+			s.Cases[i].Body = &Block{Parent: s.Step, Name: []string{"then", "else"}[i], Part: i}
+			whole = p.graphPath(s.Cases[i].Body, []*parseStep{entry}, flow, ends...) && whole
+		}
 	}
 	return whole
+}
+
+// graphMeet reports whether two branches lead to the same step.
+func (p *parser) graphMeet(first []*parseStep, flow *graphFlow, ends []*parseStep) bool {
+	if first[0] == nil || first[1] == nil {
+		return false
+	}
+	w := flow.walk(p, first, ends)
+	other := w.reach(first[1])
+	for t := range w.reach(first[0]) {
+		if other[t] {
+			return true
+		}
+	}
+	return false
 }

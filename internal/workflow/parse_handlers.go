@@ -173,6 +173,10 @@ func (p *parser) targets() {
 		switch {
 		case target == nil:
 			problem.Text = fmt.Sprintf("there is no step %q", j.id)
+		case !j.from.list && j.from.Block == nil:
+			continue // it is never reached, which was said
+		case !j.from.list && target.Block != j.from.Block:
+			problem.Text = p.graphTargets(j, target)
 		case j.from.Block == nil || target.Block != j.from.Block:
 			problem.Text = fmt.Sprintf("goto leads to a later step of the same list, %q is none", j.id)
 		case target.Index <= j.from.Index:

@@ -147,6 +147,11 @@ func checkTree(t *testing.T, def *Definition) {
 				}
 				walk(s.Body)
 			}
+			if s.Kind == KindConditional {
+				for _, b := range s.Blocks() {
+					walk(b)
+				}
+			}
 		}
 	}
 	if def.Body.Parent != nil || len(def.Body.Steps) == 0 || def.Timeout == 0 || def.ID == "" || def.Language != 1 {

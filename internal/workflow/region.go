@@ -36,6 +36,8 @@ type region struct {
 	// block's own timeout, which failed with err if it was reached.
 	begun, deadline time.Time
 	err             *parley.Error
+	// next is the index of the step that a chained list has come to.
+	next int
 	// base is the body, for what is done after it.
 	base *region
 	// dirty is set while a decision is made: something in or below it has changed.
@@ -79,6 +81,9 @@ func newRegion(b *Block, owner *execution, part int, prefix string) *region {
 			r.ready = append(r.ready, i)
 		}
 	}
+	if b.Chained && owner != nil && owner.step.Cases != nil && owner.chosen >= 0 {
+		r.next = owner.step.Cases[owner.chosen].Entry
+	}
 	return r
 }
 
@@ -95,6 +100,26 @@ func (r *region) pass(step *Step) {
 		}
 	}
 }
+
+// flow goes on in a chained list when a step has ended: to the one that its handler
+// has gone to, else to what comes after it. What was left out does not lead on.
+func (r *region) flow(x *execution, to string) {
+	if !r.block.Chained || !x.passed() {
+		return
+	}
+	if x.leftOut = x.step.Index != r.next; x.leftOut {
+		return
+	}
+	r.next = x.step.Next
+	for _, s := range r.block.Steps {
+		if to != "" && s.ID == to {
+			r.next = s.Index
+		}
+	}
+}
+
+// passes reports whether a chained list has gone past a step that would begin now.
+func (r *region) passes(step *Step) bool { return r.block.Chained && step.Index != r.next }
 
 // considered takes a step out of those that wait to be considered.
 func (r *region) considered(i int) {

@@ -23,6 +23,8 @@ type Copied struct {
 	Status    parley.StepStatus `json:"status,omitempty"`
 	Error     *parley.Error     `json:"error,omitempty"`
 	Unhandled bool              `json:"unhandled,omitempty"`
+	// Goto is the step that the handler went to.
+	Goto string `json:"goto,omitempty"`
 	// Entered: the step holds others, which are copied for themselves. It is begun
 	// without being asked whether, and with that Case; a loop goes over the Output,
 	// and has left out as many items as Truncated says.
@@ -84,6 +86,9 @@ func (s *State) Rerun(next *Definition, from string, input json.RawMessage) (Rer
 	if old := s.def.Steps[step.ID]; old != nil && s.def != next {
 		dependents(old, again)
 	}
+	if x := s.execs[step.path()]; x != nil && x.leftOut {
+		return Rerun{}, parley.Errorf(parley.CodeConflict, "Run %s has gone another way than by %s: begin where it has parted", s.run, from)
+	}
 	t := taker{State: s, again: again, above: make(map[string]bool)}
 	for b := step.Block; b.Parent != nil; b = b.Parent.Block {
 		t.above[b.Parent.ID] = true
@@ -108,11 +113,13 @@ func (s *State) Rerun(next *Definition, from string, input json.RawMessage) (Rer
 // come to: the step around it was skipped, or has chosen another case than b.
 func (s *State) leadsInto(b *Block, from string) error {
 	x := s.execs[b.Parent.path()]
-	chosen := slices.IndexFunc(b.Parent.Cases, func(c Case) bool { return c.Body == b })
+	other := func() bool {
+		return x.chosen < 0 || b.Parent.Cases[x.chosen].Body != b
+	}
 	switch {
 	case x != nil && x.status == parley.StepSkipped:
 		return parley.Errorf(parley.CodeConflict, "Run %s has skipped %s, in which %s stands: begin there", s.run, b.Parent.ID, from)
-	case x != nil && b.Parent.Cases != nil && x.entered && x.chosen != chosen:
+	case x != nil && b.Parent.Cases != nil && x.entered && other():
 		return parley.Errorf(parley.CodeConflict, "In run %s, %s has chosen another case than the one of %s: begin there", s.run, b.Parent.ID, from)
 	}
 	return nil
@@ -248,7 +255,11 @@ func (t *taker) take(r *region, prefix string, whole bool) {
 		case (t.again != nil || whole) && x.status == parley.StepSkipped:
 			t.out = append(t.out, Copied{Path: path, Status: x.status})
 		case (t.again != nil || whole) && x.status == parley.StepFailed && x.handled && !t.above[step.ID]:
-			t.out = append(t.out, Copied{Path: path, Status: x.status, Output: x.output, Error: x.err})
+			c := Copied{Path: path, Status: x.status, Output: x.output, Error: x.err}
+			if r.block.Chained {
+				c.Goto = x.wentTo
+			}
+			t.out = append(t.out, c)
 		case whole && (x.lost() || x.status == parley.StepCancelled):
 			t.out = append(t.out, Copied{Path: path, Status: x.status, Error: x.err, Unhandled: x.lost()})
 		case step.Blocks() != nil || x.plan != nil:
@@ -309,7 +320,7 @@ func (a *decider) takeOver(x *execution, c Copied) {
 		a.record(parley.EventStepSkipped, x, stepEnded{Kind: x.step.Kind, CopiedFrom: a.retriedFrom})
 	case parley.StepFailed:
 		a.record(parley.EventStepFailed, x, stepFailed{
-			Kind: x.step.Kind, Error: c.Error, Handled: !c.Unhandled, Output: c.Output, CopiedFrom: a.retriedFrom,
+			Kind: x.step.Kind, Error: c.Error, Handled: !c.Unhandled, Output: c.Output, Goto: c.Goto, CopiedFrom: a.retriedFrom,
 		})
 	case parley.StepCancelled:
 		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind, CopiedFrom: a.retriedFrom})
@@ -358,6 +369,7 @@ func (c Copied) encode(buf []byte) []byte {
 	if c.Error != nil {
 		item.raw("error", encode(c.Error))
 	}
+	item.optional("goto", c.Goto)
 	if c.Unhandled {
 		item.raw("unhandled", json.RawMessage("true"))
 	}

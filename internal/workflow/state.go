@@ -124,6 +124,10 @@ type execution struct {
 
 	status  parley.StepStatus
 	handled bool
+	// wentTo is the step that its handler went to, or "".
+	wentTo string
+	// leftOut: the flow of a chained list has gone past it.
+	leftOut bool
 	// agent is the one called last, or whose output the step has.
 	agent string
 	// attempts counts the attempts begun; flights are those that have not ended,

@@ -15,6 +15,10 @@ import (
 // taken over from the run that this one retries.
 func (a *decider) consider(r *region, step *Step) *execution {
 	x := a.enter(r, step)
+	if r.passes(step) {
+		a.record(parley.EventStepSkipped, x, stepEnded{Kind: step.Kind})
+		return x
+	}
 	if len(a.order) > a.limits.Executions {
 		a.failFinally(x, limitError("executions", int64(a.limits.Executions), int64(len(a.order))), attemptEnd{})
 		return x

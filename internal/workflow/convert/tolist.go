@@ -72,6 +72,10 @@ func (c *converter) listSteps(b *outline.Block) *workflow.Value {
 			c.refuse(s.Source, "the step %q is run from two places: in list form a step stands in one", s.ID)
 			continue
 		}
+		if s.Jumped {
+			c.refuse(s.Source, "only a goto leads to the step %q: in list form a goto leads to a later step of the list, which runs anyway", s.ID)
+			continue
+		}
 		out.Items = append(out.Items, c.listStep(s))
 	}
 	return out

@@ -44,6 +44,25 @@ func (g *graph) path(b *Block, id string, ends ...string) {
 	}
 }
 
+// jumps adds the chains that only the handlers of a list lead to.
+func (g *graph) jumps(b *Block, ends ...string) {
+	for i := 0; i < len(b.Steps); i++ {
+		for _, j := range b.Steps[i].Jumps {
+			at := len(b.Steps)
+			if g.seen[j.To] || slices.Contains(ends, j.To) {
+				continue
+			}
+			g.path(b, j.To, ends...)
+			for k := at; k < len(b.Steps); k++ {
+				b.Steps[k].Jumped = true
+			}
+			if at < len(b.Steps) {
+				b.Steps[at].Needs = nil
+			}
+		}
+	}
+}
+
 // place puts a step into a list. A step that is elsewhere already is said to be
 // there again.
 func (g *graph) place(b *Block, id string) bool {
@@ -76,6 +95,7 @@ func (g *graph) inside(s *Step) {
 			b := &Block{Role: Branch, Name: name, Title: name, Parent: s}
 			s.Blocks = append(s.Blocks, b)
 			g.path(b, id, s.ID, next)
+			g.jumps(b, s.ID, next)
 		}
 	}
 	if c := v.Given("loop_config"); c != nil {

