@@ -21,6 +21,8 @@ type board struct {
 	order []string
 	// status is the run's word.
 	status string
+	// queued: the run waits for its turn.
+	queued bool
 }
 
 // boardStep is one step on the board.
@@ -141,12 +143,14 @@ func (b *board) apply(e parley.Event) (n news, ok bool) {
 	n = news{at: e.At, id: b.run}
 	switch e.Type {
 	case parley.EventRunQueued:
-		b.status, n.status = string(parley.RunPending), "QUEUED"
+		b.status, n.status, b.queued = string(parley.RunPending), "QUEUED", true
 		n.note = "it waits for its turn: parley run explain " + b.run
 		return n, true
 	case parley.EventRunStarted:
-		b.started, b.status = e.At, string(parley.RunRunning)
-		return n, false
+		waited := b.queued
+		b.started, b.status, b.queued = e.At, string(parley.RunRunning), false
+		n.status = b.status
+		return n, waited
 	case parley.EventRunCancelling:
 		b.status, n.note = cancelling, p.Reason
 	case parley.EventRunPaused:
