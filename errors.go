@@ -32,6 +32,9 @@ const (
 	CodePlanInvalid       Code = "plan_invalid"
 	CodeValidationFailed  Code = "validation_failed"
 	CodeApprovalRejected  Code = "approval_rejected"
+	// CodeSubWorkflowFailed and CodeSubWorkflowCancelled say what became of a child.
+	CodeSubWorkflowFailed    Code = "sub_workflow_failed"
+	CodeSubWorkflowCancelled Code = "sub_workflow_cancelled"
 )
 
 // The codes of requests that are refused before or beside a run.

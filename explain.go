@@ -30,6 +30,8 @@ const (
 	// asked.
 	WaitEvent    WaitReason = "event"
 	WaitApproval WaitReason = "approval"
+	// WaitChild: the run that the step has started, or is about to start.
+	WaitChild WaitReason = "child"
 	// WaitCancel: the run is being cancelled, and ends with what is in flight.
 	WaitCancel WaitReason = "cancel"
 )

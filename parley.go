@@ -193,6 +193,8 @@ type Run struct {
 	// it is kept apart from the database: the run itself has it.
 	InputBytes  int64 `json:"input_bytes,omitempty"`
 	OutputBytes int64 `json:"output_bytes,omitempty"`
+	// Parent is the step that has started the run; nil if none did.
+	Parent *RunParent `json:"parent,omitempty"`
 	// RerunFrom is the step that a rerun of RetriedFrom began at; "" in lists.
 	RerunFrom string `json:"rerun_from,omitempty"`
 	// Priority is nil in lists, and if the start named none.
@@ -240,7 +242,9 @@ type Step struct {
 	// Event is what a step of kind wait_for_event waits for, while it does.
 	Event *AwaitedSignal `json:"event,omitempty"`
 	// Approval is what a step of kind approval asks, while it waits.
-	Approval    *Approval  `json:"approval,omitempty"`
+	Approval *Approval `json:"approval,omitempty"`
+	// Child is the run of a step of kind sub_workflow.
+	Child       *ChildRun  `json:"child,omitempty"`
 	ScheduledAt *time.Time `json:"scheduled_at"`
 	StartedAt   *time.Time `json:"started_at"`
 	EndedAt     *time.Time `json:"ended_at"`
@@ -288,7 +292,11 @@ const (
 	EventStepAnswered  EventType = "step.answered"
 	// EventSignalReceived: the event that a step waited for has come.
 	EventSignalReceived EventType = "signal.received"
-	EventStepRetrying   EventType = "step.retrying"
+	// EventChildStarted: the step's own run has begun, EventChildEnded: it has ended,
+	// or could not begin.
+	EventChildStarted EventType = "child.started"
+	EventChildEnded   EventType = "child.ended"
+	EventStepRetrying EventType = "step.retrying"
 	// EventStepAttemptFailed ends one attempt of a step whose agents are hedged;
 	// the others go on.
 	EventStepAttemptFailed EventType = "step.attempt_failed"

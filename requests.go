@@ -86,6 +86,8 @@ type RunQuery struct {
 	// Text is found in the run's id, its workflow_id and the workflow's name, and
 	// the code and message of its error, in upper or lower case.
 	Text string
+	// Parent is the run whose steps have started them.
+	Parent string
 	// Paused restricts to runs that are paused, NotRetried to those that no other
 	// run was made of by a retry or a rerun.
 	Paused, NotRetried          bool
@@ -155,6 +157,8 @@ type StepSummary struct {
 	Agent string `json:"agent,omitempty"`
 	// Agents is set, and Agent is not, for a step that may call several.
 	Agents []string `json:"agents,omitempty"`
+	// Workflow is the one that a sub_workflow step runs, as it is written.
+	Workflow string `json:"workflow,omitempty"`
 }
 
 // WorkflowQuery selects workflows (their newest versions) for a list.

@@ -28,7 +28,7 @@ func (a *decider) advancePhase() {
 	switch {
 	case a.over(): // a finish step has ended the run
 	case a.cancelling:
-		if len(a.inFlight) == 0 {
+		if len(a.inFlight)+len(a.children) == 0 {
 			a.cancelOpen(a.body)
 			a.conclude(outcome{status: parley.RunCancelled, err: a.cancelError()})
 		}
@@ -142,7 +142,7 @@ func (a *decider) anyInFlight(x *execution) bool {
 
 func (a *decider) anyInFlightIn(r *region) bool {
 	return r.running > 0 && slices.ContainsFunc(r.steps, func(child *execution) bool {
-		return child != nil && !child.status.Terminal() && (len(child.flights) > 0 || a.anyInFlight(child))
+		return child != nil && !child.status.Terminal() && (len(child.flights) > 0 || child.waitsForChild() || a.anyInFlight(child))
 	})
 }
 

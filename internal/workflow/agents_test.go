@@ -170,7 +170,10 @@ func (s *script) fact(line string) {
 		}
 		return
 	default:
-		s.t.Fatalf("no such fact: %s", line)
+		if !s.childFact(word, task, what) {
+			s.t.Fatalf("no such fact: %s", line)
+		}
+		return
 	}
 	s.apply(Settled{
 		At: s.now, TaskID: r.TaskID, Result: r, Jitter: 0.5,
@@ -319,6 +322,7 @@ func (s *script) tell(b *strings.Builder, begun time.Time) {
 	}
 	s.tellSignals(b, begun)
 	s.tellApprovals(b, begun)
+	s.tellChildren(b, begun)
 	s.sameAsReplayed()
 }
 

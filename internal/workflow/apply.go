@@ -22,6 +22,7 @@ func (s *State) Apply(f Fact) Decision {
 		a.apply(f)
 	}
 	a.d.dropUnsent()
+	a.d.dropUnstarted()
 	a.subscribe(waited, s.listening())
 	a.ask(asked, s.asking())
 	a.settle()
@@ -55,6 +56,12 @@ func (a *decider) apply(f Fact) {
 	case Voted:
 		a.at, a.jitter = f.At, f.Jitter
 		a.voted(f)
+	case ChildStarted:
+		a.at, a.jitter = f.At, f.Jitter
+		a.childBegun(f)
+	case ChildEnded:
+		a.at, a.jitter = f.At, f.Jitter
+		a.childOver(f)
 	default:
 		a.control(f)
 	}
@@ -94,13 +101,14 @@ func (a *decider) start(f Start) {
 	p := runStarted{
 		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels, Trigger: f.Trigger, Priority: f.Priority,
 		RetriedFrom: f.RetriedFrom, RerunFrom: f.RerunFrom, Copied: f.Copied, Edits: f.Edits, Concurrency: f.Turn,
+		Parent: f.Parent, Children: f.Children,
 	}
 	if f.Turn != nil && f.Turn.Wait {
-		p.TimeoutMS = timeout.Milliseconds()
+		p.TimeoutMS, p.Deadline = timeout.Milliseconds(), f.Until
 		a.queue(p)
 		return
 	}
-	p.Deadline = f.At.Add(timeout)
+	p.Deadline = a.earliest(f.At.Add(timeout), f.Until)
 	a.recordAt(parley.EventRunStarted, "", 0, p)
 	a.advance()
 }
@@ -150,7 +158,7 @@ func (a *decider) tick() {
 		a.cleanupOver()
 	case a.cancelling:
 		if due(a.graceUntil) {
-			a.cancelOpen(a.body)
+			a.graceOver()
 		}
 	case a.phase == phaseBody && due(a.deadline):
 		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.deadline.Sub(a.startedAt)).
@@ -205,6 +213,7 @@ func (a *decider) abandon(x *execution, outcome parley.Outcome) {
 		a.d.Close = append(a.d.Close, Close{TaskID: call.task, Outcome: outcome})
 	}
 	a.landed(x)
+	a.leaveChild(x)
 	for r := range x.regions {
 		a.cancelOpen(r)
 	}
@@ -232,6 +241,7 @@ func (a *decider) cancel(f Cancel) {
 		By: f.By, Reason: f.Reason, GraceUntil: f.At.Add(f.Grace),
 	})
 	a.d.RequestCancel = a.InFlight()
+	a.cancelChildren()
 	a.touchAll()
 	a.advance()
 }

@@ -89,6 +89,7 @@ func (a *decider) terminate(f Terminate) {
 		for _, call := range x.flights {
 			a.d.Close = append(a.d.Close, Close{TaskID: call.task, Outcome: parley.OutcomeCancelled})
 		}
+		a.terminateChild(x)
 		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
 	}
 	text := "The run was terminated"

@@ -75,7 +75,7 @@ func (g *planGen) step(depth int) map[string]any {
 	before := slices.Clip(g.known)
 	id := fmt.Sprintf("s%d", g.n)
 	s := map[string]any{"id": id}
-	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate", "event", "emit", "approval"}
+	kinds := []string{"agent", "agent", "agent", "set", "wait", "fail", "finish", "validate", "event", "emit", "approval", "workflow"}
 	if depth < 3 {
 		kinds = append(kinds, "group", "parallel", "conditional", "switch", "woven", "fork", "for_each", "repeat", "plan")
 	}
@@ -109,6 +109,8 @@ func (g *planGen) step(depth int) map[string]any {
 			"escalate": []any{map[string]any{"after": "1m", "to": []string{"eve"}}}, "on_timeout": rapid.SampledFrom([]string{"fail", "approve", "reject"}).Draw(g.t, "on timeout"),
 		}
 		s["timeout"] = "1h"
+	case "workflow":
+		g.child(s)
 	case "emit":
 		s["emit"] = map[string]any{"event": "ping", "data": g.value()}
 	case "wait":
@@ -300,6 +302,8 @@ type driver struct {
 	// asked are the approvals that wait.
 	asked   map[string]bool
 	signals int
+	// children are the runs that were asked for and are waited for.
+	children map[string]*askedChild
 }
 
 func newDriver(t *rapid.T, def *Definition) *driver {
@@ -308,6 +312,7 @@ func newDriver(t *rapid.T, def *Definition) *driver {
 		now:  time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC),
 		open: make(map[string]Schedule), seen: make(map[string]bool), calls: make(map[string]int), ended: make(map[string]parley.EventType),
 		waiting: make(map[string]bool), took: make(map[string]bool), asked: make(map[string]bool),
+		children: make(map[string]*askedChild),
 	}
 }
 
@@ -323,7 +328,7 @@ func (d *driver) drive() {
 		}
 		d.act()
 	}
-	if len(d.open)+len(d.waiting)+len(d.asked) > 0 {
+	if len(d.open)+len(d.waiting)+len(d.asked)+len(d.children) > 0 {
 		d.t.Fatalf("the run has ended and left %v open", d.open)
 	}
 	last := d.events[len(d.events)-1].Type
@@ -355,6 +360,8 @@ func (d *driver) act() {
 		}
 	case len(d.waiting) > 0 && (n <= 6 || len(ids) == 0):
 		d.signal()
+	case len(d.children) > 0 && (n <= 8 || len(ids) == 0):
+		d.child()
 	case len(d.asked) > 0 && (n <= 10 || len(ids) == 0):
 		d.vote()
 	case n <= 3 || len(ids) == 0:
@@ -480,6 +487,7 @@ func (d *driver) apply(f Fact) {
 	d.heldBack(dec)
 	d.listen(dec)
 	d.asks(dec)
+	d.adopts(dec)
 	d.sameAsReplayed()
 }
 

@@ -67,6 +67,7 @@ func (s *State) evolveAccepted(e parley.Event, p runStarted) {
 	s.retriedFrom, s.priority = p.RetriedFrom, p.Priority
 	s.bytes += int64(len(p.Input))
 	s.evolveEdits(p)
+	s.parent, s.resolved = p.Parent, p.Children
 	if len(p.Copied) > 0 {
 		s.copied = make(map[string]Copied, len(p.Copied))
 		for _, c := range p.Copied {
@@ -79,6 +80,7 @@ func (s *State) endRun(status parley.RunStatus, at time.Time) {
 	s.status, s.endedAt = status, at
 	s.unpaused()
 	clear(s.inFlight)
+	s.children = nil
 	s.listens, s.approvals = nil, nil
 }
 
@@ -109,6 +111,10 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 		s.evolveSignal(x, p)
 	case stepAnswered:
 		s.evolveAnswered(x, p)
+	case childStarted:
+		s.evolveChildStarted(x, p, e.At)
+	case childEnded:
+		s.unchild(x)
 	case stepRetrying:
 		s.evolveRetrying(e, x, p)
 	case attemptFailed:
@@ -200,6 +206,9 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 	x.attempts++
 	if p.TaskID != "" {
 		s.launched(x, p.TaskID)
+	}
+	if p.Child != nil {
+		s.evolveChildAsked(x, *p.Child)
 	}
 }
 

@@ -29,7 +29,9 @@ type OpenStep struct {
 	// Event is what a step waits for, Approval what people are asked.
 	Event    *parley.AwaitedSignal
 	Approval *parley.Approval
-	Err      *parley.Error
+	// Child is the run that a step waits for.
+	Child *parley.ChildRun
+	Err   *parley.Error
 }
 
 // Open gives the steps that have not ended and whose scope runs, and for each
@@ -124,6 +126,9 @@ func openStep(x *execution) OpenStep {
 	}
 	if x.ask != nil {
 		o.Approval = x.ask.view(x)
+	}
+	if x.waitsForChild() {
+		o.Child = x.child.view(x.step)
 	}
 	return o
 }

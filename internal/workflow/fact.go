@@ -35,6 +35,12 @@ type Start struct {
 	Turn *Turn
 	// Jitter as in Settled.
 	Jitter float64
+	// Parent is the step that has started the run, nil if none did. Children are
+	// the versions that the fixed names of workflows mean.
+	Parent   *Parent
+	Children []ResolvedChild
+	// Until bounds the body of the run as Timeout does; zero leaves that.
+	Until time.Time
 }
 
 // Settled says how an attempt ended.
@@ -101,6 +107,10 @@ type Decision struct {
 	// paths of the steps that wait for theirs no more.
 	Ask      []Asking
 	Answered []string
+	// Children are runs to be started, StopChildren those that are not waited for
+	// any more, or are to end.
+	Children     []ChildCall
+	StopChildren []ChildStop
 }
 
 // Schedule is one new attempt of an agent step.

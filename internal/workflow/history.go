@@ -24,6 +24,8 @@ type (
 		RerunFrom   string            `json:"rerun_from,omitempty"`
 		Copied      []Copied          `json:"copied,omitempty"`
 		Edits       []Edit            `json:"edits,omitempty"`
+		Parent      *Parent           `json:"parent,omitempty"`
+		Children    []ResolvedChild   `json:"children,omitempty"`
 		Concurrency *Turn             `json:"concurrency,omitempty"`
 		// TimeoutMS is the run's, which begins when a run does that waits for its
 		// turn; QueuedAt is when such a run was accepted: what else there is to know
@@ -61,6 +63,8 @@ type (
 		Deadline *time.Time      `json:"deadline,omitempty"`
 		// HedgeAt is when the next of several hedged agents is called.
 		HedgeAt *time.Time `json:"hedge_at,omitempty"`
+		// Child is the run that a sub_workflow step asks for.
+		Child *childAsked `json:"child,omitempty"`
 	}
 	timerSet struct {
 		Until time.Time `json:"until"`
@@ -223,6 +227,9 @@ func (p stepScheduled) encode() json.RawMessage {
 	}
 	o.time("deadline", p.Deadline)
 	o.time("hedge_at", p.HedgeAt)
+	if p.Child != nil {
+		o.raw("child", marshal(p.Child))
+	}
 	return o.end()
 }
 
@@ -345,6 +352,10 @@ func decode(t parley.EventType, data json.RawMessage) (any, error) {
 		return decodeAs[signalReceived](data)
 	case parley.EventStepAnswered:
 		return decodeAs[stepAnswered](data)
+	case parley.EventChildStarted:
+		return decodeAs[childStarted](data)
+	case parley.EventChildEnded:
+		return decodeAs[childEnded](data)
 	case parley.EventStepRetrying:
 		return decodeAs[stepRetrying](data)
 	case parley.EventStepAttemptFailed:

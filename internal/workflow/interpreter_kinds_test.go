@@ -19,6 +19,8 @@ func (in *interpreter) once(x *lived, m moment) verdict {
 		return in.composite(x, m)
 	case KindWait:
 		return in.waits(x, m)
+	case KindSubWorkflow:
+		return in.starts(x, m)
 	case KindFail:
 		return in.authors(x, m)
 	}

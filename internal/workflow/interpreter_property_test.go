@@ -78,7 +78,7 @@ func (p *plain) simplify(v any) {
 			}
 			v["set"] = "planned"
 		}
-		if v["agent"] == nil && v["agents"] == nil {
+		if v["agent"] == nil && v["agents"] == nil && v["workflow"] == nil {
 			delete(v, "compensate_if")
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -164,6 +164,7 @@ type player struct {
 
 func (p *player) apply(f Fact) {
 	d := p.state.Apply(f)
+	p.adopts(d)
 	for _, c := range d.Close {
 		if call := p.open[c.TaskID]; c.Absorb || call.at.Before(p.now) {
 			p.calls = append(p.calls, call)
@@ -202,6 +203,10 @@ func (p *player) play() bool {
 			continue
 		}
 		call := p.open[first]
+		if p.state.WaitsForChild(first) {
+			p.childEnds(first)
+			continue
+		}
 		_, r := p.answer(call.path, call.attempt, call.agent)
 		r.TaskID = first
 		p.apply(Settled{At: next, TaskID: first, Result: r, Jitter: 0.5, AgentRetry: p.policy})

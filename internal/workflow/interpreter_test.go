@@ -57,6 +57,9 @@ type lived struct {
 	chosen    int
 	items     []json.RawMessage
 	truncated int
+	// ran is the workflow that was run, told what it was given.
+	ran  string
+	told json.RawMessage
 }
 
 // made is one call of an agent.

@@ -38,6 +38,7 @@ const (
 	KindAwait       Kind = "wait_for_event"
 	KindEmit        Kind = "emit"
 	KindApproval    Kind = "approval"
+	KindSubWorkflow Kind = "sub_workflow"
 )
 
 // Definition is one compiled version of a workflow: checked, immutable, free
@@ -68,6 +69,9 @@ type Definition struct {
 	// Hedged are the agents that must be declared idempotent before a run is
 	// started (rule R5).
 	Hedged []HedgedAgent
+	// Children are the fixed names of the workflows that steps run, of which the
+	// versions are found when a run is started (rule S11).
+	Children []ChildRef
 	// Warnings are the findings that did not keep the document from compiling.
 	Warnings []Problem
 }
@@ -166,7 +170,7 @@ type Step struct {
 	Agents     []string
 	Hedged     bool
 	HedgeAfter time.Duration
-	// Input of an agent step; never nil for KindAgent (default {}).
+	// Input of the kinds that take one, never nil there (default {}).
 	Input *expr.Template
 	// Session continues a conversation; nil is none.
 	Session string
@@ -216,6 +220,8 @@ type Step struct {
 	Emit  *Emit
 	// Approval is what an approval step asks.
 	Approval *ApprovalSpec
+	// Child is what a sub_workflow step runs.
+	Child *Child
 }
 
 // Fail is the value of a fail step.

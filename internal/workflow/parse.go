@@ -158,6 +158,7 @@ func (p *parser) document(root *node) {
 		if checkReached(s.Step) {
 			p.def.Steps[s.ID] = s.Step
 			p.hedges(s.Step)
+			p.runs(s.Step)
 			if s.Index == 0 {
 				s.Block.link()
 			}

@@ -129,13 +129,10 @@ func (p *parser) typeOf(s *parseStep) (kind Kind, ok bool) {
 	case slices.Contains(parseReserved(), n.text):
 		p.refused = true
 		p.errorf(n, problemUnsupported, "the type %q is not in language 1", n.text)
-	case slices.Contains(parseLaterTypes(), n.text):
-		p.refused = true
-		p.errorf(n, problemUnsupported, "the type %q is not in this version", n.text)
 	default:
 		p.report(n, parley.Problem{
 			Code: problemValue, Text: fmt.Sprintf("%q is not a type of step", n.text),
-			Suggestion: p.suggest(n.text, append(names, parseLaterTypes()...)),
+			Suggestion: p.suggest(n.text, names),
 		})
 	}
 	return "", false
@@ -160,7 +157,7 @@ func (p *parser) hasLater(s *parseStep) bool {
 // parseLaterKinds are the kind members that this version does not have.
 func parseLaterKinds() []string {
 	return []string{
-		"workflow", "budget", "lock", "vote", "cache",
+		"budget", "lock", "vote", "cache",
 	}
 }
 

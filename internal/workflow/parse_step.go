@@ -52,11 +52,11 @@ func commonMembers() []parseMember {
 
 // agentMembers are those of steps that call agents.
 func agentMembers() []parseMember {
-	agent, input := []Kind{KindAgent}, []Kind{KindAgent, KindPlan}
+	agent, input := []Kind{KindAgent}, []Kind{KindAgent, KindPlan, KindSubWorkflow}
 	return []parseMember{
 		{"agent", agent, (*parser).agent},
 		{"agent_name", agent, (*parser).agent},
-		{"among", agent, (*parser).among},
+		{"among", []Kind{KindAgent, KindSubWorkflow}, (*parser).among},
 		{"agents", agent, (*parser).agents},
 		{"hedge_after", agent, func(p *parser, s *parseStep, n *node) {
 			parseInto(&s.HedgeAfter)(p.duration(n, 0))
@@ -112,6 +112,8 @@ func kindTable() []parseMember {
 		{"fresh", []Kind{KindAwait}, (*parser).fresh},
 		{"emit", []Kind{KindEmit}, (*parser).emit},
 		{"approval", []Kind{KindApproval}, (*parser).approval},
+		{"workflow", []Kind{KindSubWorkflow}, (*parser).subWorkflow},
+		{"detach", []Kind{KindSubWorkflow}, (*parser).detach},
 		{"validate", []Kind{KindValidate}, func(p *parser, s *parseStep, n *node) {
 			p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.Validate = t }})
 		}},
@@ -135,6 +137,7 @@ func parseKinds() []parseKind {
 		{KindSwitch, []string{"switch"}},
 		{KindForkJoin, []string{"fork"}},
 		{KindLoop, []string{"for_each", "repeat"}},
+		{KindSubWorkflow, []string{"workflow"}},
 		{KindPlan, []string{"plan"}},
 		{KindWait, []string{"wait"}},
 		{KindSet, []string{"set"}},
@@ -151,15 +154,7 @@ func parseKinds() []parseKind {
 // version does not have.
 func parseLaterMembers() []string {
 	return []string{
-		"workflow", "detach", "triggers", "goto", "handlers",
-	}
-}
-
-// parseLaterTypes are the types that language.md and formats.md name and this
-// version does not have.
-func parseLaterTypes() []string {
-	return []string{
-		"sub_workflow",
+		"triggers", "goto", "handlers",
 	}
 }
 
@@ -258,6 +253,8 @@ func (p *parser) complete(s *parseStep) {
 		p.completeValidate(s)
 	case KindAwait:
 		p.completeAwait(s)
+	case KindSubWorkflow:
+		p.completeChild(s)
 	case KindWait, KindSet, KindFail, KindFinish, KindEmit, KindApproval:
 		if s.seen[string(s.Kind)] == nil {
 			p.missing(s.node, string(s.Kind), fmt.Sprintf("a step of kind %s needs the member %s", s.Kind, s.Kind))
@@ -346,7 +343,11 @@ func (p *parser) agents(s *parseStep, n *node) {
 // among reads the names that an expression may give.
 func (p *parser) among(s *parseStep, n *node) {
 	if n.kind != nodeList || len(n.items) == 0 || len(n.items) > 1000 {
-		p.errorf(n, problemType, "among is a list of 1 to 1000 names of agents")
+		p.errorf(n, problemType, "among is a list of 1 to 1000 names of %s", amongWhat(s.Kind))
+		return
+	}
+	if s.Kind == KindSubWorkflow {
+		p.amongWorkflows(s, n)
 		return
 	}
 	s.Among = p.agentNames(n, "among")

@@ -158,6 +158,9 @@ func checkTree(t *testing.T, def *Definition) {
 		t.Errorf("definition is not complete: %+v", def)
 	}
 	walk(def.Body)
+	if def.Finally != nil {
+		walk(def.Finally)
+	}
 	if seen != len(def.Steps) {
 		t.Errorf("%d steps in blocks, %d by id", seen, len(def.Steps))
 	}

@@ -95,7 +95,7 @@ func (a *decider) whileWaiting(f Fact) {
 		queued := a.createdAt
 		a.recordAt(parley.EventRunStarted, "", 0, runStarted{
 			Workflow: a.def.ID, Version: a.def.Version, Labels: a.labels, Trigger: a.trigger,
-			Deadline: f.At.Add(a.timeout), Priority: a.priority, RetriedFrom: a.retriedFrom, RerunFrom: a.rerunFrom, QueuedAt: &queued,
+			Deadline: a.earliest(f.At.Add(a.timeout), a.bound), Priority: a.priority, RetriedFrom: a.retriedFrom, RerunFrom: a.rerunFrom, QueuedAt: &queued,
 		})
 		a.advance()
 	case Cancel:
@@ -125,7 +125,7 @@ func (a *decider) leaveQueue(by, reason string) {
 // evolveQueued notes what the run was accepted with.
 func (s *State) evolveQueued(e parley.Event, p runStarted) {
 	s.evolveAccepted(e, p)
-	s.status, s.timeout = parley.RunPending, time.Duration(p.TimeoutMS)*time.Millisecond
+	s.status, s.timeout, s.bound = parley.RunPending, time.Duration(p.TimeoutMS)*time.Millisecond, p.Deadline
 	if s.turn != nil {
 		s.turn.Wait = true
 	}

@@ -224,6 +224,7 @@ func (s *State) unlisten(x *execution) {
 func (s *State) quiet(x *execution) {
 	s.unlisten(x)
 	s.unask(x)
+	s.unchild(x)
 }
 
 // listening gives the paths of the executions that wait for events. The list

@@ -31,9 +31,11 @@ type State struct {
 
 	// createdAt is when the run was accepted, startedAt when it began.
 	createdAt, startedAt, endedAt time.Time
-	// turn is what it was started under, timeout what bounds it once it begins.
+	// turn is what it was started under, timeout what bounds it once it begins, and
+	// bound when it ends at the latest, if it has a parent that says so.
 	turn    *Turn
 	timeout time.Duration
+	bound   time.Time
 	// deadline ends the body (rule T3), graceUntil a cancel's grace, cleanupUntil the
 	// phase that follows the body.
 	deadline, graceUntil, cleanupUntil time.Time
@@ -65,6 +67,12 @@ type State struct {
 	// inFlight maps the task ids that were scheduled and not settled to the
 	// path of their execution.
 	inFlight map[string]string
+	// children is the same for the runs that steps have started and wait for.
+	children map[string]string
+	// parent is the step that has started this run, or nil; resolved are the
+	// versions that fixed names of workflows mean.
+	parent   *Parent
+	resolved []ResolvedChild
 	// copied holds the outputs that a retry took over, by path.
 	copied map[string]Copied
 	// edits are inputs of steps, by id; rerunFrom is where a rerun began.
@@ -151,6 +159,8 @@ type execution struct {
 	deaf   bool
 	// ask is what an approval step asks. What it points to does not change.
 	ask *asking
+	// child is the run that a sub_workflow step has started, or asks for.
+	child *child
 
 	input, output json.RawMessage
 	err           *parley.Error
@@ -197,6 +207,8 @@ type RunLimits struct {
 	Items, Running int
 	// Attempts bounds the attempts of one step.
 	Attempts int
+	// Runs bounds the nesting of runs: a run that none has started counts 1.
+	Runs int
 	// Questions bounds what the agent of one attempt may ask.
 	Questions int
 	// Progress bounds the events of progress of a run, ProgressBytes their data
@@ -218,7 +230,7 @@ type RunLimits struct {
 // 10,000 runs that wait for their turn.
 func DefaultRunLimits() RunLimits {
 	return RunLimits{
-		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Items: 1_000, Running: 1_000, Attempts: 100,
+		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Items: 1_000, Running: 1_000, Attempts: 100, Runs: 32,
 		Questions: 1_000, Progress: 10_000, ProgressBytes: 16 << 20,
 		OpenApprovals: 100, WaitingEvents: 1_000, QueuedRuns: 10_000,
 	}
@@ -300,6 +312,8 @@ func (s *State) InFlight() []string {
 func (s *State) Due() time.Time {
 	switch {
 	case s.status.Terminal():
+		return time.Time{}
+	case s.cancelling && len(s.inFlight) == 0: // children have times of their own
 		return time.Time{}
 	case s.cancelling: // no other timer does anything any more
 		return s.graceUntil

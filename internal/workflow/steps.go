@@ -70,6 +70,8 @@ func (a *decider) begin(x *execution) {
 		a.beginEmit(x)
 	case KindApproval:
 		a.beginApproval(x)
+	case KindSubWorkflow:
+		a.beginChild(x)
 	}
 }
 
@@ -273,7 +275,7 @@ func (a *decider) fits(member string, value json.RawMessage) error {
 func limitError(name string, limit, got int64) *parley.Error {
 	unit := " bytes"
 	switch name {
-	case "executions", "running", "items", "attempts", "questions", "waiting events", "open approvals":
+	case "executions", "running", "items", "attempts", "questions", "waiting events", "open approvals", nestingOfRuns:
 		unit = ""
 	}
 	return parley.Errorf(parley.CodeLimit, "%s: %d%s, the limit is %d", name, got, unit, limit).

@@ -13,7 +13,7 @@ func (s *State) newScope(now time.Time, from *region) *expr.Scope {
 	sc := &expr.Scope{
 		Workflow: expr.WorkflowInfo{ID: s.def.ID, Name: s.def.Name, Version: s.def.Version, Input: s.input},
 		Run: expr.RunInfo{
-			ID: s.run, Labels: s.labels, Trigger: s.trigger, StartedAt: s.startedAt, Deadline: s.deadline,
+			ID: s.run, Labels: s.labels, Trigger: s.trigger, StartedAt: s.startedAt, Deadline: s.deadline, Parent: s.parent.run(),
 		},
 		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id) },
 	}
@@ -98,7 +98,7 @@ func (s *State) View() parley.Run {
 		Status: s.status, Input: s.input, Output: s.output, Error: s.err, Labels: s.labels,
 		RetriedFrom: s.retriedFrom, RerunFrom: s.rerunFrom, Compensated: s.hasUndone(), TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
 		CreatedAt: s.createdAt, StartedAt: ptr(s.startedAt), EndedAt: ptr(s.endedAt),
-		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason,
+		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason, Parent: s.parent.view(),
 	}
 	if s.status == parley.RunRunning {
 		r.Phase, r.Paused = s.phase, s.paused
@@ -134,7 +134,7 @@ func (s *State) unreached(r *region, steps *[]parley.Step) {
 func (s *State) viewStep(x *execution) parley.Step {
 	v := parley.Step{
 		ID: x.path, Kind: string(x.step.Kind), Status: x.status, Handled: x.handled, Agent: x.agent,
-		Attempts: x.attempts, Input: x.input, Output: x.output, Error: x.err, AgentTaskID: x.agentTaskID,
+		Attempts: x.attempts, Input: x.input, Output: x.output, Error: x.err, AgentTaskID: x.agentTaskID, Child: x.child.view(x.step),
 		ScheduledAt: ptr(x.scheduledAt), StartedAt: ptr(x.startedAt), EndedAt: ptr(x.endedAt),
 	}
 	if x.status == parley.StepRunning {
@@ -147,7 +147,7 @@ func (s *State) viewStep(x *execution) parley.Step {
 			v.Phase, v.Event = parley.PhaseWaiting, x.awaits
 		case s.asksAt(x.path):
 			v.Phase, v.Approval = parley.PhaseWaiting, x.ask.view(x)
-		case !x.wakeAt.IsZero():
+		case !x.wakeAt.IsZero(), x.waitsForChild():
 			v.Phase = parley.PhaseWaiting
 		case s.asks(x) != nil:
 			q := *s.asks(x).question
