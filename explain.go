@@ -90,6 +90,8 @@ type StepWait struct {
 	// Event is what the step waits for, Approval what people are asked.
 	Event    *AwaitedSignal `json:"event,omitempty"`
 	Approval *Approval      `json:"approval,omitempty"`
+	// Child is the run that the step waits for.
+	Child *ChildRun `json:"child,omitempty"`
 	// Heard is the newest sign of life of the call, SilentUntil when the attempt
 	// fails as stalled if there is no other, AttemptUntil when its own time is over.
 	Heard        *time.Time `json:"heard,omitempty"`

@@ -84,6 +84,7 @@ func (c *Client) ChangeRuns(ctx context.Context, r parley.BulkRequest, after str
 	member("version", f.Version != "", f.Version)
 	member("labels", len(f.Labels) > 0, f.Labels)
 	member("text", f.Text != "", f.Text)
+	member("parent", f.Parent != "", f.Parent)
 	member("paused", f.Paused, true)
 	member("hidden", f.Hidden, true)
 	member("created_after", !f.CreatedAfter.IsZero(), f.CreatedAfter.UTC())

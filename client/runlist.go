@@ -22,6 +22,8 @@ type RunQuery struct {
 	// Text is found in the id, the workflow's, its name, or the error, in upper or
 	// lower case.
 	Text string
+	// Parent is the run whose steps have started them.
+	Parent string
 	// Paused restricts to runs that are paused.
 	Paused                      bool
 	CreatedAfter, CreatedBefore time.Time
@@ -49,6 +51,7 @@ func (query RunQuery) values(q url.Values) url.Values {
 		q.Add("label", name+"="+value)
 	}
 	setIf(q, "text", query.Text)
+	setIf(q, "parent", query.Parent)
 	setTime(q, "created_after", query.CreatedAfter)
 	setTime(q, "created_before", query.CreatedBefore)
 	setTime(q, "ended_after", query.EndedAfter)

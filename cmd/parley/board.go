@@ -97,6 +97,10 @@ type payload struct {
 	// Of steps that wait for an event or an approval.
 	Event    *parley.AwaitedSignal `json:"event"`
 	Approval *parley.Approval      `json:"approval"`
+	// Of runs that steps have started.
+	Run      string `json:"run"`
+	Workflow string `json:"workflow"`
+	Version  string `json:"version"`
 	By       string                `json:"by"`
 	Resolved string                `json:"resolved"`
 	State    string                `json:"state"`
@@ -191,6 +195,10 @@ func (b *board) applyStep(e parley.Event, p payload) (n news, ok bool) {
 	case parley.EventStepWaiting:
 		s.status, ok = waiting, true
 		s.note, answer = p.waitsFor(b.run, s.id)
+	case parley.EventChildStarted:
+		s.status, s.note, ok = waiting, "for run "+p.Run+" of "+p.Workflow+"@"+p.Version, true
+	case parley.EventChildEnded:
+		s.status = string(parley.StepRunning)
 	case parley.EventStepAnswered:
 		s.status, ok = string(parley.StepRunning), was == waiting
 		s.note = "answered by " + cmp.Or(p.By, "somebody")

@@ -167,6 +167,12 @@ func (a *app) drawWaits(s *sheet, step parley.Step, run string) {
 		}
 		s.line("")
 		s.line(s.ink(styleWarn, clean(fmt.Sprintf("Step %s waits for %s", step.ID, text))))
+	case step.Child != nil && step.Status == parley.StepRunning:
+		s.line("")
+		s.line(s.ink(styleWarn, clean(fmt.Sprintf("Step %s waits for %s", step.ID, childText(step.Child)))))
+		if step.Child.Run != "" {
+			s.line(s.ink(styleDim, clean("parley run show "+step.Child.Run)))
+		}
 	case step.Approval != nil:
 		q := step.Approval
 		s.line("")
@@ -180,6 +186,18 @@ func (a *app) drawWaits(s *sheet, step parley.Step, run string) {
 		}
 		s.line(s.ink(styleDim, clean(approveCommand(run, step.ID, q))))
 	}
+}
+
+// childText names the run that a step has started.
+func childText(c *parley.ChildRun) string {
+	name := c.Workflow
+	if c.Version != "" {
+		name += "@" + c.Version
+	}
+	if c.Run == "" {
+		return "a run of " + name + " to begin"
+	}
+	return "run " + c.Run + " of " + name
 }
 
 // approvers says who may answer.

@@ -52,7 +52,7 @@ func (a *app) runBulk(ctx context.Context, f *bulkFlags, action parley.BulkActio
 	}
 	q := f.query
 	req := parley.BulkRequest{Action: action, Reason: reason, DryRun: true, Filter: parley.RunQuery{
-		Status: q.Statuses, Workflow: q.Workflow, Version: q.Version, Labels: q.Labels, Text: q.Text, Paused: q.Paused, Hidden: q.Hidden,
+		Status: q.Statuses, Workflow: q.Workflow, Version: q.Version, Labels: q.Labels, Text: q.Text, Parent: q.Parent, Paused: q.Paused, Hidden: q.Hidden,
 		CreatedAfter: q.CreatedAfter, CreatedBefore: q.CreatedBefore, EndedAfter: q.EndedAfter, EndedBefore: q.EndedBefore,
 	}}
 	selected, err := c.ChangeRuns(ctx, req, "")

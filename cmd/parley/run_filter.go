@@ -31,10 +31,11 @@ func (f *runFilter) add(cmd *cobra.Command) {
 	fl.StringVar(&f.before, "before", "", "only created before this time, or longer ago (1h)")
 	fl.StringVar(&f.endedAfter, "ended-after", "", "only ended after this time, or within this time (1h)")
 	fl.StringVar(&f.endedBefore, "ended-before", "", "only ended before this time, or longer ago (1h)")
+	fl.StringVar(&f.query.Parent, "parent", "", "only runs that steps of this run have started")
 	fl.BoolVar(&f.query.Paused, "paused", false, "only runs that are paused")
 	fl.BoolVar(&f.query.Hidden, "hidden", false, "also the runs of agent calls")
 	complete(cmd, "status", runStatuses()...)
-	f.names = []string{"status", "workflow", "label", "text", "after", "before", "ended-after", "ended-before", "paused"}
+	f.names = []string{"status", "workflow", "label", "text", "after", "before", "ended-after", "ended-before", "parent", "paused"}
 }
 
 // given reports whether anything restricts the runs.

@@ -78,6 +78,9 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 	}
 	list = append(list, field{"Labels", cell{text: labelText(run.Labels)}}, field{"Retried from", cell{text: run.RetriedFrom}},
 		field{"From step", cell{text: run.RerunFrom}}, field{"Waits for", cell{text: turnText(run.Turn)}})
+	if run.Parent != nil {
+		list = append(list, field{"Parent", cell{text: run.Parent.Run}}, field{"Parent step", cell{text: run.Parent.Step}})
+	}
 	if run.Priority != nil {
 		list = append(list, field{"Priority", cell{text: strconv.Itoa(*run.Priority)}})
 	}
@@ -128,6 +131,14 @@ func labelText(labels map[string]string) string {
 	return strings.Join(parts, " ")
 }
 
+// worker is who works on a step: its agent, or the run that it has started.
+func worker(s parley.Step) string {
+	if s.Child != nil && s.Child.Run != "" {
+		return "run " + s.Child.Run
+	}
+	return s.Agent
+}
+
 func (a *app) stepColumns() []column[parley.Step] {
 	return []column[parley.Step]{
 		{head: "STEP", cell: plain(func(s parley.Step) string { return s.ID })},
@@ -141,7 +152,7 @@ func (a *app) stepColumns() []column[parley.Step] {
 			}
 			return cell{text, inkOf(string(s.Status))}
 		}},
-		{head: "AGENT", cell: plain(func(s parley.Step) string { return s.Agent })},
+		{head: "AGENT", cell: plain(worker)},
 		{head: "ATTEMPTS", fixed: true, cell: plain(func(s parley.Step) string { return fmt.Sprint(s.Attempts) })},
 		{head: "DURATION", fixed: true, cell: plain(func(s parley.Step) string { return a.between(s.StartedAt, s.EndedAt) })},
 		{head: "KIND", wide: true, cell: plain(func(s parley.Step) string { return s.Kind })},

@@ -27,6 +27,7 @@ type runFilterBody struct {
 	Version       string            `json:"version,omitempty" maxLength:"64"`
 	Labels        map[string]string `json:"labels,omitempty" doc:"The run has all of them."`
 	Text          string            `json:"text,omitempty" maxLength:"255" doc:"Words of the id, the workflow_id or name, or the error."`
+	Parent        string            `json:"parent,omitempty"`
 	Paused        bool              `json:"paused,omitempty"`
 	Hidden        bool              `json:"hidden,omitempty" doc:"Also the runs of agent calls."`
 	CreatedAfter  time.Time         `json:"created_after,omitzero"`
@@ -109,7 +110,7 @@ func runFilterOf(o *object) (q parley.RunQuery) {
 		}
 		q.Status = append(q.Status, parley.RunStatus(word))
 	}
-	for name, to := range map[string]*string{"workflow": &q.Workflow, "text": &q.Text} {
+	for name, to := range map[string]*string{"workflow": &q.Workflow, "text": &q.Text, "parent": &q.Parent} {
 		if v := in.text(name, 0, maxText); v != nil {
 			*to = *v
 		}

@@ -126,7 +126,8 @@ func statusOf(code parley.Code, old bool) (status int, known bool) {
 		}
 		return http.StatusUnprocessableEntity, true
 	case parley.CodeInvalid, parley.CodeInvalidInput, parley.CodeUnsupportedProtocol,
-		parley.CodeExpression, parley.CodeLimit, parley.CodePlanInvalid, parley.CodeValidationFailed, parley.CodeApprovalRejected:
+		parley.CodeExpression, parley.CodeLimit, parley.CodePlanInvalid, parley.CodeValidationFailed, parley.CodeApprovalRejected,
+		parley.CodeSubWorkflowFailed, parley.CodeSubWorkflowCancelled:
 		return http.StatusUnprocessableEntity, true
 	case parley.CodeUnauthorized:
 		return http.StatusUnauthorized, true

@@ -43,6 +43,7 @@ func runFilters() []*huma.Param {
 		queryParam("version", huma.TypeString, "A version of the workflow."),
 		queryParam("label", huma.TypeString, "name=value; given several times, the run has all of them."),
 		queryParam("text", huma.TypeString, "Words of the id, the workflow_id or name, or the error, in upper or lower case."),
+		queryParam("parent", huma.TypeString, "Only runs that steps of this run have started."),
 		queryParam("paused", huma.TypeBoolean, "Only runs that are paused."),
 		queryParam("created_after", huma.TypeString, "RFC 3339; without a zone it is UTC."),
 		queryParam("created_before", huma.TypeString, "RFC 3339; without a zone it is UTC."),
@@ -124,7 +125,7 @@ func (s *server) searchRuns(w http.ResponseWriter, r *http.Request, q parley.Run
 func runQuery(q *query) parley.RunQuery {
 	req := parley.RunQuery{
 		Workflow: q.get("workflow_id"), Version: q.get("version"), DefinitionID: q.get("workflow_definition_id"),
-		Labels: q.labels("label"), Text: q.get("text"), Paused: q.boolean("paused"),
+		Labels: q.labels("label"), Text: q.get("text"), Parent: q.get("parent"), Paused: q.boolean("paused"),
 		CreatedAfter: q.when("created_after"), CreatedBefore: q.when("created_before"),
 		EndedAfter: q.when("ended_after"), EndedBefore: q.when("ended_before"), Hidden: q.boolean("hidden"),
 	}

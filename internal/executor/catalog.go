@@ -59,7 +59,22 @@ func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow
 			}
 		}
 	}
-	return def, problems
+	return def, append(problems, c.unknownChildren(ctx, req.File, def)...)
+}
+
+// unknownChildren warns of workflows that steps run and that are not deployed: they
+// may come later. One may run itself.
+func (c *Catalog) unknownChildren(ctx context.Context, file string, def *workflow.Definition) (problems parley.Problems) {
+	for _, child := range def.Children {
+		_, err := c.cfg.DB.Definition(ctx, child.Workflow)
+		if parley.CodeOf(err) == parley.CodeNotFound && child.Workflow != def.ID && child.Workflow != def.Name {
+			problems = append(problems, parley.Problem{
+				File: file, Path: "steps." + child.Step, Severity: parley.SeverityWarning, Code: "unknown_workflow",
+				Text: fmt.Sprintf("workflow %q is not deployed: no run can be started before it is", child.Workflow),
+			})
+		}
+	}
+	return problems
 }
 
 // Validate gives what Apply would find, errors and warnings.
@@ -202,7 +217,11 @@ func version(row store.Definition, def *workflow.Definition) parley.WorkflowVers
 // summary lists the steps of a block and of the blocks inside it, by path.
 func summary(b *workflow.Block, prefix string, out []parley.StepSummary) []parley.StepSummary {
 	for _, s := range b.Steps {
-		out = append(out, parley.StepSummary{ID: prefix + s.ID, Kind: string(s.Kind), Agent: s.Agent, Agents: s.Agents})
+		step := parley.StepSummary{ID: prefix + s.ID, Kind: string(s.Kind), Agent: s.Agent, Agents: s.Agents}
+		if s.Child != nil {
+			step.Workflow = s.Child.Workflow
+		}
+		out = append(out, step)
 		for _, inside := range s.Blocks() {
 			out = summary(inside, prefix+s.ID+"/", out)
 		}

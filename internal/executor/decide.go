@@ -69,6 +69,8 @@ type extra struct {
 	seen    []store.NewsSeen
 	// looked says which steps have looked for their events.
 	looked []store.WaiterSeen
+	// begun and done are children whose begin, or end, the decision is about.
+	begun, done []string
 }
 
 // commitWith is commit for a decision that brings something along; it may have
@@ -81,9 +83,9 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 		Seen: l.state.Seq() - int64(len(d.Events)), Events: d.Events, Answer: e.answer,
 		Close: closes(d.Close), RequestCancel: d.RequestCancel, Hold: d.Hold, Insert: rows,
 		Replies: e.replies, NewsSeen: e.seen, DeadLetters: deadLetters(l.state, d, now),
-		Signals: x.signals(l.state, d, e.looked), Turn: turnMove(l.state, d),
+		Signals: x.signals(l.state, d, e.looked), Turn: turnMove(l.state, d), Children: x.family(l.state, d, e),
 		// That nothing came of news may be found out again.
-		Prompt: len(d.Events) == 0,
+		Prompt: len(d.Events)+len(e.begun)+len(e.done) == 0,
 	})
 	l.refused = err != nil
 	if err != nil {
@@ -127,6 +129,7 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 	}
 	x.followSignals(l, d)
 	x.followTurn(l, d)
+	x.followChildren(l, d)
 	x.monitor.tell(l.state, d.Events)
 	x.changed(l)
 	if x.cfg.Shared {

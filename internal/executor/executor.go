@@ -113,6 +113,9 @@ type Config struct {
 	// Turns counts the runs of workflows with concurrency; without it they are not
 	// started.
 	Turns Turns
+	// Children keeps the runs that steps of other runs ask for; without it none is
+	// started.
+	Children Children
 	// Monitoring tells [bus.SubjectMonitoring] what becomes of agent steps.
 	Monitoring bool
 	// DeadLetters keeps result and request records that cannot be handled; nil
@@ -143,6 +146,7 @@ type Executor struct {
 	monitor   *monitor   // nil without watchers
 	spreading chan struct{}
 	lanes     chan laneHint
+	parenting chan struct{}
 	// refusing is cancelled when no more runs are started by records.
 	refusing context.Context //nolint:containedctx // it belongs to the executor's life
 	refuse   context.CancelFunc
@@ -174,6 +178,8 @@ type wakeup struct {
 	run, task string
 	// stranger: somebody else may hold the run.
 	stranger bool
+	// child: it is about a run that a step has asked for.
+	child bool
 }
 
 // executorGroup shares the subjects that executors read among them.
@@ -229,6 +235,7 @@ func New(cfg Config) *Executor {
 
 		spreading: make(chan struct{}, 1),
 		lanes:     make(chan laneHint, laneHints),
+		parenting: make(chan struct{}, 1),
 	}
 	x.refusing, x.refuse = context.WithCancel(context.Background())
 	if cfg.Publish == nil {
@@ -308,6 +315,9 @@ func (x *Executor) Run(ctx context.Context) error {
 		}
 		g.Go(func() error { x.timers.run(ctx, x.fire); return nil })
 		g.Go(func() error { x.serveSweeps(ctx); return nil })
+		if x.cfg.Children != nil {
+			g.Go(func() error { x.serveChildren(ctx); return nil })
+		}
 		if x.old != nil {
 			g.Go(func() error { x.old.gate.run(ctx); return nil })
 		}
@@ -327,6 +337,7 @@ func (x *Executor) subscribe(to func(subject, group string, h bus.Handler) error
 	if err := to(bus.SubjectRuns, x.cfg.Group, func(_ context.Context, m bus.Message) error {
 		if len(m.Value) == 0 && x.publisher != nil {
 			x.publisher.Soon() // a guest has started or changed the run
+			x.childrenSoon()
 		}
 		x.wake(wakeup{run: m.Key, task: string(m.Value)})
 		return nil

@@ -36,6 +36,9 @@ func (x *Executor) Explain(ctx context.Context, id string) (parley.Explanation, 
 	}
 	open := s.Open()
 	for _, o := range open {
+		if err := x.lookAfter(ctx, o.Child); err != nil {
+			return parley.Explanation{}, err
+		}
 		e.Steps = append(e.Steps, m.wait(o))
 	}
 	e.Text = standing(s, workflow.Steps(open))
@@ -83,13 +86,15 @@ type explainer struct {
 func (m *explainer) wait(o workflow.OpenStep) parley.StepWait {
 	w := parley.StepWait{
 		Step: o.Path, Kind: string(o.Kind), Status: o.Status, Agent: o.Agent, Attempt: o.Attempt,
-		Deadline: timePtr(o.Deadline), Question: o.Question, Event: o.Event, Approval: o.Approval, LastError: o.Err, TaskID: o.Task,
+		Deadline: timePtr(o.Deadline), Question: o.Question, Event: o.Event, Approval: o.Approval, Child: o.Child, LastError: o.Err, TaskID: o.Task,
 	}
 	switch {
 	case o.Status == parley.StepPending:
 		m.pending(&w, o)
 	case o.Task != "":
 		m.call(&w, o)
+	case o.Child != nil:
+		m.child(&w, o.Child)
 	case m.state.Cancelling():
 		w.Reason, w.Text = parley.WaitCancel, "ends with the run, which is being cancelled"
 	case !o.RetryAt.IsZero():
@@ -110,6 +115,32 @@ func (m *explainer) wait(o workflow.OpenStep) parley.StepWait {
 		}
 	}
 	return w
+}
+
+// lookAfter finds out where a child stands.
+func (x *Executor) lookAfter(ctx context.Context, c *parley.ChildRun) error {
+	if c == nil || c.Run == "" || x.cfg.Children == nil {
+		return nil
+	}
+	row, err := x.cfg.Children.RunRow(ctx, c.Run)
+	if parley.CodeOf(err) == parley.CodeNotFound {
+		return nil
+	}
+	c.Status = row.Status
+	return err
+}
+
+// child says where the run stands that a step waits for.
+func (m *explainer) child(w *parley.StepWait, c *parley.ChildRun) {
+	w.Reason, w.Text = parley.WaitChild, "for run "+c.Run+" of workflow "+c.Workflow+", which is "+string(c.Status)
+	switch {
+	case c.Run == "":
+		w.Text = "for a run of workflow " + c.Workflow + " to begin"
+	case m.state.Cancelling():
+		w.Text = "for run " + c.Run + " of workflow " + c.Workflow + ", which is being cancelled too"
+	case !c.Status.Terminal():
+		w.Text += ": parley run explain " + c.Run
+	}
 }
 
 // pending says why a step has not begun.

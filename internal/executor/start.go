@@ -94,10 +94,15 @@ type beginning struct {
 	hidden bool
 	// replay is set for a retry.
 	replay *store.Replay
+	// child is set for the run that a step of another one asks for.
+	child *store.Child
 	// refused is why there is to be no new run; one that was started under the
 	// same key is given all the same (rule C7).
 	refused error
 }
+
+// errBusy says that the same may go well the next time.
+var errBusy = errors.New("too much is under way")
 
 // begin is transition P1, with the first claims if slots are free.
 func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (parley.Run, bool, error) {
@@ -110,6 +115,13 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	if err := x.turnOf(v.def, &b); err != nil {
 		return parley.Run{}, false, err
 	}
+	var err error
+	if b.fact.Children, err = x.childVersions(ctx, v.def, b.child == nil && b.replay == nil); err != nil && b.refused == nil {
+		if b.key == "" {
+			return parley.Run{}, false, err
+		}
+		b.refused = err
+	}
 	l := x.lock(b.id)
 	defer x.unlock(b.id, l)
 	for range maxStale {
@@ -118,7 +130,7 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 			return run, existing, err
 		}
 	}
-	return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "run %s cannot publish its events; try again", b.id)
+	return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "run %s cannot publish its events; try again: %w", b.id, errBusy)
 }
 
 // beginOnce is begin for a run that is locked.
@@ -135,7 +147,11 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
 	s := store.Start{
 		Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay, Refuse: b.refused,
-		Signals: x.signals(l.state, d, nil),
+		Signals: x.signals(l.state, d, nil), Children: x.family(l.state, d, extra{}),
+	}
+	if b.child != nil {
+		s.Child, s.Children.Ended = b.child.Task, "" // the start says it itself
+		s.Run.ParentRun, s.Run.ParentStep = b.child.Parent, b.child.Step
 	}
 	waits := x.waiting(v, b, &s)
 	if b.key != "" {

@@ -49,6 +49,9 @@ func (x *Executor) sweep(ctx context.Context, watch *store.LeaseWatch) error {
 	for _, run := range w.Turns {
 		x.wakeFound(run)
 	}
+	for _, run := range w.Children {
+		x.wakeFound(run)
+	}
 	if err := x.uncrowdAll(ctx); err != nil {
 		return err
 	}

@@ -70,6 +70,7 @@ func (x *Executor) waiting(v *compiledVersion, b beginning, s *store.Start) *wai
 	w.row = x.row(&liveRun{state: w.state}, b.fact.At)
 	w.row.Workflow, w.row.Name, w.row.Version, w.row.DefinitionID = s.Run.Workflow, s.Run.Name, s.Run.Version, s.Run.DefinitionID
 	w.row.Labels, w.row.TriggeredBy, w.row.Hidden, w.row.RetriedFrom = s.Run.Labels, s.Run.TriggeredBy, s.Run.Hidden, s.Run.RetriedFrom
+	w.row.ParentRun, w.row.ParentStep = s.Run.ParentRun, s.Run.ParentStep
 	s.Turn = &store.Turn{
 		Key: t.Key, Limit: t.Limit, WhenFull: t.WhenFull, MostWaiting: x.cfg.Limits.QueuedRuns, Run: w.row, Events: w.decision.Events,
 	}

@@ -88,10 +88,10 @@ func onStore(t *testing.T, f func(r *rig)) {
 		check(t, err)
 		check(t, db.Migrate(t.Context()))
 		r := &rig{t: t, db: db, bus: memory.New(memory.Options{})}
-		n := 0
+		var n atomic.Int64
 		r.config = executor.Config{
-			Store: faultyStore{db, r}, Signals: db, Turns: db, Take: db.Publish, Bus: r.bus, Now: time.Now, Jitter: func() float64 { return 0.5 },
-			NewID: func() string { n++; return fmt.Sprintf("run-%d", n) },
+			Store: faultyStore{db, r}, Signals: db, Turns: db, Children: db, Take: db.Publish, Bus: r.bus, Now: time.Now, Jitter: func() float64 { return 0.5 },
+			NewID: func() string { return fmt.Sprintf("run-%d", n.Add(1)) },
 			Agent: func(_ context.Context, name string) (executor.AgentInfo, bool) {
 				return executor.AgentInfo{Protocol: "jsonrpc-2.0", Policy: parley.OutcomeLookup, Idempotent: name != "once" && !r.undeclared.Load(), Retry: parley.RetryConfig{Budget: r.budget}}, name != "nobody"
 			},

@@ -47,6 +47,12 @@ func (x *Executor) attend(ctx context.Context, w wakeup) error {
 		}
 		refused = true
 	}
+	if done, err := x.attendChildren(ctx, l, w); done {
+		if !errors.Is(err, store.ErrStale) {
+			return err
+		}
+		refused = true
+	}
 	for range maxStale {
 		acted, err := x.catchUp(ctx, w.run, l)
 		if !errors.Is(err, store.ErrStale) {
@@ -99,6 +105,9 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) (acted b
 		return true, err
 	}
 	if err := x.deliver(ctx, l); err != nil {
+		return true, err
+	}
+	if err := x.adopt(ctx, l); err != nil {
 		return true, err
 	}
 	if err := x.fireDue(ctx, l, read); err != nil {

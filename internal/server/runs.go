@@ -97,7 +97,7 @@ func (r runs) Attempts(ctx context.Context, q parley.AttemptQuery) ([]parley.Att
 func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 	run := parley.Run{
 		ID: row.ID, Workflow: row.Workflow, WorkflowName: row.Name, Version: row.Version, DefinitionID: row.DefinitionID,
-		Status: row.Status, Phase: row.Phase, Paused: row.Paused, Labels: row.Labels, RetriedFrom: row.RetriedFrom,
+		Status: row.Status, Phase: row.Phase, Paused: row.Paused, Labels: row.Labels, RetriedFrom: row.RetriedFrom, Parent: parentOf(&row),
 		TriggeredBy: row.TriggeredBy, Seq: row.Seq, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		StartedAt: timePtr(row.StartedAt), EndedAt: timePtr(row.EndedAt),
 		CancelledBy: row.CancelledBy, CancelReason: row.CancelReason,
@@ -149,4 +149,12 @@ func timePtr(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// parentOf names the step that has started a run; nil if none did.
+func parentOf(row *store.Run) *parley.RunParent {
+	if row.ParentRun == "" {
+		return nil
+	}
+	return &parley.RunParent{Run: row.ParentRun, Step: row.ParentStep}
 }

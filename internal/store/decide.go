@@ -70,6 +70,7 @@ type decision struct {
 	inserts [][]driver.NamedValue
 	apart   references
 	signals *signals
+	family  *children
 	replies [][]byte
 	owner   Claim
 	at      int64
@@ -106,7 +107,7 @@ func checkDecision(d *Decision) (*decision, error) {
 		return nil, parley.Errorf(parley.CodeInvalid, "run %q is %s without agreeing about its end", d.Run.ID, d.Run.Status)
 	}
 	if d.Prompt && (d.Answer != nil || d.Hold != nil || d.Run.Status.Terminal() ||
-		len(d.Close)+len(d.RequestCancel)+len(d.Insert)+len(d.Replies)+len(d.DeadLetters)+d.Signals.changes() > 0) {
+		len(d.Close)+len(d.RequestCancel)+len(d.Insert)+len(d.Replies)+len(d.DeadLetters)+d.Signals.changes()+d.Children.changes() > 0) {
 		return nil, parley.Errorf(parley.CodeInvalid, "a decision about run %q that is not waited for changes more than its events", d.Run.ID)
 	}
 	var err error
@@ -130,6 +131,9 @@ func checkDecision(d *Decision) (*decision, error) {
 		return nil, err
 	}
 	if c.signals, err = checkSignals(&d.Run, &d.Signals); err != nil {
+		return nil, err
+	}
+	if c.family, err = checkChildren(&d.Run, &d.Children); err != nil {
 		return nil, err
 	}
 	for i := range d.DeadLetters {
@@ -271,6 +275,9 @@ func decide(s *session, d *decision) error {
 	if err := d.apart.write(s, d.at); err != nil {
 		return err
 	}
+	if err := d.family.write(s); err != nil {
+		return err
+	}
 	for _, args := range dead {
 		s.at(args[0].Value.(string))
 		if err := s.laterBound(-1, insertDeadLetter, args); err != nil {
@@ -388,6 +395,9 @@ func endAttempts(s *session, d *decision) error {
 		from, to := idRange(d.Run.ID)
 		s.at(from)
 		if err := s.later(-1, holdAttempts, flag(*d.Hold), from, to, d.Run.ID); err != nil {
+			return err
+		}
+		if err := s.later(-1, holdChildren, flag(*d.Hold), d.Run.ID); err != nil {
 			return err
 		}
 	}

@@ -142,6 +142,9 @@ type Run struct {
 	Labels      map[string]string
 	RetriedFrom string
 	TriggeredBy string
+	// ParentRun and ParentStep name the step that has started the run; "" if none
+	// did.
+	ParentRun, ParentStep string
 	// Error is the run's error as JSON, nil unless Status is FAILED or CANCELLED.
 	Error []byte
 	// CancelledBy and CancelReason are set by a cancel.
@@ -168,6 +171,10 @@ type Start struct {
 	Replay *Replay
 	// Signals is what changes about events and approvals.
 	Signals Signals
+	// Child is the attempt of a step that asks for the run: the start is refused
+	// unless it still does. Children is what the run asks for itself.
+	Child    string
+	Children Children
 	// IdempotencyKey is unique per workflow; "" is none. InputDigest tells
 	// equal input from other input under the same key (language rule C7).
 	IdempotencyKey string
@@ -220,8 +227,10 @@ type Decision struct {
 	// DeadLetters are what is given up by the decision. One that is there already
 	// stays as it is.
 	DeadLetters []parley.DeadLetter
-	// Signals is what changes about events and approvals.
-	Signals Signals
+	// Signals is what changes about events and approvals, Children about the runs
+	// that steps have started.
+	Signals  Signals
+	Children Children
 	// Turn is what changes about the turn of a run that has one.
 	Turn *TurnMove
 }
@@ -385,6 +394,9 @@ type Wakeups struct {
 	Signals []string
 	// Turns are runs that wait for their turn and may begin.
 	Turns []string
+	// Children are runs that have not taken notice of what became of those that
+	// their steps have started.
+	Children []string
 }
 
 // Definition is one deployed version of a workflow.

@@ -11,7 +11,7 @@ import (
 
 // runColumns are the columns of a run in the order of readRun.
 const runColumns = `id, workflow, name, version, definition_id, seq, status, phase, paused, cancelling, hidden, labels,
- retried_from, triggered_by, error, cancelled_by, cancel_reason, due, created_at, updated_at, started_at, ended_at`
+ retried_from, triggered_by, error, cancelled_by, cancel_reason, due, created_at, updated_at, started_at, ended_at, parent_run, parent_step`
 
 func readRun(r *record) (Run, error) {
 	run := Run{
@@ -23,6 +23,7 @@ func readRun(r *record) (Run, error) {
 	run.RetriedFrom, run.TriggeredBy, run.Error = r.str(), r.str(), r.bytes()
 	run.CancelledBy, run.CancelReason, run.Due = r.str(), r.str(), r.time()
 	run.CreatedAt, run.UpdatedAt, run.StartedAt, run.EndedAt = r.time(), r.time(), r.time(), r.time()
+	run.ParentRun, run.ParentStep = r.str(), r.str()
 	if r.err != nil {
 		return Run{}, r.err
 	}
@@ -266,6 +267,9 @@ func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (Wakeups, e
 	if err != nil {
 		return Wakeups{}, err
 	}
-	w.Turns, err = db.TurnsDue(ctx, limit)
+	if w.Turns, err = db.TurnsDue(ctx, limit); err != nil {
+		return Wakeups{}, err
+	}
+	err = db.read(ctx, selectChildNews, collect(&w.Children), limit)
 	return w, err
 }

@@ -74,6 +74,9 @@ func runCondition(q *parley.RunQuery) condition {
 	if q.Workflow != "" {
 		c.add(`workflow IN (SELECT workflow FROM definition WHERE name = ? UNION SELECT ?)`, q.Workflow, q.Workflow)
 	}
+	if q.Parent != "" {
+		c.add(`parent_run = ?`, q.Parent)
+	}
 	if q.Version != "" {
 		c.add(`version = ?`, q.Version)
 	}
@@ -224,6 +227,8 @@ func (db *DB) searchArms(ctx context.Context, q *parley.RunQuery) ([]arm, error)
 	rest := *q
 	plain := arm{`run`, `created_at`, `id`, runCondition(q)}
 	switch n := len(q.Status); {
+	case q.Parent != "": // few, and they have an index
+		return []arm{plain}, nil
 	case len(q.Labels) > 0:
 		name := sortedNames(q.Labels)[0]
 		rest.Labels = maps.Clone(q.Labels)

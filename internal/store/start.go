@@ -10,8 +10,8 @@ import (
 
 const insertRun = `INSERT INTO run (id, workflow, name, version, definition_id, seq, status, phase, paused, cancelling,
  hidden, labels, retried_from, triggered_by, error, cancelled_by, cancel_reason, due, idempotency_key, input_digest,
- created_at, updated_at, started_at, ended_at)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+ created_at, updated_at, started_at, ended_at, parent_run, parent_step)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 const insertEvents = `INSERT INTO event (run, seq, last, data) VALUES (?, ?, ?, ?)`
 
@@ -50,6 +50,9 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 			}
 		}
 		if err := begins.signals.foresee(s); err != nil {
+			return err
+		}
+		if err := mayBegin(s, st.Child); err != nil {
 			return err
 		}
 		w, place := begins, int64(0)
@@ -100,6 +103,7 @@ type startRows struct {
 	events   []byte
 	attempts [][]driver.NamedValue
 	signals  *signals
+	children *children
 	apart    references
 }
 
@@ -120,6 +124,9 @@ func (db *DB) prepareStart(ctx context.Context, st *Start) (*startRows, error) {
 	if w.signals, err = checkSignals(w.run, &st.Signals); err != nil {
 		return nil, err
 	}
+	if w.children, err = checkChildren(w.run, &st.Children); err != nil {
+		return nil, err
+	}
 	w.row = bindStart(w.run, st, labels)
 	w.apart, err = db.apart(ctx, w.run.ID, false, func(c *cutter) (err error) {
 		if w.events, err = encodeEvents(c, w.run.ID, 1, st.Events); err == nil {
@@ -138,7 +145,7 @@ func (db *DB) prepareWait(ctx context.Context, st *Start) (*startRows, error) {
 	}
 	idle := *st
 	idle.Run, idle.Events = st.Turn.Run, st.Turn.Events
-	idle.Attempts, idle.Signals = nil, Signals{}
+	idle.Attempts, idle.Signals, idle.Children = nil, Signals{}, Children{}
 	return db.prepareStart(ctx, &idle)
 }
 
@@ -154,6 +161,12 @@ func (w *startRows) write(s *session, st *Start, place int64) error {
 		return err
 	}
 	if err := w.signals.write(s); err != nil {
+		return err
+	}
+	if err := beginsChild(s, st.Child, w.run); err != nil {
+		return err
+	}
+	if err := w.children.write(s); err != nil {
 		return err
 	}
 	if err := w.apart.write(s, unixMicro(w.run.UpdatedAt)); err != nil {
@@ -183,7 +196,8 @@ func bindStart(r *Run, st *Start, labels any) []driver.NamedValue {
 	return bind(make([]driver.NamedValue, 0, 24),
 		r.ID, r.Workflow, r.Name, r.Version, r.DefinitionID, r.Seq, string(r.Status), text(r.Phase), flag(r.Paused), flag(r.Cancelling),
 		flag(r.Hidden), labels, text(r.RetriedFrom), text(r.TriggeredBy), blob(r.Error), text(r.CancelledBy), text(r.CancelReason), micros(r.Due),
-		text(st.IdempotencyKey), text(st.InputDigest), unixMicro(r.CreatedAt), unixMicro(r.UpdatedAt), micros(r.StartedAt), micros(r.EndedAt))
+		text(st.IdempotencyKey), text(st.InputDigest), unixMicro(r.CreatedAt), unixMicro(r.UpdatedAt), micros(r.StartedAt), micros(r.EndedAt),
+		text(r.ParentRun), text(r.ParentStep))
 }
 
 // insertStart inserts the run's row, if no other stands in its way and the
