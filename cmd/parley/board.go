@@ -101,10 +101,10 @@ type payload struct {
 	Run      string `json:"run"`
 	Workflow string `json:"workflow"`
 	Version  string `json:"version"`
-	By       string                `json:"by"`
-	Resolved string                `json:"resolved"`
-	State    string                `json:"state"`
-	Text     string                `json:"text"`
+	By       string `json:"by"`
+	Resolved string `json:"resolved"`
+	State    string `json:"state"`
+	Text     string `json:"text"`
 	Chunks   []struct {
 		Text string `json:"text"`
 	} `json:"chunks"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,17 @@ import (
 // everyInput are the two ways that the run of every kind goes.
 var everyInput = map[string]string{"completes": `{"key":"k"}`, "compensates": `{"key":"k","fail":true}`}
 
+// everyChild is the workflow that steps of the run start.
+const everyChild = `
+name: kid
+input: {type: object, required: [text]}
+steps:
+  - {id: hear, agent: echo, input: {text: "${workflow.input.text}"}}
+  - {id: again, agent: flaky, input: {text: "${hear.output.text}"}, retry: {attempts: 2, delay: 20ms, jitter: none}}
+  - {id: fails, if: workflow.input.text == "bad", fail: {code: Kid, message: "as asked"}}
+output: "${again.output.text}"
+`
+
 // evidence is what must not depend on a crash.
 type evidence struct {
 	Status string
@@ -34,6 +46,8 @@ type evidence struct {
 	Steps   map[string]string
 	History map[string][]string
 	Calls   map[string]string
+	// Children are how the runs have ended that were waited for, by step.
+	Children map[string][]string
 	// Undone is sorted: each history is held to the order that it has itself, for
 	// steps side by side may end in another one.
 	Undone []string
@@ -59,9 +73,13 @@ func deployed(t *testing.T, database string) {
 		t.Fatal(err)
 	}
 	x := New(Config{Store: db, Now: time.Now})
-	c := NewCatalog(CatalogConfig{DB: db, Executor: x, Now: time.Now, NewID: func() string { return "d-1" }, KnownAgent: func(context.Context, string) bool { return true }})
-	if _, _, err := c.Apply(t.Context(), parley.ApplyRequest{File: "every_kind.yaml", Source: source}); err != nil {
-		t.Fatal(err)
+	definitions := 0
+	newID := func() string { definitions++; return fmt.Sprintf("d-%d", definitions) }
+	c := NewCatalog(CatalogConfig{DB: db, Executor: x, Now: time.Now, NewID: newID, KnownAgent: func(context.Context, string) bool { return true }})
+	for _, doc := range [][]byte{[]byte(everyChild), []byte("name: idle\nsteps: [{id: w, event: never}]\n"), source} {
+		if _, _, err := c.Apply(t.Context(), parley.ApplyRequest{File: "every_kind.yaml", Source: doc}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -107,11 +125,36 @@ func (w *world) read(ctx context.Context) (e evidence, err error) {
 		}
 	}
 	slices.Sort(e.Undone)
-	rows, err := db.Attempts(ctx, "run-1")
+	if err := w.readChildren(ctx, db, &e); err != nil {
+		return e, err
+	}
+	rows, err := w.attempts(ctx, db)
 	if err != nil {
 		return e, err
 	}
 	return e, w.judge(&e, rows)
+}
+
+// readChildren gathers the evidence of the runs that steps have started: of each
+// attempt one, and nothing is left of what was asked.
+func (w *world) readChildren(ctx context.Context, db *store.DB, e *evidence) error {
+	runs, total, err := db.Runs(ctx, parley.RunQuery{Parent: "run-1", Page: parley.Page{Limit: 100}})
+	if err != nil || total != len(runs) {
+		return fmt.Errorf("%d of %d children: %w", len(runs), total, err)
+	}
+	e.Children = map[string][]string{}
+	for i := range runs {
+		how := timeless(json.RawMessage(fmt.Sprintf("%q", string(runs[i].Status)+" "+string(runs[i].Error))))
+		if step := runs[i].ParentStep; step == "away" || strings.HasPrefix(step, "lost/") {
+			how = "goes on" // or has ended by now
+		}
+		e.Children[runs[i].ParentStep] = append(e.Children[runs[i].ParentStep], how)
+	}
+	left, err := db.AskedChildren(ctx, "", 100)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("still asked for: %+v", left)
+	}
+	return err
 }
 
 // judge puts the calls into the evidence: each is of an attempt that the run has,
@@ -119,11 +162,11 @@ func (w *world) read(ctx context.Context) (e evidence, err error) {
 func (w *world) judge(e *evidence, rows []store.Attempt) error {
 	for i := range rows {
 		a := &rows[i]
-		calls := w.calls[a.ID]
+		calls, of := w.calls[a.ID], w.steps[a.Run]
 		if a.State != store.AttemptClosed {
 			return fmt.Errorf("%s is %s after the end", a.ID, a.State)
 		}
-		if a.Agent == "slow" && len(calls) == 0 {
+		if (a.Agent == "slow" || strings.HasPrefix(of, "lost/")) && len(calls) == 0 {
 			calls = []agentCall{{agent: a.Agent, input: string(a.Input)}} // it has lost before it was called
 		}
 		if len(calls) == 0 {
@@ -137,10 +180,11 @@ func (w *world) judge(e *evidence, rows []store.Attempt) error {
 				return fmt.Errorf("%s was called again: %v", a.ID, calls)
 			}
 		}
-		e.Calls[a.ID] = calls[0].agent + " " + calls[0].input
+		e.Calls[of+strings.TrimPrefix(a.ID, a.Run)] += calls[0].agent + " " + calls[0].input
 	}
 	for id := range w.calls {
-		if e.Calls[id] == "" {
+		run, _, _ := strings.Cut(id, ".")
+		if of := w.steps[run]; of != "away" && e.Calls[of+strings.TrimPrefix(id, run)] == "" {
 			return fmt.Errorf("%s was called, and is no attempt", id)
 		}
 	}
@@ -181,6 +225,7 @@ func timeless(v any) string {
 	if err != nil {
 		return err.Error()
 	}
+	b = childID.ReplaceAll(b, []byte("child"))
 	var value any
 	if err := json.Unmarshal(b, &value); err != nil {
 		return err.Error()
@@ -191,6 +236,9 @@ func timeless(v any) string {
 	}
 	return string(b)
 }
+
+// childID is the id of a run that a step has started: they are given in any order.
+var childID = regexp.MustCompile(`run-c-\d+`)
 
 func withoutTimes(v any) any {
 	switch v := v.(type) {
@@ -218,13 +266,14 @@ const lastCuts = 6
 
 // reference is a run without a crash, and the moments at which it may be cut:
 // the event that each of its commits ends with.
-func reference(ctx context.Context, w *world) (evidence, []int64, error) {
+func reference(ctx context.Context, w *world) (evidence, []cut, error) {
 	if err := w.live(ctx, &dying{}); err != nil {
 		return evidence{}, nil, err
 	}
 	e, err := w.read(ctx)
-	cuts := append([]int64{1}, w.commits...)
+	cuts := append([]cut{{event: 1}}, w.commits...)
 	if e.Status == string(parley.RunCompleted) {
+		cuts = slices.DeleteFunc(cuts, func(c cut) bool { return c.child != "" })
 		cuts = cuts[len(cuts)-lastCuts:]
 	}
 	thin := cuts[:0]
@@ -241,7 +290,7 @@ func crashed(ctx context.Context, w *world, d *dying) (evidence, error) {
 		return evidence{}, fmt.Errorf("first process: %w", err)
 	}
 	if !d.gone.Load() {
-		return evidence{}, fmt.Errorf("there was no event %d", d.event)
+		return evidence{}, fmt.Errorf("there was no event %v", d.cut)
 	}
 	if err := w.live(ctx, &dying{}); err != nil {
 		return evidence{}, fmt.Errorf("second process: %w", err)
@@ -275,7 +324,7 @@ func TestC10_CrashAtEveryEventOfEveryKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var want evidence
-			var cuts []int64
+			var cuts []cut
 			w := sqliteWorld(t, template, input)
 			synctest.Test(t, func(t *testing.T) {
 				var err error
@@ -286,11 +335,11 @@ func TestC10_CrashAtEveryEventOfEveryKind(t *testing.T) {
 			checkKinds(t, want, name == "compensates")
 			for _, event := range cuts {
 				for _, after := range []bool{false, true} {
-					t.Run(fmt.Sprintf("event %d after %t", event, after), func(t *testing.T) {
+					t.Run(fmt.Sprintf("event %s %d after %t", event.child, event.event, after), func(t *testing.T) {
 						t.Parallel()
 						w := sqliteWorld(t, template, input)
 						synctest.Test(t, func(t *testing.T) {
-							got, err := crashed(t.Context(), w, &dying{event: event, after: after})
+							got, err := crashed(t.Context(), w, &dying{cut: event, after: after})
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -310,6 +359,7 @@ var everyEvent = []parley.EventType{
 	parley.EventRunStarted, parley.EventStepScheduled, parley.EventStepCompleted, parley.EventStepFailed, parley.EventStepSkipped,
 	parley.EventStepCancelled, parley.EventStepRetrying, parley.EventStepAttemptFailed, parley.EventStepHandling, parley.EventStepCompensating,
 	parley.EventStepCompensated, parley.EventTimerSet, parley.EventTimerFired, parley.EventSignalReceived, parley.EventRunPhase,
+	parley.EventChildStarted, parley.EventChildEnded,
 }
 
 // checkKinds makes sure that the reference is what the tests are about.
@@ -330,7 +380,7 @@ func checkKinds(t *testing.T, e evidence, fails bool) {
 	}
 	want := []string{"region/inner"}
 	if fails {
-		want = []string{"ask", "each_one[0]/work", "each_one[1]/work", "each_one[3]/work", "region/inner", "team#2/first", "team/first"}
+		want = []string{"ask", "each_one[0]/work", "each_one[1]/work", "each_one[3]/work", "kid", "region/inner", "team#2/first", "team/first"}
 	}
 	if d := cmp.Diff(want, e.Undone); d != "" {
 		t.Errorf("undone (-want +got):\n%s", d)
@@ -353,7 +403,7 @@ func TestC10_EveryKindIsCrashed(t *testing.T) {
 		workflow.KindAgent: true, workflow.KindGroup: true, workflow.KindParallel: true, workflow.KindConditional: true, workflow.KindSwitch: true,
 		workflow.KindForkJoin: true, workflow.KindLoop: true, workflow.KindWait: true, workflow.KindSet: true, workflow.KindFail: true,
 		workflow.KindFinish: true, workflow.KindValidate: true, workflow.KindAwait: true, workflow.KindEmit: true, workflow.KindApproval: true,
-		workflow.KindPlan: true,
+		workflow.KindPlan: true, workflow.KindSubWorkflow: true,
 	}
 	for _, s := range def.Steps {
 		delete(missing, s.Kind)
@@ -387,14 +437,14 @@ func TestC10_CrashOnPostgreSQL(t *testing.T) {
 			var wg sync.WaitGroup
 			places := make(chan struct{}, postgresBeside)
 			for n := 0; n < 2*len(cuts); n += postgresEvery {
-				d := &dying{event: cuts[n/2], after: n%2 == 1}
+				d := &dying{cut: cuts[n/2], after: n%2 == 1}
 				w := newWorld(pgtest.Copy(t, template), input, first.tick, first.sweep)
 				places <- struct{}{}
 				wg.Go(func() {
 					defer func() { <-places }()
 					got, err := crashed(t.Context(), w, d)
 					if diff := cmp.Diff(want, got); err != nil || diff != "" {
-						t.Errorf("event %d after %t: %v (-without a crash +with):\n%s", d.event, d.after, err, diff)
+						t.Errorf("event %v after %t: %v (-without a crash +with):\n%s", d.cut, d.after, err, diff)
 					}
 				})
 			}

@@ -19,10 +19,16 @@ import (
 
 var errDead = errors.New("the process is dead")
 
-// dying is the moment at which a process dies: at the commit that has an event of
-// the run, before it or after it. Zero never comes.
-type dying struct {
+// cut is an event of the run, or of the one that a step of it has started.
+type cut struct {
+	child string
 	event int64
+}
+
+// dying is the moment at which a process dies: at the commit that has an event,
+// before it or after it. Zero never comes.
+type dying struct {
+	cut
 	after bool
 
 	dead chan struct{}
@@ -44,10 +50,10 @@ func (d *dying) hit(string) error {
 }
 
 // writes lets a write of events be the one at which the process dies.
-func (d *dying) writes(events []parley.Event, write func() error) error {
+func (d *dying) writes(child string, events []parley.Event, write func() error) error {
 	has := false
 	for _, e := range events {
-		has = has || e.Seq == d.event
+		has = has || e.Seq == d.event && child == d.child
 	}
 	if has && !d.after {
 		d.die()
@@ -70,15 +76,22 @@ type mortalStore struct {
 }
 
 func (s mortalStore) StartRun(ctx context.Context, b store.Start) (existing string, err error) {
-	err = s.life.dying.writes(b.Events, func() error { existing, err = s.DB.StartRun(ctx, b); return err })
+	err = s.life.dying.writes(b.Run.ParentStep, b.Events, func() error {
+		existing, err = s.DB.StartRun(ctx, b)
+		if err == nil {
+			s.life.begun(b)
+		}
+		return err
+	})
 	return existing, err
 }
 
 func (s mortalStore) Decide(ctx context.Context, d store.Decision) error {
-	return s.life.dying.writes(d.Events, func() error {
+	child := s.life.parentStep(d.Run.ID)
+	return s.life.dying.writes(child, d.Events, func() error {
 		err := s.DB.Decide(ctx, d)
 		if err == nil && len(d.Events) > 0 {
-			s.life.note(d)
+			s.life.note(d, child)
 		}
 		return err
 	})
@@ -103,12 +116,15 @@ type world struct {
 
 	mu    sync.Mutex // protects what follows
 	lives int
+	ids   int
 	calls map[string][]agentCall
 	first map[string]time.Time
 	// views are the run as an executor had it after a decision, by its last event.
 	// commits are the last events of the decisions.
 	views   map[int64][]byte
-	commits []int64
+	commits []cut
+	// steps are the steps that have started runs, by run: "" of the run itself.
+	steps map[string]string
 	// settled are the tasks whose answers were stored when the first process died.
 	settled map[string]bool
 }
@@ -123,7 +139,35 @@ func newWorld(database, input string, tick, sweep time.Duration) *world {
 	return &world{
 		database: database, input: input, tick: tick, sweep: sweep,
 		calls: make(map[string][]agentCall), first: make(map[string]time.Time), views: make(map[int64][]byte), settled: make(map[string]bool),
+		steps: make(map[string]string),
 	}
+}
+
+// newID gives the run its id, as long as it has not begun; its children get others.
+func (w *world) newID() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, begun := w.steps["run-1"]; !begun {
+		return "run-1"
+	}
+	w.ids++
+	return fmt.Sprintf("run-c-%d", w.ids)
+}
+
+// begun notes that a run is in the database.
+func (w *world) begun(b store.Start) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps[b.Run.ID] = b.Run.ParentStep
+	if b.Run.ParentStep != "" {
+		w.commits = append(w.commits, cut{b.Run.ParentStep, b.Run.Seq})
+	}
+}
+
+func (w *world) parentStep(run string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.steps[run]
 }
 
 // life is one process: executor and bridge on the world's database.
@@ -147,8 +191,8 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 	defer func() { err = errors.Join(err, hub.Close(), db.Close()) }()
 	var b *bridge.Bridge
 	l.executor = New(Config{
-		Store: mortalStore{db, l}, Signals: db, Turns: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
-		NewID: func() string { return "run-1" }, SweepEvery: w.sweep,
+		Store: mortalStore{db, l}, Signals: db, Turns: db, Children: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
+		NewID: w.newID, SweepEvery: w.sweep,
 		Reserve: func(agent string) (Reservation, bool) {
 			r, ok := b.Reserve(agent)
 			return Reservation{Claim: r.Claim, Start: r.Start, Release: r.Release}, ok
@@ -180,13 +224,29 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 
 // noteSettled remembers which tasks nobody may be called for again.
 func (w *world) noteSettled(ctx context.Context, db *store.DB) error {
-	rows, err := db.Attempts(ctx, "run-1")
+	rows, err := w.attempts(ctx, db)
 	for i := range rows {
 		if s := rows[i].State; w.lives == 1 && (s == store.AttemptSettled || s == store.AttemptClosed) {
 			w.settled[rows[i].ID] = true
 		}
 	}
 	return err
+}
+
+// attempts gives those of the run and of the runs that it waits for.
+func (w *world) attempts(ctx context.Context, db *store.DB) (all []store.Attempt, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for run, step := range w.steps {
+		rows, err := db.Attempts(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		if step != "away" {
+			all = append(all, rows...)
+		}
+	}
+	return all, nil
 }
 
 // drive is everybody outside: who starts the run, tells it what has happened and
@@ -248,7 +308,13 @@ func (l *life) answer(ctx context.Context, run parley.Run) error {
 }
 
 // note keeps what the executor has in memory, whose lock its decision holds.
-func (l *life) note(d store.Decision) {
+func (l *life) note(d store.Decision, child string) {
+	if child != "" {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.commits = append(l.commits, cut{child, d.Run.Seq})
+		return
+	}
 	l.executor.mu.Lock()
 	entry := l.executor.live[d.Run.ID]
 	l.executor.mu.Unlock()
@@ -259,7 +325,7 @@ func (l *life) note(d store.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.views[d.Run.Seq] = b
-	l.commits = append(l.commits, d.Run.Seq)
+	l.commits = append(l.commits, cut{event: d.Run.Seq})
 }
 
 // Lookup gives every agent.
