@@ -102,11 +102,17 @@ func (w *world) read(ctx context.Context) (e evidence, err error) {
 	e = evidence{Status: string(run.Status), Output: timeless(run.Output), Error: timeless(run.Error), Steps: map[string]string{}, History: map[string][]string{}, Calls: map[string]string{}}
 	for i := range run.Steps {
 		s := &run.Steps[i]
+		if strings.HasPrefix(s.ID, "lost/") {
+			s.Child = nil // it may have lost before it had begun
+		}
 		e.Steps[s.ID] = timeless(s)
 	}
 	ended := map[string]int64{}
 	last := int64(0)
 	for _, ev := range h.Events {
+		if ev.Type == parley.EventChildStarted && strings.HasPrefix(ev.Step, "lost/") {
+			continue
+		}
 		e.History[ev.Step] = append(e.History[ev.Step], fmt.Sprintf("%s %d %s", ev.Type, ev.Attempt, timeless(ev.Data)))
 		switch ev.Type {
 		case parley.EventStepCompleted:
@@ -145,8 +151,11 @@ func (w *world) readChildren(ctx context.Context, db *store.DB, e *evidence) err
 	e.Children = map[string][]string{}
 	for i := range runs {
 		how := timeless(json.RawMessage(fmt.Sprintf("%q", string(runs[i].Status)+" "+string(runs[i].Error))))
-		if step := runs[i].ParentStep; step == "away" || strings.HasPrefix(step, "lost/") {
+		switch step := runs[i].ParentStep; {
+		case step == "away":
 			how = "goes on" // or has ended by now
+		case strings.HasPrefix(step, "lost/"):
+			continue // the race may have been over before it began
 		}
 		e.Children[runs[i].ParentStep] = append(e.Children[runs[i].ParentStep], how)
 	}
