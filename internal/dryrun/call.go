@@ -91,7 +91,7 @@ func (w *world) choose(c *call) (*answer, error) {
 		case a.when != nil:
 			var err error
 			if fits, err = a.when.Eval(scope); err != nil {
-				return nil, parley.Errorf(parley.CodeExpression, "The script: when of agent %q for step %s: %s", c.task.Agent, c.task.Step, message(err))
+				return nil, parley.Errorf(parley.CodeExpression, "The script: when of %s %q for step %s: %s", w.what(c), c.task.Agent, c.task.Step, message(err))
 			}
 		}
 		if fits {
@@ -102,8 +102,8 @@ func (w *world) choose(c *call) (*answer, error) {
 	if c.agent.echo {
 		return nil, nil
 	}
-	return nil, parley.Errorf(parley.CodeUnknownAgent, "Step %s calls agent %q for the %s time, and no case of the script fits the input %s",
-		c.task.Step, c.task.Agent, ordinal(c.number), short(c.task.Input))
+	return nil, parley.Errorf(parley.CodeUnknownAgent, "Step %s calls %s %q for the %s time, and no case of the script fits the input %s",
+		c.task.Step, w.what(c), c.task.Agent, ordinal(c.number), short(c.task.Input))
 }
 
 // forever is how long somebody works who is never heard of again.

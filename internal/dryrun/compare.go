@@ -41,7 +41,10 @@ func (e *Expect) failures(r *Result) []string {
 	}
 	f.steps(e.Steps, run.Steps)
 	if e.Calls != nil {
-		f.calls(e.Calls, r.Calls)
+		f.calls("call", e.Calls, r.Calls)
+	}
+	if e.Runs != nil {
+		f.calls("run", e.Runs, r.Started)
 	}
 	if e.Emits != nil {
 		f.emits(e.Emits, r.Emitted)
@@ -143,17 +146,18 @@ func (f *failures) step(place string, want ExpectedStep, got parley.Step) {
 	}
 }
 
-func (f *failures) calls(want []ExpectedCall, got []Call) {
+// calls compares calls of agents, or runs that were started.
+func (f *failures) calls(what string, want []ExpectedCall, got []Call) {
 	for i := range max(len(want), len(got)) {
-		place := fmt.Sprintf("calls[%d]", i)
+		place := fmt.Sprintf("%ss[%d]", what, i)
 		switch {
 		case len(f.lines) > maxFailures:
 			return
 		case i >= len(want):
-			f.add(place, "no call", fmt.Sprintf("%s by step %s with %s", got[i].Agent, got[i].Step, short(got[i].Input)))
+			f.add(place, "no "+what, fmt.Sprintf("%s by step %s with %s", got[i].Agent, got[i].Step, short(got[i].Input)))
 			continue
 		case i >= len(got):
-			f.add(place, want[i].Agent, "no call")
+			f.add(place, want[i].Agent, "no "+what)
 			continue
 		}
 		x, y := want[i], got[i]

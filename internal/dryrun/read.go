@@ -25,6 +25,7 @@ type (
 		Seed          *uint64                    `json:"seed"`
 		UnknownAgents string                     `json:"unknown_agents"`
 		Agents        map[string]json.RawMessage `json:"agents"`
+		Workflows     map[string]json.RawMessage `json:"workflows"`
 		Input         json.RawMessage            `json:"input"`
 		Labels        map[string]string          `json:"labels"`
 		Cancel        *rawCancel                 `json:"cancel"`
@@ -87,6 +88,8 @@ type reader struct {
 	doc      *workflow.Document
 	compiler *expr.Compiler
 	problems parley.Problems
+	// ofRuns: what is read are cases of workflows, not of agents.
+	ofRuns bool
 }
 
 // The codes of findings beyond those of the schema.
@@ -114,7 +117,7 @@ func (r *reader) script() *Script {
 		var rt rawTest
 		r.decode(at, text, &rt)
 		t := shared
-		t.Name, t.agents, t.votes = rt.Name, maps.Clone(shared.agents), maps.Clone(shared.votes)
+		t.Name, t.agents, t.votes, t.workflows = rt.Name, maps.Clone(shared.agents), maps.Clone(shared.votes), maps.Clone(shared.workflows)
 		r.test(at, rt, &t)
 		if names[t.Name] {
 			r.report(at+"/name", parley.Problem{Code: problemValue, Text: "there is another test of this name"})
@@ -153,6 +156,7 @@ func (r *reader) test(at string, raw rawTest, t *Test) {
 		}
 	}
 	r.outside(at, raw, t)
+	r.workflows(at+"/workflows", raw.Workflows, t)
 	if raw.Expect != nil {
 		t.Expect = r.expect(at+"/expect", raw.Expect)
 	}

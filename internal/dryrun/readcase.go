@@ -157,6 +157,9 @@ func codes() []parley.Code {
 }
 
 func (r *reader) fault(at string, text json.RawMessage) *fault {
+	if r.ofRuns {
+		return r.outcome(at, text)
+	}
 	var raw rawError
 	if text[0] == '"' {
 		r.decode(at, text, &raw.Code)
@@ -196,6 +199,7 @@ type (
 		Output json.RawMessage            `json:"output"`
 		Error  json.RawMessage            `json:"error"`
 		Calls  []json.RawMessage          `json:"calls"`
+		Runs   []json.RawMessage          `json:"runs"`
 		Emits  []json.RawMessage          `json:"emits"`
 		Steps  map[string]json.RawMessage `json:"steps"`
 		Took   string                     `json:"took"`
@@ -251,6 +255,7 @@ func (r *reader) expect(at string, text json.RawMessage) *Expect {
 		}
 		e.Calls[i] = ExpectedCall{Agent: c.Agent, Step: c.Step, Input: c.Input, At: r.optional(place+"/at", c.At)}
 	}
+	e.Runs = r.runs(at+"/runs", raw.Runs)
 	e.Emits = r.emits(at+"/emits", raw.Emits)
 	if raw.Steps != nil {
 		e.Steps = make(map[string]ExpectedStep, len(raw.Steps))
@@ -280,7 +285,7 @@ func (r *reader) refused(at string, raw *rawExpect, e *Expect) {
 	} else {
 		r.decode(at+"/refused", raw.Refused, &e.Refused)
 	}
-	alone := raw.Status == "" && raw.Output == nil && raw.Error == nil && raw.Calls == nil && raw.Emits == nil && raw.Steps == nil && raw.Took == "" && raw.Within == ""
+	alone := raw.Status == "" && raw.Output == nil && raw.Error == nil && raw.Calls == nil && raw.Runs == nil && raw.Emits == nil && raw.Steps == nil && raw.Took == "" && raw.Within == ""
 	if e.Refused && !alone {
 		r.report(at+"/refused", parley.Problem{Code: problemValue, Text: "a start that is refused makes no run: nothing else can be expected of it"})
 	}

@@ -38,6 +38,9 @@ type Test struct {
 	Expect *Expect
 
 	agents map[string]*agent
+	// workflows are what the runs come to that steps start, by the names of their
+	// workflows.
+	workflows map[string]*agent
 	// echo answers calls of agents that the script does not name.
 	echo   bool
 	cancel *cancel
@@ -107,6 +110,8 @@ type Expect struct {
 	Error  *ExpectedError
 	// Calls are all calls in their order; nil is not looked at, empty is none.
 	Calls []ExpectedCall
+	// Runs are all runs that steps start, as Calls.
+	Runs []ExpectedCall
 	// Emits are all events that the run publishes, in their order, as Calls.
 	Emits        []ExpectedEmit
 	Steps        map[string]ExpectedStep
@@ -121,7 +126,7 @@ type Expect struct {
 // a part of the message.
 type ExpectedError struct{ Code, Step, Agent, Message string }
 
-// ExpectedCall is one call of an agent.
+// ExpectedCall is one call of an agent, or one run of the workflow that Agent names.
 type ExpectedCall struct {
 	Agent, Step string
 	Input       json.RawMessage

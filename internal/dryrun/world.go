@@ -54,6 +54,8 @@ type Result struct {
 	Run    parley.Run
 	Events []parley.Event
 	Calls  []Call
+	// Started are the runs that steps have started; their Agent is the workflow.
+	Started []Call
 	// Emitted are the events that the run has published.
 	Emitted []parley.Signal
 	// Failures are the expectations that do not hold, one line each.
@@ -80,7 +82,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	w := &world{
 		cfg: c, now: c.Test.At, state: workflow.NewState(c.Run, c.Definition, c.Limits.Run),
 		random: rand.NewPCG(c.Test.Seed, c.Test.Seed), calls: map[string]*call{}, called: map[string]int{}, taken: map[*answer]int{},
-		asked: map[string]int{},
+		asked: map[string]int{}, children: map[string]*child{}, family: map[string]*child{},
 	}
 	labels := maps.Clone(c.Definition.Labels)
 	if labels == nil {
@@ -96,7 +98,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := w.play(ctx); err != nil {
 		return nil, err
 	}
-	r := &Result{Run: w.state.View(), Events: w.events, Calls: w.made, Emitted: w.emitted}
+	r := &Result{Run: w.state.View(), Events: w.events, Calls: w.made, Started: w.started, Emitted: w.emitted}
 	r.Run.UpdatedAt = w.now
 	r.Failures = c.Test.Expect.failures(r)
 	return r, nil
@@ -126,6 +128,10 @@ type world struct {
 	emitted   []parley.Signal
 	// asked counts how often an approval was opened, by path.
 	asked map[string]int
+	// children are the runs that steps wait for, by task; family those that they
+	// have asked for last, by path.
+	children, family map[string]*child
+	started          []Call
 	// broken is what the script lacks.
 	broken error
 }
@@ -209,6 +215,7 @@ func (w *world) apply(f workflow.Fact) int {
 		w.listen()
 	}
 	w.asks(d)
+	w.adopt(d)
 	return len(d.Events)
 }
 
