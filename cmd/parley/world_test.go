@@ -208,6 +208,12 @@ func (r *worldRun) play(name, agent string) {
 		r.end(parley.EventRunCancelled, parley.RunCancelled, `{}`)
 	case name == "spending":
 		r.wait()
+	case name == "family":
+		r.parent()
+	case name == "report":
+		r.run.Parent = &parley.RunParent{Run: "run-1", Step: "regions[0]/one"}
+		r.step("greet", "greeter", `{"text":"Hello, Ada!"}`)
+		r.end(parley.EventRunCompleted, parley.RunCompleted, `{"output":null}`)
 	case name == "asking":
 		r.ask("greet", `{"kind":"input","text":"Whom?\nA name\u001b[31m, please.","note":"The agent refused the last answer: too long"}`)
 	case name == "slow":

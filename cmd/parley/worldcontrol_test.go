@@ -91,7 +91,7 @@ func orNull(v []byte) []byte {
 // selected gives the runs that q selects, newest first. The caller holds the lock.
 func (w *world) selected(q parley.RunQuery) (list []parley.Run) {
 	for _, r := range slices.Backward(w.runs) {
-		all := true
+		all := q.Parent == "" || r.run.Parent != nil && r.run.Parent.Run == q.Parent
 		for name, value := range q.Labels {
 			all = all && r.run.Labels[name] == value
 		}

@@ -57,6 +57,17 @@ func (r *worldRun) wait() {
 	}
 }
 
+// parent has a run wait for the second one, and for one that has not begun.
+func (r *worldRun) parent() {
+	at := r.say(parley.EventStepScheduled, "regions[0]/one", 1, `{"kind":"sub_workflow","child":{"task_id":"run-1.regions[0]/one.1","workflow":"report"}}`)
+	r.say(parley.EventChildStarted, "regions[0]/one", 1, `{"task_id":"run-1.regions[0]/one.1","run":"run-2","workflow":"report","version":"3"}`)
+	r.say(parley.EventStepScheduled, "late", 1, `{"kind":"sub_workflow","child":{"task_id":"run-1.late.1","workflow":"audit"}}`)
+	r.run.Steps = []parley.Step{
+		{ID: "regions[0]/one", Kind: "sub_workflow", Status: parley.StepRunning, Phase: parley.PhaseWaiting, Attempts: 1, ScheduledAt: &at, Child: &parley.ChildRun{Run: "run-2", Workflow: "report", Version: "3"}},
+		{ID: "late", Kind: "sub_workflow", Status: parley.StepRunning, Phase: parley.PhaseWaiting, Attempts: 1, ScheduledAt: &at, Child: &parley.ChildRun{Workflow: "audit"}},
+	}
+}
+
 // vote answers the approval of a run.
 func (r *worldRun) vote(req parley.AnswerRequest) (parley.Run, error) {
 	if len(r.run.Steps) == 0 || r.run.Steps[0].Approval == nil {

@@ -65,9 +65,14 @@ func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow
 // unknownChildren warns of workflows that steps run and that are not deployed: they
 // may come later. One may run itself.
 func (c *Catalog) unknownChildren(ctx context.Context, file string, def *workflow.Definition) (problems parley.Problems) {
+	known := map[string]bool{def.ID: true, def.Name: true}
 	for _, child := range def.Children {
+		if known[child.Workflow] {
+			continue
+		}
+		known[child.Workflow] = true
 		_, err := c.cfg.DB.Definition(ctx, child.Workflow)
-		if parley.CodeOf(err) == parley.CodeNotFound && child.Workflow != def.ID && child.Workflow != def.Name {
+		if parley.CodeOf(err) == parley.CodeNotFound {
 			problems = append(problems, parley.Problem{
 				File: file, Path: "steps." + child.Step, Severity: parley.SeverityWarning, Code: "unknown_workflow",
 				Text: fmt.Sprintf("workflow %q is not deployed: no run can be started before it is", child.Workflow),

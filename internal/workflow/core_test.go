@@ -304,6 +304,8 @@ type driver struct {
 	signals int
 	// children are the runs that were asked for and are waited for.
 	children map[string]*askedChild
+	// told is the one that the fact is about.
+	told string
 }
 
 func newDriver(t *rapid.T, def *Definition) *driver {
