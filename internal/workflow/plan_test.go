@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-project/parley"
 )
@@ -34,5 +35,20 @@ func TestS10_PlansHaveALimit(t *testing.T) {
 	s.answer("p", "["+strings.Repeat(`{"agent":"a"},`, 1_000_000/4)+`{"agent":"a"}]`)
 	if e := s.state.Err(); e == nil || e.Code != parley.CodeLimit || !strings.Contains(e.Message, "plan") || len(s.open) > 0 {
 		t.Fatalf("%v, %d calls", e, len(s.open))
+	}
+}
+
+// TestS10_ARetriedPlanInALoopIsReplayed: its second run stands behind the place of
+// the iteration, and is found there.
+func TestS10_ARetriedPlanInALoopIsReplayed(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"l","for_each":[1,2],"steps":[{"id":"g","steps":[
+		{"id":"w","plan":[{"id":"one","agent":"a"}],"allow":{"agents":["a"]},"retry":{"attempts":2,"delay":"1s","jitter":"none","on":["agent_rejected"]}}]}]}]}`)
+	s.sameAsReplayed()
+	s.fact("fail l[0]/g/w/one.1 agent_rejected")
+	s.sameAsReplayed()
+	s.after(time.Second)
+	s.sameAsReplayed()
+	if len(s.open) != 1 || s.open["run-1.l[0]/g/w#2/one.1"].Task.Agent != "a" {
+		t.Errorf("in flight: %v", s.open)
 	}
 }

@@ -230,13 +230,17 @@ func (s *State) locate(path string) (step *Step, owner *execution, part int, ok 
 
 // holder is the execution of which path names a list, whatever list that is.
 func (s *State) holder(path string) *execution {
-	for _, mark := range []string{"", "[", "#"} {
-		if i := strings.LastIndex(path, mark); mark != "" && i > 0 {
-			path = path[:i]
-		}
-		if x := s.execs[path]; x != nil {
-			return x
-		}
+	if x := s.execs[path]; x != nil {
+		return x
+	}
+	if i := strings.LastIndexByte(path, '['); i > 0 && path[len(path)-1] == ']' {
+		path = path[:i]
+	}
+	if x := s.execs[path]; x != nil {
+		return x
+	}
+	if i := strings.LastIndexByte(path, '#'); i > 0 {
+		return s.execs[path[:i]]
 	}
 	return nil
 }
