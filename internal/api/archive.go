@@ -150,7 +150,7 @@ func (s *server) readLines(w http.ResponseWriter, r *http.Request, to *arrivals)
 			to.take(r.Context(), n, line)
 		}
 		if err != nil {
-			return nil //nolint:nilerr // the last line had no line end
+			return nil // the last line had no line end
 		}
 	}
 }

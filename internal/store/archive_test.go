@@ -2,6 +2,8 @@ package store
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,5 +188,39 @@ func TestC7_ArchiveHoldsValuesThatAreKeptApart(t *testing.T) {
 			t.Errorf("object %s is referred to by nobody that is there", name)
 			return nil
 		}))
+	})
+}
+
+// TestC7_ArchiveDecidesAboutEveryColumn: every column of a run is one that an archive
+// keeps (Archived, and package archive), or one that a run which is over does not need.
+// A new column belongs in one of the lists.
+func TestC7_ArchiveDecidesAboutEveryColumn(t *testing.T) {
+	kept := map[string]string{
+		"run": `id workflow name version definition_id seq status phase paused cancelling hidden labels retried_from triggered_by error
+ cancelled_by cancel_reason idempotency_key input_digest created_at updated_at started_at ended_at`,
+		"event":      `run seq last data`,
+		"attempt":    `run ` + archivedColumns,
+		"late":       `attempt at source outcome output meta`,
+		"definition": `id workflow name version number description format source digest created_at created_by`,
+	}
+	left := map[string]string{
+		// follow from the others, or are of use while the run is under way
+		"run":        `due error_text`,
+		"attempt":    `state held visible_at owner owner_inc token news news_seen hand_off published source`,
+		"late":       `id`,
+		"definition": `status updated_at updated_by deprecated_at deprecated_by deprecated_reason`,
+	}
+	eachDB(t, func(t *testing.T, db *DB) {
+		for table, columns := range kept {
+			want := strings.FieldsFunc(columns+" "+left[table], func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
+			rows, err := db.readers.QueryContext(t.Context(), `SELECT * FROM `+table+` WHERE 1 = 0`)
+			check(t, err)
+			got := must(rows.Columns())(t)
+			check(t, rows.Err())
+			check(t, rows.Close())
+			slices.Sort(want)
+			slices.Sort(got)
+			diff(t, got, want)
+		}
 	})
 }
