@@ -213,14 +213,21 @@ func TestC7_ArchiveDecidesAboutEveryColumn(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		for table, columns := range kept {
 			want := strings.FieldsFunc(columns+" "+left[table], func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
-			rows, err := db.readers.QueryContext(t.Context(), `SELECT * FROM `+table+` WHERE 1 = 0`)
-			check(t, err)
-			got := must(rows.Columns())(t)
-			check(t, rows.Err())
-			check(t, rows.Close())
+			got := columnsOf(t, db, table)
 			slices.Sort(want)
 			slices.Sort(got)
 			diff(t, got, want)
 		}
 	})
+}
+
+// columnsOf gives the names of a table's columns.
+func columnsOf(t *testing.T, db *DB, table string) []string {
+	t.Helper()
+	rows, err := db.readers.QueryContext(t.Context(), `SELECT * FROM `+table+` WHERE 1 = 0`)
+	check(t, err)
+	defer func() { check(t, rows.Close()) }()
+	names := must(rows.Columns())(t)
+	check(t, rows.Err())
+	return names
 }
