@@ -222,12 +222,12 @@ func TestRunSearch(t *testing.T) {
 	if got := w.queries[1].After; got == nil || got.ID != first {
 		t.Errorf("the second page is asked for after %+v", got)
 	}
-	get("limit=5&status=FAILED,%20RUNNING&status=PENDING&workflow_id=w&version=2&label=a=b&label=c=d=e&text=Oops&paused=true" +
+	get("limit=5&status=FAILED,%20RUNNING&status=PENDING&workflow_id=w&version=2&label=a=b&label=c=d=e&text=Oops&paused=true&parent=run-1" +
 		"&created_after=2026-11-01&created_before=2026-11-02&ended_after=2026-11-03&ended_before=2026-11-04&hidden=true&sort_order=asc&sort_by=created_at")
 	day := func(d int) time.Time { return time.Date(2026, 11, d, 0, 0, 0, 0, time.UTC) }
 	want := parley.RunQuery{
 		Status: []parley.RunStatus{parley.RunFailed, parley.RunRunning, parley.RunPending}, Workflow: "w", Version: "2",
-		Labels: map[string]string{"a": "b", "c": "d=e"}, Text: "Oops", Paused: true, Hidden: true, Ascending: true, SortBy: "created_at",
+		Labels: map[string]string{"a": "b", "c": "d=e"}, Text: "Oops", Parent: "run-1", Paused: true, Hidden: true, Ascending: true, SortBy: "created_at",
 		CreatedAfter: day(1), CreatedBefore: day(2), EndedAfter: day(3), EndedBefore: day(4), Page: parley.Page{Limit: 20},
 	}
 	if diff := cmp.Diff(want, w.queries[2]); diff != "" {

@@ -148,8 +148,12 @@ func TestC3_HowChildrenAreStopped(t *testing.T) {
 			runs[all[i].Step] = run
 		}
 		parent = decides(t, db, parent, Children{Stop: []ChildStop{
-			{Task: all[0].Task}, {Task: all[1].Task}, {Task: all[2].Task, Left: true}, {Task: all[3].Task, Left: true, Terminate: true},
-			{Task: all[4].Task, Detached: true}, {Task: all[5].Task, Detached: true},
+			{Task: all[0].Task},
+			{Task: all[1].Task},
+			{Task: all[2].Task, Left: true},
+			{Task: all[3].Task, Left: true, Terminate: true},
+			{Task: all[4].Task, Detached: true},
+			{Task: all[5].Task, Detached: true},
 		}})
 		diff(t, toStart(t, db), []string(nil))
 		diff(t, childNews(t, db, "run-1"), []string{"a void ", "b started run-of-b", "e void ", "f started run-of-f"})
