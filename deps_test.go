@@ -29,7 +29,8 @@ internal/records:             .
 internal/breaker:             .
 internal/admission:
 internal/workflow/expr:       .
-internal/workflow:            . internal/workflow/expr
+internal/workflow:            . internal/workflow/cron internal/workflow/expr
+internal/workflow/cron:
 internal/workflow/schemas:
 internal/workflow/workflowtest:
 internal/workflow/outline:    internal/workflow

@@ -38,6 +38,13 @@ func checkWords() map[string][]string {
 		"name":        {"title"},
 		"compensate":  {"undo", "rollback"},
 		"concurrency": {"max_concurrency"},
+		"cron":        {"expression", "crontab"},
+		"every":       {"interval", "period", "rate"},
+		"zone":        {"timezone", "time_zone", "tz", "location"},
+		"overlap":     {"concurrency_policy", "overlap_policy"},
+		"catch_up":    {"catchup_window", "starting_deadline", "misfire"},
+		"secret":      {"token", "hmac", "signing_secret"},
+		"topic":       {"topics", "queue"},
 	}
 }
 

@@ -64,6 +64,8 @@ type Definition struct {
 	IdempotencyKey *expr.Template
 	// Concurrency bounds the runs that run at the same time; nil is no bound.
 	Concurrency *Concurrency
+	// Triggers start runs by themselves, in the order of the source.
+	Triggers []*Trigger
 	// Steps holds every step of the document at every depth, by id.
 	Steps map[string]*Step
 	// Hedged are the agents that must be declared idempotent before a run is

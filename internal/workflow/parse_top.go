@@ -43,12 +43,13 @@ func (p *parser) topMembers() []parseField {
 		{"idempotency_key", func(n *node) {
 			p.template(n, parseExpr{at: expr.At{InputOnly: true}, set: func(t *expr.Template) { d.IdempotencyKey = t }})
 		}},
+		{"triggers", func(n *node) { p.triggers(n) }},
 	}
 }
 
 // parseLaterTop are the top members that language.md names and this version
 // does not have.
-func parseLaterTop() []string { return []string{"triggers"} }
+func parseLaterTop() []string { return nil }
 
 // parseReserved are reserved for later languages (language.md §2).
 func parseReserved() []string { return []string{"budget", "lock", "vote", "cache"} }

@@ -173,6 +173,10 @@ func (k *checker) name(root string, chain []access) {
 		k.add(onlyInput())
 		return
 	}
+	if k.at.Trigger != nil && k.isName(root) {
+		k.trigger(root, chain)
+		return
+	}
 	switch root {
 	case "workflow":
 		if len(chain) > 0 && chain[0].name == "input" {

@@ -43,6 +43,9 @@ type At struct {
 	// InputOnly leaves `workflow.input` in scope and nothing else
 	// (idempotency_key, concurrency.key).
 	InputOnly bool
+	// Trigger leaves `event`, which has these members, and the id, name and
+	// version of `workflow` in scope and nothing else.
+	Trigger []string
 }
 
 // Finding is one fault in one string of a template.
@@ -202,6 +205,9 @@ func (c *Compiler) pathExpression(p *path, at At) (expression, []Finding) {
 func (c *Compiler) checkPath(p *path, at At) []Finding {
 	if at.InputOnly && p.root != rootInput {
 		return []Finding{onlyInput()}
+	}
+	if at.Trigger != nil {
+		return []Finding{onlyEvent()}
 	}
 	if at.PathsOnly && p.root != rootStep && p.root != rootPlan {
 		return []Finding{onlyPaths()}
