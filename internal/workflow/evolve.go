@@ -65,6 +65,9 @@ func (s *State) evolveAccepted(e parley.Event, p runStarted) {
 		turn.Wait, s.turn = false, &turn
 	}
 	s.retriedFrom, s.priority = p.RetriedFrom, p.Priority
+	if p.ScheduledAt != nil {
+		s.scheduledAt = *p.ScheduledAt
+	}
 	s.bytes += int64(len(p.Input))
 	s.evolveEdits(p)
 	s.parent, s.resolved = p.Parent, p.Children

@@ -20,6 +20,9 @@ type Start struct {
 	Labels map[string]string
 	// Trigger says what started the run: "api", "cli", "retry" …
 	Trigger string
+	// ScheduledAt is the time of the firing that started the run; zero if no
+	// schedule did.
+	ScheduledAt time.Time
 	// Priority is that of the run among those that wait for the same agents, 0 to
 	// [parley.MaxRunPriority]; nil is [parley.DefaultRunPriority].
 	Priority *int

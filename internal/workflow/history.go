@@ -18,6 +18,7 @@ type (
 		Input       json.RawMessage   `json:"input,omitempty"`
 		Labels      map[string]string `json:"labels,omitempty"`
 		Trigger     string            `json:"trigger,omitempty"`
+		ScheduledAt *time.Time        `json:"scheduled_at,omitempty"`
 		Deadline    time.Time         `json:"deadline,omitzero"`
 		Priority    *int              `json:"priority,omitempty"`
 		RetriedFrom string            `json:"retried_from,omitempty"`

@@ -28,6 +28,8 @@ type State struct {
 	labels     map[string]string
 	priority   *int
 	trigger    string
+	// scheduledAt is the firing that started the run; zero if none did.
+	scheduledAt time.Time
 
 	// createdAt is when the run was accepted, startedAt when it began.
 	createdAt, startedAt, endedAt time.Time

@@ -13,7 +13,7 @@ func (s *State) newScope(now time.Time, from *region) *expr.Scope {
 	sc := &expr.Scope{
 		Workflow: expr.WorkflowInfo{ID: s.def.ID, Name: s.def.Name, Version: s.def.Version, Input: s.input},
 		Run: expr.RunInfo{
-			ID: s.run, Labels: s.labels, Trigger: s.trigger, StartedAt: s.startedAt, Deadline: s.deadline, Parent: s.parent.run(),
+			ID: s.run, Labels: s.labels, Trigger: s.trigger, ScheduledAt: s.scheduledAt, StartedAt: s.startedAt, Deadline: s.deadline, Parent: s.parent.run(),
 		},
 		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id) },
 	}
