@@ -26,6 +26,11 @@ type StartRequest struct {
 	// CallAgent starts a hidden one-step run of that agent instead of a
 	// workflow; Workflow and Version are ignored.
 	CallAgent string
+	// Schedule is the id of the schedule that starts the run, ScheduledAt the time
+	// of its firing: they make the idempotency key (language rule C7). Only the
+	// scheduler names one.
+	Schedule    string
+	ScheduledAt time.Time
 }
 
 // CancelRequest asks for the end of a run (language rule C3).

@@ -47,7 +47,7 @@ func (x *Executor) Rerun(ctx context.Context, req parley.RerunRequest) (parley.R
 	x.cfg.Logger.Info("run is run again", "run", req.Run, "from", req.From, "version", v.row.Version, "by", req.By)
 	run, _, err := x.begin(ctx, v, beginning{
 		fact: workflow.Start{
-			Input: input, Labels: view.Labels, Trigger: "rerun", Priority: view.Priority,
+			Input: input, Labels: view.Labels, Trigger: "rerun", Priority: view.Priority, ScheduledAt: old.ScheduledAt(),
 			RetriedFrom: req.Run, RerunFrom: req.From, Copied: taken.Copied, Edits: taken.Edits,
 		},
 		hidden: h.Run.Hidden, replay: &store.Replay{By: req.By},

@@ -140,6 +140,7 @@ func (x *Executor) retry(ctx context.Context, id string, r store.Replay) (parley
 	run, _, err := x.begin(ctx, v, beginning{
 		fact: workflow.Start{
 			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Edits: old.Edits(), Priority: view.Priority,
+			ScheduledAt: old.ScheduledAt(),
 		},
 		hidden: h.Run.Hidden, replay: &r,
 	})

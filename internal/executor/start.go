@@ -38,11 +38,14 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 		return run, false, err
 	}
 	refused := takesRuns(v.row)
-	if refused != nil && req.IdempotencyKey == "" && v.def.IdempotencyKey == nil {
+	if refused != nil && req.IdempotencyKey == "" && req.Schedule == "" && v.def.IdempotencyKey == nil {
 		return run, false, refused
 	}
 	if err := checkStart(req); err != nil {
 		return run, false, err
+	}
+	if req.Schedule != "" {
+		req.IdempotencyKey = ScheduleKey(req.Schedule, req.ScheduledAt)
 	}
 	input, err := x.input(v.def, req.Input)
 	if err != nil {
@@ -51,6 +54,9 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 	key := req.IdempotencyKey
 	if key == "" && v.def.IdempotencyKey != nil {
 		if key, err = deriveKey(v.def, input); err != nil {
+			return run, false, err
+		}
+		if err := ownKey(key); err != nil {
 			return run, false, err
 		}
 	}
@@ -63,7 +69,7 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 		labels = map[string]string{callWorkflow: "true"}
 	}
 	return x.begin(ctx, v, beginning{
-		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, Priority: req.Priority, Timeout: req.Timeout},
+		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, ScheduledAt: req.ScheduledAt, Priority: req.Priority, Timeout: req.Timeout},
 		key:  key, hidden: req.CallAgent != "", refused: refused,
 	})
 }
@@ -202,6 +208,9 @@ func (x *Executor) mayHedge(ctx context.Context, def *workflow.Definition) error
 func checkStart(req parley.StartRequest) error {
 	if n := len(req.IdempotencyKey); n > maxKey {
 		return parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
+	}
+	if err := ownKey(req.IdempotencyKey); err != nil {
+		return err
 	}
 	if p := req.Priority; p != nil && (*p < 0 || *p > parley.MaxRunPriority) {
 		return parley.Errorf(parley.CodeInvalid, "priority: %d, must be 0 to %d (default %d)", *p, parley.MaxRunPriority, parley.DefaultRunPriority)
