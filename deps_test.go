@@ -58,6 +58,7 @@ internal/oldplatform:         . internal/registry internal/store internal/workfl
 internal/push:                . internal/bus
 internal/deadletter:          . internal/bus internal/store
 internal/health:              . internal/store
+internal/schedule:            . internal/store internal/workflow
 internal/api:                 . internal/store
 internal/archive:             . internal/store
 internal/retention:           . internal/archive internal/store

@@ -65,6 +65,8 @@ type Config struct {
 	DeadLetters DeadLetters
 	// Inbox takes events, and knows what waits for people.
 	Inbox Inbox
+	// Schedules start runs at times.
+	Schedules Schedules
 	// Breakers are the circuit breakers and the logs of agents.
 	Breakers Breakers
 	// Conditions say how agents do.
@@ -133,8 +135,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Releases == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Breakers == nil || cfg.Conditions == nil || cfg.Archive == nil {
-		return nil, errors.New("api: Runs, Controls, Workflows, Releases, Agents, DeadLetters, Inbox, Breakers, Conditions and Archive are required")
+	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Releases == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Schedules == nil || cfg.Breakers == nil || cfg.Conditions == nil || cfg.Archive == nil {
+		return nil, errors.New("api: Runs, Controls, Workflows, Releases, Agents, DeadLetters, Inbox, Schedules, Breakers, Conditions and Archive are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")

@@ -21,9 +21,9 @@ type Audits interface {
 // auditBody is one entry of the audit record.
 type auditBody struct {
 	ID         string          `json:"id"`
-	EntityType string          `json:"entity_type" doc:"agent, workflow or run."`
+	EntityType string          `json:"entity_type" doc:"agent, workflow, run or schedule."`
 	EntityID   string          `json:"entity_id"`
-	Action     string          `json:"action" doc:"create, update, delete, execute, retry or cancel; alias, unalias, deprecate or undeprecate."`
+	Action     string          `json:"action" doc:"create, update, delete, execute, retry or cancel; alias, unalias, deprecate or undeprecate; pause, resume or backfill."`
 	UserID     *string         `json:"user_id"`
 	Changes    json.RawMessage `json:"changes" doc:"What was changed; credentials are replaced."`
 	CreatedAt  time.Time       `json:"created_at"`

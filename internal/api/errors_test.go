@@ -133,7 +133,8 @@ func TestEveryRouteHidesInternals(t *testing.T) {
 		"add-agent": `{"name":"A","url":"http://a"}`, "change-agent": `{}`, "detect-agent": `{"url":"http://a"}`, "answer-run": `{"text":"x"}`,
 		"replay-dead-letters": `{"filter":{}}`, "discard-dead-letters": `{"filter":{}}`, "switch-breaker": `{"action":"open"}`, "set-alias": `{"version":"1"}`,
 		"cancel-runs": `{"filter":{}}`, "terminate-runs": `{"filter":{}}`, "pause-runs": `{"filter":{}}`, "resume-runs": `{"filter":{}}`, "retry-runs": `{"filter":{}}`,
-		"publish-event": `{"event":"x"}`, "signal-run": `{"event":"x"}`, "import-runs": `{}`,
+		"publish-event": `{"event":"x"}`, "add-schedule": `{"workflow":"a","every":"1h"}`,
+		"backfill-schedule": `{"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:00:00Z"}`, "signal-run": `{"event":"x"}`, "import-runs": `{}`,
 	}
 	for _, rt := range s.routes {
 		if rt.tag == "system" || rt.id == "validate-workflow" {

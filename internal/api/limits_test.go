@@ -213,7 +213,7 @@ func TestAuthNone(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	_, w := setup(nil)
-	full := Config{Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Archive: fakeArchive{w}, Key: parley.NewSecret([]byte("k"))}
+	full := Config{Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Schedules: &fakeSchedules{world: w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Archive: fakeArchive{w}, Key: parley.NewSecret([]byte("k"))}
 	if _, err := New(full); err != nil {
 		t.Error(err)
 	}

@@ -52,6 +52,7 @@ func (s *server) table() []route {
 	routes = append(routes, s.breakerRoutes()...)
 	routes = append(routes, s.deadLetterRoutes()...)
 	routes = append(routes, s.signalRoutes()...)
+	routes = append(routes, s.scheduleRoutes()...)
 	routes = append(routes, auditRoute(s))
 	routes = append(routes, schemaRoute(s))
 	return append(routes, s.systemRoutes()...)

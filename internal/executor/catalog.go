@@ -14,7 +14,8 @@ import (
 	"github.com/parley-project/parley/internal/workflow"
 )
 
-// CatalogConfig is what a [Catalog] is made of. All members are required.
+// CatalogConfig is what a [Catalog] is made of. All members but Changed are
+// required.
 type CatalogConfig struct {
 	DB       *store.DB
 	Executor *Executor
@@ -23,6 +24,8 @@ type CatalogConfig struct {
 	// KnownAgent reports whether an agent is registered and active. A workflow
 	// that names another is deployed with a warning: its agents may come later.
 	KnownAgent func(ctx context.Context, name string) bool
+	// Changed is called after versions or aliases have changed; nil is nothing.
+	Changed func(ctx context.Context)
 }
 
 // Catalog keeps the deployed workflows. Versions are immutable (rule C10). Its
@@ -31,6 +34,14 @@ type Catalog struct{ cfg CatalogConfig }
 
 // NewCatalog gives the catalog of a database.
 func NewCatalog(cfg CatalogConfig) *Catalog { return &Catalog{cfg: cfg} }
+
+// changed lets the next look-up ask the store, and tells who wants to know.
+func (c *Catalog) changed(ctx context.Context) {
+	c.cfg.Executor.defs.forget()
+	if c.cfg.Changed != nil {
+		c.cfg.Changed(ctx)
+	}
+}
 
 // parse compiles a document; errors come back as [parley.Problems].
 func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow.Definition, parley.Problems) {
@@ -125,7 +136,7 @@ func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.Wo
 	if err != nil {
 		return parley.WorkflowVersion{}, false, err
 	}
-	c.cfg.Executor.defs.forget()
+	c.changed(ctx)
 	v := version(row, def)
 	v.Warnings = problems
 	return v, row.ID == id, nil
@@ -137,7 +148,7 @@ func (c *Catalog) setStatus(ctx context.Context, req parley.ApplyRequest) (parle
 	if err != nil {
 		return parley.WorkflowVersion{}, false, err
 	}
-	c.cfg.Executor.defs.forget()
+	c.changed(ctx)
 	v, err := c.Get(ctx, req.Replace)
 	return v, false, err
 }

@@ -76,7 +76,7 @@ func (c *Catalog) SetAlias(ctx context.Context, req parley.AliasRequest) (a parl
 	if err != nil {
 		return a, false, err
 	}
-	defer c.cfg.Executor.defs.forget()
+	defer c.changed(ctx)
 	return c.cfg.DB.SetAlias(ctx, store.AliasChange{
 		WorkflowAlias: parley.WorkflowAlias{
 			Workflow: workflow, Alias: req.Alias, Version: row.Version, UpdatedAt: c.now(), UpdatedBy: req.By,
@@ -92,7 +92,7 @@ func (c *Catalog) RemoveAlias(ctx context.Context, req parley.AliasRequest) erro
 	if err != nil {
 		return err
 	}
-	defer c.cfg.Executor.defs.forget()
+	defer c.changed(ctx)
 	return c.cfg.DB.RemoveAlias(ctx, store.AliasChange{
 		WorkflowAlias: parley.WorkflowAlias{Workflow: workflow, Alias: req.Alias, UpdatedAt: c.now(), UpdatedBy: req.By}, AuditID: c.cfg.NewID(),
 	})
@@ -113,7 +113,7 @@ func (c *Catalog) Deprecate(ctx context.Context, req parley.DeprecateRequest) (p
 	if whole(row, req.Ref) {
 		return parley.WorkflowVersion{}, parley.Errorf(parley.CodeInvalid, "say which version of workflow %q: %s@%s is the one that starts take", row.Workflow, row.Workflow, row.Version)
 	}
-	defer c.cfg.Executor.defs.forget()
+	defer c.changed(ctx)
 	err = c.cfg.DB.SetDeprecation(ctx, store.DeprecationChange{
 		Workflow: row.Workflow, Version: row.Version, Undo: req.Undo, AuditID: c.cfg.NewID(),
 		Deprecation: parley.Deprecation{At: c.now(), By: req.By, Reason: strings.ToValidUTF8(req.Reason, "\uFFFD")},
@@ -161,7 +161,7 @@ func (c *Catalog) Remove(ctx context.Context, ref, by string) error {
 				WithDetails(parley.ConflictDetails{Conflict: parley.ConflictAlias})
 		}
 	}
-	defer c.cfg.Executor.defs.forget()
+	defer c.changed(ctx)
 	now := c.now()
 	for _, row := range rows {
 		if row.Status == parley.AgentDeleted {

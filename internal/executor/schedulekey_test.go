@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
-	"github.com/parley-project/parley/internal/executor"
 )
 
 // TestC7_AFiringIsAKey: a firing starts one run, whose key nobody else can use.
@@ -32,7 +31,7 @@ func TestC7_AFiringIsAKey(t *testing.T) {
 				t.Errorf("%s at %s: existing %v", c.id, c.at, existing)
 			}
 		}
-		taken := parley.StartRequest{Workflow: "order", IdempotencyKey: executor.ScheduleKey("sch-1", at)}
+		taken := parley.StartRequest{Workflow: "order", IdempotencyKey: parley.ScheduleKey("sch-1", at)}
 		if _, _, err := r.x.Start(t.Context(), taken); parley.CodeOf(err) != parley.CodeInvalid {
 			t.Errorf("the key of a firing: %v", err)
 		}

@@ -45,7 +45,7 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 		return run, false, err
 	}
 	if req.Schedule != "" {
-		req.IdempotencyKey = ScheduleKey(req.Schedule, req.ScheduledAt)
+		req.IdempotencyKey = parley.ScheduleKey(req.Schedule, req.ScheduledAt)
 	}
 	input, err := x.input(v.def, req.Input)
 	if err != nil {

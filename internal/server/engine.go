@@ -89,8 +89,9 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 	}
 	s.executor = executor.New(cfg)
 	s.catalog = executor.NewCatalog(executor.CatalogConfig{
-		DB: s.db, Executor: s.executor, Now: s.db.Now, NewID: newUUID, KnownAgent: s.knownAgent,
+		DB: s.db, Executor: s.executor, Now: s.db.Now, NewID: newUUID, KnownAgent: s.knownAgent, Changed: s.workflowsChanged,
 	})
+	s.buildSchedules()
 	decisions := func(outcome string, which func() int64) {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "parley_decisions_total", Help: "Decisions about runs that the store has taken, or refused because somebody else was faster",

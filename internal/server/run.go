@@ -93,7 +93,7 @@ func (s *Server) rim(ended context.Context) []func() error {
 	parts := []func() error{s.serve}
 	if s.db != nil {
 		parts = append(parts, func() error { return s.watchDisk(ended) }, func() error { return s.runChecker(ended) },
-			func() error { return s.runRetention(ended) })
+			func() error { return s.runRetention(ended) }, func() error { return s.runScheduler(ended) })
 	}
 	if s.db != nil && s.cfg.has(RoleExecutor) {
 		parts = append(parts, func() error { return s.sweepValues(ended) })

@@ -38,6 +38,7 @@ import (
 	"github.com/parley-project/parley/internal/push"
 	"github.com/parley-project/parley/internal/registry"
 	"github.com/parley-project/parley/internal/retention"
+	"github.com/parley-project/parley/internal/schedule"
 	"github.com/parley-project/parley/internal/store"
 	"github.com/parley-project/parley/internal/workflow/schemas"
 )
@@ -65,8 +66,10 @@ type Server struct {
 	bridge    *bridge.Bridge
 	publisher *executor.Publisher
 	letters   *deadletter.Keeper
-	checker   *health.Checker    // nil where nobody looks at agents
-	sweeper   *retention.Sweeper // nil where all runs are kept
+	schedules *schedule.Book
+	scheduler *schedule.Scheduler // nil without the role executor
+	checker   *health.Checker     // nil where nobody looks at agents
+	sweeper   *retention.Sweeper  // nil where all runs are kept
 	exchange  *bridge.Exchange
 	secrets   *registry.Secrets
 	cards     *agentcard.Detector
@@ -184,7 +187,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 	}
 	runs := runs{Executor: s.executor, db: s.db, admit: s.admit, log: s.log, agents: s.registry, slots: cmp.Or(s.cfg.MaxConcurrent, bridge.DefaultPerAgent)}
 	return api.New(api.Config{
-		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
+		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Schedules: s.schedules, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry}, Archive: s.keeper(), Schema: schemas.Named,
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,

@@ -90,7 +90,10 @@ func (db *DB) SetAlias(ctx context.Context, c AliasChange) (a parley.WorkflowAli
 		if n == 0 { // since it was looked at
 			return noRuns(&a)
 		}
-		return auditAlias(s, &c, old)
+		if err := auditAlias(s, &c, old); err != nil {
+			return err
+		}
+		return changed(s, c.Workflow)
 	})
 	return a, created, err
 }
@@ -129,7 +132,10 @@ func (db *DB) RemoveAlias(ctx context.Context, c AliasChange) error {
 		if _, err := s.exec(`DELETE FROM workflow_alias WHERE workflow = ? AND alias = ?`, c.Workflow, c.Alias); err != nil {
 			return err
 		}
-		return auditAlias(s, &c, old)
+		if err := auditAlias(s, &c, old); err != nil {
+			return err
+		}
+		return changed(s, c.Workflow)
 	})
 }
 
@@ -257,7 +263,10 @@ func (db *DB) SetDeprecation(ctx context.Context, c DeprecationChange) error {
 		if c.Reason != "" {
 			changes["reason"] = c.Reason
 		}
-		return audit(s, &Audit{ID: c.AuditID, At: c.At, EntityType: "workflow", EntityID: c.Workflow, Action: action, By: c.By}, changes)
+		if err := audit(s, &Audit{ID: c.AuditID, At: c.At, EntityType: "workflow", EntityID: c.Workflow, Action: action, By: c.By}, changes); err != nil {
+			return err
+		}
+		return changed(s, c.Workflow)
 	})
 }
 

@@ -134,10 +134,15 @@ func (db *DB) PutDefinition(ctx context.Context, d Definition, mode PutMode) (De
 	err := db.submit(ctx, synced, func(s *session) error {
 		out = d
 		same, err := place(s, &out, mode)
-		if err != nil || same {
+		if err != nil {
 			return err
 		}
-		return insertDefinition(s, &out)
+		if !same {
+			if err := insertDefinition(s, &out); err != nil {
+				return err
+			}
+		}
+		return changed(s, out.Workflow)
 	})
 	if err != nil {
 		return Definition{}, err
@@ -267,8 +272,12 @@ func (db *DB) SetDefinitionStatus(ctx context.Context, id string, status parley.
 		n, err := s.exec(`UPDATE definition SET status = ?, updated_by = ?, updated_at = ? WHERE id = ?`,
 			string(status), by, unixMicro(at), id)
 		if err == nil && n == 0 {
-			return noDefinition(id)
+			err = noDefinition(id)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		s.at(lastKey)
+		return s.later(-1, markChangeOf, id)
 	})
 }

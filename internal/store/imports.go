@@ -293,7 +293,7 @@ func eventRows(c *cutter, run string, events []parley.Event) ([]eventRow, error)
 type Audit struct {
 	ID string
 	At time.Time
-	// EntityType is agent, workflow or run, Action create, update, delete,
+	// EntityType is agent, workflow, run or schedule, Action create, update, delete,
 	// execute, retry or cancel; other words are kept as they are.
 	EntityType, EntityID, Action string
 	// By is who did it, "" if that is not known.
