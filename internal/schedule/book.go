@@ -139,7 +139,7 @@ func (b *Book) Add(ctx context.Context, req parley.ScheduleRequest) (parley.Sche
 	}
 	now := b.cfg.Now()
 	s := store.Schedule{
-		ID: "sch-" + b.cfg.NewID(), Workflow: row.Workflow, Name: req.Name, Spec: t.Schedule.Text(),
+		ID: idOf(b.cfg.NewID(), nil), Workflow: row.Workflow, Name: req.Name, Spec: t.Schedule.Text(),
 		CreatedAt: now, UpdatedAt: now, CreatedBy: req.By, UpdatedBy: req.By,
 	}
 	advance(&s, t.Schedule, now)

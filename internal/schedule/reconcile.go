@@ -13,7 +13,12 @@ import (
 // definedID is the id of a schedule that stands in a definition. It is the same in
 // all versions in which the schedule is the same.
 func definedID(of string, spec *workflow.ScheduleSpec) string {
-	sum := sha256.Sum256(append([]byte(of+"\x00"), spec.Text()...))
+	return idOf(of, spec.Text())
+}
+
+// idOf is a short id for what a schedule is known by.
+func idOf(of string, spec []byte) string {
+	sum := sha256.Sum256(append([]byte(of+"\x00"), spec...))
 	return "sch-" + hex.EncodeToString(sum[:8])
 }
 

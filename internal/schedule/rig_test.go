@@ -1,0 +1,181 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus/memory"
+	"github.com/parley-project/parley/internal/executor"
+	"github.com/parley-project/parley/internal/schedule"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// rig is a store, an executor and the catalog of its workflows, in virtual time
+// that begins on 2000-01-01.
+type rig struct {
+	t       *testing.T
+	db      *store.DB
+	x       *executor.Executor
+	catalog *executor.Catalog
+	book    *schedule.Book
+	ids     atomic.Int64
+	// fault, if set, is asked before and after each write.
+	fault atomic.Pointer[func(point string) error]
+
+	mu      sync.Mutex // protects ongoing
+	ongoing []func()
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onStore runs a test on an SQLite store in virtual time.
+func onStore(t *testing.T, f func(r *rig)) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "parley.db")
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t}
+		var err error
+		r.db, err = store.Open(t.Context(), file, store.Options{Failpoint: func(point string) error {
+			if f := r.fault.Load(); f != nil {
+				return (*f)(point)
+			}
+			return nil
+		}})
+		check(t, err)
+		check(t, r.db.Migrate(t.Context()))
+		bus := memory.New(memory.Options{})
+		r.x = executor.New(executor.Config{
+			Store: r.db, Signals: r.db, Take: r.db.Publish, Bus: bus, Now: time.Now, Jitter: func() float64 { return 0.5 },
+			NewID: func() string { return r.id("run") }, CancelGrace: time.Second,
+		})
+		r.book = schedule.NewBook(r.config(), nil)
+		r.catalog = executor.NewCatalog(executor.CatalogConfig{
+			DB: r.db, Executor: r.x, Now: time.Now, NewID: func() string { return r.id("definition") },
+			KnownAgent: func(context.Context, string) bool { return true },
+			Changed:    func(ctx context.Context) { _ = r.book.Changed(ctx) },
+		})
+		stop := r.begin(r.x.Run)
+		defer func() {
+			for _, end := range r.ongoing {
+				end()
+			}
+			stop()
+			check(t, errors.Join(bus.Close(), r.db.Close()))
+		}()
+		synctest.Wait()
+		f(r)
+	})
+}
+
+func (r *rig) id(kind string) string { return fmt.Sprintf("%s-%d", kind, r.ids.Add(1)) }
+
+func (r *rig) config() schedule.Config {
+	return schedule.Config{
+		DB: r.db, Now: time.Now, NewID: func() string { return r.id("id") }, Start: r.x.Start, Cancel: r.x.Cancel,
+	}
+}
+
+// begin runs something until it is stopped.
+func (r *rig) begin(run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := run(ctx); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+// scheduler runs a scheduler until it is stopped or the test ends.
+func (r *rig) scheduler() (stop func()) {
+	stop = r.begin(schedule.New(r.config()).Run)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ongoing = append(r.ongoing, stop)
+	return stop
+}
+
+// until lets time pass, up to so long after midnight.
+func (r *rig) until(clock string) {
+	r.t.Helper()
+	d, err := time.ParseDuration(clock)
+	check(r.t, err)
+	time.Sleep(time.Until(epoch().Add(d)) + 100*time.Millisecond)
+	synctest.Wait()
+}
+
+func epoch() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// flow deploys a workflow of one step with a schedule, and gives the schedule.
+func (r *rig) flow(spec, step string) parley.Schedule {
+	r.t.Helper()
+	r.apply("name: flow\ntriggers: [{schedule: " + spec + "}]\nsteps: [{id: a, " + step + "}]\n")
+	list, _, err := r.book.List(r.t.Context(), parley.ScheduleQuery{})
+	check(r.t, err)
+	if len(list) != 1 {
+		r.t.Fatalf("%d schedules", len(list))
+	}
+	return list[0]
+}
+
+func (r *rig) apply(source string) parley.WorkflowVersion {
+	r.t.Helper()
+	v, _, err := r.catalog.Apply(r.t.Context(), parley.ApplyRequest{File: "flow.yaml", Source: []byte(source), By: "ann"})
+	check(r.t, err)
+	return v
+}
+
+// firings gives what is recorded of a schedule, the earliest first: the time of
+// each, its state, and the time its run was created and ended.
+func (r *rig) firings(id string) string {
+	r.t.Helper()
+	list, _, err := r.book.Firings(r.t.Context(), id, parley.Page{Limit: 1000})
+	check(r.t, err)
+	var lines []string
+	for _, f := range list {
+		line := clock(f.ScheduledAt) + " " + string(f.State)
+		if f.Run != "" {
+			row, err := r.db.RunRow(r.t.Context(), f.Run)
+			check(r.t, err)
+			line += " " + clock(row.CreatedAt)
+			if !row.EndedAt.IsZero() {
+				line += "-" + clock(row.EndedAt) + " " + string(row.Status)
+			}
+		}
+		lines = append([]string{line}, lines...)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// clock is a time since midnight, in whole seconds.
+func clock(t time.Time) string {
+	return t.Truncate(time.Second).Sub(epoch()).String()
+}
+
+func (r *rig) want(id, firings string) {
+	r.t.Helper()
+	var lines []string
+	for line := range strings.Lines(firings) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if got, want := r.firings(id), strings.Join(lines, "\n"); got != want {
+		r.t.Errorf("the firings are\n%s\nwant\n%s", got, want)
+	}
+}
