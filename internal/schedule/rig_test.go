@@ -31,6 +31,9 @@ type rig struct {
 	// fault, if set, is asked before and after each write.
 	fault atomic.Pointer[func(point string) error]
 
+	// rest ends the executor: what it is asked for it still does.
+	rest func()
+
 	mu      sync.Mutex // protects ongoing
 	ongoing []func()
 }
@@ -68,12 +71,12 @@ func onStore(t *testing.T, f func(r *rig)) {
 			KnownAgent: func(context.Context, string) bool { return true },
 			Changed:    func(ctx context.Context) { _ = r.book.Changed(ctx) },
 		})
-		stop := r.begin(r.x.Run)
+		r.rest = r.begin(r.x.Run)
 		defer func() {
 			for _, end := range r.ongoing {
 				end()
 			}
-			stop()
+			r.rest()
 			check(t, errors.Join(bus.Close(), r.db.Close()))
 		}()
 		synctest.Wait()
