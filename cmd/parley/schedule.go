@@ -80,7 +80,7 @@ A schedule can also stand in the workflow itself, as one of its triggers.`,
 		ValidArgsFunction: a.completeNames(workflowNames),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&req.Cron, "cron", "", "five fields: minute, hour, day of the month, month, day of the week")
+	fl.StringVar(&req.Cron, "cron", "", "five fields: minute, hour, day of the month, month and weekday")
 	fl.StringVar(&req.Every, "every", "", "a period of at least 1s, such as 15m")
 	fl.StringVar(&req.Zone, "zone", "", "time zone of --cron (default UTC)")
 	fl.StringVar(&req.Overlap, "overlap", "", strings.Join(overlaps(), ", ")+" (default skip)")

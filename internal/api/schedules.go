@@ -37,7 +37,7 @@ const maxSpecText = 256
 type newSchedule struct {
 	Workflow string          `json:"workflow" minLength:"1" maxLength:"255" doc:"A workflow_id or a name."`
 	Name     string          `json:"name,omitempty" maxLength:"64" doc:"For people; no two schedules have the same."`
-	Cron     string          `json:"cron,omitempty" maxLength:"256" doc:"Five fields: minute, hour, day of the month, month, day of the week. Or give every."`
+	Cron     string          `json:"cron,omitempty" maxLength:"256" doc:"Five fields: minute, hour, day of the month, month and weekday. Or give every."`
 	Every    string          `json:"every,omitempty" maxLength:"256" doc:"A period of at least 1s, such as 15m."`
 	Zone     string          `json:"zone,omitempty" maxLength:"256" doc:"An IANA time zone, default UTC."`
 	Overlap  string          `json:"overlap,omitempty" enum:"skip,queue,cancel_previous,allow" doc:"While the run before it has not ended; default skip."`
