@@ -78,7 +78,7 @@ type mortalStore struct {
 func (s mortalStore) StartRun(ctx context.Context, b store.Start) (existing string, err error) {
 	err = s.life.dying.writes(b.Run.ParentStep, b.Events, func() error {
 		existing, err = s.DB.StartRun(ctx, b)
-		if err == nil {
+		if err == nil && existing == "" {
 			s.life.begun(b)
 		}
 		return err
@@ -154,6 +154,28 @@ func (w *world) newID() string {
 	return fmt.Sprintf("run-c-%d", w.ids)
 }
 
+// learn finds out which runs there are: one may have begun in the moment in which
+// its process died.
+func (w *world) learn(ctx context.Context, db *store.DB) error {
+	runs, _, err := db.Runs(ctx, parley.RunQuery{Parent: "run-1", Page: parley.Page{Limit: 100}})
+	if err != nil {
+		return err
+	}
+	row, err := db.RunRow(ctx, "run-1")
+	if err != nil && parley.CodeOf(err) != parley.CodeNotFound {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if row.ID != "" {
+		w.steps[row.ID] = ""
+	}
+	for i := range runs {
+		w.steps[runs[i].ID] = runs[i].ParentStep
+	}
+	return nil
+}
+
 // begun notes that a run is in the database.
 func (w *world) begun(b store.Start) {
 	w.mu.Lock()
@@ -186,6 +208,11 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 	db, err := store.Open(ctx, w.database, store.Options{Failpoint: d.hit, Readers: 2, Writers: 2})
 	if err != nil {
 		return err
+	}
+	if w.lives > 1 {
+		if err := w.learn(ctx, db); err != nil {
+			return errors.Join(err, db.Close())
+		}
 	}
 	hub := memory.New(memory.Options{})
 	defer func() { err = errors.Join(err, hub.Close(), db.Close()) }()
@@ -235,6 +262,9 @@ func (w *world) noteSettled(ctx context.Context, db *store.DB) error {
 
 // attempts gives those of the run and of the runs that it waits for.
 func (w *world) attempts(ctx context.Context, db *store.DB) (all []store.Attempt, err error) {
+	if err := w.learn(ctx, db); err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for run, step := range w.steps {
