@@ -48,7 +48,7 @@ func (x *Executor) Rerun(ctx context.Context, req parley.RerunRequest) (parley.R
 	run, _, err := x.begin(ctx, v, beginning{
 		fact: workflow.Start{
 			Input: input, Labels: view.Labels, Trigger: "rerun", Priority: view.Priority, ScheduledAt: old.ScheduledAt(),
-			RetriedFrom: req.Run, RerunFrom: req.From, Copied: taken.Copied, Edits: taken.Edits,
+			RetriedFrom: req.Run, RerunFrom: req.From, Chain: old.Chain(), Copied: taken.Copied, Edits: taken.Edits,
 		},
 		hidden: h.Run.Hidden, replay: &store.Replay{By: req.By},
 	})

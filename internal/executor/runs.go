@@ -141,6 +141,7 @@ func (x *Executor) retry(ctx context.Context, id string, r store.Replay) (parley
 		fact: workflow.Start{
 			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Edits: old.Edits(), Priority: view.Priority,
 			ScheduledAt: old.ScheduledAt(),
+			Chain:       old.Chain(),
 		},
 		hidden: h.Run.Hidden, replay: &r,
 	})

@@ -100,7 +100,7 @@ func (a *decider) start(f Start) {
 	}
 	p := runStarted{
 		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels, Trigger: f.Trigger, Priority: f.Priority,
-		RetriedFrom: f.RetriedFrom, RerunFrom: f.RerunFrom, Copied: f.Copied, Edits: f.Edits, Concurrency: f.Turn,
+		RetriedFrom: f.RetriedFrom, RerunFrom: f.RerunFrom, Chain: f.Chain, Copied: f.Copied, Edits: f.Edits, Concurrency: f.Turn,
 		ScheduledAt: ptr(f.ScheduledAt), Parent: f.Parent, Children: f.Children,
 	}
 	if f.Turn != nil && f.Turn.Wait {

@@ -64,7 +64,7 @@ func (s *State) evolveAccepted(e parley.Event, p runStarted) {
 		turn := *p.Concurrency
 		turn.Wait, s.turn = false, &turn
 	}
-	s.retriedFrom, s.priority = p.RetriedFrom, p.Priority
+	s.retriedFrom, s.priority, s.chain = p.RetriedFrom, p.Priority, p.Chain
 	if p.ScheduledAt != nil {
 		s.scheduledAt = *p.ScheduledAt
 	}

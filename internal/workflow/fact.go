@@ -36,6 +36,9 @@ type Start struct {
 	Edits                  []Edit
 	// Turn is what the run is started under; nil if its workflow has no concurrency.
 	Turn *Turn
+	// Chain counts the runs that have led to this one, each of them by an event that
+	// it has published; 0 for one that no such event has started.
+	Chain int
 	// Jitter as in Settled.
 	Jitter float64
 	// Parent is the step that has started the run, nil if none did. Children are

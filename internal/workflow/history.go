@@ -23,6 +23,7 @@ type (
 		Priority    *int              `json:"priority,omitempty"`
 		RetriedFrom string            `json:"retried_from,omitempty"`
 		RerunFrom   string            `json:"rerun_from,omitempty"`
+		Chain       int               `json:"chain,omitempty"`
 		Copied      []Copied          `json:"copied,omitempty"`
 		Edits       []Edit            `json:"edits,omitempty"`
 		Parent      *Parent           `json:"parent,omitempty"`

@@ -574,3 +574,20 @@ func TestC2_RunNamesWhatCouldNotBeUndone(t *testing.T) {
 		t.Errorf("the run fails with %+v %s", e, e.Details)
 	}
 }
+
+// TestC10_TheChainOfEventsIsRecorded: how many runs have led to one is part of its
+// history, so that whoever goes on with it knows.
+func TestC10_TheChainOfEventsIsRecorded(t *testing.T) {
+	def := testParse(t, "name: w\nsteps: [{id: a, set: 1}]")
+	state := NewState("run-1", def, DefaultRunLimits())
+	d := state.Apply(Start{At: time.Unix(1, 0).UTC(), Input: json.RawMessage(`{}`), Chain: 3})
+	again := NewState("run-1", def, DefaultRunLimits())
+	for _, e := range d.Events {
+		if err := again.Replay(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state.Chain() != 3 || again.Chain() != 3 {
+		t.Errorf("the chain is %d, and %d when replayed", state.Chain(), again.Chain())
+	}
+}

@@ -346,3 +346,7 @@ func (a *decider) emission(x *execution) (signal parley.Signal, err error) {
 	}
 	return signal, nil
 }
+
+// Chain counts the runs that have led to this one by events that they have
+// published: what it publishes is one further.
+func (s *State) Chain() int { return s.chain }

@@ -30,6 +30,8 @@ type State struct {
 	trigger    string
 	// scheduledAt is the firing that started the run; zero if none did.
 	scheduledAt time.Time
+	// chain counts the runs that have led to this one by events.
+	chain int
 
 	// createdAt is when the run was accepted, startedAt when it began.
 	createdAt, startedAt, endedAt time.Time
