@@ -154,7 +154,10 @@ func insertDefinition(s *session, d *Definition) error {
 	_, err := s.exec(`INSERT INTO definition (`+writtenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		d.ID, d.Workflow, d.Name, d.Version, int64(d.Number), d.Description, d.Format, d.Source, d.Digest,
 		string(d.Status), unixMicro(d.CreatedAt), unixMicro(d.UpdatedAt), d.CreatedBy, d.UpdatedBy)
-	return err
+	if err != nil {
+		return err
+	}
+	return insertTriggers(s, d)
 }
 
 // place finds the number and the version of a definition to be written. same

@@ -416,6 +416,9 @@ type Definition struct {
 	CreatedBy, UpdatedBy string
 	// Deprecated is nil if the version takes new runs as far as its status says.
 	Deprecated *parley.Deprecation
+	// Triggers are what starts runs of it. They are written with a new version and
+	// never read back: see [DB.Triggered].
+	Triggers []Trigger
 }
 
 // PutMode says what a definition that is put becomes (language rule C10).

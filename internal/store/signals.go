@@ -27,6 +27,9 @@ type Signals struct {
 	// and key as Limit wait already; 0 is no limit.
 	Emit  []parley.Signal
 	Limit int
+	// Chain counts the runs that have led to the one that publishes them, each by an
+	// event, and that one.
+	Chain int
 	// Taken are the ids of events that the run has taken.
 	Taken []string
 	// Seen says up to which news steps have looked for their events. It is nothing
@@ -79,9 +82,9 @@ func (e *SignalsFullError) limit() *parley.Error {
 }
 
 const (
-	insertSignal = `INSERT INTO signal (id, run, name, signal_key, data, at, taken, spread) VALUES (?, ?, ?, ?, ?, ?, 0, 0)
+	insertSignal = `INSERT INTO signal (id, run, name, signal_key, data, at, taken, spread, starts_at, chain) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ` + startsAt + `, ?)
  ON CONFLICT (id, run) DO UPDATE SET name = excluded.name, signal_key = excluded.signal_key, data = excluded.data, at = excluded.at,
- taken = 0, spread = 0 WHERE signal.at < ?`
+ taken = 0, spread = 0, starts_at = excluded.starts_at, chain = excluded.chain WHERE signal.at < ? AND signal.starts_at = 0`
 	selectSignalAt = `SELECT at FROM signal WHERE id = ? AND run = ?`
 	hasSignal      = `SELECT 1 FROM signal WHERE id = ? AND run = ? AND at >= ?`
 	countSignals   = `SELECT count(*) FROM (SELECT 1 FROM signal WHERE name = ? AND signal_key = ? AND taken = 0 LIMIT ?) AS waiting`
@@ -95,8 +98,8 @@ const (
 	tellWaiters    = `UPDATE waiter SET news = news + 1 WHERE name = ? AND signal_key = ? AND since <= ? RETURNING run`
 	tellWaitersOf  = `UPDATE waiter SET news = news + 1 WHERE name = ? AND signal_key = ? AND since <= ? AND run = ? RETURNING run`
 
-	selectOldSignals = `SELECT id, run FROM signal WHERE at < ? ORDER BY at LIMIT ?`
-	deleteOldSignal  = `DELETE FROM signal WHERE id = ? AND run = ? AND at < ?`
+	selectOldSignals = `SELECT id, run FROM signal WHERE at < ? AND starts_at = 0 ORDER BY at LIMIT ?`
+	deleteOldSignal  = `DELETE FROM signal WHERE id = ? AND run = ? AND at < ? AND starts_at = 0`
 
 	insertWaiter = `INSERT INTO waiter (run, step, name, signal_key, since, news, seen) VALUES (?, ?, ?, ?, ?, 1, 0)
  ON CONFLICT (run, step) DO UPDATE SET name = excluded.name, signal_key = excluded.signal_key, since = excluded.since, news = waiter.news + 1`
@@ -189,7 +192,7 @@ func (g *signals) write(s *session) error {
 	}
 	for i := range g.Emit {
 		s.at(g.Emit[i].ID)
-		if err := s.later(-1, insertSignal, signalArgs("", &g.Emit[i])...); err != nil {
+		if err := s.later(-1, insertSignal, signalArgs("", &g.Emit[i], g.Chain)...); err != nil {
 			return err
 		}
 	}
@@ -202,12 +205,17 @@ func (g *signals) write(s *session) error {
 	return g.writeApprovals(s)
 }
 
-func signalArgs(run string, e *parley.Signal) []any {
-	data := []byte(e.Data)
+func signalArgs(run string, e *parley.Signal, chain int) []any {
+	data, triggers := []byte(e.Data), e.Name
 	if data == nil {
 		data = []byte("null")
 	}
-	return []any{e.ID, run, e.Name, e.Key, data, e.Time.UnixMicro(), e.Time.Add(-signalKept).UnixMicro()}
+	if run != "" {
+		triggers = "" // it is for that run and starts none
+	}
+	return []any{
+		e.ID, run, e.Name, e.Key, data, e.Time.UnixMicro(), triggers, e.Time.UnixMicro(), int64(chain), e.Time.Add(-signalKept).UnixMicro(),
+	}
 }
 
 // PutSignal publishes an event to one run, or to all of them with run "". If
@@ -224,7 +232,7 @@ func (db *DB) PutSignal(ctx context.Context, run string, e parley.Signal, limit 
 			return err
 		}
 		s.at(e.ID)
-		n, err := s.exec(insertSignal, signalArgs(run, &e)...)
+		n, err := s.exec(insertSignal, signalArgs(run, &e, 0)...)
 		if err != nil || n == 1 {
 			return err
 		}
