@@ -147,7 +147,7 @@ func encode(payload any) json.RawMessage {
 	case runQueued:
 		return runStarted(p).encode()
 	case signalReceived:
-		return signalJSON(p.Signal)
+		return SignalJSON(p.Signal)
 	case runPhase:
 		output := p.Output
 		p.Output = nil

@@ -34,9 +34,9 @@ type Subscription struct {
 // signalReceived is the event that a step has taken, with its data.
 type signalReceived struct{ parley.Signal }
 
-// signalJSON gives an event as matches, outputs and histories see it, its data
+// SignalJSON gives an event as matches, outputs and histories see it, its data
 // byte for byte.
-func signalJSON(s parley.Signal) json.RawMessage {
+func SignalJSON(s parley.Signal) json.RawMessage {
 	o := object{buf: append(make([]byte, 0, 128+len(s.Data)), '{')}
 	o.str("id", s.ID)
 	o.str("name", s.Name)
@@ -120,7 +120,7 @@ func (a *decider) signalled(f Signalled) {
 		if !x.hears(f.Signal) || !a.matches(x, f.Signal) {
 			continue
 		}
-		value := signalJSON(f.Signal)
+		value := SignalJSON(f.Signal)
 		if err := a.fits("event", value); err != nil {
 			a.fail(x, asError(err), attemptEnd{started: x.scheduledAt})
 		} else {
@@ -147,7 +147,7 @@ func (a *decider) matches(x *execution, signal parley.Signal) bool {
 		return true
 	}
 	scope := a.scope(x)
-	scope.Event = signalJSON(signal)
+	scope.Event = SignalJSON(signal)
 	ok, err := x.step.Await.Match.Eval(scope)
 	if err != nil && !x.deaf {
 		fault := asError(err)
