@@ -21,10 +21,10 @@ const startAgain = 10 * time.Second
 // records of a topic.
 type Trigger struct{ Kind, Name string }
 
-// Triggered is a workflow that a trigger starts runs of.
+// Triggered is a version of a workflow that a trigger starts runs of.
 type Triggered struct {
 	Trigger
-	Workflow string
+	Workflow, Version string
 }
 
 // EventStart is an event that has not started its runs yet.
@@ -49,8 +49,8 @@ const (
  (SELECT a.version FROM workflow_alias a WHERE a.workflow = definition.workflow AND a.alias = '` + parley.StableAlias + `'),
  (SELECT d.version FROM definition d WHERE d.workflow = definition.workflow AND d.status = 'active' AND d.deprecated_at IS NULL
  ORDER BY d.created_at DESC, d.number DESC LIMIT 1))`
-	selectFiring = `SELECT workflow_trigger.name, definition.workflow` + firing + ` ORDER BY 1, 2`
-	selectFired  = `SELECT workflow_trigger.name, definition.workflow` + firing + ` AND workflow_trigger.name = ? ORDER BY 1, 2`
+	selectFiring = `SELECT workflow_trigger.name, definition.workflow, definition.version` + firing + ` ORDER BY 1, 2`
+	selectFired  = `SELECT workflow_trigger.name, definition.workflow, definition.version` + firing + ` AND workflow_trigger.name = ? ORDER BY 1, 2`
 
 	dueStart  = `run = '' AND starts_at > 0 AND starts_at <= ?`
 	anyStart  = `SELECT 1 FROM signal WHERE ` + dueStart + ` LIMIT 1`
@@ -72,12 +72,12 @@ func insertTriggers(s *session, d *Definition) error {
 	return nil
 }
 
-// Triggered gives the workflows that are started by triggers of a kind and, unless
-// it is "", a name, sorted by name: those whose version that a plain start takes
-// has such a trigger.
+// Triggered gives what is started by triggers of a kind and, unless it is "", a
+// name, sorted by name: of each workflow the version that a plain start takes, if
+// it has such a trigger.
 func (db *DB) Triggered(ctx context.Context, t Trigger) (list []Triggered, err error) {
 	each := func(r *record) error {
-		list = append(list, Triggered{Trigger: Trigger{Kind: t.Kind, Name: r.str()}, Workflow: r.str()})
+		list = append(list, Triggered{Trigger: Trigger{Kind: t.Kind, Name: r.str()}, Workflow: r.str(), Version: r.str()})
 		return r.err
 	}
 	if t.Name == "" {

@@ -25,22 +25,22 @@ func TestTriggers_OfTheVersionThatAPlainStartTakes(t *testing.T) {
 		fired := func(of Trigger) (workflows []string) {
 			t.Helper()
 			for _, f := range must(db.Triggered(ctx, of))(t) {
-				workflows = append(workflows, f.Name+" "+f.Workflow)
+				workflows = append(workflows, f.Name+" "+f.Workflow+"@"+f.Version)
 			}
 			return workflows
 		}
 		diff(t, fired(paid), []string(nil))
 		deployTriggered(t, db, "a", "1", 0, paid, orders)
 		deployTriggered(t, db, "b", "1", 0, paid, Trigger{TriggerEvent, "other"})
-		diff(t, fired(paid), []string{"paid a", "paid b"})
-		diff(t, fired(Trigger{Kind: TriggerEvent}), []string{"other b", "paid a", "paid b"})
-		diff(t, fired(Trigger{Kind: TriggerKafka}), []string{"orders a"})
+		diff(t, fired(paid), []string{"paid a@1", "paid b@1"})
+		diff(t, fired(Trigger{Kind: TriggerEvent}), []string{"other b@1", "paid a@1", "paid b@1"})
+		diff(t, fired(Trigger{Kind: TriggerKafka}), []string{"orders a@1"})
 
 		deployTriggered(t, db, "b", "2", time.Minute)
-		diff(t, fired(paid), []string{"paid a"})
+		diff(t, fired(paid), []string{"paid a@1"})
 		_, _, err := db.SetAlias(ctx, AliasChange{WorkflowAlias: parley.WorkflowAlias{Workflow: "b", Alias: parley.StableAlias, Version: "1", UpdatedAt: epoch}, AuditID: "x1"})
 		check(t, err)
-		diff(t, fired(paid), []string{"paid a", "paid b"})
+		diff(t, fired(paid), []string{"paid a@1", "paid b@1"})
 		check(t, db.SetDeprecation(ctx, DeprecationChange{Workflow: "a", Version: "1", AuditID: "x2", Deprecation: parley.Deprecation{At: epoch}}))
 		check(t, db.SetDefinitionStatus(ctx, "id-b1", parley.AgentInactive, "", epoch))
 		diff(t, fired(paid), []string(nil))
