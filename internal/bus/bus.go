@@ -5,7 +5,10 @@
 // while it is healthy.
 package bus
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // The subjects that Parley uses. A bus over Kafka maps the first two to the
 // topics of the existing platform.
@@ -85,6 +88,8 @@ type Position struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+	// Time is when it was published.
+	Time time.Time
 }
 
 // Handler takes one message. A message is acknowledged when its handler

@@ -26,7 +26,7 @@ const balancer = "cooperative-sticky"
 func (b *Bus) anchor(ctx context.Context, subject, group string) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
-	topic := b.cfg.Topics[subject]
+	topic := b.topic(subject)
 	what := "subscribe to " + topic + " as " + group
 	if err := b.sameKind(ctx, group); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (b *Bus) committed(ctx context.Context, topic, group string) (map[int32]int
 // EndOffsets gives the end of each partition of a subject's topic: the offset
 // that the next record will have.
 func (b *Bus) EndOffsets(ctx context.Context, subject string) (map[int32]int64, error) {
-	topic := b.cfg.Topics[subject]
+	topic := b.topic(subject)
 	if topic == "" {
 		return nil, noTopic(subject)
 	}
@@ -203,7 +203,7 @@ func (b *Bus) EndOffsets(ctx context.Context, subject string) (map[int32]int64, 
 // the given ends, which [Bus.EndOffsets] gave earlier (protocol §4.12). Records
 // that the topic no longer keeps count as acknowledged.
 func (b *Bus) CaughtUp(ctx context.Context, subject, group string, ends map[int32]int64) (bool, error) {
-	topic := b.cfg.Topics[subject]
+	topic := b.topic(subject)
 	if topic == "" {
 		return false, noTopic(subject)
 	}

@@ -22,7 +22,7 @@ const (
 
 // encode makes a record of m, or says why it must not be published.
 func (b *Bus) encode(m bus.Message) (*kgo.Record, error) {
-	topic := b.cfg.Topics[m.Subject]
+	topic := b.topic(m.Subject)
 	if topic == "" {
 		return nil, noTopic(m.Subject)
 	}
@@ -66,7 +66,7 @@ func fitForPeers(topic string, m bus.Message) error {
 func decode(subject string, r *kgo.Record) bus.Message {
 	m := bus.Message{
 		Subject: subject, Key: string(r.Key), Value: r.Value,
-		At: bus.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset},
+		At: bus.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp},
 	}
 	if len(r.Headers) == 0 {
 		return m

@@ -60,7 +60,7 @@ type group struct {
 }
 
 func (b *Bus) subscribeGroup(ctx context.Context, s subscription) (stop func(), err error) {
-	topic := b.cfg.Topics[s.subject]
+	topic := b.topic(s.subject)
 	if topic == "" {
 		return nil, noTopic(s.subject)
 	}
@@ -327,7 +327,12 @@ func (g *group) failed(topic string, partition int32, err error) {
 		g.note(explain(err, "group "+g.name))
 		return
 	}
-	g.bus.state.note(g.where(topic), explain(err, "consume "+topic+" as "+g.name))
+	err = explain(err, "consume "+topic+" as "+g.name)
+	if g.feed(topic).isForeign() {
+		g.bus.cfg.Logger.Warn("a topic cannot be read; that is tried again", "topic", topic, "partition", partition, "group", g.name, "error", err)
+		return
+	}
+	g.bus.state.note(g.where(topic), err)
 }
 
 // where names the consuming of a topic in the state.
