@@ -118,7 +118,7 @@ func fitHeaders(headers []DeadLetterHeader) []DeadLetterHeader {
 	var kept []DeadLetterHeader
 	size := 0
 	for _, h := range headers {
-		if namesCredentials(h.Name) {
+		if NamesCredentials(h.Name) {
 			h.Value = Bytes(Redacted)
 		}
 		if size += len(h.Name) + len(h.Value); size > deadLetterHeaderBytes || len(kept) == deadLetterHeaders {
@@ -130,8 +130,8 @@ func fitHeaders(headers []DeadLetterHeader) []DeadLetterHeader {
 	return kept
 }
 
-// namesCredentials reports whether what stands under a name may be a secret.
-func namesCredentials(name string) bool {
+// NamesCredentials reports whether what stands under a name may be a secret.
+func NamesCredentials(name string) bool {
 	name = strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
 	for _, word := range []string{"authoriz", "authent", "cookie", "token", "secret", "password", "passwd", "apikey", "credential", "privatekey", "signature"} {
 		if strings.Contains(name, word) {

@@ -26,6 +26,9 @@ type CatalogConfig struct {
 	KnownAgent func(ctx context.Context, name string) bool
 	// Changed is called after versions or aliases have changed; nil is nothing.
 	Changed func(ctx context.Context)
+	// CheckSecret says why a reference to a secret cannot be read here, without
+	// reading it; nil knows nothing.
+	CheckSecret func(ref string) error
 }
 
 // Catalog keeps the deployed workflows. Versions are immutable (rule C10). Its
@@ -38,6 +41,7 @@ func NewCatalog(cfg CatalogConfig) *Catalog { return &Catalog{cfg: cfg} }
 // changed lets the next look-up ask the store, and tells who wants to know.
 func (c *Catalog) changed(ctx context.Context) {
 	c.cfg.Executor.defs.forget()
+	c.cfg.Executor.deploys()
 	if c.cfg.Changed != nil {
 		c.cfg.Changed(ctx)
 	}
@@ -70,7 +74,8 @@ func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow
 			}
 		}
 	}
-	return def, append(problems, c.unknownChildren(ctx, req.File, def)...)
+	problems = append(problems, c.unknownChildren(ctx, req.File, def)...)
+	return def, append(problems, c.silent(req.File, def)...)
 }
 
 // unknownChildren warns of workflows that steps run and that are not deployed: they
@@ -117,6 +122,7 @@ func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.Wo
 		ID: c.cfg.NewID(), Workflow: def.ID, Name: def.Name, Version: def.Version, Description: def.Description,
 		Format: format(req.Source), Source: req.Source, Digest: hex.EncodeToString(sum[:]), Status: parley.AgentActive,
 		CreatedAt: now, UpdatedAt: now, CreatedBy: req.By, UpdatedBy: req.By,
+		Triggers: startedBy(def),
 	}
 	if req.Status != "" {
 		row.Status = req.Status

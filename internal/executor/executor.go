@@ -116,6 +116,15 @@ type Config struct {
 	// Children keeps the runs that steps of other runs ask for; without it none is
 	// started.
 	Children Children
+	// Triggers knows what starts runs by itself; without it nothing does. Secret
+	// reads what webhooks are signed with, by its reference. KafkaTopic says why the
+	// records of a topic cannot start runs; nil where there is no Kafka. EventChain
+	// bounds the runs that follow from each other by events; default
+	// [DefaultEventChain].
+	Triggers   Triggers
+	Secret     func(ref string) (parley.Secret, error)
+	KafkaTopic func(topic string) error
+	EventChain int
 	// Monitoring tells [bus.SubjectMonitoring] what becomes of agent steps.
 	Monitoring bool
 	// DeadLetters keeps result and request records that cannot be handled; nil
@@ -147,6 +156,8 @@ type Executor struct {
 	spreading chan struct{}
 	lanes     chan laneHint
 	parenting chan struct{}
+	starting  chan struct{}
+	deployed  chan struct{}
 	// refusing is cancelled when no more runs are started by records.
 	refusing context.Context //nolint:containedctx // it belongs to the executor's life
 	refuse   context.CancelFunc
@@ -206,6 +217,9 @@ func New(cfg Config) *Executor {
 	if cfg.MaxLive == 0 {
 		cfg.MaxLive = 20_000
 	}
+	if cfg.EventChain == 0 {
+		cfg.EventChain = DefaultEventChain
+	}
 	if cfg.Limits == (workflow.RunLimits{}) {
 		cfg.Limits = workflow.DefaultRunLimits()
 	}
@@ -236,6 +250,8 @@ func New(cfg Config) *Executor {
 		spreading: make(chan struct{}, 1),
 		lanes:     make(chan laneHint, laneHints),
 		parenting: make(chan struct{}, 1),
+		starting:  make(chan struct{}, 1),
+		deployed:  make(chan struct{}, 1),
 	}
 	x.refusing, x.refuse = context.WithCancel(context.Background())
 	if cfg.Publish == nil {
@@ -300,6 +316,7 @@ func (x *Executor) Run(ctx context.Context) error {
 	if x.cfg.Turns != nil {
 		g.Go(func() error { x.serveTurns(ctx); return nil })
 	}
+	x.serveTriggers(ctx, &g)
 	close(x.taking)
 	if x.monitor != nil {
 		g.Go(func() error { x.monitor.run(ctx); return nil })

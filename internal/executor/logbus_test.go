@@ -43,6 +43,9 @@ func newLogBus(t *testing.T) *logBus {
 }
 
 func kept(subject string) bool {
+	if _, foreign := bus.TopicOf(subject); foreign {
+		return true
+	}
 	return slices.Contains([]string{
 		bus.SubjectTasks, bus.SubjectResults, bus.SubjectMonitoring, bus.SubjectStartRequests, bus.SubjectCancelRequests,
 	}, subject)
@@ -61,7 +64,7 @@ func (b *logBus) Publish(ctx context.Context, m bus.Message) error {
 			return err
 		}
 	}
-	m.At = bus.Position{Topic: m.Subject, Offset: int64(len(b.logs[m.Subject]))}
+	m.At = bus.Position{Topic: m.Subject, Offset: int64(len(b.logs[m.Subject])), Time: time.Now().UTC()}
 	b.logs[m.Subject] = append(b.logs[m.Subject], m)
 	b.moved.Broadcast()
 	return err

@@ -13,7 +13,7 @@ import (
 // platform. All methods may be called concurrently, and on nil, which counts
 // nothing.
 type Metrics struct {
-	handOffs, results, requests, monitoring, retries, turns *prometheus.CounterVec
+	handOffs, results, requests, monitoring, retries, turns, triggers *prometheus.CounterVec
 }
 
 // NewMetrics makes the collectors and registers them with reg; nil registers
@@ -43,6 +43,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		requests:   counter("parley_executor_request_records_total", "What became of the request records from the bus.", "kind", "fate"),
 		retries:    counter("parley_executor_retries_total", "Retries of agent calls: within the agent's budget, or put off by it.", "agent", "budget"),
 		turns:      counter("parley_executor_turns_total", "What became of runs of workflows with concurrency.", "fate"),
+		triggers:   counter("parley_trigger_firings_total", "What became of webhook deliveries, events and records that met a trigger.", "trigger", "fate"),
 		monitoring: counter("parley_executor_monitoring_records_total", "What became of records about steps for watchers.", "fate"),
 	}
 }
@@ -95,6 +96,14 @@ func (m *Metrics) refusedTurn(t *store.Turn, err error) {
 	}
 }
 
+// The fates of what meets a trigger, beside those of request records.
+const (
+	fateIgnored  = "ignored"
+	fateFailed   = "failed"
+	fateUnsigned = "unsigned"
+	fateTooLong  = "chain too long"
+)
+
 func (m *Metrics) handOff(fate string) {
 	if m != nil {
 		m.handOffs.WithLabelValues(fate).Inc()
@@ -110,6 +119,12 @@ func (m *Metrics) result(fate string) {
 func (m *Metrics) request(kind, fate string) {
 	if m != nil {
 		m.requests.WithLabelValues(kind, fate).Inc()
+	}
+}
+
+func (m *Metrics) trigger(by, fate string) {
+	if m != nil {
+		m.triggers.WithLabelValues(by, fate).Inc()
 	}
 }
 

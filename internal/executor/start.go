@@ -98,6 +98,9 @@ type beginning struct {
 	fact   workflow.Start
 	key    string
 	hidden bool
+	// digest tells one start from another under the same key; "" is that of the
+	// input.
+	digest string
 	// replay is set for a retry.
 	replay *store.Replay
 	// child is set for the run that a step of another one asks for.
@@ -161,7 +164,9 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 	}
 	waits := x.waiting(v, b, &s)
 	if b.key != "" {
-		s.InputDigest = digest(b.fact.Input)
+		if s.InputDigest = b.digest; s.InputDigest == "" {
+			s.InputDigest = digest(b.fact.Input)
+		}
 	}
 	existing, err := x.cfg.Store.StartRun(ctx, s)
 	if err != nil || existing != "" {

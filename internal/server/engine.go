@@ -68,7 +68,7 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 		Store: s.db, Take: s.db.Publish, Bus: s.bus, Now: s.cfg.Now, Clock: s.db.Now, Logger: s.log, Limits: s.cfg.Limits,
 		NewID:  func() string { return "run-" + newUUID() },
 		Jitter: mathrand.Float64, CancelGrace: s.cfg.CancelGrace, Agent: s.agentInfo,
-		Signals: s.db, Turns: s.db, Children: s.db, Shared: s.cfg.shared(), Guest: !s.cfg.has(RoleExecutor),
+		Signals: s.db, Turns: s.db, Children: s.db, Triggers: s.db, Secret: s.secrets.Resolve, Shared: s.cfg.shared(), Guest: !s.cfg.has(RoleExecutor),
 		Group: s.cfg.ExecutorGroup, HandOffs: s.db, Monitoring: s.kafka != nil && s.cfg.Requests, Metrics: executor.NewMetrics(metrics),
 		DeadLetters: s.keepRecord,
 	}
@@ -81,6 +81,9 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 	if s.cfg.Requests && !cfg.Guest {
 		cfg.Requests = &executor.Requests{Plans: s.db, NewID: newUUID, Group: s.cfg.RequestGroup}
 	}
+	if s.kafka != nil {
+		cfg.KafkaTopic = s.kafka.Foreign
+	}
 	if s.cfg.merges() {
 		cfg.Reserve = s.reserve
 	}
@@ -90,6 +93,7 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 	s.executor = executor.New(cfg)
 	s.catalog = executor.NewCatalog(executor.CatalogConfig{
 		DB: s.db, Executor: s.executor, Now: s.db.Now, NewID: newUUID, KnownAgent: s.knownAgent, Changed: s.workflowsChanged,
+		CheckSecret: s.secrets.Check,
 	})
 	s.buildSchedules()
 	decisions := func(outcome string, which func() int64) {

@@ -1,0 +1,174 @@
+package executor_test
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+const hooked = `
+name: Order
+input: {type: object}
+triggers:
+  - webhook: {secret: "env:HOOK", if: event.body.amount > 0, input: {order: "${event.body.id}", by: "${event.headers['x-sender']}"}}
+steps: [{id: a, set: 1}]
+`
+
+// TestC7_AWebhookStartsOneRunPerDelivery: what is signed starts a run, once for
+// each id of a delivery, whatever its headers say the second time.
+func TestC7_AWebhookStartsOneRunPerDelivery(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		t := r.t
+		r.secret("env:HOOK", "s3cret")
+		r.apply(hooked)
+		const body = `{"id": 7, "amount": 1.50}`
+		send := func(body string, more ...string) string {
+			return r.deliver("Order", signed("s3cret", body, more...), body)
+		}
+		wantEqual(t, []string{
+			send(body, "X-Sender", "shop", "X-GitHub-Delivery", "d-1"),
+			send(body, "X-Sender", "shop, again", "x-github-delivery", "d-1"),
+			send(body, "X-Sender", "shop", "X-GitHub-Delivery", "d-2"),
+			send(`{"id": 8, "amount": 2}`, "X-Sender", "shop", "X-GitHub-Delivery", "d-1"),
+			send(`{"id": 9, "amount": 0}`, "X-Sender", "shop"),
+			send(body, "X-Sender", "shop"),
+			send(body, "X-Sender", "shop"),
+			r.deliver("order", signed("s3cret", body, "X-Sender", "shop"), body),
+		}, []string{
+			"started run-1", "repeated run-1", "started run-3", "idempotency_conflict", "ignored", "started run-5", "repeated run-5", "repeated run-5",
+		})
+		run := `order webhook COMPLETED {"order":7,"by":"shop"}`
+		wantEqual(t, r.runs(), []string{run, run, run})
+	})
+}
+
+// TestTrigger_AWebhookIsSigned: with the secret as it is now, over the body as it
+// was sent; who does not know it learns nothing.
+func TestTrigger_AWebhookIsSigned(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		t := r.t
+		r.secret("env:HOOK", "s3cret")
+		r.apply(`
+name: order
+triggers: [{webhook: {secret: "env:HOOK", header: X-Hub-Signature-256}}]
+steps: [{id: a, set: 1}]
+`)
+		const body = `{ "a": "<b>" }`
+		good := signed("s3cret", body)["X-Parley-Signature"][0]
+		sum, err := hex.DecodeString(strings.TrimPrefix(good, "sha256="))
+		check(t, err)
+		try := func(given string) string {
+			return r.deliver("order", map[string][]string{"x-hub-signature-256": {given}}, body)
+		}
+		wantEqual(t, try(good), "started run-1")
+		for _, same := range []string{strings.TrimPrefix(good, "sha256="), strings.ToUpper(good), base64.StdEncoding.EncodeToString(sum), " " + good} {
+			wantEqual(t, try(same), "repeated run-1")
+		}
+		for _, bad := range []string{"", "sha256=", good[:len(good)-1] + "x", good[:len(good)-2], "sha1=" + good[7:], good + "00", strings.Repeat("0", 64)} {
+			wantEqual(t, try(bad), "unauthorized")
+		}
+		wantEqual(t, r.deliver("order", signed("s3cret", body), body), "unauthorized") // in another header
+		wantEqual(t, r.deliver("order", map[string][]string{"X-Hub-Signature-256": {good}}, body+" "), "unauthorized")
+		asked := false
+		_, err = r.x.Hook(t.Context(), parley.HookRequest{Workflow: "order", Body: func() ([]byte, error) { asked = true; return nil, nil }})
+		wantCode(t, err, parley.CodeUnauthorized, "signed")
+		if asked {
+			t.Error("the body of a request without a signature was read")
+		}
+		r.secret("env:HOOK", "n3w")
+		wantEqual(t, try(good), "unauthorized")
+		wantEqual(t, try(signed("n3w", body)["X-Parley-Signature"][0]), "repeated run-1")
+		r.secret("env:HOOK", "")
+		wantEqual(t, try(good), "unavailable")
+		for _, secret := range []string{"s3cret", "n3w", good[7:]} {
+			if strings.Contains(r.logged(), secret) {
+				t.Errorf("the log has %q:\n%s", secret, r.logged())
+			}
+		}
+		for _, ref := range []string{"order@1", "nothing", ""} {
+			wantEqual(t, r.deliver(ref, map[string][]string{"X-Hub-Signature-256": {good}}, body), "not_found")
+		}
+	})
+}
+
+// TestTrigger_TheFirstWebhookThatWantsIt: of several, each with a secret of its
+// own.
+func TestTrigger_TheFirstWebhookThatWantsIt(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		t := r.t
+		r.secret("env:ONE", "1")
+		r.secret("env:TWO", "2")
+		r.apply(`
+name: order
+triggers:
+  - webhook: {secret: "env:ONE", if: event.body.n < 5, input: {by: one}}
+  - webhook: {secret: "env:TWO", input: {by: two}}
+  - webhook: {secret: "env:ONE", if: event.body.n < 9, input: {by: three}, idempotency_key: "${event.body.n}"}
+  - webhook: {secret: "env:LOST", input: {by: four}}
+steps: [{id: a, set: 1}]
+`)
+		var got []string
+		for _, c := range []struct{ secret, n string }{{"1", "1"}, {"2", "1 "}, {"1", "6"}, {"1", "6 "}, {"1", "9"}, {"3", "1"}} {
+			body := `{"n":` + c.n + `}`
+			got = append(got, r.deliver("order", signed(c.secret, body), body))
+		}
+		wantEqual(t, got, []string{"started run-1", "started run-2", "started run-3", "idempotency_conflict", "ignored", "unavailable"})
+		wantEqual(t, r.runs(), []string{
+			`order webhook COMPLETED {"by":"one"}`, `order webhook COMPLETED {"by":"two"}`, `order webhook COMPLETED {"by":"three"}`,
+		})
+	})
+}
+
+// TestTrigger_TheEventOfAWebhook: the whole of it is the input unless the trigger
+// says otherwise, without what proves who sent it.
+func TestTrigger_TheEventOfAWebhook(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		t := r.t
+		r.secret("env:HOOK", "s")
+		r.apply("name: raw\ntriggers: [{webhook: {secret: \"env:HOOK\"}}]\nsteps: [{id: a, set: 1}]\n")
+		bodies := []string{`{"n": 1.10, "b": "<1>"}`, "a=1&b=2", "", "\xff{"}
+		for i, body := range bodies {
+			got := r.deliver("raw", signed("s", body, "Webhook-Id", fmt.Sprintf("w%d", i), "Authorization", "Bearer 1", "Cookie", "c=1", "X-Api-Key", "k", "X-Many", "1", "X-Many", "2"), body)
+			wantEqual(t, strings.HasPrefix(got, "started"), true)
+		}
+		event := func(i int, body string) string {
+			return fmt.Sprintf(`raw webhook COMPLETED {"id":"w%d","headers":{"webhook-id":"w%d","x-many":"1, 2"},"body":%s}`, i, i, body)
+		}
+		wantEqual(t, r.runs(), []string{event(0, `{"n":1.10,"b":"<1>"}`), event(1, `"a=1&b=2"`), event(2, `""`), event(3, "\"\uFFFD{\"")})
+
+		deep := strings.Repeat("[", 65) + strings.Repeat("]", 65)
+		wantEqual(t, r.deliver("raw", signed("s", deep), deep), "limit")
+	})
+}
+
+// TestTrigger_AWebhookThatCannotStart: says what is wrong to whoever signs.
+func TestTrigger_AWebhookThatCannotStart(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		t := r.t
+		r.secret("env:HOOK", "s")
+		r.apply(`
+name: strict
+input: {type: object, required: [id], properties: {id: {type: integer}}}
+triggers: [{webhook: {secret: "env:HOOK", if: event.body.a.b, input: {id: "${event.body.id}"}}}]
+steps: [{id: a, set: 1}]
+`)
+		send := func(body string) string { return r.deliver("strict", signed("s", body), body) }
+		wantEqual(t, []string{send(`{"id": 1}`), send(`{"a":{"b":true},"id":"x"}`), send(`{"a":{"b":true}}`), send(`{"a":{"b":true},"id":1}`)},
+			[]string{"expression", "invalid_input", "expression", "started run-1"})
+		_, err := r.catalog.Deprecate(t.Context(), parley.DeprecateRequest{Ref: "strict@1"})
+		check(t, err)
+		wantEqual(t, []string{send(`{"a":{"b":true},"id":1}`), send(`{"a":{"b":true},"id":2}`)}, []string{"repeated run-1", "conflict"})
+		r.failing(func(string) error { return errors.New("the disk is full") })
+		wantEqual(t, send(`{"a":{"b":true},"id":2}`), "conflict") // that is known without
+		r.failing(nil)
+		r.apply("name: other\nsteps: [{id: a, set: 1}]\n")
+		wantEqual(t, r.deliver("other", signed("s", ""), ""), "not_found")
+		time.Sleep(time.Second)
+	})
+}

@@ -1,0 +1,230 @@
+package executor
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+const (
+	// topicsEvery is how often it is looked for topics that versions deployed
+	// elsewhere are started by, topicsAgain how long one waits that could not be
+	// subscribed to.
+	topicsEvery = 2 * time.Second
+	topicsAgain = 10 * time.Second
+	// recordWorkers bounds the records of one topic that start runs at a time.
+	recordWorkers = 16
+)
+
+// serveTriggers starts what starts runs by itself; g owns it.
+func (x *Executor) serveTriggers(ctx context.Context, g *errgroup.Group) {
+	if x.cfg.Triggers == nil {
+		return
+	}
+	if x.cfg.Signals != nil {
+		g.Go(func() error { x.serveEventStarts(ctx); return nil })
+	}
+	if x.cfg.KafkaTopic != nil && !x.cfg.Guest {
+		t := &topics{x: x, taken: make(map[string]func()), failed: make(map[string]failedTopic)}
+		g.Go(func() error { t.serve(ctx); return nil })
+	}
+}
+
+// topics are the subscriptions to the topics whose records start runs. They belong
+// to one goroutine.
+type topics struct {
+	x     *Executor
+	taken map[string]func()
+	// failed are those that could not be subscribed to.
+	failed map[string]failedTopic
+}
+
+type failedTopic struct {
+	why   string
+	again time.Time
+}
+
+// serve follows what is deployed until ctx ends, or no more runs are taken.
+func (t *topics) serve(ctx context.Context) {
+	defer func() {
+		for _, stop := range t.taken {
+			stop()
+		}
+	}()
+	tick := time.NewTicker(topicsEvery)
+	defer tick.Stop()
+	for t.x.refusing.Err() == nil {
+		if err := t.follow(ctx); err != nil && ctx.Err() == nil {
+			t.x.cfg.Logger.Error("the topics of triggers were not looked up; that is tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.x.refusing.Done():
+			return
+		case <-tick.C:
+		case <-t.x.deployed:
+		}
+	}
+}
+
+// follow subscribes to the topics that are wanted now, and to no others.
+func (t *topics) follow(ctx context.Context) error {
+	list, err := t.x.cfg.Triggers.Triggered(ctx, store.Trigger{Kind: store.TriggerKafka})
+	if err != nil {
+		return err
+	}
+	wanted := make(map[string]bool, len(list))
+	for _, w := range list {
+		wanted[w.Name] = true
+	}
+	for topic, stop := range t.taken {
+		if !wanted[topic] {
+			stop()
+			delete(t.taken, topic)
+			t.x.cfg.Logger.Info("the records of a topic start no runs any more", "event", "trigger_topic", "topic", topic)
+		}
+	}
+	maps.DeleteFunc(t.failed, func(topic string, _ failedTopic) bool { return !wanted[topic] })
+	for _, topic := range slices.Sorted(maps.Keys(wanted)) {
+		if t.taken[topic] == nil {
+			t.take(ctx, topic)
+		}
+	}
+	return nil
+}
+
+func (t *topics) take(ctx context.Context, topic string) {
+	was := t.failed[topic]
+	if t.x.cfg.Now().Before(was.again) {
+		return
+	}
+	in := &intake{subject: bus.TopicSubject(topic), group: t.x.cfg.Group + "-triggers", workers: recordWorkers}
+	in.handle = func(ctx context.Context, m bus.Message) error { return t.x.takeRecord(ctx, in, m) }
+	err := t.x.cfg.KafkaTopic(topic)
+	var stop func()
+	if err == nil {
+		stop, err = t.x.takeIn(ctx, in)
+	}
+	if err == nil {
+		t.taken[topic] = stop
+		delete(t.failed, topic)
+		t.x.cfg.Logger.Info("the records of a topic start runs", "event", "trigger_topic", "topic", topic, "group", in.group)
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if why := err.Error(); why != was.why {
+		t.x.cfg.Logger.Error("the records of a topic cannot start runs; that is tried again", "event", "trigger_topic", "topic", topic, "error", err)
+		was.why = why
+	}
+	was.again = t.x.cfg.Now().Add(topicsAgain)
+	t.failed[topic] = was
+}
+
+// deploys says that something was deployed here that may be started by other
+// topics.
+func (x *Executor) deploys() {
+	select {
+	case x.deployed <- struct{}{}:
+	default:
+	}
+}
+
+// headerTrigger is on a record that is a dead letter since it could not start the
+// runs of these workflows: replayed, it starts those and no others.
+const headerTrigger = "parley-trigger"
+
+// takeRecord starts the runs of one record: one for each trigger of its topic that
+// wants it. It returns when they are durable. Those that it cannot start are a dead
+// letter, and keep nobody else's from being started.
+func (x *Executor) takeRecord(ctx context.Context, in *intake, m bus.Message) error {
+	topic, _ := bus.TopicOf(in.subject)
+	workflows, err := x.cfg.Triggers.Triggered(ctx, store.Trigger{Kind: store.TriggerKafka, Name: topic})
+	if err != nil {
+		return err
+	}
+	place := topic + "/" + strconv.FormatInt(int64(m.At.Partition), 10) + "/" + strconv.FormatInt(m.At.Offset, 10)
+	only := strings.Fields(m.Header[headerTrigger])
+	var refused []string
+	var reasons error
+	for _, w := range workflows {
+		if len(only) > 0 && !slices.Contains(only, w.Workflow) {
+			continue
+		}
+		err := x.fireRecord(ctx, w, place, m)
+		if err != nil && !final(err) {
+			return err
+		}
+		if err != nil {
+			x.missed(triggerKafka, w.Workflow, place, err)
+			refused = append(refused, w.Workflow)
+			if reasons == nil {
+				reasons = parley.Errorf(parley.CodeOf(err), "workflow %s: %w", w.Workflow, err)
+			}
+		}
+	}
+	if reasons == nil {
+		return nil
+	}
+	m.Header = maps.Clone(m.Header)
+	if m.Header == nil {
+		m.Header = make(map[string]string, 1)
+	}
+	m.Header[headerTrigger] = strings.Join(refused, " ")
+	return x.bury(ctx, in, m, buried{reasons, 1})
+}
+
+// fireRecord starts the runs of one workflow by a record. The first error that is
+// final is given when all triggers were tried.
+func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, place string, m bus.Message) (first error) {
+	v, err := x.defs.resolve(ctx, w.Workflow+"@"+w.Version)
+	if err != nil {
+		return err
+	}
+	event, err := recordEvent(w.Name, place, m)
+	if err != nil {
+		return err
+	}
+	for i, t := range v.def.Triggers {
+		if t.Kafka == nil || t.Kafka.Topic != w.Name {
+			continue
+		}
+		// A topic that was made anew counts from 0 again: its records are others.
+		what := m.At.Time.UTC().Format(time.RFC3339Nano)
+		f, err := x.launch(ctx, firing{
+			v: v, trigger: t, by: triggerKafka, event: event, key: firingKey(triggerKafka, placeOf(i)+place+"/"+what), what: what,
+		})
+		switch {
+		case err == nil:
+			x.noted(triggerKafka, f)
+		case !final(err):
+			return err
+		case first == nil:
+			first = err
+		}
+	}
+	return first
+}
+
+// recordEvent is what the expressions of a trigger see of a record: what rule C8
+// says of an event. A record without a value has null.
+func recordEvent(topic, place string, m bus.Message) ([]byte, error) {
+	e := parley.Signal{ID: place, Name: topic, Key: strings.ToValidUTF8(m.Key, string(utf8.RuneError)), Time: m.At.Time.UTC()}
+	if e.Data = valueOf(m.Value); m.Value == nil {
+		e.Data = []byte("null")
+	}
+	return (&workflow.Definition{}).CheckInput(workflow.SignalJSON(e)) // its size and its depth
+}
