@@ -34,6 +34,8 @@ type Limits struct {
 	Answer int64
 	// Source bounds a workflow document, in bytes; default 1 MiB.
 	Source int64
+	// Hook bounds the body of a delivery to a webhook, in bytes; default 1 MiB.
+	Hook int64
 	// Body bounds every other body, in bytes; default 256 KiB.
 	Body int64
 	// Archive bounds the body of an import of runs, in bytes; default 576 MiB, of which
@@ -120,6 +122,8 @@ type server struct {
 	started time.Time
 	// slots holds one value for each open stream or wait.
 	slots chan struct{}
+	// hooks holds one value for each delivery that is looked at.
+	hooks chan struct{}
 	// document is the OpenAPI document as JSON.
 	document []byte
 }
@@ -150,6 +154,7 @@ func newServer(cfg Config) (*server, error) {
 		cross:   http.NewCrossOriginProtection(),
 		started: cfg.Now(),
 		slots:   make(chan struct{}, cfg.Limits.Streams),
+		hooks:   make(chan struct{}, hookReaders),
 	}
 	for _, h := range cfg.Hosts {
 		s.hosts[strings.ToLower(strings.Trim(h, "[]"))] = true
@@ -181,6 +186,7 @@ func (c *Config) fill() {
 	l.Input = orDefault(l.Input, 8<<20)
 	l.Answer = orDefault(l.Answer, 2<<20)
 	l.Source = orDefault(l.Source, 1<<20)
+	l.Hook = orDefault(l.Hook, 1<<20)
 	l.Body = orDefault(l.Body, 256<<10)
 	l.Archive = orDefault(l.Archive, 576<<20)
 	l.Streams = orDefault(l.Streams, 256)

@@ -41,6 +41,35 @@ func (f fakeInbox) Signal(_ context.Context, req parley.SignalRequest) (parley.S
 	return parley.SignalReceipt{ID: e.ID, Time: e.Time}, nil
 }
 
+// Hook has one webhook, order: the header X-Signature holds its body's secret.
+func (f fakeInbox) Hook(_ context.Context, req parley.HookRequest) (parley.HookReceipt, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.broken != nil:
+		return parley.HookReceipt{}, f.broken
+	case req.Workflow != "order":
+		return parley.HookReceipt{}, parley.Errorf(parley.CodeNotFound, "there is no webhook %q", req.Workflow)
+	case req.Header["X-Signature"] == nil:
+		return parley.HookReceipt{}, parley.Errorf(parley.CodeUnauthorized, "the request is not signed as the webhook asks")
+	}
+	body, err := req.Body()
+	if err != nil {
+		return parley.HookReceipt{}, err
+	}
+	switch string(body) {
+	case "again":
+		return parley.HookReceipt{Status: parley.HookRepeated, Run: "run-1"}, nil
+	case "nothing":
+		return parley.HookReceipt{Status: parley.HookIgnored}, nil
+	case "wrong":
+		return parley.HookReceipt{}, parley.Errorf(parley.CodeInvalidInput, "the value does not fit").WithDetails([]map[string]string{{"pointer": "/id", "text": "missing"}})
+	case "other":
+		return parley.HookReceipt{}, parley.Errorf(parley.CodeIdempotencyConflict, "the idempotency key was used with another input")
+	}
+	return parley.HookReceipt{Status: parley.HookStarted, Run: "run-1"}, nil
+}
+
 func (f fakeInbox) Approvals(_ context.Context, q parley.ApprovalQuery) ([]parley.ApprovalItem, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -174,13 +174,13 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Every route but the four public ones needs the key; the table of routes is
+// Every route but the public ones needs the key; the table of routes is
 // the list that is tried.
 func TestEveryRouteNeedsTheKey(t *testing.T) {
 	s, _ := setup(nil)
 	h := s.handler()
 	public := map[string]bool{
-		"/healthz": true, "/readyz": true, "/metrics": true, "/openapi.json": true, "/api/v1/openapi.json": true,
+		"/hooks/{ref}": true, "/api/v1/hooks/{ref}": true, "/healthz": true, "/readyz": true, "/metrics": true, "/openapi.json": true, "/api/v1/openapi.json": true,
 	}
 	fill := strings.NewReplacer("{ref}", "a", "{id}", "a")
 	for _, rt := range s.routes {
@@ -231,5 +231,28 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// A delivery to a webhook has a body of its own size, and only so many are looked
+// at before it is known who sends them.
+func TestHooksAreBounded(t *testing.T) {
+	s, _ := setup(func(c *Config) { c.Limits.Hook = 100 })
+	h := s.handler()
+	send := func(n int) int {
+		return call(h, http.MethodPost, "/hooks/order", strings.Repeat("x", n), "Authorization", "", "X-Signature", "s").Code
+	}
+	if got := []int{send(100), send(101)}; got[0] != http.StatusAccepted || got[1] != http.StatusRequestEntityTooLarge {
+		t.Errorf("100 and 101 bytes: %v", got)
+	}
+	for range cap(s.hooks) {
+		s.hooks <- struct{}{}
+	}
+	if got := send(1); got != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %d", got)
+	}
+	<-s.hooks
+	if got := send(1); got != http.StatusAccepted || len(s.hooks) != cap(s.hooks)-1 {
+		t.Errorf("when there is room: %d, %d of %d are taken", got, len(s.hooks), cap(s.hooks))
 	}
 }

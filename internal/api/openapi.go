@@ -100,6 +100,9 @@ func (rt route) operation(registry huma.Registry) *huma.Operation {
 	if rt.lines {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{mediaLines: {Schema: &huma.Schema{Type: huma.TypeString}}}}
 	}
+	if rt.anyBody {
+		op.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"*/*": {Schema: &huma.Schema{}}}}
+	}
 	for _, a := range rt.answers {
 		content := contentOf(op, a.status)
 		switch {

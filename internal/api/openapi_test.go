@@ -73,14 +73,14 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		"GET /api/v1/workflows/{ref}/aliases", "GET /api/v1/workflows/{ref}/versions", "GET /health", "GET /health/ready", "GET /healthz", "GET /metrics",
 		"GET /openapi.json", "GET /readyz", "POST /api/v1/agents", "POST /api/v1/agents/{ref}/breaker", "POST /api/v1/agents/{ref}/call",
 		"POST /api/v1/agents/{ref}/check", "POST /api/v1/agents:detect", "POST /api/v1/archive/runs", "POST /api/v1/dead-letters/{id}/discard", "POST /api/v1/dead-letters/{id}/replay",
-		"POST /api/v1/dead-letters:discard", "POST /api/v1/dead-letters:replay", "POST /api/v1/events", "POST /api/v1/runs/{id}/answer",
+		"POST /api/v1/dead-letters:discard", "POST /api/v1/dead-letters:replay", "POST /api/v1/events", "POST /api/v1/hooks/{ref}", "POST /api/v1/runs/{id}/answer",
 		"POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/pause", "POST /api/v1/runs/{id}/rerun", "POST /api/v1/runs/{id}/resume",
 		"POST /api/v1/runs/{id}/retry", "POST /api/v1/runs/{id}/signal", "POST /api/v1/runs/{id}/terminate", "POST /api/v1/runs:cancel",
 		"POST /api/v1/runs:pause", "POST /api/v1/runs:resume", "POST /api/v1/runs:retry", "POST /api/v1/runs:terminate",
 		"POST /api/v1/schedules", "POST /api/v1/schedules/{id}/backfill", "POST /api/v1/schedules/{id}/pause", "POST /api/v1/schedules/{id}/resume",
 		"POST /api/v1/workflows",
 		"POST /api/v1/workflows/{ref}/deprecate", "POST /api/v1/workflows/{ref}/execute", "POST /api/v1/workflows/{ref}/undeprecate",
-		"POST /api/v1/workflows:validate", "PUT /api/v1/agents/{ref}", "PUT /api/v1/workflows/{ref}", "PUT /api/v1/workflows/{ref}/aliases/{alias}",
+		"POST /api/v1/workflows:validate", "POST /hooks/{ref}", "PUT /api/v1/agents/{ref}", "PUT /api/v1/workflows/{ref}", "PUT /api/v1/workflows/{ref}/aliases/{alias}",
 	}
 	if diff := cmp.Diff(want, served); diff != "" {
 		t.Errorf("the interface (-wanted +served):\n%s", diff)

@@ -21,9 +21,9 @@ type route struct {
 	// document says that the body is a workflow in YAML or JSON; body is then
 	// the old form beside it. optional bodies may be left out.
 	document, optional bool
-	// lines says that the body is lines of JSON.
-	lines   bool
-	answers []answer
+	// lines says that the body is lines of JSON, anyBody that it may be anything.
+	lines, anyBody bool
+	answers        []answer
 	// errors are the statuses of formats.md and ours besides those that every
 	// operation can have.
 	errors []int
@@ -53,6 +53,7 @@ func (s *server) table() []route {
 	routes = append(routes, s.deadLetterRoutes()...)
 	routes = append(routes, s.signalRoutes()...)
 	routes = append(routes, s.scheduleRoutes()...)
+	routes = append(routes, s.hookRoutes()...)
 	routes = append(routes, auditRoute(s))
 	routes = append(routes, schemaRoute(s))
 	return append(routes, s.systemRoutes()...)

@@ -17,6 +17,9 @@ type Inbox interface {
 	// Signal publishes an event, or tells one run of it. not_found, conflict (the
 	// run has ended), invalid, limit.
 	Signal(ctx context.Context, req parley.SignalRequest) (parley.SignalReceipt, error)
+	// Hook takes a delivery to a webhook. not_found, unauthorized, unavailable, conflict,
+	// idempotency_conflict, expression, invalid_input, limit.
+	Hook(ctx context.Context, req parley.HookRequest) (parley.HookReceipt, error)
 	// Approvals gives one page of the approvals that wait, oldest first, and the
 	// true number of all that match.
 	Approvals(ctx context.Context, q parley.ApprovalQuery) (items []parley.ApprovalItem, total int, err error)

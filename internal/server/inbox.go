@@ -25,6 +25,14 @@ func (i inbox) Signal(ctx context.Context, req parley.SignalRequest) (parley.Sig
 	return i.executor.Signal(ctx, req)
 }
 
+// Hook takes a delivery to a webhook.
+func (i inbox) Hook(ctx context.Context, req parley.HookRequest) (parley.HookReceipt, error) {
+	if err := i.admit(); err != nil {
+		return parley.HookReceipt{}, err
+	}
+	return i.executor.Hook(ctx, req)
+}
+
 // Approvals gives one page of the approvals that wait, and how many there are in
 // all.
 func (i inbox) Approvals(ctx context.Context, q parley.ApprovalQuery) ([]parley.ApprovalItem, int, error) {

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/parley-project/parley"
+)
+
+// hookPath is where webhooks are delivered to; it is below /api/v1, too.
+const hookPath = "/hooks/{ref}"
+
+// hookReaders bounds the deliveries that are looked at at a time: nobody knows yet
+// who sends them.
+const hookReaders = 256
+
+func (s *server) hookRoutes() []route {
+	r := route{
+		method: http.MethodPost, path: hookPath, id: "deliver-hook", tag: "events", public: true, anyBody: true,
+		summary: "Start a run by a delivery to a webhook of a workflow, which is signed with its secret instead of a key; again is the same run (200), and one that no trigger wants is ignored",
+		params:  []*huma.Param{pathParam("ref", "A workflow_id or a name.")},
+		answers: []answer{{status: http.StatusAccepted, body: parley.HookReceipt{}}, {status: http.StatusOK, body: parley.HookReceipt{}}},
+		errors:  []int{400, 401, 404, 409, 413, 415, 422}, handle: s.deliverHook,
+	}
+	below := r
+	below.path, below.id = "/api/v1"+hookPath, "deliver-hook-v1"
+	return []route{r, below}
+}
+
+// isHook says whether a request is for a webhook, which checks signatures itself.
+func (s *server) isHook(r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, "/hooks/") && !strings.HasPrefix(r.URL.Path, "/api/v1/hooks/") {
+		return false
+	}
+	_, pattern := s.mux.Handler(r)
+	_, path, _ := strings.Cut(pattern, " ")
+	return s.public[path]
+}
+
+// deliverHook takes one delivery. Its body is read once it may be signed.
+func (s *server) deliverHook(w http.ResponseWriter, r *http.Request) error {
+	select {
+	case s.hooks <- struct{}{}:
+		defer func() { <-s.hooks }()
+	default:
+		return parley.Errorf(parley.CodeUnavailable, "too many deliveries are looked at already; send it again")
+	}
+	receipt, err := s.cfg.Inbox.Hook(r.Context(), parley.HookRequest{
+		Workflow: r.PathValue("ref"), Header: r.Header,
+		Body: func() ([]byte, error) { return s.readBody(w, r, bodyLimit{s.cfg.Limits.Hook, "hook"}) },
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusAccepted
+	if receipt.Status == parley.HookRepeated {
+		status = http.StatusOK
+	}
+	s.reply(w, r, status, receipt)
+	return nil
+}
