@@ -83,3 +83,8 @@ func (r *worldRun) vote(req parley.AnswerRequest) (parley.Run, error) {
 	r.end(parley.EventRunCompleted, parley.RunCompleted, `{"output":null}`)
 	return r.run, nil
 }
+
+// Hook is what no command calls: senders of webhooks have no key.
+func (v worldInbox) Hook(_ context.Context, req parley.HookRequest) (parley.HookReceipt, error) {
+	return parley.HookReceipt{}, missing("webhook", req.Workflow)
+}

@@ -12,7 +12,7 @@ import (
 // hookPath is where webhooks are delivered to; it is below /api/v1, too.
 const hookPath = "/hooks/{ref}"
 
-// hookReaders bounds the deliveries that are looked at at a time: nobody knows yet
+// hookReaders bounds how many deliveries are looked at together: nobody knows yet
 // who sends them.
 const hookReaders = 256
 

@@ -24,21 +24,22 @@ func startedBy(def *workflow.Definition) (list []store.Trigger) {
 // silent warns of triggers that cannot start anything here.
 func (c *Catalog) silent(file string, def *workflow.Definition) (problems parley.Problems) {
 	warn := func(i int, member, text, suggestion string) {
+		path := fmt.Sprintf("triggers[%d].%s", i, member)
 		problems = append(problems, parley.Problem{
-			File: file, Path: fmt.Sprintf("triggers[%d].%s", i, member), Severity: parley.SeverityWarning, Code: "trigger", Text: text, Suggestion: suggestion,
+			File: file, Path: path, Severity: parley.SeverityWarning, Code: "trigger", Text: path + " " + text, Suggestion: suggestion,
 		})
 	}
 	for i, t := range def.Triggers {
 		switch {
 		case t.Kafka != nil && c.cfg.Executor.cfg.KafkaTopic == nil:
-			warn(i, "kafka", "this trigger starts nothing here: there is no Kafka", "set bus.kafka.brokers")
+			warn(i, "kafka", "starts nothing here: there is no Kafka", "set bus.kafka.brokers")
 		case t.Kafka != nil:
 			if err := c.cfg.Executor.cfg.KafkaTopic(t.Kafka.Topic); err != nil {
-				warn(i, "kafka.topic", "this trigger starts nothing: "+messageOf(err), "use a topic of its own")
+				warn(i, "kafka.topic", "starts nothing: "+messageOf(err), "use a topic of its own")
 			}
 		case t.Webhook != nil && c.cfg.CheckSecret != nil:
 			if err := c.cfg.CheckSecret(t.Webhook.Secret); err != nil {
-				warn(i, "webhook.secret", "this trigger starts nothing here: "+messageOf(err), "")
+				warn(i, "webhook.secret", "starts nothing here: "+messageOf(err), "")
 			}
 		}
 	}

@@ -153,7 +153,7 @@ func (r *triggerRig) apply(source string) (warnings []string) {
 	v, _, err := r.catalog.Apply(r.t.Context(), parley.ApplyRequest{Source: []byte(source)})
 	check(r.t, err)
 	for _, p := range v.Warnings {
-		warnings = append(warnings, p.Path+": "+p.Text)
+		warnings = append(warnings, p.Text)
 	}
 	return warnings
 }

@@ -305,12 +305,12 @@ func TestTrigger_WhatCannotFireIsWarnedOf(t *testing.T) {
 		want   []string
 	}{
 		"without Kafka": {nil, []string{
-			"triggers[0].kafka: this trigger starts nothing here: there is no Kafka", "triggers[1].kafka: this trigger starts nothing here: there is no Kafka",
-			"triggers[2].webhook.secret: this trigger starts nothing here: file: references are off",
+			"triggers[0].kafka starts nothing here: there is no Kafka", "triggers[1].kafka starts nothing here: there is no Kafka",
+			"triggers[2].webhook.secret starts nothing here: file: references are off",
 		}},
 		"with Kafka": {withTopics, []string{
-			"triggers[1].kafka.topic: this trigger starts nothing: the topic ours is one that Parley itself uses",
-			"triggers[2].webhook.secret: this trigger starts nothing here: file: references are off",
+			"triggers[1].kafka.topic starts nothing: the topic ours is one that Parley itself uses",
+			"triggers[2].webhook.secret starts nothing here: file: references are off",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +323,7 @@ steps: [{id: a, set: 1}]
 				wantEqual(r.t, r.apply(source), c.want)
 				var found []string
 				for _, p := range r.catalog.Validate(context.Background(), parley.ApplyRequest{Source: []byte(source)}) {
-					found = append(found, p.Path+": "+p.Text)
+					found = append(found, p.Text)
 				}
 				wantEqual(r.t, found, c.want)
 			})
