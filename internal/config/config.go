@@ -220,6 +220,8 @@ type Limits struct {
 	RunValues   int64         `koanf:"run_values"`
 	Executions  int           `koanf:"executions"`
 	Attempts    int           `koanf:"attempts"`
+	// EventChain bounds the runs that follow from each other by events.
+	EventChain int `koanf:"event_chain"`
 	// WaitingEvents are those of one name and key, OpenApprovals those of one run.
 	WaitingEvents int `koanf:"waiting_events"`
 	// QueuedRuns are those of one workflow and concurrency key.

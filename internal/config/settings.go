@@ -180,6 +180,7 @@ func engineSettings() []Setting {
 		count("executions", 10_000, 1_000_000, "executions of steps in a run"),
 		count("attempts", 100, 10_000, "attempts of one step"),
 		count("queued_runs", 10_000, 1_000_000, "runs of one workflow and concurrency key that wait for their turn"),
+		count("event_chain", 32, 10_000, "runs that may follow from each other by the events that they publish"),
 		count("waiting_events", 1_000, 1_000_000, "events of one name and key that no run has taken"),
 		count("open_approvals", 100, 10_000, "approvals of a run that wait"),
 	}

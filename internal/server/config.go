@@ -84,6 +84,10 @@ type Config struct {
 	// in Data.
 	SealKeyFile, PushKeyFile string
 
+	// EventChain bounds the runs that follow from each other by the events that they
+	// publish; default 32.
+	EventChain int
+
 	// Execution makes this server an Execution Zone as well; nil does not.
 	Execution *ExecutionZone
 
