@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -261,5 +263,41 @@ func TestTrigger_KafkaRecordsStartRuns(t *testing.T) {
 	}
 	if status, b := w.call("GET", "/readyz", ""); status != http.StatusOK {
 		t.Errorf("not ready: %s", b)
+	}
+}
+
+// TestDocs_TriggersByEvents deploys the workflow of the page and starts it as the
+// page says.
+func TestDocs_TriggersByEvents(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/triggers-events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	body := regexp.MustCompile(`BODY='(.*)'`).FindStringSubmatch(string(page))
+	if len(documents) != 1 || body == nil {
+		t.Fatalf("the page has %d workflows", len(documents))
+	}
+	cfg := onDatabase(t, "sqlite", documents[0][1])
+	write(t, filepath.Join(cfg.SecretsDir, "shop"), "s3cret\n")
+	w := &world{t: t, cfg: cfg, server: startServer(t, cfg)}
+	if got := w.hook("/hooks/ship", "s3cret", body[1]); got != "202 started <nil>" {
+		t.Error(got)
+	}
+	if status, b := w.call("POST", "/api/v1/events", `{"event":"order.paid","key":"4711","data":{"total":5}}`); status != http.StatusAccepted {
+		t.Errorf("%d %s", status, b)
+	}
+	waitFor(t, "the runs do not come:", func() bool { return len(w.inputs()) == 2 })
+	got := w.inputs()
+	slices.Sort(got)
+	if !slices.Equal(got, []string{`{"order":"4711"}`, `{"order":"4712"}`}) {
+		t.Errorf("runs of %q", got)
+	}
+	_, metrics := w.call("GET", "/metrics", "")
+	for _, line := range []string{`parley_trigger_firings_total{fate="started",trigger="event"} 1`, `parley_trigger_firings_total{fate="started",trigger="webhook"} 1`} {
+		if !strings.Contains(string(metrics), line) {
+			t.Errorf("the metrics lack %s", line)
+		}
 	}
 }
