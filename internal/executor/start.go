@@ -60,6 +60,9 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 			return run, false, err
 		}
 	}
+	if err := reservedKey(key); err != nil {
+		return run, false, err
+	}
 	trigger := req.TriggeredBy
 	if trigger == "" {
 		trigger = "api"

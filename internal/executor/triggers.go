@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -79,14 +80,25 @@ func (x *Executor) launch(ctx context.Context, f firing) (fired, error) {
 	return fired{run: run.ID, existing: existing}, err
 }
 
-// firingKey makes the idempotency key of a firing. Keys of callers cannot be the
-// same by mistake, nor those of triggers of other kinds.
+// reservedKeys begins the idempotency keys that are made here.
+const reservedKeys = "parley:"
+
+// firingKey makes the idempotency key of a firing.
 func firingKey(by, id string) string {
-	key := by + "/" + id
+	key := reservedKeys + by + ":" + id
 	if len(key) > maxKey {
-		key = by + "/sha256:" + digestText(id)
+		key = reservedKeys + by + ":sha256:" + digestText(id)
 	}
 	return key
+}
+
+// reservedKey refuses the key of a caller that a firing might use: it would take
+// the run of somebody else for its own.
+func reservedKey(key string) error {
+	if strings.HasPrefix(key, reservedKeys) {
+		return parley.Errorf(parley.CodeInvalid, "idempotency_key: keys that begin with %s are those of triggers; use another", reservedKeys)
+	}
+	return nil
 }
 
 func digestText(text string) string {
