@@ -40,13 +40,14 @@ func TestC7_AWebhookStartsOneRunPerDelivery(t *testing.T) {
 			send(body, "X-Sender", "shop"),
 			send(body, "X-Sender", "shop"),
 			r.deliver("order", signed("s3cret", body, "X-Sender", "shop"), body),
+			send(body+" ", "X-Sender", "shop"),
 		}, []string{
-			"started run-1", "repeated run-1", "started run-3", "idempotency_conflict", "ignored", "started run-5", "repeated run-5", "repeated run-5",
+			"started run-1", "repeated run-1", "started run-3", "idempotency_conflict", "ignored", "started run-5", "repeated run-5", "repeated run-5", "started run-8",
 		})
 		_, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "order", IdempotencyKey: "parley:webhook:d-1"})
 		wantCode(t, err, parley.CodeInvalid, "those of triggers")
 		run := `order webhook COMPLETED {"order":7,"by":"shop"}`
-		wantEqual(t, r.runs(), []string{run, run, run})
+		wantEqual(t, r.runs(), []string{run, run, run, run})
 	})
 }
 

@@ -31,6 +31,7 @@ func TestC8_AnEventStartsOneRunOfEachTrigger(t *testing.T) {
 		t := r.t
 		r.apply(onPaid)
 		r.apply("name: note\ntriggers: [{event: {name: paid, input: {id: \"${event.id}\"}}}]\nsteps: [{id: a, set: 1}]\n")
+		r.apply("name: both\ntriggers: [{event: {name: twice, input: {n: 1}}}, {event: {name: twice, input: {n: 2}}}]\nsteps: [{id: a, set: 1}]\n")
 		e := signal("e1", "paid", `{"amount": 12.50}`)
 		e.Key = "k"
 		r.publish(e)
@@ -52,9 +53,13 @@ func TestC8_AnEventStartsOneRunOfEachTrigger(t *testing.T) {
 		wantEqual(t, got, []string{`ship event COMPLETED {"amount":12.5,"key":"k"}`})
 		_, err := r.x.Signal(t.Context(), parley.SignalRequest{Signal: signal("e4", "refunded", `{"n":1.0}`)})
 		check(t, err)
-		if last := r.runs()[4:]; len(last) != 1 || !strings.HasPrefix(last[0], `ship event COMPLETED {"id":"e4","name":"refunded","key":"","data":{"n":1.0},"time":"`) {
+		if last := r.runs()[4:5]; len(last) != 1 || !strings.HasPrefix(last[0], `ship event COMPLETED {"id":"e4","name":"refunded","key":"","data":{"n":1.0},"time":"`) {
 			t.Errorf("the input is not the event: %q", last)
 		}
+		r.publish(signal("e5", "twice", `null`))
+		got = r.runs()[5:]
+		slices.Sort(got)
+		wantEqual(t, got, []string{`both event COMPLETED {"n":1}`, `both event COMPLETED {"n":2}`})
 	})
 }
 
@@ -94,6 +99,26 @@ func TestC8_AnAcceptedEventStartsItsRunsAfterACrash(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestC8_AnEventWaitsForAStoreThatRefuses: it is tried again until its run is there.
+func TestC8_AnEventWaitsForAStoreThatRefuses(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		t := r.t
+		r.apply(onPaid)
+		r.failing(func(at string) error {
+			if at == "P1.before" {
+				return errors.New("the disk is full")
+			}
+			return nil
+		})
+		r.publish(signal("e1", "paid", `{"amount": 10}`))
+		time.Sleep(time.Minute)
+		wantEqual(t, len(r.runs()), 0)
+		r.failing(nil)
+		time.Sleep(11 * time.Second)
+		wantEqual(t, r.runs(), []string{`ship event COMPLETED {"amount":10,"key":""}`})
+	})
 }
 
 // TestC8_EventsOfRunsStartRuns: what an emit step publishes, and what waits for the
@@ -246,6 +271,17 @@ func TestTrigger_ARecordStartsOneRun(t *testing.T) {
 		r.run()
 		time.Sleep(10 * time.Second)
 		wantEqual(t, len(r.runs()), 5)
+
+		// The topic is made anew: what stands at the same place is another record.
+		r.stop()
+		r.bus.mu.Lock()
+		clear(r.bus.groups)
+		clear(r.bus.logs)
+		r.bus.mu.Unlock()
+		r.run()
+		put("k", `{"n": 1.50}`, nil)
+		time.Sleep(time.Second)
+		wantEqual(t, len(r.runs()), 7)
 	})
 }
 
