@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,9 +73,12 @@ func TestC8_AnAcceptedEventStartsItsRunsAfterACrash(t *testing.T) {
 			triggering(t, nil, func(r *triggerRig) {
 				t := r.t
 				r.apply(onPaid)
-				down := false
+				var down atomic.Bool
 				r.failing(func(at string) error {
-					if down = down || at == point; down {
+					if at == point {
+						down.Store(true)
+					}
+					if down.Load() {
 						return errors.New("the process has died")
 					}
 					return nil
@@ -85,7 +89,7 @@ func TestC8_AnAcceptedEventStartsItsRunsAfterACrash(t *testing.T) {
 				}
 				r.publish(signal("e1", "paid", `{"amount": 10}`))
 				synctest.Wait()
-				if !down && point != "nothing" {
+				if !down.Load() && point != "nothing" {
 					t.Fatal("the point was not passed")
 				}
 				r.stop()
