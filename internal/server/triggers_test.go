@@ -94,19 +94,15 @@ func dieBeforeTheRun(t *testing.T, kind string, d *death) {
 	}
 	again := startServer(t, cfg)
 	w := &world{t: t, cfg: cfg, server: again}
-	waitFor(t, "the runs of accepted events do not come:", func() bool { return len(w.inputs()) >= len(accepted) })
+	waitFor(t, "the runs of accepted events do not come:", func() bool {
+		got := w.inputs() // also of an event that was written, but not answered
+		return !slices.ContainsFunc(accepted, func(want string) bool { return !slices.Contains(got, want) })
+	})
 	time.Sleep(1500 * time.Millisecond)
 	got := w.inputs()
 	slices.Sort(got)
-	for i := range got[1:] {
-		if got[i] == got[i+1] {
-			t.Errorf("one event has started two runs: %q", got)
-		}
-	}
-	for _, want := range accepted {
-		if !slices.Contains(got, want) {
-			t.Errorf("accepted %q, started %q", accepted, got)
-		}
+	if once := slices.Compact(slices.Clone(got)); len(once) != len(got) {
+		t.Errorf("one event has started two runs: %q", got)
 	}
 }
 
