@@ -24,7 +24,7 @@ func full() store.Archived {
 	return store.Archived{
 		Run: store.Run{
 			ID: id, Workflow: "order", Name: "Order \"ü\"\u2028", Version: "7", DefinitionID: "def-7", Seq: 3, Status: parley.RunFailed, Phase: "body", Paused: true,
-			Cancelling: true, Hidden: true, Labels: map[string]string{"team": "blue", "a": "\n"}, RetriedFrom: "run-0", TriggeredBy: "api",
+			Cancelling: true, Hidden: true, Labels: map[string]string{"team": "blue", "a": "\n"}, RetriedFrom: "run-0", ParentRun: "run-p", ParentStep: "work[1]/x", TriggeredBy: "api",
 			Error: []byte(`{"code":"timeout","message":"Too late"}`), CancelledBy: "me", CancelReason: "why",
 			CreatedAt: at(0), StartedAt: at(0), UpdatedAt: at(2), EndedAt: at(2),
 		},

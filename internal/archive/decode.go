@@ -103,6 +103,8 @@ type runIn struct {
 	Hidden       bool              `json:"hidden"`
 	Labels       map[string]string `json:"labels"`
 	RetriedFrom  string            `json:"retried_from"`
+	ParentRun    string            `json:"parent_run"`
+	ParentStep   string            `json:"parent_step"`
 	TriggeredBy  string            `json:"triggered_by"`
 	Error        jsontext.Value    `json:"error"`
 	ErrorBytes   []byte            `json:"error_bytes"`
@@ -193,7 +195,7 @@ func (in *lineIn) archived() store.Archived {
 		Run: store.Run{
 			ID: r.ID, Workflow: r.Workflow, Name: r.Name, Version: r.Version, DefinitionID: r.DefinitionID, Seq: int64(len(in.Events)),
 			Status: r.Status, Phase: r.Phase, Paused: r.Paused, Cancelling: r.Cancelling, Hidden: r.Hidden, Labels: r.Labels,
-			RetriedFrom: r.RetriedFrom, TriggeredBy: r.TriggeredBy, Error: bytesIn(r.Error, r.ErrorBytes),
+			RetriedFrom: r.RetriedFrom, ParentRun: r.ParentRun, ParentStep: r.ParentStep, TriggeredBy: r.TriggeredBy, Error: bytesIn(r.Error, r.ErrorBytes),
 			CancelledBy: r.CancelledBy, CancelReason: r.CancelReason,
 			CreatedAt: r.CreatedAt.time(), UpdatedAt: r.UpdatedAt.time(), StartedAt: r.StartedAt.time(), EndedAt: r.EndedAt.time(),
 		},

@@ -164,6 +164,8 @@ func (l *line) run(a *store.Archived) {
 		l.labels(r.Labels)
 	}
 	l.text("retried_from", r.RetriedFrom)
+	l.text("parent_run", r.ParentRun)
+	l.text("parent_step", r.ParentStep)
 	l.text("triggered_by", r.TriggeredBy)
 	l.value("error", r.Error)
 	l.text("cancelled_by", r.CancelledBy)

@@ -44,23 +44,12 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 	if err := checkStart(req); err != nil {
 		return run, false, err
 	}
-	if req.Schedule != "" {
-		req.IdempotencyKey = parley.ScheduleKey(req.Schedule, req.ScheduledAt)
-	}
 	input, err := x.input(v.def, req.Input)
 	if err != nil {
 		return run, false, err
 	}
-	key := req.IdempotencyKey
-	if key == "" && v.def.IdempotencyKey != nil {
-		if key, err = deriveKey(v.def, input); err != nil {
-			return run, false, err
-		}
-		if err := ownKey(key); err != nil {
-			return run, false, err
-		}
-	}
-	if err := reservedKey(key); err != nil {
+	key, err := startKey(v.def, req, input)
+	if err != nil {
 		return run, false, err
 	}
 	trigger := req.TriggeredBy
@@ -217,9 +206,6 @@ func checkStart(req parley.StartRequest) error {
 	if n := len(req.IdempotencyKey); n > maxKey {
 		return parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
 	}
-	if err := ownKey(req.IdempotencyKey); err != nil {
-		return err
-	}
 	if p := req.Priority; p != nil && (*p < 0 || *p > parley.MaxRunPriority) {
 		return parley.Errorf(parley.CodeInvalid, "priority: %d, must be 0 to %d (default %d)", *p, parley.MaxRunPriority, parley.DefaultRunPriority)
 	}
@@ -243,6 +229,21 @@ func (x *Executor) input(def *workflow.Definition, input json.RawMessage) (json.
 		return nil, parley.Errorf(parley.CodeLimit, "input: %d bytes, the limit is %d (values above it travel by reference, such as a URL)", n, x.cfg.Limits.Value)
 	}
 	return def.CheckInput(input)
+}
+
+// startKey gives the idempotency key of a start: that of a firing of a schedule, that
+// of the caller, or the one that the workflow makes of its input.
+func startKey(def *workflow.Definition, req parley.StartRequest, input json.RawMessage) (key string, err error) {
+	if req.Schedule != "" {
+		return parley.ScheduleKey(req.Schedule, req.ScheduledAt), nil
+	}
+	key = req.IdempotencyKey
+	if key == "" && def.IdempotencyKey != nil {
+		if key, err = deriveKey(def, input); err != nil {
+			return "", err
+		}
+	}
+	return key, reservedKey(key)
 }
 
 func deriveKey(def *workflow.Definition, input json.RawMessage) (string, error) {

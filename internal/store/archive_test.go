@@ -16,7 +16,7 @@ func archivedRun(id string) Archived {
 	a := Archived{
 		Run: Run{
 			ID: id, Workflow: "order", Name: "Order", Version: "7", DefinitionID: "def-7", Seq: 2, Status: parley.RunFailed, Hidden: true, Cancelling: true,
-			Labels: map[string]string{"team": "blue"}, RetriedFrom: "run-0", TriggeredBy: "api", Error: []byte(`{"code":"timeout","message":"Too late"}`),
+			Labels: map[string]string{"team": "blue"}, RetriedFrom: "run-0", ParentRun: "run-p", ParentStep: "work[1]/x", TriggeredBy: "api", Error: []byte(`{"code":"timeout","message":"Too late"}`),
 			CancelledBy: "me", CancelReason: "why", CreatedAt: at(0), StartedAt: at(0), UpdatedAt: at(2), EndedAt: at(2),
 		},
 		IdempotencyKey: "key-" + id, InputDigest: "digest",
@@ -196,7 +196,7 @@ func TestC7_ArchiveHoldsValuesThatAreKeptApart(t *testing.T) {
 // A new column belongs in one of the lists.
 func TestC7_ArchiveDecidesAboutEveryColumn(t *testing.T) {
 	kept := map[string]string{
-		"run": `id workflow name version definition_id seq status phase paused cancelling hidden labels retried_from triggered_by error
+		"run": `id workflow name version definition_id seq status phase paused cancelling hidden labels parent_run parent_step retried_from triggered_by error
  cancelled_by cancel_reason idempotency_key input_digest created_at updated_at started_at ended_at`,
 		"event":      `run seq last data`,
 		"attempt":    `run ` + archivedColumns,

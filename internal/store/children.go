@@ -29,7 +29,9 @@ type ChildSpec struct {
 	// Until bounds its body, zero does not.
 	Until time.Time `json:"until,omitzero"`
 	// Depth counts the runs around it, and the run itself.
-	Depth    int  `json:"depth"`
+	Depth int `json:"depth"`
+	// Chain counts the runs that have led to it by events.
+	Chain    int  `json:"chain,omitempty"`
 	Priority *int `json:"priority,omitempty"`
 }
 

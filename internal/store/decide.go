@@ -261,6 +261,11 @@ func decide(s *session, d *decision) error {
 	if err := converse(s, d); err != nil {
 		return err
 	}
+	return writeNew(s, d, dead)
+}
+
+// writeNew writes the rows that a decision adds.
+func writeNew(s *session, d *decision, dead [][]driver.NamedValue) error {
 	if len(d.Events) > 0 {
 		if err := s.later(1, insertEvents, d.Run.ID, d.Seen+1, d.Run.Seq, d.events); err != nil {
 			return err

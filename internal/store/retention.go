@@ -16,6 +16,10 @@ const KeyKept = 24 * time.Hour
 var keepsRun = []string{
 	// it was retried or rerun, and that run is under way
 	`EXISTS (SELECT 1 FROM run again WHERE again.retried_from = run.id AND again.ended_at IS NULL)`,
+	// it was started by a step of a run that is under way, or has started one of which
+	// somebody is still to be told
+	`EXISTS (SELECT 1 FROM run parent WHERE parent.id = run.parent_run AND parent.ended_at IS NULL)`,
+	`EXISTS (SELECT 1 FROM child c WHERE c.parent = run.id)`,
 	// it was given up, and waits for somebody to look at it
 	`EXISTS (SELECT 1 FROM dead_letter d WHERE d.run = run.id AND d.state = 'waiting')`,
 }

@@ -142,10 +142,11 @@ func TestC7_RetentionKeeps(t *testing.T) {
 // this list, with what becomes of its rows in PurgeRemoved.
 func TestC7_RetentionDecidesAboutEveryTable(t *testing.T) {
 	decided := strings.Fields(`
-run.gone event.gone attempt.gone late.gone run_label.gone waiter.gone approval.gone dead_letter.gone removed_run.gone
+run.gone event.gone attempt.gone late.gone run_label.gone waiter.gone approval.gone dead_letter.gone removed_run.gone value_ref.gone
+child.keeps-its-parent turn.gone-with-the-end lane.gone-when-empty
 signal.forgotten-after-a-day imported.gone-if-of-an-archive
 agents.kept definition.kept workflow_alias.kept audit.kept worker.kept agent_breaker.kept agent_event.kept agent_health.kept zone_question.kept
-retention.kept`)
+retention.kept schedule.kept schedule_change.kept schedule_firing.kept-by-number workflow_trigger.kept`)
 	var want []string
 	for _, d := range decided {
 		table, _, _ := strings.Cut(d, ".")

@@ -17,7 +17,7 @@ func timed(id, workflow, version string) Schedule {
 	}
 }
 
-func firing(hours int, state parley.FiringState) parley.ScheduleFiring {
+func aFiring(hours int, state parley.FiringState) parley.ScheduleFiring {
 	at := epoch.Add(time.Duration(hours) * time.Hour)
 	return parley.ScheduleFiring{ScheduledAt: at, DueAt: at, State: state, RecordedAt: at}
 }
@@ -42,7 +42,7 @@ func TestScheduleMoves(t *testing.T) {
 		diff(t, must(db.NextSchedule(ctx))(t), epoch.Add(time.Hour))
 		diff(t, len(must(db.OpenSchedules(ctx, "", 10))(t)), 0)
 
-		m := ScheduleMove{Schedule: s, Firings: []parley.ScheduleFiring{firing(1, parley.FiringStarting), firing(0, parley.FiringWaiting)}}
+		m := ScheduleMove{Schedule: s, Firings: []parley.ScheduleFiring{aFiring(1, parley.FiringStarting), aFiring(0, parley.FiringWaiting)}}
 		m.StartingAt, m.NextAt, m.DueAt, m.Waiting = epoch.Add(time.Hour), epoch.Add(2*time.Hour), epoch.Add(2*time.Hour), 1
 		check(t, db.MoveSchedule(ctx, m))
 		before := dump(t, db, "schedule", "schedule_firing", "audit")
@@ -51,11 +51,11 @@ func TestScheduleMoves(t *testing.T) {
 		diff(t, dump(t, db, "schedule", "schedule_firing", "audit"), before)
 		diff(t, len(must(db.OpenSchedules(ctx, "", 10))(t)), 1)
 		diff(t, len(must(db.OpenSchedules(ctx, "s1", 10))(t)), 0)
-		diff(t, must(db.WaitingFirings(ctx, "s1", 10))(t), []parley.ScheduleFiring{firing(0, parley.FiringWaiting)})
-		diff(t, must(db.LastFirings(ctx, "s1", "s2"))(t), map[string]parley.ScheduleFiring{"s1": firing(1, parley.FiringStarting)})
+		diff(t, must(db.WaitingFirings(ctx, "s1", 10))(t), []parley.ScheduleFiring{aFiring(0, parley.FiringWaiting)})
+		diff(t, must(db.LastFirings(ctx, "s1", "s2"))(t), map[string]parley.ScheduleFiring{"s1": aFiring(1, parley.FiringStarting)})
 
 		m.Seq, m.StartingAt, m.Run, m.Waiting, m.PausedAt, m.PausedBy = 1, time.Time{}, "run-1", 0, epoch, "bob"
-		m.Firings = []parley.ScheduleFiring{firing(0, parley.FiringSkipped), firing(1, parley.FiringFired)}
+		m.Firings = []parley.ScheduleFiring{aFiring(0, parley.FiringSkipped), aFiring(1, parley.FiringFired)}
 		m.Firings[0].Reason, m.Firings[1].Run, m.Firings[1].Backfill = "why", "run-1", true
 		check(t, db.MoveSchedule(ctx, m))
 		m.Seq = 2
@@ -85,7 +85,7 @@ func TestScheduleHistoryIsBounded(t *testing.T) {
 		check(t, db.AddSchedule(ctx, ScheduleMove{Schedule: timed("s1", "w", "")}))
 		m := ScheduleMove{Schedule: timed("s1", "w", "")}
 		for i := range 300 {
-			m.Firings = append(m.Firings, firing(i, parley.FiringMissed))
+			m.Firings = append(m.Firings, aFiring(i, parley.FiringMissed))
 		}
 		m.Firings[7].State = parley.FiringWaiting
 		check(t, db.MoveSchedule(ctx, m))
@@ -104,7 +104,7 @@ func TestScheduleOfOneWriter(t *testing.T) {
 		var g sync.WaitGroup
 		for range 20 {
 			g.Go(func() {
-				if db.MoveSchedule(ctx, ScheduleMove{Schedule: timed("s1", "w", ""), Firings: []parley.ScheduleFiring{firing(1, parley.FiringStarting)}}) == nil {
+				if db.MoveSchedule(ctx, ScheduleMove{Schedule: timed("s1", "w", ""), Firings: []parley.ScheduleFiring{aFiring(1, parley.FiringStarting)}}) == nil {
 					won.Add(1)
 				}
 			})
@@ -148,7 +148,7 @@ func TestScheduleChangesOfWorkflows(t *testing.T) {
 		diff(t, len(must(db.WorkflowChanges(ctx, 10))(t)), 0)
 		paused := timed("a", "w", "1")
 		paused.PausedAt = epoch
-		check(t, db.MoveSchedule(ctx, ScheduleMove{Schedule: paused, Firings: []parley.ScheduleFiring{firing(1, parley.FiringFired)}}))
+		check(t, db.MoveSchedule(ctx, ScheduleMove{Schedule: paused, Firings: []parley.ScheduleFiring{aFiring(1, parley.FiringFired)}}))
 
 		check(t, db.ChangeAllWorkflows(ctx))
 		newest = noted("all", 1)
