@@ -118,20 +118,24 @@ func TestC7_RetentionKeeps(t *testing.T) {
 		st.Run.RetriedFrom = "retried"
 		_, err := db.StartRun(ctx, st)
 		check(t, err)
+		over(t, db, "child", "greet", days(1), func(s *Start) { s.Run.ParentRun, s.Run.ParentStep = "again", "w" })
+		over(t, db, "asker", "greet", days(1), func(s *Start) {
+			s.Children.Ask = []Child{{Task: "asker.w.1", Parent: "asker", Step: "w", Spec: ChildSpec{Workflow: "x", Depth: 2}, Detached: true}}
+		})
 		over(t, db, "given-up", "greet", days(1))
 		letter := parley.DeadLetter{ID: "dl-1", Kind: parley.DeadLetterTask, State: parley.DeadLetterWaiting, Code: "timeout", Run: "given-up", CreatedAt: epoch, FirstFailedAt: epoch}
 		must(db.KeepDeadLetter(ctx, letter))(t)
 		diff(t, past(t, db, all), []string{"plain", "old-key"})
 		// Who says otherwise is refused.
-		diff(t, must(db.RemoveRuns(ctx, all, []string{"young-key", "retried", "again", "given-up", "none"}))(t), 0)
+		diff(t, must(db.RemoveRuns(ctx, all, []string{"young-key", "retried", "again", "child", "asker", "given-up", "none"}))(t), 0)
 
 		row := must(db.RunRow(ctx, "again"))(t)
 		d := next(row, 1)
 		d.Run.Status, d.Run.EndedAt, d.Run.Due = parley.RunCancelled, days(100), time.Time{}
 		check(t, db.Decide(ctx, d))
 		check(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: "dl-1", By: "me"}, epoch))
-		diff(t, past(t, db, all), []string{"given-up", "plain", "retried", "old-key"})
-		diff(t, removed(t, db, all), 4)
+		diff(t, past(t, db, all), []string{"child", "given-up", "plain", "retried", "old-key"})
+		diff(t, removed(t, db, all), 5)
 		_, err = db.DeadLetter(ctx, "dl-1")
 		wantCode(t, err, parley.CodeNotFound)
 	})

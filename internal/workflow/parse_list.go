@@ -90,7 +90,7 @@ func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 	several := sure
 	named, ok := p.typeOf(s)
 	switch {
-	case !ok, p.hasLater(s):
+	case !ok, p.hasReserved(s):
 		return kind, false
 	case several:
 		p.report(s.node, parley.Problem{Code: problemValue, Text: fmt.Sprintf("a step has one kind, this one has %s", strings.Join(found, ", ")), Suggestion: "make them steps of their own"})
@@ -147,18 +147,10 @@ func kindNames() (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "agent_name" })
 }
 
-// hasLater says whether the step has a kind member of a later version.
-func (p *parser) hasLater(s *parseStep) bool {
-	return slices.ContainsFunc(s.node.members, func(m nodeMember) bool {
-		return slices.Contains(parseLaterKinds(), m.name)
-	})
-}
-
-// parseLaterKinds are the kind members that this version does not have.
-func parseLaterKinds() []string {
-	return []string{
-		"budget", "lock", "vote", "cache",
-	}
+// hasReserved says whether the step has a member that is reserved for later
+// languages, where it may be what makes the step what it is.
+func (p *parser) hasReserved(s *parseStep) bool {
+	return slices.ContainsFunc(s.node.members, func(m nodeMember) bool { return slices.Contains(parseReserved(), m.name) })
 }
 
 // misspelt says whether an unknown member is like a kind member.
@@ -182,7 +174,7 @@ func (p *parser) refuseAll(s *parseStep) {
 	}
 	known := slices.Concat(names, parseGraphOnly(), []string{"next_step"})
 	for _, m := range s.node.members {
-		if !p.refuse(s.node, m, parseLaterMembers()) && !slices.Contains(known, m.name) {
+		if !p.refuse(s.node, m) && !slices.Contains(known, m.name) {
 			p.unknown(s.node, m, s.list, names)
 		}
 	}

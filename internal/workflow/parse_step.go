@@ -150,14 +150,6 @@ func parseKinds() []parseKind {
 	}
 }
 
-// parseLaterMembers are the members of a step that language.md names and this
-// version does not have.
-func parseLaterMembers() []string {
-	return []string{
-		"triggers", "goto", "handlers",
-	}
-}
-
 // parseGraphOnly are the members of composite steps in formats.md. They have no
 // effect on other steps, and old writers may spell them there.
 func parseGraphOnly() []string {
@@ -177,7 +169,7 @@ func (p *parser) members(s *parseStep) {
 	}
 	s.seen = map[string]*node{}
 	for _, m := range s.node.members {
-		if !s.list && p.graphMember(s, m) || p.refuse(s.node, m, parseLaterMembers()) {
+		if !s.list && p.graphMember(s, m) || p.refuse(s.node, m) {
 			continue
 		}
 		i := slices.IndexFunc(table, func(row parseMember) bool { return row.name == m.name })

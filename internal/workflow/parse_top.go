@@ -47,10 +47,6 @@ func (p *parser) topMembers() []parseField {
 	}
 }
 
-// parseLaterTop are the top members that language.md names and this version
-// does not have.
-func parseLaterTop() []string { return nil }
-
 // parseReserved are reserved for later languages (language.md §2).
 func parseReserved() []string { return []string{"budget", "lock", "vote", "cache"} }
 
@@ -62,7 +58,7 @@ func (p *parser) top(root *node) {
 		switch {
 		case p.graph() && m.value.kind == nodeNull:
 			// Old writers spell every member that they leave out.
-		case p.refuse(root, m, parseLaterTop()):
+		case p.refuse(root, m):
 		case m.name == "start_step" && !p.graph():
 			p.reportName(root, m, parley.Problem{
 				Code: problemUnknown, Text: "start_step belongs to the graph form, where steps is an object",
@@ -92,19 +88,13 @@ func (p *parser) topMisspelt(root *node, name string) bool {
 	})
 }
 
-// refuse records a member that this version or this language does not have.
-func (p *parser) refuse(of *node, m nodeMember, later []string) bool {
-	problem := parley.Problem{Code: problemUnsupported}
-	switch {
-	case slices.Contains(parseReserved(), m.name):
-		problem.Text = fmt.Sprintf("%q is not in language 1", m.name)
-	case slices.Contains(later, m.name):
-		problem.Text = fmt.Sprintf("the member %q is not in this version", m.name)
-	default:
+// refuse records a member that is reserved for later languages.
+func (p *parser) refuse(of *node, m nodeMember) bool {
+	if !slices.Contains(parseReserved(), m.name) {
 		return false
 	}
 	p.refused = true
-	p.reportName(of, m, problem)
+	p.reportName(of, m, parley.Problem{Code: problemUnsupported, Text: fmt.Sprintf("%q is not in language 1", m.name)})
 	return true
 }
 

@@ -173,16 +173,16 @@ func kindMembers() []parseKind {
 }
 
 // HasMember says whether a step of a kind may have a member; "" asks for the top
-// of a document. Members of kinds that this version does not run count too.
+// of a document.
 func HasMember(kind Kind, name string) bool {
 	if kind == "" {
 		p := &parser{def: &Definition{}}
-		return slices.Contains(parseLaterTop(), name) || slices.ContainsFunc(p.topMembers(), func(f parseField) bool { return f.name == name })
+		return slices.ContainsFunc(p.topMembers(), func(f parseField) bool { return f.name == name })
 	}
 	for _, row := range parseMembers() {
 		if row.name == name && row.takes(kind) {
 			return true
 		}
 	}
-	return slices.Contains(parseLaterMembers(), name)
+	return false
 }
