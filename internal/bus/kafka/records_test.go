@@ -110,7 +110,7 @@ func TestForeignRecords(t *testing.T) {
 		}
 		want := bus.Message{
 			Subject: bus.SubjectTasks, Key: string(r.Key), Value: r.Value, Header: m.Header,
-			At: bus.Position{Topic: topic, Partition: 2, Offset: int64(i)},
+			At: bus.Position{Topic: topic, Partition: 2, Offset: int64(i), Time: r.Timestamp.UTC().Truncate(time.Millisecond)},
 		}
 		if diff := cmp.Diff(want, m); diff != "" || (r.Value == nil) != (m.Value == nil) {
 			t.Errorf("record %d (-want +got):\n%s", i, diff)
