@@ -94,7 +94,7 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, *logging.Redactor, 
 		SecretsDir: l.Secrets.Dir, SecretsPrefix: l.Secrets.EnvPrefix, SealKeyFile: l.Secrets.KeyFile, PushKeyFile: l.Push.KeyFile,
 		MaxConcurrent: l.Limits.AgentCalls, MaxCalls: l.Limits.Calls, MaxFollowing: l.Limits.Following, MaxRequestBytes: l.Limits.RequestBytes,
 		Exchange: exchangeLimits(l.Limits), ConnectionAge: l.Limits.AgentConnection,
-		Breaker: defaultBreaker(l.Bridge.Breaker), CancelGrace: l.Limits.CancelGrace, DrainGrace: l.Limits.DrainGrace, Limits: runLimits(l.Limits), EventChain: l.Limits.EventChain,
+		Breaker: defaultBreaker(l.Bridge.Breaker), CancelGrace: l.Limits.CancelGrace, DrainGrace: l.Limits.DrainGrace, Limits: runLimits(l.Limits), Documents: documentLimits(l.Limits), EventChain: l.Limits.EventChain,
 		Values: valuesConfig(l.Values), Retention: retention(l.Retention),
 		Health: &parley.HealthCheck{Off: !l.Health.Enabled, Interval: l.Health.Interval, Timeout: l.Health.Timeout},
 		Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
@@ -138,7 +138,14 @@ func runLimits(l config.Limits) workflow.RunLimits {
 	r := workflow.DefaultRunLimits()
 	r.Value, r.RunValues, r.Executions, r.Attempts = l.Value, l.RunValues, l.Executions, l.Attempts
 	r.WaitingEvents, r.OpenApprovals, r.QueuedRuns = l.WaitingEvents, l.OpenApprovals, l.QueuedRuns
+	r.Items, r.Running, r.Runs, r.PlanBytes = l.Items, l.RunningSteps, l.NestedRuns, l.PlanBytes
 	return r
+}
+
+func documentLimits(l config.Limits) workflow.ParseLimits {
+	return workflow.ParseLimits{
+		SourceBytes: int(l.WorkflowSource), Nodes: l.WorkflowValues, Scopes: l.WorkflowNesting, Steps: l.WorkflowSteps, Branches: l.Branches,
+	}
 }
 
 func (a *app) logger(l config.Log, redactor *logging.Redactor) *slog.Logger {

@@ -220,6 +220,19 @@ type Limits struct {
 	RunValues   int64         `koanf:"run_values"`
 	Executions  int           `koanf:"executions"`
 	Attempts    int           `koanf:"attempts"`
+	// Items are those of a loop, Branches the children, cases or branches of one
+	// step, RunningSteps those of a run at the same time.
+	Items        int `koanf:"items"`
+	Branches     int `koanf:"branches"`
+	RunningSteps int `koanf:"running_steps"`
+	// NestedRuns counts the runs that have started each other by steps.
+	NestedRuns int   `koanf:"nested_runs"`
+	PlanBytes  int64 `koanf:"plan_bytes"`
+	// The others of workflows are about documents that are deployed.
+	WorkflowSource  int64 `koanf:"workflow_source"`
+	WorkflowValues  int   `koanf:"workflow_values"`
+	WorkflowSteps   int   `koanf:"workflow_steps"`
+	WorkflowNesting int   `koanf:"workflow_nesting"`
 	// EventChain bounds the runs that follow from each other by events.
 	EventChain int `koanf:"event_chain"`
 	// WaitingEvents are those of one name and key, OpenApprovals those of one run.

@@ -50,7 +50,7 @@ func (c *Catalog) changed(ctx context.Context) {
 // parse compiles a document; errors come back as [parley.Problems].
 func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow.Definition, parley.Problems) {
 	def, problems := workflow.Parse(workflow.ParseOptions{
-		File: req.File,
+		File: req.File, Limits: c.cfg.Executor.cfg.Documents,
 		Idempotent: func(agent string) bool {
 			info, known := c.cfg.Executor.cfg.Agent(ctx, agent)
 			return !known || info.Idempotent // one that is not known may come later; a start asks again

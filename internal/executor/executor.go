@@ -99,6 +99,9 @@ type Config struct {
 	// MaxLive bounds the runs whose state is kept in memory; default 20,000.
 	MaxLive int
 	Limits  workflow.RunLimits
+	// Documents bounds the workflows that are deployed; zero members have the
+	// defaults of language.md §10.
+	Documents workflow.ParseLimits
 
 	// HandOffs is required with OldBridge. Without OldBridge it ends what an old
 	// bridge has left; nil leaves that in the store.

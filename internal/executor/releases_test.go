@@ -1,13 +1,17 @@
 package executor_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/executor"
 )
 
 // versions deploys versions 1 to n of a workflow.
@@ -208,6 +212,29 @@ func TestC10_VersionsNameTheirAliases(t *testing.T) {
 			if _, _, err := r.catalog.SetAlias(t.Context(), req); parley.CodeOf(err) != parley.CodeNotFound {
 				t.Errorf("%+v: %v", req, err)
 			}
+		}
+	})
+}
+
+// TestLimits_OfDocumentsCountWhenTheyAreDeployed: who lowers a limit later does not
+// stop what was deployed before.
+func TestLimits_OfDocumentsCountWhenTheyAreDeployed(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		cfg := r.config
+		cfg.Documents.Steps = 1
+		strict := executor.New(cfg)
+		catalog := executor.NewCatalog(executor.CatalogConfig{
+			DB: r.db, Executor: strict, Now: time.Now, NewID: func() string { return "definition" },
+			KnownAgent: func(context.Context, string) bool { return true },
+		})
+		_, _, err := catalog.Apply(t.Context(), parley.ApplyRequest{Source: []byte(strings.Replace(twoSteps, "talk", "more", 1))})
+		var problems parley.Problems
+		if !errors.As(err, &problems) || problems[0].Code != "limit" || !strings.Contains(problems[0].Text, "steps") {
+			t.Errorf("a workflow above the limit: %v", err)
+		}
+		if run, _, err := strict.Start(t.Context(), parley.StartRequest{Workflow: "talk"}); err != nil || run.Status != parley.RunRunning {
+			t.Errorf("one that was there before: %s, %v", run.Status, err)
 		}
 	})
 }

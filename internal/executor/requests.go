@@ -153,7 +153,7 @@ func (x *Executor) startedBefore(ctx context.Context, r records.ExecutionRequest
 
 // keepPlan gives the version that holds the plan, deploying it if it is new.
 func (x *Executor) keepPlan(ctx context.Context, plan json.RawMessage) (*compiledVersion, error) {
-	def, problems := workflow.Parse(workflow.ParseOptions{File: "workflow_plan", Version: "1"}, plan)
+	def, problems := workflow.Parse(workflow.ParseOptions{File: "workflow_plan", Version: "1", Limits: x.cfg.Documents}, plan)
 	if def == nil {
 		return nil, parley.Errorf(parley.CodeInvalid, "the workflow plan cannot be run: %w", problems)
 	}

@@ -130,8 +130,10 @@ type Config struct {
 	// DrainGrace is how long calls in flight get to end when the server is
 	// stopped; default 10 s.
 	DrainGrace time.Duration
-	// Limits of runs; the default is language.md §10.
-	Limits workflow.RunLimits
+	// Limits of runs, and Documents of workflows that are deployed; the defaults are
+	// those of language.md §10.
+	Limits    workflow.RunLimits
+	Documents workflow.ParseLimits
 
 	// Dial makes every connection to PostgreSQL, Kafka and agents; nil is the
 	// network. With one of its own a server does not hold agents to EgressAllow.

@@ -65,7 +65,7 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 // is elsewhere.
 func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 	cfg := executor.Config{
-		Store: s.db, Take: s.db.Publish, Bus: s.bus, Now: s.cfg.Now, Clock: s.db.Now, Logger: s.log, Limits: s.cfg.Limits,
+		Store: s.db, Take: s.db.Publish, Bus: s.bus, Now: s.cfg.Now, Clock: s.db.Now, Logger: s.log, Limits: s.cfg.Limits, Documents: s.cfg.Documents,
 		NewID:  func() string { return "run-" + newUUID() },
 		Jitter: mathrand.Float64, CancelGrace: s.cfg.CancelGrace, Agent: s.agentInfo,
 		Signals: s.db, Turns: s.db, Children: s.db, Triggers: s.db, Secret: s.secrets.Resolve, EventChain: s.cfg.EventChain, Shared: s.cfg.shared(), Guest: !s.cfg.has(RoleExecutor),

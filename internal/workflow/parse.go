@@ -32,8 +32,15 @@ type ParseOptions struct {
 type ParseLimits struct {
 	// SourceBytes bounds the source (1 MiB), Nodes its values with aliases
 	// expanded (100,000), Depth the nesting of one value such as `input` (64),
-	// Scopes the nesting of lists of steps (32), Steps all steps (2,000).
-	SourceBytes, Nodes, Depth, Scopes, Steps int
+	// Scopes the nesting of lists of steps (32), Steps all steps (2,000), Branches
+	// the children, cases or branches of one step (1,000).
+	SourceBytes, Nodes, Depth, Scopes, Steps, Branches int
+}
+
+// StoredLimits are those for documents that were deployed: what was taken once is
+// read, however the limits have changed since.
+func StoredLimits() ParseLimits {
+	return ParseLimits{SourceBytes: 16 << 20, Nodes: 10_000_000, Scopes: 256, Steps: 100_000, Branches: 100_000}
 }
 
 // filled gives the limits with the defaults of language.md §10.
@@ -46,7 +53,7 @@ func (l ParseLimits) filled() ParseLimits {
 	}
 	return ParseLimits{
 		SourceBytes: or(l.SourceBytes, 1<<20), Nodes: or(l.Nodes, 100_000), Depth: or(l.Depth, 64),
-		Scopes: or(l.Scopes, 32), Steps: or(l.Steps, 2000),
+		Scopes: or(l.Scopes, 32), Steps: or(l.Steps, 2000), Branches: or(l.Branches, 1000),
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/parley-project/parley/internal/workflow/expr"
 )
 
-// maxWidth bounds the children, cases and branches of one step (language.md §10).
+// maxWidth bounds the numbers that count children, items or rounds of one step
+// (language.md §2, S5).
 const maxWidth = 1000
 
 // when reads `if`: whether the step runs, or what a conditional decides by.
@@ -83,8 +84,8 @@ func (p *parser) parallel(s *parseStep, depth int) {
 	switch {
 	case n.kind == nodeList && len(n.items) == 1:
 		p.report(n, parley.Problem{Code: problemValue, Text: "parallel needs at least two steps", Suggestion: "one step needs no parallel"})
-	case n.kind == nodeList && len(n.items) > maxWidth:
-		p.errorf(n, problemLimit, "parallel has more steps than the limit `branches` of %d", maxWidth)
+	case n.kind == nodeList && len(n.items) > p.o.Limits.Branches:
+		p.errorf(n, problemLimit, "parallel has more steps than the limit `branches` of %d", p.o.Limits.Branches)
 		return
 	}
 	p.list(n, s.Body, depth+1)
@@ -122,8 +123,8 @@ func (p *parser) cases(s *parseStep, n *node, depth int) {
 	case len(n.items) == 0:
 		p.errorf(n, problemValue, "switch must have at least one case")
 		return
-	case len(n.items) > maxWidth:
-		p.errorf(n, problemLimit, "switch has more cases than the limit `branches` of %d", maxWidth)
+	case len(n.items) > p.o.Limits.Branches:
+		p.errorf(n, problemLimit, "switch has more cases than the limit `branches` of %d", p.o.Limits.Branches)
 		return
 	}
 	s.Cases = make([]Case, len(n.items))

@@ -51,8 +51,8 @@ func (p *parser) graphChildren(s *parseStep, flow *graphFlow) (whole bool) {
 // name as next_step, all to their end unless losers says otherwise (rule S4).
 func (p *parser) graphParallel(s *parseStep) (whole bool) {
 	n := s.given("parallel_steps")
-	if n.kind != nodeList || len(n.items) < 2 || len(n.items) > maxWidth {
-		p.errorf(n, problemType, "parallel_steps is a list of 2 to %d ids of steps", maxWidth)
+	if n.kind != nodeList || len(n.items) < 2 || len(n.items) > p.o.Limits.Branches {
+		p.errorf(n, problemType, "parallel_steps is a list of 2 to %d ids of steps", p.o.Limits.Branches)
 		return false
 	}
 	s.Body = &Block{Parent: s.Step, MaxParallel: p.maxParallel(s), Wait: p.losersWait(s)}

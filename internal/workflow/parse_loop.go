@@ -163,8 +163,8 @@ func (p *parser) branches(n *node, text string) bool {
 	case len(n.members) < 2:
 		p.errorf(n, problemValue, "a fork_join needs at least two branches")
 		return false
-	case len(n.members) > maxWidth:
-		p.errorf(n, problemLimit, "there are more branches than the limit `branches` of %d", maxWidth)
+	case len(n.members) > p.o.Limits.Branches:
+		p.errorf(n, problemLimit, "there are more branches than the limit `branches` of %d", p.o.Limits.Branches)
 		return false
 	}
 	for _, m := range n.members {
@@ -271,8 +271,8 @@ func given(of *node, name string) *node {
 // graphList puts the steps that a list of ids names into a block, in their order.
 func (p *parser) graphList(s *parseStep, b *Block, of *node, name string) (whole bool) {
 	list := given(of, name)
-	if list == nil || list.kind != nodeList || len(list.items) == 0 || len(list.items) > maxWidth {
-		p.missing(of, name, fmt.Sprintf("%s is a list of 1 to %d ids of steps", name, maxWidth))
+	if list == nil || list.kind != nodeList || len(list.items) == 0 || len(list.items) > p.o.Limits.Branches {
+		p.missing(of, name, fmt.Sprintf("%s is a list of 1 to %d ids of steps", name, p.o.Limits.Branches))
 		return false
 	}
 	whole = true

@@ -57,10 +57,11 @@ func (c *planCache) put(text string, def *Definition) {
 	c.order = append(c.order, text)
 }
 
-// The limits of plans (language.md §10).
+// defaultPlanSteps is how many steps a plan may have that says nothing else, and
+// planSource bounds the text of any plan, in bytes (language.md §10).
 const (
-	maxPlanBytes = 256 << 10
-	maxPlanSteps = 50
+	defaultPlanSteps = 50
+	planSource       = 64 << 20
 )
 
 // planKinds are those that a plan may be allowed to hold.
@@ -89,7 +90,7 @@ func (p *parser) planSteps(s *parseStep, n *node) {
 // planned is what a plan step is told, made by the first member that is read.
 func (s *parseStep) planned() *Plan {
 	if s.Plan == nil {
-		s.Plan = &Plan{Kinds: []Kind{KindAgent, KindGroup, KindParallel, KindForkJoin}, MaxSteps: maxPlanSteps}
+		s.Plan = &Plan{Kinds: []Kind{KindAgent, KindGroup, KindParallel, KindForkJoin}, MaxSteps: defaultPlanSteps}
 	}
 	return s.Plan
 }
@@ -163,9 +164,6 @@ func (p *parser) permitted(s *parseStep) {
 // compilePlan compiles the value of a plan step as a list of steps. The error is
 // limit or plan_invalid, with all findings in its details if it was read.
 func compilePlan(step *Step, value json.RawMessage) (*Definition, error) {
-	if n := len(value); n > maxPlanBytes {
-		return nil, limitError("plan", maxPlanBytes, int64(n))
-	}
 	if len(value) == 0 || value[0] != '[' {
 		return nil, parley.Errorf(parley.CodePlanInvalid, "plan: %s is no list of steps", capText(value))
 	}
@@ -176,7 +174,7 @@ func compilePlan(step *Step, value json.RawMessage) (*Definition, error) {
 	options := ParseOptions{
 		File: "plan", KnownAgents: func(name string) bool { return slices.Contains(spec.Agents, name) },
 		// Nobody has declared what a plan would call side by side.
-		Idempotent: func(string) bool { return false }, Limits: ParseLimits{Steps: spec.MaxSteps},
+		Idempotent: func(string) bool { return false }, Limits: ParseLimits{Steps: spec.MaxSteps, SourceBytes: planSource},
 	}
 	source := append(append([]byte(`{"name":"plan","steps":`), value...), '}')
 	def, problems := parse(options, source, spec)
@@ -221,6 +219,9 @@ func (a *decider) evalPlan(x *execution, p *stepScheduled) error {
 		if p.Plan, err = x.step.Plan.Steps.Eval(scope); err != nil {
 			return err
 		}
+	}
+	if n := int64(len(p.Plan)); n > a.limits.PlanBytes {
+		return limitError("plan", a.limits.PlanBytes, n)
 	}
 	if _, err := compilePlan(x.step, p.Plan); err != nil {
 		return err

@@ -52,3 +52,26 @@ func TestS10_ARetriedPlanInALoopIsReplayed(t *testing.T) {
 		t.Errorf("in flight: %v", s.open)
 	}
 }
+
+// TestLimits_PlansInBytes: who lowers the limit later does not keep a run from being
+// read that has a plan.
+func TestLimits_PlansInBytes(t *testing.T) {
+	def, _ := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"]}}]}`))
+	small := DefaultRunLimits()
+	small.PlanBytes = 30
+	for limits, code := range map[RunLimits]parley.Code{small: parley.CodeLimit, DefaultRunLimits(): ""} {
+		s := &script{t: t, state: NewState("r", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+		s.apply(Start{At: s.now, Input: json.RawMessage(`1`)})
+		history := s.last.Events
+		s.answer("p", `[{"agent":"a"},{"agent":"a"},{"agent":"a"}]`)
+		if e := s.state.Err(); code != "" && (e == nil || e.Code != code) || code == "" && e != nil {
+			t.Errorf("with %d bytes: %v", limits.PlanBytes, e)
+		}
+		again := NewState("r", def, small)
+		for _, e := range append(history, s.last.Events...) {
+			if err := again.Replay(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -245,6 +245,9 @@ func (s *State) holder(path string) *execution {
 	return nil
 }
 
+// maxIndex is more than any loop has iterations.
+const maxIndex = 1_000_000
+
 // owner finds the execution of which path names a list: its own path, a round
 // after "#" and an iteration in brackets.
 func (s *State) owner(path string, b *Block) (x *execution, part int, ok bool) {
@@ -255,7 +258,7 @@ func (s *State) owner(path string, b *Block) (x *execution, part int, ok bool) {
 			return nil, 0, false
 		}
 		n, err := strconv.Atoi(path[open+1 : len(path)-1])
-		if err != nil || n < 0 || n > maxWidth {
+		if err != nil || n < 0 || n > maxIndex {
 			return nil, 0, false
 		}
 		part, path = n, path[:open]

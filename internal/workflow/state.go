@@ -209,8 +209,9 @@ type RunLimits struct {
 	// Items bounds what one loop goes over, Running the steps of a run that run at
 	// the same time and hold no others.
 	Items, Running int
-	// Attempts bounds the attempts of one step.
-	Attempts int
+	// Attempts bounds the attempts of one step, PlanBytes a plan.
+	Attempts  int
+	PlanBytes int64
 	// Runs bounds the nesting of runs: a run that none has started counts 1.
 	Runs int
 	// Questions bounds what the agent of one attempt may ask.
@@ -234,7 +235,7 @@ type RunLimits struct {
 // 10,000 runs that wait for their turn.
 func DefaultRunLimits() RunLimits {
 	return RunLimits{
-		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Items: 1_000, Running: 1_000, Attempts: 100, Runs: 32,
+		Value: 8 << 20, RunValues: 256 << 20, Executions: 10_000, Items: 1_000, Running: 1_000, Attempts: 100, Runs: 32, PlanBytes: 256 << 10,
 		Questions: 1_000, Progress: 10_000, ProgressBytes: 16 << 20,
 		OpenApprovals: 100, WaitingEvents: 1_000, QueuedRuns: 10_000,
 	}
