@@ -231,7 +231,7 @@ func TestZN4_TaskLimitAndOverload(t *testing.T) {
 	t.Parallel()
 	z := startZone(t, func(c *server.Config) {
 		c.Execution.SyncLimit, c.Execution.MaxTasks = 50*time.Millisecond, 2
-		c.Execution.TaskLimit = 2 * time.Second
+		c.Execution.TaskLimit = 8 * time.Second
 	})
 	first := uuid.NewString()
 	for _, id := range []string{first, uuid.NewString()} {
