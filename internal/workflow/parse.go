@@ -69,7 +69,8 @@ func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 func parse(o ParseOptions, source []byte, plan *Plan) (*Definition, parley.Problems) {
 	o.Limits = o.Limits.filled()
 	root, reader := nodeRead(source, o.Limits)
-	p := &parser{o: o, plan: plan, reader: reader, def: &Definition{}, steps: map[string]*parseStep{}, beside: map[*Block]bool{}, woven: map[*Block]bool{}}
+	p := newParser(o, reader)
+	p.plan = plan
 	p.problems, p.dropped = reader.problems, reader.dropped
 	if root != nil {
 		p.document(root)
@@ -86,6 +87,13 @@ func parse(o ParseOptions, source []byte, plan *Plan) (*Definition, parley.Probl
 	return p.def, problems
 }
 
+func newParser(o ParseOptions, reader *nodeReader) *parser {
+	return &parser{
+		o: o, reader: reader, def: &Definition{}, steps: map[string]*parseStep{}, beside: map[*Block]bool{}, woven: map[*Block]bool{},
+		kinds: parseKinds(), members: membersByName(),
+	}
+}
+
 // parser holds one document while it is compiled.
 type parser struct {
 	o ParseOptions
@@ -97,6 +105,9 @@ type parser struct {
 	// dropped counts the findings beyond problemsKept.
 	dropped int
 
+	// kinds and members are what a step may be and have.
+	kinds   []parseKind
+	members map[string]parseMember
 	// defaults are the members of the workflow that agent steps inherit.
 	defaults parseDefaults
 	// steps holds every step by id, order in the order of the source.

@@ -65,7 +65,7 @@ func (p *parser) graphStep(m nodeMember) {
 		p.refuseAll(s)
 		return
 	}
-	p.members(s)
+	p.readMembers(s)
 }
 
 // graphID checks that the key is an id and that `id` repeats it (rule D3).

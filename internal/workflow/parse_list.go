@@ -63,7 +63,7 @@ func (p *parser) listStep(s *parseStep, depth int) {
 		return
 	}
 	p.permitted(s)
-	p.members(s)
+	p.readMembers(s)
 	p.children(s, depth)
 	p.aside(s, depth)
 }
@@ -74,7 +74,7 @@ func (p *parser) listStep(s *parseStep, depth int) {
 func (p *parser) listKind(s *parseStep) (kind Kind, sure bool) {
 	var found []string
 	body := s.node.get("for_each") != nil || s.node.get("repeat") != nil
-	for _, k := range parseKinds() {
+	for _, k := range p.kinds {
 		for _, name := range k.names {
 			if s.node.get(name) != nil && (name != "steps" || !body) {
 				found = append(found, name)
@@ -119,7 +119,7 @@ func (p *parser) typeOf(s *parseStep) (kind Kind, ok bool) {
 		return "", false
 	}
 	var names []string
-	for _, k := range parseKinds() {
+	for _, k := range p.kinds {
 		if n.text == string(k.kind) {
 			return k.kind, true
 		}

@@ -158,29 +158,42 @@ func parseGraphOnly() []string {
 	}
 }
 
-// members reads the members of a step whose kind is known.
-func (p *parser) members(s *parseStep) {
+// membersByName is parseMembers for who looks names up.
+func membersByName() map[string]parseMember {
 	table := parseMembers()
-	var names []string
+	byName := make(map[string]parseMember, len(table))
 	for _, row := range table {
-		if row.takes(s.Kind) {
+		byName[row.name] = row
+	}
+	return byName
+}
+
+// memberNames are the members that a kind of step may have.
+func memberNames(k Kind) (names []string) {
+	for _, row := range parseMembers() {
+		if row.takes(k) {
 			names = append(names, row.name)
 		}
 	}
-	s.seen = map[string]*node{}
+	return names
+}
+
+// readMembers reads the members of a step whose kind is known.
+func (p *parser) readMembers(s *parseStep) {
+	s.seen = make(map[string]*node, len(s.node.members))
 	for _, m := range s.node.members {
 		if !s.list && p.graphMember(s, m) || p.refuse(s.node, m) {
 			continue
 		}
-		i := slices.IndexFunc(table, func(row parseMember) bool { return row.name == m.name })
+		row, known := p.members[m.name]
 		switch {
-		case i < 0:
-			p.unknown(s.node, m, s.list, names)
-		case !table[i].takes(s.Kind):
+		case !known:
+			p.unknown(s.node, m, s.list, memberNames(s.Kind))
+		case !row.takes(s.Kind):
 			p.foreign(s, m)
-		case table[i].read != nil:
+		case row.read != nil:
 			s.seen[m.name] = m.value
-			table[i].read(p, s, m.value)
+			row.read(p, s, m.value)
 		}
 	}
 	p.complete(s)

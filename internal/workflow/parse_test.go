@@ -332,7 +332,7 @@ func TestProblems_ErrorsStay(t *testing.T) {
 
 // TestE5_Visible checks what a step may refer to.
 func TestE5_Visible(t *testing.T) {
-	p := &parser{o: ParseOptions{Limits: testLimits()}, reader: &nodeReader{}, def: &Definition{}, steps: map[string]*parseStep{}}
+	p := newParser(ParseOptions{Limits: testLimits()}, &nodeReader{})
 	p.document(testRead(t, "name: x\nsteps:\n- {id: a, agent: a}\n- id: g\n  steps:\n  - {id: g1, agent: a}\n  - {id: h, steps: [{id: h1, agent: a}, {id: h2, agent: a}]}\n  - {id: g3, agent: a}\n- {id: z, agent: a}\n"))
 	for of, want := range map[string]string{
 		"a": "", "g": "a", "g1": "a", "h": "a g1", "h1": "a g1", "h2": "a g1 h1", "g3": "a g1 h h1 h2", "z": "a g g1 g3 h h1 h2",
