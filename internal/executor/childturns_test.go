@@ -21,8 +21,10 @@ func TestS11_AChildWaitsForItsTurn(t *testing.T) {
 		t := r.t
 		r.apply(crowdedPart)
 		r.apply("name: talk\nsteps: [{id: one, workflow: part}]\n")
-		first, second := r.start(), r.start()
-		running, waiting := r.childRun(first, "one"), r.childRun(second, "one")
+		first := r.start()
+		running := r.childRun(first, "one")
+		second := r.start()
+		waiting := r.childRun(second, "one")
 		if running.Status != parley.RunRunning || waiting.Status != parley.RunPending {
 			t.Fatalf("the children are %s and %s", running.Status, waiting.Status)
 		}
@@ -51,8 +53,15 @@ func TestS11_ATurnDoesNotLengthenTheTimeOfAChild(t *testing.T) {
 		t := r.t
 		r.apply(crowdedPart)
 		r.apply("name: talk\nsteps: [{id: one, workflow: part, timeout: 15s}]\n")
-		first, second, third := r.start(), r.start(), r.start()
-		late, never := r.childRun(second, "one"), r.childRun(third, "one")
+		r.apply("name: brief\nsteps: [{id: one, workflow: part, timeout: 12s}]\n")
+		first := r.start()
+		r.childRun(first, "one") // children start in no order; what was accepted first begins first
+		second := r.start()
+		late := r.childRun(second, "one")
+		brief, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "brief"})
+		check(t, err)
+		third := brief.ID
+		never := r.childRun(third, "one")
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		wantEqual(t, r.get(first).Status, parley.RunCompleted)
@@ -84,7 +93,9 @@ func TestS11_AChildThatIsRefusedItsTurn(t *testing.T) {
 		t := r.t
 		r.apply("name: part\nconcurrency: {when_full: reject}\nsteps: [{id: a, wait: 10s}]\n")
 		r.apply("name: talk\nsteps: [{id: one, workflow: part}]\n")
-		first, second := r.start(), r.start()
+		first := r.start()
+		r.childRun(first, "one")
+		second := r.start()
 		synctest.Wait()
 		v := r.get(second)
 		if v.Status != parley.RunFailed || v.Error.Code != parley.CodeSubWorkflowFailed || v.Error.Cause == nil || v.Error.Cause.Code != parley.CodeConflict {
