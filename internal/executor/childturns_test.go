@@ -116,3 +116,30 @@ func TestLimit_EventChainThroughChildren(t *testing.T) {
 		wantEqual(r.t, len(r.runs()), 8) // four, and what each of them has started
 	})
 }
+
+// TestS11_ATurnAndWhatWouldHaveHappened: what a run would have done at once is not
+// done while it waits: neither does it end, nor start others.
+func TestS11_ATurnAndWhatWouldHaveHappened(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply("name: part\nconcurrency: {}\nsteps: [{id: a, if: workflow.input.slow, wait: 10s}, {id: b, set: 2}]\n")
+		r.apply("name: talk\nconcurrency: {limit: 2}\nsteps: [{id: one, workflow: part, input: \"${workflow.input}\"}]\n")
+		begin := func(input string) string {
+			run, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "talk", Input: []byte(input)})
+			check(t, err)
+			return run.ID
+		}
+		first := begin(`{"slow":true}`)
+		r.childRun(first, "one")
+		second := begin(`{"slow":false}`)
+		wantEqual(t, r.childRun(second, "one").Status, parley.RunPending)
+		third := begin(`{"slow":false}`)
+		wantEqual(t, r.get(third).Status, parley.RunPending)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		for _, run := range []string{first, second, third} {
+			wantEqual(t, r.outcome(run), "COMPLETED 2")
+		}
+		r.noChildren()
+	})
+}
