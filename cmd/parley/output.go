@@ -137,7 +137,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	case string:
 		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
 		// The last are line breaks of YAML 1.1, which only double quotes escape.
-		if isOldYAML(v) || strings.ContainsAny(v, "\u0085\u2028\u2029") {
+		if isOldYAML(v) || strings.ContainsAny(v, "\u0085\u2028\u2029") || isIndentedBlock(v) {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 		return n, nil
@@ -148,6 +148,12 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}, nil
 	}
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
+}
+
+// isIndentedBlock reports whether a text of several lines has white space where
+// a block of YAML has its indentation: readers take a tab there for a mistake.
+func isIndentedBlock(s string) bool {
+	return strings.Contains(s, "\n") && (strings.Contains("\n"+s, "\n\t") || strings.HasPrefix(s, " "))
 }
 
 // isOldYAML reports whether readers of YAML 1.1 would take a plain text for a

@@ -14,7 +14,7 @@ func TestD1_WrittenYAMLReadsAsTheSame(t *testing.T) {
 	texts := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"", " ", "~", "null", "Null", "true", "yes", "on", "No", "0o17", "0x1F", "017", "1_000", "1e3", ".5", "1.", "+1", "-0", ".inf", ".NaN", "12:30:45", "2026-01-02", "<<", "=", "*a", "&a", "!x",
-			"a: b", "a #b", "- a", "? a", "[a", "{a", "%a", "@a", "`a", "'a", "\"a", "a\nb\n", "\na", "a\n\n", " a\n b", "\ta", "a\t", "${a.b}", "a\u0085b", "a\u2028b", "\u0000", "\u007f", "\ufeff", "é漢😀", "---", "...", "--- a", "a\r\nb", "a\rb",
+			"\t\n", "a\n\tb\n", " \na", "\n \n\t", "a: b", "a #b", "- a", "? a", "[a", "{a", "%a", "@a", "`a", "'a", "\"a", "a\nb\n", "\na", "a\n\n", " a\n b", "\ta", "a\t", "${a.b}", "a\u0085b", "a\u2028b", "\u0000", "\u007f", "\ufeff", "é漢😀", "---", "...", "--- a", "a\r\nb", "a\rb",
 		}),
 		rapid.StringN(0, 8, -1),
 	)
