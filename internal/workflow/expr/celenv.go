@@ -11,11 +11,13 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
+	"cel.dev/cel-go/parser"
 )
 
 // environment is what CEL knows about one workflow.
 type environment struct {
 	cel     *cel.Env
+	parser  *parser.Parser
 	adapter adapter
 	records *recordTypes
 	// steps are the ids that are variables too (rule E4).
@@ -117,6 +119,9 @@ func newEnvironment(stepIDs, values []string) (*environment, error) {
 	options = append(options, cel.VariableDecls(vars...))
 	if e.cel, err = cel.NewCustomEnv(options...); err != nil {
 		return nil, fmt.Errorf("build CEL environment: %w", err)
+	}
+	if e.parser, err = newParser(e.cel); err != nil {
+		return nil, err
 	}
 	for name := range e.cel.Functions() {
 		if isIdentifier(name) {

@@ -52,7 +52,7 @@ func (c *Compiler) checked(env *environment, src string) *checkedText {
 }
 
 func (c *Compiler) check(env *environment, src string) *checkedText {
-	ast, issues := env.cel.Parse(src)
+	ast, issues := env.read(src)
 	if issues.Err() != nil {
 		return &checkedText{findings: c.explain(env, issues)}
 	}
