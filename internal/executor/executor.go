@@ -148,7 +148,7 @@ type Executor struct {
 	live map[string]*liveRun
 
 	taking  chan struct{} // closed once everything is subscribed to
-	wakeups chan wakeup
+	wakeups *wakeups
 	timers  *timers
 	posts   *posts
 	budgets *budgets
@@ -245,7 +245,7 @@ func New(cfg Config) *Executor {
 		hub:     newHub(),
 		live:    make(map[string]*liveRun),
 		taking:  make(chan struct{}),
-		wakeups: make(chan wakeup, wakeupQueue),
+		wakeups: newWakeups(),
 		timers:  newTimers(cfg.Clock),
 		posts:   newPosts(),
 		budgets: newBudgets(cfg.Now),

@@ -34,23 +34,12 @@ func (x *Executor) sweep(ctx context.Context, watch *store.LeaseWatch) error {
 	if err != nil {
 		return err
 	}
-	for _, run := range w.Settled {
-		x.wakeFound(run)
-	}
-	for _, run := range w.News {
-		x.wakeFound(run)
-	}
-	for _, run := range w.Due {
-		x.wakeFound(run)
-	}
-	for _, run := range w.Signals {
-		x.wakeFound(run)
-	}
-	for _, run := range w.Turns {
-		x.wakeFound(run)
-	}
-	for _, run := range w.Children {
-		x.wakeFound(run)
+	for _, found := range [][]string{w.Settled, w.News, w.Due, w.Signals, w.Turns, w.Children} {
+		for _, run := range found {
+			if !x.wakeups.has(run) { // whoever takes that sees this too, or the next sweep does
+				x.wakeFound(run)
+			}
+		}
 	}
 	if err := x.uncrowdAll(ctx); err != nil {
 		return err

@@ -10,24 +10,17 @@ import (
 	"github.com/parley-project/parley/internal/workflow"
 )
 
-// wake queues a run for a look. A full queue drops the hint: the sweep finds
-// the run a second later.
-func (x *Executor) wake(w wakeup) {
-	select {
-	case x.wakeups <- w:
-	default:
-	}
-}
+// wake queues a run for a look.
+func (x *Executor) wake(w wakeup) { x.wakeups.add(w) }
 
 func (x *Executor) serveWakeups(ctx context.Context) {
 	for {
-		select {
-		case <-ctx.Done():
+		w, ok := x.wakeups.take(ctx)
+		if !ok {
 			return
-		case w := <-x.wakeups:
-			if err := x.attend(ctx, w); err != nil && ctx.Err() == nil {
-				x.cfg.Logger.Error("run not attended to; the next sweep tries again", "run", w.run, "error", err)
-			}
+		}
+		if err := x.attend(ctx, w); err != nil && ctx.Err() == nil {
+			x.cfg.Logger.Error("run not attended to; the next sweep tries again", "run", w.run, "error", err)
 		}
 	}
 }
