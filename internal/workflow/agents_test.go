@@ -240,6 +240,9 @@ func (s *script) tellSignals(b *strings.Builder, begun time.Time) {
 	for _, path := range s.last.Unsubscribe {
 		fmt.Fprintf(b, "      %s waits no more\n", path)
 	}
+	for _, id := range s.last.Taken {
+		fmt.Fprintf(b, "      takes %s\n", id)
+	}
 	for _, e := range s.last.Emit {
 		fmt.Fprintf(b, "      publish %s %s/%s at %s %s\n", e.ID, e.Name, e.Key, e.Time.Sub(begun), e.Data)
 	}

@@ -1,0 +1,190 @@
+package workflow
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// TestT1_RetryBeforeTheEndOfAListAround: a retry that would begin when the time of
+// a list around the step is up is not made, however long ago that list began.
+func TestT1_RetryBeforeTheEndOfAListAround(t *testing.T) {
+	const step = `{"id":"a","agent":"x","retry":{"attempts":3,"delay":"4s","multiplier":1,"jitter":"none"}}`
+	for path, around := range map[string]string{
+		"g/a": `{"id":"g","timeout":"10s","steps":[` + step + `]}`,
+		"f/a": `{"id":"f","fork":{"one":{"timeout":"10s","steps":[` + step + `]},"two":[{"id":"b","set":1}]}}`,
+	} {
+		s := play(t, `{"name":"t","steps":[`+around+`]}`)
+		s.fail(path, parley.CodeAgentError).wantInFlight(path).after(5 * time.Second)
+		s.now = s.now.Add(2 * time.Second)
+		s.fail(path, parley.CodeAgentError).wantInFlight("")
+		if e := s.step(path).Error; e == nil || e.Code != parley.CodeAgentError || !strings.Contains(string(e.Details), `"limit":"timeout"`) {
+			t.Errorf("%s failed with %v", path, e)
+		}
+	}
+}
+
+// TestC5_EndedRunsAreNotPaused: a run that is ended while it is paused is no longer
+// paused.
+func TestC5_EndedRunsAreNotPaused(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"}]}`)
+	s.apply(Pause{At: s.now, By: "me"})
+	if !s.state.Paused() {
+		t.Fatal("the run is not paused")
+	}
+	s.apply(Terminate{At: s.now, By: "me"})
+	if s.state.Paused() || s.state.View().Paused {
+		t.Errorf("the run is %s and paused", s.state.Status())
+	}
+}
+
+// TestC6_OtherVersionWithFewerCases: what took a case that a version has no longer
+// cannot be taken over; the last case that it has can.
+func TestC6_OtherVersionWithFewerCases(t *testing.T) {
+	const doc = `{"name":"t","version":"%d","steps":[{"id":"s","switch":[%s]},{"id":"c","agent":"x"}]}`
+	cases := []string{
+		`{"when":"false","steps":[{"id":"n","set":1}]}`, `{"when":"true","steps":[{"id":"m","set":2}]}`, `{"when":"true","steps":[{"id":"o","set":3}]}`,
+	}
+	s := play(t, fmt.Sprintf(doc, 1, strings.Join(cases, ",")))
+	s.answer("c", `3`)
+	for kept, want := range map[int]string{1: "s has no case 1", 2: "", 3: ""} {
+		def, problems := Parse(ParseOptions{}, fmt.Appendf(nil, doc, 2, strings.Join(cases[:kept], ",")))
+		if def == nil {
+			t.Fatal(problems)
+		}
+		_, err := s.state.Rerun(def, "c", nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("with %d cases: %v", kept, err)
+		}
+	}
+}
+
+// TestC8_EmitIsRefused: an event that cannot be published fails its step, with the
+// reason, and is not published.
+func TestC8_EmitIsRefused(t *testing.T) {
+	for spec, want := range map[string]struct {
+		code  parley.Code
+		words string
+	}{
+		`{"event":"paid"}`: {},
+		`{"event":"paid","id":"${workflow.input.absent}"}`:       {parley.CodeExpression, "absent"},
+		`{"event":"paid","id":"${''}"}`:                          {parley.CodeInvalidInput, "not empty"},
+		`{"event":"paid","data":"${workflow.input.absent}"}`:     {parley.CodeExpression, "absent"},
+		`{"event":"paid","key":"full"}`:                          {parley.CodeLimit, "waiting events"},
+		`{"event":"paid","key":"full","id":"e1","data":{"n":1}}`: {parley.CodeLimit, "waiting events"},
+	} {
+		s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"},{"id":"e","emit":`+spec+`}]}`)
+		s.state.SignalsFull("paid", "full")
+		s.answer("a", `1`)
+		if want.code == "" {
+			if s.state.Status() != parley.RunCompleted || len(s.last.Emit) != 1 || s.last.Emit[0].ID != "run-1.e" {
+				t.Errorf("%s: the run is %s, %+v is published", spec, s.state.Status(), s.last.Emit)
+			}
+			continue
+		}
+		s.wantCode(want.code)
+		if !strings.Contains(s.state.Err().Message, want.words) || len(s.last.Emit) > 0 {
+			t.Errorf("%s: %v, %+v is published", spec, s.state.Err(), s.last.Emit)
+		}
+	}
+}
+
+// TestC9_WhoMayAnswer: roles and users are named on one line each, at most a hundred.
+func TestC9_WhoMayAnswer(t *testing.T) {
+	names := func(n int) string {
+		b, err := json.Marshal(slices.Repeat([]string{"ann"}, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for to, want := range map[string]parley.Code{
+		names(100): "", names(101): parley.CodeLimit, `["any"]`: "", `"any"`: "", `[]`: "", `null`: parley.CodeInvalidInput, `[1]`: parley.CodeInvalidInput, `[""]`: parley.CodeInvalidInput,
+		`["a\nb"]`: parley.CodeInvalidInput, `["` + strings.Repeat("a", 255) + `"]`: "", `["` + strings.Repeat("a", 256) + `"]`: parley.CodeInvalidInput,
+	} {
+		s := playWith(t, `{"name":"t","steps":[{"id":"a","approval":{"title":"Go?","to":"${workflow.input.to}"}}]}`, Start{Input: json.RawMessage(`{"to":` + to + `}`)})
+		code := parley.Code("")
+		if e := s.state.Err(); e != nil {
+			code = e.Code
+		}
+		if code != want {
+			t.Errorf("to %.40s (%d bytes): %v, want %q", to, len(to), s.state.Err(), want)
+		}
+	}
+}
+
+// TestC9_WhatWasSaid: a rejection names who rejected, and the reason if one was given;
+// what was filled in stands in the answer as it was written.
+func TestC9_WhatWasSaid(t *testing.T) {
+	const doc = `{"name":"t","steps":[{"id":"a","approval":{"title":"Go?","min":2,"form":{"type":"object","properties":{"n":{"type":"number"}}}}}]}`
+	for comment, want := range map[string]string{"": "Rejected by ann", "too dear": "Rejected by ann: too dear"} {
+		s := play(t, doc)
+		if form := s.step("a").Approval.Form; !strings.Contains(string(form), `"properties"`) {
+			t.Fatalf("the form is %s", form)
+		}
+		s.apply(Voted{At: s.now, Vote: Vote{Step: "a", Choice: "reject", By: "ann", Comment: comment}})
+		if got := s.state.Err().Message; got != want {
+			t.Errorf("with the comment %q the error is %q", comment, got)
+		}
+	}
+	s := play(t, doc)
+	s.apply(Voted{At: s.now, Vote: Vote{Step: "a", Choice: "approve", By: "ann", Data: json.RawMessage(`{"n": 1.50}`)}})
+	if answers := s.step("a").Approval.Answers; len(answers) != 1 || string(answers[0].Data) != `{"n":1.50}` {
+		t.Errorf("answers %+v", answers)
+	}
+}
+
+// TestS7_ToleranceSaysHowMany: the error of a loop in which too much failed has the
+// numbers, none of them negative.
+func TestS7_ToleranceSaysHowMany(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"l","for_each":[1,2],"enough":3,"steps":[{"id":"a","agent":"x","retry":{"attempts":1}}]}]}`)
+	if s.state.Status() == parley.RunRunning {
+		s.fail("l[0]/a", parley.CodeAgentError)
+	}
+	if got := string(s.state.Err().Details); !strings.Contains(got, `"tolerated":0`) {
+		t.Errorf("%v with details %s", s.state.Err(), got)
+	}
+}
+
+// TestC3_LoopsDoNotDecideWhenCancelled: an iteration that fails while its run is
+// cancelled does not fail the loop: loop and run are cancelled.
+func TestC3_LoopsDoNotDecideWhenCancelled(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"l","for_each":[1,2,3],"max_parallel":2,"steps":[{"id":"a","agent":"x","retry":{"attempts":1}}]}]}`)
+	s.apply(Cancel{At: s.now, Grace: time.Minute})
+	s.fail("l[0]/a", parley.CodeAgentError).answer("l[1]/a", `1`)
+	if got := s.step("l").Status; s.state.Status() != parley.RunCancelled || got != parley.StepCancelled {
+		t.Errorf("the run is %s, the loop %s", s.state.Status(), got)
+	}
+}
+
+// TestEventsHaveTheirTime: what a fact leads to has the time of the fact.
+func TestEventsHaveTheirTime(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"}]}`)
+	s.now = s.now.Add(time.Second)
+	s.ask("a", "which?", 1)
+	s.now = s.now.Add(time.Second)
+	s.reply("a", "this")
+	if len(s.last.Events) != 1 || !s.last.Events[0].At.Equal(s.now) {
+		t.Errorf("events %+v, want one at %s", s.last.Events, s.now)
+	}
+}
+
+// TestOutputIsBounded: an output of the workflow that is larger than a value may be
+// fails the run.
+func TestOutputIsBounded(t *testing.T) {
+	def := testParse(t, "name: t\nsteps: [{id: a, set: '${workflow.input.s}'}]\noutput: '${a.output + a.output}'\n")
+	limits := DefaultRunLimits()
+	limits.Value = 100
+	for n, want := range map[int]parley.RunStatus{40: parley.RunCompleted, 60: parley.RunFailed} {
+		state := NewState("run-1", def, limits)
+		state.Apply(Start{At: time.Unix(0, 0).UTC(), Input: json.RawMessage(`{"s":"` + strings.Repeat("x", n) + `"}`)})
+		if e := state.Err(); state.Status() != want || want == parley.RunFailed && e.Code != parley.CodeLimit {
+			t.Errorf("twice %d bytes: %s, %v", n, state.Status(), e)
+		}
+	}
+}
