@@ -173,7 +173,7 @@ func (a *decider) tick() {
 
 func (a *decider) stepTimers(due func(time.Time) bool) {
 	// Firing one timer may end other executions, so each is looked at anew.
-	for _, x := range slices.Clone(a.open) {
+	for _, x := range a.open.now() {
 		if x.status != parley.StepRunning {
 			continue
 		}

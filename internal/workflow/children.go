@@ -276,7 +276,7 @@ func (e *execution) waitsForChild() bool { return e.child != nil && !e.child.end
 
 // cancelChildren has the runs end that steps wait for (rule C3).
 func (a *decider) cancelChildren() {
-	for _, x := range a.open {
+	for x := range a.open.all() {
 		if x.waitsForChild() {
 			a.d.StopChildren = append(a.d.StopChildren, ChildStop{TaskID: x.child.task, Detached: x.step.Child.Detach})
 		}
@@ -307,7 +307,7 @@ func (a *decider) graceOver() {
 		a.cancelOpen(a.body)
 		return
 	}
-	for _, x := range slices.Clone(a.open) {
+	for _, x := range a.open.now() {
 		if x.status == parley.StepRunning && len(x.flights) > 0 {
 			a.abandon(x, parley.OutcomeCancelled)
 			a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})

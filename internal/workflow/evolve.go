@@ -357,7 +357,7 @@ func (a *decider) touchAll() {
 	if a.finally != nil {
 		a.marked = append(a.marked, a.finally)
 	}
-	for _, x := range a.open {
+	for x := range a.open.all() {
 		a.touch(x)
 		for r := range x.regions {
 			a.marked = append(a.marked, r)

@@ -216,7 +216,7 @@ func (p *player) play() bool {
 
 func (p *player) timersAt(t time.Time) (n int) {
 	s := p.state
-	for _, x := range s.open {
+	for x := range s.open.all() {
 		for _, u := range []time.Time{x.deadline, x.wakeAt, x.hedgeAt, x.branchDeadline()} {
 			if u.Equal(t) {
 				n++

@@ -157,11 +157,11 @@ func (s *State) count(x *execution, status parley.StepStatus) {
 	case was != parley.StepRunning && status == parley.StepRunning:
 		x.region.running++
 		s.leaves += x.leaf()
-		s.open = append(s.open, x)
+		s.open.add(x)
 	case was == parley.StepRunning && status != parley.StepRunning:
 		x.region.running--
 		s.leaves -= x.leaf()
-		s.open = slices.DeleteFunc(s.open, func(o *execution) bool { return o == x })
+		s.open.remove(x)
 	}
 	switch {
 	case x.passed():

@@ -63,7 +63,7 @@ type State struct {
 	// are those that run, in the order in which they began to.
 	execs map[string]*execution
 	order []string
-	open  []*execution
+	open  openList
 	// leaves counts those of them that hold no others.
 	leaves int
 	// undoing are the executions of which the compensation is under way.
@@ -119,6 +119,8 @@ type execution struct {
 	endSeq int64
 	// dirty is as in region.
 	dirty bool
+	// place is where it stands among those that run.
+	place int
 	// round counts the runs of a composite's block; 2 and up after a retry.
 	round int
 	// entered is set once it was evaluated what a composite runs.
@@ -332,7 +334,7 @@ func (s *State) Due() time.Time {
 			due = t
 		}
 	}
-	for _, e := range s.open {
+	for e := range s.open.all() {
 		earlier(e.deadline)
 		earlier(e.branchDeadline())
 		if s.paused {
