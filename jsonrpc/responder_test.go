@@ -74,6 +74,7 @@ func TestResponderBounds(t *testing.T) {
 		if got := respond(ctx, `[{"jsonrpc":"2.0","id":1,"method":"wait"}]`); !strings.Contains(got, "-32051") || time.Since(start) != time.Second {
 			t.Error(got, time.Since(start))
 		}
+		synctest.Wait() // until its handler has ended too
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
