@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -117,9 +118,10 @@ func (b *Bus) sameKind(ctx context.Context, group string) error {
 		group, m.ClientID, m.ClientHost, len(g.Members), g.Protocol, alienAdvice)
 }
 
-// patiently repeats a question while the brokers say that they cannot answer
-// yet, as after their start or while leaders move. A topic that nobody knows
-// gets a second: it may just have been made.
+// patiently repeats a question while the brokers cannot answer yet: they say so,
+// as after their start or while leaders move, or one of them cannot be reached,
+// whose partitions others will lead. A topic that nobody knows gets a second: it
+// may just have been made.
 func patiently[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	wait := 100 * time.Millisecond
 	for unknown := 0; ; wait = min(2*wait, time.Second) {
@@ -127,7 +129,7 @@ func patiently[T any](ctx context.Context, ask func(context.Context) (T, error))
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			unknown++
 		}
-		if err == nil || !kerr.IsRetriable(err) || unknown > 3 {
+		if err == nil || !mayPass(err) || unknown > 3 {
 			return answer, err
 		}
 		select {
@@ -136,6 +138,11 @@ func patiently[T any](ctx context.Context, ask func(context.Context) (T, error))
 		case <-time.After(wait):
 		}
 	}
+}
+
+func mayPass(err error) bool {
+	wire, ok := errors.AsType[*net.OpError](err)
+	return kerr.IsRetriable(err) || ok && wire.Op == "dial"
 }
 
 // listed gives the start or end offsets of all partitions of a topic.
