@@ -22,7 +22,7 @@ var (
 const (
 	// dailyRuns and dailyFaults are enough for every kind of fault once.
 	dailyRuns   = 300
-	dailyFaults = 18
+	dailyFaults = 21
 	faultEvery  = 1500 * time.Millisecond
 )
 

@@ -34,6 +34,10 @@ type cluster struct {
 	primary *pgtest.Server
 	standby *pgtest.Server // nil without, or once it is the primary
 
+	// between are the ways from one broker to another, by their numbers; none
+	// without a mesh.
+	between map[[2]int][]*proxy
+
 	addresses          []string // of PostgreSQL, both servers
 	executors, bridges []*process
 	skews              []time.Duration
@@ -44,14 +48,17 @@ type cluster struct {
 type shape struct {
 	executors, bridges, brokers int
 	standby                     bool
-	works                       time.Duration // of each agent, for one task
+	// mesh puts a network that can be hurt between the brokers.
+	mesh  bool
+	works time.Duration // of each agent, for one task
 	// skews are what the clocks of executors and bridges are ahead.
 	skews []time.Duration
 }
 
-// wholeCluster is the one of the chaos proof.
+// wholeCluster is the one of the chaos proof. Between the brokers it can be hurt
+// where the loopback has as many addresses as that needs.
 func wholeCluster() shape {
-	return shape{executors: 2, bridges: 3, brokers: 3, standby: true, works: 400 * time.Millisecond}
+	return shape{executors: 2, bridges: 3, brokers: 3, standby: true, mesh: runtime.GOOS == "linux", works: 400 * time.Millisecond}
 }
 
 func newCluster(t *testing.T, s shape) *cluster {
@@ -60,7 +67,7 @@ func newCluster(t *testing.T, s shape) *cluster {
 	var starting sync.WaitGroup
 	if s.brokers > 0 {
 		starting.Go(func() {
-			c.kafka = kafkatest.Start(t, kafkatest.Options{Nodes: s.brokers})
+			c.kafka = kafkatest.Start(t, c.brokerOptions(s))
 			c.createTopics()
 		})
 	}
@@ -86,6 +93,18 @@ func newCluster(t *testing.T, s shape) *cluster {
 	}
 	c.awaitReady()
 	return c
+}
+
+func (c *cluster) brokerOptions(s shape) kafkatest.Options {
+	o := kafkatest.Options{Nodes: s.brokers}
+	if s.mesh {
+		c.between = map[[2]int][]*proxy{}
+		o.Mesh = func(l kafkatest.Link) {
+			way := [2]int{l.From, l.To}
+			c.between[way] = append(c.between[way], newProxyAt(c.t, l.Listen, l.Target))
+		}
+	}
+	return o
 }
 
 func (c *cluster) createTopics() {

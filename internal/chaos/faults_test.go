@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -139,7 +140,42 @@ func faultKinds() []faultKind {
 			all = append(all, cut(way+" network to "+name, way, targets[name]))
 		}
 	}
+	if runtime.GOOS == "linux" {
+		for _, way := range []string{"silent", "half silent", "torn"} {
+			all = append(all, cutBrokers(way))
+		}
+	}
 	return all
+}
+
+// cutBrokers takes the network between two brokers away, or one way of it.
+func cutBrokers(way string) faultKind {
+	return faultKind{way + " network between brokers", func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+		pair := rnd.Perm(len(c.brokers()))[:2]
+		ways := [][2]int{{pair[0], pair[1]}, {pair[1], pair[0]}}
+		if way == "half silent" {
+			ways = ways[:1]
+		}
+		hurt := func() {
+			for _, w := range ways {
+				for _, x := range c.between[w] {
+					if way == "torn" {
+						x.tear()
+					} else {
+						x.silence(upstream, downstream)
+					}
+				}
+			}
+		}
+		heal := func() {
+			for _, w := range ways {
+				for _, x := range c.between[w] {
+					x.heal()
+				}
+			}
+		}
+		return "the brokers", hurt, heal, between(rnd, time.Second, 8*time.Second)
+	}}
 }
 
 func killProcess(name string, which func(*cluster) []*process) faultKind {

@@ -40,9 +40,11 @@ type link struct {
 	once           sync.Once
 }
 
-func newProxy(tb testing.TB, target string) *proxy {
+func newProxy(tb testing.TB, target string) *proxy { return newProxyAt(tb, "127.0.0.1:0", target) }
+
+func newProxyAt(tb testing.TB, listen, target string) *proxy {
 	tb.Helper()
-	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", listen)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -33,6 +33,11 @@ type Options struct {
 	// ACL lets nobody but [AdminUser] do anything on the secure listener that no
 	// access rule allows. The plain listener stays free.
 	ACL bool
+	// Mesh, if set, is called for each way between two nodes before they start: the
+	// nodes then reach each other where it listens, and nowhere else, so that the
+	// network between them can be hurt. It needs the whole network 127.0.0.0/8 on
+	// the loopback, as Linux has it.
+	Mesh func(Link)
 	// Settings are further settings of every broker, by Kafka's names.
 	Settings map[string]string
 }
@@ -116,6 +121,11 @@ func (c *Cluster) open(ctx context.Context) error {
 			n.secure = freeAddress()
 		}
 		c.nodes = append(c.nodes, n)
+	}
+	if c.options.Mesh != nil {
+		if err := c.mesh(); err != nil {
+			return err
+		}
 	}
 	var err error
 	if c.client, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers()...)); err != nil {

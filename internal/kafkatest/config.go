@@ -10,7 +10,6 @@ import (
 // common are the settings of every node: small, quick to notice a dead broker,
 // and nothing created that nobody asked for.
 const common = `process.roles=broker,controller
-inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 num.network.threads=2
 num.io.threads=3
@@ -46,19 +45,30 @@ func (c *Cluster) properties(i int) string {
 	n := c.nodes[i]
 	var voters []string
 	for j, other := range c.nodes {
-		voters = append(voters, fmt.Sprintf("%d@%s", j+1, other.controller))
+		address := other.controller
+		if c.options.Mesh != nil {
+			address = named(j, address)
+		}
+		voters = append(voters, fmt.Sprintf("%d@%s", j+1, address))
 	}
 	open := "PLAINTEXT://" + n.plain
 	if n.secure != "" {
 		open += ",SECURE://" + n.secure
+	}
+	told, between := open, "PLAINTEXT"
+	if c.options.Mesh != nil {
+		open += ",INTERNAL://" + n.internal
+		told += ",INTERNAL://" + named(i, n.internal) + ",CONTROLLER://" + named(i, n.controller)
+		between = "INTERNAL"
 	}
 	copies := len(c.nodes)
 	set := map[string]string{
 		"node.id":                        fmt.Sprint(i + 1),
 		"controller.quorum.voters":       strings.Join(voters, ","),
 		"listeners":                      open + ",CONTROLLER://" + n.controller,
-		"advertised.listeners":           open,
-		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:" + c.options.protocol(),
+		"advertised.listeners":           told,
+		"inter.broker.listener.name":     between,
+		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:" + c.options.protocol(),
 		"log.dirs":                       n.dir + "/data",
 		"default.replication.factor":     fmt.Sprint(copies),
 		"min.insync.replicas":            fmt.Sprint((copies + 1) / 2),

@@ -22,6 +22,8 @@ type node struct {
 	plain      string
 	secure     string
 	controller string
+	// internal and hosts are those of a mesh.
+	internal, hosts string
 
 	mu      sync.Mutex // protects process
 	process *process
@@ -45,6 +47,9 @@ func (n *node) java(ctx context.Context, args ...string) *exec.Cmd {
 		"-Dlog4j2.configurationFile=" + filepath.Join(n.cluster.dir, "log4j2.properties"),
 		"-cp", filepath.Join(n.cluster.jars, "libs") + "/*",
 	}, args...)
+	if n.hosts != "" {
+		all = append([]string{"-Djdk.net.hosts.file=" + n.hosts}, all...)
+	}
 	cmd := exec.CommandContext(ctx, "java", all...)
 	cmd.Dir = n.dir
 	return cmd
