@@ -20,14 +20,9 @@ ALTER TABLE signal ADD COLUMN starts_at INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE signal ADD COLUMN chain INTEGER NOT NULL DEFAULT 0;
 
 CREATE INDEX signal_starts ON signal (starts_at) WHERE starts_at > 0;
--- Only those are forgotten of which nothing is to be started.
-DROP INDEX signal_old;
-CREATE INDEX signal_old ON signal (at) WHERE starts_at = 0;
 
 -- +goose Down
-DROP INDEX signal_old;
 DROP INDEX signal_starts;
 ALTER TABLE signal DROP COLUMN chain;
 ALTER TABLE signal DROP COLUMN starts_at;
-CREATE INDEX signal_old ON signal (at);
 DROP TABLE workflow_trigger;
