@@ -58,7 +58,7 @@ func archivedDefinition(a *store.Archived) (*workflow.Definition, error) {
 	case row == nil:
 		return nil, nil //nolint:nilnil // the caller says that it is missing
 	}
-	def, problems := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version, Limits: workflow.StoredLimits()}, row.Source)
+	def, problems := workflow.ParseStored(row.Name, row.Version, row.Source)
 	if def == nil {
 		return nil, problems
 	}

@@ -134,7 +134,7 @@ func (d *definitions) compile(row store.Definition) (*compiledVersion, error) {
 	if v != nil && v.row.ID == row.ID && v.row.Status == row.Status && (v.row.Deprecated == nil) == (row.Deprecated == nil) {
 		return v, nil
 	}
-	def, problems := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version, Limits: workflow.StoredLimits()}, row.Source)
+	def, problems := workflow.ParseStored(row.Name, row.Version, row.Source)
 	if def == nil {
 		// It was imported, or deployed by another version of this program.
 		return nil, parley.Errorf(parley.CodeInvalid, "workflow %s version %s cannot be run by this version: %w", row.Workflow, row.Version, problems)

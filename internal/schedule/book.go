@@ -194,7 +194,7 @@ func (b *Book) starts(ctx context.Context, s store.Schedule, t *workflow.Trigger
 	if !ok {
 		return parley.Errorf(parley.CodeConflict, "no version of workflow %q takes new runs", s.Workflow)
 	}
-	def, problems := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version, Limits: workflow.StoredLimits()}, row.Source)
+	def, problems := workflow.ParseStored(row.Name, row.Version, row.Source)
 	if def == nil {
 		return parley.Errorf(parley.CodeInvalid, "workflow %s version %s cannot be run by this version: %w", row.Workflow, row.Version, problems)
 	}

@@ -57,7 +57,7 @@ func defined(ctx context.Context, cfg Config, change store.WorkflowChange) (d st
 	if err != nil || !ok {
 		return d, err
 	}
-	def, _ := workflow.Parse(workflow.ParseOptions{File: row.Name, Version: row.Version, Limits: workflow.StoredLimits()}, row.Source)
+	def, _ := workflow.ParseStored(row.Name, row.Version, row.Source)
 	if def == nil {
 		return d, nil // it cannot be run by this version, nor fire
 	}

@@ -37,9 +37,9 @@ type ParseLimits struct {
 	SourceBytes, Nodes, Depth, Scopes, Steps, Branches int
 }
 
-// StoredLimits are those for documents that were deployed: what was taken once is
-// read, however the limits have changed since.
-func StoredLimits() ParseLimits {
+// storedLimits are the largest that settings take: what was deployed once is read,
+// however the limits have changed since.
+func storedLimits() ParseLimits {
 	return ParseLimits{SourceBytes: 16 << 20, Nodes: 10_000_000, Scopes: 256, Steps: 100_000, Branches: 100_000}
 }
 
@@ -63,6 +63,12 @@ func (l ParseLimits) filled() ParseLimits {
 // the findings that are not. The result does not share memory with source.
 func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 	return parse(o, source, nil)
+}
+
+// ParseStored is [Parse] for a version that was deployed: no setting keeps it from
+// being read.
+func ParseStored(name, version string, source []byte) (*Definition, parley.Problems) {
+	return Parse(ParseOptions{File: name, Version: version, Limits: storedLimits()}, source)
 }
 
 // parse compiles a document, or for a plan one that holds no more than it may.

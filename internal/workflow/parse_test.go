@@ -275,17 +275,17 @@ func TestLimits_Workflow(t *testing.T) {
 	if diff := cmp.Diff([]string{"limit steps[0].input"}, testErrors(t, deep(65))); diff != "" {
 		t.Error(diff)
 	}
-	wide := func(o ParseOptions, n int) (*Definition, parley.Problems) {
-		return Parse(o, []byte(`{"name": "x", "steps": [{"parallel": [`+strings.Repeat(`{"agent": "a"},`, n-1)+`{"agent": "a"}]}]}`))
+	wide := func(n int) []byte {
+		return []byte(`{"name": "x", "steps": [{"parallel": [` + strings.Repeat(`{"agent": "a"},`, n-1) + `{"agent": "a"}]}]}`)
 	}
 	few := ParseOptions{Limits: ParseLimits{Branches: 3}}
-	if def, problems := wide(few, 3); def == nil {
+	if def, problems := Parse(few, wide(3)); def == nil {
 		t.Error(problems)
 	}
-	if def, problems := wide(few, 4); def != nil || len(problems) != 1 || problems[0].Code != "limit" {
+	if def, problems := Parse(few, wide(4)); def != nil || len(problems) != 1 || problems[0].Code != "limit" {
 		t.Error(problems)
 	}
-	if def, problems := wide(ParseOptions{Limits: StoredLimits()}, 3000); def == nil {
+	if def, problems := ParseStored("x", "1", wide(3000)); def == nil {
 		t.Errorf("what was deployed is not read: %v", problems)
 	}
 	labels := func(n int) string {
