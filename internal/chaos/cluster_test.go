@@ -58,7 +58,7 @@ type shape struct {
 // wholeCluster is the one of the chaos proof. Between the brokers it can be hurt
 // where the loopback has as many addresses as that needs.
 func wholeCluster() shape {
-	return shape{executors: 2, bridges: 3, brokers: 3, standby: true, mesh: runtime.GOOS == "linux", works: 400 * time.Millisecond}
+	return shape{executors: 2, bridges: 3, brokers: 3, standby: true, mesh: hasMesh, works: 400 * time.Millisecond}
 }
 
 func newCluster(t *testing.T, s shape) *cluster {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -140,7 +139,7 @@ func faultKinds() []faultKind {
 			all = append(all, cut(way+" network to "+name, way, targets[name]))
 		}
 	}
-	if runtime.GOOS == "linux" {
+	if hasMesh {
 		for _, way := range []string{"silent", "half silent", "torn"} {
 			all = append(all, cutBrokers(way))
 		}

@@ -29,15 +29,12 @@ func meshAddress(from, to int) string {
 	return fmt.Sprintf("127.1.%d.%d", from+1, to+1)
 }
 
-// hostsFile is what the node of that number resolves names by.
-func (c *Cluster) hostsFile(i int) string { return filepath.Join(c.dir, "hosts"+strconv.Itoa(i)) }
-
 // mesh gives the nodes their names for each other and asks for the ways between
 // them. Both what brokers copy and what controllers say to each other goes there.
 func (c *Cluster) mesh() error {
 	for from, n := range c.nodes {
 		n.internal = freeAddress()
-		n.hosts = c.hostsFile(from)
+		n.hosts = filepath.Join(c.dir, "hosts"+strconv.Itoa(from))
 		var names strings.Builder
 		for to := range c.nodes {
 			fmt.Fprintf(&names, "%s %s\n", meshAddress(from, to), meshNode(to))
