@@ -137,7 +137,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	case string:
 		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
 		// The last are line breaks of YAML 1.1, which only double quotes escape.
-		if isOldYAML(v) || strings.ContainsAny(v, "\u0085\u2028\u2029") || isIndentedBlock(v) {
+		if isOldYAML(v) || strings.ContainsAny(v, "\u0085\u2028\u2029") || beginsWithTab(v) {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 		return n, nil
@@ -150,10 +150,10 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// isIndentedBlock reports whether a text of several lines has white space where
-// a block of YAML has its indentation: readers take a tab there for a mistake.
-func isIndentedBlock(s string) bool {
-	return strings.Contains(s, "\n") && (strings.Contains("\n"+s, "\n\t") || strings.HasPrefix(s, " "))
+// beginsWithTab reports whether a text of several lines has a tab where readers
+// look for the indentation of a block, and take it for a mistake.
+func beginsWithTab(s string) bool {
+	return strings.Contains(s, "\n") && strings.HasPrefix(strings.TrimLeft(s, " \n"), "\t")
 }
 
 // isOldYAML reports whether readers of YAML 1.1 would take a plain text for a
