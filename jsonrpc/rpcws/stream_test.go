@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,7 +104,8 @@ func TestWrittenTogether(t *testing.T) {
 		for range 25 {
 			before := counting.writes.Load()
 			const count = 2000 // 8 kB of frames, less than is read at once
-			go server.Write(bytes.Repeat([]byte("{}\n"), count))
+			var writing sync.WaitGroup
+			writing.Go(func() { server.Write(bytes.Repeat([]byte("{}\n"), count)) })
 			for i := range count {
 				_, more, err := message(client)
 				if err != nil {
@@ -113,6 +115,7 @@ func TestWrittenTogether(t *testing.T) {
 					t.Fatalf("message %d: More is %t", i, more)
 				}
 			}
+			writing.Wait() // one Write at a time, as the Stream demands
 			if n := counting.writes.Load() - before; n != 1 {
 				t.Errorf("%d messages in one Write left in %d writes", count, n)
 			}
@@ -452,14 +455,17 @@ func TestCompression(t *testing.T) {
 		client, server := pair(t, rpcws.DialConfig{Compression: true}, rpcws.AcceptConfig{Compression: both})
 		for _, size := range []int{10, 10_000, 2 << 20} {
 			text := strings.Repeat("z", size)
-			go client.Write([]byte(text + "\n"))
+			var writing sync.WaitGroup // one Write at a time, as the Stream demands
+			writing.Go(func() { client.Write([]byte(text + "\n")) })
 			if got := read(t, server); got != text {
 				t.Errorf("both=%t: %d bytes arrived as %d", both, size, len(got))
 			}
-			go server.Write([]byte(text + "\n"))
+			writing.Wait()
+			writing.Go(func() { server.Write([]byte(text + "\n")) })
 			if got := read(t, client); got != text {
 				t.Errorf("both=%t: %d bytes came back as %d", both, size, len(got))
 			}
+			writing.Wait()
 		}
 	}
 }
