@@ -78,6 +78,9 @@ func (s *Scheduler) look(ctx context.Context, row store.Schedule, spec *workflow
 func (s *Scheduler) move(ctx context.Context, row store.Schedule, firings []parley.ScheduleFiring) (store.Schedule, error) {
 	err := s.cfg.DB.MoveSchedule(ctx, store.ScheduleMove{Schedule: row, Firings: firings})
 	row.Seq++
+	if err == nil {
+		s.cfg.Metrics.settled(firings)
+	}
 	return row, err
 }
 

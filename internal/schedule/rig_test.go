@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus/memory"
@@ -29,6 +32,9 @@ type rig struct {
 	catalog *executor.Catalog
 	book    *schedule.Book
 	ids     atomic.Int64
+
+	registry *prometheus.Registry
+	metrics  *schedule.Metrics
 	// fault, if set, is asked before and after each write.
 	fault atomic.Pointer[func(point string) error]
 
@@ -51,7 +57,8 @@ func onStore(t *testing.T, f func(r *rig)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "parley.db")
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t}
+		r := &rig{t: t, registry: prometheus.NewRegistry()}
+		r.metrics = schedule.NewMetrics(r.registry)
 		var err error
 		r.db, err = store.Open(t.Context(), file, store.Options{Failpoint: func(point string) error {
 			if f := r.fault.Load(); f != nil {
@@ -89,7 +96,7 @@ func (r *rig) id(kind string) string { return fmt.Sprintf("%s-%d", kind, r.ids.A
 
 func (r *rig) config() schedule.Config {
 	return schedule.Config{
-		DB: r.db, Now: time.Now, NewID: func() string { return r.id("id") }, Start: r.x.Start, Cancel: r.x.Cancel,
+		DB: r.db, Now: time.Now, NewID: func() string { return r.id("id") }, Start: r.x.Start, Cancel: r.x.Cancel, Metrics: r.metrics,
 	}
 }
 
@@ -185,6 +192,29 @@ func (r *rig) want(id, firings string) {
 	lines := strings.Split(got, "\n")
 	if !slices.EqualFunc(lines, want, func(line string, want []string) bool { return alike(strings.Fields(line), want) }) {
 		r.t.Errorf("the firings are\n%s\nwant\n%s", got, firings)
+	}
+	r.counted(got)
+}
+
+// counted compares the metrics with the firings of the only schedule, a line each.
+func (r *rig) counted(firings string) {
+	r.t.Helper()
+	want := map[string]float64{}
+	for line := range strings.Lines(firings) {
+		if state := strings.Fields(line)[1]; state != "waiting" && state != "starting" {
+			want[state]++
+		}
+	}
+	families, err := r.registry.Gather()
+	check(r.t, err)
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	if !maps.Equal(got, want) {
+		r.t.Errorf("the metrics count %v, want %v", got, want)
 	}
 }
 

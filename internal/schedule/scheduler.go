@@ -39,6 +39,8 @@ type Config struct {
 	// Cancel asks for the end of a run.
 	Cancel func(ctx context.Context, req parley.CancelRequest) (parley.Run, error)
 	Logger *slog.Logger
+	// Metrics may be nil.
+	Metrics *Metrics
 }
 
 // Scheduler fires the schedules of a store.
