@@ -116,6 +116,7 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 		}
 	}
 	x.count(d)
+	x.cfg.Metrics.decided(l.state, d.Events)
 	for _, id := range d.RequestCancel {
 		x.tellCancel(id)
 	}

@@ -2,19 +2,33 @@ package executor
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
 )
 
-// Metrics are the numbers of an executor beside programs of the existing
-// platform. All methods may be called concurrently, and on nil, which counts
-// nothing.
+// Metrics are the numbers of an executor. What it has written is counted once
+// the store has said so: a write whose answer was lost is not. All methods may be
+// called concurrently, and on nil, which counts nothing.
 type Metrics struct {
-	handOffs, results, requests, monitoring, retries, turns, triggers *prometheus.CounterVec
+	handOffs, results, requests, monitoring, retries, turns, triggers, events *prometheus.CounterVec
+
+	durations *prometheus.HistogramVec
+	mu        sync.Mutex // protects workflows
+	// workflows are those with series of their own.
+	workflows map[string]struct{}
 }
+
+const (
+	// maxSeries bounds the workflows with series of their own: a histogram for each
+	// end is much. The others share those of otherWorkflows.
+	maxSeries      = 200
+	otherWorkflows = "_other"
+)
 
 // NewMetrics makes the collectors and registers them with reg; nil registers
 // them nowhere. Collectors of the same names that are there already are used.
@@ -22,22 +36,15 @@ type Metrics struct {
 // program.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		if reg == nil {
-			return c
-		}
-		err := reg.Register(c)
-		if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-			if same, ok := there.ExistingCollector.(*prometheus.CounterVec); ok {
-				return same
-			}
-		}
-		if err != nil {
-			panic(err)
-		}
-		return c
+		return register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 	}
 	return &Metrics{
+		workflows: make(map[string]struct{}),
+		durations: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "parley_run_duration_seconds", Help: "Time from the start of a run, as it was accepted, to its end.",
+			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600},
+		}, []string{"workflow", "status"})),
+		events:     counter("parley_run_events_total", "Events that this process has added to the histories of runs.", "type"),
 		handOffs:   counter("parley_executor_hand_offs_total", "What became of attempts that were handed to an old bridge.", "fate"),
 		results:    counter("parley_executor_result_records_total", "What became of the result records from the bus.", "fate"),
 		requests:   counter("parley_executor_request_records_total", "What became of the request records from the bus.", "kind", "fate"),
@@ -46,6 +53,50 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		triggers:   counter("parley_trigger_firings_total", "What became of webhook deliveries, events and records that met a trigger.", "trigger", "fate"),
 		monitoring: counter("parley_executor_monitoring_records_total", "What became of records about steps for watchers.", "fate"),
 	}
+}
+
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	err := reg.Register(c)
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if same, ok := there.ExistingCollector.(C); ok {
+			return same
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// decided counts what was written of a run, whose state it is afterwards.
+func (m *Metrics) decided(s *workflow.State, events []parley.Event) {
+	if m == nil {
+		return
+	}
+	for i := range events {
+		m.events.WithLabelValues(string(events[i].Type)).Inc()
+		switch events[i].Type {
+		case parley.EventRunCompleted, parley.EventRunFailed, parley.EventRunCancelled:
+			took := events[i].At.Sub(s.CreatedAt())
+			m.durations.WithLabelValues(m.workflow(s.Definition().ID), string(s.Status())).Observe(max(took, 0).Seconds())
+		}
+	}
+}
+
+// workflow gives the label of a workflow.
+func (m *Metrics) workflow(id string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.workflows[id]; !known {
+		if len(m.workflows) >= maxSeries {
+			return otherWorkflows
+		}
+		m.workflows[id] = struct{}{}
+	}
+	return id
 }
 
 // The fates of attempts that are handed over.

@@ -92,6 +92,7 @@ func (x *Executor) appendProgress(ctx context.Context, l *liveRun, t parley.Even
 		l.state = nil
 		return err
 	}
+	x.cfg.Metrics.decided(l.state, []parley.Event{e})
 	x.changed(l)
 	return nil
 }

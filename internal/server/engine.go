@@ -95,7 +95,10 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 		DB: s.db, Executor: s.executor, Now: s.db.Now, NewID: newUUID, KnownAgent: s.knownAgent, Changed: s.workflowsChanged,
 		CheckSecret: s.secrets.Check,
 	})
-	s.buildSchedules()
+	s.buildSchedules(metrics)
+	if !cfg.Guest {
+		metrics.MustRegister(newBacklog(s.db))
+	}
 	decisions := func(outcome string, which func() int64) {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "parley_decisions_total", Help: "Decisions about runs that the store has taken, or refused because somebody else was faster",

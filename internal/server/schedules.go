@@ -3,16 +3,19 @@ package server
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/parley-project/parley/internal/schedule"
 )
 
 // buildSchedules makes what keeps schedules, and in a process with the role
 // executor what fires them.
-func (s *Server) buildSchedules() {
+func (s *Server) buildSchedules(metrics *prometheus.Registry) {
 	cfg := schedule.Config{
 		DB: s.db, Now: s.db.Now, NewID: newUUID, Start: s.executor.Start, Cancel: s.executor.Cancel, Logger: s.log,
 	}
 	if s.cfg.has(RoleExecutor) {
+		cfg.Metrics = schedule.NewMetrics(metrics)
 		s.scheduler = schedule.New(cfg)
 		s.schedules = schedule.NewBook(cfg, s.scheduler.Wake)
 		return
