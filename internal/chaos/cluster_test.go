@@ -134,7 +134,7 @@ func (c *cluster) migrate() {
 // process makes a process with a network of its own and starts it.
 func (c *cluster) process(ctx context.Context, name string, roles ...server.Role) *process {
 	p := &process{
-		tb: c.t, log: filepath.Join(c.dir, name+".log"), proxies: map[string]*proxy{},
+		tb: c.t, log: filepath.Join(c.dir, name+".log"), proxies: map[string]*proxy{}, counted: counts{},
 		spec: childSpec{
 			Name: name, Roles: roles, Data: filepath.Join(c.dir, name), Key: apiKey, Seal: filepath.Join(c.dir, "seal"),
 			Listen: freeAddress(c.t, func() int { return rand.IntN(12_000) }), Database: c.databaseURL(), Routes: map[string]string{},

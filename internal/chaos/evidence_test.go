@@ -78,6 +78,12 @@ func (c *cluster) collect(accepted map[int][]string) evidence {
 	defer conn.Close(context.Background())
 	c.collectRows(conn, &e)
 	c.collectRuns(conn, &e)
+	e.counted = counts{}
+	for _, p := range c.processes() {
+		p.mu.Lock()
+		e.counted.add(p.counted)
+		p.mu.Unlock()
+	}
 	if c.kafka != nil {
 		e.results = c.results()
 	}

@@ -22,6 +22,8 @@ type evidence struct {
 	// results counts the records on the topic of results, by task.
 	results map[string]int
 	late    []lateAnswer
+	// counted are the sums of the processes' own counters; nil if they are of no use.
+	counted counts
 }
 
 // runEnd is what the store holds of a run.
@@ -57,6 +59,7 @@ func judge(e evidence) []string {
 		}
 	}
 	judgeCalls(e, report)
+	judgeCounts(e, report)
 	for _, task := range slices.Sorted(maps.Keys(e.results)) {
 		if n := e.results[task]; n > 1 {
 			report("attempt %s has %d result records", task, n)

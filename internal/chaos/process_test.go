@@ -33,6 +33,7 @@ type process struct {
 	unasked int // ends that nobody asked for
 	asked   bool
 	starts  int
+	counted counts // by all its lives that are over, as far as is known
 }
 
 func (p *process) url() string { return "http://" + p.spec.Listen }
@@ -94,8 +95,11 @@ func (p *process) once(ctx context.Context) {
 		case <-gone:
 		}
 	})
+	life, over := context.WithCancel(context.WithoutCancel(ctx))
+	watching.Go(func() { p.watchCounts(life) })
 	_ = cmd.Wait()
 	close(gone)
+	over()
 	watching.Wait()
 	p.mu.Lock()
 	if !p.asked && ctx.Err() == nil {

@@ -45,6 +45,7 @@ func TestScenarios(t *testing.T) {
 	}{
 		{"executors that were stopped", (*scenario).stoppedExecutors},
 		{"a partition's leader", (*scenario).leader},
+		{"counters", (*scenario).counters},
 		{"poison", (*scenario).poison},
 		{"rebalances", (*scenario).rebalances},
 		{"a bridge that does not return", (*scenario).lostBridge},
@@ -132,6 +133,29 @@ func (s *scenario) stoppedExecutors() {
 	}
 	s.awaitRest(s.next, time.Minute*busyFactor())
 	s.once(ids)
+}
+
+// counters: as long as no process has died, and the database has answered
+// everything, their counters say what there is, to one: each event of each run, each
+// call of an agent.
+func (s *scenario) counters() {
+	conn := s.connect()
+	defer conn.Close(context.Background())
+	e := evidence{runs: map[string]runEnd{}}
+	s.collectRuns(conn, &e)
+	want := countsOf(e)
+	for _, agents := range s.agents.log.snapshot() {
+		for _, agent := range agents {
+			want[agent]++
+		}
+	}
+	eventually(s.t, 10*time.Second, "the counters are equal", func() error {
+		got, err := s.countersNow()
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("counted are %v, there are %v", got, want)
+		}
+		return err
+	})
 }
 
 // leader kills the broker that leads a partition of the tasks: what is started
