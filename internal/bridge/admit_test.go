@@ -130,6 +130,9 @@ func TestAdaptiveAgent(t *testing.T) {
 		if late > tasks/4 {
 			t.Errorf("%d calls were refused once the limit was found, of %d", late, tasks)
 		}
+		if limit := gathered(t, reg)["parley_agent_concurrency_limit agent_name=one"]; limit < 2 || limit > 8 {
+			t.Errorf("the metrics tell of a limit of %v", limit)
+		}
 		p.stop()
 	})
 }
