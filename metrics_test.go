@@ -44,7 +44,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		pages.Write(text)
 	}
 	told := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?:parley|agent|protocol)_[a-z_]+(?:_total|_seconds|_bytes|_lag|_open|_up|_waiting|_in_flight|_limit|_circuit)\\b").FindAllString(pages.String(), -1) {
+	for _, m := range regexp.MustCompile(`(?:parley|agent|protocol)_[a-z_]+(?:_total|_seconds|_bytes|_lag|_open|_up|_waiting|_in_flight|_limit|_circuit)\b`).FindAllString(pages.String(), -1) {
 		told[m] = true
 	}
 	for name := range measured {

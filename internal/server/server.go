@@ -132,6 +132,11 @@ func New(ctx context.Context, cfg Config) (s *Server, err error) {
 	return s, s.listen(ctx, metrics)
 }
 
+// databasePatience is how long a process that starts waits for its database: one
+// that is just restarted, or whose standby takes over, is no reason to end. For a
+// broker that cannot be reached it waits as long.
+const databasePatience = 15 * time.Second
+
 func (s *Server) openStore(ctx context.Context) (err error) {
 	if s.cfg.NoLedger {
 		return nil

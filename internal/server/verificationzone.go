@@ -122,7 +122,7 @@ func (v *Verification) openStore(ctx context.Context, cfg VerificationConfig) (e
 			return err
 		}
 	}
-	v.db, err = store.Open(ctx, target(cfg.Data, cfg.DatabaseURL), store.Options{Now: cfg.Now, Logger: v.log})
+	v.db, err = store.Open(ctx, target(cfg.Data, cfg.DatabaseURL), store.Options{Now: cfg.Now, Logger: v.log, Patience: databasePatience})
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,9 @@ type Options struct {
 	// committed: one that does not sync, or with a standby that nobody waits for.
 	// Without it that is a warning in the log.
 	RefuseUnsafe bool
+	// Patience is how long Open waits for a database that cannot be reached; default
+	// not at all.
+	Patience time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -129,7 +132,8 @@ type DB struct {
 // one up to date and is needed for a new one. ctx bounds the opening only. The
 // caller closes the DB.
 func Open(ctx context.Context, target string, o Options) (*DB, error) {
-	return open(ctx, dialectOf(target), target, o)
+	o = o.withDefaults()
+	return openPatiently(ctx, o, func() (*DB, error) { return open(ctx, dialectOf(target), target, o) })
 }
 
 func open(ctx context.Context, d dialect, target string, o Options) (_ *DB, err error) {
