@@ -1,10 +1,10 @@
 package executor
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
@@ -31,19 +31,19 @@ const (
 )
 
 // NewMetrics makes the collectors and registers them with reg; nil registers
-// them nowhere. Collectors of the same names that are there already are used.
-// It panics if reg has others under these names, which is a mistake in the
-// program.
+// them nowhere. It panics if reg has some of these names already, which is a
+// mistake in the program.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	registered := promauto.With(reg)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+		return registered.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return &Metrics{
 		workflows: make(map[string]struct{}),
-		durations: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		durations: registered.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "parley_run_duration_seconds", Help: "Time from the start of a run, as it was accepted, to its end.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600},
-		}, []string{"workflow", "status"})),
+		}, []string{"workflow", "status"}),
 		events:     counter("parley_run_events_total", "Events that this process has added to the histories of runs.", "type"),
 		handOffs:   counter("parley_executor_hand_offs_total", "What became of attempts that were handed to an old bridge.", "fate"),
 		results:    counter("parley_executor_result_records_total", "What became of the result records from the bus.", "fate"),
@@ -53,22 +53,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		triggers:   counter("parley_trigger_firings_total", "What became of webhook deliveries, events and records that met a trigger.", "trigger", "fate"),
 		monitoring: counter("parley_executor_monitoring_records_total", "What became of records about steps for watchers.", "fate"),
 	}
-}
-
-func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
-	if reg == nil {
-		return c
-	}
-	err := reg.Register(c)
-	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if same, ok := there.ExistingCollector.(C); ok {
-			return same
-		}
-	}
-	if err != nil {
-		panic(err)
-	}
-	return c
 }
 
 // decided counts what was written of a run, whose state it is afterwards.
