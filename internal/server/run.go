@@ -41,7 +41,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	part := func(run func() error) func() error {
 		return func() error {
 			defer end() // one part ends, all end
-			return run()
+			return unlessStopped(ctx, run())
 		}
 	}
 	if s.notices != nil {
@@ -85,6 +85,15 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	err = layers.Wait()
 	stopHints()
 	return errors.Join(err, base.Wait())
+}
+
+// unlessStopped is the error of a part, but for one that was stopped before it had
+// begun: that is no failure.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // rim gives the parts that look at the others, and those that others call. The
