@@ -102,11 +102,12 @@ type DB struct {
 	reads sync.Map
 
 	// closing guards queue against sends after its close.
-	closing sync.RWMutex
-	closed  bool
-	queue   chan *unit
-	writing sync.WaitGroup
-	fatal   chan struct{}
+	closing    sync.RWMutex
+	closed     bool
+	queue      chan *unit
+	writing    sync.WaitGroup
+	committing *commits
+	fatal      chan struct{}
 	// failed is set once and for all when the disk cannot be trusted.
 	failed  atomic.Pointer[error]
 	commits atomic.Int64
@@ -138,7 +139,7 @@ func Open(ctx context.Context, target string, o Options) (*DB, error) {
 
 func open(ctx context.Context, d dialect, target string, o Options) (_ *DB, err error) {
 	o = o.withDefaults()
-	db := &DB{path: target, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{})}
+	db := &DB{path: target, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{}), committing: newCommits()}
 	if d.writers > 0 {
 		db.options.Writers = min(d.writers, o.Writers)
 	}

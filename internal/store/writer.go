@@ -125,69 +125,106 @@ type writer struct {
 	db    *DB
 	link  link
 	group []*unit
+	// due says when the group must not wait any longer.
+	due *time.Timer
+}
+
+const (
+	// gatherEnough is how many units are worth another commit while one is under
+	// way, and gatherFor how long fewer wait for that to end at most: what many
+	// share costs the server little more than what one has for itself.
+	gatherEnough = 32
+	gatherFor    = 2 * time.Millisecond
+)
+
+// commits lets the writers of one DB take turns.
+type commits struct {
+	// collecting is full while one of them takes units from the queue.
+	collecting chan struct{}
+	underway   atomic.Int32
+	// idle gets a value when none is under way any more.
+	idle chan struct{}
+}
+
+func newCommits() *commits {
+	return &commits{collecting: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+}
+
+func (c *commits) end() {
+	if c.underway.Add(-1) > 0 {
+		return
+	}
+	select {
+	case c.idle <- struct{}{}:
+	default:
+	}
 }
 
 // loop runs until the queue is closed and drained.
 func (w *writer) loop() {
 	defer w.closeLink()
-	flush := time.NewTimer(w.db.options.Flush)
-	flush.Stop()
+	c := w.db.committing
+	w.due = time.NewTimer(w.db.options.Flush)
 	for open := true; open; {
-		due := false
-		select {
-		case u, ok := <-w.db.queue:
-			if open = ok; ok {
-				due = w.collect(u, flush)
-			}
-		case <-flush.C:
-			due = true
-		}
-		if due || !open {
-			flush.Stop()
-			w.commitGroup()
-		}
+		c.collecting <- struct{}{}
+		w.due.Stop()
+		open = w.collect()
+		c.underway.Add(1)
+		<-c.collecting
+		w.commitGroup()
+		c.end()
 	}
 }
 
-// collect takes u and everything that waits behind it, and reports whether the
-// group is due now. A group of lazy units alone waits for the timer.
-func (w *writer) collect(u *unit, flush *time.Timer) bool {
-	if len(w.group) == 0 && u.durability == lazy {
-		flush.Reset(w.db.options.Flush)
-	}
-	due := false
-	yielded := false
-	for {
-		w.group = append(w.group, u)
-		due = due || u.durability != lazy
-		if len(w.group) >= w.db.options.Group {
-			return true
-		}
+// collect takes what waits until it is due: at once if nothing is being
+// committed, soon if something is, and after a while if all of it is lazy. It is
+// false when the queue is closed.
+func (w *writer) collect() (open bool) {
+	urgent, yielded := false, false
+	for len(w.group) < w.db.options.Group {
 		select {
-		case next, ok := <-w.db.queue:
+		case u, ok := <-w.db.queue:
 			if !ok {
-				return true
+				return false
 			}
-			u = next
+			urgent = w.add(u, urgent)
 			continue
 		default:
 		}
-		if yielded || !due {
-			return due
+		if urgent && !yielded {
+			// Those whom the last commit has woken get the chance to come along.
+			yielded = true
+			runtime.Gosched()
+			continue
 		}
-		// Those whom the last commit has woken get the chance to come along.
-		yielded = true
-		runtime.Gosched()
+		if urgent && (len(w.group) >= gatherEnough || w.db.committing.underway.Load() == 0) {
+			return true
+		}
 		select {
-		case next, ok := <-w.db.queue:
+		case u, ok := <-w.db.queue:
 			if !ok {
-				return true
+				return false
 			}
-			u = next
-		default:
+			urgent = w.add(u, urgent)
+		case <-w.db.committing.idle:
+		case <-w.due.C:
 			return true
 		}
 	}
+	return true
+}
+
+// add takes a unit into the group, and reports whether that is urgent now.
+func (w *writer) add(u *unit, urgent bool) bool {
+	w.group = append(w.group, u)
+	switch {
+	case u.durability != lazy && !urgent:
+		w.due.Reset(gatherFor)
+		return true
+	case len(w.group) == 1:
+		w.due.Reset(w.db.options.Flush)
+	}
+	return urgent
 }
 
 // repeats is how often a unit is executed whose transaction failed because of
