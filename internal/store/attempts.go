@@ -136,6 +136,12 @@ func insertAttempts(s *session, bound [][]driver.NamedValue) error {
 	return nil
 }
 
+// itsState is the state of an attempt that a statement finds by its id. The text is
+// that of no partial index: while such an index is small by its statistics,
+// PostgreSQL would rather go through all of it, and through thousands of dead
+// entries, than look for the one row.
+const itsState = `(state || '')`
+
 const selectAttempts = `SELECT ` + attemptColumns + `, scheduled_at FROM attempt WHERE id >= ? AND id < ? AND run = ?`
 
 // Attempts gives every attempt of a run, closed ones too, in the order in

@@ -90,8 +90,9 @@ func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) 
 
 const (
 	claimAttempt = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?, source = ?
- WHERE id = ? AND state = 'open' AND held = 0 RETURNING ` + attemptColumns
-	selectClaimed = `SELECT ` + attemptColumns + ` FROM attempt WHERE id = ? AND state = 'claimed' AND owner = ? AND owner_inc = ? AND token = ?`
+ WHERE id = ? AND ` + itsState + ` = 'open' AND held = 0 RETURNING ` + attemptColumns
+	selectClaimed = `SELECT ` + attemptColumns + ` FROM attempt WHERE id = ? AND ` + itsState + ` = 'claimed' AND owner = ? AND owner_inc = ? AND token = ?`
+	deferAttempt  = `UPDATE attempt SET visible_at = ? WHERE id = ? AND ` + itsState + ` = 'open'`
 )
 
 // Claim is P4 for a batch: it gives the attempts that are the caller's now, in
@@ -179,7 +180,7 @@ func (db *DB) Defer(ctx context.Context, list []Deferral) error {
 	return db.transition(ctx, lazy, point("P3"), func(s *session) error {
 		for _, d := range list {
 			s.at(d.TaskID)
-			err := s.later(-1, `UPDATE attempt SET visible_at = ? WHERE id = ? AND state = 'open'`, unixMicro(d.At), d.TaskID)
+			err := s.later(-1, deferAttempt, unixMicro(d.At), d.TaskID)
 			if err != nil {
 				return err
 			}

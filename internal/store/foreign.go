@@ -29,24 +29,28 @@ const (
  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	claimForeignRow = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?
- WHERE id = ? AND number = ? AND state = 'open' AND hand_off = 'foreign' RETURNING ` + attemptColumns
+ WHERE id = ? AND number = ? AND ` + itsState + ` = 'open' AND hand_off = 'foreign' RETURNING ` + attemptColumns
 
 	moveRetry = `UPDATE attempt SET state = 'open', visible_at = ?, owner = NULL, owner_inc = NULL, token = NULL,
  claimed_at = NULL, number = number + 1, agent_task_id = NULL, agent_context_id = NULL, agent_endpoint = NULL,
- agent_version = NULL,` + noQuestion + mine + ` AND state IN ('claimed', 'following') AND hand_off = 'foreign' AND orphanings = 0`
+ agent_version = NULL,` + noQuestion + mine + ` AND ` + itsState + ` IN ('claimed', 'following') AND hand_off = 'foreign' AND orphanings = 0`
 
-	foreignDue = `hand_off = 'foreign' AND state IN ('open', 'settled') AND visible_at <= ? AND (settled_at IS NULL OR settled_at <= ?)`
+	foreignDue   = `hand_off = 'foreign' AND state IN ('open', 'settled')` + foreignTimes
+	foreignStill = `hand_off = 'foreign' AND ` + itsState + ` IN ('open', 'settled')` + foreignTimes
+	foreignTimes = ` AND visible_at <= ? AND (settled_at IS NULL OR settled_at <= ?)`
 
 	anyForeign = `SELECT 1 FROM attempt WHERE ` + foreignDue + ` LIMIT 1`
 
-	closeForeign = `UPDATE attempt SET state = 'closed' WHERE id = ? AND state = 'settled' AND hand_off = 'foreign'`
+	closeForeign = `UPDATE attempt SET state = 'closed' WHERE id = ? AND ` + itsState + ` = 'settled' AND hand_off = 'foreign'`
+
+	purgeForeign = `DELETE FROM attempt WHERE id = ? AND ` + itsState + ` = 'closed' AND hand_off = 'foreign'`
 
 	foreignOld = `SELECT id FROM attempt WHERE hand_off = 'foreign' AND state = 'closed' AND settled_at < ? ORDER BY settled_at LIMIT ?`
 )
 
 func takeForeign(d *dialect) string {
 	return `UPDATE attempt SET visible_at = ? WHERE id ` + d.picked(`SELECT id FROM attempt WHERE `+foreignDue+` ORDER BY visible_at LIMIT ?`) +
-		` AND ` + foreignDue + ` RETURNING ` + attemptColumns
+		` AND ` + foreignStill + ` RETURNING ` + attemptColumns
 }
 
 // foreignAgain is how long a foreign attempt that [DB.Foreign] gave is left
@@ -310,7 +314,7 @@ func (db *DB) PurgeForeign(ctx context.Context, before time.Time, limit int) (n 
 			if err := s.later(-1, `DELETE FROM late WHERE attempt = ?`, id); err != nil {
 				return err
 			}
-			if err := s.later(-1, `DELETE FROM attempt WHERE id = ? AND state = 'closed' AND hand_off = 'foreign'`, id); err != nil {
+			if err := s.later(-1, purgeForeign, id); err != nil {
 				return err
 			}
 		}

@@ -29,7 +29,7 @@ const (
 
 func handOverAttempts(d *dialect) string {
 	return `UPDATE attempt SET state = 'claimed', hand_off = 'bus', owner = ?, owner_inc = 0, token = ?, claimed_at = ?
- WHERE id ` + d.picked(`SELECT id FROM attempt WHERE `+visible+` ORDER BY visible_at LIMIT ?`) + ` AND ` + visible +
+ WHERE id ` + d.picked(`SELECT id FROM attempt WHERE `+visible+` ORDER BY visible_at LIMIT ?`) + ` AND ` + visibleStill +
 		` RETURNING published, ` + attemptColumns
 }
 

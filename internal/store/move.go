@@ -17,27 +17,27 @@ const mine = ` WHERE id = ? AND owner = ? AND owner_inc = ? AND token = ?`
 const (
 	// P5 leaves no trace of the claim.
 	moveRelease = `UPDATE attempt SET state = 'open', visible_at = ?, owner = NULL, owner_inc = NULL, token = NULL,
- claimed_at = NULL` + mine + ` AND state = 'claimed' AND orphanings = 0`
+ claimed_at = NULL` + mine + ` AND ` + itsState + ` = 'claimed' AND orphanings = 0`
 	moveFollow = `UPDATE attempt SET state = 'following', agent_task_id = ?, agent_context_id = ?,
  agent_endpoint = ?, agent_version = ?` + mine +
-		` AND (state = 'claimed' OR (state = 'following' AND agent_task_id = ?))`
+		` AND (` + itsState + ` = 'claimed' OR (state = 'following' AND agent_task_id = ?))`
 	moveSettle = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?` + mine +
-		` AND state IN ('claimed', 'following')`
+		` AND ` + itsState + ` IN ('claimed', 'following')`
 	// Something may have been sent under an earlier claim: then this is no
 	// proof that nothing was executed.
 	moveFail  = moveSettle + ` AND (state = 'following' OR orphanings = 0)`
 	moveAgain = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
  orphanings = orphanings + 1, agent_task_id = NULL, agent_context_id = NULL, agent_endpoint = NULL, agent_version = NULL,` + noQuestion + mine +
-		` AND state IN ('claimed', 'following') AND policy IN ('lookup', 'resend') AND orphanings < ?`
+		` AND ` + itsState + ` IN ('claimed', 'following') AND policy IN ('lookup', 'resend') AND orphanings < ?`
 	// A task that is only followed is not sent again: nothing is counted. Who
 	// takes it over must know that: it may have been claimed when it was seen.
 	moveTakeover = `UPDATE attempt SET owner = ?, owner_inc = ?, token = ?, claimed_at = ?,
  orphanings = orphanings + CASE WHEN state = 'claimed' THEN 1 ELSE 0 END` + mine +
-		` AND state IN ('claimed', 'following') AND ` + mayTakeOver + ` AND (state = 'following' OR orphanings < ?)
+		` AND ` + itsState + ` IN ('claimed', 'following') AND ` + mayTakeOver + ` AND (state = 'following' OR orphanings < ?)
  AND ` + workerAlive + ` AND ` + ownerGone + ` AND (state = 'claimed' OR agent_task_id = ?)`
 	// The limit is passed.
 	moveSpent     = moveSettle + ` AND policy IN ('lookup', 'resend') AND orphanings >= ?`
-	moveSpentLost = moveSpent + ` AND state = 'claimed' AND ` + ownerGone
+	moveSpentLost = moveSpent + ` AND ` + itsState + ` = 'claimed' AND ` + ownerGone
 )
 
 // ownerGone holds for attempts whose owner is dead or was replaced.
@@ -210,7 +210,7 @@ func moveOn(s *session, m *Move, from []any) (ok, written bool, err error) {
 	if err != nil || n == 1 {
 		return n == 1, n == 1, err
 	}
-	done, err := s.exists(`SELECT 1 FROM attempt`+mine+` AND state IN ('claimed', 'following')`,
+	done, err := s.exists(`SELECT 1 FROM attempt`+mine+` AND `+itsState+` IN ('claimed', 'following')`,
 		m.TaskID, m.To.Worker, m.To.Inc, m.To.Token)
 	if err != nil || done {
 		return done, false, err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +17,14 @@ func hotQueries(db *DB) map[string]string {
 		"close":     closeAnswered,
 		"hold":      holdAttempts,
 		"claim":     claimAttempt,
+		"claimed":   selectClaimed,
+		"defer":     deferAttempt,
+		"release":   moveRelease,
+		"follow":    moveFollow,
+		"settle":    moveSettle,
+		"read":      closeSettled,
+		"guess":     closeCancelled,
+		"one":       selectAttempt,
 		"again":     moveAgain,
 		"takeover":  moveTakeover,
 		"spent":     moveSpentLost,
@@ -43,6 +52,10 @@ func hotQueries(db *DB) map[string]string {
 		"forget":    forgetWorker,
 		"foreign":   takeForeign(&db.dialect),
 		"any":       anyForeign,
+		"mine":      claimForeignRow,
+		"retry":     moveRetry,
+		"over":      closeForeign,
+		"purged":    purgeForeign,
 		"purge":     foreignOld,
 		"copies":    anyCopy,
 		"replayed":  replayedOfRun,
@@ -120,8 +133,9 @@ func sqlitePlan(t *testing.T, db *DB, query string) {
 	}))
 }
 
-// PostgreSQL is not told to avoid reading whole tables here: it has to find the
-// index good.
+// PostgreSQL is not told to avoid reading whole tables here, but where it writes:
+// it has to find the index good. What names a row by its id looks for nothing else,
+// also when a smaller index would do: that is full of dead entries.
 func postgresPlan(t *testing.T, db *DB, query string) {
 	ctx := t.Context()
 	conn, err := pgx.Connect(ctx, db.path)
@@ -129,20 +143,44 @@ func postgresPlan(t *testing.T, db *DB, query string) {
 	defer conn.Close(ctx)
 	_, err = conn.Exec(ctx, `SET plan_cache_mode = force_generic_plan`)
 	check(t, err)
-	_, err = conn.Exec(ctx, `PREPARE q AS `+numberParameters(query))
+	texts := []string{numberParameters(query)}
+	if strings.HasPrefix(query, "UPDATE ") {
+		_, err = conn.Exec(ctx, `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`)
+		check(t, err)
+		sd, err := conn.Prepare(ctx, "alone", texts[0])
+		check(t, err)
+		if merged, _ := mergedText(query, sd.ParamOIDs); merged != "" {
+			texts = append(texts, merged)
+		}
+	}
+	target := regexp.MustCompile(` using \w+ on (attempt|run|zone_question)  `) // not what a condition asks for
+	byID := strings.Contains(query, " WHERE id = ? ") && !strings.Contains(query, "worker")
+	for _, text := range texts {
+		for _, step := range explain(t, conn, text, strings.Count(query, "?")) {
+			t.Log(step)
+			if strings.Contains(step, "Seq Scan") && !strings.Contains(step, "Seq Scan on worker") {
+				t.Errorf("a whole table is read: %s", step)
+			}
+			if byID && target.MatchString(step) && !strings.Contains(step, "_pkey ") {
+				t.Errorf("a row with a known id is looked for elsewhere: %s", step)
+			}
+		}
+	}
+}
+
+func explain(t *testing.T, conn *pgx.Conn, text string, parameters int) []string {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), `PREPARE q AS `+text)
 	check(t, err)
-	args := strings.TrimSuffix(strings.Repeat("NULL,", strings.Count(query, "?")), ",")
+	args := strings.TrimSuffix(strings.Repeat("NULL,", parameters), ",")
 	if args != "" {
 		args = "(" + args + ")"
 	}
-	rows, err := conn.Query(ctx, `EXPLAIN EXECUTE q`+args)
+	rows, err := conn.Query(t.Context(), `EXPLAIN EXECUTE q`+args)
 	check(t, err)
 	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	check(t, err)
-	for _, step := range steps {
-		t.Log(step)
-		if strings.Contains(step, "Seq Scan") && !strings.Contains(step, "Seq Scan on worker") {
-			t.Errorf("a whole table is read: %s", step)
-		}
-	}
+	_, err = conn.Exec(t.Context(), `DEALLOCATE q`)
+	check(t, err)
+	return steps
 }

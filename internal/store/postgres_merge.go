@@ -14,8 +14,8 @@ import (
 // array for each parameter. It locks and changes the same rows in the same order;
 // the server has a third of the work.
 
-// maxMerged bounds the calls of one statement: should the server's plan begin
-// with the table, it compares each row with each.
+// maxMerged bounds the calls of one statement. The server's plan begins with them
+// and looks each row up: the connection has other joins switched off.
 const maxMerged = 64
 
 // maxMergedBytes is how large a merged statement may be, about: it is copied.
@@ -54,7 +54,7 @@ func (l *pgLink) steps(batch []*pgCall) ([]pgStep, error) {
 // about a row of its own.
 func mergeable(batch []*pgCall) int {
 	first := batch[0]
-	if first.each != nil || first.st.merged == "" {
+	if first.st.merged == "" {
 		return 1
 	}
 	n := 1
@@ -93,9 +93,10 @@ func (l *pgLink) many(c *pgCall) (*pgStatement, error) {
 }
 
 // mergedText gives the statement that does for each element of its arrays what
-// text does, or "" if there is none. It returns the numbers of the elements that
-// have changed a row, or, if byColumn, the first column of what was inserted,
-// which is also the first argument. An insertion of all or none returns nothing.
+// text does, or "" if there is none. An update returns the numbers of the elements
+// that have changed a row, before what text returns, if anything; byColumn an
+// insertion returns its first column, which is also the first argument. An
+// insertion of all or none returns nothing.
 func mergedText(text string, types []uint32) (merged string, byColumn bool) {
 	names := make([]string, len(types))
 	arrays := make([]string, len(types))
@@ -118,22 +119,24 @@ func mergedText(text string, types []uint32) (merged string, byColumn bool) {
 		b.WriteByte(text[i])
 	}
 	switch {
-	case n == 0 || strings.Contains(text, "RETURNING"):
+	case n == 0:
 		return "", false
 	case strings.HasPrefix(text, "UPDATE "):
 		head, tail, found := strings.Cut(b.String(), " WHERE id = v.")
-		key, _, _ := strings.Cut(tail, " ")
 		if !found || strings.Contains(head, "(SELECT") {
 			return "", false
 		}
-		// The second condition has the rows found by the index in any case.
-		return head + source + " WHERE id = ANY ($" + key[1:] + ") AND id = v." + tail + " RETURNING v.ord", false
+		tail, columns, returns := strings.Cut(tail, " RETURNING ")
+		if returns {
+			columns = ", " + columns
+		}
+		return head + source + " WHERE id = v." + tail + " RETURNING v.ord" + columns, false
 	case strings.HasPrefix(text, "INSERT "):
 		values := " VALUES (" + strings.TrimSuffix(strings.Repeat("?, ", n), ", ") + ")"
 		columns, rest, found := strings.Cut(text, values)
 		_, first, _ := strings.Cut(columns, "(")
 		first, _, _ = strings.Cut(first, ",")
-		if !found || strings.Contains(rest, "?") {
+		if !found || strings.Contains(rest, "?") || strings.Contains(rest, "RETURNING") {
 			return "", false
 		}
 		merged = columns + " SELECT v." + strings.Join(names, ", v.") + source + rest
@@ -216,6 +219,9 @@ func (s *pgStep) receiveAll(g *pgGroup, p *pgconn.Pipeline) (err error) {
 			return fmt.Errorf("a statement has returned %v", r.values[0])
 		}
 		s.calls[i].changed++
+		if each := s.calls[i].each; each != nil {
+			return each(r)
+		}
 		return nil
 	}}}
 	n, err := g.result(p, &whole)

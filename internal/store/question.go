@@ -22,27 +22,27 @@ const (
 	// one. Where the owner says which number it gets, that alone decides: it may
 	// have been answered before its owner knew that it was recorded.
 	moveAsk = `UPDATE attempt SET question = ?, questions = questions + 1, news = news + 1, reply = NULL, reply_sent = 0` + mine +
-		` AND state = 'following' AND (question IS NULL OR question <> ? OR reply IS NOT NULL)`
+		` AND ` + itsState + ` = 'following' AND (question IS NULL OR question <> ? OR reply IS NOT NULL)`
 	moveAskNumbered = `UPDATE attempt SET question = ?, questions = questions + 1, news = news + 1, reply = NULL, reply_sent = 0` + mine +
-		` AND state = 'following' AND questions = ?`
+		` AND ` + itsState + ` = 'following' AND questions = ?`
 	// Whoever answered knows that the agent need not wait any more: this is no
 	// news then.
 	moveGoOn = `UPDATE attempt SET question = NULL, news = news + CASE WHEN reply IS NULL THEN 1 ELSE 0 END,
- reply = NULL, reply_sent = 0` + mine + ` AND state = 'following' AND question IS NOT NULL`
+ reply = NULL, reply_sent = 0` + mine + ` AND ` + itsState + ` = 'following' AND question IS NOT NULL`
 	// Whether what may have left before leaves once more is the owner's decision.
 	moveReply = `UPDATE attempt SET reply_sent = 1` + mine +
-		` AND state = 'following' AND question IS NOT NULL AND reply IS NOT NULL AND questions = ?`
+		` AND ` + itsState + ` = 'following' AND question IS NOT NULL AND reply IS NOT NULL AND questions = ?`
 
 	// noQuestion forgets the present question; the run hears of it, unless it
 	// has the answer to it.
 	noQuestion = ` news = news + CASE WHEN question IS NOT NULL AND reply IS NULL THEN 1 ELSE 0 END,
  question = NULL, reply = NULL, reply_sent = 0`
 
-	isFollowed = `SELECT 1 FROM attempt` + mine + ` AND state = 'following'`
+	isFollowed = `SELECT 1 FROM attempt` + mine + ` AND ` + itsState + ` = 'following'`
 	isAsked    = isFollowed + ` AND questions = ? AND question = ?`
 
 	// awaits holds for an attempt whose question, the given one, has no answer.
-	awaits     = ` WHERE id = ? AND state = 'following' AND questions = ? AND question IS NOT NULL AND reply IS NULL`
+	awaits     = ` WHERE id = ? AND ` + itsState + ` = 'following' AND questions = ? AND question IS NOT NULL AND reply IS NULL`
 	replyTo    = `UPDATE attempt SET reply = ?, reply_sent = 0` + awaits
 	isAwaiting = `SELECT 1 FROM attempt` + awaits
 	markNews   = `UPDATE attempt SET news_seen = ? WHERE id = ? AND news_seen < ?`

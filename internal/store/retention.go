@@ -24,9 +24,9 @@ var keepsRun = []string{
 	`EXISTS (SELECT 1 FROM dead_letter d WHERE d.run = run.id AND d.state = 'waiting')`,
 }
 
-// removable holds for runs that may be removed. Its parameters are the time after
+// removable holds for runs that may be removed when they have ended. Its parameters are the time after
 // which an idempotency key is young, and the one after which a run of an archive is.
-var removable = `ended_at IS NOT NULL AND (idempotency_key IS NULL OR created_at <= ?)
+var removable = `(idempotency_key IS NULL OR created_at <= ?)
  AND NOT EXISTS (SELECT 1 FROM imported i WHERE i.kind = '` + string(importArchived) + `' AND i.id = run.id AND i.imported_at > ?)
  AND NOT ` + strings.Join(keepsRun, `
  AND NOT `)
@@ -49,9 +49,10 @@ const (
 )
 
 var (
-	selectPast = `SELECT id, ended_at FROM run WHERE workflow = ? AND (ended_at, id) < (?, ?) AND (ended_at, id) > (?, ?) AND ` + removable + `
+	selectPast = `SELECT id, ended_at FROM run WHERE workflow = ? AND (ended_at, id) < (?, ?) AND (ended_at, id) > (?, ?) AND ended_at IS NOT NULL AND ` + removable + `
  ORDER BY ended_at, id LIMIT ?`
-	deleteRun = `DELETE FROM run WHERE id = ? AND ` + removable
+	// see itsState
+	deleteRun = `DELETE FROM run WHERE id = ? AND coalesce(ended_at, 0) > 0 AND ` + removable
 )
 
 // purgeRows and purgeBytes bound what one transaction removes of runs that are

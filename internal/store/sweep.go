@@ -22,8 +22,9 @@ const (
 const forgetAfter = 24 * time.Hour
 
 const (
-	visible    = `state = 'open' AND held = 0 AND visible_at <= ?`
-	anyVisible = `SELECT 1 FROM attempt WHERE ` + visible + ` LIMIT 1`
+	visible      = `state = 'open' AND held = 0 AND visible_at <= ?`
+	visibleStill = itsState + ` = 'open' AND held = 0 AND visible_at <= ?`
+	anyVisible   = `SELECT 1 FROM attempt WHERE ` + visible + ` LIMIT 1`
 )
 
 // lastKey orders statements that wait for no row behind those that do.
@@ -31,7 +32,7 @@ const lastKey = "\xff"
 
 func publishAttempts(d *dialect) string {
 	return `UPDATE attempt SET visible_at = ?, published = 1 WHERE id ` + d.picked(`SELECT id FROM attempt WHERE `+visible+` ORDER BY visible_at LIMIT ?`) +
-		` AND ` + visible + ` RETURNING ` + attemptColumns + `, scheduled_at`
+		` AND ` + visibleStill + ` RETURNING ` + attemptColumns + `, scheduled_at`
 }
 
 // Publish is P2: it gives at most limit open attempts that are visible at now,
@@ -131,7 +132,7 @@ func (db *DB) settleLost(ctx context.Context, at time.Time) error {
 			}
 			s.at(o.id)
 			err = s.later(-1, `UPDATE attempt SET state = 'settled', outcome = 'unknown', meta = ?, settled_at = ?
- WHERE id = ? AND state = 'claimed' AND token = ? AND `+ownerGone, meta, unixMicro(at), o.id, o.token)
+ WHERE id = ? AND `+itsState+` = 'claimed' AND token = ? AND `+ownerGone, meta, unixMicro(at), o.id, o.token)
 			if err != nil {
 				return err
 			}

@@ -20,14 +20,16 @@ const (
 	anyZoneDue = `SELECT due_at FROM zone_question WHERE ended_at IS NULL AND due_at > 0 ORDER BY due_at LIMIT 1`
 	countZone  = `SELECT count(*) FROM (SELECT 1 FROM zone_question WHERE ended_at IS NULL LIMIT ?) AS open`
 	pickZone   = `SELECT id FROM zone_question WHERE ended_at IS NULL AND due_at <= ? ORDER BY due_at LIMIT ?`
-	beatZone   = `UPDATE zone_question SET due_at = ? WHERE id = ? AND fence = ? AND lease_owner = ? AND ended_at IS NULL`
-	freeZone   = `UPDATE zone_question SET lease_owner = NULL, fence = fence + 1, due_at = CASE WHEN state = 'posting' THEN CAST(? AS BIGINT) ELSE CAST(? AS BIGINT) END
+	// zoneLasts is the same for a question that is found by its id: see itsState.
+	zoneLasts = `coalesce(ended_at, 0) = 0`
+	beatZone  = `UPDATE zone_question SET due_at = ? WHERE id = ? AND fence = ? AND lease_owner = ? AND ` + zoneLasts
+	freeZone  = `UPDATE zone_question SET lease_owner = NULL, fence = fence + 1, due_at = CASE WHEN state = 'posting' THEN CAST(? AS BIGINT) ELSE CAST(? AS BIGINT) END
  WHERE ended_at IS NULL AND lease_owner IS NOT NULL AND due_at > ?`
 	saveZoneSet = `UPDATE zone_question SET state = ?, outcome = ?, affinity = ?, task_id = ?, attempts = ?, polls = ?, tries = ?, posted = ?,
  due_at = ?, lease_owner = ?, sent_at = ?, answered_at = ?, ended_at = ?`
-	saveZone       = saveZoneSet + ` WHERE id = ? AND fence = ? AND ended_at IS NULL`
-	saveZoneAnswer = saveZoneSet + `, answer = ? WHERE id = ? AND fence = ? AND ended_at IS NULL`
-	endZone        = saveZoneSet + `, text = NULL, attachments = NULL, answer = NULL WHERE id = ? AND fence = ? AND ended_at IS NULL`
+	saveZone       = saveZoneSet + ` WHERE id = ? AND fence = ? AND ` + zoneLasts
+	saveZoneAnswer = saveZoneSet + `, answer = ? WHERE id = ? AND fence = ? AND ` + zoneLasts
+	endZone        = saveZoneSet + `, text = NULL, attachments = NULL, answer = NULL WHERE id = ? AND fence = ? AND ` + zoneLasts
 )
 
 func claimZone(d *dialect) string {
