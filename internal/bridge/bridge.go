@@ -129,6 +129,8 @@ type Bridge struct {
 	breakers Breakers
 	// moreForeign: the last look at what waits in the ledger was not at all of it.
 	moreForeign atomic.Bool
+	// awaited are the foreign tasks that were called back and not given yet.
+	awaited atomic.Int64
 	// hints counts the result records of own attempts that are under way.
 	hints atomic.Int64
 
@@ -165,6 +167,10 @@ type Bridge struct {
 	waiting  admission.Ring[*lane]
 	circuits map[string]*circuit
 	deferred []store.Deferral
+	// recalled are tasks that are to come back now, away is how many the lanes
+	// remember that wait in the ledger.
+	recalled []store.Deferral
+	away     int
 	// turnDowns do not wait for the open circuits of their agents.
 	turnDowns []turnedDown
 	answers   answers

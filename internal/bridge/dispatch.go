@@ -39,6 +39,11 @@ type lane struct {
 	// patience is how long the next record without a slot is deferred.
 	patience time.Duration
 	pace     pace
+	// away are tasks that wait in the ledger; before recallNext none is called back.
+	// recallSize is how many at least come back at once.
+	away       []store.Deferral
+	recallNext time.Time
+	recallSize int
 	// circuit is nil for an agent without a breaker. What it points to is
 	// protected by the bridge's mu, too.
 	circuit atomic.Pointer[circuit]
@@ -54,6 +59,7 @@ func (b *Bridge) laneLocked(agent string) *lane {
 	if len(b.lanes) >= idleLanes {
 		for name, o := range b.lanes {
 			if o.inFlight == 0 && o.bytes == 0 && !o.listed && o.gate.Idle(now) {
+				b.forgetLocked(o, len(o.away))
 				delete(b.lanes, name)
 			}
 		}
@@ -162,7 +168,9 @@ func (b *Bridge) enqueue(r taskRecord, q queuedTask) (fate string) {
 // it is just dropped: it is announced again after 5 s anyway (P2).
 func (b *Bridge) deferLocked(l *lane, task string) {
 	if len(b.deferred) < 4*b.cfg.Limits.ClaimBatch {
-		b.deferred = append(b.deferred, store.Deferral{TaskID: task, At: b.putOffUntilLocked(l)})
+		d := store.Deferral{TaskID: task, At: b.putOffUntilLocked(l)}
+		b.deferred = append(b.deferred, d)
+		b.rememberLocked(l, d)
 	}
 }
 
@@ -187,6 +195,7 @@ func (b *Bridge) serveClaims(ctx context.Context) {
 		for ctx.Err() == nil {
 			b.writeDeferrals()
 			claim, own, foreign := b.batch()
+			b.recall()
 			if len(own.reqs)+len(foreign.tasks) == 0 {
 				break
 			}
@@ -224,7 +233,11 @@ func (b *Bridge) expire() {
 			l.patience = min(2*l.patience, deferAtMost)
 		}
 	}
+	for _, l := range b.lanes {
+		b.recallLocked(l)
+	}
 	b.mu.Unlock()
+	b.recall()
 	b.cfg.Metrics.record(fateDeferred, n)
 	b.cfg.Metrics.putOff(whyWaited, n)
 	b.expireForeign(now)
@@ -275,6 +288,7 @@ func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign foreignBatch)
 		token := b.tokenLocked()
 		l.reserveLocked(token, now)
 		q := l.popLocked(b)
+		b.recallLocked(l)
 		b.carryLocked(l, q.bytes)
 		s := slot{lane: l, bytes: q.bytes}
 		if q.foreign == nil {

@@ -207,9 +207,17 @@ func (b *Bridge) putOffLocked(l *lane, q queuedForeign) {
 	if q.row.VisibleAt = b.putOffUntilLocked(l); q.row.VisibleAt.After(q.row.Deadline) {
 		q.row.VisibleAt = q.row.Deadline
 	}
-	if q.stored && !b.volatile && b.heldLocked(l) { // else it is given again by itself
-		b.deferred = append(b.deferred, store.Deferral{TaskID: q.row.ID, At: q.row.VisibleAt})
+	d := store.Deferral{TaskID: q.row.ID, At: q.row.VisibleAt, Attempt: q.row.Attempt}
+	switch {
+	case b.volatile:
+	case !q.stored:
+		b.rememberLocked(l, d)
+	case b.heldLocked(l):
+		b.deferred = append(b.deferred, d)
 		return
+	default: // it is given again by itself
+		d.At = b.now().Add(foreignAgain)
+		b.rememberLocked(l, d)
 	}
 	b.putOff = append(b.putOff, q)
 }
@@ -222,7 +230,10 @@ func (l *lane) frozenPolicy() parley.OutcomePolicy { return firstOf(l.policy, pa
 func (b *Bridge) writePutOff() {
 	b.mu.Lock()
 	list := b.putOff
-	b.putOff = nil
+	if b.putOff = nil; len(list) > putOffAtOnce {
+		list, b.putOff = list[:putOffAtOnce:putOffAtOnce], list[putOffAtOnce:]
+		nudge(b.dispatch)
+	}
 	b.mu.Unlock()
 	var rows []store.Attempt
 	for i := range list {

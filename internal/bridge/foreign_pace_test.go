@@ -130,3 +130,20 @@ func TestForeignTellsBeside(t *testing.T) {
 		}
 	})
 }
+
+// TestForeignRecall: tasks that were put off while their agent was slow come back
+// when it is fast: its slots are not idle until then.
+func TestForeignRecall(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if _, none := r.make(nil).(*bridge.MemoryLedger); none {
+			return // nothing is put off
+		}
+		r.paced(10, 100*time.Millisecond)
+		r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.QueuePerAgent = 100 })
+		r.burst(0, 500)
+		r.paced(10, time.Millisecond)
+		if d := r.burst(1000, 5000); d > 5*time.Second {
+			r.t.Errorf("%v for half a second of work", d)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -418,12 +419,18 @@ func (l *modelLedger) Foreign(_ context.Context, now time.Time, limit int) (list
 	for _, a := range l.rows {
 		due := a.State == store.AttemptOpen || (a.State == store.AttemptSettled && !now.Before(a.SettledAt.Add(5*time.Second)))
 		if a.HandOff == store.HandOffForeign && due && !a.VisibleAt.After(now) {
-			a.VisibleAt = now.Add(5 * time.Second)
 			list = append(list, *a)
 		}
 	}
-	slices.SortFunc(list, func(a, b store.Attempt) int { return strings.Compare(a.ID, b.ID) })
-	return list[:min(limit, len(list))], nil
+	slices.SortFunc(list, func(a, b store.Attempt) int {
+		return cmp.Or(a.VisibleAt.Compare(b.VisibleAt), strings.Compare(a.ID, b.ID))
+	})
+	list = list[:min(limit, len(list))]
+	for i := range list {
+		list[i].VisibleAt = now.Add(5 * time.Second)
+		l.rows[list[i].ID].VisibleAt = list[i].VisibleAt
+	}
+	return list, nil
 }
 
 func (l *modelLedger) Source(_ context.Context, id string) (*store.Source, error) {

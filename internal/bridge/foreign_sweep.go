@@ -56,6 +56,11 @@ func (b *Bridge) lookForeign(ctx context.Context) error {
 		return err
 	}
 	b.moreForeign.Store(len(rows) == takeovers)
+	if left := b.awaited.Add(-int64(len(rows))); left <= 0 || len(rows) == 0 {
+		b.awaited.Store(0)
+	} else {
+		nudge(b.fetch)
+	}
 	for i := range rows {
 		b.lookAfter(rows[i])
 	}

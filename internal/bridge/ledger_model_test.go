@@ -197,7 +197,7 @@ func (l *modelLedger) Claim(_ context.Context, c store.Claim, reqs []store.Claim
 func (l *modelLedger) Defer(_ context.Context, ds []store.Deferral) error {
 	return l.write("P3", ds[0].TaskID, func() {
 		for _, d := range ds {
-			if a := l.rows[d.TaskID]; a != nil && a.State == store.AttemptOpen {
+			if a := l.rows[d.TaskID]; a != nil && a.State == store.AttemptOpen && (d.Attempt == 0 || a.Attempt <= d.Attempt) {
 				a.VisibleAt = d.At
 				l.moves["P3"]++
 			}

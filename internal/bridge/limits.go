@@ -114,6 +114,11 @@ const (
 	turnAtMost = 2 * time.Minute
 	// holdAtMost bounds how long an agent's Retry-After holds its other calls.
 	holdAtMost = time.Minute
+	// foreignAgain is for how long a ledger leaves a foreign task alone that it gave.
+	foreignAgain = 5 * time.Second
+	// putOffAtOnce bounds the foreign tasks that are put off in one write: claims
+	// wait for it.
+	putOffAtOnce = 1000
 	// fetchSpacing is the shortest time between two looks at the foreign tasks
 	// that wait in the ledger.
 	fetchSpacing = 10 * time.Millisecond

@@ -41,3 +41,32 @@ func TestFastAgent(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestRecall: so do tasks of ours, which an executor announces again within a
+// second.
+func TestRecall(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "fast", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 10})
+		each := 100 * time.Millisecond
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, each), nil
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.QueuePerAgent = 100 })
+		burst := func(from, n int) time.Duration {
+			begun := time.Now()
+			for i := range n {
+				r.announce(r.task("fast", from+i, nil))
+			}
+			for i := range n {
+				r.settled(fmt.Sprintf("run-fast-%d.a.1", from+i), time.Hour)
+			}
+			return time.Since(begun)
+		}
+		burst(0, 500)
+		each = time.Millisecond
+		if d := burst(1000, 1200); d > 3*time.Second {
+			t.Errorf("%v for an eighth of a second of work", d)
+		}
+		p.stop()
+	})
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -92,7 +93,7 @@ const (
 	claimAttempt = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?, source = ?
  WHERE id = ? AND ` + itsState + ` = 'open' AND held = 0 RETURNING ` + attemptColumns
 	selectClaimed = `SELECT ` + attemptColumns + ` FROM attempt WHERE id = ? AND ` + itsState + ` = 'claimed' AND owner = ? AND owner_inc = ? AND token = ?`
-	deferAttempt  = `UPDATE attempt SET visible_at = ? WHERE id = ? AND ` + itsState + ` = 'open'`
+	deferAttempt  = `UPDATE attempt SET visible_at = ? WHERE id = ? AND number <= ? AND ` + itsState + ` = 'open'`
 )
 
 // Claim is P4 for a batch: it gives the attempts that are the caller's now, in
@@ -180,8 +181,11 @@ func (db *DB) Defer(ctx context.Context, list []Deferral) error {
 	return db.transition(ctx, lazy, point("P3"), func(s *session) error {
 		for _, d := range list {
 			s.at(d.TaskID)
-			err := s.later(-1, deferAttempt, unixMicro(d.At), d.TaskID)
-			if err != nil {
+			most := int64(math.MaxInt64)
+			if d.Attempt > 0 {
+				most = int64(d.Attempt)
+			}
+			if err := s.later(-1, deferAttempt, unixMicro(d.At), d.TaskID, most); err != nil {
 				return err
 			}
 		}

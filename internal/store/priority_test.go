@@ -20,7 +20,7 @@ func TestUrgency(t *testing.T) {
 				diff(t, a.ScheduledAt, epoch)
 			}
 			diff(t, got, want)
-			check(t, db.Defer(t.Context(), []Deferral{{"run-1.high.1", epoch.Add(time.Hour)}}))
+			check(t, db.Defer(t.Context(), []Deferral{{TaskID: "run-1.high.1", At: epoch.Add(time.Hour)}}))
 			if at == 0 {
 				delete(want, "run-1.high.1") // put off
 			} else {

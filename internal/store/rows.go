@@ -364,6 +364,9 @@ type Owned struct {
 type Deferral struct {
 	TaskID string
 	At     time.Time
+	// Attempt, if not 0, is the number that the attempt has to have: a foreign one
+	// that was opened for another try since is left alone.
+	Attempt int
 }
 
 // Worker is one row of table worker: one bridge process, the lease of all its

@@ -56,7 +56,7 @@ func TestPublish(t *testing.T) {
 		diff(t, count(0, 10), 1)
 		diff(t, count(4*time.Second, 10), 0)
 		diff(t, count(6*time.Second, 10), 2)
-		check(t, db.Defer(t.Context(), []Deferral{{"run-1.a.1", epoch.Add(time.Hour)}, {"run-1.x.1", epoch}}))
+		check(t, db.Defer(t.Context(), []Deferral{{TaskID: "run-1.a.1", At: epoch.Add(time.Hour)}, {TaskID: "run-1.x.1", At: epoch}}))
 		diff(t, count(12*time.Second, 10), 1)
 		diff(t, count(2*time.Hour, 10), 3)
 	})

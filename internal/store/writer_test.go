@@ -195,7 +195,7 @@ func TestSyncedCommitsOfARun(t *testing.T) {
 			task := fmt.Sprintf("run-2.s%d.1", i)
 			must(db.Publish(t.Context(), epoch, 10))(t)
 			check(t, db.Beat(t.Context(), "b1", c.Inc))
-			check(t, db.Defer(t.Context(), []Deferral{{task, epoch}}))
+			check(t, db.Defer(t.Context(), []Deferral{{TaskID: task, At: epoch}}))
 			claim(t, db, c, task, "u"+task)
 			must(db.Claim(t.Context(), c, []ClaimRequest{{TaskID: task, Token: "other"}}, epoch))(t)
 			must(db.Move(t.Context(), Move{Kind: MoveRelease, TaskID: task, From: c, At: epoch}))(t)
@@ -374,7 +374,7 @@ func TestFailpoints(t *testing.T) {
 		}},
 		{[]string{"P7", "P11", "P4"}, func() error { return db.Decide(t.Context(), merged()) }},
 		{[]string{"P2"}, func() error { _, err := db.Publish(t.Context(), epoch, 10); return err }},
-		{[]string{"P3"}, func() error { return db.Defer(t.Context(), []Deferral{{"run-2.a.1", epoch.Add(time.Hour)}}) }},
+		{[]string{"P3"}, func() error { return db.Defer(t.Context(), []Deferral{{TaskID: "run-2.a.1", At: epoch.Add(time.Hour)}}) }},
 		{[]string{"P4"}, func() error {
 			_, err := db.Claim(t.Context(), b2, []ClaimRequest{{TaskID: "run-2.a.1", Token: "t5"}, {TaskID: "run-2.b.1", Token: "t6"}, {TaskID: "run-2.c.1", Token: "t7"}}, epoch)
 			return err
