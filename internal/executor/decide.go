@@ -34,7 +34,13 @@ func (x *Executor) attempts(l *liveRun, d workflow.Decision, now time.Time, rese
 		if info, ok := x.cfg.Agent(context.Background(), s.Task.Agent); ok {
 			rows[i].Policy.OutcomeUnknown = info.Policy
 		}
-		if !reserve || s.Held || s.At.After(now) {
+		if s.Held || s.At.After(now) {
+			continue
+		}
+		if x.publisher != nil && x.old == nil {
+			rows[i].Announced, rows[i].ScheduledAt = true, now
+		}
+		if !reserve {
 			continue
 		}
 		if x.old != nil {
@@ -49,7 +55,7 @@ func (x *Executor) attempts(l *liveRun, d workflow.Decision, now time.Time, rese
 		}
 		if slot, ok := x.cfg.Reserve(s.Task.Agent); ok {
 			slots[i] = slot
-			rows[i].State, rows[i].Claim, rows[i].ClaimedAt = store.AttemptClaimed, slot.Claim, now
+			rows[i].State, rows[i].Claim, rows[i].ClaimedAt, rows[i].Announced = store.AttemptClaimed, slot.Claim, now, false
 		}
 	}
 	return rows, slots
@@ -111,6 +117,8 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 			slot.Start(rows[i])
 		case rows[i].VisibleAt.After(x.cfg.Clock()):
 			x.at(timer{at: rows[i].VisibleAt})
+		case rows[i].Announced:
+			x.publisher.Announce(rows[i])
 		default:
 			x.cfg.Publish()
 		}

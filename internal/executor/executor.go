@@ -201,7 +201,7 @@ const executorGroup = "parley-executor"
 
 const (
 	wakeupQueue   = 16_384
-	wakeupWorkers = 8
+	wakeupWorkers = 32
 	publishBatch  = 500
 	sweepBatch    = 1_000
 )

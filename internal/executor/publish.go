@@ -15,8 +15,12 @@ import (
 	"github.com/parley-project/parley/internal/store"
 )
 
-// publishAtOnce bounds the records of one Publisher that are on their way.
-const publishAtOnce = 64
+const (
+	// publishAtOnce bounds the records of one Publisher that are on their way.
+	publishAtOnce = 64
+	// announcedMost bounds those that wait without having been looked for.
+	announcedMost = 4096
+)
 
 // PublisherConfig is what a [Publisher] is made from. Take, Bus and Now are
 // required.
@@ -45,6 +49,8 @@ type PublisherConfig struct {
 type Publisher struct {
 	cfg  PublisherConfig
 	kick chan struct{}
+	// announced are attempts that were inserted as such.
+	announced chan store.Attempt
 	// announce, if set, is done in place of publish.
 	announce func(ctx context.Context) error
 }
@@ -57,7 +63,17 @@ func NewPublisher(cfg PublisherConfig) *Publisher {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Publisher{cfg: cfg, kick: make(chan struct{}, 1)}
+	return &Publisher{cfg: cfg, kick: make(chan struct{}, 1), announced: make(chan store.Attempt, announcedMost)}
+}
+
+// Announce puts an attempt on the bus that was inserted as announced. It does not
+// wait, and may be called concurrently. What does not get there, because too many
+// wait or Run has ended, is announced 5 s after its insertion by whoever looks.
+func (p *Publisher) Announce(a store.Attempt) {
+	select {
+	case p.announced <- a:
+	default:
+	}
 }
 
 // Soon asks for open attempts to be announced now. It does not wait, and may be
@@ -93,6 +109,11 @@ func (p *Publisher) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case a := <-p.announced:
+			if err := p.publishAll(ctx, p.collect(a), p.cfg.Now().UTC().Truncate(time.Microsecond)); err != nil && ctx.Err() == nil {
+				p.cfg.Logger.Error("attempts not published; that is tried again after 5 s", "error", err)
+			}
+			continue
 		case <-p.kick:
 		case <-again:
 		}
@@ -100,6 +121,20 @@ func (p *Publisher) Run(ctx context.Context) error {
 			p.cfg.Logger.Error("open attempts not published; that is tried again", "error", err)
 		}
 	}
+}
+
+// collect gives an announced attempt and those that wait behind it.
+func (p *Publisher) collect(first store.Attempt) []store.Attempt {
+	rows := []store.Attempt{first}
+	for len(rows) < p.cfg.Batch {
+		select {
+		case a := <-p.announced:
+			rows = append(rows, a)
+		default:
+			return rows
+		}
+	}
+	return rows
 }
 
 func (p *Publisher) announceOpen(ctx context.Context) error {

@@ -19,7 +19,9 @@ func (x *Executor) serveWakeups(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if err := x.attend(ctx, w); err != nil && ctx.Err() == nil {
+		err := x.attend(ctx, w)
+		x.wakeups.done(w.run)
+		if err != nil && ctx.Err() == nil {
 			x.cfg.Logger.Error("run not attended to; the next sweep tries again", "run", w.run, "error", err)
 		}
 	}

@@ -81,6 +81,8 @@ func checkAttempts(run string, list []Attempt) (owner Claim, err error) {
 			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q does not belong to run %q", a.ID, run)
 		case len(a.Input) == 0:
 			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q has no input", a.ID)
+		case a.Announced && (a.State != AttemptOpen || a.Held):
+			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q cannot be announced: it is %s, held: %t", a.ID, a.State, a.Held)
 		case a.State == AttemptOpen && a.HandOff == HandOffStore:
 		case a.State != AttemptClaimed || a.Claim.Worker == "" || a.Claim.Token == "":
 			return owner, parley.Errorf(parley.CodeInvalid, "attempt %q begins neither open nor claimed", a.ID)
@@ -97,8 +99,8 @@ func checkAttempts(run string, list []Attempt) (owner Claim, err error) {
 }
 
 const insertAttempt = `INSERT INTO attempt (id, run, step, number, agent, input, correlation_id, context_id, deadline,
- policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open, urgency)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+ policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open, urgency, published)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // bindAttempts gives the arguments of insertAttempt for each of list, with room
 // for one more.
@@ -117,11 +119,15 @@ func bindAttempts(c *cutter, list []Attempt, at int64) ([][]driver.NamedValue, e
 		if err != nil {
 			return nil, err
 		}
-		bound[i] = bind(make([]driver.NamedValue, 0, 25), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, input,
+		visible := unixMicro(a.VisibleAt)
+		if a.Announced {
+			visible = at + publishAgain.Microseconds()
+		}
+		bound[i] = bind(make([]driver.NamedValue, 0, 26), a.ID, a.Run, a.Step, int64(a.Attempt), a.Agent, input,
 			correlation, text(a.ContextID), micros(a.Deadline),
 			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
-			string(a.State), flag(a.Held), unixMicro(a.VisibleAt), owner, inc, token, at, claimed, text(string(a.HandOff)),
-			text(string(a.Policy.OnOpen)), int64(a.Urgency))
+			string(a.State), flag(a.Held), visible, owner, inc, token, at, claimed, text(string(a.HandOff)),
+			text(string(a.Policy.OnOpen)), int64(a.Urgency), flag(a.Announced))
 	}
 	return bound, nil
 }

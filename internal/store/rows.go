@@ -81,6 +81,10 @@ type Attempt struct {
 	// VisibleAt is the instant from which an open attempt may be published.
 	VisibleAt time.Time
 	Held      bool
+	// Announced: whoever inserts the attempt, which is open, puts it on the bus after
+	// the commit. So it is hidden as if [DB.Publish] had given it then. It is not
+	// read back.
+	Announced bool
 	// Claim is the owner; zero while the attempt is open and never owned.
 	Claim Claim
 	// Orphanings counts claims that ended without anybody knowing the outcome.

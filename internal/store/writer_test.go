@@ -374,7 +374,9 @@ func TestFailpoints(t *testing.T) {
 		}},
 		{[]string{"P7", "P11", "P4"}, func() error { return db.Decide(t.Context(), merged()) }},
 		{[]string{"P2"}, func() error { _, err := db.Publish(t.Context(), epoch, 10); return err }},
-		{[]string{"P3"}, func() error { return db.Defer(t.Context(), []Deferral{{TaskID: "run-2.a.1", At: epoch.Add(time.Hour)}}) }},
+		{[]string{"P3"}, func() error {
+			return db.Defer(t.Context(), []Deferral{{TaskID: "run-2.a.1", At: epoch.Add(time.Hour)}})
+		}},
 		{[]string{"P4"}, func() error {
 			_, err := db.Claim(t.Context(), b2, []ClaimRequest{{TaskID: "run-2.a.1", Token: "t5"}, {TaskID: "run-2.b.1", Token: "t6"}, {TaskID: "run-2.c.1", Token: "t7"}}, epoch)
 			return err
