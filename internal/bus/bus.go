@@ -27,9 +27,9 @@ const (
 	SubjectProgress = "parley.progress"
 	// SubjectCancel says that an attempt's cancel was requested, key = task id.
 	SubjectCancel = "parley.cancel"
-	// SubjectChanged tells who waits for a run, in whatever process, that it has
-	// new events, key = run id; the value is the number of the last one and the
-	// run's status, with a blank between.
+	// SubjectChanged tells who waits for runs, in whatever process, that they have
+	// new events, key = id of the first; the value has a line for each: the
+	// number of its last event, its status, and its id, with blanks between.
 	SubjectChanged = "parley.changed"
 	// SubjectOpen says that there are open attempts to be announced on
 	// SubjectTasks, where executors do not do that themselves; no key, no value.

@@ -151,6 +151,7 @@ type Executor struct {
 	wakeups *wakeups
 	timers  *timers
 	posts   *posts
+	changes *posts
 	budgets *budgets
 	// publisher is nil where somebody else publishes.
 	publisher *Publisher
@@ -248,6 +249,7 @@ func New(cfg Config) *Executor {
 		wakeups: newWakeups(),
 		timers:  newTimers(cfg.Clock),
 		posts:   newPosts(),
+		changes: newPosts(),
 		budgets: newBudgets(cfg.Now),
 
 		spreading: make(chan struct{}, 1),
@@ -328,6 +330,7 @@ func (x *Executor) Run(ctx context.Context) error {
 		for range postWorkers {
 			g.Go(func() error { x.servePosts(ctx); return nil })
 		}
+		g.Go(func() error { x.serveChanges(ctx); return nil })
 	}
 	if !x.cfg.Guest {
 		for range wakeupWorkers {

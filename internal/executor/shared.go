@@ -31,6 +31,9 @@ const (
 	maxPosts     = 16_384
 	postWorkers  = 32
 	postDeadline = 5 * time.Second
+	// changesEnough is how many bytes of changes fill a message: a notification of
+	// PostgreSQL has 8,000 at most.
+	changesEnough = 4000
 )
 
 // wakeFound queues a run that a sweep, or a timer of a run that is not held
@@ -64,29 +67,57 @@ func (x *Executor) changed(l *liveRun) {
 	run, status := l.state.RunID(), l.state.Status()
 	x.hub.changed(run, status)
 	if x.cfg.Shared {
-		x.post(bus.Message{Subject: bus.SubjectChanged, Key: run, Value: fmt.Appendf(nil, "%d %s", l.state.Seq(), status)})
+		x.changes.add(bus.Message{Key: run, Value: fmt.Appendf(nil, "%d %s %s\n", l.state.Seq(), status, run)})
+	}
+}
+
+// serveChanges tells others what has changed until ctx ends, all of it that waits
+// in one message: while one is on its way, more comes together.
+func (x *Executor) serveChanges(ctx context.Context) {
+	for {
+		m, ok := x.changes.take(ctx)
+		if !ok {
+			return
+		}
+		m.Subject = bus.SubjectChanged
+		for len(m.Value) < changesEnough {
+			next, ok := x.changes.tryTake()
+			if !ok {
+				break
+			}
+			m.Value = append(m.Value, next.Value...)
+		}
+		x.postNow(ctx, m)
 	}
 }
 
 // heardChanged is the handler of [bus.SubjectChanged].
 func (x *Executor) heardChanged(_ context.Context, m bus.Message) error {
-	first, status, _ := strings.Cut(string(m.Value), " ")
-	seq, err := strconv.ParseInt(first, 10, 64)
-	if err != nil {
-		return parley.Errorf(parley.CodeInvalid, "a message about a change of run %.100q cannot be read: %w", m.Key, err)
+	for line := range strings.Lines(string(m.Value)) {
+		last, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		status, run, _ := strings.Cut(rest, " ")
+		seq, err := strconv.ParseInt(last, 10, 64)
+		if err != nil {
+			return parley.Errorf(parley.CodeInvalid, "a message about changes of runs cannot be read: %.100q: %w", line, err)
+		}
+		x.othersChanged(run, seq, parley.RunStatus(status))
 	}
-	x.hub.changed(m.Key, parley.RunStatus(status))
+	return nil
+}
+
+// othersChanged is told that a run has gone on, here or elsewhere.
+func (x *Executor) othersChanged(run string, seq int64, status parley.RunStatus) {
+	x.hub.changed(run, status)
 	x.mu.Lock()
-	l := x.live[m.Key]
+	l := x.live[run]
 	x.mu.Unlock()
 	if l == nil || !l.mu.TryLock() {
-		return nil
+		return
 	}
-	defer x.unlock(m.Key, l)
+	defer x.unlock(run, l)
 	if l.state != nil && l.state.Seq() < seq {
 		l.state = nil // somebody else has decided
 	}
-	return nil
 }
 
 // post puts a hint on the bus. In a store that is shared that is done beside
@@ -157,11 +188,26 @@ func (p *posts) take(ctx context.Context) (m bus.Message, ok bool) {
 		return m, false
 	case <-p.ready:
 	}
+	return p.next(), true
+}
+
+// tryTake is take for what waits already.
+func (p *posts) tryTake() (m bus.Message, ok bool) {
+	select {
+	case <-p.ready:
+		return p.next(), true
+	default:
+		return m, false
+	}
+}
+
+// next gives the first hint, which is ready.
+func (p *posts) next() bus.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.order[0]
 	p.order = p.order[1:]
-	m = p.waiting[k]
+	m := p.waiting[k]
 	delete(p.waiting, k)
-	return m, true
+	return m
 }

@@ -55,6 +55,7 @@ func posting(t *testing.T, x *Executor, f func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() { x.servePosts(ctx) })
+	serving.Go(func() { x.serveChanges(ctx) })
 	f()
 	cancel()
 	serving.Wait()
@@ -169,17 +170,17 @@ func TestPostBesideDecisions(t *testing.T) {
 func TestHeardChanged(t *testing.T) {
 	x := New(Config{Bus: &noteBus{}, Now: time.Now, Shared: true})
 	hear := func(run, value string) error {
-		return x.heardChanged(t.Context(), bus.Message{Subject: bus.SubjectChanged, Key: run, Value: []byte(value)})
+		return x.heardChanged(t.Context(), bus.Message{Subject: bus.SubjectChanged, Key: run, Value: []byte(value + " " + run + "\n")})
 	}
 	held(t, x, "same")
 	held(t, x, "behind")
 	busy := held(t, x, "busy")
 	busy.mu.Lock()
 	watching := x.hub.join("busy")
-	for run, value := range map[string]string{"same": "0 RUNNING", "behind": "1 RUNNING", "busy": "9 COMPLETED", "unknown": "3 FAILED"} {
-		if err := hear(run, value); err != nil {
-			t.Errorf("%s: %v", run, err)
-		}
+	if err := x.heardChanged(t.Context(), bus.Message{
+		Subject: bus.SubjectChanged, Key: "same", Value: []byte("0 RUNNING same\n1 RUNNING behind\n9 COMPLETED busy\n3 FAILED unknown\n"),
+	}); err != nil {
+		t.Error(err)
 	}
 	if !x.holds("same") || x.holds("behind") || !x.holds("busy") || x.holds("unknown") || busy.state == nil {
 		t.Errorf("held: %v", x.live)
@@ -234,4 +235,37 @@ func TestFollowShared(t *testing.T) {
 			t.Errorf("%s: posted %t, leaves %t", c.name, posted, l.leave)
 		}
 	}
+}
+
+// TestChangesTogether: what has changed while a message is on its way is told by
+// the next one, the last of each run, as many at a time as fit.
+func TestChangesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &noteBus{takes: time.Second}
+		x := New(Config{Bus: b, Now: time.Now, Shared: true})
+		posting(t, x, func() {
+			change := func(run string, seq int) {
+				x.changes.add(bus.Message{Key: run, Value: fmt.Appendf(nil, "%d RUNNING %s\n", seq, run)})
+			}
+			change("a", 1)
+			synctest.Wait()
+			for i := range 300 {
+				change("a", 2+i)
+				change(fmt.Sprint("run-", i), 1)
+			}
+			time.Sleep(10 * time.Second)
+		})
+		var lines []string
+		got := b.seen()
+		for _, m := range got {
+			value, ok := strings.CutPrefix(m, bus.SubjectChanged+" ")
+			if _, value, _ = strings.Cut(value, " "); !ok || len(value) > changesEnough+100 {
+				t.Errorf("%d bytes: %.100q", len(value), m)
+			}
+			lines = append(lines, strings.Split(value, "\n")...)
+		}
+		if len(got) > 4 || len(lines) != 302 || lines[0] != "1 RUNNING a" || lines[1] != "301 RUNNING a" {
+			t.Errorf("%d messages with %d lines: %.100q", len(got), len(lines), lines)
+		}
+	})
 }
