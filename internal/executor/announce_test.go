@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -80,6 +81,36 @@ func TestAnnounceDoesNotWait(t *testing.T) {
 			if n := len(b.got); n < 4096 || n > 4096+500 {
 				t.Errorf("%d got there", n)
 			}
+			// Nor do their inputs fill the memory.
+			b.mu.Lock()
+			b.limit = 2 << 20
+			b.mu.Unlock()
+			input := []byte(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`)
+			for i := range 100 {
+				run := fmt.Sprintf("large-%d", i)
+				p.Announce(store.Attempt{Task: parley.Task{ID: run + ".a.1", Run: run, Agent: "writer", CorrelationID: "c", Input: input}})
+			}
+			before := len(b.got)
+			time.Sleep(time.Minute)
+			if n := len(b.got) - before; n < 50 || n > 64 {
+				t.Errorf("%d of 100 MiB got there", n)
+			}
 		})
+	})
+}
+
+// TestAnnouncedAtTheEnd: what was announced gets to the bus though the process is
+// about to stop.
+func TestAnnouncedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &slowBus{limit: 4096, takes: 10 * time.Millisecond, got: map[string]bus.Message{}}
+		p := executor.NewPublisher(executor.PublisherConfig{Bus: b, Take: (&looks{}).take, Now: time.Now})
+		p.Announce(store.Attempt{Task: parley.Task{ID: "run-1.a.1", Run: "run-1", Agent: "writer", CorrelationID: "c", Input: []byte(`{}`)}})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		check(t, p.Run(ctx))
+		if len(b.got) != 1 {
+			t.Errorf("%d got there", len(b.got))
+		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,8 +19,12 @@ import (
 const (
 	// publishAtOnce bounds the records of one Publisher that are on their way.
 	publishAtOnce = 64
-	// announcedMost bounds those that wait without having been looked for.
-	announcedMost = 4096
+	// announcedMost and announcedBytes bound those that wait without having been
+	// looked for, and their inputs.
+	announcedMost  = 4096
+	announcedBytes = 64 << 20
+	// announceAtEnd is what a Publisher that ends has for those that wait.
+	announceAtEnd = 2 * time.Second
 )
 
 // PublisherConfig is what a [Publisher] is made from. Take, Bus and Now are
@@ -49,8 +54,9 @@ type PublisherConfig struct {
 type Publisher struct {
 	cfg  PublisherConfig
 	kick chan struct{}
-	// announced are attempts that were inserted as such.
+	// announced are attempts that were inserted as such, bytes those of their inputs.
 	announced chan store.Attempt
+	bytes     atomic.Int64
 	// announce, if set, is done in place of publish.
 	announce func(ctx context.Context) error
 }
@@ -70,10 +76,15 @@ func NewPublisher(cfg PublisherConfig) *Publisher {
 // wait, and may be called concurrently. What does not get there, because too many
 // wait or Run has ended, is announced 5 s after its insertion by whoever looks.
 func (p *Publisher) Announce(a store.Attempt) {
-	select {
-	case p.announced <- a:
-	default:
+	size := int64(len(a.Input))
+	if p.bytes.Add(size) <= announcedBytes {
+		select {
+		case p.announced <- a:
+			return
+		default:
+		}
 	}
+	p.bytes.Add(-size)
 }
 
 // Soon asks for open attempts to be announced now. It does not wait, and may be
@@ -108,11 +119,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			p.publishAnnounced(ctx)
 			return nil
 		case a := <-p.announced:
-			if err := p.publishAll(ctx, p.collect(a), p.cfg.Now().UTC().Truncate(time.Microsecond)); err != nil && ctx.Err() == nil {
-				p.cfg.Logger.Error("attempts not published; that is tried again after 5 s", "error", err)
-			}
+			p.publishAnnounced(ctx, a)
 			continue
 		case <-p.kick:
 		case <-again:
@@ -123,18 +133,28 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// collect gives an announced attempt and those that wait behind it.
-func (p *Publisher) collect(first store.Attempt) []store.Attempt {
-	rows := []store.Attempt{first}
-	for len(rows) < p.cfg.Batch {
+// publishAnnounced puts announced attempts on the bus: rows, and those that wait
+// behind them. When ctx has ended there is a little time left for that.
+func (p *Publisher) publishAnnounced(ctx context.Context, rows ...store.Attempt) {
+	if ctx.Err() != nil {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceAtEnd)
+		defer cancel()
+		ctx = ending
+	}
+	for waiting := true; waiting && len(rows) < p.cfg.Batch; {
 		select {
 		case a := <-p.announced:
 			rows = append(rows, a)
 		default:
-			return rows
+			waiting = false
 		}
 	}
-	return rows
+	if err := p.publishAll(ctx, rows, p.cfg.Now().UTC().Truncate(time.Microsecond)); err != nil && ctx.Err() == nil {
+		p.cfg.Logger.Error("attempts not published; that is tried again after 5 s", "error", err)
+	}
+	for i := range rows {
+		p.bytes.Add(-int64(len(rows[i].Input)))
+	}
 }
 
 func (p *Publisher) announceOpen(ctx context.Context) error {
