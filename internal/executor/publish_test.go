@@ -36,16 +36,22 @@ func (b *slowBus) Publish(ctx context.Context, m bus.Message) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // the test is over
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(m.Value) > b.limit {
 		return parley.Errorf(parley.CodeLimit, "too large")
 	}
 	if b.fails != "" && strings.Contains(string(m.Value), b.fails) {
 		return errors.New("the bus is away")
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.got[m.Key] = m
 	return nil
+}
+
+func (b *slowBus) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.got)
 }
 
 func (b *slowBus) Subscribe(context.Context, string, string, bus.Handler) (func(), error) {
