@@ -27,10 +27,23 @@ const (
 // rememberLocked notes that a task of a lane waits in the ledger. No lane remembers
 // more than others still may.
 func (b *Bridge) rememberLocked(l *lane, d store.Deferral) {
+	b.forgetPastLocked(l)
 	if len(l.away) < recallMost-b.away {
 		l.away = append(l.away, d)
 		b.away++
 	}
+}
+
+// forgetPastLocked drops what has come by itself.
+func (b *Bridge) forgetPastLocked(l *lane) {
+	if len(l.away) == 0 {
+		return
+	}
+	n, now := 0, b.now()
+	for n < len(l.away) && !l.away[n].At.After(now) {
+		n++
+	}
+	b.forgetLocked(l, n)
 }
 
 // forgetLocked drops the first n that a lane remembers.
@@ -42,14 +55,14 @@ func (b *Bridge) forgetLocked(l *lane, n int) {
 }
 
 // recallLocked chooses tasks of a lane that are to come back, if there is going to
-// be room for them. Those that have come by themselves are forgotten.
+// be room for them.
 func (b *Bridge) recallLocked(l *lane) {
 	if len(l.away) == 0 || l.gate.Spacing() > 0 {
 		return
 	}
 	now := b.cfg.Now()
 	soon := int(l.pace.rate * recallAhead.Seconds())
-	if l.queue.Len() > soon || now.Before(l.recallNext) || l.gate.Held().After(now) || b.heldLocked(l) {
+	if l.queue.Len() > soon || now.Before(l.recallNext) || l.gate.Held().After(now) {
 		return
 	}
 	// An agent with nothing to do is faster than it seems, if that is known at all.
@@ -62,12 +75,8 @@ func (b *Bridge) recallLocked(l *lane) {
 	default:
 		l.recallSize = 0
 	}
+	b.forgetPastLocked(l)
 	at := b.now()
-	came := 0
-	for came < len(l.away) && !l.away[came].At.After(at) {
-		came++
-	}
-	b.forgetLocked(l, came)
 	n := min(len(l.away), max(soon, l.recallSize, recallLeast), recallAtOnce, b.recallRoomLocked(l))
 	for _, d := range l.away[:n] {
 		d.At = at
@@ -77,7 +86,8 @@ func (b *Bridge) recallLocked(l *lane) {
 	l.recallNext = now.Add(recallSpacing)
 }
 
-// recallRoomLocked is how many more tasks may wait here.
+// recallRoomLocked is how many more tasks may wait here; none while the agent's
+// circuit is open.
 func (b *Bridge) recallRoomLocked(l *lane) int {
 	room := b.roomLocked(l)
 	if b.foreign != nil {

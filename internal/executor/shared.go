@@ -93,16 +93,18 @@ func (x *Executor) serveChanges(ctx context.Context) {
 
 // heardChanged is the handler of [bus.SubjectChanged].
 func (x *Executor) heardChanged(_ context.Context, m bus.Message) error {
+	var bad error // of the lines around it nothing is lost
 	for line := range strings.Lines(string(m.Value)) {
 		last, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		status, run, _ := strings.Cut(rest, " ")
 		seq, err := strconv.ParseInt(last, 10, 64)
 		if err != nil {
-			return parley.Errorf(parley.CodeInvalid, "a message about changes of runs cannot be read: %.100q: %w", line, err)
+			bad = parley.Errorf(parley.CodeInvalid, "a message about changes of runs cannot be read: %.100q: %w", line, err)
+			continue
 		}
 		x.othersChanged(run, seq, parley.RunStatus(status))
 	}
-	return nil
+	return bad
 }
 
 // othersChanged is told that a run has gone on, here or elsewhere.

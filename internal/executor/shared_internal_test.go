@@ -178,9 +178,9 @@ func TestHeardChanged(t *testing.T) {
 	busy.mu.Lock()
 	watching := x.hub.join("busy")
 	if err := x.heardChanged(t.Context(), bus.Message{
-		Subject: bus.SubjectChanged, Key: "same", Value: []byte("0 RUNNING same\n1 RUNNING behind\n9 COMPLETED busy\n3 FAILED unknown\n"),
-	}); err != nil {
-		t.Error(err)
+		Subject: bus.SubjectChanged, Key: "same", Value: []byte("0 RUNNING same\nsoon RUNNING same\n1 RUNNING behind\n9 COMPLETED busy\n3 FAILED unknown\n"),
+	}); parley.CodeOf(err) != parley.CodeInvalid {
+		t.Errorf("a line that cannot be read: %v", err)
 	}
 	if !x.holds("same") || x.holds("behind") || !x.holds("busy") || x.holds("unknown") || busy.state == nil {
 		t.Errorf("held: %v", x.live)

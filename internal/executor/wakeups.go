@@ -64,7 +64,8 @@ func (q *wakeups) take(ctx context.Context) (w wakeup, ok bool) {
 	}
 }
 
-// begin reports whether w may be looked at now. Else it is kept.
+// begin reports whether w may be looked at now. Else it is kept, unless too much is:
+// a sweep finds the run later.
 func (q *wakeups) begin(w wakeup) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
