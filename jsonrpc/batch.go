@@ -130,7 +130,7 @@ func (b *batch) add(i int, j *job) {
 // start has the waiting entries handled: by one goroutine, which asks others to
 // join in. When there is none to be had, the answer to all of them is that.
 func (b *batch) start() {
-	if len(b.waiting) == 0 || b.spread() {
+	if b.spread() {
 		return
 	}
 	for j := b.take(); j != nil; j = b.take() {
@@ -195,22 +195,11 @@ func (b *batch) run(j *job) {
 	b.mu.Lock()
 	b.spreading = false
 	b.mu.Unlock()
-	exited := true
-	defer func() {
-		if exited { // the handler has; somebody else has to go on
-			b.mu.Lock()
-			b.left++
-			b.mu.Unlock()
-			b.start()
-			b.done()
-		}
-	}()
 	for j != nil {
 		b.spread()
 		b.handle(j)
 		j = b.take()
 	}
-	exited = false
 }
 
 // handle handles one entry.
@@ -220,6 +209,11 @@ func (b *batch) handle(j *job) {
 	defer func() {
 		b.answer(j.entry, &j.req, result, err)
 		b.s.free(j)
+		if err == errExited { //nolint:errorlint // our own
+			// Somebody else has to go on, and be asked before this entry is
+			// done, which may end the batch.
+			b.start()
+		}
 		b.done()
 	}()
 	result, err = b.s.handle(j)

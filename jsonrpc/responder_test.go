@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -143,4 +144,32 @@ func errIf(is bool) error {
 		return errors.New("secret")
 	}
 	return nil
+}
+
+// TestResponderGoexit proves that a handler that ends its goroutine harms
+// neither the batch it is called for nor the process.
+func TestResponderGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResponder(Config{MaxHandlers: 2, Handler: HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+			if req.Method() == "exit" {
+				runtime.Goexit()
+			}
+			return 1, nil
+		})})
+		for _, msg := range []string{
+			`[{"jsonrpc":"2.0","id":1,"method":"exit"}]`,
+			`[{"jsonrpc":"2.0","method":"exit"}]`,
+			`[{"jsonrpc":"2.0","id":1,"method":"exit"},{"jsonrpc":"2.0","id":2,"method":"exit"},{"jsonrpc":"2.0","id":3,"method":"m"}]`,
+		} {
+			got, err := r.Respond(t.Context(), []byte(msg), nil)
+			want := strings.Count(msg, `"id"`)
+			if err != nil || strings.Count(string(got), `"id"`) != want || strings.Count(string(got), "-32603") != strings.Count(msg, "exit")*min(want, 1) {
+				t.Errorf("%s: %s, %v", msg, got, err)
+			}
+			synctest.Wait()
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
