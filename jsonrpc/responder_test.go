@@ -59,6 +59,7 @@ func TestResponder(t *testing.T) {
 				t.Errorf("%s\nis answered %s\nwant          %s", tt[0], got, tt[1])
 			}
 		}
+		synctest.Wait() // a goroutine of the pool may still have to say that it is done
 		if s := r.Stats(); s.Oversize != 1 || s.Unknown != 2 || s.Handling != 0 {
 			t.Errorf("%+v", s)
 		}
