@@ -210,6 +210,59 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+type panicking struct{}
+
+func (panicking) MarshalJSON() ([]byte, error) { panic("while it is encoded") }
+func (panicking) Read([]byte) (int, error)     { panic("while it is read") }
+
+// TestPanicsOfResults proves that a panic of what a handler returned is one of
+// the handler (RPC-21), and that one of a caller's params is the caller's and
+// leaves the connection to others.
+func TestPanicsOfResults(t *testing.T) {
+	h := func(_ context.Context, req *Request) (any, error) {
+		switch req.Method() {
+		case "marshal":
+			return struct{ X json.Marshaler }{panicking{}}, nil
+		case "read":
+			return io.Reader(panicking{}), nil
+		case "stream":
+			return io.MultiReader(strings.NewReader(`["`+strings.Repeat("x", 2*streamPiece)), panicking{}), nil
+		}
+		return 1, nil
+	}
+	for name, handler := range map[string]Handler{"pool": HandlerFunc(h), "inline": inlineAll{h}} {
+		withPeer(t, Config{Handler: handler}, func(t *testing.T, c *Conn, peer *rawPeer) {
+			for i, method := range []string{"marshal", "read", "stream"} {
+				peer.send(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`, `[{"jsonrpc":"2.0","id":1,"method":"`+method+`"}]`)
+				for failed := 0; failed < 2; { // behind the beginning of a line that was cut off
+					if strings.Contains(peer.next(), `"id":1,"error":{"code":-32603,"message":"internal error","data":{"correlation_id":"`) {
+						failed++
+					}
+				}
+				if n := c.Stats().Panics; n != uint64(2*i+2) {
+					t.Errorf("%s, %s: %d panics", name, method, n)
+				}
+			}
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("no panic of params")
+					}
+				}()
+				params := io.MultiReader(strings.NewReader(`["`+strings.Repeat("x", 2*streamPiece)), panicking{})
+				c.Call(t.Context(), "m", params, nil)
+			}()
+			go func() {
+				peer.next() // what was cut off
+				peer.answer()
+			}()
+			if err := c.Call(t.Context(), "m", []int{1}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestGoexit proves that a handler that ends its goroutine harms nobody else.
 func TestGoexit(t *testing.T) {
 	exit := func(_ context.Context, req *Request) (any, error) {

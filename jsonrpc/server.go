@@ -149,6 +149,29 @@ func (s *server) panicked(req *Request, v any) error {
 	return e
 }
 
+// panickedIn says that err is, or was made of, a panic of the request's own
+// handler, which the hooks know already.
+func panickedIn(req *Request, err error) bool {
+	p, ok := errors.AsType[*PanicError](err)
+	return ok && p.CorrelationID == req.meta.CorrelationID && p.Method == req.method
+}
+
+// A resultReader is a result that is streamed: its panics are the handler's.
+type resultReader struct {
+	io.Reader
+	s   *server
+	req *Request
+}
+
+func (r *resultReader) Read(p []byte) (n int, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			n, err = 0, r.s.panicked(r.req, v)
+		}
+	}()
+	return r.Reader.Read(p)
+}
+
 // A response is an answer that is ready to be written.
 type response struct {
 	raw     []byte    // the result, checked; nil for null
@@ -161,16 +184,18 @@ type response struct {
 // respond makes a response of what a handler returned.
 func (s *server) respond(req *Request, result any, err error) response {
 	if err == nil {
-		r, err := s.encode(req, result)
-		if err == nil {
+		var r response
+		if r, err = s.encode(req, result); err == nil {
 			return r
 		}
 		s.bufs.put(r.scratch)
-		s.report.notice(NoticeUnencodable, s.handlerError(req, err))
+		if !panickedIn(req, err) {
+			s.report.notice(NoticeUnencodable, s.handlerError(req, err))
+		}
 		return response{err: internalError(req.meta.CorrelationID)}
 	}
-	if p, ok := err.(*PanicError); ok { //nolint:errorlint // our own, from invoke
-		return response{err: internalError(p.CorrelationID)}
+	if panickedIn(req, err) {
+		return response{err: internalError(req.meta.CorrelationID)}
 	}
 	if req.closing && brokenOff(err) {
 		return response{err: &Error{Code: CodeClosing, Message: CodeClosing.String()}}
@@ -202,8 +227,14 @@ func (s *server) handlerError(req *Request, err error) error {
 	return &HandlerError{Method: req.method, CorrelationID: req.meta.CorrelationID, Err: err}
 }
 
-// encode makes the JSON text of a result.
-func (s *server) encode(req *Request, result any) (response, error) {
+// encode makes the JSON text of a result. That may run code of the handler's
+// side, a json.Marshaler for one, whose panics become errors like the handler's.
+func (s *server) encode(req *Request, result any) (r response, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r, err = response{}, s.panicked(req, v)
+		}
+	}()
 	switch v := result.(type) {
 	case nil:
 		return response{}, nil
@@ -215,15 +246,9 @@ func (s *server) encode(req *Request, result any) (response, error) {
 		}
 		return s.encodeRaw(req, *v)
 	case io.Reader:
-		r := response{scratch: s.bufs.get(), check: newStreamChecker(s.cfg)}
-		more, err := beginStream(v, r.scratch, r.check)
-		r.raw = r.scratch.b
-		if more {
-			r.stream = v
-		}
-		return r, err
+		return s.encodeReader(&resultReader{v, s, req})
 	}
-	r := response{scratch: s.bufs.get()}
+	r = response{scratch: s.bufs.get()}
 	text, err := s.cfg.Codec.Append(r.scratch.b[:0], result)
 	if err != nil {
 		return r, err
@@ -231,6 +256,17 @@ func (s *server) encode(req *Request, result any) (response, error) {
 	r.scratch.b, r.raw = text, text
 	if !trusted(s.cfg.Codec) {
 		err = checkValue(text, s.cfg.MaxDepth-1)
+	}
+	return r, err
+}
+
+// encodeReader begins to read a result.
+func (s *server) encodeReader(from *resultReader) (response, error) {
+	r := response{scratch: s.bufs.get(), check: newStreamChecker(s.cfg)}
+	more, err := beginStream(from, r.scratch, r.check)
+	r.raw = r.scratch.b
+	if more {
+		r.stream = from
 	}
 	return r, err
 }

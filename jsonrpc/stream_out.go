@@ -52,38 +52,47 @@ func beginStream(r io.Reader, into *buffer, check *valueChecker) (more bool, err
 // the connection goes on.
 func (w *writer) streamLocked(ctx context.Context, first []byte, r io.Reader, check *valueChecker) error {
 	w.owned = true
-	piece := make([]byte, streamPiece)
+	failed := errInterrupted
+	defer func() { // deferred for readers that panic, which must not keep the connection
+		w.mu.Lock()
+		if failed == nil {
+			w.buf = append(w.buf, '}')
+		}
+		w.buf = append(append(w.buf, '\n'), w.held...)
+		w.held = w.held[:0]
+		w.owned = false
+		w.tellRoom()
+		w.flush(false)
+	}()
 	w.buf = append(w.buf, first...)
 	w.flush(false)
-	var failed error
-	for failed == nil {
+	failed = w.streamPieces(ctx, r, check)
+	return failed
+}
+
+// errInterrupted stands for the panic of a reader.
+var errInterrupted = errors.New("jsonrpc: reading a value to be sent was interrupted")
+
+// streamPieces writes the rest of a value that this goroutine has begun.
+func (w *writer) streamPieces(ctx context.Context, r io.Reader, check *valueChecker) error {
+	piece := make([]byte, streamPiece)
+	for {
 		n, err := r.Read(piece)
-		if failed = check.Write(piece[:n]); failed != nil {
-			break
+		if fault := check.Write(piece[:n]); fault != nil {
+			return fault
 		}
-		if failed = w.lockOwner(ctx); failed != nil {
-			break
+		if gone := w.lockOwner(ctx); gone != nil {
+			return gone
 		}
 		w.buf = append(w.buf, piece[:n]...)
 		w.flush(false)
 		if errors.Is(err, io.EOF) {
-			failed = check.Close()
-			break
+			return check.Close()
 		}
 		if err != nil {
-			failed = fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
+			return fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
 		}
 	}
-	w.mu.Lock()
-	if failed == nil {
-		w.buf = append(w.buf, '}')
-	}
-	w.buf = append(append(w.buf, '\n'), w.held...)
-	w.held = w.held[:0]
-	w.owned = false
-	w.tellRoom()
-	w.flush(false)
-	return failed
 }
 
 // lockOwner takes w.mu when there is room for the next piece of the message
