@@ -177,11 +177,24 @@ func (c *Conn) await(ctx context.Context, s *slot, call *outCall) error {
 		}
 	}
 	if err != nil {
-		c.pending.release(s)
+		c.failed(s, call, err)
 	} else if c.token != nil {
 		c.token.lent.called(c)
 	}
 	return err
+}
+
+// failed frees the slot of a call that was settled with err by another
+// goroutine. Its result may still be on the way: it must not be written any
+// more, and the peer is told when nobody waited any longer.
+func (c *Conn) failed(s *slot, call *outCall, err error) {
+	if s.sink != nil {
+		s.sink.close()
+	}
+	c.pending.release(s)
+	if _, late := err.(*TimeoutError); late { //nolint:errorlint // our own, from sweep
+		c.tellCancelled(call)
+	}
 }
 
 // abandon gives up a call whose context has ended, unless it is being settled
@@ -191,7 +204,7 @@ func (c *Conn) abandon(ctx context.Context, s *slot, call *outCall) error {
 		<-s.done
 		err := s.err
 		if err != nil {
-			c.pending.release(s)
+			c.failed(s, call, err)
 		}
 		return err
 	}
@@ -208,6 +221,9 @@ func (c *Conn) giveUp(s *slot, call *outCall) {
 	if won, _ := c.pending.settle(call.id); won == nil {
 		<-s.done
 		c.bufs.put(s.answer)
+	}
+	if s.sink != nil {
+		s.sink.close()
 	}
 	c.pending.release(s)
 }

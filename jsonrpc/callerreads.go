@@ -75,7 +75,7 @@ func (t *readToken) await(ctx context.Context, s *slot, call *outCall) error {
 	}
 	err := s.err
 	if err != nil {
-		t.c.pending.release(s)
+		t.c.failed(s, call, err)
 	}
 	return err
 }

@@ -321,6 +321,41 @@ func TestSinkOfLateCaller(t *testing.T) {
 	})
 }
 
+// TestSinkOfFailedCall is the same for calls that end by Config.Timeout and
+// with their connection.
+func TestSinkOfFailedCall(t *testing.T) {
+	ends := map[string]func(c *Conn, peer *rawPeer){
+		"timeout": func(*Conn, *rawPeer) { time.Sleep(2 * time.Second) },
+		"closing": func(c *Conn, _ *rawPeer) { go c.Close() },
+	}
+	for name, end := range ends {
+		cfg := Config{Timeout: time.Second, Handler: HandlerFunc(func(ctx context.Context, _ *Request) (any, error) {
+			<-ctx.Done() // which makes a Conn that is being closed read on
+			return nil, ctx.Err()
+		})}
+		withPeer(t, cfg, func(t *testing.T, c *Conn, peer *rawPeer) {
+			var got strings.Builder
+			failed := make(chan error, 1)
+			go func() { failed <- c.Call(t.Context(), "m", nil, &got) }()
+			peer.next()
+			peer.send(`{"jsonrpc":"2.0","id":1,"method":"wait"}`)
+			half := strings.Repeat("x", 300<<10)
+			peer.s.Write([]byte(`{"jsonrpc":"2.0","id":4096,"result":"` + half))
+			synctest.Wait()
+			end(c, peer)
+			if err := <-failed; err == nil {
+				t.Error(name, "no error")
+			}
+			n := got.Len()
+			peer.send(half + `"}`)
+			synctest.Wait()
+			if n == 0 || got.Len() != n {
+				t.Errorf("%s: %d bytes, then %d", name, n, got.Len())
+			}
+		})
+	}
+}
+
 type badWriter struct{}
 
 func (badWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }

@@ -416,8 +416,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestCancelStyles proves that a call given up is told to the peer, and that the
-// peer's telling ends the context of the handler concerned.
+// TestCancelStyles proves that a call given up, by its caller or for its time,
+// is told to the peer, and that the peer's telling ends the context of the handler concerned.
 func TestCancelStyles(t *testing.T) {
 	for style, text := range map[CancelStyle]string{
 		LSPCancel: `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%s}}`,
@@ -434,6 +434,10 @@ func TestCancelStyles(t *testing.T) {
 				t.Error(err)
 			}
 			peer.want(`{"jsonrpc":"2.0","id":4096,"method":"m"}`, fmt.Sprintf(text, "4096"))
+			if err := c.Call(t.Context(), "m", nil, nil); !errors.Is(err, ErrTimeout) { // Config.Timeout
+				t.Error(err)
+			}
+			peer.want(`{"jsonrpc":"2.0","id":8192,"method":"m"}`, fmt.Sprintf(text, "8192"))
 			peer.send(`{"jsonrpc":"2.0","id":"a","method":"m"}`, fmt.Sprintf(text, `"b"`), fmt.Sprintf(text, `"a"`))
 			peer.want(`{"jsonrpc":"2.0","id":"a","error":{"code":-32800,"message":"request cancelled"}}`)
 		})
