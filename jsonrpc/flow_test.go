@@ -495,3 +495,33 @@ func TestPoolStartsAll(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseWhileStreaming proves that the end of a connection waits for a
+// message whose reader is slow with its context, and not by asking again and
+// again: then the time in the bubble would not pass.
+func TestCloseWhileStreaming(t *testing.T) {
+	withPeer(t, Config{Grace: -1}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		go readAll(peer.s)
+		slow := readerFunc(func() { time.Sleep(time.Minute) })
+		failed := make(chan error, 1)
+		go func() {
+			failed <- c.Call(t.Context(), "m", io.MultiReader(strings.NewReader(`["`+strings.Repeat("x", 2*streamPiece)), slow), nil)
+		}()
+		time.Sleep(time.Second)
+		start := time.Now()
+		c.Close()
+		if d := time.Since(start); d != flushGrace {
+			t.Error(d)
+		}
+		if err := <-failed; err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+type readerFunc func()
+
+func (f readerFunc) Read([]byte) (int, error) {
+	f()
+	return 0, io.ErrNoProgress
+}

@@ -333,7 +333,9 @@ func (w *writer) idle() bool { return w.err != nil || !w.writing && w.waiting() 
 func (w *writer) flushed(ctx context.Context) {
 	w.mu.Lock()
 	for !w.idle() {
-		w.signal()
+		if !w.writing && len(w.buf) > 0 { // else the signal would come back as news of room
+			w.signal()
+		}
 		if w.waitRoom(ctx) != nil {
 			break
 		}
