@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 )
@@ -56,14 +57,40 @@ func (b *Batch) add(e BatchCall) *BatchCall {
 	return p
 }
 
-// reader returns one of the params that can be read only once; nil: none.
-func (b *Batch) reader() any {
+// once says that some of the params can be read only once.
+func (b *Batch) once() bool {
+	return slices.ContainsFunc(b.calls, func(e *BatchCall) bool {
+		_, ok := e.params.(io.Reader)
+		return ok
+	})
+}
+
+// writes says that some of the results go to an io.Writer.
+func (b *Batch) writes() bool {
+	return slices.ContainsFunc(b.calls, func(e *BatchCall) bool {
+		_, ok := e.result.(io.Writer)
+		return ok
+	})
+}
+
+// ended returns the error of an entry whose connection ended; nil when none's
+// did.
+func (b *Batch) ended() error {
 	for _, e := range b.calls {
-		if r, ok := e.params.(io.Reader); ok {
-			return r
+		if _, ok := errors.AsType[*ConnError](e.err); ok {
+			return e.err
 		}
 	}
 	return nil
+}
+
+// fail gives err to the entries that have no error.
+func (b *Batch) fail(err error) {
+	for _, e := range b.calls {
+		if e.err == nil {
+			e.err = err
+		}
+	}
 }
 
 // Len returns the number of entries.

@@ -75,28 +75,60 @@ func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig)
 // Call is Conn.Call on the present connection, or on the next one: while the
 // Client connects, a call waits, with its context or Config.Timeout. When the
 // connection ends, a call is made again on the next one if it was certainly
-// not sent, or is Idempotent; params that are an io.Reader are not read twice.
+// not sent, or is Idempotent; but params that are an io.Reader are not read
+// twice, and an io.Writer that got something of a result gets no other.
 func (cl *Client) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
-	return cl.try(ctx, method, params, opts, func(c *Conn) (bool, error) {
-		return c.do(ctx, method, params, result, opts)
+	_, once := params.(io.Reader)
+	var started *startedWriter
+	if w, ok := result.(io.Writer); ok {
+		started = &startedWriter{Writer: w}
+		result = started
+	}
+	return cl.try(ctx, method, opts, func(c *Conn) (attempt, error) {
+		sent, err := c.do(ctx, method, params, result, opts)
+		return attempt{sent: sent, last: once || started != nil && started.yes}, err
 	})
+}
+
+// A startedWriter knows whether anything was written. It is looked at when the
+// call is over, after which nothing is.
+type startedWriter struct {
+	io.Writer
+	yes bool
+}
+
+func (w *startedWriter) Write(p []byte) (int, error) {
+	w.yes = true
+	return w.Writer.Write(p)
 }
 
 // Notify is Conn.Notify on the present connection or the next one; a
 // notification that was certainly not sent is sent again.
 func (cl *Client) Notify(ctx context.Context, method string, params any) error {
-	return cl.try(ctx, method, params, nil, func(c *Conn) (bool, error) {
+	_, once := params.(io.Reader)
+	return cl.try(ctx, method, nil, func(c *Conn) (attempt, error) {
 		err := c.Notify(ctx, method, params)
-		return false, err // it reports no error once it was handed over
+		return attempt{last: once}, err // it reports no error once it was handed over
 	})
 }
 
 // Batch is Conn.Batch on the present connection or the next one. It is made
-// again as a whole, and only when it was certainly not sent or is Idempotent.
+// again as a whole, and only when it was certainly not sent or is Idempotent,
+// and has neither params that are an io.Reader nor results for an io.Writer.
 func (cl *Client) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
-	return cl.try(ctx, "batch", b.reader(), opts, func(c *Conn) (bool, error) {
-		return c.batch(ctx, b, opts)
+	sent, once := false, b.once()
+	err := cl.try(ctx, "batch", opts, func(c *Conn) (attempt, error) {
+		var err error
+		if sent, err = c.batch(ctx, b, opts); sent {
+			err = b.ended()
+		}
+		return attempt{sent: sent, last: once || sent && b.writes()}, err
 	})
+	if sent {
+		return nil // its entries say what became of them
+	}
+	b.fail(err)
+	return err
 }
 
 // State returns where the Client is: it comes back to StateConnecting until it
@@ -115,22 +147,27 @@ func (cl *Client) Close() error {
 	return nil
 }
 
+// An attempt says how far a call got.
+type attempt struct {
+	sent bool // the peer may have got it
+	last bool // it cannot be made again, whatever happened
+}
+
 // try makes a call until it need not or must not be made again.
-func (cl *Client) try(ctx context.Context, method string, params any, opts []CallOption, call func(*Conn) (sent bool, err error)) error {
+func (cl *Client) try(ctx context.Context, method string, opts []CallOption, call func(*Conn) (attempt, error)) error {
 	var o callOptions
 	for _, option := range opts {
 		option(&o)
 	}
-	_, once := params.(io.Reader)
 	start := time.Now()
-	for attempt := 1; ; attempt++ {
+	for n := 1; ; n++ {
 		conn, err := cl.await(ctx, o.timeout)
 		if err != nil {
 			return &CallError{Conn: cl.cfg.Name, Method: method, Elapsed: time.Since(start), Err: err}
 		}
-		sent, err := call(conn)
+		a, err := call(conn)
 		var ended *ConnError
-		if !errors.As(err, &ended) || once || attempt >= cl.cfg.MaxAttempts || sent && !o.idempotent {
+		if !errors.As(err, &ended) || a.last || n >= cl.cfg.MaxAttempts || a.sent && !o.idempotent {
 			return err
 		}
 	}

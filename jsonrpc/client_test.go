@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -178,6 +179,79 @@ func TestClientRepeats(t *testing.T) {
 		// The Client does not know yet that its connection has ended.
 		if err := cl.Call(t.Context(), "fine", nil, &n); err != nil || n != 1 {
 			t.Errorf("fine: %d, %v", n, err)
+		}
+		cl.Close()
+		for _, peer := range s.peers {
+			peer.Close()
+		}
+	})
+}
+
+// TestClientRepeatsBatch proves that a batch whose connection ended is made
+// again as a whole if it is Idempotent, and only then.
+func TestClientRepeatsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		s := &site{}
+		s.cfg = Config{Grace: -1, Handler: HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+			if n := calls.Add(1); n > 2 || req.Method() == "quick" {
+				return n, nil
+			}
+			go s.hangUp()
+			time.Sleep(time.Minute)
+			return nil, nil
+		})}
+		cl := NewClient(s.dial, ClientConfig{})
+		var b, other Batch
+		var n int
+		one := b.Call("m", nil, &n)
+		if err := cl.Batch(t.Context(), &b, Idempotent()); err != nil || one.Err() != nil || n != 3 {
+			t.Errorf("idempotent: %v, %v, %d", err, one.Err(), n)
+		}
+		calls.Store(0)
+		one = other.Call("m", nil, &n)
+		if err := cl.Batch(t.Context(), &other); err != nil || !errors.Is(one.Err(), ErrClosed) || calls.Load() != 1 {
+			t.Errorf("other: %v, %v, %d", err, one.Err(), calls.Load())
+		}
+		cl.Close()
+		if err := cl.Batch(t.Context(), &other, Idempotent()); !errors.Is(err, ErrClosed) || one.Err() == nil {
+			t.Errorf("closed: %v, %v", err, one.Err())
+		}
+		var last Batch
+		if one = last.Call("m", nil, nil); cl.Batch(t.Context(), &last) == nil || !errors.Is(one.Err(), ErrClosed) {
+			t.Errorf("closed: %v", one.Err())
+		}
+		for _, peer := range s.peers {
+			peer.Close()
+		}
+	})
+}
+
+// TestClientWriter proves that an io.Writer does not get a second result behind
+// the beginning of the first.
+func TestClientWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		s := &site{}
+		s.cfg = Config{Grace: -1, Handler: HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+			if n := calls.Add(1); n > 1 {
+				return n, nil
+			}
+			hangUp := func() { go s.hangUp(); time.Sleep(time.Minute) }
+			if req.Method() == "at once" {
+				hangUp()
+			}
+			return io.MultiReader(strings.NewReader(`"`+strings.Repeat("x", 2*maxReadBufferSize)), readerFunc(hangUp)), nil
+		})}
+		cl := NewClient(s.dial, ClientConfig{})
+		var got strings.Builder
+		if err := cl.Call(t.Context(), "later", nil, &got, Idempotent()); !errors.Is(err, ErrClosed) || calls.Load() != 1 || got.Len() < maxReadBufferSize {
+			t.Errorf("%v, %d calls, %d bytes", err, calls.Load(), got.Len())
+		}
+		calls.Store(0)
+		got.Reset()
+		if err := cl.Call(t.Context(), "at once", nil, &got, Idempotent()); err != nil || got.String() != "2" {
+			t.Errorf("%v, %.20q", err, got.String())
 		}
 		cl.Close()
 		for _, peer := range s.peers {
