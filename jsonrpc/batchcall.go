@@ -165,6 +165,12 @@ func (c *Conn) sendBatch(ctx context.Context, b *Batch, all *outCall) error {
 	if ctx.Err() != nil {
 		return c.contextError(ctx, all)
 	}
+	reading := ctx
+	if b.once() {
+		var cancel context.CancelFunc
+		reading, cancel = all.bound(ctx)
+		defer cancel()
+	}
 	text := c.bufs.get()
 	defer c.bufs.put(text)
 	dst := append(text.b[:0], '[')
@@ -175,9 +181,12 @@ func (c *Conn) sendBatch(ctx context.Context, b *Batch, all *outCall) error {
 			dst = append(dst, ',')
 		}
 		e.call = outCall{method: e.method, start: all.start, timeout: all.timeout}
+		if r, ok := e.params.(io.Reader); ok {
+			e.params = &boundReader{reading, r}
+		}
 		var err error
 		if dst, err = c.appendEntry(dst, e, deadline, meta); err != nil {
-			return err
+			return c.readError(reading, all, err)
 		}
 	}
 	dst = append(dst, ']')

@@ -14,8 +14,9 @@ import (
 // params: nil leaves them out; a json.RawMessage is checked and sent as it is,
 // and so is what a *json.RawMessage points to, which costs no allocation; an
 // io.Reader is streamed, as JSON text, and keeps other messages waiting
-// while it is read; everything else is encoded by the Codec. They must become
-// an array or an object (JSON-RPC 2.0 section 4.2); null is left out.
+// while it is read, and a Read of it that is under way is waited for; everything
+// else is encoded by the Codec. They must become an array or an object (JSON-RPC
+// 2.0 section 4.2); null is left out.
 //
 // result: nil drops the result; *json.RawMessage has its storage reused for the
 // text; an io.Writer has the text written to it, for results longer than the
@@ -103,9 +104,15 @@ func (c *Conn) call(ctx context.Context, call *outCall, params, result any) erro
 	if err := ctx.Err(); err != nil {
 		return c.contextError(ctx, call)
 	}
+	if r, ok := params.(io.Reader); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = call.bound(ctx)
+		defer cancel()
+		params = &boundReader{ctx, r}
+	}
 	out, err := c.encode(params)
 	if err != nil {
-		return err
+		return c.readError(ctx, call, err)
 	}
 	defer c.bufs.put(out.scratch)
 
@@ -232,7 +239,11 @@ func (c *Conn) giveUp(s *slot, call *outCall) {
 func (c *Conn) contextError(ctx context.Context, call *outCall) error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &TimeoutError{After: time.Duration(c.clock.now() - call.start)}
+		e := &TimeoutError{}
+		if call.start != 0 { // else it has not waited
+			e.After = time.Duration(c.clock.now() - call.start)
+		}
+		return e
 	}
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
@@ -287,9 +298,16 @@ func (c *Conn) notify(ctx context.Context, call *outCall, params any) error {
 			return err
 		}
 	}
+	if r, ok := params.(io.Reader); ok {
+		call.start = c.clock.now()
+		var cancel context.CancelFunc
+		ctx, cancel = call.bound(ctx)
+		defer cancel()
+		params = &boundReader{ctx, r}
+	}
 	out, err := c.encode(params)
 	if err != nil {
-		return err
+		return c.readError(ctx, call, err)
 	}
 	defer c.bufs.put(out.scratch)
 	return c.send(ctx, call, &out)

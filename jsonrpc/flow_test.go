@@ -525,3 +525,62 @@ func (f readerFunc) Read([]byte) (int, error) {
 	f()
 	return 0, io.ErrNoProgress
 }
+
+// TestReaderWithoutEnd proves that a call ends in time whose params give a
+// little now and then, before their first piece is full and after (RPC-10).
+func TestReaderWithoutEnd(t *testing.T) {
+	for name, begin := range map[string]string{"first piece": `[`, "later piece": `["` + strings.Repeat("x", 2*streamPiece) + `"`} {
+		withPeer(t, Config{Timeout: 10 * time.Second}, func(t *testing.T, c *Conn, peer *rawPeer) {
+			go readAll(peer.s)
+			params := func() io.Reader {
+				return io.MultiReader(strings.NewReader(begin), blankReader{})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			var b Batch
+			b.Call("m", params(), nil)
+			for i, call := range []func() error{
+				func() error { return c.Call(ctx, "m", params(), nil) },
+				func() error { return c.Call(t.Context(), "m", params(), nil) },
+				func() error { return c.Call(t.Context(), "m", params(), nil, WithTimeout(time.Second)) },
+				func() error { return c.Notify(t.Context(), "m", params()) },
+				func() error { return c.Batch(t.Context(), &b) },
+			} {
+				start, want := time.Now(), []time.Duration{5, 10, 1, 10, 10}[i]*time.Second
+				err := call()
+				after := time.Since(start) // a Read that is under way is waited for
+				if late, ok := errors.AsType[*TimeoutError](err); !ok || late.After != after || after < want || after > want+time.Second {
+					t.Errorf("%s, %d: %v after %v", name, i, err, after)
+				}
+			}
+			if late, ok := errors.AsType[*TimeoutError](c.Notify(ctx, "m", nil)); !ok || late.After != 0 {
+				t.Error("a notification whose context was over:", late)
+			}
+		})
+	}
+}
+
+// blankReader gives a blank each second.
+type blankReader struct{}
+
+func (blankReader) Read(p []byte) (int, error) {
+	time.Sleep(time.Second)
+	p[0] = ' '
+	return 1, nil
+}
+
+// TestReaderCut proves that what a reader gave before it was cut is not taken
+// for all of it.
+func TestReaderCut(t *testing.T) {
+	cut := io.MultiReader(strings.NewReader("12"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	withPeer(t, Config{Handler: HandlerFunc(func(context.Context, *Request) (any, error) { return cut, nil })}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		peer.send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		if got := peer.next(); !strings.Contains(got, `"error":{"code":-32603`) {
+			t.Error(got)
+		}
+		cut := io.MultiReader(strings.NewReader("[12]"), iotest.ErrReader(io.ErrUnexpectedEOF))
+		if err := c.Call(t.Context(), "m", cut, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Error(err)
+		}
+	})
+}

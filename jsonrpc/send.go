@@ -61,6 +61,37 @@ func (c *Conn) encodeRaw(text json.RawMessage) (outParams, error) {
 	return shaped(outParams{raw: text})
 }
 
+// A boundReader is a reader of params that ends with the call: it may give a
+// little now and then, for ever.
+type boundReader struct {
+	ctx context.Context //nolint:containedctx // of the call, in which alone it is read
+	r   io.Reader
+}
+
+func (b *boundReader) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.r.Read(p)
+}
+
+// bound gives a call whose params are read the time that it has.
+func (call *outCall) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || call.timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, call.timeout)
+}
+
+// readError says that params could not be had since their time was over, if
+// that is what err means.
+func (c *Conn) readError(ctx context.Context, call *outCall, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return c.contextError(ctx, call)
+	}
+	return err
+}
+
 // encodeReader reads as much of params as fits a piece, so that short ones
 // are sent like any others.
 func (c *Conn) encodeReader(r io.Reader) (outParams, error) {
@@ -118,11 +149,6 @@ func (c *Conn) send(ctx context.Context, call *outCall, out *outParams) error {
 	}
 	call.sent = true
 	if out.stream != nil {
-		if call.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, call.timeout)
-			defer cancel()
-		}
 		w.buf = append(appendRequestHead(w.buf, &o), paramsKey...)
 		err := w.streamLocked(ctx, out.raw, out.stream, out.check)
 		return c.sendError(ctx, call, err)

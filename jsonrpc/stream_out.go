@@ -28,9 +28,14 @@ func beginStream(r io.Reader, into *buffer, check *valueChecker) (more bool, err
 	if cap(into.b) < streamPiece {
 		into.b = make([]byte, 0, streamPiece)
 	}
-	n, err := io.ReadFull(r, into.b[:streamPiece])
-	into.b = into.b[:n]
-	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	into.b = into.b[:0]
+	for err == nil && len(into.b) < streamPiece {
+		var n int
+		n, err = r.Read(into.b[len(into.b):streamPiece])
+		into.b = into.b[:len(into.b)+n]
+	}
+	// io.ReadFull would not tell a text that is shorter from one that was cut.
+	ended := errors.Is(err, io.EOF)
 	if err != nil && !ended {
 		return false, fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
 	}
