@@ -405,12 +405,28 @@ func TestInvalidResponses(t *testing.T) {
 		if _, ok := errors.AsType[*ResultError](err); !ok {
 			t.Error(err)
 		}
+		for _, bad := range []string{"\"\xff\"", `"\ud800"`, `1}x`, `[1,]`} {
+			go func() { failed <- c.Call(t.Context(), "m", nil, nil) }()
+			var id struct{ ID uint64 }
+			json.Unmarshal([]byte(peer.next()), &id)
+			peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, id.ID, bad))
+			if _, ok := errors.AsType[*ResultError](<-failed); !ok {
+				t.Errorf("%q: %v", bad, err)
+			}
+		}
 		go peer.answer() // the next message, since the garbage is not answered
 		if err := c.Call(t.Context(), "m", []int{1}, nil); err != nil {
 			t.Error(err)
 		}
+		go func() {
+			peer.next() // the error comes behind a result that was cut off while it was streamed
+			peer.send(`{"jsonrpc":"2.0","id":28672,"result":["x`, `{"jsonrpc":"2.0","id":28672,"error":{"code":-32603,"message":"internal error"}}`)
+		}()
+		if err := c.Call(t.Context(), "m", nil, nil); !errors.Is(err, &Error{Code: CodeInternalError}) {
+			t.Error(err)
+		}
 	})
-	if got := seen.text(); got != "malformed, peer error, invalid" {
+	if got := seen.text(); got != "malformed, peer error, invalid, malformed, malformed, malformed, malformed, malformed" {
 		t.Error(got)
 	}
 }
