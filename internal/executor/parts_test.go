@@ -80,15 +80,15 @@ func TestClockOfStoreJumps(t *testing.T) {
 	s := &sweptStore{}
 	x := New(Config{Store: s, Now: func() time.Time { return own }, Clock: func() time.Time { return clock }})
 	watch := store.NewLeaseWatch(15 * time.Second)
-	for _, step := range []struct {
+	type step struct {
 		own, clock time.Duration
 		dead       int
-	}{
-		{0, 0, 0},
-		{time.Second, time.Hour, 0},
-		{time.Second, -2 * time.Hour, 0},
-		{13 * time.Second, 0, 1},
-	} {
+	}
+	steps := []step{{0, 0, 0}, {time.Second, time.Hour, 0}, {time.Second, -2 * time.Hour, 0}}
+	for range 12 {
+		steps = append(steps, step{time.Second, 0, 0})
+	}
+	for _, step := range append(steps, step{time.Second, 0, 1}) {
 		own, clock = own.Add(step.own), clock.Add(step.clock)
 		if err := x.sweep(t.Context(), watch); err != nil || len(s.dead) != step.dead {
 			t.Errorf("after %v, and a jump by %v: dead are %v, %v", step.own, step.clock, s.dead, err)
