@@ -151,8 +151,11 @@ type Bridge struct {
 
 	mu sync.Mutex // protects what follows
 	// inc is 0 before the first registration.
-	inc      int64
-	stopping bool
+	inc int64
+	// begun is false while it is not known whether a life has begun; replaced is
+	// true while another process has the name.
+	begun, replaced bool
+	stopping        bool
 	// beat is the start of the last good beat.
 	beat   time.Time
 	prefix string

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/store"
 )
@@ -14,11 +15,15 @@ import (
 // there was one before; a bridge that cannot begin says so.
 func (b *Bridge) register(ctx context.Context) error {
 	began := b.cfg.Now()
+	b.mu.Lock()
+	b.begun = false
+	b.mu.Unlock()
 	inc, err := b.cfg.Ledger.Register(ctx, b.cfg.Worker, b.now())
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
+	b.begun, b.replaced = true, false
 	b.inc, b.beat, b.prefix, b.issued = inc, began, b.cfg.NewToken(), 0
 	b.mu.Unlock()
 	b.log.Info("bridge registered", "event", "bridge_registered", "worker", b.cfg.Worker, "inc", inc)
@@ -34,7 +39,9 @@ func (b *Bridge) serveBeats(ctx context.Context) {
 		wait = b.cfg.Lease / 3
 		if err := b.beatOnce(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("lease not renewed", "event", "bridge_beat", "error", err)
-			wait = min(time.Second, wait)
+			if !b.Replaced() { // that takes its time
+				wait = min(time.Second, wait)
+			}
 		}
 	}
 }
@@ -49,11 +56,20 @@ func (b *Bridge) beatOnce(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	b.mu.Lock()
-	inc := b.inc
+	inc, begun := b.inc, b.begun
 	b.mu.Unlock()
 	// The lease runs from the start of the beat: when it was written is not known.
 	began := b.cfg.Now()
 	err := b.cfg.Ledger.Beat(ctx, b.cfg.Worker, inc)
+	if begun && errors.Is(err, store.ErrReplaced) {
+		// To take the name back would make orphans of what the other has in hand,
+		// and it would do the same: nothing begins here until it is dead.
+		b.mu.Lock()
+		b.replaced, b.beat = true, time.Time{}
+		b.mu.Unlock()
+		return parley.Errorf(parley.CodeConflict, "another process has taken the instance id %s over: "+
+			"give every process its own bus.kafka.instance_id; this one begins nothing until that one has ended", b.cfg.Worker)
+	}
 	if errors.Is(err, store.ErrStale) {
 		// Taken for dead, while it was stopped or cut off. What it has in hand
 		// stays under the old claims, which others may take over; its answers
@@ -67,6 +83,14 @@ func (b *Bridge) beatOnce(ctx context.Context) error {
 		b.mu.Unlock()
 	}
 	return err
+}
+
+// Replaced reports whether another process goes by the name of this bridge, which
+// begins nothing then.
+func (b *Bridge) Replaced() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.replaced
 }
 
 // age is the time between two instants, by the clock that says more: a machine

@@ -362,6 +362,42 @@ func TestDeadThenRegister(t *testing.T) {
 	})
 }
 
+// TestReplacedStandsBack: of two processes with one name the later works and the
+// former begins nothing, instead of the two taking the name from each other for
+// ever, each time with orphans; it comes back when the later one is dead.
+func TestReplacedStandsBack(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, 20*time.Second), nil
+		}
+		former := r.start("b", nil)
+		r.wait(time.Second)
+		later := r.start("b", nil)
+		r.wait(6 * time.Second)
+		if !former.Replaced() || later.Replaced() {
+			t.Errorf("replaced: the former %t, the later %t", former.Replaced(), later.Replaced())
+		}
+		if _, ok := former.Reserve("one"); ok {
+			t.Error("a slot though another process has the name")
+		}
+		id := r.task("one", 1, nil)
+		r.wait(time.Minute)
+		r.want(id, parley.OutcomeOK, "")
+		r.wantCalls(r.agent, id, 1)
+		if n := r.ledger.count("P16"); n != 2 {
+			t.Errorf("%d registrations, want 2", n)
+		}
+		later.stop()
+		r.ledger.declareDead("b")
+		r.wait(6 * time.Second)
+		if former.Replaced() {
+			t.Error("the former does not come back")
+		}
+		r.want(r.task("one", 2, nil), parley.OutcomeOK, "")
+		former.stop()
+	})
+}
+
 // TestDeadThenCancel: a cancel reaches calls that were begun under an earlier
 // incarnation, too.
 func TestDeadThenCancel(t *testing.T) {

@@ -120,16 +120,21 @@ func (l *modelLedger) gone(c store.Claim) bool {
 }
 
 func (l *modelLedger) Beat(_ context.Context, worker string, inc int64) error {
-	stale := false
+	var stale error
 	err := l.write("beat", "", func() {
-		if stale = !l.alive(worker, inc); !stale {
-			l.workers[worker].Beat++
+		switch w := l.workers[worker]; {
+		case l.alive(worker, inc):
+			w.Beat++
+		case w != nil && w.Inc > inc && !w.Dead:
+			stale = store.ErrReplaced
+		default:
+			stale = store.ErrStale
 		}
 	})
-	if err == nil && stale {
-		return store.ErrStale
+	if err != nil { // a write in doubt may come later
+		return err
 	}
-	return err
+	return stale
 }
 
 func (l *modelLedger) Owned(_ context.Context, worker string, inc int64) (list []store.Owned, err error) {

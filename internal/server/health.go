@@ -91,6 +91,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 			if s.stopping.Load() {
 				body.Checks[string(role)] = "stopping"
 			}
+		} else if role == RoleBridge && s.bridge.Replaced() {
+			body.Checks[string(role)] = "another process has taken its bus.kafka.instance_id over"
 		}
 	}
 	// Without its hints the process goes on working, only slower: what counts is

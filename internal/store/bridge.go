@@ -31,16 +31,22 @@ func (db *DB) Register(ctx context.Context, worker string, at time.Time) (inc in
 
 const beatWorker = `UPDATE worker SET beat = beat + 1 WHERE name = ? AND inc = ? AND dead = 0`
 
-// Beat renews the lease of all of a bridge's claims. ErrStale: it was replaced
-// or declared dead and has to register. Lazy.
+const laterLife = `SELECT 1 FROM worker WHERE name = ? AND inc > ? AND dead = 0`
+
+// Beat renews the lease of all of a bridge's claims. ErrStale: it was declared
+// dead and has to register; ErrReplaced: somebody else has registered. Lazy.
 func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
 	return db.transition(ctx, lazy, point("beat"), func(s *session) error {
 		s.at(worker)
 		n, err := s.exec(beatWorker, worker, inc)
-		if err == nil && n == 0 {
-			return ErrStale
+		if err != nil || n > 0 {
+			return err
 		}
-		return err
+		stale := ErrStale
+		if err := s.query(laterLife, func(*record) error { stale = ErrReplaced; return nil }, worker, inc); err != nil {
+			return err
+		}
+		return stale
 	})
 }
 

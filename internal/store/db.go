@@ -21,6 +21,10 @@ import (
 // saw it. Nothing was written. The writer reads again and decides anew.
 var ErrStale = errors.New("store: refused: the row has changed")
 
+// ErrReplaced is the [ErrStale] of a bridge whose name a later life has that is
+// not known to be dead.
+var ErrReplaced = fmt.Errorf("%w: a later life has the name", ErrStale)
+
 // Failpoint is called before ("P4.before") and after ("P4.after") the commit
 // of each unit of a transition, from the goroutine of its caller. An error
 // before: the unit is not executed and the error is returned. An error after:

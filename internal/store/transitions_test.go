@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -449,6 +450,24 @@ func TestMergedWrites(t *testing.T) {
 		d.Answer = &ans
 		check(t, db.Decide(t.Context(), d))
 		diff(t, row(t, db, "run-2.a.1").State, AttemptSettled)
+	})
+}
+
+// TestBeatTellsOfALaterLife: a beat that is refused says whether the name is a later
+// life's, or whether its bridge may have it again.
+func TestBeatTellsOfALaterLife(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		c := bridge(t, db, "b1")
+		bridge(t, db, "b1")
+		if err := db.Beat(t.Context(), "b1", c.Inc); !errors.Is(err, ErrReplaced) {
+			t.Errorf("error %v, want ErrReplaced", err)
+		}
+		must(db.Sweep(t.Context(), []Worker{{Name: "b1", Inc: 2}}, epoch))(t)
+		for _, name := range []string{"b1", "b2"} {
+			if err := db.Beat(t.Context(), name, c.Inc); !errors.Is(err, ErrStale) || errors.Is(err, ErrReplaced) {
+				t.Errorf("%s: error %v, want ErrStale alone", name, err)
+			}
+		}
 	})
 }
 
