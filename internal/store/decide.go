@@ -47,6 +47,8 @@ const (
 	settleAnswered = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?
  WHERE id = ? AND ` + unsettled
 	closeSettled = `UPDATE attempt SET state = 'closed', reply = NULL, cancel_requested = cancel_requested | ? WHERE id = ? AND state = 'settled'`
+	// What is not known may have become an answer since it was read.
+	closeUnknown = closeSettled + ` AND outcome = 'unknown'`
 	closeTimeout = `UPDATE attempt SET state = 'closed', reply = NULL, outcome = 'timeout', settled_at = ?, cancel_requested = cancel_requested | ?
  WHERE id = ? AND ` + unsettled
 	// A cancelled attempt that was settled meanwhile keeps its own result.
@@ -216,7 +218,8 @@ func decide(s *session, d *decision) error {
 	if err != nil {
 		return err
 	}
-	usual := len(d.Replies) == 0 && len(d.Close) == 1 && d.Close[0].Absorb && (d.Answer == nil || d.answers(d.Close[0].TaskID))
+	usual := len(d.Replies) == 0 && len(d.Close) == 1 && d.Close[0].Absorb &&
+		(d.Answer == nil && !d.Close[0].unknown() || d.answers(d.Close[0].TaskID))
 	if !usual {
 		if err := foresee(s, d); err != nil {
 			return err
@@ -319,13 +322,13 @@ func fence(s *session, d *decision, f fences, usual bool) (bool, error) {
 
 // foresee refuses a decision that endAttempts would have to refuse.
 func foresee(s *session, d *decision) error {
-	state := func(id string) (st AttemptState, err error) {
-		err = s.query(`SELECT state FROM attempt WHERE id = ?`,
-			func(r *record) error { st = AttemptState(r.str()); return nil }, id)
-		return st, err
+	state := func(id string) (st AttemptState, o parley.Outcome, err error) {
+		err = s.query(`SELECT state, outcome FROM attempt WHERE id = ?`,
+			func(r *record) error { st, o = AttemptState(r.str()), parley.Outcome(r.str()); return nil }, id)
+		return st, o, err
 	}
 	if d.Answer != nil {
-		st, err := state(d.Answer.Result.TaskID)
+		st, _, err := state(d.Answer.Result.TaskID)
 		if err != nil {
 			return err
 		}
@@ -337,14 +340,14 @@ func foresee(s *session, d *decision) error {
 		if d.answers(c.TaskID) {
 			continue
 		}
-		st, err := state(c.TaskID)
+		st, outcome, err := state(c.TaskID)
 		if err != nil {
 			return err
 		}
 		ok := st.unsettled()
 		switch {
 		case c.Absorb:
-			ok = st == AttemptSettled
+			ok = st == AttemptSettled && (!c.unknown() || outcome == parley.OutcomeUnknown)
 		case c.Outcome == parley.OutcomeCancelled:
 			ok = ok || st == AttemptSettled
 		}
@@ -354,6 +357,9 @@ func foresee(s *session, d *decision) error {
 	}
 	return foreseeReplies(s, d.Replies)
 }
+
+// unknown reports whether it was absorbed that nobody knows what became of the attempt.
+func (c Close) unknown() bool { return c.Absorb && c.Outcome == parley.OutcomeUnknown }
 
 // unsettled reports whether nobody has an answer to the attempt.
 func (st AttemptState) unsettled() bool {
@@ -372,6 +378,8 @@ func endAttempts(s *session, d *decision) error {
 			closed = true
 			err = must(closeAnswered, string(d.Answer.Result.Outcome), blob(d.output), blob(d.meta),
 				unixMicro(d.Answer.At), flag(c.CancelAgent), c.TaskID)
+		case c.unknown():
+			err = must(closeUnknown, flag(c.CancelAgent), c.TaskID)
 		case c.Absorb:
 			err = must(closeSettled, flag(c.CancelAgent), c.TaskID)
 		case c.Outcome == parley.OutcomeTimeout:

@@ -260,9 +260,10 @@ type NewsSeen struct {
 type Close struct {
 	TaskID string
 	// Absorb: the attempt is settled (or is the one of Decision.Answer) and
-	// its own result stands. A decision is refused if it is not.
+	// its own result stands. A decision is refused if it is not, and one whose
+	// Outcome is unknown if an answer has come in place of that.
 	Absorb bool
-	// Outcome closes an attempt that is not settled: cancelled or timeout.
+	// Outcome without Absorb closes an attempt that is not settled: cancelled or timeout.
 	// If the attempt is settled meanwhile, a timeout is refused (P12: absorb
 	// it instead) and a cancelled one keeps its own result (P11).
 	Outcome parley.Outcome

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -467,6 +468,37 @@ func TestBeatTellsOfALaterLife(t *testing.T) {
 			if err := db.Beat(t.Context(), name, c.Inc); !errors.Is(err, ErrStale) || errors.Is(err, ErrReplaced) {
 				t.Errorf("%s: error %v, want ErrStale alone", name, err)
 			}
+		}
+	})
+}
+
+// TestAnswerInPlaceOfUnknownIsKept: whoever absorbs that nobody knows what became of
+// an attempt is refused if the answer has come since it was read (I2).
+func TestAnswerInPlaceOfUnknownIsKept(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		c := bridge(t, db, "b1")
+		for i, answered := range []bool{false, true} {
+			id := fmt.Sprintf("run-%d", i)
+			run := begin(t, db, id, attempt(id, "a", 1))
+			cl := claim(t, db, c, id+".a.1", "t"+id)
+			must(db.Move(t.Context(), Move{
+				Kind: MoveUnknown, TaskID: id + ".a.1", From: cl,
+				Result: failed("", parley.OutcomeUnknown, parley.CodeOutcomeUnknown), At: epoch,
+			}))(t)
+			d := next(run, 1)
+			d.Close = []Close{{TaskID: id + ".a.1", Absorb: true, Outcome: parley.OutcomeUnknown}}
+			if !answered {
+				check(t, db.Decide(t.Context(), d))
+				continue
+			}
+			if !must(db.Answer(t.Context(), answer(id+".a.1", `1`)))(t) {
+				t.Fatal("the answer is refused")
+			}
+			before := dump(t, db)
+			wantStale(t, db.Decide(t.Context(), d))
+			diff(t, dump(t, db), before)
+			d.Close[0].Outcome = parley.OutcomeOK
+			check(t, db.Decide(t.Context(), d))
 		}
 	})
 }

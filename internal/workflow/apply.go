@@ -119,7 +119,7 @@ func (a *decider) settled(f Settled) {
 	if !ok || a.status.Terminal() {
 		return
 	}
-	a.d.Close = append(a.d.Close, Close{TaskID: f.TaskID, Absorb: true})
+	a.d.Close = append(a.d.Close, Close{TaskID: f.TaskID, Absorb: true, Outcome: f.Result.Outcome})
 	x := a.execs[path]
 	call := x.flight(f.TaskID)
 	switch {

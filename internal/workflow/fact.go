@@ -137,7 +137,8 @@ type Schedule struct {
 // Close ends one attempt.
 type Close struct {
 	TaskID string
-	// Absorb: its own result was taken. Otherwise Outcome is what ends it.
+	// Absorb: its own result was taken, of this Outcome. Otherwise Outcome is what
+	// ends it.
 	Absorb  bool
 	Outcome parley.Outcome
 }
