@@ -127,7 +127,7 @@ func (im *importer) run(ctx context.Context, old *oldRun, ofRuns, ofSteps *Count
 	im.mu.Lock()
 	ofSteps.count(state, refusal, len(old.steps))
 	im.mu.Unlock()
-	if old.unfinished() {
+	if ok && old.unfinished() {
 		of.Kind, of.Text = NoticeStuck, old.advice()
 		im.tell(of)
 	}
