@@ -59,12 +59,16 @@ type auditRow struct {
 }
 
 // timeOf gives a time of the existing platform, naive UTC; the zero time is none.
+// What JSON cannot tell as a time is refused: it would spoil each list that it is
+// in.
 func timeOf(t pgtype.Timestamp) (time.Time, error) {
 	switch {
 	case !t.Valid:
 		return time.Time{}, nil
 	case t.InfinityModifier != pgtype.Finite:
 		return time.Time{}, parley.Errorf(parley.CodeInvalid, "one of its times is infinite")
+	case t.Time.UTC().Year() < 1 || t.Time.UTC().Year() > 9999:
+		return time.Time{}, parley.Errorf(parley.CodeInvalid, "one of its times is outside of the years 1 to 9999")
 	}
 	return t.Time.UTC(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/oldplatform"
 	"github.com/parley-project/parley/internal/store"
 	"github.com/parley-project/parley/internal/workflow"
 )
@@ -188,7 +189,7 @@ func TestImportOddRuns(t *testing.T) {
 	p, x := emptyPlatform(t), newTarget(t)
 	p.exec(`INSERT INTO workflow_runs (run_id, workflow_id, workflow_name, status, created_at, updated_at, completed_at) VALUES
  ('odd-state', 'w', 'w', 'PAUSED', '2026-01-01', '2026-01-01', NULL),
- ('infinite', 'w', 'w', 'COMPLETED', '2026-01-01', '2026-01-01', 'infinity'),
+ ('infinite', 'w', 'w', 'RUNNING', '2026-01-01', '2026-01-01', 'infinity'),
  ('infinite-step', 'w', 'w', 'COMPLETED', '2026-01-01', '2026-01-01', NULL),
  ('overlap', 'w', 'w', 'COMPLETED', '2026-01-01', '2026-01-01 00:01:00', NULL),
  ('backwards', 'w', 'w', 'COMPLETED', '2026-01-01', '2026-01-01 00:01:00', '2025-01-01'),
@@ -204,6 +205,7 @@ func TestImportOddRuns(t *testing.T) {
  ('7', 'named', 'a', 'A', 'A', 'COMPLETED', '{}', '2026-01-01 00:00:03', '2026-01-01 00:00:04'),
  ('8', 'named', 'a#2', 'A', 'A', 'COMPLETED', '{}', '2026-01-01 00:00:05', '2026-01-01 00:00:06')`)
 	r := x.take(p)
+	// The one that was refused is not said to be here.
 	diff(t, []int{table(t, r, "workflow_runs").Imported, table(t, r, "workflow_runs").Refused, r.Stuck}, []int{4, 3, 1})
 	diff(t, []int{table(t, r, "step_executions").Imported, table(t, r, "step_executions").Refused}, []int{7, 1})
 	diff(t, lines(x.view("overlap")), []string{
@@ -216,6 +218,34 @@ func TestImportOddRuns(t *testing.T) {
 	steps := x.view("named").Steps
 	diff(t, []string{steps[0].ID, steps[1].ID, steps[2].ID}, []string{"a", "a#3", "a#2"})
 	diff(t, x.view("odd-state").Status, parley.RunFailed)
+}
+
+// TestImportTimesBeyondReason: a time that no answer could tell refuses its
+// record, by name; it takes no list with it.
+func TestImportTimesBeyondReason(t *testing.T) {
+	t.Parallel()
+	p, x := emptyPlatform(t), newTarget(t)
+	p.exec(`INSERT INTO agents (name, url, updated_at) VALUES ('late', 'http://a.example/', '10000-01-01'), ('last', 'http://a.example/', '9999-12-31 23:59:59.999999');
+ INSERT INTO workflow_definitions (name, workflow_data, created_at) VALUES ('w', '{}', '0001-01-01 BC');
+ INSERT INTO workflow_runs (run_id, workflow_id, workflow_name, status, created_at, updated_at) VALUES
+ ('early', 'w', 'w', 'COMPLETED', '4713-01-01 BC', '2026-01-01'),
+ ('late', 'w', 'w', 'RUNNING', '2026-01-01', '294276-12-31 23:59:59.999999'),
+ ('late-step', 'w', 'w', 'COMPLETED', '2026-01-01', '2026-01-01');
+ INSERT INTO step_executions (id, run_id, step_id, step_name, agent_name, status, input_data, started_at) VALUES
+ ('1', 'late-step', 'a', 'A', 'A', 'COMPLETED', '{}', '10000-01-01');
+ INSERT INTO audit_logs (entity_type, entity_id, action, created_at) VALUES ('agent', gen_random_uuid(), 'create', '10000-01-01')`)
+	r := x.take(p)
+	for name, want := range map[string][]int{
+		"agents": {1, 1}, "workflow_definitions": {0, 1}, "workflow_runs": {0, 3}, "step_executions": {0, 1}, "audit_logs": {0, 1},
+	} {
+		diff(t, []int{table(t, r, name).Imported, table(t, r, name).Refused}, want)
+	}
+	for _, n := range x.notices {
+		if n.Kind != oldplatform.NoticeRefused || n.Text != "one of its times is outside of the years 1 to 9999" {
+			t.Errorf("%s: %s %s: %s", n.Kind, n.Table, n.ID, n.Text)
+		}
+	}
+	diff(t, r.Stuck, 0)
 }
 
 // TestImportManyRuns: however many there are, each run has its own steps.
