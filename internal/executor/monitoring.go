@@ -104,37 +104,52 @@ func (m *monitor) tell(s *workflow.State, events []parley.Event) {
 	}
 }
 
+// The metadata of the records, in the order of the existing platform.
+type (
+	stepMonitored struct {
+		Execution string `json:"step_execution_id"`
+		Task      string `json:"task_id"`
+	}
+	stepFailureMonitored struct {
+		Execution string `json:"step_execution_id"`
+		Error     string `json:"error"`
+	}
+	runFailureMonitored struct {
+		Step  string `json:"failed_step"`
+		Error string `json:"error"`
+	}
+)
+
 // monitored gives the record about an event; most have none. Composite steps,
 // steps that another run has done, completion and cancellation have none there
 // either.
 func monitored(s *workflow.State, e *parley.Event) (u records.MonitoringUpdate, ok bool) {
 	u = records.MonitoringUpdate{RunID: e.Run, StepID: e.Step, StepName: s.AgentAt(e.Step), At: e.At}
-	meta := map[string]string{"step_execution_id": e.Run + "-" + e.Step}
+	execution := e.Run + "-" + e.Step
+	var meta any
 	switch e.Type {
 	case parley.EventStepScheduled:
-		u.Status = records.StatusRunning
+		u.Status, meta = records.StatusRunning, stepMonitored{execution, taskOf(e)}
 	case parley.EventStepCompleted:
-		u.Status = records.StatusCompleted
+		u.Status, meta = records.StatusCompleted, stepMonitored{execution, taskOf(e)}
 	case parley.EventStepFailed:
-		u.Status = records.StatusFailed
-		meta["error"] = eventError(e).Message
+		u.Status, meta = records.StatusFailed, stepFailureMonitored{execution, eventError(e).Message}
 	case parley.EventRunFailed:
 		err := eventError(e)
 		u.StepID, u.StepName, u.Status = "workflow", s.Definition().Name, records.StatusFailed
-		meta = map[string]string{"failed_step": err.Step, "error": err.Message}
+		meta = runFailureMonitored{err.Step, err.Message}
 	default:
 		return u, false
 	}
 	if u.StepName == "" {
 		return u, false
 	}
-	if u.Status != records.StatusFailed {
-		meta["task_id"] = e.Run + "." + e.Step + "." + strconv.Itoa(e.Attempt)
-	}
 	var err error
 	u.Metadata, err = json.Marshal(meta)
 	return u, err == nil
 }
+
+func taskOf(e *parley.Event) string { return e.Run + "." + e.Step + "." + strconv.Itoa(e.Attempt) }
 
 // eventError is the error that an event tells of, its text cut to what a record
 // holds.

@@ -207,8 +207,8 @@ func TestMonitoring(t *testing.T) {
 			},
 			bad: {
 				`a writer RUNNING {"step_execution_id": "` + bad + `-a", "task_id": "` + bad + `.a.1"}`,
-				`a writer FAILED {"error": "HTTP 404: Client error", "step_execution_id": "` + bad + `-a"}`,
-				`workflow talk FAILED {"error": "HTTP 404: Client error", "failed_step": "a"}`,
+				`a writer FAILED {"step_execution_id": "` + bad + `-a", "error": "HTTP 404: Client error"}`,
+				`workflow talk FAILED {"failed_step": "a", "error": "HTTP 404: Client error"}`,
 			},
 		}
 		if d := cmp.Diff(want, got); d != "" {
