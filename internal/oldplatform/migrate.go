@@ -83,6 +83,9 @@ func MigrateUp(ctx context.Context, o MigrateOptions) error {
 // No row is lost. It may be repeated. Errors are as there.
 func MigrateDown(ctx context.Context, o MigrateOptions) error {
 	return migrating(ctx, o, func(m *migration) error {
+		if _, err := m.missing(ctx); err != nil {
+			return err
+		}
 		if err := m.tellDropped(ctx); err != nil {
 			return err
 		}

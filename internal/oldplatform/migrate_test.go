@@ -211,10 +211,13 @@ func TestAD6_OtherColumns(t *testing.T) {
 	for _, column := range []string{"protocol INTEGER", "protocol TEXT", "protocol VARCHAR NOT NULL DEFAULT 'soap'", "protocol_config TEXT"} {
 		p := newPlatform(t)
 		p.exec(`ALTER TABLE agents ADD COLUMN ` + strings.Replace(column, "TEXT", "TEXT DEFAULT 'x'", 1))
-		_, err := p.migrate(oldplatform.MigrateUp)
-		if parley.CodeOf(err) != parley.CodeConflict || !strings.Contains(err.Error(), "rename or drop it first") {
-			t.Errorf("%s: %v", column, err)
+		for _, migrate := range []func(context.Context, oldplatform.MigrateOptions) error{oldplatform.MigrateUp, oldplatform.MigrateDown} {
+			told, err := p.migrate(migrate)
+			if parley.CodeOf(err) != parley.CodeConflict || !strings.Contains(err.Error(), "rename or drop it first") || told != "" {
+				t.Errorf("%s: %v, told %q", column, err, told)
+			}
 		}
+		diff(t, p.text(`SELECT count(*) FROM information_schema.columns WHERE table_name = 'agents' AND column_name LIKE 'protocol%'`), "1")
 	}
 }
 
