@@ -25,6 +25,9 @@ type composeService struct {
 	DependsOn   map[string]any    `yaml:"depends_on"`
 	Volumes     []string          `yaml:"volumes"`
 	Image       string            `yaml:"image"`
+	Healthcheck struct {
+		Test []string `yaml:"test"`
+	} `yaml:"healthcheck"`
 }
 
 // TestComposeFile holds deploy/compose.yaml to what the program takes: every
@@ -78,6 +81,11 @@ func TestComposeFile(t *testing.T) {
 				roles = append(roles, l.Roles...)
 			}
 		}
+	}
+	// While the image makes its database, a server answers that nobody else reaches:
+	// by its socket, and not by TCP.
+	if ready := file.Services["postgres"].Healthcheck.Test; !slices.Contains(ready, "-h") {
+		t.Errorf("%q tells of the server that makes the database, too", ready)
 	}
 	slices.Sort(roles)
 	if want := []string{config.RoleAPI, config.RoleBridge, config.RoleExecutor}; !slices.Equal(roles, want) {
