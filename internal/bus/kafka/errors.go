@@ -108,7 +108,7 @@ func explain(err error, what string) error {
 	return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: %w", what, err)
 }
 
-const alienAdvice = "the group has members of another kind, such as the bridge of the existing platform; stop them, or choose another group (bus.kafka.group)"
+const alienAdvice = "the group has members of another kind, such as the bridge of the existing platform; stop them, or choose another group (bus.kafka.groups)"
 
 func noGroup(subject string) error {
 	return parley.Errorf(parley.CodeInvalid, "%s: acknowledging later needs a group", subject)

@@ -209,7 +209,7 @@ func TestOtherKind(t *testing.T) {
 			stop()
 			return false
 		}
-		if parley.CodeOf(err) != parley.CodeConflict || !strings.Contains(err.Error(), "kafka-python-2.0.2") {
+		if parley.CodeOf(err) != parley.CodeConflict || !strings.Contains(err.Error(), "kafka-python-2.0.2") || !strings.Contains(err.Error(), "(bus.kafka.groups)") {
 			t.Fatal(err)
 		}
 		return true
