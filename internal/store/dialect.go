@@ -81,6 +81,9 @@ type dialect struct {
 	// time is a query for the database's clock, in microseconds; "" for one that
 	// has none of its own.
 	time string
+	// others is a query that gives true for a database that holds tables of
+	// something else under names of ours; "" where there are none.
+	others string
 	// backup is a statement that copies the database into a file; "" is none.
 	backup string
 	// snapshot is the isolation in which a transaction sees one state throughout.

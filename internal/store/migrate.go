@@ -111,8 +111,20 @@ func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 	return version, err
 }
 
-// checkSchema refuses a database that a newer program has made.
+// checkSchema refuses a database that a newer program has made, and one that
+// belongs to something else: looking at its version would make a table in it.
 func (db *DB) checkSchema(ctx context.Context) error {
+	if db.dialect.others != "" {
+		var others sql.NullBool
+		if err := db.readers.QueryRowContext(ctx, db.dialect.others).Scan(&others); err != nil {
+			return db.failure(err)
+		}
+		if others.Bool {
+			return parley.Errorf(parley.CodeConflict,
+				"the database %s has a table agents that is not Parley's: give Parley a database of its own (database.url); what the existing platform has in its database, parley import brings over",
+				db.dialect.name(db.path))
+		}
+	}
 	return db.migrate(func(p *goose.Provider) error {
 		at, err := p.GetDBVersion(ctx)
 		if err != nil {

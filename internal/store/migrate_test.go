@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 // AD-6: agents that were there before protocols were have simple-a2a
@@ -95,6 +97,24 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A database of something else that has a table of our names, such as the
+// existing platform's, is refused, and nothing is made in it.
+func TestOthersDatabaseIsRefused(t *testing.T) {
+	ctx := t.Context()
+	target := pgtest.Database(t)
+	conn := must(pgx.Connect(ctx, target))(t)
+	defer func() { check(t, conn.Close(ctx)) }()
+	must(conn.Exec(ctx, `CREATE TABLE agents (id UUID PRIMARY KEY); CREATE TABLE workflow_runs (run_id TEXT)`))(t)
+	_, err := Open(ctx, target, Options{})
+	wantCode(t, err, parley.CodeConflict)
+	if err == nil || !strings.Contains(err.Error(), "parley import") {
+		t.Errorf("error %v", err)
+	}
+	tables := 0
+	check(t, conn.QueryRow(ctx, `SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()`).Scan(&tables))
+	diff(t, tables, 2)
 }
 
 // The status names every step, and when it was applied.

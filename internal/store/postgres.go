@@ -47,6 +47,7 @@ func postgresDialect() dialect {
 		guesses:   true,
 		notifies:  true,
 		time:      `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
+		others:    `SELECT 'agents' = ANY (t) AND 'goose_db_version' <> ALL (t) FROM (SELECT array_agg(tablename::text) t FROM pg_tables WHERE schemaname = current_schema()) x`,
 		snapshot:  sql.LevelRepeatableRead,
 		connector: postgresConnector,
 		connect:   postgresConnect,
