@@ -98,12 +98,26 @@ func (f *filterFlags) many(cmd *cobra.Command, args []string) (bool, error) {
 	case len(args) == 0 && !filtered:
 		return false, usagef("DEAD-LETTER, a filter or --all is missing").withHint("%s", useLine(cmd))
 	}
+	if err := refuseEmpty(cmd, f.selects); err != nil {
+		return false, err
+	}
 	for _, flag := range f.selectsMany {
 		if len(args) > 0 && cmd.Flags().Changed(flag) {
 			return false, usagef("--%s is for many dead letters: give a filter or --all", flag)
 		}
 	}
 	return len(args) == 0, nil
+}
+
+// refuseEmpty refuses flags of a filter that were given without a value, such as
+// that of a variable that is not set: the filter would select more than was meant.
+func refuseEmpty(cmd *cobra.Command, flags []string) error {
+	for _, name := range flags {
+		if flag := cmd.Flags().Lookup(name); flag.Changed && (flag.Value.String() == "" || flag.Value.String() == "[]") {
+			return usagef("--%s is empty, which selects everything: give it a value, or leave it out", name)
+		}
+	}
+	return nil
 }
 
 func newDLQList(a *app) *cobra.Command {

@@ -36,6 +36,11 @@ func (f *bulkFlags) many(cmd *cobra.Command, args []string) (bool, error) {
 		return false, usagef("a run and a filter exclude each other").withHint("%s", useLine(cmd))
 	case len(args) == 0 && !filtered:
 		return false, usagef("RUN, a filter or --all is missing").withHint("%s", useLine(cmd))
+	case strings.HasSuffix(f.workflow, "@"):
+		return false, usagef("--workflow %s: the version is missing, which selects all of them", f.workflow)
+	}
+	if err := refuseEmpty(cmd, f.names); err != nil {
+		return false, err
 	}
 	return len(args) == 0, nil
 }

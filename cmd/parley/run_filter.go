@@ -40,7 +40,9 @@ func (f *runFilter) add(cmd *cobra.Command) {
 
 // given reports whether anything restricts the runs.
 func (f *runFilter) given(cmd *cobra.Command) bool {
-	return slices.ContainsFunc(f.names, cmd.Flags().Changed)
+	return slices.ContainsFunc(f.names, func(name string) bool {
+		return cmd.Flags().Changed(name) && (name != "paused" || f.query.Paused)
+	})
 }
 
 // read completes the query from the flags.
