@@ -96,11 +96,7 @@ func (s *server) bulk(action parley.BulkAction) func(http.ResponseWriter, *http.
 // runFilterOf reads the filter of a body. It has to be there, so that nobody means
 // everything by mistake.
 func runFilterOf(o *object) (q parley.RunQuery) {
-	if !o.has("filter") {
-		o.need("filter")
-		return q
-	}
-	in := o.object("filter")
+	in := o.filter()
 	if in == nil {
 		return q
 	}
@@ -111,11 +107,11 @@ func runFilterOf(o *object) (q parley.RunQuery) {
 		q.Status = append(q.Status, parley.RunStatus(word))
 	}
 	for name, to := range map[string]*string{"workflow": &q.Workflow, "text": &q.Text, "parent": &q.Parent} {
-		if v := in.text(name, 0, maxText); v != nil {
+		if v := in.text(name, 1, maxText); v != nil {
 			*to = *v
 		}
 	}
-	if v := in.text("version", 0, 64); v != nil {
+	if v := in.text("version", 1, 64); v != nil {
 		q.Version = *v
 	}
 	q.Labels = in.labels("labels")
@@ -136,6 +132,15 @@ func runFilterOf(o *object) (q parley.RunQuery) {
 	}
 	in.unknown()
 	return q
+}
+
+// filter takes the filter of a body. One that is missing, or null, is refused.
+func (o *object) filter() *object {
+	if v, ok := o.members["filter"]; !ok || v.Kind() == 'n' {
+		o.need("filter")
+		delete(o.members, "filter")
+	}
+	return o.object("filter")
 }
 
 // words takes a list of strings, so many at the most.

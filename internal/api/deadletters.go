@@ -197,11 +197,7 @@ func (s *server) replayDeadLetter(w http.ResponseWriter, r *http.Request) error 
 // filterOf reads the filter of a body. It has to be there, so that nobody means
 // everything by mistake.
 func filterOf(o *object) (f parley.DeadLetterFilter) {
-	if !o.has("filter") {
-		o.need("filter")
-		return f
-	}
-	in := o.object("filter")
+	in := o.filter()
 	if in == nil {
 		return f
 	}
