@@ -38,6 +38,9 @@ const (
 	copyHeaderBytes = 20 << 10
 	// copyText bounds one of our headers in bytes.
 	copyText = 1 << 10
+	// copyLeast is what is left of a value, a key and each of our headers in the
+	// shortest copy, at most.
+	copyLeast = 128
 )
 
 // Forward is a [bus.DeadLetters] for a process without a store: the copy on the
@@ -59,7 +62,12 @@ func (k *Keeper) publishCopies(ctx context.Context) {
 		}
 		var done []string
 		for i := range list {
-			if err = publishCopy(ctx, k.cfg.Bus, &list[i]); err != nil {
+			if err = publishCopy(ctx, k.cfg.Bus, &list[i]); parley.CodeOf(err) == parley.CodeLimit {
+				// It would never succeed, and others would wait for it.
+				k.cfg.Logger.Error("a dead letter has no copy: it is too large for the bus", "event", "dead_letter_copy", "id", list[i].ID, "error", err)
+				err = nil
+			}
+			if err != nil {
 				break
 			}
 			done = append(done, list[i].ID)
@@ -79,21 +87,25 @@ func (k *Keeper) publishCopies(ctx context.Context) {
 	}
 }
 
-// publishCopy publishes one copy; a record that is too large for the bus goes
-// out with the beginning of its value.
+// publishCopy publishes one copy; of a record that is too large for the bus as
+// much of the value goes out as it takes, and if that is very little, without the
+// original headers and with the beginning of the key.
 func publishCopy(ctx context.Context, b bus.Bus, l *parley.DeadLetter) error {
-	err := b.Publish(ctx, copyOf(l))
-	if parley.CodeOf(err) == parley.CodeLimit && !l.Cut {
+	err := b.Publish(ctx, copyOf(l, copyText))
+	for most := parley.DeadLetterCut; parley.CodeOf(err) == parley.CodeLimit && most >= copyLeast; most /= 8 {
 		short := *l
-		short.Value, short.Cut = l.Value[:min(len(l.Value), parley.DeadLetterCut)], true
-		err = b.Publish(ctx, copyOf(&short))
+		short.Value, short.Cut = l.Value[:min(len(l.Value), most)], true
+		if most < parley.DeadLetterCut {
+			short.Key, short.Headers = l.Key[:min(len(l.Key), most)], nil
+		}
+		err = b.Publish(ctx, copyOf(&short, min(most, copyText)))
 	}
 	return err
 }
 
 // copyOf makes the record of a dead letter: the original key, headers and value,
-// and in headers what is known of the failure.
-func copyOf(l *parley.DeadLetter) bus.Message {
+// and in headers of at most so many bytes each what is known of the failure.
+func copyOf(l *parley.DeadLetter, most int) bus.Message {
 	m := bus.Message{Subject: bus.SubjectDeadLetters, Key: string(l.Key), Value: l.Value, Header: make(map[string]string, len(l.Headers)+12)}
 	if l.Tombstone {
 		m.Value = nil
@@ -107,7 +119,7 @@ func copyOf(l *parley.DeadLetter) bus.Message {
 	}
 	set := func(name, value string) {
 		if value != "" {
-			m.Header[name] = value[:min(len(value), copyText)]
+			m.Header[name] = value[:min(len(value), most)]
 		}
 	}
 	if s := l.Source; s != nil {

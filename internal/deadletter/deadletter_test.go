@@ -296,6 +296,45 @@ func TestCopyOfTooMuch(t *testing.T) {
 	})
 }
 
+// TestCopyOnSmallBus: a bus that takes little gets little, and a copy that it does
+// not take at all keeps no other from going out.
+func TestCopyOnSmallBus(t *testing.T) {
+	for _, limit := range []int{32 << 10, 1 << 10} {
+		onKeeper(t, deadletter.Limits{}, func(r *rig) {
+			t := r.t
+			r.refuses(func(m bus.Message) error {
+				size := len(m.Key) + len(m.Value)
+				for name, value := range m.Header {
+					size += len(name) + len(value)
+				}
+				if size > limit || strings.HasPrefix(m.Key, "never") {
+					return parley.Errorf(parley.CodeLimit, "too large")
+				}
+				return nil
+			})
+			never, large := record(1), record(2)
+			never.Message.Key = "never"
+			large.Message.Key, large.Message.Value = strings.Repeat("k", 64<<10), make([]byte, 2<<20)
+			large.Reason = strings.Repeat("r", 4<<10)
+			r.keep(never)
+			l := r.keep(large)
+			r.keep(record(3))
+			r.running(func() { time.Sleep(5 * time.Second) })
+			list := r.messages()
+			if len(list) != 2 {
+				t.Fatalf("%d copies with %d bytes", len(list), limit)
+			}
+			if list[0].Header["dlq.id"] != l.ID {
+				list[0], list[1] = list[1], list[0]
+			}
+			if m := list[0]; m.Header["dlq.value.size"] != "2097152" || m.Header["dlq.value.sha256"] != l.Digest ||
+				m.Header["__dlq.errors.offset"] != "2" || m.Key == "" || len(m.Value) == 0 {
+				t.Errorf("%d bytes of key, %d of value: %v", len(m.Key), len(m.Value), m.Header)
+			}
+		})
+	}
+}
+
 // TestForward: without a store the copy is all there is.
 func TestForward(t *testing.T) {
 	r := &rig{t: t}

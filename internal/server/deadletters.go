@@ -31,11 +31,11 @@ func (s *Server) keepRecord(ctx context.Context, d bus.DeadLetter) error {
 		return s.letters.Keep(ctx, d)
 	}
 	err := deadletter.Forward(s.bus, s.cfg.Now)(ctx, d)
-	if code := parley.CodeOf(err); code != parley.CodeNotFound && code != parley.CodeUnauthorized {
+	if code := parley.CodeOf(err); code != parley.CodeNotFound && code != parley.CodeUnauthorized && code != parley.CodeLimit {
 		return err
 	}
 	// It would never succeed, and other tasks would wait for it.
-	s.log.Error("a dead letter is lost: there is no topic for it", "event", "dead_letter_lost", "code", d.Code, "reason", d.Reason,
+	s.log.Error("a dead letter is lost: there is no topic for it, or it is too large", "event", "dead_letter_lost", "code", d.Code, "reason", d.Reason,
 		"agent", d.Agent, "run", d.Run, "task_id", d.Task, "topic", d.Message.At.Topic, "partition", d.Message.At.Partition,
 		"offset", d.Message.At.Offset, "error", err)
 	return nil

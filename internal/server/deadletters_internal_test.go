@@ -31,6 +31,7 @@ func TestKeepRecordWithoutStore(t *testing.T) {
 	}{
 		{parley.Errorf(parley.CodeNotFound, "no topic"), true},
 		{parley.Errorf(parley.CodeUnauthorized, "no right"), true},
+		{parley.Errorf(parley.CodeLimit, "too large"), true},
 		{parley.Errorf(parley.CodeUnavailable, "no broker"), false},
 		{errors.New("odd"), false},
 		{nil, false},
