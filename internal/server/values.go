@@ -104,7 +104,8 @@ func (s *Server) sweepSomeValues(ctx context.Context, after string) (next string
 
 // Backup copies the database into a new file, while a server may run on it, and
 // the values that are kept apart in files into a new folder beside it, FILE.values.
-// It gives how many those are. Values in a bucket are not copied.
+// It gives how many those are. Values in a bucket are not copied. After an error
+// there is neither.
 func (d *Database) Backup(ctx context.Context, file string) (apart int, err error) {
 	folder := file + ".values"
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
@@ -113,6 +114,15 @@ func (d *Database) Backup(ctx context.Context, file string) (apart int, err erro
 	if err := d.db.Backup(ctx, file); err != nil || d.Values.S3 != nil {
 		return 0, err
 	}
+	if apart, err = d.backupValues(ctx, file, folder); err != nil {
+		// Half a backup must not be taken for a whole one, nor stand in the way of the next.
+		err = errors.Join(err, os.Remove(file), os.RemoveAll(folder))
+	}
+	return apart, err
+}
+
+// backupValues copies what the copy of a database refers to into a folder.
+func (d *Database) backupValues(ctx context.Context, file, folder string) (apart int, err error) {
 	from, err := d.Values.open(ctx, d.data, false)
 	if err != nil {
 		return 0, err

@@ -172,6 +172,17 @@ func TestApartBackup(t *testing.T) {
 	if _, err := db.Backup(t.Context(), file); parley.CodeOf(err) != parley.CodeConflict {
 		t.Errorf("over another: %v", err)
 	}
+	values := filepath.Join(w.cfg.Data, "values")
+	if err := os.Rename(values, values+".away"); err != nil {
+		t.Fatal(err)
+	}
+	half := filepath.Join(t.TempDir(), "half.db")
+	if _, err := db.Backup(t.Context(), half); err == nil {
+		t.Error("a backup without its values")
+	}
+	if left, err := filepath.Glob(half + "*"); err != nil || len(left) > 0 {
+		t.Errorf("half a backup is left: %v, %v", left, err)
+	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
