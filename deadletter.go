@@ -12,7 +12,8 @@ type DeadLetterKind string
 
 // The kinds of dead letters.
 const (
-	// DeadLetterTask: a step of a run failed for good, and the run with it.
+	// DeadLetterTask: a step of a run failed for good, and the run with it; the step
+	// may have failed with the run that it had started.
 	DeadLetterTask DeadLetterKind = "task"
 	// DeadLetterRecord: a record from the bus that could not be handled. One that
 	// named whom to answer was answered with a failure.

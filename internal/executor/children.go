@@ -139,7 +139,7 @@ func (x *Executor) startChild(ctx context.Context, c *store.Child) error {
 			child: c,
 			fact: workflow.Start{
 				Input: input, Labels: v.def.Labels, Trigger: childTrigger, Priority: c.Spec.Priority, Chain: c.Spec.Chain, Until: c.Spec.Until,
-				Parent: &workflow.Parent{Run: c.Parent, Step: c.Step, TaskID: c.Task, Depth: c.Spec.Depth},
+				Parent: &workflow.Parent{Run: c.Parent, Step: c.Step, TaskID: c.Task, Depth: c.Spec.Depth, Detached: c.Detached},
 			},
 		})
 	}

@@ -12,14 +12,31 @@ import (
 
 // deadLetters gives what a decision gives up: the task at which it lets the run
 // fail. One whose failure the workflow handles is none, and calls of agents by
-// hand are not either: who made them has seen the error.
+// hand are not either: who made them has seen the error. Of a run that a step
+// waits for, that step is what is given up.
 func deadLetters(s *workflow.State, d workflow.Decision, now time.Time) []parley.DeadLetter {
 	if len(d.Events) == 0 || s.Status() != parley.RunFailed || s.Definition().ID == callWorkflow {
 		return nil
 	}
 	f, ok := s.FailedTask()
-	if !ok {
+	if p := s.Parent(); !ok || p != nil && !p.Detached {
 		return nil
+	}
+	m := letterRecord(f, now)
+	l := parley.DeadLetter{
+		Kind: parley.DeadLetterTask, Code: f.Root.Code, Reason: f.Err.Message, Attempts: f.Task.Attempt,
+		Agent: f.Task.Agent, Workflow: s.Definition().ID, Run: f.Task.Run, Step: f.Task.Step, Task: f.Task.ID,
+		HTTPStatus: httpStatus(f.Root), FirstFailedAt: f.FirstFailedAt, CreatedAt: now,
+		Key: []byte(m.Key), Headers: parley.DeadLetterHeaders(m.Header), Value: m.Value,
+	}
+	return []parley.DeadLetter{l.Seal()}
+}
+
+// letterRecord is the record that a task has on the bus; of a step that has started
+// a run, the input of that.
+func letterRecord(f workflow.FailedTask, now time.Time) bus.Message {
+	if f.Root != f.Err {
+		return bus.Message{Key: f.Task.Run, Value: f.Task.Input}
 	}
 	m, err := taskRecord(&store.Attempt{Task: f.Task}, f.Task.Input, now)
 	if err != nil {
@@ -28,13 +45,7 @@ func deadLetters(s *workflow.State, d workflow.Decision, now time.Time) []parley
 			m = bus.Message{Key: f.Task.Run}
 		}
 	}
-	l := parley.DeadLetter{
-		Kind: parley.DeadLetterTask, Code: f.Err.Code, Reason: f.Err.Message, Attempts: f.Task.Attempt,
-		Agent: f.Task.Agent, Workflow: s.Definition().ID, Run: f.Task.Run, Step: f.Task.Step, Task: f.Task.ID,
-		HTTPStatus: httpStatus(f.Err), FirstFailedAt: f.FirstFailedAt, CreatedAt: now,
-		Key: []byte(m.Key), Headers: parley.DeadLetterHeaders(m.Header), Value: m.Value,
-	}
-	return []parley.DeadLetter{l.Seal()}
+	return m
 }
 
 // httpStatus reads what the bridges put into the details of an error.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,49 @@ func TestDeadLetters_Timeout(t *testing.T) {
 		list := r.letters()
 		if len(list) != 1 || list[0].Code != parley.CodeTimeout || list[0].Task != run+".a.1" {
 			r.t.Errorf("%+v", list)
+		}
+	})
+}
+
+// TestDeadLetters_Children: a step fails with the run that it has started, so what
+// is given up is that step, once, and a replay goes on with the run that was
+// asked for. What is handled there is none, and a detached run stands alone.
+func TestDeadLetters_Children(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.deploy(onePart)
+		r.deploy("name: middle\nsteps:\n  - {id: m, workflow: part, input: {n: 2}}\n")
+		r.deploy("name: above\nsteps:\n  - {id: one, workflow: middle, input: {n: 1}}\n  - {id: two, set: 1}\n")
+		run := r.begin(parley.StartRequest{Workflow: "above"})
+		leaf := r.child(r.child(run, "one"), "m")
+		r.fail(leaf + ".a.1")
+		synctest.Wait()
+		list := r.letters()
+		if len(list) != 1 {
+			t.Fatalf("%d dead letters: %+v", len(list), list)
+		}
+		l := list[0]
+		if l.Kind != parley.DeadLetterTask || l.Run != run || l.Step != "one" || l.Workflow != "above" || l.Agent != "writer" || l.Code != parley.CodeAgentError ||
+			l.HTTPStatus != 500 || !strings.Contains(l.Reason, leaf) || string(l.Value) != `{"n":1}` {
+			t.Errorf("%+v", l)
+		}
+		next, err := r.x.Replay(t.Context(), run, parley.ReplayRequest{ID: l.ID, By: "ann"})
+		check(t, err)
+		r.settle(r.child(r.child(next.ID, "one"), "m") + ".a.1")
+		synctest.Wait()
+		if v := r.get(next.ID); v.Status != parley.RunCompleted || r.letters()[0].State != parley.DeadLetterReplayed {
+			t.Errorf("replayed: %s, %+v", v.Status, r.letters())
+		}
+
+		for n, step := range []string{"workflow: part, input: {n: 1}, on_error: continue", "workflow: part, input: {n: 1}, detach: true"} {
+			name := fmt.Sprint("other", n)
+			r.deploy("name: " + name + "\nsteps:\n  - {id: one, " + step + "}\n")
+			child := r.child(r.begin(parley.StartRequest{Workflow: name}), "one")
+			r.fail(child + ".a.1")
+			synctest.Wait()
+			if list := r.letters()[1:]; len(list) != n || n == 1 && list[0].Run != child {
+				t.Errorf("%s: %+v", step, list)
+			}
 		}
 	})
 }

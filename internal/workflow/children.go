@@ -17,6 +17,8 @@ type Parent struct {
 	TaskID string `json:"task_id"`
 	// Depth counts the runs around the child, and the child itself.
 	Depth int `json:"depth"`
+	// Detached: the step does not wait for the run.
+	Detached bool `json:"detached,omitempty"`
 }
 
 // ResolvedChild is what the name of a workflow means for one run.

@@ -398,33 +398,49 @@ func (s *State) AgentAt(path string) string {
 	return ""
 }
 
-// FailedTask is an agent step that has used up its policy.
+// FailedTask is an agent step that has used up its policy, or a step that has
+// failed with such a one of the run that it had started.
 type FailedTask struct {
 	// Task is its last attempt.
 	Task parley.Task
 	Err  *parley.Error
+	// Root is the error of the agent step: Err, unless that is one of another run.
+	Root *parley.Error
 	// FirstFailedAt is when the first of its attempts failed.
 	FirstFailedAt time.Time
 }
 
 // FailedTask gives the agent step that a run has failed at: an attempt of it was
-// made, it failed for good, and nothing in the workflow has handled that. ok is
-// false for runs that have not failed, or for another reason (a step of another
+// made, it failed for good, and nothing in the workflow has handled that. If that
+// was in a run that a step has started, it gives that step. ok is false for runs that have not failed, or for another reason (a step of another
 // kind, an expression, the run's own timeout).
 func (s *State) FailedTask() (f FailedTask, ok bool) {
 	if s.status != parley.RunFailed || s.err == nil {
 		return f, false
 	}
 	x := s.execs[s.err.Step]
-	if x == nil || x.step.Kind != KindAgent || x.attempts == 0 || x.input == nil || x.status != parley.StepFailed || x.handled {
+	if x == nil || x.attempts == 0 || x.input == nil || x.status != parley.StepFailed || x.handled {
+		return f, false
+	}
+	root, agent := x.err, x.agent
+	switch x.step.Kind {
+	case KindAgent:
+	case KindSubWorkflow:
+		for root.Cause != nil {
+			root = root.Cause
+		}
+		if agent = root.Agent; agent == "" || root.Attempt == 0 {
+			return f, false
+		}
+	default:
 		return f, false
 	}
 	id := s.taskID(x.path, x.attempts)
 	f = FailedTask{
 		Task: parley.Task{
-			ID: id, Run: s.run, Step: x.path, Attempt: x.attempts, Agent: x.agent, Input: x.input, CorrelationID: parley.CorrelationID(id),
+			ID: id, Run: s.run, Step: x.path, Attempt: x.attempts, Agent: agent, Input: x.input, CorrelationID: parley.CorrelationID(id),
 		},
-		Err: x.err, FirstFailedAt: x.failedAt,
+		Err: x.err, Root: root, FirstFailedAt: x.failedAt,
 	}
 	return f, true
 }
