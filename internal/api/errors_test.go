@@ -242,6 +242,18 @@ func TestPanicInMidAnswer(t *testing.T) {
 	call(s.handler(), "GET", "/metrics", "")
 }
 
+// Details of another form, such as those of an answer that does not fit its form,
+// are no findings: they stay what they are.
+func TestDetailsOfAnotherForm(t *testing.T) {
+	s, w := setup(nil)
+	w.broken = parley.Errorf(parley.CodeInvalid, "data does not fit the form: /a: is number, must be string").
+		WithDetails([]map[string]string{{"pointer": "/a", "text": "is number, must be string"}})
+	p := failure(t, call(s.handler(), "POST", "/api/v1/agents", `{"name":"A","url":"http://a"}`))
+	if len(p.Errors) > 0 || string(p.Details) != `[{"pointer":"/a","text":"is number, must be string"}]` {
+		t.Errorf("errors %v, details %s", p.Errors, p.Details)
+	}
+}
+
 // An agent that is not there is 400 where the existing platform says so, and
 // only if nothing else is wrong.
 func TestProblemsAreTranslated(t *testing.T) {

@@ -196,6 +196,9 @@ func findingsOf(e *parley.Error) []finding {
 		return nil
 	}
 	for i, f := range found {
+		if f.Detail == "" {
+			return nil
+		}
 		found[i] = bodyFinding(f.Path, f.Code, f.Code, f.Detail)
 	}
 	return found
