@@ -188,7 +188,8 @@ func (p *parser) readMembers(s *parseStep) {
 		row, known := p.members[m.name]
 		switch {
 		case !known:
-			p.unknown(s.node, m, s.list, memberNames(s.Kind))
+			// Meant may be what would make it a step of another kind.
+			p.unknown(s.node, m, s.list, slices.Concat(memberNames(s.Kind), kindNames()))
 		case !row.takes(s.Kind):
 			p.foreign(s, m)
 		case row.read != nil:
