@@ -166,19 +166,32 @@ func (a *app) ago(t *time.Time) string {
 	return duration(d) + " ago"
 }
 
+// lookedAt is the time of the look that the health is of, one in the background or
+// one that was asked for; nil is never.
+func lookedAt(h client.AgentCondition) *time.Time {
+	if h.Timestamp != nil {
+		return h.Timestamp
+	}
+	return h.CheckedAt
+}
+
 func (a *app) drawHealth(s *sheet, h client.AgentCondition) {
 	c := h.Calls
 	list := []field{
 		{"Agent", cell{text: h.Agent}},
 		{"Health", cell{string(h.Status), inkOf(string(h.Status))}},
 		{"Said", cell{text: h.Message}},
-		{"Checked", cell{text: orDash(a.ago(h.CheckedAt))}},
+		{"Checked", cell{text: orDash(a.ago(lookedAt(h)))}},
 	}
 	if h.LastChangeAt != nil {
 		list = append(list, field{"Since", cell{text: a.when(h.LastChangeAt)}})
 	}
 	if h.Failures > 0 {
-		list = append(list, field{"Failed", cell{text: plural(h.Failures, "look") + " in a row"}})
+		failed := plural(h.Failures, "look") + " in a row"
+		if at := lookedAt(h); h.CheckedAt != nil && !at.Equal(*h.CheckedAt) {
+			failed += ", before this one"
+		}
+		list = append(list, field{"Failed", cell{text: failed}})
 	}
 	list = append(list, field{"Calls", cell{text: fmt.Sprintf("%d in %s", c.Count, duration(time.Duration(c.WindowS*float64(time.Second)).Round(time.Second)))}})
 	if c.Count > 0 {
