@@ -226,7 +226,7 @@ func taken(err error, name string) error {
 		return err
 	}
 	c := *f
-	return c.withHint("parley agent show %s; names stay taken: give another with --name, or change it with parley agent set", name)
+	return c.withHint("parley agent show %[1]s; names stay taken: give another with --name, or change it with parley agent set %[1]s; --status active brings back one that was removed", name)
 }
 
 // agentAddFile registers all agents of a file; one that is refused does not

@@ -210,7 +210,7 @@ func (v worldAgents) Remove(_ context.Context, ref, _ string) (parley.Agent, err
 }
 
 func (v worldAgents) Health(context.Context, string) (parley.AgentHealth, error) {
-	return parley.AgentHealth{}, nil
+	return parley.AgentHealth{At: epoch().Add(time.Minute)}, nil
 }
 
 // ask lets the agent of a step wait for a person.
