@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,6 +71,19 @@ func TestEveryCodeIsMapped(t *testing.T) {
 	}
 	if status, known := statusOf("made_up", false); known || status != 500 {
 		t.Errorf("an unknown code is %d", status)
+	}
+}
+
+// The type of an error is a link to a heading of the page of errors.
+func TestEveryCodeHasAHeading(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "errors.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range declaredCodes(t) {
+		if !strings.Contains(string(page), "\n## "+string(code)+"\n") {
+			t.Errorf("docs/errors.md has no heading %s, where the type of such an error leads", code)
+		}
 	}
 }
 
