@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -154,12 +155,20 @@ func (a *app) stepColumns() []column[parley.Step] {
 		}},
 		{head: "AGENT", cell: plain(worker)},
 		{head: "ATTEMPTS", fixed: true, cell: plain(func(s parley.Step) string { return fmt.Sprint(s.Attempts) })},
-		{head: "DURATION", fixed: true, cell: plain(func(s parley.Step) string { return a.between(s.StartedAt, s.EndedAt) })},
+		{head: "DURATION", fixed: true, cell: plain(func(s parley.Step) string { return a.between(stepBegin(s), s.EndedAt) })},
 		{head: "KIND", wide: true, cell: plain(func(s parley.Step) string { return s.Kind })},
 		{head: "PROTOCOL", wide: true, cell: plain(func(s parley.Step) string { return s.Protocol })},
 		{head: "AGENT TASK", wide: true, cell: plain(func(s parley.Step) string { return s.AgentTaskID })},
 		{head: "ERROR", cell: plain(func(s parley.Step) string { return errorText(s.Error) })},
 	}
+}
+
+// stepBegin is when a step has begun: StartedAt is that of its last attempt.
+func stepBegin(s parley.Step) *time.Time {
+	if s.Attempts > 1 && s.StartedAt != nil {
+		return s.ScheduledAt
+	}
+	return s.StartedAt
 }
 
 func newRunList(a *app) *cobra.Command {

@@ -195,11 +195,11 @@ func (r *worldRun) play(name, agent string) {
 	case name == "bad":
 		r.step("greet", "greeter", `"hi"`)
 		begin := r.say(parley.EventStepScheduled, "polish", 1, `{"kind":"agent","agent":"polisher"}`)
-		r.say(parley.EventStepRetrying, "polish", 1, fmt.Sprintf(`{"error":%s,"delay_ms":1000}`, text))
+		again := r.say(parley.EventStepRetrying, "polish", 1, fmt.Sprintf(`{"error":%s,"delay_ms":1000}`, text))
 		end := r.say(parley.EventStepFailed, "polish", 2, fmt.Sprintf(`{"kind":"agent","error":%s}`, text))
 		r.run.Steps = append(r.run.Steps, parley.Step{
 			ID: "polish", Kind: "agent", Status: parley.StepFailed, Agent: "polisher", Attempts: 2, Error: fault,
-			ScheduledAt: &begin, StartedAt: &begin, EndedAt: &end,
+			ScheduledAt: &begin, StartedAt: &again, EndedAt: &end,
 		})
 		r.run.Error = fault
 		r.end(parley.EventRunFailed, parley.RunFailed, fmt.Sprintf(`{"error":%s}`, text))
