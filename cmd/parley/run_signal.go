@@ -91,7 +91,7 @@ func (a *app) signal(ctx context.Context, run string, f signalFlags) error {
 		return err
 	}
 	err = a.show(receipt, func(s *sheet) {
-		what := "taken"
+		what := "accepted"
 		if receipt.Repeated {
 			what = "ignored: there was an event of this id"
 		}
