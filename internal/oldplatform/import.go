@@ -325,7 +325,7 @@ func (im *importer) agents(ctx context.Context, d *database, tx pgx.Tx) error {
 		}
 		if ok && state != store.ImportSame && withoutCredential(in.Agent) {
 			of.Kind, of.Text = NoticeHint, fmt.Sprintf(
-				"its auth_type is %s and it has no credential, so it is called without one, as over there: parley agent set %s --auth %s",
+				"its auth_type is %s and it has no credential, so it is called without one, as over there: parley agent set %s --auth %s --auth-secret env:NAME",
 				in.Agent.Auth.Type, strconv.Quote(row.Name), in.Agent.Auth.Type,
 			)
 			im.tell(of)
