@@ -42,6 +42,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetIn(a.stdin)
 	root.SetOut(out)
 	root.SetErr(a.stderr)
+	addCompletion(root)
 	// The terminal is asked about the writer that was given.
 	ask := a.terminal
 	a.terminal = func(w io.Writer) (int, bool) {

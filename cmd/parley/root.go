@@ -41,6 +41,15 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
+// addCompletion adds the command that completes for shells, which keeps the output
+// that root has now, and lets it complain about a shell that it does not know.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Args, c.RunE = cobra.ArbitraryArgs, runGroup
+	}
+}
+
 // checkFlags refuses what no command can do anything with.
 func (a *app) checkFlags(cmd *cobra.Command) error {
 	if !isFormat(a.flags.output) {
@@ -60,13 +69,15 @@ func newGroup(use, short, examples string) *cobra.Command {
 		// An unknown command is what to complain about, not its flags.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		Args:               cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
+		RunE:               runGroup,
 	}
+}
+
+func runGroup(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return unknownCommand(cmd, args[0])
 }
 
 func unknownCommand(parent *cobra.Command, name string) error {
