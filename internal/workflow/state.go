@@ -412,8 +412,9 @@ type FailedTask struct {
 
 // FailedTask gives the agent step that a run has failed at: an attempt of it was
 // made, it failed for good, and nothing in the workflow has handled that. If that
-// was in a run that a step has started, it gives that step. ok is false for runs that have not failed, or for another reason (a step of another
-// kind, an expression, the run's own timeout).
+// was in a run that a step has started, it gives that step. ok is false for runs
+// that have not failed, or for another reason (a step of another kind, an
+// expression, the run's own timeout).
 func (s *State) FailedTask() (f FailedTask, ok bool) {
 	if s.status != parley.RunFailed || s.err == nil {
 		return f, false
