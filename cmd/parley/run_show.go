@@ -195,7 +195,11 @@ above 100, by pages that new runs don't change: each names the cursor of the nex
 				}
 				return a.runSearch(cmd.Context(), f.query, cursor)
 			}
-			return a.runList(cmd.Context(), f.query)
+			none := "no runs; start one: parley run start WORKFLOW"
+			if f.given(cmd) || f.query.Page.Number > 1 {
+				none = "no runs here"
+			}
+			return a.runList(cmd.Context(), f.query, none)
 		},
 	}
 	f.add(cmd)
@@ -237,7 +241,8 @@ func runStatuses() []string {
 	}
 }
 
-func (a *app) runList(ctx context.Context, q client.RunQuery) error {
+// runList shows a page of runs; none is what it says when that is empty.
+func (a *app) runList(ctx context.Context, q client.RunQuery, none string) error {
 	if err := checkPage(q.Page); err != nil {
 		return err
 	}
@@ -250,7 +255,7 @@ func (a *app) runList(ctx context.Context, q client.RunQuery) error {
 		return err
 	}
 	if err := showList(a, listing[parley.Run]{
-		whole: page, items: page.Items, columns: a.runColumns(), none: "no runs; start one: parley run start WORKFLOW",
+		whole: page, items: page.Items, columns: a.runColumns(), none: none,
 	}); err != nil {
 		return err
 	}
