@@ -82,7 +82,8 @@ type Config struct {
 	Key parley.Secret
 	// AuthNone lets everybody in, for old clients.
 	AuthNone bool
-	// KeyHint ends the sentence of a 401: where to get a key.
+	// KeyHint ends the sentence of a 401 for callers on this machine: where to get
+	// a key. Others are not told about its files.
 	KeyHint string
 	// Hosts are accepted in the Host header besides loopback names and
 	// addresses: names or addresses, without a port.
@@ -176,7 +177,7 @@ func (c *Config) fill() {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.KeyHint == "" {
-		c.KeyHint = "the key of a local server stands in the file \"key\" of its data folder"
+		c.KeyHint = keyHint
 	}
 	if c.Version == "" {
 		c.Version = "dev"
@@ -216,8 +217,12 @@ func (s *server) hostAllowed(host string) bool {
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") || s.hosts[name] {
 		return true
 	}
-	addr, err := netip.ParseAddr(name)
-	return err == nil && addr.IsLoopback()
+	return loopback(name)
+}
+
+func loopback(address string) bool {
+	addr, err := netip.ParseAddr(address)
+	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // takeBatch is take for a batch, which takes its time: many of them would leave none

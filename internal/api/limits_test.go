@@ -199,6 +199,20 @@ func TestEveryRouteNeedsTheKey(t *testing.T) {
 	}
 }
 
+// Where the key is on this machine is no affair of others.
+func TestKeyHintIsForThisMachine(t *testing.T) {
+	s, _ := setup(func(c *Config) { c.KeyHint = "the key is in /home/ann/key" })
+	for from, told := range map[string]bool{"127.0.0.1:5000": true, "[::1]:5000": true, "192.0.2.7:5000": false, "@": false} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/runs", nil)
+		r.Host, r.RemoteAddr = "127.0.0.1:8420", from
+		rec := httptest.NewRecorder()
+		s.handler().ServeHTTP(rec, r)
+		if got := strings.Contains(rec.Body.String(), "/home/ann"); rec.Code != http.StatusUnauthorized || got != told {
+			t.Errorf("from %s: %d %s", from, rec.Code, rec.Body)
+		}
+	}
+}
+
 func TestAuthNone(t *testing.T) {
 	s, _ := setup(func(c *Config) { c.Key, c.AuthNone = parley.Secret{}, true })
 	if rec := call(s.handler(), "GET", "/api/v1/runs", "", "Authorization", ""); rec.Code != http.StatusOK {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"path"
 	"runtime/debug"
@@ -134,6 +135,9 @@ func (s *server) admit(r *http.Request) error {
 	return s.authenticate(r)
 }
 
+// keyHint says where a key is in words that tell strangers nothing.
+const keyHint = "the key of a local server stands in the file \"key\" of its data folder"
+
 func (s *server) authenticate(r *http.Request) error {
 	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	what := "a key is needed"
@@ -146,7 +150,11 @@ func (s *server) authenticate(r *http.Request) error {
 		}
 		what = "the key is not valid"
 	}
-	err := refuse(http.StatusUnauthorized, codeUnauthorized, "%s: send the header \"Authorization: Bearer KEY\"; %s", what, s.cfg.KeyHint)
+	hint := keyHint
+	if from, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && loopback(from) {
+		hint = s.cfg.KeyHint
+	}
+	err := refuse(http.StatusUnauthorized, codeUnauthorized, "%s: send the header \"Authorization: Bearer KEY\"; %s", what, hint)
 	err.header = http.Header{"Www-Authenticate": {`Bearer realm="parley"`}}
 	return err
 }
