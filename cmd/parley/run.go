@@ -106,7 +106,7 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 		if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{}) }); err != nil {
 			return err
 		}
-		a.next("parley run watch %s", run.ID)
+		a.nextOf(run)
 		return nil
 	}
 	return a.finish(ctx, c, run, f.timeout)
@@ -230,7 +230,7 @@ if some could not be retried.`,
 			if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{}) }); err != nil {
 				return err
 			}
-			a.next("parley run watch %s", run.ID)
+			a.nextOf(run)
 			return nil
 		},
 		ValidArgsFunction: a.completeNames(runIDs),

@@ -97,8 +97,12 @@ func (a *app) runAnswer(ctx context.Context, args []string, f answerFlags) error
 	return nil
 }
 
-// nextOf says what to do about a run that goes on: answer, or watch.
+// nextOf says what to do about a run: answer, or watch; look at it when it has ended.
 func (a *app) nextOf(run parley.Run) {
+	if run.Status.Terminal() {
+		a.next("parley run show %s", run.ID)
+		return
+	}
 	for _, step := range run.Steps {
 		if step.Question != nil {
 			a.next("%s", answerCommand(run.ID, step.ID))

@@ -101,13 +101,10 @@ func newRunControl(a *app, k control) *cobra.Command {
 			if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{}) }); err != nil {
 				return err
 			}
-			switch {
-			case run.Paused:
+			if run.Paused {
 				a.next("parley run resume %s", run.ID)
-			case !run.Status.Terminal():
-				a.next("parley run watch %s", run.ID)
-			default:
-				a.next("parley run show %s", run.ID)
+			} else {
+				a.nextOf(run)
 			}
 			return nil
 		},
