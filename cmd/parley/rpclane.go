@@ -214,12 +214,14 @@ func (l *lane) lost(u *jsonrpc.UndeliveredError) error {
 		ID      json.RawMessage `json:"id"`
 		Error   wireError       `json:"error"`
 	}
+	fault := wireError{Code: jsonrpc.CodeInternalError, Message: "the proxy could not deliver the request to side " + l.from}
+	if e, ok := errors.AsType[*jsonrpc.Error](u.Err); ok { // the side refused it, without naming its id
+		fault = wireError{e.Code, e.Message, e.Data}
+	}
 	var all []answer
 	var ids []string
 	for _, q := range s.asks {
-		all = append(all, answer{"2.0", json.RawMessage(q.id), wireError{
-			Code: jsonrpc.CodeInternalError, Message: "the proxy could not deliver the request to side " + l.from,
-		}})
+		all = append(all, answer{"2.0", json.RawMessage(q.id), fault})
 		ids = append(ids, q.id)
 	}
 	var v any = all

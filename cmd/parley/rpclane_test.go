@@ -345,7 +345,11 @@ type lossyStream struct {
 func (s *lossyStream) Read() (jsonrpc.Part, error) {
 	select {
 	case m := <-s.lost:
-		return jsonrpc.Part{}, &jsonrpc.UndeliveredError{Message: m, Err: errors.New("status 503 for token=hunter2")}
+		err := errors.New("status 503 for token=hunter2")
+		if bytes.Contains(m, []byte("refused")) {
+			err = fmt.Errorf("status 413: %w", jsonrpc.Errorf(-32600, "too long").WithData(map[string]int{"limit": 5}))
+		}
+		return jsonrpc.Part{}, &jsonrpc.UndeliveredError{Message: m, Err: err}
 	case <-s.closed:
 		return jsonrpc.Part{}, io.EOF
 	}
@@ -375,6 +379,7 @@ func TestProxyAnswersForLostRequests(t *testing.T) {
 		r := bufio.NewReader(a)
 		for _, c := range []struct{ send, want string }{
 			{`{"jsonrpc":"2.0","method":"a","id":7}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"the proxy could not deliver the request to side B"}}`},
+			{`{"jsonrpc":"2.0","method":"refused","id":8}`, `{"jsonrpc":"2.0","id":8,"error":{"code":-32600,"message":"too long","data":{"limit":5}}}`},
 			{`[{"jsonrpc":"2.0","method":"a","id":"x"},{"jsonrpc":"2.0","method":"b"}]`, `[{"jsonrpc":"2.0","id":"x","error":{"code":-32603,"message":"the proxy could not deliver the request to side B"}}]`},
 		} {
 			if _, err := io.WriteString(a, c.send+"\n"); err != nil {
