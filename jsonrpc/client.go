@@ -76,7 +76,8 @@ func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig)
 // Client connects, a call waits, with its context or Config.Timeout. When the
 // connection ends, a call is made again on the next one if it was certainly
 // not sent, or is Idempotent; but params that are an io.Reader are not read
-// twice, and an io.Writer that got something of a result gets no other.
+// twice, and an io.Writer that got something of a result gets no other. All of
+// this has the time of one call.
 func (cl *Client) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
 	_, once := params.(io.Reader)
 	var started *startedWriter
@@ -84,7 +85,7 @@ func (cl *Client) Call(ctx context.Context, method string, params, result any, o
 		started = &startedWriter{Writer: w}
 		result = started
 	}
-	return cl.try(ctx, method, opts, func(c *Conn) (attempt, error) {
+	return cl.try(ctx, method, opts, func(ctx context.Context, c *Conn) (attempt, error) {
 		sent, err := c.do(ctx, method, params, result, opts)
 		return attempt{sent: sent, last: once || started != nil && started.yes}, err
 	})
@@ -106,7 +107,7 @@ func (w *startedWriter) Write(p []byte) (int, error) {
 // notification that was certainly not sent is sent again.
 func (cl *Client) Notify(ctx context.Context, method string, params any) error {
 	_, once := params.(io.Reader)
-	return cl.try(ctx, method, nil, func(c *Conn) (attempt, error) {
+	return cl.try(ctx, method, nil, func(ctx context.Context, c *Conn) (attempt, error) {
 		err := c.Notify(ctx, method, params)
 		return attempt{last: once}, err // it reports no error once it was handed over
 	})
@@ -117,7 +118,7 @@ func (cl *Client) Notify(ctx context.Context, method string, params any) error {
 // and has neither params that are an io.Reader nor results for an io.Writer.
 func (cl *Client) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
 	sent, once := false, b.once()
-	err := cl.try(ctx, "batch", opts, func(c *Conn) (attempt, error) {
+	err := cl.try(ctx, "batch", opts, func(ctx context.Context, c *Conn) (attempt, error) {
 		var err error
 		if sent, err = c.batch(ctx, b, opts); sent {
 			err = b.ended()
@@ -154,18 +155,26 @@ type attempt struct {
 }
 
 // try makes a call until it need not or must not be made again.
-func (cl *Client) try(ctx context.Context, method string, opts []CallOption, call func(*Conn) (attempt, error)) error {
+func (cl *Client) try(ctx context.Context, method string, opts []CallOption, call func(context.Context, *Conn) (attempt, error)) error {
 	var o callOptions
 	for _, option := range opts {
 		option(&o)
 	}
 	start := time.Now()
+	within, free := ctx, context.CancelFunc(nil)
 	for n := 1; ; n++ {
-		conn, err := cl.await(ctx, o.timeout)
-		if err != nil {
-			return &CallError{Conn: cl.cfg.Name, Method: method, Elapsed: time.Since(start), Err: err}
+		conn := cl.present()
+		if free == nil && (n > 1 || conn == nil) { // else the Conn sees to it, at less cost
+			within, free = cl.bound(ctx, start, o.timeout) //nolint:fatcontext // it is done once
+			defer free()
 		}
-		a, err := call(conn)
+		if conn == nil {
+			var err error
+			if conn, err = cl.await(within); err != nil {
+				return &CallError{Conn: cl.cfg.Name, Method: method, Elapsed: time.Since(start), Err: err}
+			}
+		}
+		a, err := call(within, conn)
 		var ended *ConnError
 		if !errors.As(err, &ended) || a.last || n >= cl.cfg.MaxAttempts || a.sent && !o.idempotent {
 			return err
@@ -173,16 +182,33 @@ func (cl *Client) try(ctx context.Context, method string, opts []CallOption, cal
 	}
 }
 
-// await waits for a connection.
-func (cl *Client) await(ctx context.Context, timeout time.Duration) (*Conn, error) {
+// bound gives a call that began at start the time that it has, with waiting for
+// connections and all attempts.
+func (cl *Client) bound(ctx context.Context, start time.Time, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout == 0 {
+		if _, ok := ctx.Deadline(); ok {
+			return ctx, func() {}
+		}
 		timeout = cl.cfg.Timeout
 	}
-	if _, ok := ctx.Deadline(); timeout > 0 && !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+	if timeout <= 0 {
+		return ctx, func() {}
 	}
+	return context.WithDeadline(ctx, start.Add(timeout))
+}
+
+// present returns the connection that stands now; nil when there is none.
+func (cl *Client) present() *Conn {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.conn == nil || cl.conn.State() != StateConnected {
+		return nil
+	}
+	return cl.conn
+}
+
+// await waits for a connection.
+func (cl *Client) await(ctx context.Context) (*Conn, error) {
 	start := time.Now()
 	for {
 		cl.mu.Lock()

@@ -259,3 +259,53 @@ func TestClientWriter(t *testing.T) {
 		}
 	})
 }
+
+// TestClientTimeouts proves that the time of a call includes that of waiting
+// for a connection, and of being made again.
+func TestClientTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{cfg: Config{Grace: -1, Handler: HandlerFunc(func(ctx context.Context, _ *Request) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})}}
+		slow := func(ctx context.Context) (Stream, error) {
+			time.Sleep(900 * time.Millisecond)
+			return s.dial(ctx)
+		}
+		never := func(ctx context.Context) (Stream, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		for name, tt := range map[string]struct {
+			dial     func(context.Context) (Stream, error)
+			deadline time.Duration
+			cfg      Config
+			opts     []CallOption
+			want     time.Duration
+		}{
+			"waiting, WithTimeout":         {never, 0, Config{}, []CallOption{WithTimeout(time.Second)}, time.Second},
+			"waiting, deadline beside it":  {never, time.Hour, Config{}, []CallOption{WithTimeout(time.Second)}, time.Second},
+			"waiting, Config":              {never, 0, Config{Timeout: 3 * time.Second}, nil, 3 * time.Second},
+			"waiting, deadline instead":    {never, time.Hour, Config{Timeout: 3 * time.Second}, nil, time.Hour},
+			"after waiting, WithTimeout":   {slow, 0, Config{}, []CallOption{WithTimeout(time.Second)}, time.Second},
+			"after waiting, Config":        {slow, 0, Config{Timeout: 2 * time.Second}, nil, 2 * time.Second},
+			"after waiting, only contexts": {slow, time.Hour, Config{Timeout: 2 * time.Second}, []CallOption{WithTimeout(-1)}, time.Hour},
+		} {
+			cl := NewClient(tt.dial, ClientConfig{Config: tt.cfg, MaxDials: -1})
+			ctx := t.Context()
+			if tt.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+				defer cancel()
+			}
+			start := time.Now()
+			if err := cl.Call(ctx, "m", nil, nil, tt.opts...); !errors.Is(err, ErrTimeout) || time.Since(start) != tt.want {
+				t.Errorf("%s: %v after %v, want %v", name, err, time.Since(start), tt.want)
+			}
+			cl.Close()
+		}
+		for _, peer := range s.peers {
+			peer.Close()
+		}
+	})
+}
