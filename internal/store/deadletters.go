@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -179,7 +178,8 @@ func deadLetterCondition(f *parley.DeadLetterFilter) condition {
 		}
 	}
 	if f.Reason != "" {
-		c.add(`lower(reason) LIKE ? ESCAPE '\'`, `%`+strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(f.Reason))+`%`)
+		part, args := containing(f.Reason, `lower(reason)`)
+		c.add(part, args...)
 	}
 	if !f.CreatedAfter.IsZero() {
 		c.add(`created_at > ?`, f.CreatedAfter.UnixMicro())

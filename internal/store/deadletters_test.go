@@ -15,7 +15,7 @@ import (
 // deadTask is the dead letter of a run's step.
 func deadTask(run string, at time.Time) parley.DeadLetter {
 	return parley.DeadLetter{
-		Kind: parley.DeadLetterTask, Code: parley.CodeAgentError, Reason: "HTTP 500: 100% broken_here", Attempts: 4, Agent: "writer", Workflow: "greet",
+		Kind: parley.DeadLetterTask, Code: parley.CodeAgentError, Reason: "HTTP 500: 100% broken_here, Ärger", Attempts: 4, Agent: "writer", Workflow: "greet",
 		Run: run, Step: "a", Task: run + ".a.4", HTTPStatus: 500, FirstFailedAt: at.Add(-time.Minute), CreatedAt: at,
 		Key: []byte(run), Value: []byte(`{"run_id": "x"}`),
 		Headers: []parley.DeadLetterHeader{{Name: "parley-task", Value: []byte("1")}},
@@ -152,6 +152,8 @@ func TestDeadLetterFilters(t *testing.T) {
 			"kind":      {parley.DeadLetterFilter{Kind: parley.DeadLetterRecord}, []parley.DeadLetter{b}},
 			"code":      {parley.DeadLetterFilter{Code: parley.CodeInvalid}, []parley.DeadLetter{b}},
 			"reason":    {parley.DeadLetterFilter{Reason: "http 500"}, []parley.DeadLetter{c, a}},
+			"letters":   {parley.DeadLetterFilter{Reason: "Ärger"}, []parley.DeadLetter{c, a}},
+			"small":     {parley.DeadLetterFilter{Reason: "HERE, ärg"}, []parley.DeadLetter{c, a}},
 			"percent":   {parley.DeadLetterFilter{Reason: "100% b"}, []parley.DeadLetter{c, a}},
 			"wildcards": {parley.DeadLetterFilter{Reason: "no%J"}, nil},
 			"agent":     {parley.DeadLetterFilter{Agent: "writer"}, []parley.DeadLetter{c, a}},

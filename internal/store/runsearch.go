@@ -122,11 +122,28 @@ func sortedNames(labels map[string]string) []string {
 // textCondition holds for runs with these words in their id, their workflow's or
 // its name, or their error; in upper or lower case.
 func textCondition(words string) (part string, args []any) {
-	like := `%` + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(words)) + `%`
+	return containing(words, `lower(id)`, `lower(workflow)`, `lower(name)`, `error_text`)
+}
+
+// containing holds for rows with these words in one of the columns, which are in
+// lower case: as Go does it, or as the database does, which may leave all letters
+// but those of ASCII as they are.
+func containing(words string, columns ...string) (part string, args []any) {
+	ascii := func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}
+	forms := []string{strings.ToLower(words), strings.Map(ascii, words), strings.Map(ascii, strings.ToUpper(words))}
+	slices.Sort(forms)
 	var parts []string
-	for _, column := range []string{`lower(id)`, `lower(workflow)`, `lower(name)`, `error_text`} {
-		parts = append(parts, column+` LIKE ? ESCAPE '\'`)
-		args = append(args, like)
+	for _, form := range slices.Compact(forms) {
+		like := `%` + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(form) + `%`
+		for _, column := range columns {
+			parts = append(parts, column+` LIKE ? ESCAPE '\'`)
+			args = append(args, like)
+		}
 	}
 	return `(` + strings.Join(parts, ` OR `) + `)`, args
 }

@@ -20,7 +20,7 @@ func TestSearchRuns(t *testing.T) {
 		for i := range 30 {
 			at := epoch.Add(time.Duration(i) * time.Minute)
 			r := Run{
-				ID: fmt.Sprintf("run-%02d", i), Workflow: []string{"greet", "other"}[i%2], Name: []string{"Greet People", "Other"}[i%2], Version: fmt.Sprint(1 + i%3),
+				ID: fmt.Sprintf("run-%02d", i), Workflow: []string{"greet", "other"}[i%2], Name: []string{"Greet People of Ägypten", "Other"}[i%2], Version: fmt.Sprint(1 + i%3),
 				DefinitionID: "def-1", Seq: 1, Status: parley.RunRunning, Hidden: i == 29, Paused: i == 11, CreatedAt: at, UpdatedAt: at,
 				RetriedFrom: map[int]string{17: "run-10"}[i],
 				Labels:      map[string]string{"team": []string{"blue", "red", "nul\x00"}[i%3], "n": fmt.Sprint(i)},
@@ -62,6 +62,8 @@ func TestSearchRuns(t *testing.T) {
 			"text of error":   {parley.RunQuery{Text: "ägent SAID 100%"}, 3, "run-20"},
 			"text of id":      {parley.RunQuery{Text: "N-07"}, 1, "run-07"},
 			"text of name":    {parley.RunQuery{Text: "greet p"}, 15, "run-28"},
+			"letters of name": {parley.RunQuery{Text: "Ägypt"}, 15, "run-28"},
+			"small of name":   {parley.RunQuery{Text: "OF äg"}, 15, "run-28"},
 			"not retried":     {parley.RunQuery{NotRetried: true, Status: status(parley.RunFailed)}, 2, "run-20"},
 			"no pattern":      {parley.RunQuery{Text: "run_0%"}, 0, ""},
 			"text, status":    {parley.RunQuery{Text: "agent_error", Status: status(parley.RunFailed, parley.RunCancelled)}, 3, "run-20"},
