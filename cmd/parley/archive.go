@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -77,9 +78,9 @@ func (a *app) exportRuns(ctx context.Context, name string, f *exportFlags) (err 
 	if err != nil {
 		switch {
 		case name == "-":
-		case x.runs == 0 && f.cursor == "":
-			err = errors.Join(err, os.Remove(a.path(name))) // it is new, and holds nothing
-		case x.cursor != "":
+		case x.cursor == "":
+			err = errors.Join(err, os.Remove(a.path(name))) // it is new, and holds no page
+		default:
 			a.note("%s were written; to go on, repeat the command with --cursor %s", plural(x.runs, "run"), x.cursor)
 		}
 		return err
@@ -151,7 +152,7 @@ func (a *app) createLines(name string, further bool) (io.WriteCloser, error) {
 	}
 	mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if further {
-		mode = os.O_WRONLY | os.O_APPEND
+		mode = os.O_RDWR | os.O_APPEND
 	}
 	f, err := os.OpenFile(a.path(name), mode, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -162,6 +163,10 @@ func (a *app) createLines(name string, further bool) (io.WriteCloser, error) {
 	}
 	out := &lineFile{Writer: f, ends: []func() error{f.Sync, f.Close}}
 	switch {
+	case further && !strings.HasSuffix(name, ".gz") && !strings.HasSuffix(name, ".zst"):
+		if err := cutHalfLine(f); err != nil {
+			return nil, errors.Join(usagef("%s cannot be gone on with: %v", name, err), f.Close())
+		}
 	case strings.HasSuffix(name, ".gz"):
 		z := gzip.NewWriter(f)
 		out.Writer, out.ends = z, append([]func() error{z.Close}, out.ends...)
@@ -173,6 +178,27 @@ func (a *app) createLines(name string, further bool) (io.WriteCloser, error) {
 		out.Writer, out.ends = z, append([]func() error{z.Close}, out.ends...)
 	}
 	return out, nil
+}
+
+// cutHalfLine takes the last line off a file if it has no end: a disk was full.
+func cutHalfLine(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	part := make([]byte, 64<<10)
+	for end := info.Size(); end > 0; {
+		begin := max(end-int64(len(part)), 0)
+		n, err := f.ReadAt(part[:end-begin], begin)
+		if err != nil {
+			return err
+		}
+		if i := bytes.LastIndexByte(part[:n], '\n'); i >= 0 {
+			return f.Truncate(begin + int64(i) + 1)
+		}
+		end = begin
+	}
+	return nil // there is no line at all: it is none of ours
 }
 
 // lineFile is a file that may be compressed.

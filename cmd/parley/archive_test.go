@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestExportBreaksOff: an export that ends before its first page does leaves no
+// file, since there is no cursor to go on with.
+func TestExportBreaksOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wrote := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "{\"run\":{}}\n")
+		w.(http.Flusher).Flush()
+		close(wrote)
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	dir := t.TempDir()
+	a := &app{
+		stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, dir: dir, now: time.Now, zone: time.UTC,
+		terminal: func(io.Writer) (int, bool) { return 0, false },
+	}
+	file := filepath.Join(dir, "runs.ndjson")
+	go func() {
+		defer cancel()
+		<-wrote
+		for range 1000 { // until the line is in the file
+			if info, err := os.Stat(file); err == nil && info.Size() > 0 {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	if exit := a.execute(ctx, []string{"archive", "export", file, "--url", s.URL, "--key", "k"}); exit == exitDone {
+		t.Error("exported")
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("a part of a page is left: %v", err)
+	}
+}
