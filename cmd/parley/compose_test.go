@@ -25,6 +25,8 @@ type composeService struct {
 	DependsOn   map[string]any    `yaml:"depends_on"`
 	Volumes     []string          `yaml:"volumes"`
 	Image       string            `yaml:"image"`
+	Build       any               `yaml:"build"`
+	PullPolicy  string            `yaml:"pull_policy"`
 	Healthcheck struct {
 		Test []string `yaml:"test"`
 	} `yaml:"healthcheck"`
@@ -45,7 +47,7 @@ func TestComposeFile(t *testing.T) {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	var roles []string
+	var roles, builders []string
 	for name, s := range file.Services {
 		for other := range s.DependsOn {
 			if _, ok := file.Services[other]; !ok {
@@ -60,6 +62,11 @@ func TestComposeFile(t *testing.T) {
 		}
 		if s.Image != "parley" {
 			continue
+		}
+		if s.Build != nil {
+			builders = append(builders, name)
+		} else if s.PullPolicy != "never" {
+			t.Errorf("%s would look for the image in a registry", name)
 		}
 		lines := [][]string{s.Command}
 		if len(s.Entrypoint) > 0 {
@@ -81,6 +88,10 @@ func TestComposeFile(t *testing.T) {
 				roles = append(roles, l.Roles...)
 			}
 		}
+	}
+	// Builds of one name at the same time end each other: "already exists".
+	if len(builders) != 1 {
+		t.Errorf("%v build the image, one has to", builders)
 	}
 	// While the image makes its database, a server answers that nobody else reaches:
 	// by its socket, and not by TCP.
