@@ -230,15 +230,23 @@ func (o *OldLookup) askAPI(ctx context.Context, name string) (oldRecord, error) 
 		return oldRecord{}, errAbsent
 	}
 	var page struct {
-		Items []oldRecord `json:"items"`
+		Items []json.RawMessage `json:"items"`
 	}
 	if err := o.get(ctx, o.api+"/api/v1/agents?page_size=100&name="+url.QueryEscape(name), &page); err != nil {
 		return oldRecord{}, err
 	}
-	for _, rec := range page.Items {
-		if rec.Name == name { // whatever the filter lets through
-			return rec, nil
+	for _, item := range page.Items {
+		var of struct {
+			Name string `json:"name"`
 		}
+		if json.Unmarshal(item, &of) != nil || of.Name != name {
+			continue // whatever the filter lets through
+		}
+		var rec oldRecord
+		if json.Unmarshal(item, &rec) != nil {
+			return rec, fmt.Errorf("%s: the answer is no agent record", o.api)
+		}
+		return rec, nil
 	}
 	return oldRecord{}, errAbsent
 }

@@ -136,6 +136,25 @@ func TestOldLookupOrder(t *testing.T) {
 	}
 }
 
+// TestOldLookupNeighbours: the API filters by a part of the name, so that a page
+// has records of others. One that is odd costs its own agent its calls, and nobody
+// else.
+func TestOldLookupNeighbours(t *testing.T) {
+	t.Parallel()
+	p := newOldPlatform(t)
+	p.set("/api/v1/agents?page_size=100&name=Writer", apiPage(
+		`{"name":"WriterPro","url":"http://pro.example/","timeout_ms":"30000"}`, `"odd"`, `{"name":5}`, `{"name":"Writer","url":"http://writer.example/"}`,
+	))
+	p.set("/api/v1/agents?page_size=100&name=WriterPro", apiPage(`{"name":"WriterPro","url":"http://pro.example/","timeout_ms":"30000"}`))
+	o := p.lookup(t, nil)
+	if a, err := o.Lookup(t.Context(), "Writer"); err != nil || a.URL != "http://writer.example/" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err := o.Lookup(t.Context(), "WriterPro"); parley.CodeOf(err) != parley.CodeAgentUnavailable || !strings.Contains(err.Error(), "is no agent record") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestOldLookupRefuses(t *testing.T) {
 	p := newOldPlatform(t)
 	o := p.lookup(t, nil)
