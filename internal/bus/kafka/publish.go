@@ -35,7 +35,7 @@ func (b *Bus) Publish(ctx context.Context, m bus.Message) error {
 	switch parley.CodeOf(err) {
 	case "", parley.CodeUnavailable, parley.CodeNotFound, parley.CodeUnauthorized:
 		if ctx.Err() == nil { // a caller that gives up says nothing about Kafka
-			b.state.note("publish to "+r.Topic, err)
+			b.state.note(publishing+r.Topic, err)
 		}
 	}
 	return err

@@ -256,6 +256,41 @@ func (m *mute) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// TestPublicationLongAgo: a publication that failed is a trouble until one succeeds
+// or none was tried for a while. A process that is given no work while it is in
+// trouble would stay so for ever.
+func TestPublicationLongAgo(t *testing.T) {
+	var silent atomic.Bool
+	var later atomic.Int64
+	release := make(chan struct{})
+	b, _ := faked(t, kafka.Config{
+		PublishTimeout: 300 * time.Millisecond,
+		Now:            func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
+		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			return &mute{Conn: conn, silent: &silent, release: release}, err
+		},
+	})
+	m := bus.Message{Subject: bus.SubjectRuns, Key: "k"}
+	if err := b.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	silent.Store(true)
+	if err := b.Publish(t.Context(), m); parley.CodeOf(err) != parley.CodeUnavailable {
+		t.Fatal(err)
+	}
+	silent.Store(false)
+	close(release)
+	later.Store(int64(20 * time.Second))
+	if err := b.Health(t.Context()); parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "publish to") {
+		t.Errorf("after 20 s: %v", err)
+	}
+	later.Store(int64(40 * time.Second))
+	if err := b.Health(t.Context()); err != nil {
+		t.Errorf("after 40 s without another try: %v", err)
+	}
+}
+
 // TestPublishTimer: Publish returns by its own timer, and with its context, while
 // the broker says nothing; the client's producer would wait.
 func TestPublishTimer(t *testing.T) {

@@ -14,6 +14,13 @@ import (
 	parley "github.com/parley-project/parley"
 )
 
+// publishing begins the Where of a publication; one that failed says nothing any
+// more after publishPast, which is longer than whoever tries again waits.
+const (
+	publishing  = "publish to "
+	publishPast = 30 * time.Second
+)
+
 // Trouble is something that does not work at present.
 type Trouble struct {
 	// Where is what it happened to, such as "group parley-executor".
@@ -114,7 +121,9 @@ func (b *Bus) State() State {
 
 // Health gives nil when a broker has answered in the last 5 seconds (one is
 // asked if not) and nothing that this process does with Kafka is in trouble. A
-// broker that cannot be reached is no trouble while others are.
+// broker that cannot be reached is no trouble while others are, and no publication
+// that failed a while ago, if none was tried since: a process that gets no work
+// because of it would never try another.
 func (b *Bus) Health(ctx context.Context) error {
 	if s := b.State(); b.cfg.Now().Sub(s.Heard) > 5*time.Second {
 		ctx, cancel := context.WithTimeout(ctx, pingLimit)
@@ -124,7 +133,8 @@ func (b *Bus) Health(ctx context.Context) error {
 		}
 	}
 	for _, t := range b.State().Troubles {
-		if !strings.HasPrefix(t.Where, "broker ") {
+		past := strings.HasPrefix(t.Where, publishing) && b.cfg.Now().Sub(t.Last) > publishPast
+		if !past && !strings.HasPrefix(t.Where, "broker ") {
 			return parley.Errorf(parley.CodeUnavailable, "%s: %s", t.Where, t.Text)
 		}
 	}
