@@ -75,9 +75,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	if s.db != nil {
 		checks["database"] = s.databaseReady
 	}
-	for name, check := range checks {
+	for name, err := range ask(ctx, checks) {
 		body.Checks[name] = "ok"
-		err := check(ctx)
 		if err == nil {
 			continue
 		}
@@ -103,6 +102,32 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	reply(w, status, body)
+}
+
+// ask makes all checks at the same time, so that one part that does not answer
+// leaves the others their time, and waits for none much longer than ctx.
+func ask(ctx context.Context, checks map[string]func(context.Context) error) map[string]error {
+	type answer struct {
+		name string
+		err  error
+	}
+	answers := make(chan answer, len(checks))
+	said := make(map[string]error, len(checks))
+	for name, check := range checks {
+		said[name] = context.DeadlineExceeded
+		go func() { answers <- answer{name, check(ctx)} }()
+	}
+	late := time.NewTimer(readyWithin + readyWithin/6)
+	defer late.Stop()
+	for range checks {
+		select {
+		case a := <-answers:
+			said[a.name] = a.err
+		case <-late.C:
+			return said
+		}
+	}
+	return said
 }
 
 // words is what may be shown of an error to everybody.

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAskLeavesEachItsTime: a part that does not answer, or not even to the end of
+// its time, is said to be silent, and says nothing about the others.
+func TestAskLeavesEachItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+		defer cancel()
+		began := time.Now()
+		said := ask(ctx, map[string]func(context.Context) error{
+			"bus":      func(context.Context) error { <-release; return nil },
+			"database": func(ctx context.Context) error { return ctx.Err() },
+			"slow":     func(ctx context.Context) error { <-ctx.Done(); return errors.New("its own words") },
+		})
+		if said["bus"] == nil || said["database"] != nil || said["slow"] == nil || said["slow"].Error() != "its own words" {
+			t.Errorf("said %v", said)
+		}
+		if d := time.Since(began); d > readyWithin+time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
