@@ -9,9 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/values"
@@ -180,7 +183,16 @@ func (db *DB) unopened(err error) error {
 	if _, ok := errors.AsType[*parley.Error](err); ok {
 		return err
 	}
-	return parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", db.dialect.name(db.path), err)
+	name := db.dialect.name(db.path)
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case strings.HasPrefix(e.Code, "28"):
+			return parley.Errorf(parley.CodeUnavailable, "the database %s refuses the login: %w; check database.url and database.password", name, e)
+		case e.Code == "3D000":
+			return parley.Errorf(parley.CodeUnavailable, "the database %s is not there: %w; create it, or check database.url", name, e)
+		}
+	}
+	return parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", name, err)
 }
 
 // connect opens a connection that writes. It warns of a database that is not

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -56,6 +57,14 @@ func TestOpenWaits(t *testing.T) {
 	u.Path = "/nobody_has_made_it"
 	_, err = Open(t.Context(), u.String(), Options{Patience: time.Hour})
 	wantCode(t, err, parley.CodeUnavailable)
+	if !strings.Contains(err.Error(), "create it") || strings.Contains(err.Error(), "lost") {
+		t.Errorf("a database that is not there: %v", err)
+	}
+	u.User = url.UserPassword("nobody_of_this_name", "wrong")
+	_, err = Open(t.Context(), u.String(), Options{Patience: time.Hour})
+	if err == nil || !strings.Contains(err.Error(), "check database.url") || strings.Contains(err.Error(), "lost") {
+		t.Errorf("a user that is not there: %v", err)
+	}
 }
 
 // TestAbsent tells what may pass from what will not.
