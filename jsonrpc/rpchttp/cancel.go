@@ -39,10 +39,11 @@ func (c cancelling) is(method string) bool { return c.on() && method == c.method
 func (c cancelling) target(params []byte) []byte {
 	var id []byte
 	if len(params) > 0 && params[0] == '{' {
-		eachMember(params, 0, func(name, value []byte) {
+		eachMember(params, 0, func(name, value []byte) bool {
 			if string(name[1:len(name)-1]) == c.member {
 				id = value
 			}
+			return true
 		})
 	}
 	return id

@@ -1,5 +1,7 @@
 package rpchttp
 
+import "bytes"
+
 // An envelope is what this package has to know of a message before anybody has
 // checked it: which kinds it holds, so that answers find their way, and
 // nothing else. It is a guess on texts that are not JSON-RPC; the Conn or the
@@ -87,7 +89,7 @@ func eachObject(text []byte, f func(*members)) (values int) {
 // readMembers reads the object at i and returns the index behind it.
 func readMembers(text []byte, i int) (members, int) {
 	var m members
-	end := eachMember(text, i, func(name, value []byte) {
+	end := eachMember(text, i, func(name, value []byte) bool {
 		switch string(name) {
 		case `"method"`:
 			m.method = value
@@ -102,13 +104,15 @@ func readMembers(text []byte, i int) (members, int) {
 		case `"jsonrpc"`:
 			m.version = true
 		}
+		return true
 	})
 	return m, end
 }
 
-// eachMember calls f for the members of the object at i, the name in quotes,
-// and returns the index behind the object.
-func eachMember(text []byte, i int, f func(name, value []byte)) int {
+// eachMember calls f for the members of the object at i, the name in quotes, as
+// long as that wants more, and returns the index behind what it has read: the
+// object, if f wanted all of it.
+func eachMember(text []byte, i int, f func(name, value []byte) (more bool)) int {
 	for i = skipSpace(text, i+1); i < len(text) && text[i] == '"'; i = skipSpace(text, i+1) {
 		end := skipString(text, i)
 		name := text[i:end]
@@ -118,13 +122,40 @@ func eachMember(text []byte, i int, f func(name, value []byte)) int {
 		}
 		i = skipSpace(text, i+1)
 		end = skipValue(text, i)
-		f(name, text[i:end])
+		more := f(name, text[i:end])
 		i = skipSpace(text, end)
-		if i == len(text) || text[i] != ',' {
+		if !more || i == len(text) || text[i] != ',' {
 			break
 		}
 	}
 	return min(i+1, len(text))
+}
+
+// unanswered says that message is a single call and reply no answer to it, as far
+// as its id tells, which may be spelt in another way.
+func unanswered(message, reply []byte) bool {
+	id := idOf(message)
+	if id == nil || kindOf(message) != isCall {
+		return false
+	}
+	if i := skipSpace(reply, 0); i < len(reply) && reply[i] == '[' {
+		return peek(reply).responses == 0
+	}
+	return !bytes.Equal(idOf(reply), id)
+}
+
+// idOf returns the raw id of an object; nil when it has none. It reads no further:
+// Conns write the id before what may be long.
+func idOf(text []byte) (id []byte) {
+	if i := skipSpace(text, 0); i < len(text) && text[i] == '{' {
+		eachMember(text, i, func(name, value []byte) bool {
+			if string(name) == `"id"` {
+				id = value
+			}
+			return id == nil
+		})
+	}
+	return id
 }
 
 // The kinds of our own messages, as kindOf tells them apart.

@@ -373,12 +373,20 @@ func (a *answer) json() error {
 		return a.explain(err)
 	}
 	text, whole := a.rcv.whole()
+	var missed error
 	if whole {
 		if err := a.check(text); err != nil {
 			return err
 		}
+		if a.s.cfg.WayBack == WayBackNone && unanswered(a.job.msg, text) {
+			missed = a.refused("the answer is none to this call", text)
+		}
 	}
-	return a.handOver()
+	// The Conn gets it all the same: it knows best which calls it answers.
+	if err := a.handOver(); err != nil {
+		return err
+	}
+	return missed
 }
 
 // check finds out whether text answers the message. Most texts have a result,
