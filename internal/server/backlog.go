@@ -23,6 +23,7 @@ type backlog struct {
 	db                     *store.DB
 	runs, attempts         *prometheus.Desc
 	runsLate, attemptsLate *prometheus.Desc
+	bridges                *prometheus.Desc
 }
 
 func newBacklog(db *store.DB) backlog {
@@ -36,12 +37,14 @@ func newBacklog(db *store.DB) backlog {
 			"For how long the timer of a run could have fired: the longest. Above a few seconds the executors fall behind.", nil, nil),
 		attemptsLate: prometheus.NewDesc("parley_attempts_late_seconds",
 			"For how long an attempt could have been announced to the bridges: the longest. Above a few seconds nobody does.", nil, nil),
+		bridges: prometheus.NewDesc("parley_bridges_up",
+			"Bridges that work with this database and are not known to be dead. With none, attempts stay open.", nil, nil),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (b backlog) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{b.runs, b.attempts, b.runsLate, b.attemptsLate} {
+	for _, d := range []*prometheus.Desc{b.runs, b.attempts, b.runsLate, b.attemptsLate, b.bridges} {
 		to <- d
 	}
 }
@@ -63,4 +66,5 @@ func (b backlog) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(b.runsLate, prometheus.GaugeValue, waiting.RunsLate.Seconds())
 	to <- prometheus.MustNewConstMetric(b.attemptsLate, prometheus.GaugeValue, waiting.AttemptsLate.Seconds())
+	to <- prometheus.MustNewConstMetric(b.bridges, prometheus.GaugeValue, float64(waiting.Bridges))
 }

@@ -66,6 +66,7 @@ func TestRunMetrics(t *testing.T) {
 		`parley_attempts_open{state="claimed"}`:                                  "0",
 		`parley_attempts_late_seconds`:                                           "0",
 		`parley_runs_late_seconds`:                                               "0",
+		`parley_bridges_up`:                                                      "1",
 	}
 	for typ, n := range counts {
 		want[fmt.Sprintf("parley_run_events_total{type=%q}", typ)] = fmt.Sprint(n)

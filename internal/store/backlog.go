@@ -14,6 +14,7 @@ const (
 	countUnderWay = `SELECT state, count(*) FROM attempt WHERE state IN ('claimed', 'following') GROUP BY state`
 	countSettled  = `SELECT 'settled', count(*) FROM (SELECT 1 FROM attempt WHERE state = 'settled' AND ` + ofRun + ` LIMIT ?) AS counted`
 	oldestVisible = `SELECT visible_at FROM attempt WHERE ` + visible + ` ORDER BY visible_at LIMIT 1`
+	countBridges  = `SELECT count(*) FROM worker WHERE name <> '' AND dead = 0`
 	oldestDue     = `SELECT due FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? ORDER BY due LIMIT 1`
 )
 
@@ -27,6 +28,9 @@ type Backlog struct {
 	// bridges, RunsLate for how long a timer could have fired: the longest. Zero if
 	// nothing is late.
 	AttemptsLate, RunsLate time.Duration
+	// Bridges counts the processes that call agents by this database and are not
+	// known to be dead.
+	Bridges int
 }
 
 // Backlog counts what waits at now, up to most of each kind; attempts under way
@@ -55,6 +59,7 @@ func (db *DB) Backlog(ctx context.Context, now time.Time, most int) (Backlog, er
 		{countSettled, attempt, []any{int64(most)}},
 		{oldestVisible, late(&b.AttemptsLate), []any{unixMicro(now)}},
 		{oldestDue, late(&b.RunsLate), []any{unixMicro(now)}},
+		{countBridges, func(r *record) error { b.Bridges = int(r.int()); return r.err }, nil},
 	} {
 		if err := db.read(ctx, part.query, part.take, part.args...); err != nil {
 			return Backlog{}, err

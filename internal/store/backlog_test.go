@@ -27,6 +27,7 @@ func TestBacklog(t *testing.T) {
 		want := Backlog{
 			Runs:     map[parley.RunStatus]int{parley.RunRunning: 2},
 			Attempts: map[AttemptState]int{AttemptOpen: 2, AttemptClaimed: 1, AttemptSettled: 1},
+			Bridges:  1,
 		}
 		diff(t, must(db.Backlog(ctx, at, 100))(t), want)
 
@@ -47,5 +48,8 @@ func TestBacklog(t *testing.T) {
 		diff(t, must(db.Backlog(ctx, at, 100))(t), want)
 		want.Runs[parley.RunRunning], want.Attempts[AttemptOpen] = 1, 1
 		diff(t, must(db.Backlog(ctx, at, 1))(t), want)
+
+		must(db.Sweep(ctx, must(db.Sweep(ctx, nil, at))(t), at))(t)
+		diff(t, must(db.Backlog(ctx, at, 100))(t).Bridges, 0)
 	})
 }
