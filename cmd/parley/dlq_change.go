@@ -107,7 +107,7 @@ func (a *app) dlqReplayMany(ctx context.Context, b parley.ReplayBatch) error {
 		return err
 	}
 	if sum.Failed > 0 {
-		return fmt.Errorf("%s could not be replayed", plural(sum.Failed, "dead letter"))
+		return incompletef("%s could not be replayed", plural(sum.Failed, "dead letter"))
 	}
 	if sum.DryRun && sum.Matched > 0 {
 		a.next("parley dlq show %s", sum.First[0])

@@ -62,6 +62,11 @@ func invalidf(format string, args ...any) *failure {
 	return &failure{exit: exitUsage, code: parley.CodeInvalid, text: fmt.Sprintf(format, args...)}
 }
 
+// incompletef is a command about many that was done for some of them alone.
+func incompletef(format string, args ...any) *failure {
+	return &failure{exit: exitFailed, code: "incomplete", text: fmt.Sprintf(format, args...)}
+}
+
 func (f *failure) withHint(format string, args ...any) *failure {
 	c := *f
 	c.hint = fmt.Sprintf(format, args...)
@@ -134,6 +139,9 @@ func classify(err error) *failure {
 		f := &failure{exit: exitOfCode(refused.Code, refused.Status), code: refused.Code, text: refused.Text()}
 		if f.exit == exitNotAllowed && refused.Code != parley.CodeForbidden {
 			f.hint = "give the server's key with --key, --context or PARLEY_KEY; parley help exit-codes"
+		}
+		if refused.RequestID == "" { // which Parley gives to every request
+			f.hint = "no Parley server has said that: check the address of --url, --context or PARLEY_URL, and what is in between"
 		}
 		return f
 	}

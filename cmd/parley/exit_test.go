@@ -2,7 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-project/parley"
 )
@@ -24,5 +29,19 @@ func TestExitCodes(t *testing.T) {
 		if got := exitOfCode(parley.Code(code), status); got != want {
 			t.Errorf("%s: exit code %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestOtherServers: what another server at the address says is told as that.
+func TestOtherServers(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	var errs strings.Builder
+	a := &app{
+		stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, dir: t.TempDir(), now: time.Now, zone: time.UTC,
+		terminal: func(io.Writer) (int, bool) { return 0, false },
+	}
+	if exit := a.execute(t.Context(), []string{"run", "list", "--url", s.URL, "--key", "k"}); exit != exitNotFound || !strings.Contains(errs.String(), "hint: no Parley server has said that") {
+		t.Errorf("%d %s", exit, errs.String())
 	}
 }

@@ -80,7 +80,7 @@ func (a *app) runBulk(ctx context.Context, f *bulkFlags, action parley.BulkActio
 		return err
 	}
 	if report.Failed > 0 {
-		return fmt.Errorf("%s could not be changed", plural(report.Failed, "run"))
+		return incompletef("%s could not be changed", plural(report.Failed, "run"))
 	}
 	return nil
 }
