@@ -52,14 +52,15 @@ func (b *Bus) encode(m bus.Message) (*kgo.Record, error) {
 }
 
 // fitForPeers refuses what would stop a peer of the existing platform for good:
-// a tombstone, and what is not a JSON object in UTF-8 (formats.md, "Kafka").
+// a tombstone, what is not a JSON object in UTF-8, and a key that is not UTF-8
+// (formats.md, "Kafka").
 func fitForPeers(topic string, m bus.Message) error {
 	text := bytes.TrimLeft(m.Value, " \t\r\n")
 	if len(text) > 0 && text[0] == '{' && utf8.Valid(m.Value) && json.Valid(m.Value) && utf8.ValidString(m.Key) {
 		return nil
 	}
 	return parley.Errorf(parley.CodeInvalid,
-		"record for %s: what peers of the existing platform read must be a JSON object in UTF-8; any other record would stop them", topic)
+		"record for %s: what peers of the existing platform read must be a JSON object, and it and its key UTF-8; any other record would stop them", topic)
 }
 
 // decode makes a message of a record as it is.
