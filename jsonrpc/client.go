@@ -310,8 +310,9 @@ func (cl *Client) giveUp(cause error) {
 	if cl.ctx.Err() != nil {
 		cause = ErrClosed
 	}
-	cl.set(nil, cause, true)
+	// First, since calls end when they hear that it is over.
 	cl.state.set(StateDisconnected, cause, func(from State) bool { return from != StateDisconnected })
+	cl.set(nil, cause, true)
 }
 
 // pause waits before the next attempt: MinBackoff, doubled with every failure
