@@ -181,6 +181,7 @@ func memberNames(k Kind) (names []string) {
 // readMembers reads the members of a step whose kind is known.
 func (p *parser) readMembers(s *parseStep) {
 	s.seen = make(map[string]*node, len(s.node.members))
+	var meant []string // what an unknown member may be, when there is one
 	for _, m := range s.node.members {
 		if !s.list && p.graphMember(s, m) || p.refuse(s.node, m) {
 			continue
@@ -188,8 +189,10 @@ func (p *parser) readMembers(s *parseStep) {
 		row, known := p.members[m.name]
 		switch {
 		case !known:
-			// Meant may be what would make it a step of another kind.
-			p.unknown(s.node, m, s.list, slices.Concat(memberNames(s.Kind), kindNames()))
+			if meant == nil { // or what would make it a step of another kind
+				meant = slices.Concat(memberNames(s.Kind), kindNames())
+			}
+			p.unknown(s.node, m, s.list, meant)
 		case !row.takes(s.Kind):
 			p.foreign(s, m)
 		case row.read != nil:
