@@ -150,13 +150,14 @@ func errIf(is bool) error {
 // TestResponderGoexit proves that a handler that ends its goroutine harms
 // neither the batch it is called for nor the process.
 func TestResponderGoexit(t *testing.T) {
+	handler := HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		if req.Method() == "exit" {
+			runtime.Goexit()
+		}
+		return 1, nil
+	})
 	synctest.Test(t, func(t *testing.T) {
-		r := NewResponder(Config{MaxHandlers: 2, Handler: HandlerFunc(func(_ context.Context, req *Request) (any, error) {
-			if req.Method() == "exit" {
-				runtime.Goexit()
-			}
-			return 1, nil
-		})})
+		r := NewResponder(Config{MaxHandlers: 2, Handler: handler})
 		for _, msg := range []string{
 			`[{"jsonrpc":"2.0","id":1,"method":"exit"}]`,
 			`[{"jsonrpc":"2.0","method":"exit"}]`,
@@ -170,6 +171,16 @@ func TestResponderGoexit(t *testing.T) {
 			synctest.Wait()
 		}
 		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		// With no other goroutine to be had, what waited behind it is answered, too.
+		alone := NewResponder(Config{MaxHandlers: 1, Handler: handler})
+		got, err := alone.Respond(t.Context(), []byte(`[{"jsonrpc":"2.0","id":1,"method":"exit"},{"jsonrpc":"2.0","id":2,"method":"m"}]`), nil)
+		if err != nil || strings.Count(string(got), `"id"`) != 2 {
+			t.Errorf("%s, %v", got, err)
+		}
+		synctest.Wait()
+		if err := alone.Close(); err != nil {
 			t.Error(err)
 		}
 	})
