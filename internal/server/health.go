@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,7 +76,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	if s.db != nil {
 		checks["database"] = s.databaseReady
 	}
-	for name, err := range ask(ctx, checks) {
+	for name, err := range ask(ctx, &s.asking, checks) {
 		body.Checks[name] = "ok"
 		if err == nil {
 			continue
@@ -105,8 +106,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 }
 
 // ask makes all checks at the same time, so that one part that does not answer
-// leaves the others their time, and waits for none much longer than ctx.
-func ask(ctx context.Context, checks map[string]func(context.Context) error) map[string]error {
+// leaves the others their time, and waits for none much longer than ctx: one that
+// goes on is left to asking.
+func ask(ctx context.Context, asking *sync.WaitGroup, checks map[string]func(context.Context) error) map[string]error {
 	type answer struct {
 		name string
 		err  error
@@ -115,7 +117,7 @@ func ask(ctx context.Context, checks map[string]func(context.Context) error) map
 	said := make(map[string]error, len(checks))
 	for name, check := range checks {
 		said[name] = context.DeadlineExceeded
-		go func() { answers <- answer{name, check(ctx)} }()
+		asking.Go(func() { answers <- answer{name, check(ctx)} })
 	}
 	late := time.NewTimer(readyWithin + readyWithin/6)
 	defer late.Stop()

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,12 +13,12 @@ import (
 // its time, is said to be silent, and says nothing about the others.
 func TestAskLeavesEachItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var asking sync.WaitGroup
 		release := make(chan struct{})
-		defer close(release)
 		ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
 		defer cancel()
 		began := time.Now()
-		said := ask(ctx, map[string]func(context.Context) error{
+		said := ask(ctx, &asking, map[string]func(context.Context) error{
 			"bus":      func(context.Context) error { <-release; return nil },
 			"database": func(ctx context.Context) error { return ctx.Err() },
 			"slow":     func(ctx context.Context) error { <-ctx.Done(); return errors.New("its own words") },
@@ -28,5 +29,7 @@ func TestAskLeavesEachItsTime(t *testing.T) {
 		if d := time.Since(began); d > readyWithin+time.Second {
 			t.Errorf("it took %v", d)
 		}
+		close(release)
+		asking.Wait() // for who is asked for too long, too
 	})
 }

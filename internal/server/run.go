@@ -208,6 +208,7 @@ func (s *Server) Close() error {
 	if s.closeBus != nil {
 		errs = append(errs, s.closeBus())
 	}
+	s.asking.Wait() // the bus was what they could wait for
 	if s.exchange != nil {
 		s.exchange.Close()
 	}

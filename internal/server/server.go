@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -84,6 +85,8 @@ type Server struct {
 	running atomic.Bool
 	// stopping: no new work is taken any more.
 	stopping atomic.Bool
+	// asking are looks at the database and the bus that nobody waits for any more.
+	asking sync.WaitGroup
 }
 
 // New builds a server: it takes the data folder's lock unless the database is
