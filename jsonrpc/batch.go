@@ -197,26 +197,35 @@ func (b *batch) run(j *job) {
 	b.mu.Unlock()
 	for j != nil {
 		b.spread()
-		b.handle(j)
-		j = b.take()
+		j = b.handle(j)
 	}
 }
 
-// handle handles one entry.
-func (b *batch) handle(j *job) {
+// handle handles one entry, and returns the next one for the same goroutine.
+// Whoever goes on is found before this entry is done, which may end the batch.
+func (b *batch) handle(j *job) (next *job) {
 	var result any
 	err := errExited
 	defer func() {
+		w := j.worker
 		b.answer(j.entry, &j.req, result, err)
 		b.s.free(j)
-		if err == errExited { //nolint:errorlint // our own
-			// Somebody else has to go on, and be asked before this entry is
-			// done, which may end the batch.
+		exited := err == errExited //nolint:errorlint // our own
+		if !exited {
+			next = b.take()
+		}
+		if next == nil {
+			b.s.pool.release(w)
+		} else {
+			next.worker = w
+		}
+		if exited {
 			b.start()
 		}
 		b.done()
 	}()
 	result, err = b.s.handle(j)
+	return nil
 }
 
 // answer takes what the handler of the entry i returned.

@@ -132,7 +132,7 @@ func (c *Conn) Err() error {
 // Stats returns what happened on the connection so far.
 func (c *Conn) Stats() Stats {
 	s := c.report.stats()
-	s.Pending, s.Handling = int(c.pending.count.Load()), c.srv.pool.running()
+	s.Pending, s.Handling = int(c.pending.count.Load()), c.srv.pool.handling()
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,8 @@ import (
 type pool struct {
 	max int
 	run func(*job)
+
+	released atomic.Int32 // jobs that are active, but hold no place
 
 	mu      sync.Mutex
 	head    *job // waiting jobs, first come first served
@@ -34,17 +37,18 @@ type pool struct {
 // A worker is a goroutine of the pool.
 type worker struct {
 	wake  chan struct{}
-	since int // the round in which it became idle
+	since int  // the round in which it became idle
+	freed bool // its job has released its place
 }
 
 // idleTime is how long an idle goroutine is kept, at least; twice of it at most.
 const idleTime = 10 * time.Second
 
-// submit runs j, and says whether it does: with max jobs active it does not.
+// submit runs j, and says whether it does: with all places taken it does not.
 func (p *pool) submit(j *job) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.active >= p.max || p.closed {
+	if p.fullLocked() || p.closed {
 		return false
 	}
 	p.active++
@@ -58,7 +62,20 @@ func (p *pool) submit(j *job) bool {
 	return true
 }
 
-// submitSoon submits j. With max jobs active it lets them run, as long as some
+// fullLocked says that all places are taken; p.mu is held.
+func (p *pool) fullLocked() bool { return p.active-int(p.released.Load()) >= p.max }
+
+// release gives the place of the job that w runs to another job. It is called
+// when the job is done and before anybody is told, since who was told may take
+// the place at once, whenever the goroutine of w gets to its end.
+func (p *pool) release(w *worker) {
+	if !w.freed {
+		w.freed = true
+		p.released.Add(1)
+	}
+}
+
+// submitSoon submits j. With all places taken it lets them run, as long as some
 // of them end: quick jobs that come faster than they are done hold up who
 // submits them, and are not refused. Jobs that all wait, perhaps for an answer
 // that who submits has to read, do not hold it up.
@@ -110,7 +127,7 @@ func (p *pool) work() {
 			j := p.head
 			p.head, j.next = j.next, nil
 			p.wakeLocked()
-			p.runUnlocked(j)
+			p.runUnlocked(w, j)
 		}
 		if p.closed {
 			return
@@ -126,14 +143,19 @@ func (p *pool) work() {
 	}
 }
 
-// runUnlocked runs j without p.mu. The lock is taken again even when the job
+// runUnlocked runs j on the goroutine of w, without p.mu. The lock is taken again even when the job
 // ends its goroutine by runtime.Goexit, as testing's FailNow does.
-func (p *pool) runUnlocked(j *job) {
+func (p *pool) runUnlocked(w *worker, j *job) {
 	exited := true
+	j.worker = w
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		p.doneLocked()
+		if w.freed {
+			w.freed = false
+			p.released.Add(-1)
+		}
 		if exited {
 			p.workers--
 		}
@@ -155,7 +177,7 @@ func (p *pool) doneLocked() {
 func (p *pool) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.active >= p.max || p.closed {
+	if p.fullLocked() || p.closed {
 		return false
 	}
 	p.active++
@@ -167,6 +189,13 @@ func (p *pool) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.doneLocked()
+}
+
+// handling returns how many places are taken.
+func (p *pool) handling() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.active - int(p.released.Load())
 }
 
 // running returns how many jobs are active.

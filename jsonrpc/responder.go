@@ -68,7 +68,7 @@ func (r *Responder) Respond(ctx context.Context, msg, dst []byte) ([]byte, error
 // Stats returns what happened so far.
 func (r *Responder) Stats() Stats {
 	s := r.report.stats()
-	s.Handling = r.srv.pool.running()
+	s.Handling = r.srv.pool.handling()
 	return s
 }
 

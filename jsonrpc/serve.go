@@ -22,7 +22,7 @@ func (s *server) serve(j *job) {
 		if j.req.IsNotification() {
 			s.dropped(&j.req, err)
 		} else {
-			s.conn.answer(&j.req, result, err)
+			s.conn.answer(j, result, err)
 		}
 		s.free(j)
 	}()
@@ -46,14 +46,14 @@ func (s *server) dropped(req *Request, err error) {
 
 // answer answers a request from a goroutine of the pool, which waits for room
 // as long as the connection stands.
-func (c *Conn) answer(req *Request, result any, err error) {
-	r := c.srv.respond(req, result, err)
-	c.writeResponse(req, &r)
+func (c *Conn) answer(j *job, result any, err error) {
+	r := c.srv.respond(&j.req, result, err)
+	c.writeResponse(j, &r)
 	c.bufs.put(r.scratch)
 }
 
-func (c *Conn) writeResponse(req *Request, r *response) {
-	w := c.w
+func (c *Conn) writeResponse(j *job, r *response) {
+	w, req := c.w, &j.req
 	if w.lock(context.Background(), 0) != nil {
 		return
 	}
@@ -61,11 +61,12 @@ func (c *Conn) writeResponse(req *Request, r *response) {
 		w.buf = appendResultHead(w.buf, req.id)
 		if err := w.streamLocked(context.Background(), r.raw, r.stream, r.check); err != nil {
 			failed := c.srv.respond(req, nil, err) // behind the line that was cut off
-			c.writeResponse(req, &failed)
+			c.writeResponse(j, &failed)
 		}
 		return
 	}
 	start := len(w.buf)
 	w.buf = endLine(r.append(w.buf, req.id), start)
+	c.srv.pool.release(j.worker)
 	w.flush(c.srv.pool.busy())
 }

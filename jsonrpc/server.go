@@ -31,13 +31,14 @@ type server struct {
 
 // A job is one request on its way through a handler.
 type job struct {
-	req   Request
-	buf   *buffer // what req points into; nil when it points into the read buffer
-	ctx   *requestContext
-	undo  func() bool // frees what the context hangs on; may be nil
-	batch *batch      // that it is an entry of
-	entry int         // of batch
-	next  *job        // in the pool's queue
+	req    Request
+	buf    *buffer // what req points into; nil when it points into the read buffer
+	ctx    *requestContext
+	undo   func() bool // frees what the context hangs on; may be nil
+	batch  *batch      // that it is an entry of
+	entry  int         // of batch
+	next   *job        // in the pool's queue
+	worker *worker     // of the pool, that runs it
 }
 
 func newServer(cfg *Config, report *reporter, bufs *buffers, conn *Conn) *server {
