@@ -42,6 +42,7 @@ func (e *envelope) add(m *members) {
 
 // members are those of one object, as raw texts; nil when they are not there.
 type members struct {
+	text                      []byte // the object
 	method, id, params, fault []byte
 	result, version           bool
 }
@@ -106,6 +107,7 @@ func readMembers(text []byte, i int) (members, int) {
 		}
 		return true
 	})
+	m.text = text[i:end]
 	return m, end
 }
 
@@ -131,17 +133,33 @@ func eachMember(text []byte, i int, f func(name, value []byte) (more bool)) int 
 	return min(i+1, len(text))
 }
 
-// unanswered says that message is a single call and reply no answer to it, as far
-// as its id tells, which may be spelt in another way.
-func unanswered(message, reply []byte) bool {
-	id := idOf(message)
-	if id == nil || kindOf(message) != isCall {
-		return false
+// unanswered returns the calls of message that reply does not answer, as far as
+// their ids tell, which may be spelt in another way: message itself, or a batch
+// of those of its entries; nil when there are none.
+func unanswered(message, reply []byte) []byte {
+	if kindOf(message) != isCall {
+		return nil
 	}
-	if i := skipSpace(reply, 0); i < len(reply) && reply[i] == '[' {
-		return peek(reply).responses == 0
+	if id := idOf(message); id != nil && bytes.Equal(idOf(reply), id) {
+		return nil // what nearly all are
 	}
-	return !bytes.Equal(idOf(reply), id)
+	answered := make(map[string]bool)
+	eachObject(reply, func(m *members) {
+		if m.result || m.fault != nil {
+			answered[string(m.id)] = true
+		}
+	})
+	var left []byte
+	eachObject(message, func(m *members) {
+		if m.method != nil && m.id != nil && !answered[string(m.id)] {
+			left = append(append(left, ','), m.text...)
+		}
+	})
+	if left == nil || message[skipSpace(message, 0)] != '[' {
+		return left[min(1, len(left)):]
+	}
+	left[0] = '['
+	return append(left, ']')
 }
 
 // idOf returns the raw id of an object; nil when it has none. It reads no further:

@@ -183,19 +183,19 @@ func (s *Stream) request(ctx context.Context, method string, header http.Header)
 // post delivers j and hands over its answer.
 func (s *Stream) post(ctx context.Context, j *job, l *lease) {
 	if !s.ready(ctx) {
-		s.lost(j, s.notEstablished())
+		s.lost(j, j.msg, s.notEstablished())
 		return
 	}
 	req, err := s.request(ctx, http.MethodPost, s.header)
 	if err != nil {
-		s.lost(j, err)
+		s.lost(j, j.msg, err)
 		return
 	}
 	req.Body, req.ContentLength = j.body(), int64(len(j.msg))
 	req.GetBody = j.again
 	res, err := s.send(req)
 	if err != nil {
-		s.lost(j, failed(req, err))
+		s.lost(j, j.msg, failed(req, err))
 		return
 	}
 	defer res.Body.Close()
@@ -209,7 +209,7 @@ func (s *Stream) post(ctx context.Context, j *job, l *lease) {
 	if err := a.deliver(ctx); err != nil {
 		a.rcv.drop()
 		over := s.sessionOver(req, res, err)
-		s.lost(j, err)
+		s.lost(j, j.msg, err)
 		if over {
 			s.in.fail(err)
 		}
@@ -278,13 +278,14 @@ func (s *Stream) notEstablished() error {
 	}
 }
 
-// lost reports that j was not delivered, unless nobody wants to know.
-func (s *Stream) lost(j *job, err error) {
+// lost reports that msg, which is the message of j or what it says of some calls,
+// was not delivered, unless nobody wants to know.
+func (s *Stream) lost(j *job, msg []byte, err error) {
 	s.mu.Lock()
 	givenUp := j.givenUp
 	s.mu.Unlock()
 	if !givenUp {
-		s.in.undelivered(j.msg, err)
+		s.in.undelivered(msg, err)
 	}
 }
 
@@ -373,20 +374,27 @@ func (a *answer) json() error {
 		return a.explain(err)
 	}
 	text, whole := a.rcv.whole()
-	var missed error
+	var missed []byte
+	var why error
 	if whole {
 		if err := a.check(text); err != nil {
 			return err
 		}
-		if a.s.cfg.WayBack == WayBackNone && unanswered(a.job.msg, text) {
-			missed = a.refused("the answer is none to this call", text)
+		if a.s.cfg.WayBack == WayBackNone {
+			missed = unanswered(a.job.msg, text)
+		}
+		if missed != nil {
+			why = a.refused("the answer has none to this call", text)
 		}
 	}
 	// The Conn gets it all the same: it knows best which calls it answers.
 	if err := a.handOver(); err != nil {
 		return err
 	}
-	return missed
+	if missed != nil {
+		a.s.lost(a.job, missed, why)
+	}
+	return nil
 }
 
 // check finds out whether text answers the message. Most texts have a result,
