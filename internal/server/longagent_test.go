@@ -14,6 +14,8 @@ import (
 // it got.
 type longAgent struct {
 	works time.Duration
+	// pieces, if set, is how much it has to have told on a stream before it asks.
+	pieces int
 	// swallow, if set, is called instead of answering the first send, which was
 	// executed.
 	swallow func()
@@ -30,6 +32,7 @@ type longTask struct {
 	message  string
 	begun    time.Time
 	answered time.Time
+	pieces   int // told on streams
 }
 
 func newLongAgent() *longAgent {
@@ -110,7 +113,7 @@ func (a *longAgent) state(id string) map[string]any {
 	task := map[string]any{"id": id, "contextId": "ctx-" + id}
 	status := map[string]any{"state": "TASK_STATE_WORKING"}
 	switch {
-	case t.answered.IsZero() && time.Since(t.begun) >= a.works/2:
+	case t.answered.IsZero() && time.Since(t.begun) >= a.works/2 && t.pieces >= a.pieces:
 		status["state"] = "TASK_STATE_INPUT_REQUIRED"
 		status["message"] = map[string]any{"messageId": "q", "role": "ROLE_AGENT", "parts": []any{map[string]any{"text": "which year?"}}}
 	case !t.answered.IsZero() && time.Since(t.answered) >= a.works/2:
@@ -160,6 +163,9 @@ func (a *longAgent) stream(w http.ResponseWriter, r *http.Request, req longReque
 			"taskId": id, "contextId": "ctx-" + id, "append": n > 0,
 			"artifact": map[string]any{"artifactId": "a", "parts": []any{map[string]any{"text": fmt.Sprint(n, " ")}}},
 		}})
+		a.mu.Lock()
+		a.tasks[id].pieces++
+		a.mu.Unlock()
 	}
 }
 
