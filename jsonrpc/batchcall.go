@@ -119,12 +119,10 @@ func (c *Conn) batch(ctx context.Context, b *Batch, opts []CallOption) (sent boo
 		ctx, cancel = all.apply(ctx, opts)
 		defer cancel()
 	}
+	defer b.giveUp(c) // for params and results that panic
 	if err := c.sendBatch(ctx, b, &all); err != nil {
+		b.giveUp(c)
 		for _, e := range b.calls {
-			if e.slot != nil {
-				c.giveUp(e.slot, &e.call)
-				e.slot = nil
-			}
 			e.call = outCall{method: e.method, start: all.start}
 			e.finish(ctx, c, err)
 		}
@@ -135,15 +133,25 @@ func (c *Conn) batch(ctx context.Context, b *Batch, opts []CallOption) (sent boo
 			continue
 		}
 		e.call.sent = true
-		err := c.await(ctx, e.slot, &e.call)
-		if err == nil {
-			err = c.take(e.slot, e.result)
-			c.pending.release(e.slot)
-		}
+		s := e.slot
 		e.slot = nil
+		err := c.await(ctx, s, &e.call)
+		if err == nil {
+			err = c.take(s, e.result)
+		}
 		e.finish(ctx, c, err)
 	}
 	return true, nil
+}
+
+// giveUp frees the slots that entries still have.
+func (b *Batch) giveUp(c *Conn) {
+	for _, e := range b.calls {
+		if e.slot != nil {
+			c.giveUp(e.slot, &e.call)
+			e.slot = nil
+		}
+	}
 }
 
 // finish sets what became of the entry.

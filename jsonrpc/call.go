@@ -21,7 +21,7 @@ import (
 // result: nil drops the result; *json.RawMessage has its storage reused for the
 // text; an io.Writer has the text written to it, for results longer than the
 // Stream's buffer as it arrives and from the goroutine that reads, never after
-// Call returned; everything else is a pointer that the Codec decodes into.
+// Call returned (a panic of it is the error of the call); everything else is a pointer that the Codec decodes into.
 //
 // ctx bounds the whole of the call, waiting for room to write included; its
 // deadline takes the place of Config.Timeout. An error is always a *CallError.
@@ -126,15 +126,26 @@ func (c *Conn) call(ctx context.Context, call *outCall, params, result any) erro
 	if want.deadline != 0 {
 		c.armSweep()
 	}
-	if err := c.send(ctx, call, &out); err != nil {
-		c.giveUp(s, call)
+	if err := c.sendCall(ctx, s, call, &out); err != nil {
 		return err
 	}
 	if err := c.await(ctx, s, call); err != nil {
 		return err
 	}
-	err = c.take(s, result)
-	c.pending.release(s)
+	return c.take(s, result)
+}
+
+// sendCall sends a call. When that fails, by a panic of the reader of its params
+// as well, the slot is free again.
+func (c *Conn) sendCall(ctx context.Context, s *slot, call *outCall, out *outParams) error {
+	sent := false
+	defer func() {
+		if !sent {
+			c.giveUp(s, call)
+		}
+	}()
+	err := c.send(ctx, call, out)
+	sent = err == nil
 	return err
 }
 
@@ -257,10 +268,11 @@ func (c *Conn) contextError(ctx context.Context, call *outCall) error {
 
 // take hands the result that has come to the caller.
 func (c *Conn) take(s *slot, result any) error {
-	if !s.keep {
+	keep, answer, k := s.keep, s.answer, s.sink
+	c.pending.release(s)
+	if !keep {
 		return nil
 	}
-	answer, k := s.answer, s.sink
 	defer c.bufs.put(answer)
 	switch {
 	case k == nil:

@@ -87,16 +87,22 @@ func (k NoticeKind) String() string {
 
 // A PanicError says that a handler panicked. It reaches hooks only: the peer is
 // told CodeInternalError with the correlation id, never the value or the stack
-// (RPC-21).
+// (RPC-21). A call whose result goes to a Writer that panics ends with one, too,
+// without method and correlation id.
 type PanicError struct {
 	Method        string
 	CorrelationID string // also in the data of the error that the peer got
 	Value         any    // what was given to panic
 	Stack         []byte // of the goroutine that panicked
+
+	writer bool // of a result
 }
 
 // Error names the method and the value given to panic, without the stack.
 func (e *PanicError) Error() string {
+	if e.writer {
+		return fmt.Sprintf("jsonrpc: the Writer of the result panicked: %v", e.Value)
+	}
 	return fmt.Sprintf("jsonrpc: handler of %s panicked: %v", e.Method, e.Value)
 }
 

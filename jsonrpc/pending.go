@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/bits"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -238,6 +239,12 @@ func (k *sink) write(p []byte) {
 	if k.closed || k.err != nil {
 		return
 	}
+	// On the goroutine that reads, a panic would be the end of the process.
+	defer func() {
+		if v := recover(); v != nil {
+			k.err = &PanicError{Value: v, Stack: debug.Stack(), writer: true}
+		}
+	}()
 	n, err := k.w.Write(p)
 	k.n += int64(n)
 	k.err = err
