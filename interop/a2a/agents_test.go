@@ -241,12 +241,19 @@ func run(k kind, log string, s setup) (*agent, error) {
 	return a, nil
 }
 
+// pastParley is a client for what a test itself asks of an agent: with a
+// connection for each request, since on a busy machine an agent may close one
+// that has been idle for seconds just when it is used again.
+func pastParley() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+}
+
 // healthy waits until the agent answers.
 func (a *agent) healthy() error {
 	var err error
 	for began := time.Now(); time.Since(began) < time.Minute; {
 		var resp *http.Response
-		if resp, err = http.Get(a.where["url"] + "/log"); err == nil {
+		if resp, err = pastParley().Get(a.where["url"] + "/log"); err == nil {
 			return resp.Body.Close()
 		}
 		select {
@@ -275,7 +282,7 @@ func (a *agent) release(t *testing.T, key string) {
 
 // open is release outside of a test's own goroutine.
 func (a *agent) open(key string) error {
-	resp, err := http.Post(a.where["url"]+"/release?key="+url.QueryEscape(key), "", nil)
+	resp, err := pastParley().Post(a.where["url"]+"/release?key="+url.QueryEscape(key), "", nil)
 	if err != nil {
 		return err
 	}
@@ -422,7 +429,7 @@ func rpc(t *testing.T, r route, a *agent, body any) string {
 	if r.version == "1.0" {
 		req.Header.Set("A2A-Version", "1.0")
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := pastParley().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

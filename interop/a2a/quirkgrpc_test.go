@@ -144,7 +144,7 @@ func TestQuirkREST(t *testing.T) {
 				}
 				req.Header.Set("A2A-Version", "1.0")
 				req.Header.Set("Content-Type", "application/json")
-				resp, err := http.DefaultClient.Do(req)
+				resp, err := pastParley().Do(req)
 				if err != nil {
 					t.Fatal(err)
 				}

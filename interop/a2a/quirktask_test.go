@@ -301,7 +301,7 @@ func TestQuirkCardPath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := http.DefaultClient.Do(req)
+			resp, err := pastParley().Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -322,7 +322,7 @@ func TestQuirkDual(t *testing.T) {
 			parallel(t)
 			a := sharedAgent(t, k)
 			newer, older := k.routes()[0], k.routes()[3]
-			resp, err := http.Get(a.where["url"] + "/.well-known/agent-card.json")
+			resp, err := pastParley().Get(a.where["url"] + "/.well-known/agent-card.json")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -166,7 +166,7 @@ func (r route) post(ctx context.Context, a *agent, q ask) (*http.Response, error
 			req.Header.Del(name)
 		}
 	}
-	return http.DefaultClient.Do(req)
+	return pastParley().Do(req)
 }
 
 // ask sends a request to an agent, past Parley, and reads all of its answer.
