@@ -174,20 +174,17 @@ func (b *batch) take() *job {
 // before that has not come yet. It says whether one comes, or need not.
 func (b *batch) spread() bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.spreading || len(b.waiting) == 0 {
-		b.mu.Unlock()
 		return true
 	}
-	j := b.waiting[0]
+	// The entry stays where others see it until it is sure that somebody comes
+	// for it: who sees none leaves for good.
+	if !b.s.pool.submit(b.waiting[0]) {
+		return false
+	}
 	b.waiting, b.spreading = b.waiting[1:], true
-	b.mu.Unlock()
-	if b.s.pool.submit(j) {
-		return true
-	}
-	b.mu.Lock()
-	b.waiting, b.spreading = append(b.waiting, j), false
-	b.mu.Unlock()
-	return false
+	return true
 }
 
 // run handles entries on a goroutine of the pool, as long as there are any.
