@@ -219,54 +219,14 @@ func (im *importer) put(ctx context.Context, c *Counts, of Notice, in store.Impo
 // write writes a record unless it is there as it is, or on a dry run says what
 // would come of it.
 func (im *importer) write(ctx context.Context, in store.Import) (store.ImportState, error) {
-	state, stamp, err := im.target.Store.ImportState(ctx, in.Kind, in.ID, in.Digest)
+	state, err := im.target.Store.ImportState(ctx, in.Kind, in.ID, in.Digest)
 	switch {
 	case err != nil || state == store.ImportSame:
 		return state, err
 	case im.options.DryRun:
-		return state, im.foresee(ctx, in, state, stamp)
+		return im.target.Store.ForeseeImport(ctx, in)
 	}
 	return im.target.Store.Import(ctx, in)
-}
-
-// foresee gives the refusals that can be told without writing.
-func (im *importer) foresee(ctx context.Context, in store.Import, state store.ImportState, stamp time.Time) error {
-	found, changed, err := im.there(ctx, in)
-	switch {
-	case parley.CodeOf(err) == parley.CodeNotFound:
-		return nil
-	case err != nil:
-		return err
-	case state == store.ImportNew && found:
-		return parley.Errorf(parley.CodeConflict, "it is here already, and was not imported")
-	case state == store.ImportChanged && !changed.Equal(stamp):
-		return parley.Errorf(parley.CodeConflict, "it was changed here and on the existing platform since it was imported")
-	}
-	return nil
-}
-
-// there looks for what is here under the id or the name of a record, and when it
-// was changed.
-func (im *importer) there(ctx context.Context, in store.Import) (found bool, changed time.Time, err error) {
-	switch in.Kind {
-	case store.ImportAgent:
-		a, err := im.target.Store.Agent(ctx, in.ID)
-		if parley.CodeOf(err) == parley.CodeNotFound {
-			a, err = im.target.Store.Agent(ctx, in.Agent.Name)
-		}
-		return err == nil, a.UpdatedAt, err
-	case store.ImportDefinition:
-		d, err := im.target.Store.Definition(ctx, in.ID)
-		if parley.CodeOf(err) == parley.CodeNotFound {
-			d, err = im.target.Store.Definition(ctx, in.Definition.Workflow+"@"+in.Definition.Version)
-		}
-		return err == nil, d.UpdatedAt, err
-	case store.ImportRun:
-		r, err := im.target.Store.RunRow(ctx, in.ID)
-		return err == nil, r.UpdatedAt, err
-	case store.ImportAudit:
-	}
-	return false, time.Time{}, parley.Errorf(parley.CodeNotFound, "there is none")
 }
 
 func (c *Counts) count(state store.ImportState, err error, n int) {

@@ -329,6 +329,35 @@ func TestImportDryRun(t *testing.T) {
 	diff(t, total, 0)
 }
 
+// TestImportDryRunForeseesEveryRefusal: what a dry run refuses is what the import
+// then refuses, in the same words.
+func TestImportDryRunForeseesEveryRefusal(t *testing.T) {
+	t.Parallel()
+	p, x := newPlatform(t), newTarget(t)
+	x.take(p)
+	// A version is changed in place over there, and its number is taken here.
+	_, err := x.db.PutDefinition(t.Context(), store.Definition{
+		ID: "mine", Workflow: "research-and-write", Name: "Research and write", Version: "4", Format: "json", Source: []byte("{}"), Digest: "x",
+	}, store.PutVersion)
+	check(t, err)
+	p.exec(`UPDATE workflow_definitions SET version = 4, workflow_data = jsonb_set(workflow_data, '{version}', '"4"'), updated_at = '2026-08-01'
+ WHERE id = '` + definitionID + `2'`)
+	refused := func() (named []oldplatform.Notice) {
+		for _, n := range x.notices {
+			if n.Kind == oldplatform.NoticeRefused {
+				named = append(named, n)
+			}
+		}
+		return named
+	}
+	foreseen := tables(x.take(p, dry))
+	named := refused()
+	met := tables(x.take(p))
+	diff(t, foreseen, met)
+	diff(t, named, refused())
+	diff(t, len(named), 2)
+}
+
 // TestImportReadsOneInstant: an import needs no more than to read, and sees what
 // was there when it began, whatever is written meanwhile.
 func TestImportReadsOneInstant(t *testing.T) {

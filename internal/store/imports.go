@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql/driver"
 	"strings"
 	"time"
 
@@ -54,18 +55,15 @@ type Import struct {
 }
 
 // ImportState compares a digest with the one of the last import of the record.
-// stamp is the UpdatedAt that was written here then; another one here now says
-// that the record was changed here since.
-func (db *DB) ImportState(ctx context.Context, kind ImportKind, id, digest string) (state ImportState, stamp time.Time, err error) {
+func (db *DB) ImportState(ctx context.Context, kind ImportKind, id, digest string) (state ImportState, err error) {
 	state = ImportNew
-	err = db.read(ctx, `SELECT digest, stamp FROM imported WHERE kind = ? AND id = ?`, func(r *record) error {
+	err = db.read(ctx, `SELECT digest FROM imported WHERE kind = ? AND id = ?`, func(r *record) error {
 		if state = ImportChanged; r.str() == digest {
 			state = ImportSame
 		}
-		stamp = r.time()
 		return nil
 	}, string(kind), id)
-	return state, stamp, err
+	return state, err
 }
 
 // Import writes one record, or changes the one that an earlier import has
@@ -76,32 +74,41 @@ func (db *DB) ImportState(ctx context.Context, kind ImportKind, id, digest strin
 // A run that has changed there since (it was under way when it was imported)
 // gets its new history in place of the one that it had.
 func (db *DB) Import(ctx context.Context, in Import) (ImportState, error) {
-	write, err := db.importWriter(ctx, &in)
+	prepare, err := db.importPreparer(ctx, &in, false)
 	if err != nil {
 		return "", err
 	}
 	var state ImportState
 	err = db.submit(ctx, synced, func(s *session) error {
-		mark := importMark{}
-		state = ImportNew
-		err := s.query(`SELECT digest, stamp FROM imported WHERE kind = ? AND id = ?`, func(r *record) error {
-			mark, state = importMark{r.str(), r.int()}, ImportChanged
-			return nil
-		}, string(in.Kind), in.ID)
-		if err != nil {
+		var write importWrite
+		if state, write, err = prepareImport(s, &in, prepare); err != nil || write == nil {
 			return err
 		}
-		if state == ImportChanged && mark.digest == in.Digest {
-			state = ImportSame
-			return nil
-		}
-		stamp, err := write(s, state == ImportNew, mark.stamp)
+		stamp, err := write()
 		if err != nil {
 			return err
 		}
 		_, err = s.exec(`INSERT INTO imported (kind, id, digest, stamp, imported_at) VALUES (?, ?, ?, ?, ?)
  ON CONFLICT (kind, id) DO UPDATE SET digest = excluded.digest, stamp = excluded.stamp, imported_at = excluded.imported_at`,
 			string(in.Kind), in.ID, in.Digest, stamp, unixMicro(in.At))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
+}
+
+// ForeseeImport gives what [DB.Import] would give now, its refusals too, and
+// writes nothing.
+func (db *DB) ForeseeImport(ctx context.Context, in Import) (ImportState, error) {
+	prepare, err := db.importPreparer(ctx, &in, true)
+	if err != nil {
+		return "", err
+	}
+	var state ImportState
+	err = db.submit(ctx, prompt, func(s *session) error {
+		state, _, err = prepareImport(s, &in, prepare)
 		return err
 	})
 	if err != nil {
@@ -117,11 +124,35 @@ type importMark struct {
 	stamp  int64
 }
 
-// importWrite writes the record, new or in place of the one with the stamp. A
-// refusal comes before the first write. It gives the new stamp.
-type importWrite func(s *session, fresh bool, stamp int64) (int64, error)
+// importPrepare refuses a record that cannot be written, new or in place of the
+// one with the stamp. It only reads.
+type importPrepare func(s *session, fresh bool, stamp int64) (importWrite, error)
 
-func (db *DB) importWriter(ctx context.Context, in *Import) (importWrite, error) {
+// importWrite writes a record that was not refused, and gives its new stamp.
+type importWrite func() (int64, error)
+
+// prepareImport compares a record with what was imported. write is nil if it is
+// there as it is.
+func prepareImport(s *session, in *Import, prepare importPrepare) (state ImportState, write importWrite, err error) {
+	mark := importMark{}
+	state = ImportNew
+	err = s.query(`SELECT digest, stamp FROM imported WHERE kind = ? AND id = ?`, func(r *record) error {
+		mark, state = importMark{r.str(), r.int()}, ImportChanged
+		return nil
+	}, string(in.Kind), in.ID)
+	if err != nil {
+		return "", nil, err
+	}
+	if state == ImportChanged && mark.digest == in.Digest {
+		return ImportSame, nil, nil
+	}
+	write, err = prepare(s, state == ImportNew, mark.stamp)
+	return state, write, err
+}
+
+// importPreparer checks what can be checked without the database. dry says that
+// nothing may be written anywhere.
+func (db *DB) importPreparer(ctx context.Context, in *Import, dry bool) (importPrepare, error) {
 	if in.ID == "" || in.Digest == "" {
 		return nil, parley.Errorf(parley.CodeInvalid, "what is imported needs an id and a digest")
 	}
@@ -131,7 +162,7 @@ func (db *DB) importWriter(ctx context.Context, in *Import) (importWrite, error)
 	case in.Kind == ImportDefinition && in.Definition != nil:
 		return importDefinition(in.Definition)
 	case in.Kind == ImportRun && in.Run != nil:
-		return db.importRun(ctx, in.Run, in.Events)
+		return db.importRun(ctx, in, dry)
 	case in.Kind == ImportAudit && in.Audit != nil:
 		return importAudit(in.Audit), nil
 	}
@@ -144,71 +175,93 @@ func changedHere(what, name string) error {
 		"%s %q was changed here and on the existing platform since it was imported: what is here stays; make the change here", what, name)
 }
 
-func importAgent(a *parley.Agent) (importWrite, error) {
+func importAgent(a *parley.Agent) (importPrepare, error) {
 	args, err := agentArgs(a)
 	if err != nil {
 		return nil, err
 	}
 	stamp := unixMicro(a.UpdatedAt)
 	args = append(args, string(a.Status), unixMicro(a.CreatedAt), stamp, a.CreatedBy, a.UpdatedBy, a.ID, a.Name)
-	return func(s *session, fresh bool, seen int64) (int64, error) {
+	return func(s *session, fresh bool, seen int64) (importWrite, error) {
 		if fresh {
-			n, err := s.exec(insertAgent, args...)
+			taken, err := s.exists(`SELECT 1 FROM agents WHERE id = ? OR name = ?`, a.ID, a.Name)
+			refusal := parley.Errorf(parley.CodeConflict, "there is an agent with the name or the id of agent %q here already, and it was not imported", a.Name)
+			if taken || err != nil {
+				return nil, cmpError(err, refusal)
+			}
+			return func() (int64, error) {
+				n, err := s.exec(insertAgent, args...)
+				if err == nil && n == 0 {
+					err = refusal
+				}
+				return stamp, err
+			}, nil
+		}
+		there, err := s.exists(`SELECT 1 FROM agents WHERE id = ? AND updated_at = ?`, a.ID, seen)
+		if !there || err != nil {
+			return nil, cmpError(err, changedHere("agent", a.Name))
+		}
+		return func() (int64, error) {
+			// What the platform over there does not know stays as it is here.
+			n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
+ auth_secret = ?, auth_config = ?, timeout_ms = ?, retry_config = ?, status = ?, updated_at = ?, updated_by = ? WHERE id = ? AND updated_at = ?`,
+				args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[13], args[7], args[8],
+				string(a.Status), stamp, a.UpdatedBy, a.ID, seen)
 			if err == nil && n == 0 {
-				err = parley.Errorf(parley.CodeConflict, "there is an agent with the name or the id of agent %q here already, and it was not imported", a.Name)
+				err = changedHere("agent", a.Name)
 			}
 			return stamp, err
-		}
-		// What the platform over there does not know stays as it is here.
-		n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
- auth_secret = ?, auth_config = ?, timeout_ms = ?, retry_config = ?, status = ?, updated_at = ?, updated_by = ? WHERE id = ? AND updated_at = ?`,
-			args[0], args[1], args[2], args[3], args[4], args[5], args[6], args[13], args[7], args[8],
-			string(a.Status), stamp, a.UpdatedBy, a.ID, seen)
-		if err == nil && n == 0 {
-			err = changedHere("agent", a.Name)
-		}
-		return stamp, err
+		}, nil
 	}, nil
 }
 
-func importDefinition(d *Definition) (importWrite, error) {
+func importDefinition(d *Definition) (importPrepare, error) {
 	if d.ID == "" || d.Workflow == "" || d.Version == "" || d.Digest == "" || len(d.Source) == 0 || strings.Contains(d.ID, "@") {
 		return nil, parley.Errorf(parley.CodeInvalid, "a definition that is imported needs an id, a workflow, a version, a source and its digest")
 	}
-	return func(s *session, fresh bool, stamp int64) (int64, error) {
+	return func(s *session, fresh bool, stamp int64) (importWrite, error) {
 		var old Definition
 		found := false
 		err := s.query(`SELECT `+definitionColumns+` FROM definition WHERE id = ? ORDER BY number DESC LIMIT 1`, one(&old, &found), d.ID)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		switch {
 		case fresh && found:
-			return 0, parley.Errorf(parley.CodeConflict, "there is a workflow with the id %s here already, and it was not imported", d.ID)
+			return nil, parley.Errorf(parley.CodeConflict, "there is a workflow with the id %s here already, and it was not imported", d.ID)
 		case !fresh && (!found || unixMicro(old.UpdatedAt) != stamp):
-			return 0, changedHere("workflow", d.Name)
+			return nil, changedHere("workflow", d.Name)
 		case !fresh && old.Version == d.Version && old.Digest == d.Digest:
-			_, err = s.exec(`UPDATE definition SET description = ?, status = ?, updated_at = ?, updated_by = ? WHERE id = ? AND number = ?`,
-				d.Description, string(d.Status), unixMicro(d.UpdatedAt), d.UpdatedBy, d.ID, int64(old.Number))
-			return unixMicro(d.UpdatedAt), err
+			return func() (int64, error) {
+				_, err := s.exec(`UPDATE definition SET description = ?, status = ?, updated_at = ?, updated_by = ? WHERE id = ? AND number = ?`,
+					d.Description, string(d.Status), unixMicro(d.UpdatedAt), d.UpdatedBy, d.ID, int64(old.Number))
+				return unixMicro(d.UpdatedAt), err
+			}, nil
 		}
 		row := *d
 		if _, err := place(s, &row, PutAlways); err != nil {
-			return 0, err
+			return nil, err
 		}
-		return unixMicro(d.UpdatedAt), insertDefinition(s, &row)
+		return func() (int64, error) { return unixMicro(d.UpdatedAt), insertDefinition(s, &row) }, nil
 	}, nil
 }
 
-func (db *DB) importRun(ctx context.Context, run *Run, events []parley.Event) (importWrite, error) {
+func (db *DB) importRun(ctx context.Context, in *Import, dry bool) (importPrepare, error) {
+	run, events := in.Run, in.Events
 	if run.ID == "" || !run.Imported() || !run.Status.Terminal() || run.EndedAt.IsZero() || run.Seq != int64(len(events)) || run.Seq == 0 {
 		return nil, parley.Errorf(parley.CodeInvalid, "run %q cannot be imported: it has not ended, or its events are not all there", run.ID)
 	}
-	var rows []eventRow
-	apart, err := db.apart(ctx, run.ID, false, func(c *cutter) (err error) {
-		rows, err = eventRows(c, run.ID, events)
+	w := runImport{run: run}
+	encode := func(c *cutter) (err error) {
+		w.rows, err = eventRows(c, run.ID, events)
 		return err
-	})
+	}
+	var err error
+	if dry {
+		err = encode(&cutter{}) // no value is put apart
+	} else {
+		w.apart, err = db.apart(ctx, run.ID, false, encode)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -216,43 +269,77 @@ func (db *DB) importRun(ctx context.Context, run *Run, events []parley.Event) (i
 	if err != nil {
 		return nil, err
 	}
-	row := bindStart(run, &Start{}, labels)
-	return func(s *session, fresh bool, _ int64) (int64, error) {
+	w.row = bindStart(run, &Start{}, labels)
+	return w.prepare, nil
+}
+
+// runImport is a run that is imported.
+type runImport struct {
+	run   *Run
+	row   []driver.NamedValue
+	rows  []eventRow
+	apart references
+}
+
+func (w *runImport) prepare(s *session, fresh bool, _ int64) (importWrite, error) {
+	id := w.run.ID
+	if going, err := s.exists(isRemoved, id); going || err != nil {
+		return nil, cmpError(err, parley.Errorf(parley.CodeConflict, "run %q is being removed here: import it again in a minute", id))
+	}
+	// What was imported was carried out elsewhere, and is on no version.
+	mine := `SELECT 1 FROM run WHERE id = ? AND version <> ''`
+	if fresh {
+		mine = `SELECT 1 FROM run WHERE id = ?`
+	}
+	if taken, err := s.exists(mine, id); taken || err != nil {
+		return nil, cmpError(err, w.taken())
+	}
+	return func() (int64, error) {
 		if !fresh {
 			// Nothing but an import changes a run that has ended.
-			if _, err := s.exec(`DELETE FROM event WHERE run = ?`, run.ID); err != nil {
-				return 0, err
-			}
-			if _, err := s.exec(deleteLabels, run.ID); err != nil {
-				return 0, err
-			}
-			if err := dropReferences(s, run.ID); err != nil {
-				return 0, err
-			}
-			if _, err := s.exec(`DELETE FROM run WHERE id = ?`, run.ID); err != nil {
+			if err := w.clear(s); err != nil {
 				return 0, err
 			}
 		}
-		if going, err := s.exists(isRemoved, run.ID); going || err != nil {
-			return 0, cmpError(err, parley.Errorf(parley.CodeConflict, "run %q is being removed here: import it again in a minute", run.ID))
-		}
-		n, err := s.execBound(insertRun, row)
-		if err == nil && n == 0 {
-			err = parley.Errorf(parley.CodeConflict, "there is a run %q here already, and it was not imported", run.ID)
-		}
-		if err != nil {
-			return 0, err
-		}
-		if err := searchable(s, run); err != nil {
-			return 0, err
-		}
-		for _, e := range rows {
-			if _, err := s.exec(insertEvents, run.ID, e.first, e.last, e.data); err != nil {
-				return 0, err
-			}
-		}
-		return unixMicro(run.UpdatedAt), apart.write(s, unixMicro(run.UpdatedAt))
+		return unixMicro(w.run.UpdatedAt), w.write(s)
 	}, nil
+}
+
+func (w *runImport) taken() error {
+	return parley.Errorf(parley.CodeConflict, "there is a run %q here already, and it was not imported", w.run.ID)
+}
+
+// clear removes what an earlier import has written.
+func (w *runImport) clear(s *session) error {
+	for _, statement := range []string{`DELETE FROM event WHERE run = ?`, deleteLabels} {
+		if _, err := s.exec(statement, w.run.ID); err != nil {
+			return err
+		}
+	}
+	if err := dropReferences(s, w.run.ID); err != nil {
+		return err
+	}
+	_, err := s.exec(`DELETE FROM run WHERE id = ?`, w.run.ID)
+	return err
+}
+
+func (w *runImport) write(s *session) error {
+	n, err := s.execBound(insertRun, w.row)
+	if err == nil && n == 0 {
+		err = w.taken()
+	}
+	if err != nil {
+		return err
+	}
+	if err := searchable(s, w.run); err != nil {
+		return err
+	}
+	for _, e := range w.rows {
+		if _, err := s.exec(insertEvents, w.run.ID, e.first, e.last, e.data); err != nil {
+			return err
+		}
+	}
+	return w.apart.write(s, unixMicro(w.run.UpdatedAt))
 }
 
 // eventRow is one row of table event.
@@ -302,13 +389,15 @@ type Audit struct {
 	Changes []byte
 }
 
-func importAudit(a *Audit) importWrite {
-	return func(s *session, _ bool, _ int64) (int64, error) {
-		_, err := s.exec(`INSERT INTO audit (id, at, entity_type, entity_id, action, actor, changes) VALUES (?, ?, ?, ?, ?, ?, ?)
+func importAudit(a *Audit) importPrepare {
+	return func(s *session, _ bool, _ int64) (importWrite, error) {
+		return func() (int64, error) {
+			_, err := s.exec(`INSERT INTO audit (id, at, entity_type, entity_id, action, actor, changes) VALUES (?, ?, ?, ?, ?, ?, ?)
  ON CONFLICT (id) DO UPDATE SET at = excluded.at, entity_type = excluded.entity_type, entity_id = excluded.entity_id,
  action = excluded.action, actor = excluded.actor, changes = excluded.changes`,
-			a.ID, unixMicro(a.At), a.EntityType, a.EntityID, a.Action, a.By, blob(a.Changes))
-		return unixMicro(a.At), err
+				a.ID, unixMicro(a.At), a.EntityType, a.EntityID, a.Action, a.By, blob(a.Changes))
+			return unixMicro(a.At), err
+		}, nil
 	}
 }
 

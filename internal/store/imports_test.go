@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -34,10 +35,7 @@ func TestImportRun(t *testing.T) {
 		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
 
 		in = importedRun("run-1", parley.RunCompleted)
-		state, stamp, err := db.ImportState(ctx, ImportRun, "run-1", in.Digest)
-		check(t, err)
-		diff(t, state, ImportChanged)
-		diff(t, stamp, epoch.Add(2*time.Second))
+		diff(t, must(db.ImportState(ctx, ImportRun, "run-1", in.Digest))(t), ImportChanged)
 		in.Events[1].Type = parley.EventRunCompleted
 		diff(t, must(db.Import(ctx, in))(t), ImportChanged)
 		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
@@ -157,9 +155,7 @@ func TestImportAgent(t *testing.T) {
 		_, err = db.Import(ctx, Import{Kind: ImportAgent, ID: other.ID, Digest: "1", At: epoch, Agent: &other})
 		wantCode(t, err, parley.CodeConflict)
 		diff(t, must(db.Agent(ctx, "b"))(t), b)
-		state, _, err := db.ImportState(ctx, ImportAgent, other.ID, "1")
-		check(t, err)
-		diff(t, state, ImportNew)
+		diff(t, must(db.ImportState(ctx, ImportAgent, other.ID, "1"))(t), ImportNew)
 	})
 }
 
@@ -238,5 +234,74 @@ func TestImportAudit(t *testing.T) {
 		_, total, err := db.Audits(ctx, AuditQuery{})
 		check(t, err)
 		diff(t, total, 3)
+	})
+}
+
+// TestForeseeImport: what a dry run says is what the import does, refusals and
+// their texts included; it writes nothing, and neither does an import that is
+// refused.
+func TestForeseeImport(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		definition := func(id, version, plan string) Import {
+			return Import{Kind: ImportDefinition, ID: id, Digest: version + plan, At: epoch, Definition: &Definition{
+				ID: id, Workflow: "order", Name: "Order", Version: version, Format: "json", Source: []byte(plan), Digest: "d" + plan,
+				Status: parley.AgentActive, CreatedAt: epoch, UpdatedAt: epoch,
+			}}
+		}
+		agent := func(id, name, digest string) Import {
+			a := newAgent(name)
+			a.ID = id
+			return Import{Kind: ImportAgent, ID: id, Digest: digest, At: epoch, Agent: &a}
+		}
+		want := func(in Import, state ImportState, code parley.Code) {
+			t.Helper()
+			foreseen, err := db.ForeseeImport(ctx, in)
+			got, errImport := db.Import(ctx, in)
+			if parley.CodeOf(errImport) != code || err == nil != (errImport == nil) || err != nil && err.Error() != errImport.Error() {
+				t.Errorf("%s %s: foreseen %v, met %v", in.Kind, in.ID, err, errImport)
+			}
+			if code != "" {
+				state = ""
+			}
+			diff(t, []ImportState{foreseen, got}, []ImportState{state, state})
+		}
+		want(importedRun("run-1", parley.RunFailed), ImportNew, "")
+		want(importedRun("run-1", parley.RunFailed), ImportSame, "")
+		want(definition("u1", "1", "{}"), ImportNew, "")
+		want(agent("a1", "first", "1"), ImportNew, "")
+		want(agent("a1", "first", "2"), ImportChanged, "")
+		want(agent("a2", "first", "1"), ImportNew, parley.CodeConflict)
+
+		// A version that is changed in place gets a name that another has here.
+		must(db.PutDefinition(ctx, *definition("ours", "4", "[]").Definition, PutVersion))(t)
+		want(definition("u1", "4", "{ }"), ImportChanged, parley.CodeConflict)
+		want(definition("u2", "4", "{ }"), ImportNew, parley.CodeConflict)
+		_, _, err := db.SetAlias(ctx, AliasChange{WorkflowAlias: parley.WorkflowAlias{Workflow: "order", Alias: "stable", Version: "4", UpdatedAt: epoch}, AuditID: "x"})
+		check(t, err)
+		want(definition("u1", "stable", "{ }"), ImportChanged, parley.CodeConflict)
+
+		// A run that is being removed keeps what is left of it until that is removed.
+		check(t, db.submit(ctx, synced, func(s *session) error {
+			_, err := s.exec(markRemoved, "run-1", unixMicro(epoch))
+			return err
+		}))
+		want(importedRun("run-1", parley.RunCompleted), ImportChanged, parley.CodeConflict)
+		if n := len(must(db.Events(ctx, "run-1", 0, 10))(t)); n != 2 {
+			t.Errorf("%d events are left of a run whose import was refused", n)
+		}
+
+		// One that was removed, and begun here since, is ours.
+		in := importedRun("run-2", parley.RunFailed)
+		want(in, ImportNew, "")
+		check(t, db.submit(ctx, synced, func(s *session) error {
+			_, err := s.exec(`DELETE FROM run WHERE id = ?`, "run-2")
+			_, err2 := s.exec(`DELETE FROM event WHERE run = ?`, "run-2")
+			return errors.Join(err, err2)
+		}))
+		begin(t, db, "run-2")
+		ours := must(db.RunRow(ctx, "run-2"))(t)
+		want(importedRun("run-2", parley.RunCompleted), ImportChanged, parley.CodeConflict)
+		diff(t, must(db.RunRow(ctx, "run-2"))(t), ours)
 	})
 }
