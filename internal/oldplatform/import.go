@@ -361,16 +361,16 @@ func (im *importer) audits(ctx context.Context, d *database, tx pgx.Tx) error {
 		return err
 	}
 	c := im.table("audit_logs")
-	return im.parallel(ctx, func(ctx context.Context) (func(context.Context) error, error) {
+	return im.parallel(ctx, func(ctx context.Context) (job, error) {
 		row, err := rows.next(ctx)
 		if err != nil || row == nil {
-			return nil, err
+			return job{}, err
 		}
-		return func(ctx context.Context) error {
+		return job{int64(len(textOf(row.Changes))), func(ctx context.Context) error {
 			in, err := audit(row)
 			_, _, err = im.put(ctx, c, Notice{Table: "audit_logs", ID: row.ID}, in, err)
 			return err
-		}, nil
+		}}, nil
 	})
 }
 

@@ -100,83 +100,178 @@ func (d *database) begin(ctx context.Context) (pgx.Tx, error) {
 	return tx, failed(ctx, "beginning to read", err)
 }
 
-// pageRows bounds the rows of one table that are held at a time.
-const pageRows = 64
+const (
+	// pageRows and pageBytes bound the rows of one table that are held at a time; a
+	// row that is larger is held alone.
+	pageRows  = 64
+	pageBytes = 4 << 20
+	// sizesAhead is of how many rows the sizes are read before them.
+	sizesAhead = 1024
+)
 
-// cursor reads the rows of a query in pages.
+// selection is what is read of a table.
+type selection struct {
+	// name is that of the cursor.
+	name string
+	// columns are the expressions that are read of from, which has an order in which
+	// no two rows are equal.
+	columns, from string
+	// long are the columns that have no bound over there.
+	long []string
+}
+
+// sorted is a table in an order, whose long columns are not written out before
+// they are sorted.
+func sorted(rows, order string) string {
+	return `(` + rows + ` ORDER BY ` + order + ` OFFSET 0) AS t`
+}
+
+// size is the expression for the bytes of the long columns.
+func (s *selection) size() string {
+	var parts []string
+	for _, column := range s.long {
+		parts = append(parts, `coalesce(octet_length(`+column+`::text), 0)::bigint`)
+	}
+	return strings.Join(parts, " + ")
+}
+
+// cursor reads the rows of a query in pages. Their sizes are read before them, so
+// that a page can be as large as it may be.
 type cursor[T any] struct {
-	tx    pgx.Tx
-	name  string
-	rows  []T
-	ended bool
+	tx   pgx.Tx
+	name string
+	rows []T
+	// sizes are those of the rows that come next, in bytes; all says that no others
+	// follow.
+	sizes []int64
+	all   bool
 }
 
 // declare opens a cursor in the snapshot; it ends with it.
-func declare[T any](ctx context.Context, tx pgx.Tx, name, query string) (*cursor[T], error) {
-	_, err := tx.Exec(ctx, `DECLARE `+name+` NO SCROLL CURSOR FOR `+query)
-	return &cursor[T]{tx: tx, name: name}, failed(ctx, "reading "+name, err)
+func declare[T any](ctx context.Context, tx pgx.Tx, s *selection) (*cursor[T], error) {
+	for name, columns := range map[string]string{s.name: s.columns, sizesOf(s.name): s.size()} {
+		if _, err := tx.Exec(ctx, `DECLARE `+name+` NO SCROLL CURSOR FOR SELECT `+columns+` FROM `+s.from); err != nil {
+			return nil, failed(ctx, "reading "+s.name, err)
+		}
+	}
+	return &cursor[T]{tx: tx, name: s.name}, nil
 }
+
+// sizesOf names the cursor of the sizes.
+func sizesOf(name string) string { return name + "_sizes" }
 
 // peek gives the next row without taking it, or nil at the end.
 func (c *cursor[T]) peek(ctx context.Context) (*T, error) {
-	if len(c.rows) == 0 && !c.ended {
-		rows, err := c.tx.Query(ctx, fmt.Sprintf(`FETCH FORWARD %d FROM %s`, pageRows, c.name))
-		if err != nil {
-			return nil, failed(ctx, "reading "+c.name, err)
-		}
-		if c.rows, err = pgx.CollectRows(rows, pgx.RowToStructByPos[T]); err != nil {
-			return nil, failed(ctx, "reading "+c.name, err)
-		}
-		c.ended = len(c.rows) < pageRows
-	}
 	if len(c.rows) == 0 {
-		return nil, nil
+		if err := c.turn(ctx); err != nil || len(c.rows) == 0 {
+			return nil, failed(ctx, "reading "+c.name, err)
+		}
 	}
 	return &c.rows[0], nil
 }
 
-// next takes the next row, or gives nil at the end.
-func (c *cursor[T]) next(ctx context.Context) (*T, error) {
-	row, err := c.peek(ctx)
-	if row != nil {
-		c.rows = c.rows[1:]
+// turn reads the next page.
+func (c *cursor[T]) turn(ctx context.Context) (err error) {
+	if len(c.sizes) == 0 && !c.all {
+		if c.sizes, err = fetch(ctx, c.tx, sizesOf(c.name), sizesAhead, pgx.RowTo[int64]); err != nil {
+			return err
+		}
+		c.all = len(c.sizes) < sizesAhead
 	}
-	return row, err
+	n := fitting(c.sizes)
+	if n == 0 {
+		return nil
+	}
+	c.sizes = c.sizes[n:]
+	c.rows, err = fetch(ctx, c.tx, c.name, n, pgx.RowToStructByPos[T])
+	return err
+}
+
+// fitting gives how many rows of these sizes are a page: at least one, if there
+// are any.
+func fitting(sizes []int64) int {
+	held := int64(0)
+	for n, size := range sizes {
+		if held += size; n == pageRows || n > 0 && held > pageBytes {
+			return n
+		}
+	}
+	return len(sizes)
+}
+
+func fetch[T any](ctx context.Context, tx pgx.Tx, name string, n int, to pgx.RowToFunc[T]) ([]T, error) {
+	rows, err := tx.Query(ctx, fmt.Sprintf(`FETCH FORWARD %d FROM %s`, n, name))
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, to)
+}
+
+// next takes the next row, or gives nil at the end. The cursor does not hold it
+// any longer.
+func (c *cursor[T]) next(ctx context.Context) (*T, error) {
+	head, err := c.peek(ctx)
+	if head == nil || err != nil {
+		return nil, err
+	}
+	row := *head
+	var none T
+	*head, c.rows = none, c.rows[1:]
+	return &row, nil
 }
 
 func (d *database) agents(ctx context.Context, tx pgx.Tx) (*cursor[agentRow], error) {
-	return declare[agentRow](ctx, tx, "agents_read", `SELECT id::text, name, url, status, description, auth_type, auth_config::text,
- retry_config::text, `+d.optional("agents", "protocol")+`, `+d.optional("agents", "protocol_config")+`, timeout_ms::bigint,
- created_by, updated_by, created_at::timestamp, updated_at::timestamp FROM agents ORDER BY created_at, id`)
+	return declare[agentRow](ctx, tx, &selection{
+		name: "agents_read",
+		columns: `id::text, name, url, status, description, auth_type, auth_config::text, retry_config::text,
+ ` + d.optional("agents", "protocol") + `, ` + d.optional("agents", "protocol_config") + `, timeout_ms::bigint,
+ created_by, updated_by, created_at::timestamp, updated_at::timestamp`,
+		from: sorted(`SELECT * FROM agents`, `created_at, id`),
+		long: []string{"description", "auth_config", "retry_config"},
+	})
 }
 
 // definitions gives the versions of each workflow in their order.
 func (d *database) definitions(ctx context.Context, tx pgx.Tx) (*cursor[definitionRow], error) {
-	return declare[definitionRow](ctx, tx, "definitions_read", `SELECT id::text, name, status, description, version::bigint,
- workflow_data::text, created_by, updated_by, created_at::timestamp, updated_at::timestamp
- FROM workflow_definitions ORDER BY name, version, id`)
+	return declare[definitionRow](ctx, tx, &selection{
+		name: "definitions_read",
+		columns: `id::text, name, status, description, version::bigint, workflow_data::text, created_by, updated_by,
+ created_at::timestamp, updated_at::timestamp`,
+		from: sorted(`SELECT * FROM workflow_definitions`, `name, version, id`),
+		long: []string{"description", "workflow_data"},
+	})
 }
 
 func (d *database) runs(ctx context.Context, tx pgx.Tx) (*cursor[runRow], error) {
-	return declare[runRow](ctx, tx, "runs_read", `SELECT run_id, workflow_id, workflow_name, status, workflow_definition_id::text,
- input_data::text, triggered_by, cancelled_by, error_message, created_at::timestamp, updated_at::timestamp,
- completed_at::timestamp, cancelled_at::timestamp FROM workflow_runs ORDER BY run_id`)
+	return declare[runRow](ctx, tx, &selection{
+		name: "runs_read",
+		columns: `run_id, workflow_id, workflow_name, status, workflow_definition_id::text, input_data::text, triggered_by, cancelled_by,
+ error_message, created_at::timestamp, updated_at::timestamp, completed_at::timestamp, cancelled_at::timestamp`,
+		from: sorted(`SELECT * FROM workflow_runs`, `run_id`),
+		long: []string{"input_data", "error_message"},
+	})
 }
 
 // steps gives the rows of all runs in the order of [database.runs].
 func (d *database) steps(ctx context.Context, tx pgx.Tx) (*cursor[stepRow], error) {
-	optional := func(column string) string {
-		return strings.Replace(d.optional("step_executions", column), column+"::", "s."+column+"::", 1)
-	}
-	return declare[stepRow](ctx, tx, "steps_read", `SELECT s.id, s.run_id, s.step_id, s.step_name, s.agent_name, s.status,
- s.input_data::text, s.output_data::text, s.error_message, `+optional("parent_step_id")+`, `+optional("branch_name")+`,
- `+optional("join_policy")+`, s.started_at::timestamp, s.completed_at::timestamp
- FROM step_executions s JOIN workflow_runs r ON r.run_id = s.run_id ORDER BY r.run_id, s.started_at, s.id`)
+	const table = "step_executions"
+	return declare[stepRow](ctx, tx, &selection{
+		name: "steps_read",
+		columns: `id, run_id, step_id, step_name, agent_name, status, input_data::text, output_data::text, error_message,
+ ` + d.optional(table, "parent_step_id") + `, ` + d.optional(table, "branch_name") + `, ` + d.optional(table, "join_policy") + `,
+ started_at::timestamp, completed_at::timestamp`,
+		from: sorted(`SELECT s.* FROM step_executions s JOIN workflow_runs r ON r.run_id = s.run_id`, `r.run_id, s.started_at, s.id`),
+		long: []string{"input_data", "output_data", "error_message"},
+	})
 }
 
 func (d *database) audits(ctx context.Context, tx pgx.Tx) (*cursor[auditRow], error) {
-	return declare[auditRow](ctx, tx, "audit_read", `SELECT id::text, entity_type, entity_id::text, action, user_id, changes::text,
- created_at::timestamp FROM audit_logs ORDER BY created_at, id`)
+	return declare[auditRow](ctx, tx, &selection{
+		name:    "audit_read",
+		columns: `id::text, entity_type, entity_id::text, action, user_id, changes::text, created_at::timestamp`,
+		from:    sorted(`SELECT * FROM audit_logs`, `created_at, id`),
+		long:    []string{"changes"},
+	})
 }
 
 // orphans counts the steps of runs that are not there.

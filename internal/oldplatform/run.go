@@ -87,6 +87,10 @@ const kindAgent = "agent"
 type oldRun struct {
 	run   *runRow
 	steps []stepRow
+	// rows counts the rows of its steps, and size the bytes of its values. Of a run
+	// that is beyond its limits, steps are not kept.
+	rows int
+	size int64
 	// workflow is the workflow_id that its definition has here, "" if the run
 	// has none.
 	workflow string
@@ -100,17 +104,32 @@ type oldRun struct {
 // none that a run ends in.
 func (o *oldRun) unfinished() bool { return !parley.RunStatus(o.run.Status).Terminal() }
 
+// add takes the next row of its steps.
+func (o *oldRun) add(step *stepRow) {
+	o.rows++
+	o.size += int64(len(step.Input)) + int64(len(textOf(step.Output)))
+	if o.rows > maxRunSteps || o.size > maxRunBytes {
+		o.steps = nil
+		return
+	}
+	o.steps = append(o.steps, *step)
+}
+
+// held is about how many bytes of the run are in memory.
+func (o *oldRun) held() int64 {
+	if o.rows > len(o.steps) {
+		return int64(len(textOf(o.run.Input)))
+	}
+	return o.size
+}
+
 // record makes the run as it is kept here.
 func (o *oldRun) record() (store.Import, error) {
-	if n := len(o.steps); n > maxRunSteps {
-		return store.Import{}, parley.Errorf(parley.CodeLimit, "it has %d rows of steps, the limit is %d", n, maxRunSteps)
+	if o.rows > maxRunSteps {
+		return store.Import{}, parley.Errorf(parley.CodeLimit, "it has %d rows of steps, the limit is %d", o.rows, maxRunSteps)
 	}
-	size := 0
-	for i := range o.steps {
-		size += len(o.steps[i].Input) + len(textOf(o.steps[i].Output))
-	}
-	if size += len(textOf(o.run.Input)); size > maxRunBytes {
-		return store.Import{}, parley.Errorf(parley.CodeLimit, "its values have %d bytes, the limit is %d", size, maxRunBytes)
+	if o.size > maxRunBytes {
+		return store.Import{}, parley.Errorf(parley.CodeLimit, "its values have %d bytes, the limit is %d", o.size, maxRunBytes)
 	}
 	run, err := o.row()
 	if err != nil {

@@ -12,45 +12,59 @@ import (
 	"github.com/parley-project/parley/internal/store"
 )
 
-// writers bounds the records that are written at a time: those that wait for the
-// same sync share it.
-const writers = 16
+const (
+	// writers bounds the records that are written at a time: those that wait for the
+	// same sync share it.
+	writers = 16
+	// writingBytes bounds the values of those records; one that has more is written
+	// alone.
+	writingBytes = 16 << 20
+)
 
-// parallel has the functions that next gives carried out by several goroutines,
-// in any order, until next gives nil or one of them fails. It waits for all. next
-// is called by one goroutine.
-func (im *importer) parallel(ctx context.Context, next func(context.Context) (func(context.Context) error, error)) error {
+// job is one record that is to be written.
+type job struct {
+	// size is that of its values, in bytes.
+	size int64
+	do   func(context.Context) error
+}
+
+// parallel has the jobs that next gives carried out by several goroutines, in any
+// order, until next gives none or one of them fails. It waits for all. next is
+// called by one goroutine, so that beside what is written there is one record
+// more.
+func (im *importer) parallel(ctx context.Context, next func(context.Context) (job, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var working sync.WaitGroup
-	work := make(chan func(context.Context) error)
+	work := make(chan job)
 	var once sync.Once
 	var failure error
 	fail := func(err error) {
 		once.Do(func() { failure = err })
 		cancel(err)
 	}
+	room := &room{limit: writingBytes, eased: make(chan struct{}, 1)}
 	for range writers {
 		working.Go(func() {
-			for do := range work {
-				if err := do(ctx); err != nil {
+			for j := range work {
+				if err := j.do(ctx); err != nil {
 					fail(err)
 				}
+				room.give(j.size)
 			}
 		})
 	}
 	for ctx.Err() == nil {
-		do, err := next(ctx)
+		j, err := next(ctx)
 		if err != nil {
 			fail(err)
 			break
 		}
-		if do == nil {
+		if j.do == nil {
 			break
 		}
-		select {
-		case work <- do:
-		case <-ctx.Done():
+		if room.take(ctx, j.size) {
+			work <- j
 		}
 	}
 	close(work)
@@ -59,6 +73,47 @@ func (im *importer) parallel(ctx context.Context, next func(context.Context) (fu
 		failure = context.Cause(ctx)
 	}
 	return failure
+}
+
+// room is a number of bytes that several share.
+type room struct {
+	limit int64
+	// eased gets a value when some are given back.
+	eased chan struct{}
+
+	mu    sync.Mutex
+	taken int64 // guarded by mu
+}
+
+// take waits until there is room for n bytes, or all is given back; false says
+// that ctx has ended before. It is called by one goroutine.
+func (r *room) take(ctx context.Context, n int64) bool {
+	for {
+		r.mu.Lock()
+		fits := r.taken == 0 || r.taken+n <= r.limit
+		if fits {
+			r.taken += n
+		}
+		r.mu.Unlock()
+		if fits {
+			return true
+		}
+		select {
+		case <-r.eased:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (r *room) give(n int64) {
+	r.mu.Lock()
+	r.taken -= n
+	r.mu.Unlock()
+	select {
+	case r.eased <- struct{}{}:
+	default:
+	}
 }
 
 func (im *importer) runs(ctx context.Context, d *database, tx pgx.Tx) error {
@@ -72,16 +127,16 @@ func (im *importer) runs(ctx context.Context, d *database, tx pgx.Tx) error {
 	}
 	ofRuns, ofSteps := im.table("workflow_runs"), im.table("step_executions")
 	now := im.target.Now().UTC().Truncate(time.Microsecond)
-	err = im.parallel(ctx, func(ctx context.Context) (func(context.Context) error, error) {
+	err = im.parallel(ctx, func(ctx context.Context) (job, error) {
 		old, err := nextRun(ctx, runs, steps)
 		if old == nil || err != nil {
-			return nil, err
+			return job{}, err
 		}
 		old.now = now
 		if w, ok := im.workflows[textOf(old.run.DefinitionID)]; ok {
 			old.workflow, old.loops = w.workflow, w.loops
 		}
-		return func(ctx context.Context) error { return im.run(ctx, old, ofRuns, ofSteps) }, nil
+		return job{old.held(), func(ctx context.Context) error { return im.run(ctx, old, ofRuns, ofSteps) }}, nil
 	})
 	if err != nil {
 		return err
@@ -96,7 +151,7 @@ func nextRun(ctx context.Context, runs *cursor[runRow], steps *cursor[stepRow]) 
 	if run == nil || err != nil {
 		return nil, err
 	}
-	old := &oldRun{run: run}
+	old := &oldRun{run: run, size: int64(len(textOf(run.Input)))}
 	for {
 		step, err := steps.peek(ctx)
 		if err != nil {
@@ -105,10 +160,10 @@ func nextRun(ctx context.Context, runs *cursor[runRow], steps *cursor[stepRow]) 
 		if step == nil || step.RunID != run.ID {
 			return old, nil
 		}
-		old.steps = append(old.steps, *step)
-		if _, err := steps.next(ctx); err != nil {
+		if step, err = steps.next(ctx); err != nil {
 			return nil, err
 		}
+		old.add(step)
 	}
 }
 
@@ -125,7 +180,7 @@ func (im *importer) run(ctx context.Context, old *oldRun, ofRuns, ofSteps *Count
 		refusal = errRefused
 	}
 	im.mu.Lock()
-	ofSteps.count(state, refusal, len(old.steps))
+	ofSteps.count(state, refusal, old.rows)
 	im.mu.Unlock()
 	if ok && old.unfinished() {
 		of.Kind, of.Text = NoticeStuck, old.advice()
