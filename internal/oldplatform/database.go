@@ -145,10 +145,12 @@ func tables() []table {
 func uncarried() []string { return []string{"workflow_steps", "ai_chat_sessions"} }
 
 // recognise reads which tables there are and refuses what is no database of the
-// existing platform.
+// existing platform. The catalogue also names what the user may not read.
 func (d *database) recognise(ctx context.Context) error {
 	const text = "looking at the tables"
-	rows, err := d.conn.Query(ctx, `SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()`)
+	rows, err := d.conn.Query(ctx, `SELECT c.relname::text, a.attname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ JOIN pg_attribute a ON a.attrelid = c.oid WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+ AND a.attnum > 0 AND NOT a.attisdropped`)
 	if err != nil {
 		return failed(ctx, text, err)
 	}
@@ -167,8 +169,7 @@ func (d *database) recognise(ctx context.Context) error {
 	}
 	for _, t := range tables() {
 		if _, ok := d.columns[t.name]; !ok {
-			return parley.Errorf(parley.CodeInvalid,
-				"%s is no database of the existing platform: it has no table %s; give the DATABASE_URL of its API, with its database and its schema", where, t.name)
+			return d.absent(ctx, t.name)
 		}
 		for _, c := range t.columns {
 			if !d.has(t.name, c) {
@@ -177,6 +178,68 @@ func (d *database) recognise(ctx context.Context) error {
 					where, t.name, c)
 			}
 		}
+	}
+	return nil
+}
+
+// absent says why a table is not seen.
+func (d *database) absent(ctx context.Context, name string) error {
+	where := place(d.conn.Config())
+	var user, schema string
+	err := d.conn.QueryRow(ctx, `SELECT current_user::text, n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relname = $1 AND NOT has_schema_privilege(n.oid, 'USAGE') ORDER BY 2 LIMIT 1`, name).Scan(&user, &schema)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return parley.Errorf(parley.CodeInvalid,
+			"%s is no database of the existing platform: it has no table %s; give the DATABASE_URL of its API, with its database and its schema", where, name)
+	case err != nil:
+		return failed(ctx, "looking at the tables", err)
+	}
+	return parley.Errorf(parley.CodeInvalid, "%s: the user %s may not look into the schema %s: have its owner say GRANT USAGE ON SCHEMA %s TO %s, and GRANT SELECT ON ALL TABLES IN SCHEMA %[4]s TO %[5]s",
+		where, user, schema, pgx.Identifier{schema}.Sanitize(), pgx.Identifier{user}.Sanitize())
+}
+
+// mayRead refuses a user who may not read all that an import reads.
+func (d *database) mayRead(ctx context.Context) error {
+	names := uncarried()
+	for _, t := range tables() {
+		names = append(names, t.name)
+	}
+	var user, schema string
+	var lacking []string
+	err := d.conn.QueryRow(ctx, `SELECT current_user::text, n.nspname::text, array_agg(c.relname::text ORDER BY c.relname)
+ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relname = ANY ($1)
+ AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT has_table_privilege(c.oid, 'SELECT') GROUP BY 2`, names).Scan(&user, &schema, &lacking)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	} else if err != nil {
+		return failed(ctx, "looking at the privileges", err)
+	}
+	var quoted []string
+	for _, name := range lacking {
+		quoted = append(quoted, pgx.Identifier{schema, name}.Sanitize())
+	}
+	return parley.Errorf(parley.CodeInvalid, "%s: the user %s may not read %s: have the owner say GRANT SELECT ON %s TO %s",
+		place(d.conn.Config()), user, strings.Join(lacking, ", "), strings.Join(quoted, ", "), pgx.Identifier{user}.Sanitize())
+}
+
+// mayChange refuses a user who may not change table agents.
+func (d *database) mayChange(ctx context.Context) error {
+	var user, owner, schema string
+	var owns, creates bool
+	err := d.conn.QueryRow(ctx, `SELECT current_user::text, pg_get_userbyid(c.relowner)::text, n.nspname::text, pg_has_role(c.relowner, 'USAGE'),
+ has_schema_privilege(n.oid, 'CREATE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = current_schema() AND c.relname = 'agents'`).Scan(&user, &owner, &schema, &owns, &creates)
+	where, quoted := place(d.conn.Config()), pgx.Identifier{user}.Sanitize()
+	switch {
+	case err != nil:
+		return failed(ctx, "looking at the privileges", err)
+	case !owns:
+		return parley.Errorf(parley.CodeInvalid, "%s: the user %s may not change the table agents, which belongs to %s: give the URL with that user, or have an administrator say GRANT %s TO %s",
+			where, user, owner, pgx.Identifier{owner}.Sanitize(), quoted)
+	case !creates:
+		return parley.Errorf(parley.CodeInvalid, "%s: the user %s may not make an index in the schema %s: have its owner say GRANT CREATE ON SCHEMA %s TO %s",
+			where, user, schema, pgx.Identifier{schema}.Sanitize(), quoted)
 	}
 	return nil
 }

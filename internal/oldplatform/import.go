@@ -114,13 +114,13 @@ func Check(ctx context.Context, t Target, o Options) error {
 	if err != nil {
 		return err
 	}
-	d.close()
-	return nil
+	defer d.close()
+	return d.mayRead(ctx)
 }
 
 // Import takes over a database of the existing platform (package documentation).
 // The error is a [*parley.Error]: invalid if the address is none, or not that of
-// such a database, or the protocol is unknown; unavailable if one of the two
+// such a database, or its user may not read it, or the protocol is unknown; unavailable if one of the two
 // databases fails on the way: then what the Report counts was done, and the
 // import can be repeated. That records are refused is no error.
 func Import(ctx context.Context, t Target, o Options) (*Report, error) {
@@ -133,6 +133,9 @@ func Import(ctx context.Context, t Target, o Options) (*Report, error) {
 		return im.report, err
 	}
 	defer d.close()
+	if err := d.mayRead(ctx); err != nil {
+		return im.report, err
+	}
 	tx, err := d.begin(ctx)
 	if err != nil {
 		return im.report, err

@@ -363,9 +363,8 @@ func TestImportDryRunForeseesEveryRefusal(t *testing.T) {
 func TestImportReadsOneInstant(t *testing.T) {
 	t.Parallel()
 	p, x := newPlatform(t), newTarget(t)
-	role := "reader_" + strings.TrimPrefix(p.conn.Config().Database, "parley_")
-	p.exec(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'reader'; GRANT SELECT ON ALL TABLES IN SCHEMA public TO ` + role)
-	t.Cleanup(func() { p.exec(`DROP OWNED BY ` + role + `; DROP ROLE ` + role) })
+	role := p.user()
+	p.exec(`GRANT SELECT ON ALL TABLES IN SCHEMA public TO ` + role)
 	o := oldplatform.Options{Address: p.as(role), Protocol: parley.ProtocolJSONRPC}
 	told := 0
 	report, err := oldplatform.Import(t.Context(), x.target(func(oldplatform.Notice) {

@@ -50,7 +50,8 @@ type MigrateOptions struct {
 // agents have protocol simple-a2a. What is there already stays, so that it may
 // be repeated.
 //
-// The error is a [*parley.Error]: invalid as in [Import], conflict if there are
+// The error is a [*parley.Error]: invalid as in [Import], or if the user may not
+// change the table, conflict if there are
 // columns of these names and another kind, unavailable if the database fails, or
 // others hold the table for too long.
 func MigrateUp(ctx context.Context, o MigrateOptions) error {
@@ -126,6 +127,9 @@ func migrating(ctx context.Context, o MigrateOptions, do func(*migration) error)
 		return err
 	}
 	defer d.close()
+	if err := d.mayChange(ctx); err != nil {
+		return err
+	}
 	if o.Patience <= 0 {
 		o.Patience = patience
 	}

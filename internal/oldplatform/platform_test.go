@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,15 @@ func (p *platform) exec(text string) {
 	if _, err := p.conn.PgConn().Exec(context.Background(), text).ReadAll(); err != nil {
 		p.t.Fatalf("%s: %v", text, err)
 	}
+}
+
+// user makes a user of the database's own, whose password is reader.
+func (p *platform) user() string {
+	p.t.Helper()
+	role := "reader_" + strings.TrimPrefix(p.conn.Config().Database, "parley_")
+	p.exec(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'reader'`)
+	p.t.Cleanup(func() { p.exec(`DROP OWNED BY ` + role + `; DROP ROLE ` + role) })
+	return role
 }
 
 // as gives the URL for another user, whose password is reader.
