@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +35,10 @@ const (
 	oldTries   = 3
 	oldPause   = 200 * time.Millisecond
 	maxOldBody = 1 << 20
+	// oldPageSize is how many agents the API gives at a time, and maxOldPages how
+	// often it is asked for others.
+	oldPageSize = 100
+	maxOldPages = 100
 )
 
 // OldLookupConfig says where a bridge without a store finds its agents. Client
@@ -225,30 +231,52 @@ func (o *oldBreaker) breaker() *parley.Breaker {
 	return &b
 }
 
+// askAPI reads the agents that the API's filter lets through, page by page: it may
+// let through others than the one of that name, and more than a page has. Its
+// total is none of all of them: a page that is not full is the last.
 func (o *OldLookup) askAPI(ctx context.Context, name string) (oldRecord, error) {
 	if o.api == "" {
 		return oldRecord{}, errAbsent
 	}
-	var page struct {
-		Items []json.RawMessage `json:"items"`
+	first := fmt.Sprintf("%s/api/v1/agents?page_size=%d&name=%s", o.api, oldPageSize, url.QueryEscape(name))
+	address, head := first, json.RawMessage(nil)
+	for n := 1; n <= maxOldPages; n++ {
+		if n > 1 {
+			address = first + "&page=" + strconv.Itoa(n)
+		}
+		var page struct {
+			Items []json.RawMessage `json:"items"`
+		}
+		if err := o.get(ctx, address, &page); err != nil {
+			return oldRecord{}, err
+		}
+		rec, err := o.pick(page.Items, name)
+		if !errors.Is(err, errAbsent) {
+			return rec, err
+		}
+		if len(page.Items) < oldPageSize || bytes.Equal(page.Items[0], head) { // or it knows no pages
+			return oldRecord{}, errAbsent
+		}
+		head = page.Items[0]
 	}
-	if err := o.get(ctx, o.api+"/api/v1/agents?page_size=100&name="+url.QueryEscape(name), &page); err != nil {
-		return oldRecord{}, err
-	}
-	for _, item := range page.Items {
+	return oldRecord{}, fmt.Errorf("%s: none of the first %d agents that it finds for the name has that name: its filter cannot be used", o.api, maxOldPages*oldPageSize)
+}
+
+// pick finds the agent of that name in a page.
+func (o *OldLookup) pick(items []json.RawMessage, name string) (rec oldRecord, err error) {
+	for _, item := range items {
 		var of struct {
 			Name string `json:"name"`
 		}
 		if json.Unmarshal(item, &of) != nil || of.Name != name {
 			continue // whatever the filter lets through
 		}
-		var rec oldRecord
 		if json.Unmarshal(item, &rec) != nil {
 			return rec, fmt.Errorf("%s: the answer is no agent record", o.api)
 		}
 		return rec, nil
 	}
-	return oldRecord{}, errAbsent
+	return rec, errAbsent
 }
 
 func (o *OldLookup) askRegistry(ctx context.Context, name string) (rec oldRecord, err error) {

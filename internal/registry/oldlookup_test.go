@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -89,6 +90,50 @@ const apiAgents = "/api/v1/agents?page_size=100&name="
 
 func apiPage(records ...string) string {
 	return `{"items":[` + strings.Join(records, ",") + `],"total":1}`
+}
+
+// TestOldLookupBeyondAPage: the filter of the API lets others through, more than
+// a page of them; an API that knows no pages is not asked for ever.
+func TestOldLookupBeyondAPage(t *testing.T) {
+	p := newOldPlatform(t)
+	o := p.lookup(t, nil)
+	page := func(n int) string {
+		var records []string
+		for i := range 100 {
+			records = append(records, fmt.Sprintf(`{"name":"A%d","url":"http://wrong"}`, 100*n+i))
+		}
+		return apiPage(records...)
+	}
+	p.set(apiAgents+"A", page(1))
+	p.set(apiAgents+"A&page=2", page(2))
+	p.set(apiAgents+"A&page=3", apiPage(`{"name":"A","url":"http://a.test","status":"active"}`))
+	if a, err := o.Lookup(t.Context(), "A"); err != nil || a.URL != "http://a.test/" {
+		t.Errorf("the agent of the third page: %q, %v", a.URL, err)
+	}
+	p.asked()
+	for name, want := range map[string]int{"B": 3, "C": 3, "D": 101} {
+		p.set(apiAgents+name, page(1))
+		for n := range 100 {
+			switch {
+			case name == "B": // its pages are all the same
+				p.set(fmt.Sprintf("%sB&page=%d", apiAgents, n+2), page(1))
+			case name == "C" && n == 0:
+				p.set(apiAgents+"C&page=2", apiPage())
+			case name == "D":
+				p.set(fmt.Sprintf("%sD&page=%d", apiAgents, n+2), page(n+2))
+			}
+		}
+		code := parley.CodeUnknownAgent
+		if name == "D" {
+			code = parley.CodeAgentUnavailable
+		}
+		if _, err := o.Lookup(t.Context(), name); parley.CodeOf(err) != code {
+			t.Errorf("%s: %v", name, err)
+		}
+		if asked := p.asked(); len(asked) != want {
+			t.Errorf("%s: %d requests: %q", name, len(asked), asked)
+		}
+	}
 }
 
 func TestOldLookupOrder(t *testing.T) {
