@@ -162,6 +162,7 @@ type Executor struct {
 	parenting chan struct{}
 	starting  chan struct{}
 	deployed  chan struct{}
+	early     earlyCancels
 	// refusing is cancelled when no more runs are started by records.
 	refusing context.Context //nolint:containedctx // it belongs to the executor's life
 	refuse   context.CancelFunc

@@ -32,8 +32,9 @@ type intake struct {
 	handle func(ctx context.Context, m bus.Message) error
 }
 
-// takeIn subscribes. The records that are in hand when stop is called are
-// ended first, or come again.
+// takeIn subscribes. Records of one key are handled one after the other, in the
+// order of the bus; those that have no key have no order. The records that are in
+// hand when stop is called are ended first, or come again.
 func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err error) {
 	deferred, ok := x.cfg.Bus.(bus.Deferred)
 	if !ok {
@@ -42,26 +43,29 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 			return nil
 		})
 	}
-	type open struct {
-		m    bus.Message
-		done func()
-	}
-	queue := make(chan open, intakeQueue)
+	queue, room, lines := make(chan taken, intakeQueue), make(chan struct{}, intakeQueue), newLines()
 	var workers sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	for range in.workers {
 		workers.Go(func() {
 			for r := range queue {
-				if x.settleRecord(ctx, in, r.m) {
-					r.done()
+				for ok := true; ok; r, ok = lines.next(r.m.Key) {
+					if x.settleRecord(ctx, in, r.m) {
+						r.done()
+					}
+					<-room
 				}
 			}
 		})
 	}
 	leave, err := deferred.SubscribeDeferred(ctx, in.subject, in.group, func(_ context.Context, m bus.Message, done func()) {
 		select {
-		case queue <- open{m, done}:
+		case room <- struct{}{}:
 		case <-ctx.Done(): // it comes again
+			return
+		}
+		if r := (taken{m, done}); lines.lead(r) {
+			queue <- r // there is room
 		}
 	})
 	var once sync.Once
@@ -80,6 +84,54 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 		return nil, err
 	}
 	return stop, nil
+}
+
+// taken is a record that is to be handled; done acknowledges it.
+type taken struct {
+	m    bus.Message
+	done func()
+}
+
+// lines keeps the records of each key in their order while workers handle those
+// of different keys beside each other.
+type lines struct {
+	mu sync.Mutex
+	// behind are the records that wait for one of their key, by key; a key is there
+	// as long as one of it is in hand.
+	behind map[string][]taken // guarded by mu
+}
+
+func newLines() *lines { return &lines{behind: make(map[string][]taken)} }
+
+// lead reports whether a record is to be handled now; else it waits for those of
+// its key.
+func (l *lines) lead(r taken) bool {
+	if r.m.Key == "" {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting, busy := l.behind[r.m.Key]
+	if busy {
+		waiting = append(waiting, r)
+	}
+	l.behind[r.m.Key] = waiting
+	return !busy
+}
+
+// next gives the record that follows one that was handled, if there is one.
+func (l *lines) next(key string) (taken, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := l.behind[key]
+	if len(waiting) == 0 {
+		delete(l.behind, key)
+		return taken{}, false
+	}
+	r := waiting[0]
+	waiting[0] = taken{} // let go of the value
+	l.behind[key] = waiting[1:]
+	return r, true
 }
 
 // settleRecord handles a record until that is done for good; false says that

@@ -46,9 +46,11 @@ const (
 	// names: requests to start come on another topic.
 	cancelPatience = 5 * time.Second
 	cancelEvery    = 250 * time.Millisecond
-	maxRunID       = 255
-	maxReason      = 500
-	maxBy          = 255
+	// maxEarlyCancels is how many of those are remembered after that.
+	maxEarlyCancels = 10_000
+	maxRunID        = 255
+	maxReason       = 500
+	maxBy           = 255
 	// requestTrigger is what such runs were triggered by.
 	requestTrigger = "request"
 )
@@ -112,10 +114,63 @@ func (x *Executor) takeStart(ctx context.Context, m bus.Message) error {
 			return again
 		}
 	}
-	if err == nil {
-		x.cfg.Metrics.request(kindStart, fateStarted)
+	if err != nil {
+		return err
+	}
+	x.cfg.Metrics.request(kindStart, fateStarted)
+	if c, ok := x.early.take(r.RunID); ok && !c.At.Before(r.At) {
+		return x.cancelRequested(ctx, c)
+	}
+	return nil
+}
+
+// cancelRequested cancels the run that a record names.
+func (x *Executor) cancelRequested(ctx context.Context, r records.CancellationRequest) error {
+	_, err := x.Cancel(ctx, parley.CancelRequest{Run: r.RunID, By: clip(r.CancelledBy, maxBy), Reason: clip(r.Reason, maxReason)})
+	switch parley.CodeOf(err) {
+	case "":
+		x.cfg.Metrics.request(kindCancel, fateCancelled)
+		return nil
+	case parley.CodeConflict:
+		return x.ended(ctx, r.RunID, err)
 	}
 	return err
+}
+
+// earlyCancels are the requests to cancel whose run had not come when they were
+// given up. Requests to start come on another topic, which may be far behind.
+// At most maxEarlyCancels are remembered, the newest.
+type earlyCancels struct {
+	mu    sync.Mutex
+	byRun map[string]records.CancellationRequest // guarded by mu
+	order []string                               // guarded by mu; may name runs that were taken
+}
+
+// keep remembers one; of two of a run the first counts.
+func (e *earlyCancels) keep(r records.CancellationRequest) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.byRun == nil {
+		e.byRun = make(map[string]records.CancellationRequest)
+	}
+	if _, ok := e.byRun[r.RunID]; ok {
+		return
+	}
+	for len(e.order) >= maxEarlyCancels {
+		delete(e.byRun, e.order[0])
+		e.order = e.order[1:]
+	}
+	e.byRun[r.RunID] = r
+	e.order = append(e.order, r.RunID)
+}
+
+// take gives the one of a run, and forgets it.
+func (e *earlyCancels) take(run string) (records.CancellationRequest, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, ok := e.byRun[run]
+	delete(e.byRun, run)
+	return r, ok
 }
 
 // checkRunID refuses ids that task ids could not be made of: those end the run's
@@ -184,28 +239,29 @@ func (x *Executor) keepPlan(ctx context.Context, plan json.RawMessage) (*compile
 	return x.defs.compile(kept)
 }
 
-// takeCancel cancels the run that a record names. One of a run that is not
-// there, or has ended, is counted: there is nothing to do.
+// takeCancel cancels the run that a record names. One of a run that has ended is
+// counted: there is nothing to do. One of a run that is not there is counted, too,
+// and remembered, for the case that the run still comes.
 func (x *Executor) takeCancel(ctx context.Context, m bus.Message) error {
 	r, err := records.DecodeCancellation(m.Value)
 	if err != nil {
 		return err
 	}
 	for until := x.cfg.Now().Add(cancelPatience); ; {
-		_, err := x.Cancel(ctx, parley.CancelRequest{Run: r.RunID, By: clip(r.CancelledBy, maxBy), Reason: clip(r.Reason, maxReason)})
-		switch parley.CodeOf(err) {
-		case "":
-			x.cfg.Metrics.request(kindCancel, fateCancelled)
-			return nil
-		case parley.CodeConflict:
-			return x.ended(ctx, r.RunID, err)
-		case parley.CodeNotFound:
-		default:
+		last := !x.cfg.Now().Before(until)
+		if last {
+			x.early.keep(r) // before the last look: a start looks for it afterwards
+		}
+		err := x.cancelRequested(ctx, r)
+		if parley.CodeOf(err) != parley.CodeNotFound {
+			if last && err == nil {
+				x.early.take(r.RunID)
+			}
 			return err
 		}
-		if !x.cfg.Now().Before(until) {
+		if last {
 			x.cfg.Metrics.request(kindCancel, fateNoSuchRun)
-			x.cfg.Logger.Info("a request to cancel names a run that is not here", "run", clip(r.RunID, 256))
+			x.cfg.Logger.Info("a request to cancel names a run that is not here; it is cancelled if it comes yet", "run", clip(r.RunID, 256))
 			return nil
 		}
 		if !sleep(ctx, cancelEvery) {

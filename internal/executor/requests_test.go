@@ -139,6 +139,35 @@ func TestRequests_Cancel(t *testing.T) {
 	})
 }
 
+// TestRequests_CancelLongBefore: requests to start come on a topic of their own,
+// which may be far behind. A run is cancelled as soon as it comes, by the first
+// record that says so, unless it was asked for after that.
+func TestRequests_CancelLongBefore(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		ask := func(run string, at time.Time) {
+			v, err := records.ExecutionRequest{RunID: run, Plan: plan("Write", "1"), Input: json.RawMessage(`{"topic": "tea"}`), At: at}.Encode()
+			r.put(bus.SubjectStartRequests, run, v, err)
+		}
+		asked := time.Now()
+		r.requestCancel("run-late")
+		r.requestCancel("run-again")
+		time.Sleep(time.Minute)
+		v, err := records.CancellationRequest{RunID: "run-late", CancelledBy: "ann", Reason: "also", At: time.Now()}.Encode()
+		r.put(bus.SubjectCancelRequests, "run-late", v, err)
+		time.Sleep(time.Minute)
+		ask("run-late", asked)
+		ask("run-again", time.Now())
+		time.Sleep(40 * time.Second)
+		if v := r.wantRun("run-late", parley.RunCancelled); v.CancelledBy != "system" || v.CancelReason != "too slow" {
+			r.t.Errorf("run %+v", v)
+		}
+		if v, err := r.x.Get(r.t.Context(), "run-again"); err != nil || v.CancelledBy != "" || v.Status == parley.RunCancelled {
+			r.t.Errorf("the run that was asked for again: %v %v", v.Status, err)
+		}
+		r.wantLetters()
+	})
+}
+
 // TestRequests_StopIntake: an executor that is being stopped starts no runs any
 // more, goes on with those that it has, and still cancels them.
 func TestRequests_StopIntake(t *testing.T) {
