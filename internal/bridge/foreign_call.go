@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"time"
@@ -52,8 +53,8 @@ func backoff(r parley.RetryConfig, n int) time.Duration {
 func (c *call) tryAgain(wait time.Duration) step {
 	b := c.b
 	c.stopReports()
-	at := b.now().Add(wait)
-	ok, known := c.move(store.Move{Kind: store.MoveRetry, At: at})
+	at, failed := b.now().Add(wait), b.firstFailure(&c.row)
+	ok, known := c.move(store.Move{Kind: store.MoveRetry, At: at, Source: failed})
 	switch {
 	case !known:
 		return c.leave()
@@ -66,6 +67,7 @@ func (c *call) tryAgain(wait time.Duration) step {
 	c.row.State, c.row.Claim, c.row.VisibleAt = store.AttemptOpen, store.Claim{}, at
 	c.row.AgentTaskID, c.row.AgentContextID, c.row.AgentEndpoint, c.row.AgentVersion = "", "", "", ""
 	c.row.Attempt++
+	c.row.Source = cmp.Or(failed, c.row.Source)
 	b.mu.Lock()
 	b.vacateLocked(c.lane, c.slots&slotOwn != 0, c.slots&slotShared != 0)
 	c.slots = 0

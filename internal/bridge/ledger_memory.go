@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -215,6 +216,7 @@ func (l *MemoryLedger) Move(_ context.Context, m store.Move) (ok bool, err error
 		}
 		if m.Kind == store.MoveRetry {
 			a.Attempt++
+			a.Source = cmp.Or(m.Source, a.Source)
 		}
 		a.State, a.Claim, a.VisibleAt, a.AgentTaskID, a.AgentContextID = store.AttemptOpen, store.Claim{}, m.At, "", ""
 		l.open[a.ID] = a

@@ -247,6 +247,9 @@ func (l *modelLedger) move(m store.Move) bool {
 		}
 		a.State, a.VisibleAt, a.Claim, a.AgentTaskID = store.AttemptOpen, m.At, store.Claim{}, ""
 		a.Attempt++
+		if m.Source != nil {
+			a.Source = m.Source
+		}
 	case store.MoveFollow:
 		if following && a.AgentTaskID != m.AgentTaskID {
 			return false

@@ -34,12 +34,37 @@ func (b *Bridge) buryTask(ctx context.Context, row *store.Attempt, r *parley.Res
 	}
 	d := bus.DeadLetter{
 		Message: foreignRecord(row, from), Attempts: row.Attempt, Group: b.cfg.Group, Agent: row.Agent,
-		Run: row.Run, Task: row.Step, Code: string(parley.CodeAgentError),
+		Run: row.Run, Task: row.Step, Code: string(parley.CodeAgentError), FirstFailedAt: row.SettledAt,
+	}
+	if from != nil && !from.FailedAt.IsZero() {
+		d.FirstFailedAt = from.FailedAt
 	}
 	if r.Err != nil {
 		d.Code, d.Reason, d.HTTPStatus = string(r.Err.Code), r.Err.Message, detailsOf(r.Err).Status
 	}
 	return b.cfg.DeadLetters(ctx, d)
+}
+
+// firstFailure gives what is kept of a foreign task's record together with the
+// time of its first failure, or nil if that is not now.
+func (b *Bridge) firstFailure(row *store.Attempt) *store.Source {
+	if row.Attempt > 1 {
+		return nil
+	}
+	from := row.Source
+	if from == nil {
+		var err error
+		if from, err = b.foreign.Source(b.hard, row.ID); err != nil {
+			b.log.Debug("the first failure of a task is not noted", "run", row.Run, "task_id", row.Step, "error", err)
+			return nil
+		}
+	}
+	failed := store.Source{}
+	if from != nil {
+		failed = *from
+	}
+	failed.FailedAt = b.now()
+	return &failed
 }
 
 // foreignRecord is the record of a foreign task, made of its row: what its

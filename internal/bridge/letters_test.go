@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,7 +37,14 @@ func TestForeignDeadLetter(t *testing.T) {
 		outs := map[string]bridge.Outcome{
 			"refused": withStatus(bridge.Answered, 404), "broken": withStatus(bridge.Answered, 500), "lost": failed(bridge.Lost, parley.CodeAgentUnavailable, "cut"),
 		}
+		var mu sync.Mutex // protects failed
+		failed := map[string]time.Time{}
 		r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			mu.Lock()
+			if name := strings.SplitN(task.ID, ".", 2)[0]; failed[name].IsZero() {
+				failed[name] = time.Now().UTC()
+			}
+			mu.Unlock()
 			if out, ok := outs[strings.SplitN(task.ID, ".", 2)[0]]; ok {
 				return out, nil
 			}
@@ -70,6 +78,12 @@ func TestForeignDeadLetter(t *testing.T) {
 			w, result := want[got.Task], r.result(got.Task, time.Second)
 			w.Message, w.Group, w.Agent, w.Run, w.Task = sent[got.Task], "external-agent-executor-group", "one", "run-"+got.Task, got.Task
 			w.Reason = result.Error
+			if first := got.FirstFailedAt; !first.IsZero() || w.Attempts > 1 { // else it was given up at once
+				if want := failed[got.Task].Truncate(time.Microsecond); !first.Equal(want) {
+					r.t.Errorf("%s failed first at %s, want %s", got.Task, first, want)
+				}
+			}
+			got.FirstFailedAt = time.Time{}
 			if diff := cmp.Diff(w, got); diff != "" {
 				r.t.Errorf("%s (-want +got):\n%s", got.Task, diff)
 			}

@@ -1,6 +1,9 @@
 package bus
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // DeadLetter is a message that cannot be handled, however often it comes, or the
 // task of an executor of the existing platform that has failed for good.
@@ -18,6 +21,8 @@ type DeadLetter struct {
 	// be handled; HTTPStatus is what its agent answered last, 0 for none.
 	Run, Task  string
 	HTTPStatus int
+	// FirstFailedAt is when it failed first, as far as that is known.
+	FirstFailedAt time.Time
 }
 
 // DeadLetters keeps what it is given; nil stands for a log entry alone. It

@@ -33,7 +33,7 @@ const (
 
 	moveRetry = `UPDATE attempt SET state = 'open', visible_at = ?, owner = NULL, owner_inc = NULL, token = NULL,
  claimed_at = NULL, number = number + 1, agent_task_id = NULL, agent_context_id = NULL, agent_endpoint = NULL,
- agent_version = NULL,` + noQuestion + mine + ` AND ` + itsState + ` IN ('claimed', 'following') AND hand_off = 'foreign' AND orphanings = 0`
+ agent_version = NULL, source = coalesce(?, source),` + noQuestion + mine + ` AND ` + itsState + ` IN ('claimed', 'following') AND hand_off = 'foreign' AND orphanings = 0`
 
 	foreignDue   = `hand_off = 'foreign' AND state IN ('open', 'settled')` + foreignTimes
 	foreignStill = `hand_off = 'foreign' AND ` + itsState + ` IN ('open', 'settled')` + foreignTimes

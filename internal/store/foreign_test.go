@@ -136,7 +136,8 @@ func TestForeignSweep(t *testing.T) {
 		c.Token = "t1"
 		got := must(db.ClaimForeign(ctx, []Attempt{foreignClaim("now", c)}, epoch))(t)
 		diff(t, got[0].Claim, c)
-		retry := Move{Kind: MoveRetry, TaskID: got[0].ID, From: c, At: epoch.Add(time.Second)}
+		failed := Source{DeadLetterSource: parley.DeadLetterSource{Subject: "tasks", Topic: "t", Offset: 7}, FailedAt: epoch.Add(time.Millisecond)}
+		retry := Move{Kind: MoveRetry, TaskID: got[0].ID, From: c, At: epoch.Add(time.Second), Source: &failed}
 		wrong := retry
 		wrong.From.Token = "t0"
 		before := dump(t, db)
@@ -145,6 +146,8 @@ func TestForeignSweep(t *testing.T) {
 		diff(t, must(db.Move(ctx, retry))(t), true)
 		a := row(t, db, got[0].ID)
 		diff(t, []any{a.State, a.Attempt, a.Claim, a.VisibleAt}, []any{AttemptOpen, 2, Claim{}, epoch.Add(time.Second)})
+
+		diff(t, must(db.Source(ctx, a.ID))(t), &failed)
 
 		// Who still knows the first try does not make the second one.
 		diff(t, len(must(db.ClaimForeign(ctx, []Attempt{foreignClaim("now", c)}, epoch))(t)), 0)

@@ -76,6 +76,9 @@ func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
 		return false, err
 	}
 	stored := storedMove{Move: &m, payload: payload}
+	if stored.source, err = m.Source.encode(); err != nil {
+		return false, err
+	}
 	if m.Result != nil && m.Result.Output != nil {
 		stored.apart, err = db.apart(ctx, runOf(m.TaskID), true, func(c *cutter) (err error) {
 			stored.output, err = c.value(m.Result.Output)
@@ -151,7 +154,9 @@ func checkMove(m *Move) (name string, payload []byte, err error) {
 type storedMove struct {
 	*Move
 	payload, output []byte
-	apart           references
+	// source is nil, or bytes.
+	source any
+	apart  references
 }
 
 // move executes m. written is true if anything was written.
@@ -182,7 +187,7 @@ func move(s *session, m *storedMove) (ok, written bool, err error) {
 	case MoveReply:
 		ok, err = exec(moveReply, with(nil, []any{int64(m.Questions)})...)
 	case MoveRetry:
-		ok, err = exec(moveRetry, with([]any{at}, nil)...)
+		ok, err = exec(moveRetry, with([]any{at, m.source}, nil)...)
 	case MoveCancelled, MoveUnknown:
 		ok, err = settle(moveSettle)
 	case MoveFail:

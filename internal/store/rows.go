@@ -338,6 +338,8 @@ type Move struct {
 	// and for MoveQuestion the one that the question gets: one more than the row
 	// has. Then it may be repeated at any time; 0 leaves the number to the store.
 	Questions int
+	// Source is stored by MoveRetry; nil leaves what is there.
+	Source *Source
 	// Result settles the attempt (MoveFail, MoveUnknown, MoveCancelled).
 	Result *parley.Result
 	// At is the time of the transition.

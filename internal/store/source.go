@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/parley-project/parley"
 )
@@ -16,6 +17,8 @@ type Source struct {
 	// Headers are those of a foreign task's record; the values of those that name
 	// credentials are replaced.
 	Headers []parley.DeadLetterHeader `json:"headers,omitempty"`
+	// FailedAt is when a foreign task failed first; zero until it is tried again.
+	FailedAt time.Time `json:"failed_at,omitzero"`
 }
 
 const selectSource = `SELECT source FROM attempt WHERE id = ?`
@@ -37,6 +40,10 @@ func (s *Source) encode() (any, error) {
 			return nil, parley.Errorf(parley.CodeInvalid, "headers of the record at %s/%d/%d: %w", s.Topic, s.Partition, s.Offset, err)
 		}
 		b = append(append(b, `,"headers":`...), headers...)
+	}
+	if !s.FailedAt.IsZero() {
+		b = append(b, `,"failed_at":"`...)
+		b = append(s.FailedAt.UTC().AppendFormat(b, time.RFC3339Nano), '"')
 	}
 	return append(b, '}'), nil
 }
