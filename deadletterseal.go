@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -107,9 +108,21 @@ func fitText(text string, limit int) string {
 // DeadLetterHeaders gives the headers of a message as a [DeadLetter] keeps them:
 // by name, within its limits, without the values of those that name credentials.
 func DeadLetterHeaders(header map[string]string) []DeadLetterHeader {
-	list := make([]DeadLetterHeader, 0, len(header))
-	for _, name := range slices.Sorted(maps.Keys(header)) {
-		list = append(list, DeadLetterHeader{Name: name, Value: []byte(header[name])})
+	return DeadLetterHeaderList(func(yield func(string, []byte) bool) {
+		for _, name := range slices.Sorted(maps.Keys(header)) {
+			if !yield(name, []byte(header[name])) {
+				return
+			}
+		}
+	})
+}
+
+// DeadLetterHeaderList is [DeadLetterHeaders] for headers that have an order, and
+// of which several may have one name: they stay as they are.
+func DeadLetterHeaderList(headers iter.Seq2[string, []byte]) []DeadLetterHeader {
+	var list []DeadLetterHeader
+	for name, value := range headers {
+		list = append(list, DeadLetterHeader{Name: name, Value: slices.Clone(value)})
 	}
 	return fitHeaders(list)
 }

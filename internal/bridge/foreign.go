@@ -96,7 +96,7 @@ func (b *Bridge) foreignRow(t records.AgentTask, m bus.Message) store.Attempt {
 	}
 	source := b.sourceOf(m)
 	if source != nil && len(m.Header) > 0 {
-		source.Headers = parley.DeadLetterHeaders(m.Header)
+		source.Headers = parley.DeadLetterHeaderList(m.All())
 	}
 	return store.Attempt{
 		Task: parley.Task{

@@ -84,9 +84,10 @@ func foreignRecord(row *store.Attempt, from *store.Source) bus.Message {
 	}
 	m.At = bus.Position{Topic: from.Topic, Partition: from.Partition, Offset: from.Offset}
 	if len(from.Headers) > 0 {
-		m.Header = make(map[string]string, len(from.Headers))
+		m.Header, m.Headers = make(map[string]string, len(from.Headers)), make([]bus.Header, 0, len(from.Headers))
 		for _, h := range from.Headers {
 			m.Header[h.Name] = string(h.Value)
+			m.Headers = append(m.Headers, bus.Header{Name: h.Name, Value: h.Value})
 		}
 	}
 	return m

@@ -7,6 +7,9 @@ package bus
 
 import (
 	"context"
+	"iter"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -76,11 +79,53 @@ type Message struct {
 	// Key orders: messages with equal key arrive in the order of publishing.
 	Key string
 	// Value is nil for a tombstone.
-	Value  []byte
+	Value []byte
+	// Header has the last value of each name.
 	Header map[string]string
+	// Headers, if not nil, are all headers in their order: a record may have several
+	// of one name. Then they are what is published, and Header is not.
+	Headers []Header
 	// At is where a received message stands, for those who have to name it; the
 	// zero value on a bus that keeps none.
 	At Position
+}
+
+// Header is one header of a [Message].
+type Header struct {
+	Name  string
+	Value []byte
+}
+
+// All gives the headers of m in their order, or by name if they have none.
+func (m *Message) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for _, h := range m.Headers {
+			if !yield(h.Name, h.Value) {
+				return
+			}
+		}
+		if m.Headers != nil {
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(m.Header)) {
+			if !yield(name, []byte(m.Header[name])) {
+				return
+			}
+		}
+	}
+}
+
+// Put sets one header, in place of those of that name. What m shares with others
+// stays as it is.
+func (m *Message) Put(name, value string) {
+	m.Header = maps.Clone(m.Header)
+	if m.Header == nil {
+		m.Header = make(map[string]string, 1)
+	}
+	m.Header[name] = value
+	if m.Headers != nil {
+		m.Headers = append(slices.DeleteFunc(slices.Clone(m.Headers), func(h Header) bool { return h.Name == name }), Header{name, []byte(value)})
+	}
 }
 
 // Position is where a bus keeps a message.

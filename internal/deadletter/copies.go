@@ -116,10 +116,11 @@ func copyOf(l *parley.DeadLetter, most int) bus.Message {
 			break
 		}
 		m.Header[h.Name] = string(h.Value)
+		m.Headers = append(m.Headers, bus.Header{Name: h.Name, Value: h.Value})
 	}
 	set := func(name, value string) {
 		if value != "" {
-			m.Header[name] = value[:min(len(value), most)]
+			m.Put(name, value[:min(len(value), most)])
 		}
 	}
 	if s := l.Source; s != nil {

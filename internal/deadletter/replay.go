@@ -103,13 +103,15 @@ func again(l *parley.DeadLetter) bus.Message {
 	for _, h := range l.Headers {
 		if string(h.Value) != parley.Redacted {
 			m.Header[h.Name] = string(h.Value)
+			m.Headers = append(m.Headers, bus.Header{Name: h.Name, Value: h.Value})
 		}
 	}
-	m.Header[bus.HeaderReplay] = l.ID + "." + strconv.Itoa(l.Replays+1)
-	m.Header[headerRedriven] = l.ID
+	m.Put(bus.HeaderReplay, l.ID+"."+strconv.Itoa(l.Replays+1))
+	from := l.ID
 	if s := l.Source; s.Topic != "" {
-		m.Header[headerRedriven] = s.Topic + "/" + strconv.FormatInt(int64(s.Partition), 10) + "/" + strconv.FormatInt(s.Offset, 10)
+		from = s.Topic + "/" + strconv.FormatInt(int64(s.Partition), 10) + "/" + strconv.FormatInt(s.Offset, 10)
 	}
+	m.Put(headerRedriven, from)
 	return m
 }
 

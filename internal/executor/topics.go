@@ -179,11 +179,7 @@ func (x *Executor) takeRecord(ctx context.Context, in *intake, m bus.Message) er
 	if reasons == nil {
 		return nil
 	}
-	m.Header = maps.Clone(m.Header)
-	if m.Header == nil {
-		m.Header = make(map[string]string, 1)
-	}
-	m.Header[headerTrigger] = strings.Join(refused, " ")
+	m.Put(headerTrigger, strings.Join(refused, " "))
 	return x.bury(ctx, in, m, buried{reasons, 1})
 }
 

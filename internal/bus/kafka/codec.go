@@ -3,8 +3,6 @@ package kafka
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,10 +34,9 @@ func (b *Bus) encode(m bus.Message) (*kgo.Record, error) {
 		r.Key = []byte(m.Key)
 	}
 	header := 0
-	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
-		value := m.Header[name]
+	for name, value := range m.All() {
 		header += len(name) + len(value)
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: value})
 	}
 	if len(r.Headers) > maxHeaders || header > maxHeaderBytes {
 		return nil, parley.Errorf(parley.CodeLimit, "record for %s: %d headers of %d bytes; at most %d of %d bytes in all may be published",
@@ -72,14 +69,15 @@ func decode(subject string, r *kgo.Record) bus.Message {
 	if len(r.Headers) == 0 {
 		return m
 	}
-	m.Header = make(map[string]string, min(len(r.Headers), maxHeaders))
+	most := min(len(r.Headers), maxHeaders)
+	m.Header, m.Headers = make(map[string]string, most), make([]bus.Header, 0, most)
 	size := 0
-	for _, h := range r.Headers {
-		size += len(h.Key) + len(h.Value)
-		if size > maxHeaderBytes || len(m.Header) >= maxHeaders {
+	for _, h := range r.Headers[:most] {
+		if size += len(h.Key) + len(h.Value); size > maxHeaderBytes {
 			break
 		}
 		m.Header[h.Key] = string(h.Value)
+		m.Headers = append(m.Headers, bus.Header{Name: h.Key, Value: h.Value})
 	}
 	return m
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -109,7 +110,7 @@ func TestForeignRecords(t *testing.T) {
 			t.Fatalf("record %d did not come", i)
 		}
 		want := bus.Message{
-			Subject: bus.SubjectTasks, Key: string(r.Key), Value: r.Value, Header: m.Header,
+			Subject: bus.SubjectTasks, Key: string(r.Key), Value: r.Value, Header: m.Header, Headers: m.Headers,
 			At: bus.Position{Topic: topic, Partition: 2, Offset: int64(i), Time: r.Timestamp.UTC().Truncate(time.Millisecond)},
 		}
 		if diff := cmp.Diff(want, m); diff != "" || (r.Value == nil) != (m.Value == nil) {
@@ -119,6 +120,10 @@ func TestForeignRecords(t *testing.T) {
 		case 3:
 			if want := map[string]string{"a": "last", "null": ""}; !maps.Equal(m.Header, want) {
 				t.Errorf("header %q, want %q", m.Header, want)
+			}
+			want := []bus.Header{{Name: "a", Value: []byte("\xff")}, {Name: "null", Value: []byte{}}, {Name: "a", Value: []byte("last")}}
+			if diff := cmp.Diff(want, m.Headers, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("all headers (-want +got):\n%s", diff)
 			}
 		case 4:
 			if len(m.Header) != 64 {

@@ -42,10 +42,11 @@ type message struct {
 	Text    string            `json:"t,omitempty"`
 	Bytes   []byte            `json:"b,omitempty"`
 	Header  map[string]string `json:"h,omitempty"`
+	Headers []bus.Header      `json:"hs,omitempty"`
 }
 
 func wrap(m bus.Message) message {
-	w := message{Subject: m.Subject, Key: m.Key, Header: m.Header}
+	w := message{Subject: m.Subject, Key: m.Key, Header: m.Header, Headers: m.Headers}
 	if utf8.Valid(m.Value) {
 		w.Text = string(m.Value)
 	} else {
@@ -55,7 +56,7 @@ func wrap(m bus.Message) message {
 }
 
 func (w message) unwrap() bus.Message {
-	m := bus.Message{Subject: w.Subject, Key: w.Key, Header: w.Header, Value: w.Bytes}
+	m := bus.Message{Subject: w.Subject, Key: w.Key, Header: w.Header, Headers: w.Headers, Value: w.Bytes}
 	if w.Text != "" {
 		m.Value = []byte(w.Text)
 	}
