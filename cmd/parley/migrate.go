@@ -171,6 +171,10 @@ the data folder are not in the copy. PostgreSQL is copied by its own tools
 	}
 	f := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] == "-" || args[0] == "" {
+			return usagef("a database is copied into a file, not to standard output: give the name of a new file").
+				withHint("parley backup FILE; then send FILE where it is to go, together with the folder FILE.values if there is one")
+		}
 		return a.withDatabase(cmd.Context(), f, database{}, func(ctx context.Context, d *server.Database) error {
 			apart, err := d.Backup(ctx, a.path(args[0]))
 			switch {

@@ -136,11 +136,12 @@ func (d *Database) backupValues(ctx context.Context, file, folder string) (apart
 	to := files.Open(folder)
 	err = copied.EachObject(ctx, func(name string, size int64) error {
 		value, err := from.Get(ctx, name, size)
-		if err == nil {
-			err = to.Put(ctx, name, value)
-		}
 		if err != nil {
 			return parley.Errorf(parley.CodeUnavailable, "the backup lacks a value that is kept apart, take another one: %w", err)
+		}
+		if err := to.Put(ctx, name, value); err != nil {
+			return parley.Errorf(parley.CodeUnavailable, "the backup cannot be written: a value of %d bytes that is kept apart does not get into %s; make room there, or give the backup a place on another disk: %w",
+				size, folder, err)
 		}
 		apart++
 		return nil

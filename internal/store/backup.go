@@ -44,12 +44,25 @@ func (db *DB) Backup(ctx context.Context, file string) (err error) {
 	pool.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	if _, err := pool.ExecContext(ctx, db.dialect.backup, file); err != nil {
+		if full(err) && ctx.Err() == nil {
+			return noRoom(db.path, file, err)
+		}
 		return db.readFailure(ctx, fmt.Errorf("backup: %w", err))
 	}
 	if err := f.Sync(); err != nil {
 		return parley.Errorf(parley.CodeUnavailable, "the backup cannot be written: %w", err)
 	}
 	return syncFolder(filepath.Dir(file))
+}
+
+// noRoom says how much room a copy needs, as far as that can be known.
+func noRoom(path, file string, err error) error {
+	need := ""
+	if info, statErr := os.Stat(path); statErr == nil {
+		need = fmt.Sprintf(", and the database has %d bytes", info.Size())
+	}
+	return parley.Errorf(parley.CodeUnavailable, "the backup cannot be written: the disk of %s is full%s: make room there, or give the backup a place on another disk: %w",
+		filepath.Dir(file), need, err)
 }
 
 // syncFolder keeps the name of a new file.

@@ -2,12 +2,17 @@ package store
 
 import (
 	"context"
+	"database/sql/driver"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"modernc.org/sqlite"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/pgtest"
@@ -85,5 +90,32 @@ func TestBackupRefusals(t *testing.T) {
 	wantCode(t, err, parley.CodeInvalid)
 	if !strings.Contains(err.Error(), "pg_dump") {
 		t.Error(err)
+	}
+}
+
+// TestBackupWithoutRoom: a disk that is full is named, with what would do, and no
+// half of a copy stays on it.
+func TestBackupWithoutRoom(t *testing.T) {
+	t.Parallel()
+	db := openFaulty(t, &faults{}, func(d *dialect) {
+		connector := d.connector
+		d.connector = func(path string, o Options, use use) (driver.Connector, error) {
+			if use != forWriting {
+				return connector(path, o, use)
+			}
+			return sqlite.NewConnector("file:" + path + "?_pragma=max_page_count(200)")
+		}
+		d.backup = `CREATE TABLE copy AS SELECT zeroblob(10000000), ?` // which needs room, too
+	})
+	file := filepath.Join(t.TempDir(), "copy.db")
+	err := db.Backup(t.Context(), file)
+	wantCode(t, err, parley.CodeUnavailable)
+	for _, part := range []string{"the disk of " + filepath.Dir(file) + " is full, and the database has ", " bytes: make room there"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is there: %v", err)
 	}
 }

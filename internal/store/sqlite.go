@@ -61,6 +61,12 @@ func sqlitePrepare(path string) error {
 	return f.Close()
 }
 
+// full reports whether a disk has no room.
+func full(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == sqlite3.SQLITE_FULL
+}
+
 func sqliteClassify(err error) errorClass {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
