@@ -385,6 +385,9 @@ func audit(row *auditRow) (store.Import, error) {
 	a := &store.Audit{
 		ID: row.ID, At: at, EntityType: row.EntityType, EntityID: row.EntityID, Action: row.Action, By: textOf(row.User),
 	}
+	if deep(textOf(row.Changes)) {
+		return store.Import{}, tooDeep("its changes")
+	}
 	if row.Changes != nil {
 		a.Changes = redact([]byte(*row.Changes), false)
 	}

@@ -16,6 +16,9 @@ import (
 const (
 	maxRunSteps = 10_000
 	maxRunBytes = 256 << 20
+	// maxDepth bounds the nesting of a value: a little below what the JSON of the
+	// events that hold it can have.
+	maxDepth = 9_000
 )
 
 // The payloads of the events that an imported run is made of. The members beside
@@ -131,6 +134,9 @@ func (o *oldRun) record() (store.Import, error) {
 	if o.size > maxRunBytes {
 		return store.Import{}, parley.Errorf(parley.CodeLimit, "its values have %d bytes, the limit is %d", o.size, maxRunBytes)
 	}
+	if err := o.checkDepth(); err != nil {
+		return store.Import{}, err
+	}
 	run, err := o.row()
 	if err != nil {
 		return store.Import{}, err
@@ -141,6 +147,44 @@ func (o *oldRun) record() (store.Import, error) {
 	}
 	run.Seq = int64(len(b.events))
 	return store.Import{Kind: store.ImportRun, ID: run.ID, Run: run, Events: b.events}, nil
+}
+
+// checkDepth refuses values that are nested too deep for an event.
+func (o *oldRun) checkDepth() error {
+	if deep(textOf(o.run.Input)) {
+		return tooDeep("its input_data")
+	}
+	for i := range o.steps {
+		if s := &o.steps[i]; deep(s.Input) || deep(textOf(s.Output)) {
+			return tooDeep("a value of the row " + s.ID + " of its steps")
+		}
+	}
+	return nil
+}
+
+func tooDeep(what string) error {
+	return parley.Errorf(parley.CodeLimit, "%s is nested deeper than the limit of %d", what, maxDepth)
+}
+
+// deep reports whether a JSON value is nested deeper than maxDepth.
+func deep(value string) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
 }
 
 // row makes the run's row; what the events say is not in it yet.

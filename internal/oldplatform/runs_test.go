@@ -220,6 +220,34 @@ func TestImportOddRuns(t *testing.T) {
 	diff(t, x.view("odd-state").Status, parley.RunFailed)
 }
 
+// TestImportDeepValues: a value that is nested deeper than an event can be is
+// refused, and not lost; one that is not is kept whole.
+func TestImportDeepValues(t *testing.T) {
+	t.Parallel()
+	p, x := emptyPlatform(t), newTarget(t)
+	const depths = `(VALUES (8999), (9000), (9001), (12000)) d(n)`
+	const value = `(repeat('[', n - 1) || '"[\"[["' || repeat(']', n - 1))::jsonb`
+	const nested = `(repeat('[', n) || repeat(']', n))::jsonb`
+	p.exec(`INSERT INTO workflow_runs (run_id, workflow_id, workflow_name, status, updated_at, input_data)
+ SELECT 'input-' || n, 'w', 'w', 'COMPLETED', '2026-01-01', ` + nested + ` FROM ` + depths + `;
+ INSERT INTO workflow_runs (run_id, workflow_id, workflow_name, status, updated_at) SELECT 'step-' || n, 'w', 'w', 'COMPLETED', '2026-01-01' FROM ` + depths + `;
+ INSERT INTO step_executions (id, run_id, step_id, step_name, agent_name, status, input_data, output_data, started_at, completed_at)
+ SELECT 's' || n, 'step-' || n, 's', 'A', 'A', 'COMPLETED', ` + value + `, ` + nested + `, '2026-01-01', '2026-01-01' FROM ` + depths + `;
+ INSERT INTO audit_logs (entity_type, entity_id, action, changes) SELECT 'agent', gen_random_uuid(), n::text, ` + nested + ` FROM ` + depths)
+	r := x.take(p)
+	for _, name := range []string{"workflow_runs", "step_executions", "audit_logs"} {
+		c := table(t, r, name)
+		diff(t, []int{c.Imported, c.Refused}, []int{c.Read / 2, c.Read / 2})
+	}
+	diff(t, len(x.view("input-9000").Input), 18000)
+	diff(t, len(x.view("step-9000").Steps[0].Output), 18000)
+	for _, n := range x.notices {
+		if !strings.HasSuffix(n.Text, " is nested deeper than the limit of 9000") {
+			t.Errorf("notice %+v", n)
+		}
+	}
+}
+
 // TestImportTimesBeyondReason: a time that no answer could tell refuses its
 // record, by name; it takes no list with it.
 func TestImportTimesBeyondReason(t *testing.T) {
