@@ -41,12 +41,13 @@ func TestForeignDeadLetter(t *testing.T) {
 		var mu sync.Mutex // protects failed
 		failed := map[string]time.Time{}
 		r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			name, _, _ := strings.Cut(task.ID, ".")
 			mu.Lock()
-			if name := strings.SplitN(task.ID, ".", 2)[0]; failed[name].IsZero() {
+			if failed[name].IsZero() {
 				failed[name] = time.Now().UTC()
 			}
 			mu.Unlock()
-			if out, ok := outs[strings.SplitN(task.ID, ".", 2)[0]]; ok {
+			if out, ok := outs[name]; ok {
 				return out, nil
 			}
 			return answered(task, `{"text":"hello"}`), nil
