@@ -118,7 +118,7 @@ func (x *Executor) takeStart(ctx context.Context, m bus.Message) error {
 		return err
 	}
 	x.cfg.Metrics.request(kindStart, fateStarted)
-	if c, ok := x.early.take(r.RunID); ok && !c.At.Before(r.At) {
+	if c, ok := x.early.take(r.RunID); ok && (c.At.IsZero() || !c.At.Before(r.At)) {
 		return x.cancelRequested(ctx, c)
 	}
 	return nil

@@ -151,13 +151,16 @@ func TestRequests_CancelLongBefore(t *testing.T) {
 		asked := time.Now()
 		r.requestCancel("run-late")
 		r.requestCancel("run-again")
+		r.put(bus.SubjectCancelRequests, "run-timeless", []byte(`{"run_id": "run-timeless"}`), nil)
 		time.Sleep(time.Minute)
 		v, err := records.CancellationRequest{RunID: "run-late", CancelledBy: "ann", Reason: "also", At: time.Now()}.Encode()
 		r.put(bus.SubjectCancelRequests, "run-late", v, err)
 		time.Sleep(time.Minute)
 		ask("run-late", asked)
 		ask("run-again", time.Now())
+		ask("run-timeless", time.Now())
 		time.Sleep(40 * time.Second)
+		r.wantRun("run-timeless", parley.RunCancelled)
 		if v := r.wantRun("run-late", parley.RunCancelled); v.CancelledBy != "system" || v.CancelReason != "too slow" {
 			r.t.Errorf("run %+v", v)
 		}
