@@ -261,7 +261,7 @@ func (x *Executor) takeCancel(ctx context.Context, m bus.Message) error {
 		}
 		if last {
 			x.cfg.Metrics.request(kindCancel, fateNoSuchRun)
-			x.cfg.Logger.Info("a request to cancel names a run that is not here; it is cancelled if it comes yet", "run", clip(r.RunID, 256))
+			x.cfg.Logger.Info("a request to cancel names a run that is not here; it is cancelled if this process begins it yet", "run", clip(r.RunID, 256))
 			return nil
 		}
 		if !sleep(ctx, cancelEvery) {
