@@ -41,7 +41,7 @@ func (s *Server) openBus(ctx context.Context, metrics *prometheus.Registry) erro
 
 func (s *Server) openKafka(ctx context.Context, metrics *prometheus.Registry) error {
 	cfg := *s.cfg.Kafka
-	cfg.Logger, cfg.Now = s.log, s.cfg.Now
+	cfg.Logger, cfg.Now, cfg.Used = s.log, s.cfg.Now, s.cfg.used()
 	if cfg.Dialer == nil {
 		cfg.Dialer = s.cfg.Dial
 	}
@@ -51,6 +51,9 @@ func (s *Server) openKafka(ctx context.Context, metrics *prometheus.Registry) er
 	}
 	s.kafka = b
 	s.bus, s.closeBus = b, b.Close
+	if err := s.lookAtTopics(ctx); err != nil {
+		return err
+	}
 	return metrics.Register(b)
 }
 

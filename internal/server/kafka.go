@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
+	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/bus/kafka"
 )
@@ -57,4 +60,83 @@ func withKafka(ctx context.Context, cfg KafkaConfig, do func(*kafka.Bus, context
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	return do(b, ctx)
+}
+
+// LedgerlessSubjects are those of the topics that a bridge without a ledger uses, for
+// [KafkaConfig].
+func LedgerlessSubjects() []string {
+	return []string{bus.SubjectTasks, bus.SubjectResults, bus.SubjectDeadLetters}
+}
+
+// subscribed are the subjects that this process listens to: without their topics it
+// cannot begin.
+func (c Config) subscribed() []string {
+	var all []string
+	if c.has(RoleBridge) {
+		all = append(all, bus.SubjectTasks)
+	}
+	if c.NoLedger {
+		return all
+	}
+	if c.has(RoleBridge) {
+		all = append(all, bus.SubjectCancel, bus.SubjectHint)
+	}
+	if c.shared() {
+		all = append(all, bus.SubjectChanged)
+	}
+	if !c.has(RoleExecutor) {
+		return all
+	}
+	all = append(all, bus.SubjectRuns, bus.SubjectProgress)
+	if c.OldBridge {
+		all = append(all, bus.SubjectResults)
+	}
+	if c.Requests {
+		all = append(all, bus.SubjectStartRequests, bus.SubjectCancelRequests)
+	}
+	return all
+}
+
+// used are the subjects that the processes of this configuration have to do with.
+func (c Config) used() []string {
+	if c.NoLedger {
+		return LedgerlessSubjects()
+	}
+	all := []string{
+		bus.SubjectTasks, bus.SubjectResults, bus.SubjectRuns, bus.SubjectProgress, bus.SubjectHint, bus.SubjectCancel, bus.SubjectChanged,
+		bus.SubjectDeadLetters,
+	}
+	if c.Requests {
+		all = append(all, bus.SubjectMonitoring, bus.SubjectStartRequests, bus.SubjectCancelRequests)
+	}
+	return all
+}
+
+// topicsWithin bounds the look at the topics of a process that starts.
+const topicsWithin = 5 * time.Second
+
+// lookAtTopics refuses to begin without a topic that this process listens to, and
+// warns of what is wrong with those that it uses.
+func (s *Server) lookAtTopics(ctx context.Context) error {
+	missing, err := s.kafka.Missing(ctx, s.cfg.subscribed()...)
+	switch {
+	case err != nil:
+		return err
+	case len(missing) > 0:
+		return parley.Errorf(parley.CodeNotFound, "Kafka has no topic %s: make what is missing with `parley topics create`, or name others in bus.kafka.topics",
+			strings.Join(missing, ", "))
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsWithin)
+	defer cancel()
+	report, err := s.kafka.CheckTopics(ctx)
+	if err != nil {
+		s.log.Warn("the settings of Kafka's topics could not be looked at; parley topics check does so again", "error", err)
+		return nil
+	}
+	for _, t := range report.Topics {
+		for _, f := range t.Findings {
+			s.log.Warn("a topic of Kafka is not as it should be", "topic", t.Plan.Topic, "finding", f.Text)
+		}
+	}
+	return nil
 }

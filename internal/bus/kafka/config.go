@@ -60,6 +60,9 @@ type Config struct {
 	// Topics names the topic of each subject; subjects that it leaves out have
 	// those of [DefaultTopics]. No topic may stand for two subjects.
 	Topics map[string]string
+	// Used are the subjects whose topics CreateTopics makes and CheckTopics looks at;
+	// nil is all of them.
+	Used []string
 	// InstanceID names this process and stays over its restarts, so that its
 	// partitions are its own again at once (static membership). No two processes
 	// that run at a time may have the same. Empty: membership ends with the

@@ -47,7 +47,7 @@ type TopicPlan struct {
 	Optional bool
 }
 
-// Plan gives the topics of a configuration as they should be on so many
+// Plan gives the topics that a configuration uses as they should be on so many
 // brokers, sorted by name: 12 partitions, 3 copies of which 2 must be in sync
 // (fewer where there are fewer brokers), tasks and results for 7 days, dead
 // letters for 30, and what is only a hint for one.
@@ -59,6 +59,9 @@ func Plan(c Config, brokers int) ([]TopicPlan, error) {
 	replicas := min(3, max(1, brokers))
 	var all []TopicPlan
 	for subject, topic := range c.Topics {
+		if c.Used != nil && !slices.Contains(c.Used, subject) {
+			continue
+		}
 		days, cleanup, optional := 1, "delete", false
 		switch subject {
 		case bus.SubjectTasks:
@@ -216,6 +219,41 @@ func (b *Bus) CheckTopics(ctx context.Context) (Report, error) {
 	return b.look(ctx)
 }
 
+// Missing gives those topics of the subjects that no broker knows, sorted. Topics
+// that are not known get a second, since they may just have been made. An error says
+// that Kafka could not be asked.
+func (b *Bus) Missing(ctx context.Context, subjects ...string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, adminLimit)
+	defer cancel()
+	var names []string
+	for _, s := range subjects {
+		names = append(names, b.cfg.Topics[s])
+	}
+	if len(names) == 0 {
+		return nil, nil // asked for none, Kafka would tell of all
+	}
+	slices.Sort(names)
+	var missing []string
+	_, err := patiently(ctx, func(ctx context.Context) (struct{}, error) {
+		known, err := b.metadata(ctx, names...)
+		if err != nil {
+			return struct{}{}, err
+		}
+		missing = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			d := known.Topics[name]
+			return d.Topic != "" && !errors.Is(d.Err, kerr.UnknownTopicOrPartition)
+		})
+		if len(missing) > 0 {
+			return struct{}{}, kerr.UnknownTopicOrPartition
+		}
+		return struct{}{}, nil
+	})
+	if len(missing) > 0 {
+		return missing, nil
+	}
+	return nil, explain(err, "look at the topics")
+}
+
 // lookFor looks until topics that were made are seen: a broker that is asked may
 // learn of them a little later.
 func (b *Bus) lookFor(ctx context.Context, made []string) (Report, error) {
@@ -238,8 +276,7 @@ const settleLimit = 5 * time.Second
 
 func (b *Bus) look(ctx context.Context) (Report, error) {
 	var r Report
-	names := slices.Sorted(maps.Values(b.cfg.Topics))
-	known, err := b.metadata(ctx, names...)
+	known, err := b.metadata(ctx, slices.Sorted(maps.Values(b.cfg.Topics))...)
 	if err != nil {
 		return r, explain(err, "look at the topics")
 	}
