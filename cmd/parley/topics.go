@@ -42,6 +42,9 @@ func (a *app) topics(ctx context.Context, f *settingFlags, do func(context.Conte
 	if err != nil {
 		return err
 	}
+	if l.Bridge.Ledger == config.LedgerNone {
+		cfg.Used = server.LedgerlessSubjects()
+	}
 	report, err := do(ctx, *cfg)
 	if err != nil {
 		return err
