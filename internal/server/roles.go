@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"slices"
@@ -40,6 +41,9 @@ func (c Config) check() error {
 		}
 	}
 	if err := c.checkPeers(); err != nil {
+		return err
+	}
+	if err := c.checkAddresses(); err != nil {
 		return err
 	}
 	if !c.shared() && !c.NoLedger {
@@ -89,6 +93,30 @@ func join(roles []Role) string {
 		names[i] = string(r)
 	}
 	return strings.Join(names, " and ")
+}
+
+func (c Config) checkAddresses() error {
+	err := checkAddress("--listen", c.Listen)
+	if z := c.Execution; z != nil {
+		err = cmp.Or(err, checkAddress("--zone.execution.listen", z.Listen), checkAddress("--zone.execution.a2a_listen", z.A2AListen))
+	}
+	return err
+}
+
+// checkAddress refuses what no server could ever listen on; "" is a free port.
+func checkAddress(flag, address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port) //nolint:noctx // a port asks nobody
+	}
+	if err != nil {
+		return parley.Errorf(parley.CodeInvalid, "%s: %q is no address to listen on: %w; write host:port, such as 127.0.0.1:8420, or :8420 for all addresses of the machine",
+			flag, address, err)
+	}
+	return nil
 }
 
 // ownAddress reports whether only this machine reaches the address.

@@ -92,6 +92,9 @@ func NewVerification(ctx context.Context, cfg VerificationConfig) (v *Verificati
 			err = errors.Join(err, v.Close())
 		}
 	}()
+	if err := checkAddress("--zone.verification.listen", cfg.Listen); err != nil {
+		return v, err
+	}
 	if v.transport, err = cfg.Transport.open(ctx, v.log, cfg.Now); err != nil {
 		return v, err
 	}
