@@ -32,6 +32,11 @@ func scriptOldPlatform(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(file, []byte(url+"\n"), 0o600))
 }
 
+func scriptPostgres(ts *testscript.TestScript, _ bool, _ []string) {
+	url := pgtest.Database(ts.Value(testKey{}).(testing.TB))
+	ts.Check(os.WriteFile(ts.MkAbs("url.txt"), []byte(url+"\n"), 0o600))
+}
+
 // testKey and sourceKey hold the test of a script, and the folder of the sources.
 type (
 	testKey   struct{}

@@ -69,16 +69,37 @@ func newMigrateDown(a *app) *cobra.Command {
 			return usagef("--to is missing: the version to go back to").withHint("parley migrate status lists the versions")
 		}
 		return a.withDatabase(cmd.Context(), f, database{alone: true}, func(ctx context.Context, d *server.Database) error {
-			if !yes {
-				return usagef("going down loses what the steps above version %d hold", to).withHint("parley backup FILE copies the database first; then repeat with --yes")
-			}
-			if err := d.Down(ctx, to); err != nil {
-				return err
-			}
-			return a.showSteps(ctx, d)
+			return a.migrateDown(ctx, d, to, yes)
 		})
 	}
 	return cmd
+}
+
+func (a *app) migrateDown(ctx context.Context, d *server.Database, to int64, yes bool) error {
+	steps, err := d.Steps(ctx)
+	if err != nil {
+		return err
+	}
+	var at int64
+	for _, s := range steps {
+		if !s.AppliedAt.IsZero() {
+			at = max(at, s.Version)
+		}
+	}
+	if to > at {
+		return usagef("--to %d is above the version of the database, which is %d: there is nothing to undo", to, at).withHint("parley migrate up brings the schema up to date")
+	}
+	if !yes {
+		copies := "parley backup FILE"
+		if d.Shared() {
+			copies = "pg_dump"
+		}
+		return usagef("going down loses what the steps above version %d hold", to).withHint("%s copies the database first; then repeat with --yes", copies)
+	}
+	if err := d.Down(ctx, to); err != nil {
+		return err
+	}
+	return a.showSteps(ctx, d)
 }
 
 func newMigrateStatus(a *app) *cobra.Command {

@@ -32,6 +32,7 @@ type stateKey struct{}
 //	input FILE       the next command line reads FILE as its standard input
 //	data DIR         make a running local server's data folder
 //	agent NAME PATH  serve an agent whose card is at PATH; NAME is set to its URL
+//	postgres         make an empty database; url.txt is its URL
 //	oldplatform      make a database of the existing platform; url.txt is its URL
 //
 // The environment variable WIDTH makes standard output a terminal so wide.
@@ -60,7 +61,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"parley": scriptParley, "code": scriptCode, "input": scriptInput, "data": scriptData, "agent": scriptAgent,
-			"oldplatform": scriptOldPlatform,
+			"oldplatform": scriptOldPlatform, "postgres": scriptPostgres,
 		},
 	})
 }

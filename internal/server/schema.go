@@ -49,6 +49,7 @@ type Database struct {
 	// Values says where values are kept that are not in the database.
 	Values ValuesConfig
 	lock   *folderLock
+	shared bool
 }
 
 // Step is one step of the schema.
@@ -63,7 +64,7 @@ type Step struct {
 // or the SQLite file of the data folder, which has to be there. With alone the
 // folder must have no server; the error has code conflict if it has one.
 func OpenDatabase(ctx context.Context, data string, url parley.Secret, alone bool) (*Database, error) {
-	d := &Database{data: data}
+	d := &Database{data: data, shared: !url.IsZero()}
 	if url.IsZero() && alone {
 		var err error
 		if d.lock, err = lockFolder(data); err != nil {
@@ -90,6 +91,10 @@ func (d *Database) Close() error {
 	}
 	return err
 }
+
+// Shared says that it is PostgreSQL, which several processes may use and which has
+// tools of its own for copies.
+func (d *Database) Shared() bool { return d.shared }
 
 // Steps gives every step that this program knows, in their order.
 func (d *Database) Steps(ctx context.Context) ([]Step, error) {
