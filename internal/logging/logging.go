@@ -39,7 +39,8 @@ type Config struct {
 // Redacted are: everything under a key that names a credential (see
 // [SensitiveKey]), in groups, structs, maps, slices and JSON texts too; what the
 // redactor knows, wherever it stands in the line; "Bearer …", "Basic …" and
-// passwords in URLs.
+// passwords in URLs. While somebody cannot be reached, warnings of that are counted
+// rather than repeated.
 func New(w io.Writer, cfg Config) *slog.Logger {
 	r := cfg.Redactor
 	if r == nil {
@@ -47,7 +48,7 @@ func New(w io.Writer, cfg Config) *slog.Logger {
 	}
 	opts := &slog.HandlerOptions{Level: cfg.Level, AddSource: cfg.AddSource, ReplaceAttr: r.replaceAttr}
 	if cfg.Format == JSON {
-		return slog.New(slog.NewJSONHandler(r.Writer(w), opts))
+		return slog.New(newRepeats(slog.NewJSONHandler(r.Writer(w), opts)))
 	}
-	return slog.New(slog.NewTextHandler(r.Writer(w), opts))
+	return slog.New(newRepeats(slog.NewTextHandler(r.Writer(w), opts)))
 }
