@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,8 +34,8 @@ type tokenError struct{ err error }
 func (*tokenError) Error() string   { return "the token of OAUTHBEARER could not be had" }
 func (e *tokenError) Unwrap() error { return e.err }
 
-// explainPing says why no broker could be talked to, and what to do.
-func (b *Bus) explainPing(err error) error {
+// explainPing says why no broker could be talked to within that time, and what to do.
+func (b *Bus) explainPing(err error, within time.Duration) error {
 	at := strings.Join(b.cfg.Brokers, ", ")
 	var (
 		handshake *tlsError
@@ -57,7 +58,7 @@ func (b *Bus) explainPing(err error) error {
 	case errors.As(err, &eof) && b.cfg.SASL == nil:
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s closes the connection (%w): it may want a login or TLS; set bus.kafka.sasl or bus.kafka.tls", at, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s does not answer within %v: %w; check bus.kafka.brokers, and bus.kafka.tls if the listener wants it", at, pingLimit, err)
+		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s does not answer within %v: %w; check bus.kafka.brokers, and bus.kafka.tls if the listener wants it", at, within, err)
 	case errors.As(err, &wire) && wire.Op == "dial":
 		return parley.Errorf(parley.CodeUnavailable, "no Kafka broker of %s can be reached: %w; check bus.kafka.brokers and that Kafka runs", at, err)
 	}

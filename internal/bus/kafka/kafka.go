@@ -48,11 +48,13 @@ type Bus struct {
 	tail   *tail
 	closed bool
 
-	mu     sync.Mutex // protects groups, which change while setup is held, too
+	mu     sync.Mutex // protects groups, which change while setup is held, too, and ending
 	groups map[string]*group
+	ending bool // nobody is asked any more
 
-	ended chan struct{}
-	once  sync.Once
+	ended  chan struct{}
+	once   sync.Once
+	asking sync.WaitGroup // of looks whether a broker answers
 }
 
 var (
@@ -79,11 +81,10 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 	if b.client, err = kgo.NewClient(opts...); err != nil {
 		return nil, explain(err, "bus.kafka")
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingLimit)
-	defer cancel()
-	if err := b.client.Ping(ctx); err != nil {
+	if err := b.ping(ctx); err != nil {
 		b.client.Close()
-		return nil, b.explainPing(err)
+		b.asking.Wait()
+		return nil, err
 	}
 	b.admin = kadm.NewClient(b.client)
 	return b, nil
@@ -217,7 +218,11 @@ func (b *Bus) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 	defer cancel()
 	err := b.client.Flush(ctx)
+	b.mu.Lock()
+	b.ending = true
+	b.mu.Unlock()
 	b.client.Close()
+	b.asking.Wait()
 	if err != nil {
 		return explain(err, "flush")
 	}

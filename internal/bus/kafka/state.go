@@ -119,6 +119,42 @@ func (b *Bus) State() State {
 	return s
 }
 
+// ping asks any broker, for as long as ctx lets it and at most pingLimit. The client
+// may go on waiting for a connection after that; Close waits for it.
+func (b *Bus) ping(ctx context.Context) error {
+	within := pingLimit
+	if at, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(at))
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingLimit)
+	answer := make(chan error, 1)
+	b.mu.Lock()
+	if b.ending {
+		b.mu.Unlock()
+		cancel()
+		return ErrClosed
+	}
+	b.asking.Go(func() {
+		defer cancel()
+		answer <- b.client.Ping(ctx)
+	})
+	b.mu.Unlock()
+	var err error
+	select {
+	case err = <-answer:
+	case <-ctx.Done():
+		select {
+		case err = <-answer:
+		default:
+			err = ctx.Err()
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return b.explainPing(err, within.Round(100*time.Millisecond))
+}
+
 // Health gives nil when a broker has answered in the last 5 seconds (one is
 // asked if not) and nothing that this process does with Kafka is in trouble. A
 // broker that cannot be reached is no trouble while others are, and no publication
@@ -126,10 +162,8 @@ func (b *Bus) State() State {
 // because of it would never try another.
 func (b *Bus) Health(ctx context.Context) error {
 	if s := b.State(); b.cfg.Now().Sub(s.Heard) > 5*time.Second {
-		ctx, cancel := context.WithTimeout(ctx, pingLimit)
-		defer cancel()
-		if err := b.client.Ping(ctx); err != nil {
-			return b.explainPing(err)
+		if err := b.ping(ctx); err != nil {
+			return err
 		}
 	}
 	for _, t := range b.State().Troubles {
