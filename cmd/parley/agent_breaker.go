@@ -20,7 +20,8 @@ func newAgentBreaker(a *app) *cobra.Command {
 		Long: `Show the circuit of an agent, or open or close it by hand. While it is open the
 agent is not called: its tasks wait, or fail at once (on_open). What was opened by
 hand stays open until it is closed by hand; what failures have opened is tried
-again by itself. To open or close again changes nothing.`,
+again by itself. To open or close again changes nothing but the reason, if another
+one is given for what is open by hand.`,
 		Example: `  parley agent breaker greeter
   parley agent breaker greeter open --reason maintenance
   parley agent breaker greeter close`,

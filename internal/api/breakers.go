@@ -204,7 +204,7 @@ func (s *server) breakerRoutes() []route {
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/agents/{ref}/breaker", id: "switch-breaker", tag: tag,
-			summary: "Open the circuit of an agent by hand, until it is closed by hand, or close it; again changes nothing",
+			summary: "Open the circuit of an agent by hand, until it is closed by hand, or close it; again changes nothing but the reason of an open one",
 			params:  []*huma.Param{ref}, body: orderBody{}, answers: ok(circuitBody{}), errors: []int{404, 413, 415, 422}, handle: s.switchBreaker,
 		},
 		{

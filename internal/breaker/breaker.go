@@ -63,11 +63,16 @@ func Close(s parley.BreakerState, why string, now time.Time) parley.BreakerState
 	}
 }
 
-// ByHand does as somebody says; changed is false if that is so already.
+// ByHand does as somebody says; changed is false if that is so already. A circuit that
+// is held open by hand and opened again for another reason stays open since it was, and
+// has the newer reason.
 func ByHand(s parley.BreakerState, o parley.BreakerOrder, now time.Time) (next parley.BreakerState, changed bool) {
 	switch {
-	case !o.Open && s.Circuit == parley.CircuitClosed, o.Open && s.Manual:
+	case !o.Open && s.Circuit == parley.CircuitClosed, o.Open && s.Manual && (o.Reason == "" || o.Reason == s.Reason):
 		return s, false
+	case o.Open && s.Manual:
+		next = s
+		next.Reason, next.Version = o.Reason, s.Version+1
 	case !o.Open:
 		next = Close(s, o.Reason, now)
 	default:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,26 @@ func TestTransitions(t *testing.T) {
 		next, changed := ByHand(c.s, parley.BreakerOrder{Open: c.open, By: "ann"}, now)
 		if changed != c.changed || changed && (next.Version != c.s.Version+1 || next.By != "ann" || next.Manual != c.open) {
 			t.Errorf("%s by hand, open %t: %+v", c.s.Circuit, c.open, next)
+		}
+	}
+}
+
+// TestReasonByHand: a circuit that is opened again has the newer reason.
+func TestReasonByHand(t *testing.T) {
+	manual, _ := ByHand(parley.BreakerState{Agent: "a", Circuit: parley.CircuitClosed}, parley.BreakerOrder{Open: true, By: "ann", Reason: "broken"}, epoch)
+	later := epoch.Add(time.Hour)
+	next, changed := ByHand(manual, parley.BreakerOrder{Open: true, By: "bob", Reason: "under repair"}, later)
+	want := manual
+	want.Reason, want.By, want.Version = "under repair", "bob", manual.Version+1
+	if !changed || next != want {
+		t.Errorf("%t %+v, want %+v", changed, next, want)
+	}
+	if e, ok := Event(manual, next, later); !ok || !strings.Contains(string(e.Data), `"reason":"under repair","manual":true,"by":"bob"`) {
+		t.Errorf("%t %s", ok, e.Data)
+	}
+	for _, reason := range []string{"", "broken"} {
+		if next, changed := ByHand(manual, parley.BreakerOrder{Open: true, By: "bob", Reason: reason}, later); changed || next != manual {
+			t.Errorf("%q: %+v", reason, next)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (r runs) Explain(ctx context.Context, id string) (parley.Explanation, error
 		if w.TaskID == "" || w.Reason != parley.WaitQueue && w.Reason != parley.WaitAgent {
 			continue
 		}
-		if err := look.complete(ctx, w); err != nil {
+		if err := look.complete(ctx, w, e.At); err != nil {
 			return e, err
 		}
 	}
@@ -61,7 +61,7 @@ func (l *agentLook) at(ctx context.Context, name string) (*agentState, error) {
 	return s, nil
 }
 
-func (l *agentLook) complete(ctx context.Context, w *parley.StepWait) (err error) {
+func (l *agentLook) complete(ctx context.Context, w *parley.StepWait, now time.Time) (err error) {
 	s, err := l.at(ctx, w.Agent)
 	if err != nil {
 		return err
@@ -74,14 +74,16 @@ func (l *agentLook) complete(ctx context.Context, w *parley.StepWait) (err error
 	}
 	if c := s.circuit; c.Circuit == parley.CircuitOpen || c.Circuit == parley.CircuitHalfOpen {
 		w.Reason, w.Circuit, w.Manual = parley.WaitBreaker, c.Circuit, c.Manual
-		w.Until = timePtr(c.Until)
-		w.Text = circuitText(w.Agent, c)
+		if c.Until.After(now) {
+			w.Until = timePtr(c.Until)
+		}
+		w.Text = circuitText(w.Agent, c, now)
 	}
 	return l.place(ctx, w, s)
 }
 
 // circuitText says how a circuit keeps a task waiting.
-func circuitText(agent string, c parley.BreakerState) string {
+func circuitText(agent string, c parley.BreakerState, now time.Time) string {
 	switch {
 	case c.Manual:
 		text := "the circuit of " + agent + " was opened by hand"
@@ -91,6 +93,8 @@ func circuitText(agent string, c parley.BreakerState) string {
 		return text + ": parley agent breaker " + agent + " close"
 	case c.Circuit == parley.CircuitHalfOpen:
 		return agent + " is tried after failures by a few calls at a time"
+	case !c.Until.After(now):
+		return "the time of " + agent + "'s open circuit is over: it is about to be tried again, by a few calls at a time"
 	}
 	return "the circuit of " + agent + " is open after failures until " + c.Until.UTC().Format(time.RFC3339)
 }
