@@ -35,6 +35,9 @@ func newRootCommand(a *app) *cobra.Command {
 		return usagef("%v", err).withHint("%s --help", cmd.CommandPath())
 	})
 	root.SilenceErrors, root.SilenceUsage = true, true
+	// Before the command a flag is that of every command, even if the command has one
+	// of the same name (--key of an event).
+	root.TraverseChildren = true
 	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpTemplate(helpTemplate)
 	root.CompletionOptions.HiddenDefaultCmd = false

@@ -13,7 +13,7 @@ type signalFlags struct{ event, key, data, id string }
 
 func (f *signalFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.key, "key", "", "what the event is about: steps wait for the same key")
+	fl.StringVar(&f.key, "key", "", "what the event is about: steps wait for the same key; the server's key goes before the command (parley --key env:NAME …) or in PARLEY_KEY")
 	fl.StringVar(&f.data, "data", "", "a value: JSON, @FILE, or - for standard input")
 	fl.StringVar(&f.id, "id", "", "a repeated id is ignored for 24 h")
 }
