@@ -73,8 +73,8 @@ func (s *server) deadLetterRoutes() []route {
 
 func deadLetterFilters() []*huma.Param {
 	return []*huma.Param{
-		queryParam("state", huma.TypeString, "waiting, replayed or discarded; anything else matches nothing."),
-		queryParam("kind", huma.TypeString, "task, record or foreign_task; anything else matches nothing."),
+		queryParam("state", huma.TypeString, "waiting, replayed or discarded."),
+		queryParam("kind", huma.TypeString, "task, record or foreign_task."),
 		queryParam("code", huma.TypeString, "The code of the error."),
 		queryParam("reason", huma.TypeString, "Words of the reason, in upper or lower case."),
 		queryParam("agent", huma.TypeString, "The agent's name."),
@@ -144,7 +144,8 @@ func (s *server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 	page := q.page()
 	req := parley.DeadLetterQuery{
 		Filter: parley.DeadLetterFilter{
-			State: parley.DeadLetterState(q.get("state")), Kind: parley.DeadLetterKind(q.get("kind")),
+			State: parley.DeadLetterState(q.word("state", string(parley.DeadLetterWaiting), string(parley.DeadLetterReplayed), string(parley.DeadLetterDiscarded))),
+			Kind:  parley.DeadLetterKind(q.word("kind", string(parley.DeadLetterTask), string(parley.DeadLetterRecord), string(parley.DeadLetterForeign))),
 			Code: parley.Code(q.get("code")), Reason: q.get("reason"), Agent: q.get("agent"), Workflow: q.get("workflow"),
 			Run: q.get("run_id"), Topic: q.get("topic"),
 			CreatedAfter: q.when("created_after"), CreatedBefore: q.when("created_before"),

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,6 +89,15 @@ func parseTime(v string) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
+}
+
+// word reads one of few words.
+func (q *query) word(name string, words ...string) string {
+	v := q.get(name)
+	if v != "" && !slices.Contains(words, v) {
+		q.wrong(name, "enum", "must be "+strings.Join(words[:len(words)-1], ", ")+" or "+words[len(words)-1]+", not "+clip(v))
+	}
+	return v
 }
 
 // page reads page (from 1) and page_size (1 to 100, default 20).

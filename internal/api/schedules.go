@@ -61,7 +61,7 @@ func (s *server) scheduleRoutes() []route {
 			method: http.MethodGet, path: "/api/v1/schedules", id: "list-schedules", tag: tag,
 			summary: "List schedules by workflow, with their next and last firing",
 			params: append(pageParams(), queryParam("workflow", huma.TypeString, "Only those of one workflow_id."),
-				queryParam("status", huma.TypeString, "active or paused; anything else matches nothing.")),
+				queryParam("status", huma.TypeString, "active or paused.")),
 			answers: ok(pageOf[parley.Schedule]{}), errors: []int{422}, handle: s.listSchedules,
 		},
 		{
@@ -104,7 +104,7 @@ func (s *server) scheduleRoutes() []route {
 func (s *server) listSchedules(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	page := q.page()
-	req := parley.ScheduleQuery{Workflow: q.get("workflow"), Status: parley.ScheduleStatus(q.get("status")), Page: page.page()}
+	req := parley.ScheduleQuery{Workflow: q.get("workflow"), Status: parley.ScheduleStatus(q.word("status", string(parley.ScheduleActive), string(parley.SchedulePaused))), Page: page.page()}
 	if err := q.done(); err != nil {
 		return err
 	}

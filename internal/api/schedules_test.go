@@ -26,6 +26,7 @@ func TestScheduleRoutes(t *testing.T) {
 		{"GET", "?workflow=a", "", 200, `"total":1`},
 		{"GET", "?status=paused", "", 200, `"total":0`},
 		{"GET", "?page=x", "", 422, `page`},
+		{"GET", "?status=asleep", "", 422, `must be active or paused, not \"asleep\"`},
 		{"GET", "/nightly", "", 200, `"id":"sch-1"`},
 		{"GET", "/none", "", 404, `not_found`},
 		{"GET", "/sch-1/firings", "", 200, `"run":"run-7"`},
