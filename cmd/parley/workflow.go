@@ -172,9 +172,13 @@ func (a *app) workflowApply(ctx context.Context, files []string) error {
 		return err
 	}
 	done := []client.Applied{}
+	var first parley.ApplyRequest
 	var errs []error
-	for _, file := range files {
-		v, err := a.applyOne(ctx, c, file)
+	for i, file := range files {
+		v, req, err := a.applyOne(ctx, c, file)
+		if i == 0 {
+			first = req
+		}
 		if err != nil {
 			a.report(err)
 			errs = append(errs, err)
@@ -191,7 +195,7 @@ func (a *app) workflowApply(ctx context.Context, files []string) error {
 		}
 	}
 	if len(errs) == 0 {
-		a.next("parley run start %s --wait", done[0].Workflow)
+		a.nextStart(done[0].Workflow, first.File, first.Source)
 	}
 	return a.all(errs)
 }
@@ -204,12 +208,14 @@ func oneOrAll[T any](list []T) any {
 	return list
 }
 
-func (a *app) applyOne(ctx context.Context, c *client.Client, file string) (client.Applied, error) {
+func (a *app) applyOne(ctx context.Context, c *client.Client, file string) (v client.Applied, req parley.ApplyRequest, err error) {
 	name, source, err := a.readDocument(file)
 	if err != nil {
-		return client.Applied{}, err
+		return v, req, err
 	}
-	return c.ApplyWorkflow(ctx, parley.ApplyRequest{File: filepath.ToSlash(name), Source: source})
+	req = parley.ApplyRequest{File: filepath.ToSlash(name), Source: source}
+	v, err = c.ApplyWorkflow(ctx, req)
+	return v, req, err
 }
 
 func (a *app) appliedColumns() []column[client.Applied] {

@@ -35,7 +35,7 @@ func newWorkflowShow(a *app) *cobra.Command {
 			if err := a.show(v, func(s *sheet) { a.drawWorkflow(s, v) }); err != nil {
 				return err
 			}
-			a.next("parley run start %s@%s --wait", v.Workflow, v.Version)
+			a.nextStart(v.Workflow+"@"+v.Version, v.Name+"."+v.Format, []byte(v.Source))
 			return nil
 		},
 		ValidArgsFunction: a.completeNames(workflowNames),
