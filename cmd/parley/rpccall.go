@@ -20,6 +20,9 @@ import (
 // maxShownData bounds an error's data in the terminal, in bytes.
 const maxShownData = 4096
 
+// maxStop bounds each of the two waits for the end of a process that was called.
+const maxStop = 5 * time.Second
+
 // rpcCallFlags are those of rpc call.
 type rpcCallFlags struct {
 	dial       dialFlags
@@ -60,7 +63,7 @@ peer cannot be reached or hangs up, 9 if it wants credentials.
 	fl := cmd.Flags()
 	f.dial.register(cmd)
 	fl.BoolVar(&f.notify, "notify", false, "send a notification: nothing is answered")
-	fl.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait, connecting included")
+	fl.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait, connecting included; a process that is started gets up to half of that, at most 10s, to end afterwards")
 	fl.StringVar(&f.ids, "id", "int", "form of the request's id: int or uuid")
 	fl.StringVar(&f.batch, "batch", "", "file of calls to send as one batch, or - for standard input")
 	fl.StringArrayVar(&f.meta, "meta", nil, "member to send beside the params: correlation_id=V, traceparent=V or tracestate=V; may be repeated")
@@ -91,7 +94,7 @@ func (a *app) rpcCall(ctx context.Context, args []string, f rpcCallFlags) error 
 		return usagef("--timeout must be more than 0")
 	}
 	// The call ends before its POST does.
-	f.dial.post = f.timeout + time.Second
+	f.dial.post, f.dial.stop = f.timeout+time.Second, min(f.timeout/4, maxStop)
 	ctx, err = rpcMeta(ctx, f.meta)
 	if err != nil {
 		return err

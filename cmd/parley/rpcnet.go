@@ -27,6 +27,9 @@ type dialFlags struct {
 	maxMessage byteSize
 	// post bounds one HTTP request.
 	post time.Duration
+	// stop is what a process that was started gets to end, once its standard input is
+	// closed and once more when it was told to; 0 is the default.
+	stop time.Duration
 }
 
 // register adds the flags of a client.
@@ -88,8 +91,9 @@ func (a *app) dial(ctx context.Context, to rpcAddress, f dialFlags) (jsonrpc.Str
 // transport is what dialing and listening have in common.
 func (a *app) transport(f dialFlags) rpcdial.Config {
 	return rpcdial.Config{
-		Framing: framingOf(f.framing),
-		HTTP:    rpchttp.ClientConfig{MaxMessage: int(f.maxMessage), Timeout: f.post},
+		Framing:    framingOf(f.framing),
+		Subprocess: jsonrpc.SubprocessConfig{CloseWait: f.stop, TermWait: f.stop},
+		HTTP:       rpchttp.ClientConfig{MaxMessage: int(f.maxMessage), Timeout: f.post},
 		Command: func(cmd *exec.Cmd) {
 			cmd.Dir, cmd.Env, cmd.Stderr = a.dir, a.env, a.stderr
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -76,7 +77,7 @@ func (a *app) rpcServe(ctx context.Context, address string, f rpcServeFlags) err
 		if err != nil {
 			return a.rpcFailure(ctx, err, 0)
 		}
-		return serveConn(ctx, s, rpc)
+		return brokenStream(serveConn(ctx, s, rpc))
 	}
 	cfg := a.transport(f.listen.dial)
 	cfg.MaxConns = f.listen.connections
@@ -119,6 +120,18 @@ func serveConn(ctx context.Context, s jsonrpc.Stream, cfg jsonrpc.Config) error 
 	case <-ctx.Done():
 	}
 	return conn.Close()
+}
+
+// brokenStream says what was wrong with what came over a stream, or with the stream.
+func brokenStream(err error) error {
+	if err == nil {
+		return nil
+	}
+	f := &failure{exit: exitFailed, code: "rpc", text: "what the peer sends cannot be followed any further: " + plainText(err)}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		f.text = "the peer hung up within a message"
+	}
+	return f.withHint("is its framing the one of --framing (line without it)?")
 }
 
 // shareStderr lets several goroutines write whole lines to standard error.
