@@ -265,7 +265,8 @@ type Event struct {
 // EventType names what happened (interface.md, events).
 type EventType string
 
-// The event types that this version writes.
+// The event types. Nothing writes [EventStepClaimed] and [EventStepLate]: that an
+// attempt was claimed, and what came after its end, stands with the attempt.
 const (
 	// EventRunQueued accepts a run that waits for its turn ([Turn]); EventRunStarted
 	// begins it.
