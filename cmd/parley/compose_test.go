@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -130,4 +131,33 @@ func composeSettings(t *testing.T, env map[string]string, args []string) *config
 		t.Errorf("%v %v: %v", args, rest, err)
 	}
 	return loaded
+}
+
+// TestBuildContext: the build of the image is not given the history, and everything that
+// the program is made of.
+func TestBuildContext(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := strings.Fields(string(text))
+	if !slices.Contains(left, ".git") {
+		t.Error(".git is given to the build")
+	}
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.Dir}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range strings.Lines(string(out)) {
+		in, err := filepath.Rel(base, strings.TrimSpace(dir))
+		first, _, _ := strings.Cut(filepath.ToSlash(in), "/")
+		if err == nil && first != ".." && slices.Contains(left, first) {
+			t.Errorf("%s is left out, but the program is made of %s", first, in)
+		}
+	}
 }
