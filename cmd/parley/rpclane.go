@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,6 +72,9 @@ func carry(ctx context.Context, t *tracer, conn int, a, b jsonrpc.Stream) error 
 			end = nil
 		case end = <-ends:
 		case <-late.C:
+			if open := asked.open(); open != "" {
+				end = &sideError{sideB, fmt.Errorf("no answer to %s within %s of the last that side A had to say", open, drainTime)}
+			}
 		case <-ctx.Done():
 		}
 		late.Stop()
@@ -182,7 +188,10 @@ func (l *lane) tell(text []byte) sketch {
 	}
 	r.Text, r.Cut = excerpt(l.trace.redactor, text, l.trace.limit, s.kind != kindMalformed)
 	r.Cut = r.Cut || r.Text != "" && l.size > int64(len(text))
-	l.asked.add(s.asks, now, s.kind == kindLarge)
+	if s.kind == kindLarge {
+		l.asked.addUnknown()
+	}
+	l.asked.add(s.asks, now, l.size > int64(len(text)))
 	for _, id := range s.answers {
 		if sent, ok := l.other.find(id); ok {
 			r.took = now.Sub(sent.at)
@@ -244,9 +253,11 @@ func (l *lane) lost(u *jsonrpc.UndeliveredError) error {
 type inFlight struct {
 	mu   sync.Mutex
 	sent map[string]sentRequest // guarded by mu
-	// unsure: a message went by that may have been a request.
-	unsure bool          // guarded by mu
-	empty  chan struct{} // closed when sent gets empty; guarded by mu
+	// unsure: a request went by that is not remembered; unknown are the large messages
+	// that may have been one.
+	unsure  bool          // guarded by mu
+	unknown int           // guarded by mu
+	empty   chan struct{} // closed when sent and unknown get empty; guarded by mu
 }
 
 type sentRequest struct {
@@ -254,14 +265,23 @@ type sentRequest struct {
 	method string
 	// times that the id was sent without an answer in between.
 	times int
+	// large: it may be refused for its size, which is answered without its id.
+	large bool
 }
 
 func newInFlight() *inFlight { return &inFlight{sent: map[string]sentRequest{}} }
 
-func (f *inFlight) add(asks []asked, now time.Time, unsure bool) {
+// addUnknown remembers that a large message went by that may have been a request.
+func (f *inFlight) addUnknown() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.unsure = f.unsure || unsure
+	f.unknown++
+}
+
+// add remembers requests, large ones if only the beginning of their message was seen.
+func (f *inFlight) add(asks []asked, now time.Time, large bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, q := range asks {
 		if len(q.id) > maxTracedID {
 			f.unsure = true
@@ -271,7 +291,7 @@ func (f *inFlight) add(asks []asked, now time.Time, unsure bool) {
 		if !ok && len(f.sent) >= maxInFlight {
 			f.forgetOldestLocked()
 		}
-		f.sent[q.id] = sentRequest{now, clip(q.method, nameColumn*2), again.times + 1}
+		f.sent[q.id] = sentRequest{now, clip(q.method, nameColumn*2), again.times + 1, large}
 	}
 }
 
@@ -302,16 +322,54 @@ func (f *inFlight) answered(ids []string) {
 	defer f.mu.Unlock()
 	for _, id := range ids {
 		s, ok := f.sent[id]
+		if !ok {
+			if id, ok = f.refusedLocked(id); !ok {
+				continue
+			}
+			s = f.sent[id]
+		}
 		if s.times--; s.times > 0 {
 			f.sent[id] = s
 		} else if ok {
 			delete(f.sent, id)
 		}
 	}
-	if len(f.sent) == 0 && f.empty != nil {
+	if len(f.sent) == 0 && f.unknown == 0 && f.empty != nil {
 		close(f.empty)
 		f.empty = nil
 	}
+}
+
+// refusedLocked gives the request that an answer with an unknown id is likely to be
+// for: with the id null the oldest large one, which its receiver has not read to its
+// id; else a large message whose id was not seen here.
+func (f *inFlight) refusedLocked(answer string) (id string, ok bool) {
+	var at time.Time
+	for open, s := range f.sent {
+		if answer == "null" && s.large && (!ok || s.at.Before(at)) {
+			id, at, ok = open, s.at, true
+		}
+	}
+	if !ok && f.unknown > 0 {
+		f.unknown--
+	}
+	return id, ok
+}
+
+// open names the requests that were not answered, a few at most; "" is none.
+func (f *inFlight) open() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	const most = 5
+	var names []string
+	for id, s := range f.sent {
+		names = append(names, strings.TrimSpace(s.method+" id "+clip(id, nameColumn)))
+	}
+	slices.Sort(names)
+	if n := len(names) - most; n > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(names, ", ")
 }
 
 // none reports whether every request was answered.
@@ -329,7 +387,7 @@ func (f *inFlight) drained() <-chan struct{} {
 	c := make(chan struct{})
 	switch {
 	case f.unsure:
-	case len(f.sent) == 0:
+	case len(f.sent) == 0 && f.unknown == 0:
 		close(c)
 	default:
 		f.empty = c

@@ -266,13 +266,42 @@ func TestProxyGivesUpWaiting(t *testing.T) {
 		began := time.Now()
 		a, b := newHalfPipe(`{"jsonrpc":"2.0","method":"never","id":1}`+"\n"), newHalfPipe("")
 		err := carry(t.Context(), newTestTracer(io.Discard), 1, jsonrpc.NewLineStream(a), jsonrpc.NewLineStream(b))
-		if _, ok := errors.AsType[*sideError](err); !ok {
-			t.Errorf("got %v, want an error that names the side", err)
+		if want := "side B: no answer to never id 1 within 10s of the last that side A had to say"; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 		if took := time.Since(began); took != drainTime {
 			t.Errorf("gave up after %s, want %s", took, drainTime)
 		}
 	})
+}
+
+// TestProxyRefusedForItsSize ends when a large request was refused, which is answered
+// without its id.
+func TestProxyRefusedForItsSize(t *testing.T) {
+	t.Parallel()
+	const refusal = `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"the message is too long"}}` + "\n"
+	big := `"` + strings.Repeat("x", 2*traceKeep) + `"`
+	for name, request := range map[string]string{
+		"id first": `{"jsonrpc":"2.0","id":7,"method":"put","params":[` + big + `]}`,
+		"id last":  `{"jsonrpc":"2.0","method":"put","params":[` + big + `],"id":7}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			a, b := newHalfPipe(request+"\n"), newHalfPipe("")
+			done := make(chan error)
+			go func() {
+				done <- carry(t.Context(), newTestTracer(io.Discard), 1, jsonrpc.NewLineStream(a), jsonrpc.NewLineStream(b))
+			}()
+			synctest.Wait() // until it has all gone there
+			b.in <- refusal
+			if err := <-done; err != nil || time.Since(began) != 0 {
+				t.Errorf("%s: after %s: %v", name, time.Since(began), err)
+			}
+			if a.out.String() != refusal {
+				t.Errorf("%s: side A got %q", name, a.out.String())
+			}
+		})
+	}
 }
 
 // halfPipe ends after what is written into it at the start, unless it is
