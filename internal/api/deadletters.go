@@ -146,7 +146,7 @@ func (s *server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 		Filter: parley.DeadLetterFilter{
 			State: parley.DeadLetterState(q.word("state", string(parley.DeadLetterWaiting), string(parley.DeadLetterReplayed), string(parley.DeadLetterDiscarded))),
 			Kind:  parley.DeadLetterKind(q.word("kind", string(parley.DeadLetterTask), string(parley.DeadLetterRecord), string(parley.DeadLetterForeign))),
-			Code: parley.Code(q.get("code")), Reason: q.get("reason"), Agent: q.get("agent"), Workflow: q.get("workflow"),
+			Code:  parley.Code(q.get("code")), Reason: q.get("reason"), Agent: q.get("agent"), Workflow: q.get("workflow"),
 			Run: q.get("run_id"), Topic: q.get("topic"),
 			CreatedAfter: q.when("created_after"), CreatedBefore: q.when("created_before"),
 		},
