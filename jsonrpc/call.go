@@ -21,7 +21,8 @@ import (
 // result: nil drops the result; *json.RawMessage has its storage reused for the
 // text; an io.Writer has the text written to it, for results longer than the
 // Stream's buffer as it arrives and from the goroutine that reads, never after
-// Call returned (a panic of it is the error of the call); everything else is a pointer that the Codec decodes into.
+// Call returned (a panic of it is the error of the call); everything else is a
+// pointer that the Codec decodes into.
 //
 // ctx bounds the whole of the call, waiting for room to write included; its
 // deadline takes the place of Config.Timeout. An error is always a *CallError.

@@ -143,8 +143,8 @@ func (p *pool) work() {
 	}
 }
 
-// runUnlocked runs j on the goroutine of w, without p.mu. The lock is taken again even when the job
-// ends its goroutine by runtime.Goexit, as testing's FailNow does.
+// runUnlocked runs j on the goroutine of w, without p.mu. The lock is taken again
+// even when the job ends its goroutine by runtime.Goexit, as testing's FailNow does.
 func (p *pool) runUnlocked(w *worker, j *job) {
 	exited := true
 	j.worker = w

@@ -94,8 +94,11 @@ func (x *Executor) takeStart(ctx context.Context, m bus.Message) error {
 		return err
 	}
 	known, err := x.startedBefore(ctx, r)
-	if err != nil || known {
+	switch {
+	case err != nil:
 		return err
+	case known:
+		return x.cancelEarly(ctx, r)
 	}
 	v, err := x.keepPlan(ctx, r.Plan)
 	if err != nil {
@@ -118,9 +121,23 @@ func (x *Executor) takeStart(ctx context.Context, m bus.Message) error {
 		return err
 	}
 	x.cfg.Metrics.request(kindStart, fateStarted)
-	if c, ok := x.early.take(r.RunID); ok && (c.At.IsZero() || !c.At.Before(r.At)) {
-		return x.cancelRequested(ctx, c)
+	return x.cancelEarly(ctx, r)
+}
+
+// cancelEarly cancels a run that was asked for before the request to cancel that
+// is remembered of it. That is forgotten when it is done: after a fault the record
+// comes again, and the run is known then.
+func (x *Executor) cancelEarly(ctx context.Context, r records.ExecutionRequest) error {
+	c, ok := x.early.of(r.RunID)
+	if !ok {
+		return nil
 	}
+	if c.At.IsZero() || !c.At.Before(r.At) {
+		if err := x.cancelRequested(ctx, c); err != nil {
+			return err
+		}
+	}
+	x.early.forget(r.RunID)
 	return nil
 }
 
@@ -143,7 +160,7 @@ func (x *Executor) cancelRequested(ctx context.Context, r records.CancellationRe
 type earlyCancels struct {
 	mu    sync.Mutex
 	byRun map[string]records.CancellationRequest // guarded by mu
-	order []string                               // guarded by mu; may name runs that were taken
+	order []string                               // guarded by mu; may name runs that are forgotten
 }
 
 // keep remembers one; of two of a run the first counts.
@@ -164,13 +181,18 @@ func (e *earlyCancels) keep(r records.CancellationRequest) {
 	e.order = append(e.order, r.RunID)
 }
 
-// take gives the one of a run, and forgets it.
-func (e *earlyCancels) take(run string) (records.CancellationRequest, bool) {
+// of gives the one of a run.
+func (e *earlyCancels) of(run string) (records.CancellationRequest, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, ok := e.byRun[run]
-	delete(e.byRun, run)
 	return r, ok
+}
+
+func (e *earlyCancels) forget(run string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.byRun, run)
 }
 
 // checkRunID refuses ids that task ids could not be made of: those end the run's
@@ -255,7 +277,7 @@ func (x *Executor) takeCancel(ctx context.Context, m bus.Message) error {
 		err := x.cancelRequested(ctx, r)
 		if parley.CodeOf(err) != parley.CodeNotFound {
 			if last && err == nil {
-				x.early.take(r.RunID)
+				x.early.forget(r.RunID)
 			}
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -208,6 +209,36 @@ func TestRequests_StoreFails(t *testing.T) {
 		r.failpoint.Store(nil)
 		time.Sleep(10 * time.Second)
 		r.wantRun("run-one", parley.RunCompleted)
+		r.wantLetters()
+	})
+}
+
+// TestRequests_CancelLongBeforeFails: the store fails between the start of a run and
+// its cancellation, which was asked for long before. It is not forgotten for that.
+func TestRequests_CancelLongBeforeFails(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.requestCancel("run-late")
+		time.Sleep(time.Minute)
+		var failed atomic.Int32
+		down := func(name string) error {
+			if strings.HasSuffix(name, ".before") && name != "P1.before" && name != "P4.before" {
+				failed.Add(1)
+				return errors.New("no disk")
+			}
+			return nil
+		}
+		r.failpoint.Store(&down)
+		v, err := records.ExecutionRequest{
+			RunID: "run-late", Plan: plan("Write", "1"), Input: json.RawMessage(`{"topic": "tea"}`), At: time.Now().Add(-time.Hour),
+		}.Encode()
+		r.put(bus.SubjectStartRequests, "run-late", v, err)
+		time.Sleep(5 * time.Second)
+		if failed.Load() == 0 {
+			r.t.Error("the cancellation has not failed")
+		}
+		r.failpoint.Store(nil)
+		time.Sleep(40 * time.Second)
+		r.wantRun("run-late", parley.RunCancelled)
 		r.wantLetters()
 	})
 }

@@ -261,6 +261,14 @@ func (m *mute) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// muting gives the dialer of such connections.
+func muting(silent *atomic.Bool, release chan struct{}) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &mute{Conn: conn, silent: silent, release: release}, err
+	}
+}
+
 // TestPublicationLongAgo: a publication that failed is a trouble until one succeeds
 // or none was tried for a while. A process that is given no work while it is in
 // trouble would stay so for ever.
@@ -271,10 +279,7 @@ func TestPublicationLongAgo(t *testing.T) {
 	b, _ := faked(t, kafka.Config{
 		PublishTimeout: 300 * time.Millisecond,
 		Now:            func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
-		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			return &mute{Conn: conn, silent: &silent, release: release}, err
-		},
+		Dialer:         muting(&silent, release),
 	})
 	m := bus.Message{Subject: bus.SubjectRuns, Key: "k"}
 	if err := b.Publish(t.Context(), m); err != nil {
@@ -303,10 +308,7 @@ func TestPublishTimer(t *testing.T) {
 	release := make(chan struct{})
 	b, _ := faked(t, kafka.Config{
 		PublishTimeout: 300 * time.Millisecond,
-		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			return &mute{Conn: conn, silent: &silent, release: release}, err
-		},
+		Dialer:         muting(&silent, release),
 	})
 	m := bus.Message{Subject: bus.SubjectRuns, Key: "k"}
 	if err := b.Publish(t.Context(), m); err != nil {
