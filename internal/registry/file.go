@@ -56,6 +56,10 @@ func readAgents(file string, data []byte, sections []string) ([]parley.AgentSpec
 	if doc == nil {
 		return nil, r.problems
 	}
+	if sections != nil && bareAgents(doc) {
+		r.problem(doc, "agents", faultRequired, "the agents must stand in a list under the member agents: write agents: [{name: ..., url: ...}]")
+		return nil, r.problems
+	}
 	list, ok := r.members(doc, "", sections)["agents"]
 	if !ok {
 		if sections != nil && len(r.problems) == 0 {
@@ -386,4 +390,23 @@ func (a *entryReader) faults(f faults) {
 		}
 		a.problem(at.node, at.path, x.Code, x.Detail)
 	}
+}
+
+// bareAgents reports whether a document is an agent, or a list of some, that the
+// member agents was forgotten around: then each of its members would be a problem,
+// and none of them the one to repair.
+func bareAgents(doc *yaml.Node) bool {
+	if doc.Kind == yaml.SequenceNode {
+		return true
+	}
+	bare := false
+	for i := 0; doc.Kind == yaml.MappingNode && i+1 < len(doc.Content); i += 2 {
+		switch doc.Content[i].Value {
+		case "agents":
+			return false
+		case "name", "url":
+			bare = true
+		}
+	}
+	return bare
 }
