@@ -104,6 +104,8 @@ type DB struct {
 	path    string
 	options Options
 	dialect dialect
+	// looks: nothing may be changed, not even to read.
+	looks   bool
 	readers *sql.DB
 	// reads caches the prepared statements of readers by their text.
 	reads sync.Map

@@ -41,6 +41,8 @@ const (
 	forWriting
 	// forNotices: it writes nothing but notifications.
 	forNotices
+	// forLooking: it reads, and leaves no trace.
+	forLooking
 )
 
 // link is a connection that writes. It belongs to one writer.
@@ -81,6 +83,9 @@ type dialect struct {
 	// time is a query for the database's clock, in microseconds; "" for one that
 	// has none of its own.
 	time string
+	// version is a query for the version of the database's program, begun one for
+	// whether there is the table that counts the steps of the schema.
+	version, begun string
 	// others is a query that gives true for a database that holds tables of
 	// something else under names of ours; "" where there are none.
 	others string

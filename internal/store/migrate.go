@@ -23,7 +23,11 @@ func (db *DB) migrate(f func(*goose.Provider) error) (err error) {
 	if err != nil {
 		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
 	}
-	c, err := db.dialect.connector(db.path, db.options, forWriting)
+	as := forWriting
+	if db.looks {
+		as = forLooking
+	}
+	c, err := db.dialect.connector(db.path, db.options, as)
 	if err != nil {
 		return db.failure(err)
 	}
@@ -114,16 +118,8 @@ func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 // checkSchema refuses a database that a newer program has made, and one that
 // belongs to something else: looking at its version would make a table in it.
 func (db *DB) checkSchema(ctx context.Context) error {
-	if db.dialect.others != "" {
-		var others sql.NullBool
-		if err := db.readers.QueryRowContext(ctx, db.dialect.others).Scan(&others); err != nil {
-			return db.failure(err)
-		}
-		if others.Bool {
-			return parley.Errorf(parley.CodeConflict,
-				"the database %s has a table agents that is not Parley's: give Parley a database of its own (database.url); what the existing platform has in its database, parley import brings over",
-				db.dialect.name(db.path))
-		}
+	if err := db.checkOthers(ctx); err != nil {
+		return err
 	}
 	return db.migrate(func(p *goose.Provider) error {
 		at, err := p.GetDBVersion(ctx)

@@ -47,6 +47,8 @@ func postgresDialect() dialect {
 		guesses:   true,
 		notifies:  true,
 		time:      `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`,
+		version:   `SELECT 'PostgreSQL ' || current_setting('server_version')`,
+		begun:     `SELECT to_regclass('goose_db_version') IS NOT NULL`,
 		others:    `SELECT 'agents' = ANY (t) AND 'goose_db_version' <> ALL (t) FROM (SELECT array_agg(tablename::text) t FROM pg_tables WHERE schemaname = current_schema()) x`,
 		snapshot:  sql.LevelRepeatableRead,
 		connector: postgresConnector,
@@ -90,7 +92,7 @@ func postgresConfig(target string, o Options, parameters map[string]string) (*pg
 func postgresConnector(target string, o Options, use use) (driver.Connector, error) {
 	parameters := map[string]string{}
 	switch use {
-	case forReading:
+	case forReading, forLooking:
 		parameters["default_transaction_read_only"] = "on"
 	case forNotices:
 		parameters["synchronous_commit"] = "off"

@@ -23,6 +23,8 @@ func sqliteDialect() dialect {
 		text:       func(s string) string { return s },
 		plain:      func(s string) string { return s },
 		writers:    1,
+		version:    `SELECT 'SQLite ' || sqlite_version()`,
+		begun:      `SELECT count(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
 		backup:     `VACUUM INTO ?`,
 		connector:  sqliteConnector,
 		connect:    sqliteConnect,
@@ -38,7 +40,7 @@ func sqliteConnector(path string, _ Options, use use) (driver.Connector, error) 
 		return nil, err
 	}
 	pragmas := []string{"busy_timeout(10000)", "foreign_keys(1)", "temp_store(MEMORY)"}
-	if use != forReading {
+	if use != forReading && use != forLooking {
 		// A checkpoint each 16 MiB, and a log that shrinks to 64 MiB after a
 		// burst. 16 MiB of pages: a commit that has split a page walks over
 		// the whole table of the cache, so that a larger one costs time.
@@ -47,7 +49,15 @@ func sqliteConnector(path string, _ Options, use use) (driver.Connector, error) 
 	} else {
 		pragmas = append(pragmas, "query_only(1)", "cache_size(-8192)")
 	}
-	u := url.URL{Scheme: "file", Path: abs, RawQuery: url.Values{"_pragma": pragmas}.Encode()}
+	query := url.Values{"_pragma": pragmas}
+	if use == forLooking {
+		query.Set("mode", "ro")
+		if _, err := os.Stat(abs + "-wal"); errors.Is(err, os.ErrNotExist) {
+			// Nobody has it open: reading as usual would leave files beside it.
+			query.Set("immutable", "1")
+		}
+	}
+	u := url.URL{Scheme: "file", Path: abs, RawQuery: query.Encode()}
 	return sqlite.NewConnector(u.String())
 }
 
