@@ -507,3 +507,30 @@ func TestContextErrorsComeBackAsTheyAre(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 }
+
+// TestReadiness: a server that is not ready is no error, and what is no Parley is.
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"status":"ready"}`: "ready",
+		`{"status":"not ready","roles":["api"],"checks":{"bus":"does not answer"}}`: "not ready",
+		`{"status":"up"}`: "",
+		`<html>`:          "",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if want != "ready" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = io.WriteString(w, body)
+		}))
+		c, err := client.New(client.Options{URL: s.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.Readiness(t.Context())
+		s.Close()
+		if r.Status != want || (err == nil) != (want != "") || r.Ready() != (want == "ready") {
+			t.Errorf("%s: %+v, %v", body, r, err)
+		}
+	}
+}

@@ -28,17 +28,9 @@ const (
 // write (protocol.md §6).
 func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 	observed := bridge.NewMetrics(metrics)
-	allowed, err := egress(s.cfg.EgressAllow)
-	if err != nil {
+	if err := s.openExchange(); err != nil {
 		return err
 	}
-	limits := s.cfg.Exchange
-	limits.MaxIdle = s.cfg.MaxCalls
-	s.exchange = bridge.NewExchange(bridge.ExchangeConfig{
-		Limits: limits, MaxAge: s.cfg.ConnectionAge,
-		DialContext: s.cfg.Dial, Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version, SecretSeen: s.cfg.SecretSeen,
-		Renew: func(ctx context.Context, a parley.Agent) (parley.Agent, error) { return s.registry.Renew(ctx, a) },
-	})
 	if err := s.openPush(); err != nil {
 		return err
 	}
@@ -58,6 +50,22 @@ func (s *Server) buildEngine(metrics *prometheus.Registry) (err error) {
 	if s.cfg.has(RoleBridge) {
 		return s.buildBridge(adapters, observed)
 	}
+	return nil
+}
+
+// openExchange makes what speaks with agents, under the egress policy.
+func (s *Server) openExchange() error {
+	allowed, err := egress(s.cfg.EgressAllow)
+	if err != nil {
+		return err
+	}
+	limits := s.cfg.Exchange
+	limits.MaxIdle = s.cfg.MaxCalls
+	s.exchange = bridge.NewExchange(bridge.ExchangeConfig{
+		Limits: limits, MaxAge: s.cfg.ConnectionAge,
+		DialContext: s.cfg.Dial, Now: s.cfg.Now, Egress: allowed, UserAgent: "parley/" + s.cfg.Version, SecretSeen: s.cfg.SecretSeen,
+		Renew: func(ctx context.Context, a parley.Agent) (parley.Agent, error) { return s.registry.Renew(ctx, a) },
+	})
 	return nil
 }
 
