@@ -82,6 +82,11 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, *logging.Redactor, 
 	if err != nil {
 		return server.Config{}, nil, err
 	}
+	return a.serverConfigWith(l, specs)
+}
+
+// serverConfigWith is serverConfig with agents that were read already.
+func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ server.Config, _ *logging.Redactor, err error) {
 	redactor := logging.NewRedactor()
 	cfg := server.Config{
 		Data: l.Data, Listen: l.Listen, DatabaseURL: l.Database.URL, SchemaAsIs: l.Database.Migrate != config.MigrateAuto,
@@ -161,10 +166,7 @@ func (a *app) logger(l config.Log, redactor *logging.Redactor) *slog.Logger {
 
 // configuredAgents reads the section agents of the file.
 func (a *app) configuredAgents(l *config.Loaded) ([]parley.AgentSpec, error) {
-	if l.File == "" {
-		return nil, nil
-	}
-	specs, problems := registry.LoadSection(l.File, l.Source)
+	specs, problems := readAgents(l)
 	wrong := 0
 	for _, p := range problems {
 		a.writeProblem(p)
@@ -175,12 +177,21 @@ func (a *app) configuredAgents(l *config.Loaded) ([]parley.AgentSpec, error) {
 	if wrong > 0 {
 		return nil, invalidf("the agents of the configuration were refused: %s", plural(wrong, "problem"))
 	}
+	return specs, nil
+}
+
+// readAgents gives the agents of the file, and what is wrong with them.
+func readAgents(l *config.Loaded) ([]parley.AgentSpec, parley.Problems) {
+	if l.File == "" {
+		return nil, nil
+	}
+	specs, problems := registry.LoadSection(l.File, l.Source)
 	for i := range specs {
 		if specs[i].Timeout == nil {
 			specs[i].Timeout = &l.Limits.AgentTimeout
 		}
 	}
-	return specs, nil
+	return specs, problems
 }
 
 func (a *app) writeProblem(p parley.Problem) { fmt.Fprintln(a.stderr, problemLine(p)) }

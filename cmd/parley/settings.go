@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -41,15 +42,20 @@ func addSettings(cmd *cobra.Command) *settingFlags {
 // load reads the configuration that the command line, the environment and the
 // file make together. What is wrong with it is written at once.
 func (f *settingFlags) load(a *app) (*config.Loaded, error) {
+	l, err := f.read(a)
+	return l, a.refuse(err)
+}
+
+// path is the file of settings as it was named, "" for none.
+func (f *settingFlags) path(a *app) string { return cmp.Or(f.file, a.getenv("PARLEY_CONFIG")) }
+
+// read is load for who says what is wrong, which is [parley.Problems].
+func (f *settingFlags) read(a *app) (*config.Loaded, error) {
 	src := config.Sources{
 		Env: a.env, Dir: a.dir, Flags: map[string]string{}, Suggest: didYouMean,
 		ReadFile: func(path string) ([]byte, error) { return readSmall(path) },
 	}
-	file := f.file
-	if file == "" {
-		file = a.getenv("PARLEY_CONFIG")
-	}
-	if file != "" {
+	if file := f.path(a); file != "" {
 		data, err := readFile(a.path(file), maxConfigFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, usagef("there is no file %s", file).withHint("parley config view prints every setting, to begin with")
@@ -64,8 +70,7 @@ func (f *settingFlags) load(a *app) (*config.Loaded, error) {
 			src.Flags[s.Path] = flag.Value.String()
 		}
 	}
-	l, err := config.Load(src)
-	return l, a.refuse(err)
+	return config.Load(src)
 }
 
 // refuse writes problems one to a line, as editors read them, and gives what

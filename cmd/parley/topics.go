@@ -38,12 +38,9 @@ func (a *app) topics(ctx context.Context, f *settingFlags, do func(context.Conte
 	if l.Bus.Kind != config.BusKafka {
 		return usagef("bus.kind is %s: there are no topics", l.Bus.Kind).withHint("name the brokers with --bus.kafka.brokers or --config")
 	}
-	cfg, err := kafkaConfig(l.Bus.Kafka)
+	cfg, err := topicsConfig(l)
 	if err != nil {
 		return err
-	}
-	if l.Bridge.Ledger == config.LedgerNone {
-		cfg.Used = server.LedgerlessSubjects()
 	}
 	report, err := do(ctx, *cfg)
 	if err != nil {
@@ -58,4 +55,13 @@ func (a *app) topics(ctx context.Context, f *settingFlags, do func(context.Conte
 		return err
 	}
 	return nil
+}
+
+// topicsConfig is the bus of which the topics are looked at.
+func topicsConfig(l *config.Loaded) (*server.KafkaConfig, error) {
+	cfg, err := kafkaConfig(l.Bus.Kafka)
+	if err == nil && l.Bridge.Ledger == config.LedgerNone {
+		cfg.Used = server.LedgerlessSubjects()
+	}
+	return cfg, err
 }
