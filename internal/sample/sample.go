@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed" // for the workflow
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -73,24 +74,28 @@ func nameIn(input json.RawMessage) string {
 func Polisher(address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, cardPath) {
-			write(w, card(cmp.Or(address, mounted(r))))
+			write(w, card(cmp.Or(address, mounted(r, cardPath))))
 			return
 		}
 		polish(w, r)
 	})
 }
 
-// mounted is the address at which a card was asked for, also below a prefix that
-// was stripped on the way.
-func mounted(r *http.Request) string {
+// mounted is the address at which a card was asked for, by the path well below
+// it, also below a prefix that was stripped on the way.
+func mounted(r *http.Request, well string) string {
 	path := r.URL.Path
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		path = u.Path
 	}
-	return "http://" + r.Host + strings.TrimSuffix(path, cardPath)
+	return "http://" + r.Host + strings.TrimSuffix(path, well)
 }
 
-const cardPath = "/.well-known/agent-card.json"
+// Where cards are: now, and before 0.3.
+const (
+	cardPath    = "/.well-known/agent-card.json"
+	oldCardPath = "/.well-known/agent.json"
+)
 
 func card(url string) map[string]any {
 	return map[string]any{
@@ -196,20 +201,34 @@ func polished(text string) string {
 
 // read decodes the body of a POST into v, or answers why it cannot.
 func read(w http.ResponseWriter, r *http.Request, v any) bool {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+	body, ok := readBody(w, r)
+	if !ok {
 		return false
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, v)
-	}
-	if err != nil {
+	if err := json.Unmarshal(body, v); err != nil {
 		http.Error(w, "the body cannot be read: "+err.Error(), http.StatusBadRequest)
 		return false
 	}
 	return true
+}
+
+// readBody gives the body of a POST, or answers why it cannot.
+func readBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+		return nil, false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		return body, true
+	}
+	status := http.StatusBadRequest
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		status = http.StatusRequestEntityTooLarge
+	}
+	http.Error(w, "the body cannot be read: "+err.Error(), status)
+	return nil, false
 }
 
 func write(w http.ResponseWriter, v any) {
