@@ -73,7 +73,7 @@ internal/zone/zoneauth:       .
 internal/zone/verification:   . internal/store internal/zone
 internal/zone/verification/slacktest:
 internal/server:              ...
-cmd/parley:                   . client internal/config internal/dryrun internal/logging internal/oldplatform internal/registry internal/server internal/workflow internal/workflow/convert internal/workflow/difference internal/workflow/drawing internal/workflow/outline internal/workflow/schemas jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
+cmd/parley:                   . client internal/config internal/dryrun internal/logging internal/oldplatform internal/registry internal/sample internal/server internal/workflow internal/workflow/convert internal/workflow/difference internal/workflow/drawing internal/workflow/outline internal/workflow/schemas jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcpractice jsonrpc/rpcws
 examples/adapters/graphql:    . internal/bridge
 examples/adapters/server:     examples/adapters/graphql internal/server
 examples/...:                 jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcws

@@ -31,6 +31,8 @@ type stateKey struct{}
 //	code N           the last exit code was N
 //	input FILE       the next command line reads FILE as its standard input
 //	data DIR         make a running local server's data folder
+//	start NAME ARGS… run a command line that serves; NAME is set to its URL
+//	end NAME         end it; its output are the files NAME.out and NAME.err
 //	agent NAME PATH  serve an agent whose card is at PATH; NAME is set to its URL
 //	postgres         make an empty database; url.txt is its URL
 //	oldplatform      make a database of the existing platform; url.txt is its URL
@@ -53,6 +55,7 @@ func TestScripts(t *testing.T) {
 			e.Values[stateKey{}] = &scriptState{url: url}
 			e.Values[testKey{}] = e.T().(testing.TB)
 			e.Values[sourceKey{}] = source
+			e.Values[runningKey{}] = map[string]*running{}
 			e.Setenv("PARLEY_URL", url)
 			e.Setenv("PARLEY_URL_OF_TEST", url)
 			e.Setenv("PARLEY_KEY", worldKey)
@@ -61,16 +64,25 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"parley": scriptParley, "code": scriptCode, "input": scriptInput, "data": scriptData, "agent": scriptAgent,
-			"oldplatform": scriptOldPlatform, "postgres": scriptPostgres,
+			"oldplatform": scriptOldPlatform, "postgres": scriptPostgres, "start": scriptStart, "end": scriptEnd,
 		},
 	})
 }
 
 func scriptParley(ts *testscript.TestScript, neg bool, args []string) {
 	state := ts.Value(stateKey{}).(*scriptState)
-	out := ts.Stdout()
+	a := scriptApp(ts, ts.Stdout(), ts.Stderr())
+	a.stdin, state.stdin = strings.NewReader(state.stdin), ""
+	state.exit = a.execute(context.Background(), args)
+	if neg == (state.exit == exitDone) {
+		ts.Fatalf("parley %s: exit code %d", strings.Join(args, " "), state.exit)
+	}
+}
+
+// scriptApp is the program with the environment of a script, and nothing to read.
+func scriptApp(ts *testscript.TestScript, out, errs io.Writer) *app {
 	a := &app{
-		stdin: strings.NewReader(state.stdin), stdout: out, stderr: ts.Stderr(), dir: ts.MkAbs("."),
+		stdin: strings.NewReader(""), stdout: out, stderr: errs, dir: ts.MkAbs("."),
 		now: func() time.Time { return epoch().Add(time.Minute) }, zone: time.UTC,
 		terminal: func(w io.Writer) (int, bool) {
 			n, err := strconv.Atoi(ts.Getenv("WIDTH"))
@@ -85,11 +97,7 @@ func scriptParley(ts *testscript.TestScript, neg bool, args []string) {
 			a.env = append(a.env, name+"="+v)
 		}
 	}
-	state.stdin = ""
-	state.exit = a.execute(context.Background(), args)
-	if neg == (state.exit == exitDone) {
-		ts.Fatalf("parley %s: exit code %d", strings.Join(args, " "), state.exit)
-	}
+	return a
 }
 
 func scriptCode(ts *testscript.TestScript, _ bool, args []string) {
