@@ -291,3 +291,27 @@ func TestProblemsAreTranslated(t *testing.T) {
 		}
 	}
 }
+
+// The statuses that the codes of this package are told to have are those of its
+// answers.
+func TestStatusOf(t *testing.T) {
+	s, w := setup(nil)
+	w.runs = append(w.runs, &parley.Run{ID: "run-1"})
+	for _, tt := range []struct {
+		method, path, body, media string
+		code                      parley.Code
+	}{
+		{"DELETE", "/healthz", "", "", codeMethod},
+		{"POST", "/api/v1/agents", "x", "text/plain", codeMedia},
+		{"GET", "/api/v1/runs/run-1/logs", "", "", codeNotBuilt},
+		{"GET", "/api/v1/runs/nobody", "", "", parley.CodeNotFound},
+	} {
+		rec := call(s.handler(), tt.method, tt.path, tt.body, "Content-Type", tt.media)
+		if status, ok := StatusOf(tt.code); !ok || failure(t, rec).Code != tt.code || rec.Code != status {
+			t.Errorf("%s %s: %s; the status of %s is said to be %d", tt.method, tt.path, rec.Body, tt.code, status)
+		}
+	}
+	if status, ok := StatusOf("made_up"); ok {
+		t.Errorf("a code that is none has status %d", status)
+	}
+}

@@ -105,6 +105,10 @@ func invalid(found []finding) *refusal {
 	return e
 }
 
+// StatusOf gives the HTTP status of an answer that refuses with this code, on the
+// paths that are Parley's own; ok is false for a code that no answer has.
+func StatusOf(code parley.Code) (status int, ok bool) { return statusOf(code, false) }
+
 // statusOf maps a code to the status of the answer; old is a path of
 // formats.md. A code that is not listed is none of ours: 500.
 func statusOf(code parley.Code, old bool) (status int, known bool) {
@@ -141,6 +145,12 @@ func statusOf(code parley.Code, old bool) (status int, known bool) {
 		return http.StatusGatewayTimeout, true
 	case parley.CodeInternal:
 		return http.StatusInternalServerError, true
+	case codeMethod:
+		return http.StatusMethodNotAllowed, true
+	case codeMedia:
+		return http.StatusUnsupportedMediaType, true
+	case codeNotBuilt:
+		return http.StatusNotImplemented, true
 	default:
 		return http.StatusInternalServerError, false
 	}
