@@ -291,6 +291,12 @@ func wireFailure(e *jsonrpc.Error) *failure {
 		f.hint = "the peer failed: its own log says why"
 	case jsonrpc.CodeServerBusy:
 		f.hint = "the peer is busy: try again in a moment"
+	case jsonrpc.CodeTimeout:
+		f.hint = "the peer ran out of time: look whether the work was done before you repeat it"
+	case jsonrpc.CodeClosing:
+		f.hint = "the peer is closing: connect anew and try again"
+	case jsonrpc.CodeCancelled:
+		f.hint = "somebody cancelled the call: repeat it if it is still wanted"
 	default:
 		f.hint = "the code is the peer's own: its documentation says what it means"
 	}
