@@ -56,7 +56,7 @@ func (d *doctor) configuration(f *settingFlags) []finding {
 		found = append(found, refused(name, err)...)
 	}
 	for _, note := range loaded.Notes {
-		found = append(found, odd(name, note, "set it by its own name, or take it away"))
+		found = append(found, odd(name, note, ""))
 	}
 	if len(found) > 0 {
 		return found

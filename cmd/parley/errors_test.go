@@ -169,7 +169,7 @@ func TestErrorBook(t *testing.T) {
 		if ok != (e.HTTPStatus != 0) || ok && (status != e.HTTPStatus || e.ExitCode != exitOfCode(parley.Code(e.Code), status)) {
 			t.Errorf("%s: status %d and exit code %d; the server says %d", e.Code, e.HTTPStatus, e.ExitCode, status)
 		}
-		if (slices.Contains(e.In, metRun)) != (e.RunExitCode == exitRunFailed || e.RunExitCode == exitRunCancelled) {
+		if slices.Contains(e.In, metRun) != (e.RunExitCode == exitRunFailed || e.RunExitCode == exitRunCancelled) {
 			t.Errorf("%s is in %v, and of a run the exit code is %d", e.Code, e.In, e.RunExitCode)
 		}
 	}

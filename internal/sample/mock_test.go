@@ -188,8 +188,11 @@ func TestMockQuestion(t *testing.T) {
 		return strings.Replace(said("message/send", id, ""), `"messageId"`, fmt.Sprintf(`"taskId":%q,"messageId"`, task), 1)
 	}
 	for _, s := range []struct{ body, want string }{
-		{reply("m2", "task-none"), "-32001"}, {reply("m2", "task-m1"), `"completed"`}, {reply("m2", "task-m1"), `"completed"`},
-		{reply("m3", "task-m1"), "-32004"}, {said("message/send", "m1", ""), `"completed"`},
+		{reply("m2", "task-none"), "-32001"},
+		{reply("m2", "task-m1"), `"completed"`},
+		{reply("m2", "task-m1"), `"completed"`},
+		{reply("m3", "task-m1"), "-32004"},
+		{said("message/send", "m1", ""), `"completed"`},
 	} {
 		if got := ask(m, s.body).Body.String(); !strings.Contains(got, s.want) {
 			t.Errorf("%s: %s, want %s", s.body, got, s.want)
