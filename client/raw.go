@@ -42,7 +42,7 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 	if err := checkPath(r.Path); err != nil {
 		return nil, err
 	}
-	resp, err := c.send(ctx, call{method: r.Method, path: r.Path, header: r.Header, body: r.Body})
+	resp, err := c.send(ctx, call{method: r.Method, path: r.Path, header: r.Header, body: r.Body}) //nolint:bodyclose // the caller reads it
 	if err != nil {
 		return nil, err
 	}

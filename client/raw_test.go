@@ -36,7 +36,7 @@ func TestSend(t *testing.T) {
 	if err != nil || string(body) != "as it is\x00" || resp.Status != http.StatusAccepted || resp.Header.Get("Content-Type") != "text/plain" {
 		t.Errorf("%d %q %v", resp.Status, body, err)
 	}
-	if got.Method != "POST" || got.RequestURI != "/api/v1/a%2Fb?x=1&x=2" || sent != "name: a" || got.Header.Get("Content-Type") != "application/yaml" ||
+	if got.Method != http.MethodPost || got.RequestURI != "/api/v1/a%2Fb?x=1&x=2" || sent != "name: a" || got.Header.Get("Content-Type") != "application/yaml" ||
 		strings.Contains(got.Header.Get("Authorization"), "other") || len(got.Header["X-A"]) != 2 {
 		t.Errorf("%s %s %v %q", got.Method, got.RequestURI, got.Header, sent)
 	}

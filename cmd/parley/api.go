@@ -171,15 +171,12 @@ func (a *app) apiBody(text, contentType string) ([]byte, error) {
 	if contentType == "" || isJSON(contentType) {
 		return a.readValue("--data", text)
 	}
-	where, b := "--data", []byte(text)
-	var err error
+	b, err := []byte(text), error(nil)
 	switch {
 	case text == "-":
-		where = "standard input"
-		b, err = readAll(a.stdin, where, maxInput)
+		b, err = readAll(a.stdin, "standard input", maxInput)
 	case strings.HasPrefix(text, "@"):
-		where = text[1:]
-		b, err = readFile(a.path(where), maxInput)
+		b, err = readFile(a.path(text[1:]), maxInput)
 	}
 	if err != nil {
 		return nil, usagef("--data: %v", err)

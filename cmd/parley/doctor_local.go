@@ -128,7 +128,7 @@ func (d *doctor) dataFolder(context.Context) []finding {
 	if err := syscall.Statfs(dir, &disk); err != nil {
 		return []finding{odd(name, fmt.Sprintf("%s can be written to; how much is free is not known: %v", dir, err), "look at the disk")}
 	}
-	return []finding{judgeSpace(dir, disk.Bavail*uint64(disk.Bsize))} //nolint:gosec,unconvert // a size, of another type on other systems
+	return []finding{judgeSpace(dir, disk.Bavail*uint64(disk.Bsize))} //nolint:gosec // a size, of another type on other systems
 }
 
 // judgeSpace says whether free bytes are enough.

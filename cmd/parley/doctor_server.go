@@ -58,15 +58,16 @@ func reachable(address string) string {
 
 // judgeServer says what a server says of itself.
 func judgeServer(name, where string, r client.Readiness) finding {
-	text := where + ": " + r.Status
+	said := []string{where + ": " + r.Status}
 	if len(r.Roles) > 0 {
-		text += ", roles " + strings.Join(r.Roles, ", ")
+		said[0] += ", roles " + strings.Join(r.Roles, ", ")
 	}
 	for _, part := range slices.Sorted(maps.Keys(r.Checks)) {
-		if said := r.Checks[part]; said != "ok" {
-			text += "; " + part + ": " + said
+		if how := r.Checks[part]; how != "ok" {
+			said = append(said, part+": "+how)
 		}
 	}
+	text := strings.Join(said, "; ")
 	if !r.Ready() {
 		return broken(name, text, "the log of the server says more")
 	}

@@ -227,7 +227,7 @@ func TestErrorAdvice(t *testing.T) {
 		for _, text := range e.Next {
 			at := root
 			for _, m := range command.FindAllStringSubmatch(text, -1) {
-				for _, word := range strings.Fields(m[1]) {
+				for word := range strings.FieldsSeq(m[1]) {
 					next := child(at, word)
 					if next == nil && at.HasSubCommands() {
 						t.Errorf("%s: %q names no command", e.Code, text)

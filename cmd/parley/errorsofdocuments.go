@@ -179,6 +179,12 @@ func commandErrors() []errorEntry {
 			Next:    []string{"compare the lines above the error with the script"},
 		},
 		{
+			Code: "unsound", In: []string{metCommand}, Retry: retryPerhaps, ExitCode: exitFailed,
+			Meaning: "A check of parley doctor has failed.",
+			Causes:  []string{"what the lines that begin with fail name"},
+			Next:    []string{"do what stands after the arrow of each, then parley doctor again"},
+		},
+		{
 			Code: "different", In: []string{metCommand}, Retry: retryNo, ExitCode: exitFailed,
 			Meaning: "The two documents that were compared differ. Nothing is printed for it but the differences.",
 			Causes:  []string{"parley workflow diff found differences"},

@@ -94,7 +94,7 @@ func (l *Looker) Agent(ctx context.Context, spec parley.AgentSpec) (look AgentLo
 		if err := l.dial(ctx, *spec.URL); err != nil {
 			look.Refused = bridge.RefusedByEgress(err)
 			look.Health.Message = "it cannot be reached: " + bridge.Cause(err)
-			return look, nil //nolint:nilerr // it is what was found
+			return look, nil // it is what was found
 		}
 	}
 	agent, err := l.s.registry.Add(ctx, spec)
