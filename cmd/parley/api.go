@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/client"
@@ -140,7 +141,7 @@ func apiHeader(list []string) (http.Header, error) {
 	h := http.Header{}
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")
-		if !ok || !isHeaderName(name) || strings.ContainsFunc(value, isControl) {
+		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			return nil, usagef("--header: it must be name=value, on one line").withHint("such as --header Accept=text/event-stream")
 		}
 		switch name = http.CanonicalHeaderKey(name); name {
@@ -153,15 +154,6 @@ func apiHeader(list []string) (http.Header, error) {
 	}
 	return h, nil
 }
-
-// isHeaderName reports whether a text is a token (RFC 9110, 5.6.2).
-func isHeaderName(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
-}
-
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // apiBody reads --data: JSON is looked at before it is sent, anything else is not.
 func (a *app) apiBody(text, contentType string) ([]byte, error) {

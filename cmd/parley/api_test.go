@@ -123,3 +123,18 @@ func TestAPIAnswers(t *testing.T) {
 		}
 	}
 }
+
+// A header is refused before anything is sent, and never repeated: it may be a
+// credential.
+func TestAPIHeader(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"X-A=b\r\nX-B: c", "X-A=\x00", "X-A=\x7f", "Bad Name=x", "=x", "X-A"} {
+		if h, err := apiHeader([]string{text}); classify(err).exit != exitUsage || strings.Contains(err.Error(), "b\r") {
+			t.Errorf("%q: %v, %v", text, h, err)
+		}
+	}
+	h, err := apiHeader([]string{"x-a=1", "X-A=2=3\t4"})
+	if err != nil || !slices.Equal(h["X-A"], []string{"1", "2=3\t4"}) {
+		t.Errorf("%v, %v", h, err)
+	}
+}

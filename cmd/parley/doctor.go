@@ -96,10 +96,7 @@ The exit code is 1 if a check has failed; warnings alone are 0.`,
 func (d *doctor) examine(ctx context.Context, f *settingFlags) error {
 	found := d.configuration(f)
 	if d.loaded != nil {
-		all, done, err := d.examinations()
-		if err != nil {
-			return err
-		}
+		all, done := d.examinations()
 		found = append(found, d.run(ctx, all)...)
 		if err := done(); err != nil {
 			return err
@@ -116,7 +113,7 @@ func (d *doctor) examine(ctx context.Context, f *settingFlags) error {
 
 // examinations are all checks in the order of their findings. What done frees, they
 // use.
-func (d *doctor) examinations() (all []examination, done func() error, err error) {
+func (d *doctor) examinations() (all []examination, done func() error) {
 	done = func() error { return nil }
 	all = []examination{d.dataFolder, d.openFiles, d.database, d.bus}
 	where := d.address
@@ -125,16 +122,17 @@ func (d *doctor) examinations() (all []examination, done func() error, err error
 	}
 	all = append(all, where)
 	if len(d.specs) == 0 {
-		return all, done, nil
+		return all, done
 	}
 	looker, err := server.NewLooker(d.cfg)
 	if err != nil {
-		return nil, nil, err
+		d.skip("agents", classify(err).text)
+		return all, done
 	}
 	for _, spec := range d.specs {
 		all = append(all, func(ctx context.Context) []finding { return []finding{lookAtAgent(ctx, looker, spec)} })
 	}
-	return all, looker.Close, nil
+	return all, looker.Close
 }
 
 // run makes all examinations, each with its own time, several at a time, and gives

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -134,7 +135,7 @@ func (d *doctor) dataFolder(context.Context) []finding {
 // judgeSpace says whether free bytes are enough.
 func judgeSpace(dir string, free uint64) finding {
 	const name, advice = "data", "free some, or let retention remove old runs"
-	text := fmt.Sprintf("%s, %s free", dir, sizeText(free))
+	text := fmt.Sprintf("%s, %s free", dir, byteCount(int64(min(free, math.MaxInt64))))
 	switch {
 	case free < leastSpace:
 		return broken(name, text, advice)
@@ -142,14 +143,6 @@ func judgeSpace(dir string, free uint64) finding {
 		return odd(name, text, advice)
 	}
 	return fine(name, text)
-}
-
-// sizeText gives a size as people read it.
-func sizeText(n uint64) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
 // openFiles looks whether a process may have as many open as it may have calls.

@@ -258,7 +258,8 @@ func TestJudge(t *testing.T) {
 	}{
 		{judgeSpace("d", leastSpace-1), checkFail, "63 MiB free"},
 		{judgeSpace("d", leastSpace), checkWarn, "64 MiB free → free some"},
-		{judgeSpace("d", scarceSpace), checkOK, "1.0 GiB free"},
+		{judgeSpace("d", scarceSpace), checkOK, "1024 MiB free"},
+		{judgeSpace("d", 68<<30), checkOK, "68 GiB free"},
 		{judgeFiles(1024, 8192), checkWarn, "ulimit -n 8704"},
 		{judgeFiles(8704, 8192), checkOK, "8704"},
 		{judgeClock(-20 * time.Millisecond), checkOK, "20ms behind this machine's"},

@@ -179,7 +179,7 @@ func TestErrorBook(t *testing.T) {
 // entries.
 func TestFailuresEndAsExplained(t *testing.T) {
 	t.Parallel()
-	source := ""
+	var source strings.Builder
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -192,12 +192,12 @@ func TestFailuresEndAsExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		source += string(b)
+		source.WriteString(string(b))
 	}
 	exits := map[string]int{
 		"exitFailed": exitFailed, "exitUsage": exitUsage, "exitUnreachable": exitUnreachable, "exitRunFailed": exitRunFailed, "exitTimedOut": exitTimedOut,
 	}
-	made := regexp.MustCompile(`failure\{exit: (\w+), code: (?:"(\w+)"|codeExpectation)`).FindAllStringSubmatch(source, -1)
+	made := regexp.MustCompile(`failure\{exit: (\w+), code: (?:"(\w+)"|codeExpectation)`).FindAllStringSubmatch(source.String(), -1)
 	if len(made) < 10 {
 		t.Fatalf("only %d failures found", len(made))
 	}

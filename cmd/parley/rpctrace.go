@@ -179,6 +179,8 @@ func byteCount(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	case n < 10<<20:
 		return fmt.Sprintf("%d KiB", n>>10)
+	case n < 10<<30:
+		return fmt.Sprintf("%d MiB", n>>20)
 	}
-	return fmt.Sprintf("%d MiB", n>>20)
+	return fmt.Sprintf("%d GiB", n>>30)
 }
