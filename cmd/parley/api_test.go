@@ -129,7 +129,7 @@ func TestAPIAnswers(t *testing.T) {
 func TestAPIHeader(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"X-A=b\r\nX-B: c", "X-A=\x00", "X-A=\x7f", "Bad Name=x", "=x", "X-A"} {
-		if h, err := apiHeader([]string{text}); classify(err).exit != exitUsage || strings.Contains(err.Error(), "b\r") {
+		if h, err := apiHeader([]string{text}); err == nil || classify(err).exit != exitUsage || strings.Contains(err.Error(), "b\r") {
 			t.Errorf("%q: %v, %v", text, h, err)
 		}
 	}
