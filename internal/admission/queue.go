@@ -6,7 +6,8 @@ import (
 )
 
 // Queue holds the tasks that wait for one agent. The one of the lowest rank goes
-// first; of two of the same rank, the one that came first. The zero value is empty.
+// first; of two of the same rank, the one that came first. Tasks are moved about,
+// so those of any size are best held by pointers. The zero value is empty.
 type Queue[T any] struct {
 	// items are a binary heap.
 	items []queued[T]
@@ -28,9 +29,8 @@ func before[T any](a, b *queued[T]) int {
 // Len is how many tasks wait.
 func (q *Queue[T]) Len() int { return len(q.items) }
 
-// Head is the task that goes next; it is good until the queue changes. There must
-// be one.
-func (q *Queue[T]) Head() *T { return &q.items[0].task }
+// Head is the task that goes next. There must be one.
+func (q *Queue[T]) Head() T { return q.items[0].task }
 
 // Push lets a task wait.
 func (q *Queue[T]) Push(task T, rank int64) {
@@ -107,15 +107,15 @@ func (q *Queue[T]) sink(i int) {
 
 // Expire takes out the tasks that over reports, but for the first ones that are to
 // be kept, and gives them in the order in which they would have gone.
-func (q *Queue[T]) Expire(keep int, over func(*T) bool) []T {
-	if len(q.items) <= keep || !slices.ContainsFunc(q.items, func(i queued[T]) bool { return over(&i.task) }) {
+func (q *Queue[T]) Expire(keep int, over func(T) bool) []T {
+	if len(q.items) <= keep || !slices.ContainsFunc(q.items, func(i queued[T]) bool { return over(i.task) }) {
 		return nil
 	}
 	slices.SortFunc(q.items, func(a, b queued[T]) int { return before(&a, &b) })
 	var out []T
 	n := keep
 	for i := keep; i < len(q.items); i++ {
-		if over(&q.items[i].task) {
+		if over(q.items[i].task) {
 			out = append(out, q.items[i].task)
 			continue
 		}

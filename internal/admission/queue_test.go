@@ -48,12 +48,12 @@ func TestQueue(t *testing.T) {
 						left = append(left, w)
 					}
 				}
-				if got := q.Expire(keep, func(x *task) bool { return x.n%2 == 0 }); !slices.Equal(got, gone) {
+				if got := q.Expire(keep, func(x task) bool { return x.n%2 == 0 }); !slices.Equal(got, gone) {
 					t.Fatalf("%v have expired, want %v", got, gone)
 				}
 				want = left
 			}
-			if q.Len() != len(want) || len(want) > 0 && *q.Head() != want[0] {
+			if q.Len() != len(want) || len(want) > 0 && q.Head() != want[0] {
 				t.Fatalf("%d tasks, want %v", q.Len(), want)
 			}
 		}

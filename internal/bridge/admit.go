@@ -39,7 +39,8 @@ type queuedTask struct {
 
 // taskQueue holds the tasks that wait for one agent.
 type taskQueue struct {
-	admission.Queue[queuedTask]
+	// Pointers: who sorts many tasks is not to move them whole.
+	admission.Queue[*queuedTask]
 	bytes int64
 }
 
@@ -47,7 +48,7 @@ type taskQueue struct {
 func (l *lane) Weight() int { return orDefault(l.weight, parley.DefaultPriority) }
 
 // waitLocked lets a task wait for a slot of its lane.
-func (b *Bridge) waitLocked(l *lane, q queuedTask) {
+func (b *Bridge) waitLocked(l *lane, q *queuedTask) {
 	q.since = b.cfg.Now()
 	if l.queue.Len() == 0 && l.gate.Idle(q.since) {
 		l.pace.promised = time.Time{} // whoever was to come has come
@@ -63,14 +64,14 @@ func (b *Bridge) waitLocked(l *lane, q queuedTask) {
 }
 
 // popLocked takes the first task out of the queue.
-func (l *lane) popLocked(b *Bridge) queuedTask {
+func (l *lane) popLocked(b *Bridge) *queuedTask {
 	q := l.queue.Pop()
 	b.leftLocked(l, q)
 	return q
 }
 
 // leftLocked notes that a task has left the queue.
-func (b *Bridge) leftLocked(l *lane, q queuedTask) {
+func (b *Bridge) leftLocked(l *lane, q *queuedTask) {
 	if l.queue.Len() == 0 {
 		l.paced = false
 		if l.gate.Spacing() == 0 {
@@ -94,7 +95,7 @@ func (b *Bridge) giveWayLocked(l *lane, turn int64) bool {
 }
 
 // backLocked has a task that has left the queue wait in the ledger.
-func (b *Bridge) backLocked(l *lane, q queuedTask) {
+func (b *Bridge) backLocked(l *lane, q *queuedTask) {
 	if q.foreign != nil {
 		b.putOffLocked(l, *q.foreign)
 		return

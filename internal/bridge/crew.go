@@ -5,8 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// maxResting bounds the goroutines that wait for the next call.
-const maxResting = 64
+// maxResting bounds the goroutines that wait for the next call. Calls that tell
+// their results have given their slots back, so that there are more goroutines
+// than calls in flight, and those of a burst come back together.
+const maxResting = 512
 
 // crew runs calls, each on a goroutine that it has to itself. One that is done
 // with its call rests until the next one comes: a fresh goroutine has to grow
@@ -14,11 +16,10 @@ const maxResting = 64
 type crew struct {
 	next    chan func()
 	resting atomic.Int64
-	over    chan struct{}
 	members sync.WaitGroup
 }
 
-func newCrew() *crew { return &crew{next: make(chan func()), over: make(chan struct{})} }
+func newCrew() *crew { return &crew{next: make(chan func())} }
 
 // do runs work at once, and does not wait for it.
 func (c *crew) do(work func()) {
@@ -36,21 +37,18 @@ func (c *crew) serve(work func()) {
 	}
 }
 
-// rest gives what is to be done next, or nil if enough others wait for it.
+// rest gives what is to be done next, or nil if enough others wait for it or
+// nothing comes any more.
 func (c *crew) rest() (work func()) {
 	defer c.resting.Add(-1)
 	if c.resting.Add(1) > maxResting {
 		return nil
 	}
-	select {
-	case work = <-c.next:
-	case <-c.over:
-	}
-	return work
+	return <-c.next
 }
 
 // dismiss waits until all work is done. None is given to the crew afterwards.
 func (c *crew) dismiss() {
-	close(c.over)
+	close(c.next)
 	c.members.Wait()
 }

@@ -152,7 +152,7 @@ func (b *Bridge) enqueue(r taskRecord, q queuedTask) (fate string) {
 	}
 	l := b.laneLocked(r.Agent)
 	if q.moves && b.heldLocked(l) {
-		b.turnDownLocked(l, q)
+		b.turnDownLocked(l, &q)
 		return fateQueued
 	}
 	if why := b.fullLocked(l, b.roomLocked(l), q.bytes); why != "" && (why != whyQueue || !b.giveWayLocked(l, q.turn)) {
@@ -160,7 +160,7 @@ func (b *Bridge) enqueue(r taskRecord, q queuedTask) (fate string) {
 		b.cfg.Metrics.putOff(why, 1)
 		return fateDeferred
 	}
-	b.waitLocked(l, q)
+	b.waitLocked(l, &q)
 	return fateQueued
 }
 

@@ -142,7 +142,7 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 		b.putOffLocked(l, q)
 		b.cfg.Metrics.putOff(why, 1)
 	} else {
-		b.waitLocked(l, queuedTask{task: id, bytes: size, turn: turn, foreign: &q})
+		b.waitLocked(l, &queuedTask{task: id, bytes: size, turn: turn, foreign: &q})
 	}
 	learn := l.limit == 0 && !l.learning
 	if learn {

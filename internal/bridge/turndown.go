@@ -12,12 +12,12 @@ import (
 // turnedDown is such a task.
 type turnedDown struct {
 	agent string
-	queuedTask
+	*queuedTask
 }
 
 // turnDownLocked has a task claimed to be turned down. If too many wait for that
 // it is dropped: it is announced again after 5 s (P2).
-func (b *Bridge) turnDownLocked(l *lane, q queuedTask) {
+func (b *Bridge) turnDownLocked(l *lane, q *queuedTask) {
 	if len(b.turnDowns) < 4*b.cfg.Limits.ClaimBatch {
 		b.queued[q.task] = false
 		b.turnDowns = append(b.turnDowns, turnedDown{l.agent, q})
