@@ -49,7 +49,7 @@ func (t AgentTask) Answerable() bool {
 
 // Encode gives the record, or an error of code invalid or limit.
 func (t AgentTask) Encode() ([]byte, error) {
-	w := newWriter("AgentTask", 256+len(t.Input))
+	w := newWriter("AgentTask", 256+len(t.RunID)+len(t.TaskID)+len(t.CorrelationID)+len(t.Input))
 	w.id("run_id", t.RunID)
 	w.id("task_id", t.TaskID)
 	w.id("agent_name", t.AgentName)
@@ -94,7 +94,7 @@ type AgentResult struct {
 
 // Encode gives the record, or an error of code invalid or limit.
 func (r AgentResult) Encode() ([]byte, error) {
-	w := newWriter("AgentResult", 256+len(r.Output)+len(r.Error))
+	w := newWriter("AgentResult", 256+len(r.RunID)+len(r.TaskID)+len(r.CorrelationID)+len(r.Output)+len(r.Error))
 	w.id("run_id", r.RunID)
 	w.id("task_id", r.TaskID)
 	switch r.Status {
