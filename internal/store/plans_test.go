@@ -77,6 +77,7 @@ func hotQueries(db *DB) map[string]string {
 		"told":      selectWaiterNews,
 		"waiters":   selectWaiters,
 		"signals":   selectSignals,
+		"key":       selectAccessKey,
 		"tell":      tellWaiters,
 		"tell one":  tellWaitersOf,
 		"count":     countSignals,
