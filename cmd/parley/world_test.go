@@ -67,7 +67,7 @@ func newWorld(t testing.TB) (w *world, url string) {
 		}
 	}
 	h, err := api.New(api.Config{
-		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Releases: worldReleases{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Inbox: worldInbox{w}, Schedules: &worldSchedules{world: w}, Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Archive: worldArchive{w}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
+		Runs: w, Controls: w, Workflows: worldWorkflows{w}, Releases: worldReleases{w}, Agents: worldAgents{w}, DeadLetters: newWorldDeadLetters(), Inbox: worldInbox{w}, Schedules: &worldSchedules{world: w}, Breakers: worldBreakers{w}, Conditions: worldConditions{w}, Archive: worldArchive{w}, Keys: worldKeys{}, Key: parley.NewSecret([]byte(worldKey)), Version: "1.2.3",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func (s *server) detectAgent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	spec := parley.AgentSpec{By: caller}
+	spec := parley.AgentSpec{By: callerOf(r)}
 	if spec.Name = o.text("name", 1, maxText); spec.Name == nil && !o.has("url") {
 		o.need("url")
 	}

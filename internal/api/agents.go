@@ -84,7 +84,7 @@ func (s *server) addAgent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	spec := parley.AgentSpec{By: caller}
+	spec := parley.AgentSpec{By: callerOf(r)}
 	if !o.has("name") {
 		o.need("name")
 	}
@@ -114,7 +114,7 @@ func (s *server) changeAgent(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	ref := r.PathValue("ref")
-	spec := parley.AgentSpec{By: caller}
+	spec := parley.AgentSpec{By: callerOf(r)}
 	var stored parley.Auth
 	if o.has("auth_config") && !o.has("auth_type") {
 		// The kind of the credential is the stored one, unless it says.
@@ -274,7 +274,7 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) removeAgent(w http.ResponseWriter, r *http.Request) error {
-	agent, err := s.cfg.Agents.Remove(r.Context(), r.PathValue("ref"), caller)
+	agent, err := s.cfg.Agents.Remove(r.Context(), r.PathValue("ref"), callerOf(r))
 	if err != nil {
 		return err
 	}

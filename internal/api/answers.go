@@ -34,7 +34,7 @@ func (s *server) answerRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.AnswerRequest{Run: r.PathValue("id"), Reply: parley.Reply{By: caller}}
+	req := parley.AnswerRequest{Run: r.PathValue("id"), Reply: parley.Reply{By: callerOf(r)}}
 	if v := o.text("step", 1, 16<<10); v != nil {
 		req.Step = *v
 	}

@@ -19,9 +19,9 @@ import (
 // a server should set its own limit to the same.
 const MaxHeaderBytes = 64 << 10
 
-// caller is recorded as the author of changes: there is one key, and the
-// existing platform writes this name too.
-const caller = "system"
+// configured stands for the configured key as the author of changes; the existing
+// platform writes this name too.
+const configured = "system"
 
 // Limits bound what one request may cost. Zero members take the default.
 type Limits struct {
@@ -78,8 +78,9 @@ type Config struct {
 	// Audits may be nil: then there are none.
 	Audits Audits
 
-	// Key is the local admin key, required unless AuthNone.
-	Key parley.Secret
+	// Key is the configured admin key, required unless AuthNone. Keys are the others.
+	Key  parley.Secret
+	Keys Keys
 	// AuthNone lets everybody in, for old clients.
 	AuthNone bool
 	// KeyHint ends the sentence of a 401 for callers on this machine: where to get
@@ -123,6 +124,8 @@ type server struct {
 	started time.Time
 	// slots holds one value for each open stream or wait.
 	slots chan struct{}
+	// ring knows the keys that were used of late.
+	ring *keyring
 	// hooks holds one value for each delivery that is looked at.
 	hooks chan struct{}
 	// document is the OpenAPI document as JSON.
@@ -140,8 +143,8 @@ func New(cfg Config) (http.Handler, error) {
 }
 
 func newServer(cfg Config) (*server, error) {
-	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Releases == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Schedules == nil || cfg.Breakers == nil || cfg.Conditions == nil || cfg.Archive == nil {
-		return nil, errors.New("api: Runs, Controls, Workflows, Releases, Agents, DeadLetters, Inbox, Schedules, Breakers, Conditions and Archive are required")
+	if cfg.Runs == nil || cfg.Controls == nil || cfg.Workflows == nil || cfg.Releases == nil || cfg.Agents == nil || cfg.DeadLetters == nil || cfg.Inbox == nil || cfg.Schedules == nil || cfg.Breakers == nil || cfg.Conditions == nil || cfg.Archive == nil || cfg.Keys == nil {
+		return nil, errors.New("api: Runs, Controls, Workflows, Releases, Agents, DeadLetters, Inbox, Schedules, Breakers, Conditions, Archive and Keys are required")
 	}
 	if cfg.Key.IsZero() && !cfg.AuthNone {
 		return nil, errors.New("api: a key is required unless authentication is switched off")
@@ -156,6 +159,7 @@ func newServer(cfg Config) (*server, error) {
 		started: cfg.Now(),
 		slots:   make(chan struct{}, cfg.Limits.Streams),
 		hooks:   make(chan struct{}, hookReaders),
+		ring:    newKeyring(cfg.Keys, cfg.Now),
 	}
 	for _, h := range cfg.Hosts {
 		s.hosts[strings.ToLower(strings.Trim(h, "[]"))] = true

@@ -12,7 +12,7 @@ import (
 )
 
 // Audits is the record of who changed what: what was taken over from the existing
-// platform, and what was done to versions of workflows here.
+// platform, and what was done to versions of workflows, schedules and keys here.
 type Audits interface {
 	// Audits gives one page, newest first, and how many entries q selects.
 	Audits(ctx context.Context, q store.AuditQuery) ([]store.Audit, int, error)
@@ -21,9 +21,9 @@ type Audits interface {
 // auditBody is one entry of the audit record.
 type auditBody struct {
 	ID         string          `json:"id"`
-	EntityType string          `json:"entity_type" doc:"agent, workflow, run or schedule."`
+	EntityType string          `json:"entity_type" doc:"agent, workflow, run, schedule or key."`
 	EntityID   string          `json:"entity_id"`
-	Action     string          `json:"action" doc:"create, update, delete, execute, retry or cancel; alias, unalias, deprecate or undeprecate; pause, resume or backfill."`
+	Action     string          `json:"action" doc:"create, update, delete, execute, retry or cancel; alias, unalias, deprecate or undeprecate; pause, resume or backfill; revoke."`
 	UserID     *string         `json:"user_id"`
 	Changes    json.RawMessage `json:"changes" doc:"What was changed; credentials are replaced."`
 	CreatedAt  time.Time       `json:"created_at"`
@@ -32,8 +32,8 @@ type auditBody struct {
 func auditRoute(s *server) route {
 	return route{
 		method: http.MethodGet, path: "/api/v1/audit", id: "list-audit", tag: "system",
-		summary: "List the audit record, newest first: what was imported from the existing platform, and what was done to versions of workflows here",
-		params: append(pageParams(), queryParam("entity_type", huma.TypeString, "agent, workflow or run."),
+		summary: "List the audit record, newest first: what was imported from the existing platform, what was done to versions of workflows here, and to keys",
+		params: append(pageParams(), queryParam("entity_type", huma.TypeString, "agent, workflow, run, schedule or key."),
 			queryParam("entity_id", huma.TypeString, "What an entry is about."), queryParam("action", huma.TypeString, "What was done.")),
 		answers: ok(pageOf[auditBody]{}), errors: []int{422}, handle: s.listAudit,
 	}

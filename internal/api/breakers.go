@@ -128,7 +128,7 @@ func (s *server) switchBreaker(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	order := parley.BreakerOrder{By: caller}
+	order := parley.BreakerOrder{By: callerOf(r)}
 	if !o.has("action") {
 		o.need("action")
 	}

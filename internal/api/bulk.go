@@ -59,7 +59,7 @@ func (s *server) bulk(action parley.BulkAction) func(http.ResponseWriter, *http.
 		if err != nil {
 			return err
 		}
-		req := parley.BulkRequest{Action: action, Filter: runFilterOf(o), By: caller}
+		req := parley.BulkRequest{Action: action, Filter: runFilterOf(o), By: callerOf(r)}
 		if v := o.text("reason", 0, 500); v != nil {
 			req.Reason = *v
 		}

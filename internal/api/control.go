@@ -75,7 +75,7 @@ func (s *server) steer(do func(context.Context, parley.ControlRequest) (parley.R
 		if err != nil {
 			return err
 		}
-		req := parley.ControlRequest{Run: r.PathValue("id"), By: caller}
+		req := parley.ControlRequest{Run: r.PathValue("id"), By: callerOf(r)}
 		if v := o.text("reason", 0, 500); v != nil {
 			req.Reason = *v
 		}
@@ -104,7 +104,7 @@ func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.RerunRequest{Run: r.PathValue("id"), By: caller}
+	req := parley.RerunRequest{Run: r.PathValue("id"), By: callerOf(r)}
 	if v := o.text("from", 1, 16<<10); v != nil {
 		req.From = *v
 	}

@@ -177,7 +177,7 @@ func (s *server) replayDeadLetter(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	req := parley.ReplayRequest{ID: r.PathValue("id"), By: caller}
+	req := parley.ReplayRequest{ID: r.PathValue("id"), By: callerOf(r)}
 	if v := o.boolean("force"); v != nil {
 		req.Force = *v
 	}
@@ -233,7 +233,7 @@ func (s *server) replayDeadLetters(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	b := parley.ReplayBatch{Filter: filterOf(o), By: caller}
+	b := parley.ReplayBatch{Filter: filterOf(o), By: callerOf(r)}
 	if v := o.integer("rate", 1, parley.ReplayMaxRate); v != nil {
 		b.Rate = int(*v)
 	}
@@ -267,7 +267,7 @@ func (s *server) discardDeadLetter(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	req := parley.DiscardRequest{ID: r.PathValue("id"), By: caller}
+	req := parley.DiscardRequest{ID: r.PathValue("id"), By: callerOf(r)}
 	if v := o.text("reason", 0, 500); v != nil {
 		req.Note = *v
 	}
@@ -287,7 +287,7 @@ func (s *server) discardDeadLetters(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	req := parley.DiscardRequest{Filter: filterOf(o), By: caller}
+	req := parley.DiscardRequest{Filter: filterOf(o), By: callerOf(r)}
 	if v := o.text("reason", 0, 500); v != nil {
 		req.Note = *v
 	}

@@ -425,7 +425,7 @@ func setup(change func(*Config)) (*server, *world) {
 	var mu sync.Mutex
 	ids := 0
 	cfg := Config{
-		Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Schedules: &fakeSchedules{world: w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Archive: fakeArchive{w},
+		Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Schedules: &fakeSchedules{world: w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Archive: fakeArchive{w}, Keys: newFakeKeys(clock.Now),
 		Key: parley.NewSecret([]byte("test-key")), Version: "1.2.3", Now: clock.Now,
 		NewID: func() string {
 			mu.Lock()

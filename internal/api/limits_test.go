@@ -227,7 +227,7 @@ func TestAuthNone(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	_, w := setup(nil)
-	full := Config{Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Schedules: &fakeSchedules{world: w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Archive: fakeArchive{w}, Key: parley.NewSecret([]byte("k"))}
+	full := Config{Runs: fakeRuns{w}, Controls: fakeRuns{w}, Workflows: fakeWorkflows{w}, Releases: fakeReleases{w}, Agents: fakeAgents{w}, DeadLetters: fakeDeadLetters{w}, Inbox: fakeInbox{w}, Schedules: &fakeSchedules{world: w}, Breakers: fakeBreakers{w}, Conditions: fakeConditions{w}, Archive: fakeArchive{w}, Keys: newFakeKeys(nil), Key: parley.NewSecret([]byte("k"))}
 	if _, err := New(full); err != nil {
 		t.Error(err)
 	}
@@ -235,6 +235,7 @@ func TestNewRefuses(t *testing.T) {
 		"no key":          func(c *Config) { c.Key = parley.Secret{} },
 		"no runs":         func(c *Config) { c.Runs = nil },
 		"no archive":      func(c *Config) { c.Archive = nil },
+		"no keys":         func(c *Config) { c.Keys = nil },
 		"no releases":     func(c *Config) { c.Releases = nil },
 		"no flows":        func(c *Config) { c.Workflows = nil },
 		"no agents":       func(c *Config) { c.Agents = nil },

@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/parley-project/parley"
 )
 
 // requestCheck answers whether requests can be served.
@@ -45,13 +47,28 @@ func (t *tracked) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController reach deadlines and Flush.
 func (t *tracked) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-type requestIDKey struct{}
+type requestKey struct{}
+
+// requestInfo is what is known about a request besides what it holds.
+type requestInfo struct {
+	// id is the correlation id that it runs under.
+	id string
+	// caller is the name of its key, which is recorded as the author of changes.
+	caller string
+}
+
+func infoOf(r *http.Request) *requestInfo {
+	if info, ok := r.Context().Value(requestKey{}).(*requestInfo); ok {
+		return info
+	}
+	return &requestInfo{caller: configured}
+}
 
 // requestID gives the correlation id that the request runs under.
-func requestID(r *http.Request) string {
-	id, _ := r.Context().Value(requestIDKey{}).(string)
-	return id
-}
+func requestID(r *http.Request) string { return infoOf(r).id }
+
+// callerOf gives who is recorded as the author of what the request changes.
+func callerOf(r *http.Request) string { return infoOf(r).caller }
 
 // handler wraps the mux in what every request passes.
 func (s *server) handler() http.Handler {
@@ -60,7 +77,7 @@ func (s *server) handler() http.Handler {
 		if !plainID(id) {
 			id = s.cfg.NewID()
 		}
-		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
+		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, &requestInfo{id: id, caller: configured}))
 		h := w.Header()
 		h.Set(correlationHeader, id)
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -148,7 +165,19 @@ func (s *server) authenticate(r *http.Request) error {
 		if subtle.ConstantTimeCompare(given[:], want[:]) == 1 {
 			return nil
 		}
+		k, err := s.ring.find(r.Context(), given)
+		switch {
+		case err != nil:
+			s.cfg.Logger.Warn("key not looked up", "request_id", requestID(r), "error", err)
+			return refuse(http.StatusServiceUnavailable, parley.CodeUnavailable, "keys cannot be looked up now; try again")
+		case k.State == parley.KeyActive:
+			infoOf(r).caller = k.Name
+			return mayDo(&k, r)
+		}
 		what = "the key is not valid"
+		if k.State != "" {
+			what = "the key is " + string(k.State)
+		}
 	}
 	hint := keyHint
 	if from, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && loopback(from) {

@@ -64,16 +64,16 @@ func TestOpenAPIListsEveryRoute(t *testing.T) {
 		}
 	}
 	want := []string{
-		"DELETE /api/v1/agents/{ref}", "DELETE /api/v1/schedules/{id}", "DELETE /api/v1/workflows/{ref}", "DELETE /api/v1/workflows/{ref}/aliases/{alias}",
+		"DELETE /api/v1/agents/{ref}", "DELETE /api/v1/keys/{name}", "DELETE /api/v1/schedules/{id}", "DELETE /api/v1/workflows/{ref}", "DELETE /api/v1/workflows/{ref}/aliases/{alias}",
 		"GET /", "GET /api/v1/agents", "GET /api/v1/agents/{ref}", "GET /api/v1/agents/{ref}/breaker", "GET /api/v1/agents/{ref}/events", "GET /api/v1/agents/{ref}/health", "GET /api/v1/agents:health",
-		"GET /api/v1/approvals", "GET /api/v1/archive/runs", "GET /api/v1/audit", "GET /api/v1/dead-letters", "GET /api/v1/dead-letters/{id}", "GET /api/v1/openapi.json",
+		"GET /api/v1/approvals", "GET /api/v1/archive/runs", "GET /api/v1/audit", "GET /api/v1/dead-letters", "GET /api/v1/dead-letters/{id}", "GET /api/v1/keys", "GET /api/v1/openapi.json",
 		"GET /api/v1/runs", "GET /api/v1/runs/{id}", "GET /api/v1/runs/{id}/attempts", "GET /api/v1/runs/{id}/events", "GET /api/v1/runs/{id}/explain",
 		"GET /api/v1/runs/{id}/logs", "GET /api/v1/runs/{id}/steps", "GET /api/v1/schedules", "GET /api/v1/schedules/{id}",
 		"GET /api/v1/schedules/{id}/firings", "GET /api/v1/schemas/{ref}", "GET /api/v1/workflows", "GET /api/v1/workflows/{ref}",
 		"GET /api/v1/workflows/{ref}/aliases", "GET /api/v1/workflows/{ref}/versions", "GET /health", "GET /health/ready", "GET /healthz", "GET /metrics",
 		"GET /openapi.json", "GET /readyz", "POST /api/v1/agents", "POST /api/v1/agents/{ref}/breaker", "POST /api/v1/agents/{ref}/call",
 		"POST /api/v1/agents/{ref}/check", "POST /api/v1/agents:detect", "POST /api/v1/archive/runs", "POST /api/v1/dead-letters/{id}/discard", "POST /api/v1/dead-letters/{id}/replay",
-		"POST /api/v1/dead-letters:discard", "POST /api/v1/dead-letters:replay", "POST /api/v1/events", "POST /api/v1/hooks/{ref}", "POST /api/v1/runs/{id}/answer",
+		"POST /api/v1/dead-letters:discard", "POST /api/v1/dead-letters:replay", "POST /api/v1/events", "POST /api/v1/hooks/{ref}", "POST /api/v1/keys", "POST /api/v1/runs/{id}/answer",
 		"POST /api/v1/runs/{id}/cancel", "POST /api/v1/runs/{id}/pause", "POST /api/v1/runs/{id}/rerun", "POST /api/v1/runs/{id}/resume",
 		"POST /api/v1/runs/{id}/retry", "POST /api/v1/runs/{id}/signal", "POST /api/v1/runs/{id}/terminate", "POST /api/v1/runs:cancel",
 		"POST /api/v1/runs:pause", "POST /api/v1/runs:resume", "POST /api/v1/runs:retry", "POST /api/v1/runs:terminate",

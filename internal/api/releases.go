@@ -92,7 +92,7 @@ func (s *server) setAlias(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.AliasRequest{Workflow: r.PathValue("ref"), Alias: r.PathValue("alias"), By: caller}
+	req := parley.AliasRequest{Workflow: r.PathValue("ref"), Alias: r.PathValue("alias"), By: callerOf(r)}
 	if !o.has("version") {
 		o.need("version")
 	}
@@ -115,7 +115,7 @@ func (s *server) setAlias(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) removeAlias(w http.ResponseWriter, r *http.Request) error {
-	req := parley.AliasRequest{Workflow: r.PathValue("ref"), Alias: r.PathValue("alias"), By: caller}
+	req := parley.AliasRequest{Workflow: r.PathValue("ref"), Alias: r.PathValue("alias"), By: callerOf(r)}
 	if err := s.cfg.Releases.RemoveAlias(r.Context(), req); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *server) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.DeprecateRequest{Ref: r.PathValue("ref"), By: caller}
+	req := parley.DeprecateRequest{Ref: r.PathValue("ref"), By: callerOf(r)}
 	if v := o.text("reason", 0, 500); v != nil {
 		req.Reason = *v
 	}
@@ -139,7 +139,7 @@ func (s *server) deprecate(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) undeprecate(w http.ResponseWriter, r *http.Request) error {
-	return s.replyDeprecated(w, r, parley.DeprecateRequest{Ref: r.PathValue("ref"), Undo: true, By: caller})
+	return s.replyDeprecated(w, r, parley.DeprecateRequest{Ref: r.PathValue("ref"), Undo: true, By: callerOf(r)})
 }
 
 func (s *server) replyDeprecated(w http.ResponseWriter, r *http.Request, req parley.DeprecateRequest) error {

@@ -19,7 +19,7 @@ func TestC10_AliasRoutes(t *testing.T) {
 	}{
 		{"GET", "/api/v1/workflows/a/aliases", "", 200, `"items":[],"total":0`},
 		{"PUT", "/api/v1/workflows/a/aliases/stable", `{"version":"1"}`, 201, `"alias":"stable","version":"1"`},
-		{"PUT", "/api/v1/workflows/a/aliases/stable", `{"version":"2"}`, 200, `"updated_by":"` + caller + `"`},
+		{"PUT", "/api/v1/workflows/a/aliases/stable", `{"version":"2"}`, 200, `"updated_by":"` + configured + `"`},
 		{"GET", "/api/v1/workflows/a/aliases", "", 200, `"total":1`},
 		{"GET", "/api/v1/workflows/a/aliases?page=2", "", 200, `"items":[],"total":1`},
 		{"GET", "/api/v1/workflows/a/aliases?what=1", "", 200, `"total":1`},
@@ -32,7 +32,7 @@ func TestC10_AliasRoutes(t *testing.T) {
 		{"DELETE", "/api/v1/workflows/a/aliases/stable", "", 200, `Alias 'stable' removed`},
 		{"DELETE", "/api/v1/workflows/a/aliases/stable", "", 404, `has no alias`},
 		{"POST", "/api/v1/workflows/a/deprecate", `{"reason":"old"}`, 200, `"deprecated":{"at":`},
-		{"GET", "/api/v1/workflows/a", "", 200, `"by":"` + caller + `","reason":"old"}`},
+		{"GET", "/api/v1/workflows/a", "", 200, `"by":"` + configured + `","reason":"old"}`},
 		{"POST", "/api/v1/workflows/a/deprecate", "", 200, `"deprecated":{`},
 		{"POST", "/api/v1/workflows/none/deprecate", "", 404, `not_found`},
 		{"POST", "/api/v1/workflows/a/undeprecate", "", 200, `"status":"active"`},

@@ -54,6 +54,7 @@ func (s *server) table() []route {
 	routes = append(routes, s.signalRoutes()...)
 	routes = append(routes, s.scheduleRoutes()...)
 	routes = append(routes, s.hookRoutes()...)
+	routes = append(routes, s.keyRoutes()...)
 	routes = append(routes, auditRoute(s))
 	routes = append(routes, schemaRoute(s))
 	return append(routes, s.systemRoutes()...)

@@ -29,7 +29,7 @@ func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.StartRequest{Workflow: r.PathValue("ref"), TriggeredBy: caller}
+	req := parley.StartRequest{Workflow: r.PathValue("ref"), TriggeredBy: callerOf(r)}
 	if !o.has("input_data") {
 		o.need("input_data")
 	} else if v := o.members["input_data"]; v.Kind() != '{' {
@@ -167,7 +167,7 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.CancelRequest{Run: r.PathValue("id"), By: caller}
+	req := parley.CancelRequest{Run: r.PathValue("id"), By: callerOf(r)}
 	if v := o.text("reason", 0, 500); v != nil {
 		req.Reason = *v
 	}
@@ -196,7 +196,7 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
 	if err := o.done(false); err != nil {
 		return err
 	}
-	run, err := s.cfg.Runs.Retry(r.Context(), r.PathValue("id"), caller)
+	run, err := s.cfg.Runs.Retry(r.Context(), r.PathValue("id"), callerOf(r))
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (s *server) callAgent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.StartRequest{Input: o.value("input", s.cfg.Limits.Input), TriggeredBy: caller}
+	req := parley.StartRequest{Input: o.value("input", s.cfg.Limits.Input), TriggeredBy: callerOf(r)}
 	wait := preferredWait(r)
 	if v := o.number("wait", 0, 86400); v != nil {
 		wait = time.Duration(*v * float64(time.Second))

@@ -121,7 +121,7 @@ func (s *server) addSchedule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.ScheduleRequest{By: caller}
+	req := parley.ScheduleRequest{By: callerOf(r)}
 	if !o.has("workflow") {
 		o.need("workflow")
 	}
@@ -168,7 +168,7 @@ func (s *server) resumeSchedule(w http.ResponseWriter, r *http.Request) error {
 }
 
 func changeOf(r *http.Request) parley.ScheduleChange {
-	return parley.ScheduleChange{Ref: r.PathValue("id"), By: caller}
+	return parley.ScheduleChange{Ref: r.PathValue("id"), By: callerOf(r)}
 }
 
 func (s *server) replySchedule(w http.ResponseWriter, r *http.Request, get func() (parley.Schedule, error)) error {
@@ -208,7 +208,7 @@ func (s *server) backfillSchedule(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	req := parley.BackfillRequest{Ref: r.PathValue("id"), By: caller}
+	req := parley.BackfillRequest{Ref: r.PathValue("id"), By: callerOf(r)}
 	for name, to := range map[string]*time.Time{"from": &req.From, "to": &req.To} {
 		if !o.has(name) {
 			o.need(name)

@@ -18,7 +18,7 @@ func TestScheduleRoutes(t *testing.T) {
 		{"GET", "", "", 200, `"items":[],"total":0`},
 		{"POST", "", `{"workflow":"a","name":"nightly","cron":"0 2 * * *","zone":"Europe/Berlin","overlap":"queue","catch_up":"1h","jitter":"30s","input":{"a":1}}`, 201, `"cron":"0 2 * * *","zone":"Europe/Berlin","overlap":"queue","catch_up":"1h","jitter":"30s","input":{"a":1}`},
 		{"POST", "", `{"workflow":"a","name":"nightly","every":"1h"}`, 409, `conflict`},
-		{"POST", "", `{"workflow":"defined","every":"1h"}`, 201, `"created_by":"` + caller + `"`},
+		{"POST", "", `{"workflow":"defined","every":"1h"}`, 201, `"created_by":"` + configured + `"`},
 		{"POST", "", `{"every":"1h"}`, 422, `workflow`},
 		{"POST", "", `{"workflow":"a"}`, 422, `a schedule needs cron`},
 		{"POST", "", `{"workflow":"a","every":5}`, 422, `every`},

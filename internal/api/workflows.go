@@ -114,7 +114,7 @@ func (s *server) applyWorkflow(w http.ResponseWriter, r *http.Request) error {
 	}
 	old := doc.isOldBody()
 	v, created, err := s.cfg.Workflows.Apply(r.Context(), parley.ApplyRequest{
-		File: fileName(r), Source: doc.source, Always: old, By: caller,
+		File: fileName(r), Source: doc.source, Always: old, By: callerOf(r),
 	})
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *server) validateWorkflow(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	out := validation{Valid: true, Problems: s.cfg.Workflows.Validate(r.Context(), parley.ApplyRequest{
-		File: fileName(r), Source: doc.source, Always: doc.isOldBody(), By: caller,
+		File: fileName(r), Source: doc.source, Always: doc.isOldBody(), By: callerOf(r),
 	})}
 	if out.Problems == nil {
 		out.Problems = parley.Problems{}
@@ -165,7 +165,7 @@ func (s *server) changeWorkflow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.ApplyRequest{File: fileName(r), Source: doc.source, Replace: v.ID, By: caller}
+	req := parley.ApplyRequest{File: fileName(r), Source: doc.source, Replace: v.ID, By: callerOf(r)}
 	if doc.isChange() {
 		if req, err = mergeChange(req, v, doc.json); err != nil {
 			return err
@@ -284,7 +284,7 @@ func (s *server) workflowVersions(w http.ResponseWriter, r *http.Request) error 
 
 func (s *server) removeWorkflow(w http.ResponseWriter, r *http.Request) error {
 	ref := r.PathValue("ref")
-	if err := s.cfg.Workflows.Remove(r.Context(), ref, caller); err != nil {
+	if err := s.cfg.Workflows.Remove(r.Context(), ref, callerOf(r)); err != nil {
 		return err
 	}
 	s.reply(w, r, http.StatusOK, s.message("Workflow '"+ref+"' deleted successfully"))

@@ -196,7 +196,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 	runs := runs{Executor: s.executor, db: s.db, admit: s.admit, log: s.log, agents: s.registry, slots: cmp.Or(s.cfg.MaxConcurrent, bridge.DefaultPerAgent)}
 	return api.New(api.Config{
 		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Schedules: s.schedules, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
-		Conditions: conditions{s.db, s.registry}, Archive: s.keeper(), Schema: schemas.Named,
+		Conditions: conditions{s.db, s.registry}, Archive: s.keeper(), Keys: keys{s.db}, Schema: schemas.Named,
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
 		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
