@@ -22,9 +22,9 @@ func refusalErrors() []errorEntry {
 		},
 		{
 			Code: string(parley.CodeForbidden), In: []string{metRequest}, Retry: retryNo,
-			Meaning: "You may not do this: whoever answers is not among those whom the approval's to names, or the Host header is a foreign one (421).",
-			Causes:  []string{"another person or role has to decide", "a server that is addressed by a name that it does not know"},
-			Next:    []string{"who may: parley approval list -o wide", "answer with --as and --role: parley run answer --help"},
+			Meaning: "You may not do this: whoever answers is not among those whom the approval's to names, the key is a viewer's, or the Host header is a foreign one (421).",
+			Causes:  []string{"another person or role has to decide", "a key of the role viewer", "a server that is addressed by a name that it does not know"},
+			Next:    []string{"who may: parley approval list -o wide", "answer with --as and --role: parley run answer --help", "a key of the role admin: parley key create --help"},
 		},
 		{
 			Code: string(parley.CodeNotFound), In: []string{metRequest, metCommand}, Retry: retryNo,

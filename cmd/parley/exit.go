@@ -36,7 +36,7 @@ const exitCodesHelp = `Scripts can rely on these exit codes:
   6  the run was cancelled
   7  waiting timed out or was interrupted; the run goes on
   8  the server cannot be reached
-  9  not allowed: a key is missing or wrong`
+  9  not allowed: a key is missing or wrong, or may not do that`
 
 // failure is an error that knows how the program ends.
 type failure struct {

@@ -17,7 +17,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(
 		newDevCommand(a), newServeCommand(a), newZoneCommand(a), newRunCommand(a), newWorkflowCommand(a), newAgentCommand(a), newDLQCommand(a), newApprovalCommand(a), newEventCommand(a), newScheduleCommand(a),
 		newImportCommand(a), newMigrateCommand(a), newBackupCommand(a), newArchiveCommand(a), newTopicsCommand(a), newDoctorCommand(a), newConfigCommand(a),
-		newRPCCommand(a), newMockAgentCommand(a), newAPICommand(a), newErrorsCommand(a), newSchemaCommand(a), newVersionCommand(a), newExitCodesTopic(),
+		newRPCCommand(a), newMockAgentCommand(a), newAPICommand(a), newErrorsCommand(a), newKeyCommand(a), newSchemaCommand(a), newVersionCommand(a), newExitCodesTopic(),
 	)
 	root.SetHelpCommand(newHelpCommand(root))
 
