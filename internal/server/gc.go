@@ -13,7 +13,7 @@ import (
 // than gcSlack bytes while it is much, so that thousands of tasks in flight do
 // not take five times the memory that they need; never less than what lives.
 //
-// Above gcFloor bytes in all the process besides keeps no more than a quarter,
+// Above gcFloor bytes in all the process besides keeps no more than an eighth,
 // and gcSpare bytes, beyond what lives: pages that are free go back to the
 // system, and more is collected. Where gcLarge bytes live and more, that would
 // cost too much time: there it grows to as much again.
@@ -79,7 +79,7 @@ func gcPercent(live uint64) int64 {
 
 // memoryLimit is GOMEMLIMIT for so many bytes that are alive.
 func memoryLimit(live uint64) int64 {
-	limit := max(live+live/4+gcSpare, gcFloor)
+	limit := max(live+live/8+gcSpare, gcFloor)
 	if live > gcLarge {
 		limit = max(limit, 2*live-gcLarge)
 	}
