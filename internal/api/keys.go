@@ -160,9 +160,7 @@ func (s *server) listKeys(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	from := min(page.page().Offset, len(all))
-	items := all[from:min(from+page.size, len(all))]
-	s.reply(w, r, http.StatusOK, makePage(mapped(items, s.showKey), len(all), page))
+	s.reply(w, r, http.StatusOK, cutPage(all, page, s.showKey))
 	return nil
 }
 

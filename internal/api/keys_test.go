@@ -194,3 +194,14 @@ func TestKeyRevokedMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestCutPage: each page has its part of the list, and what is beyond it is empty.
+func TestCutPage(t *testing.T) {
+	all := []int{1, 2, 3, 4, 5}
+	for number, want := range map[int]string{1: "[1 2]", 2: "[3 4]", 3: "[5]", 4: "[]", 1 << 40: "[]"} {
+		p := cutPage(all, pageRequest{number: number, size: 2}, func(n int) int { return n })
+		if got := fmt.Sprint(p.Items); got != want || p.Total != 5 || p.TotalPages != 3 {
+			t.Errorf("page %d: %s, %+v, want %s", number, got, p, want)
+		}
+	}
+}

@@ -168,7 +168,9 @@ func (s *server) authenticate(r *http.Request) error {
 		k, err := s.ring.find(r.Context(), given)
 		switch {
 		case err != nil:
-			s.cfg.Logger.Warn("key not looked up", "request_id", requestID(r), "error", err)
+			if r.Context().Err() == nil { // else its client has gone
+				s.cfg.Logger.Warn("key not looked up", "request_id", requestID(r), "error", err)
+			}
 			return refuse(http.StatusServiceUnavailable, parley.CodeUnavailable, "keys cannot be looked up now; try again")
 		case k.State == parley.KeyActive:
 			infoOf(r).caller = k.Name

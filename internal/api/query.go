@@ -141,6 +141,12 @@ func makePage[T any](items []T, total int, p pageRequest) pageOf[T] {
 	return pageOf[T]{Items: items, Total: total, Page: p.number, PageSize: p.size, TotalPages: (total + p.size - 1) / p.size}
 }
 
+// cutPage gives one page of all there are, each as f shows it.
+func cutPage[A, B any](all []A, p pageRequest, f func(A) B) pageOf[B] {
+	from := min(p.page().Offset, len(all))
+	return makePage(mapped(all[from:min(from+p.size, len(all))], f), len(all), p)
+}
+
 // mapped applies f to every item.
 func mapped[A, B any](in []A, f func(A) B) []B {
 	out := make([]B, 0, len(in))

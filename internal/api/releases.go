@@ -76,9 +76,7 @@ func (s *server) listAliases(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	from := min(page.page().Offset, len(all))
-	items := all[from:min(from+page.size, len(all))]
-	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeAlias), len(all), page))
+	s.reply(w, r, http.StatusOK, cutPage(all, page, makeAlias))
 	return nil
 }
 

@@ -276,9 +276,7 @@ func (s *server) workflowVersions(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	from := min(page.page().Offset, len(all))
-	items := all[from:min(from+page.size, len(all))]
-	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeListed), len(all), page))
+	s.reply(w, r, http.StatusOK, cutPage(all, page, makeListed))
 	return nil
 }
 
