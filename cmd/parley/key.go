@@ -78,7 +78,8 @@ func newKeyList(a *app) *cobra.Command {
 		Use:   "list",
 		Short: "List the keys with their roles and when they were last used",
 		Long: `List the keys by name, those included that were revoked or have expired, until
-their names are used anew. The configured key is not among them.`,
+their names are used anew; of these the newest 1,000. The configured key is not
+among them.`,
 		Example: `  parley key list
   parley key list -o json`,
 		Args: need(),

@@ -8,8 +8,13 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// maxAccessKeys bounds the keys that are neither revoked nor expired.
-const maxAccessKeys = 1000
+const (
+	// maxAccessKeys bounds the keys that are neither revoked nor expired.
+	maxAccessKeys = 1000
+	// keysKept is how many of the others are kept, the newest: the audit record
+	// knows of all.
+	keysKept = 1000
+)
 
 // Digest is the SHA-256 digest of a key's secret. The secret is random and long,
 // so that nobody finds it by trying.
@@ -34,6 +39,8 @@ const (
  ON CONFLICT (name) DO UPDATE SET role = excluded.role, digest = excluded.digest, created_at = excluded.created_at, created_by = excluded.created_by,
  expires_at = excluded.expires_at, revoked_at = NULL, used_at = NULL
  WHERE access_key.revoked_at IS NOT NULL OR access_key.expires_at <= excluded.created_at`
+	purgeAccessKeys = `DELETE FROM access_key WHERE (revoked_at IS NOT NULL OR expires_at <= ?) AND name NOT IN
+ (SELECT name FROM access_key WHERE revoked_at IS NOT NULL OR expires_at <= ? ORDER BY created_at DESC, name LIMIT ?)`
 	revokeAccessKey = `UPDATE access_key SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL`
 	noteAccessKey   = `UPDATE access_key SET used_at = ? WHERE name = ? AND (used_at IS NULL OR used_at < ?)`
 )
@@ -65,8 +72,8 @@ func (db *DB) AccessKey(ctx context.Context, d Digest) (k parley.AccessKey, foun
 	return list[0], true, nil
 }
 
-// AddAccessKey keeps a key. The error is conflict if a good one has its name, limit
-// if there are 1,000. Synced.
+// AddAccessKey keeps a key, and of those that are no good any more the newest 1,000.
+// The error is conflict if a good one has its name, limit if there are 1,000. Synced.
 func (db *DB) AddAccessKey(ctx context.Context, k NewKey) error {
 	return db.submit(ctx, synced, func(s *session) error {
 		s.at(k.Name)
@@ -89,6 +96,9 @@ func (db *DB) AddAccessKey(ctx context.Context, k NewKey) error {
 		}
 		if n == 0 {
 			return parley.Errorf(parley.CodeConflict, "there is a key %q: take another name, or revoke it first", k.Name)
+		}
+		if _, err := s.exec(purgeAccessKeys, unixMicro(k.CreatedAt), unixMicro(k.CreatedAt), int64(keysKept)); err != nil {
+			return err
 		}
 		return audit(s, &Audit{ID: k.AuditID, At: k.CreatedAt, EntityType: "key", EntityID: k.Name, Action: "create", By: k.CreatedBy}, changes)
 	})

@@ -87,6 +87,35 @@ func TestAccessKeyNames(t *testing.T) {
 	})
 }
 
+// TestAccessKeysAreForgotten: of those that are revoked or have expired the newest
+// 1,000 stay; none that is good goes.
+func TestAccessKeysAreForgotten(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		put := func(s *session, name string, at, expires time.Time) error {
+			d := sha256.Sum256([]byte(name))
+			_, err := s.exec(insertAccessKey, name, "viewer", d[:], unixMicro(at), "ann", micros(expires))
+			return err
+		}
+		check(t, db.submit(ctx, prompt, func(s *session) error {
+			for i := range keysKept + 2 {
+				if err := put(s, fmt.Sprintf("over%d", i), epoch.Add(time.Duration(i)*time.Second), epoch.Add(time.Hour)); err != nil {
+					return err
+				}
+			}
+			return put(s, "good", epoch.Add(-time.Hour), time.Time{})
+		}))
+		must(db.RevokeAccessKey(ctx, KeyRevocation{Name: "over0", At: epoch.Add(time.Minute), AuditID: "r"}))(t)
+		check(t, db.AddAccessKey(ctx, newKey("new", func(k *NewKey) { k.CreatedAt = epoch.Add(time.Hour) })))
+		left := map[string]bool{}
+		for _, k := range must(db.AccessKeys(ctx))(t) {
+			left[k.Name] = true
+		}
+		diff(t, len(left), keysKept+2)
+		diff(t, []bool{left["good"], left["new"], left["over0"], left["over1"], left["over2"]}, []bool{true, true, false, false, true})
+	})
+}
+
 // TestAccessKeyLimit: those that are good count, the others do not.
 func TestAccessKeyLimit(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
