@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +81,25 @@ func Start(tb testing.TB, o Options) *Cluster {
 const startLimit = 2 * time.Minute
 
 func start(ctx context.Context, o Options) (*Cluster, error) {
+	return onOtherPorts(func() (*Cluster, error) { return startOnce(ctx, o) })
+}
+
+// portTries is how often a cluster is started on ports of which one was taken by
+// somebody else between the look at it and the start of its broker.
+const portTries = 3
+
+// onOtherPorts repeats open, which chooses ports, until none of them was taken
+// meanwhile.
+func onOtherPorts(open func() (*Cluster, error)) (c *Cluster, err error) {
+	for range portTries {
+		if c, err = open(); err == nil || !strings.Contains(err.Error(), "Address already in use") {
+			break
+		}
+	}
+	return c, err
+}
+
+func startOnce(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 1
 	}
