@@ -34,9 +34,10 @@ type Options struct {
 	// ACL lets nobody but [AdminUser] do anything on the secure listener that no
 	// access rule allows. The plain listener stays free.
 	ACL bool
-	// Mesh, if set, is called for each way between two nodes before they start: the
-	// nodes then reach each other where it listens, and nowhere else, so that the
-	// network between them can be hurt. It needs the whole network 127.0.0.0/8 on
+	// Mesh, if set, is called for each way between two nodes before they start, and
+	// again, with other ports, when they start again on others: the nodes then reach
+	// each other where it listens, and nowhere else, so that the network between
+	// them can be hurt. It needs the whole network 127.0.0.0/8 on
 	// the loopback, as Linux has it.
 	Mesh func(Link)
 	// Settings are further settings of every broker, by Kafka's names.

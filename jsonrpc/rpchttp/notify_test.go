@@ -27,6 +27,7 @@ func TestNotificationAccepted(t *testing.T) {
 			`[{"jsonrpc":"2.0","method":"wait"},{"jsonrpc":"2.0","method":"wait"},{"jsonrpc":"2.0","method":"quick"}]`,
 		} {
 			status, _, body := m.send("", text)
+			synctest.Wait() // until they have counted themselves
 			if want := []int64{1, 2, 4}[i]; status != http.StatusAccepted || body != "" || h.began.Load() != want || h.ended.Load() != 0 {
 				t.Errorf("%s: %d %s; %d began, %d ended", text, status, body, h.began.Load(), h.ended.Load())
 			}
