@@ -8,10 +8,13 @@ type assembly struct {
 	buf  []byte // what is kept of it
 	head head   // what its beginning tells, once it is dropped
 
-	// While the value of a result is streamed, buf is the message without it:
+	// While the value of a result, or of params, is streamed, buf is the message without it:
 	// what came before, a zero in its place, and what comes after.
 	sink  *sink
 	check valueChecker
+	// params take the value in place of sink: the message is a request, whose
+	// handler reads it.
+	params *paramsStream
 }
 
 type assemblyMode uint8
@@ -49,11 +52,11 @@ func (in *receiver) part(p Part) {
 	case assemblyEmpty:
 		a.buf = append(a.buf, p.Data...)
 		a.mode = assemblyCollect
-		in.beginSink()
+		in.beginStream()
 	case assemblyCollect, assemblyTail:
 		a.buf = append(a.buf, p.Data...)
 	case assemblyStream:
-		in.streamResult(p.Data)
+		in.streamValue(p.Data)
 	case assemblyDrop:
 	}
 	if !p.End {
@@ -65,7 +68,7 @@ func (in *receiver) part(p Part) {
 	case assemblyDrop:
 		in.oversize(a.head)
 	case assemblyStream, assemblyTail:
-		in.endSink()
+		in.endStream()
 	case assemblyEmpty:
 	}
 	a.reset()
@@ -74,6 +77,7 @@ func (in *receiver) part(p Part) {
 // drop gives up a message that is too long: from now on it is only counted.
 func (in *receiver) drop(next []byte) {
 	a := &in.assembly
+	a.breakOff(&ResourceError{What: "an incoming message", Limit: in.c.cfg.MaxMessage, Unit: "bytes"})
 	if a.mode == assemblyEmpty {
 		a.buf = append(a.buf, next...)
 	}
@@ -106,11 +110,15 @@ func oversizeError(limit int) *Error {
 	return e
 }
 
-// beginSink begins to stream the result at hand, if it is for a call that wants
-// it in a Writer: what has come of its value is written.
-func (in *receiver) beginSink() {
+// beginStream begins to stream the result at hand, if it is for a call that wants
+// it in a Writer, or the params at hand: what has come of the value is written.
+func (in *receiver) beginStream() {
 	a := &in.assembly
 	h := scanHead(a.buf, in.c.cfg.MaxDepth)
+	if h.params > 0 && h.id != nil {
+		in.beginParams(h.params)
+		return
+	}
 	if h.value == 0 || h.id == nil {
 		return
 	}
@@ -125,27 +133,41 @@ func (in *receiver) beginSink() {
 	a.check = valueChecker{maxDepth: in.c.cfg.MaxDepth - 1}
 	value := append([]byte(nil), a.buf[h.value:]...)
 	a.buf = append(a.buf[:h.value], '0')
-	in.streamResult(value)
+	in.streamValue(value)
 }
 
-// streamResult writes the next bytes of the result's value, as far as it goes;
+// streamValue writes the next bytes of the value, as far as it goes;
 // the rest is the message's tail.
-func (in *receiver) streamResult(data []byte) {
+func (in *receiver) streamValue(data []byte) {
 	a := &in.assembly
 	n, err := a.check.step(data, true)
 	if err != nil {
 		// The tail makes the message malformed for scan too, as it is.
 		a.buf, a.mode = append(a.buf, '!'), assemblyTail
+		if a.params != nil {
+			a.params.end(err)
+		}
 		return
 	}
-	a.sink.write(data[:n])
+	if a.params != nil {
+		a.params.write(data[:n])
+	} else {
+		a.sink.write(data[:n])
+	}
 	if a.check.complete() {
+		if a.params != nil {
+			a.params.end(nil)
+		}
 		a.buf, a.mode = append(a.buf, data[n:]...), assemblyTail
 	}
 }
 
-// endSink handles the message around the value that was streamed.
-func (in *receiver) endSink() {
+// endStream handles the message around the value that was streamed.
+func (in *receiver) endStream() {
+	if in.assembly.params != nil {
+		in.endParams()
+		return
+	}
 	a, m := &in.assembly, &in.msg
 	m.scan(a.buf, in.c.cfg.MaxDepth)
 	if m.kind == kindResult {
@@ -165,6 +187,7 @@ type head struct {
 	id       []byte // nil when it has not come yet
 	response bool   // it has a result or an error
 	value    int    // where the value of the result begins; 0: not yet
+	params   int    // where the params begin; 0: not yet
 }
 
 // scanHead looks at the beginning of a message, up to the first member that is
@@ -193,6 +216,9 @@ func scanHead(b []byte, maxDepth int) (h head) {
 		if i < 0 {
 			if name == "result" && (b[start] == '{' || b[start] == '[' || b[start] == '"') {
 				h.value = start
+			}
+			if name == "params" && (b[start] == '{' || b[start] == '[') {
+				h.params = start
 			}
 			return h
 		}

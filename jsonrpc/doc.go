@@ -69,7 +69,8 @@
 // byte. What goes beyond a limit of this side fails with a [*ResourceError]
 // and is not sent; what the peer sends beyond one is answered with an error
 // whose data names the limit, and the connection goes on. Results and params
-// larger than memory should hold are passed as io.Reader and io.Writer.
+// larger than memory should hold are passed as io.Reader and io.Writer; a handler
+// registered with [Mux.RegisterStreaming] reads such params while they come.
 //
 // # Errors and what to do about them
 //

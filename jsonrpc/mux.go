@@ -29,6 +29,7 @@ type muxTable struct {
 type muxEntry struct {
 	name    string
 	inline  bool
+	streams bool
 	plain   Handler
 	wrapped Handler // plain with the middleware around it
 }
@@ -36,14 +37,23 @@ type muxEntry struct {
 // Register makes h the handler of a method. It panics when the method has one
 // already, when the name begins with "rpc.", which JSON-RPC 2.0 section 4.1
 // reserves, or when h is nil: these are mistakes of the program.
-func (m *Mux) Register(method string, h Handler) { m.register(method, h, false) }
+func (m *Mux) Register(method string, h Handler) { m.register(method, h, muxEntry{}) }
 
 // RegisterInline registers as Register does a handler that is quick and calls
 // nobody back, so that it may run where the connection is read (see Inliner).
 // The middleware has to keep the promise too.
-func (m *Mux) RegisterInline(method string, h Handler) { m.register(method, h, true) }
+func (m *Mux) RegisterInline(method string, h Handler) {
+	m.register(method, h, muxEntry{inline: true})
+}
 
-func (m *Mux) register(method string, h Handler, inline bool) {
+// RegisterStreaming registers as Register does a handler that reads its params
+// by Request.ParamsReader only, so that long ones need not be in memory (see
+// ParamsStreamer).
+func (m *Mux) RegisterStreaming(method string, h Handler) {
+	m.register(method, h, muxEntry{streams: true})
+}
+
+func (m *Mux) register(method string, h Handler, how muxEntry) {
 	switch {
 	case h == nil:
 		panic("jsonrpc: nil Handler for method " + strconv.Quote(method))
@@ -54,7 +64,8 @@ func (m *Mux) register(method string, h Handler, inline bool) {
 		if t.methods[method] != nil {
 			panic("jsonrpc: method " + strconv.Quote(method) + " is registered twice")
 		}
-		t.methods[method] = &muxEntry{name: strings.Clone(method), inline: inline, plain: h}
+		how.name, how.plain = strings.Clone(method), h
+		t.methods[method] = &how
 	})
 }
 
@@ -76,7 +87,9 @@ func (m *Mux) change(f func(*muxTable)) {
 	}
 	f(next)
 	for name, e := range next.methods {
-		next.methods[name] = &muxEntry{name: e.name, inline: e.inline, plain: e.plain, wrapped: next.wrap(e.plain)}
+		changed := *e
+		changed.wrapped = next.wrap(e.plain)
+		next.methods[name] = &changed
 	}
 	next.missing = next.wrap(HandlerFunc(methodNotFound))
 	m.table.Store(next)
@@ -119,6 +132,16 @@ func (m *Mux) Inline(method []byte) bool {
 	}
 	e := t.methods[string(method)]
 	return e != nil && e.inline
+}
+
+// StreamsParams says whether the method was registered with RegisterStreaming.
+func (m *Mux) StreamsParams(method []byte) bool {
+	t := m.table.Load()
+	if t == nil {
+		return false
+	}
+	e := t.methods[string(method)]
+	return e != nil && e.streams
 }
 
 // methodNotFound answers a request for an unknown method.

@@ -39,6 +39,7 @@ const flushSize = 32 << 10
 func (c *Conn) read() {
 	err := errors.New("jsonrpc: a handler ended the goroutine that reads")
 	defer func() { // deferred for handlers that call runtime.Goexit
+		c.in.assembly.breakOff(err)
 		c.end(err, !isHangUp(err))
 	}()
 	for {
@@ -62,7 +63,9 @@ func isHangUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, 
 func (c *Conn) interrupted() {
 	if c.token != nil {
 		_ = c.token.stream.SetReadDeadline(time.Time{})
-		c.token.lent.lend(c)
+		if c.in.assembly.params == nil { // else a caller could have to wait for a handler
+			c.token.lent.lend(c)
+		}
 	}
 }
 

@@ -13,8 +13,9 @@ type Request struct {
 	conn   *Conn
 	codec  Codec
 	method string
-	id     []byte // raw text; nil for a notification
-	params []byte // raw text; nil when absent
+	id     []byte        // raw text; nil for a notification
+	params []byte        // raw text; nil when absent
+	stream *paramsStream // that params come by; nil when they are there
 	meta   Meta
 	// closing says that the context ended since the connection is being closed.
 	closing bool
@@ -24,12 +25,21 @@ type Request struct {
 func (r *Request) Method() string { return r.method }
 
 // Params returns the raw params, an array or an object, checked to be valid
-// JSON; nil when the request has none. The bytes are borrowed.
+// JSON; nil when the request has none, or when they are streamed (see
+// ParamsStreamer). The bytes are borrowed.
 func (r *Request) Params() json.RawMessage { return r.params }
 
 // ParamsReader returns the params as a stream, which is empty when the request
-// has none. It must not be used after Handle returned.
-func (r *Request) ParamsReader() io.Reader { return bytes.NewReader(r.params) }
+// has none. Of params that come while they are read (see ParamsStreamer) an
+// error says that the request was cut off, is malformed or too long, or that its
+// context ended: what was read before is not to be used then. It must not be
+// used after Handle returned.
+func (r *Request) ParamsReader() io.Reader {
+	if r.stream != nil {
+		return r.stream
+	}
+	return bytes.NewReader(r.params)
+}
 
 // ID returns the id, byte for byte as the peer wrote it; the zero ID for a
 // notification. It is not borrowed.
@@ -56,10 +66,17 @@ func (r *Request) Codec() Codec { return r.codec }
 // to be returned by the handler (JSON-RPC 2.0 section 5.1), with the data that
 // Typed describes.
 func (r *Request) Decode(v any) error {
-	if r.params == nil {
+	params := r.params
+	if r.stream != nil {
+		var err error
+		if params, err = io.ReadAll(r.stream); err != nil {
+			return err
+		}
+	}
+	if params == nil {
 		return nil
 	}
-	if err := r.codec.Decode(r.params, v); err != nil {
+	if err := r.codec.Decode(params, v); err != nil {
 		return invalidParams(err)
 	}
 	return nil

@@ -19,9 +19,10 @@ func (s *server) serve(j *job) {
 	var result any
 	err := errExited
 	defer func() { // deferred for handlers that end their goroutine
-		if j.req.IsNotification() {
+		switch p := j.req.stream; {
+		case j.req.IsNotification(), p != nil && !p.ended(s.conn.done):
 			s.dropped(&j.req, err)
-		} else {
+		default:
 			s.conn.answer(j, result, err)
 		}
 		s.free(j)

@@ -15,18 +15,19 @@ import (
 // its context, keeps its panics in, tells the hooks, and makes of what it
 // returns something fit for the wire.
 type server struct {
-	cfg     *Config
-	report  *reporter
-	bufs    *buffers
-	conn    *Conn // nil for a Responder
-	handler Handler
-	inliner Inliner         // nil: no method is handled inline
-	base    context.Context //nolint:containedctx // that of all handlers
-	cancel  context.CancelCauseFunc
-	clock   clock
-	pool    pool
-	jobs    sync.Pool
-	running running
+	cfg      *Config
+	report   *reporter
+	bufs     *buffers
+	conn     *Conn // nil for a Responder
+	handler  Handler
+	inliner  Inliner         // nil: no method is handled inline
+	streamer ParamsStreamer  // nil: no params are streamed
+	base     context.Context //nolint:containedctx // that of all handlers
+	cancel   context.CancelCauseFunc
+	clock    clock
+	pool     pool
+	jobs     sync.Pool
+	running  running
 }
 
 // A job is one request on its way through a handler.
@@ -47,6 +48,7 @@ func newServer(cfg *Config, report *reporter, bufs *buffers, conn *Conn) *server
 		s.handler = HandlerFunc(notFound)
 	}
 	s.inliner, _ = s.handler.(Inliner)
+	s.streamer, _ = s.handler.(ParamsStreamer)
 	s.base, s.cancel = context.WithCancelCause(context.Background())
 	s.pool.max, s.pool.run = cfg.MaxHandlers, s.serve
 	if method, member := cfg.Cancel.method(); method != "" {
