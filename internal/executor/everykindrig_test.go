@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,12 +108,20 @@ func (l wholeLedger) Answer(ctx context.Context, a store.Answer) (bool, error) {
 	return l.executor.Answer(ctx, a)
 }
 
+// pace is how fast a world goes.
+type pace struct {
+	// tick is how often the people outside look, sweep how often the executor does.
+	tick, sweep time.Duration
+	// patience is how long a process may take over the run. What else gives up after a
+	// while hangs together with it, so that a slow machine changes nothing of a run.
+	patience time.Duration
+}
+
 // world is what outlives a process: a database and the agents.
 type world struct {
 	database string
 	input    string
-	// tick is how often the people outside look, sweep how often the executor does.
-	tick, sweep time.Duration
+	pace
 
 	mu    sync.Mutex // protects what follows
 	lives int
@@ -135,9 +144,9 @@ type agentCall struct {
 	agent, input string
 }
 
-func newWorld(database, input string, tick, sweep time.Duration) *world {
+func newWorld(database, input string, p pace) *world {
 	return &world{
-		database: database, input: input, tick: tick, sweep: sweep,
+		database: database, input: input, pace: p,
 		calls: make(map[string][]agentCall), first: make(map[string]time.Time), views: make(map[int64][]byte), settled: make(map[string]bool),
 		steps: make(map[string]string),
 	}
@@ -219,7 +228,7 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 	var b *bridge.Bridge
 	l.executor = New(Config{
 		Store: mortalStore{db, l}, Signals: db, Turns: db, Children: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
-		NewID: w.newID, SweepEvery: w.sweep,
+		NewID: w.newID, SweepEvery: w.sweep, Lease: w.patience / 4,
 		Reserve: func(agent string) (Reservation, bool) {
 			r, ok := b.Reserve(agent)
 			return Reservation{Claim: r.Claim, Start: r.Start, Release: r.Release}, ok
@@ -229,7 +238,7 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 		},
 	})
 	b, err = bridge.New(bridge.Config{
-		Worker: "bridge", Ledger: wholeLedger{db, l.executor}, Agents: l, Bus: hub, Adapters: []bridge.Adapter{l}, Clock: db.Now,
+		Worker: "bridge", Ledger: wholeLedger{db, l.executor}, Agents: l, Bus: hub, Adapters: []bridge.Adapter{l}, Clock: db.Now, Lease: w.patience / 4,
 		DrainGrace: time.Millisecond, AnswerWakes: true, Progress: l.executor.TakeProgress, Failpoint: d.hit,
 	})
 	if err != nil {
@@ -282,7 +291,7 @@ func (w *world) attempts(ctx context.Context, db *store.DB) (all []store.Attempt
 // drive is everybody outside: who starts the run, tells it what has happened and
 // answers what it asks, again and again until that was taken.
 func (l *life) drive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	started := false
 	for last := error(nil); ; {
@@ -318,9 +327,9 @@ func (l *life) drive(ctx context.Context) error {
 func (l *life) answer(ctx context.Context, run parley.Run) error {
 	for i := range run.Steps {
 		s := &run.Steps[i]
-		if s.Event != nil && s.Event.Name == "go" {
-			for id, ok := range map[string]string{"go-1": `{"ok":false}`, "go-2": `{"ok":true}`} {
-				if _, err := l.executor.Signal(ctx, parley.SignalRequest{Signal: parley.Signal{ID: id, Name: "go", Key: "k", Data: []byte(ok)}}); err != nil {
+		if s.Event != nil {
+			for id, data := range signals(run, s.Event.Name) {
+				if _, err := l.executor.Signal(ctx, parley.SignalRequest{Signal: parley.Signal{ID: id, Name: s.Event.Name, Key: "k", Data: []byte(data)}}); err != nil {
 					return err
 				}
 			}
@@ -333,6 +342,20 @@ func (l *life) answer(ctx context.Context, run parley.Run) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// signals are the events of that name that the run is told of now, data by id. The
+// race that a child loses is over once that has begun: were it a matter of time, a
+// slow machine would leave its begin out of the history, and the last cut with it.
+func signals(run parley.Run, name string) map[string]string {
+	begun := func(s parley.Step) bool { return s.ID == "lost/slower_one" && s.Child != nil && s.Child.Run != "" }
+	switch {
+	case name == "go":
+		return map[string]string{"go-1": `{"ok":false}`, "go-2": `{"ok":true}`}
+	case name == "begun" && slices.ContainsFunc(run.Steps, begun):
+		return map[string]string{"begun-1": "null"}
 	}
 	return nil
 }
@@ -360,7 +383,7 @@ func (l *life) note(d store.Decision, child string) {
 
 // Lookup gives every agent.
 func (l *life) Lookup(_ context.Context, name string) (parley.Agent, error) {
-	return parley.Agent{Name: name, Protocol: parley.ProtocolSimpleA2A, OutcomeUnknown: parley.OutcomeResend, Idempotent: true, Timeout: 30 * time.Second}, nil
+	return parley.Agent{Name: name, Protocol: parley.ProtocolSimpleA2A, OutcomeUnknown: parley.OutcomeResend, Idempotent: true, Timeout: l.patience / 2}, nil
 }
 
 // Protocol is that of all agents.
