@@ -74,9 +74,14 @@ func cases() []match {
 	return slices.Concat(parallelCases(), sequentialCases(), webCases())
 }
 
+// coalescedFloor is the floor for 64 calls in flight.
+func coalescedFloor() entrant {
+	return entrant{name: "coalesced 300 B lines", role: floor, open: overSocket(coalescedLines(300))}
+}
+
 func parallelCases() []match {
 	small, many := smallParams(), libraries()
-	floor300 := entrant{name: "coalesced 300 B lines", role: floor, open: overSocket(coalescedLines(300))}
+	floor300 := coalescedFloor()
 	floor170 := entrant{name: "coalesced 170 B lines", role: floor, open: overSocket(coalescedLines(170))}
 	return []match{
 		{
@@ -119,7 +124,8 @@ func parallelCases() []match {
 			name: "batch100", title: "batches of 100 on TCP", unit: "batches/s",
 			load: load{network: "tcp", kind: batch, params: small, workers: 1},
 			entrants: join(parley(), many, entrant{name: "go.lsp.dev batch, views", role: peer, open: overSocket(lspBatches(true))},
-				entrant{name: "go.lsp.dev batch, messages", role: peer, open: overSocket(lspBatches(false))}),
+				entrant{name: "go.lsp.dev batch, messages", role: peer, open: overSocket(lspBatches(false))},
+				entrant{name: "100 lines of 300 B in one write", role: floor, open: overSocket(callerReads(300))}),
 			bars: []bar{timesPeer("≥ 5× best peer", 5)},
 		},
 		{

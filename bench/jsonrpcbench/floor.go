@@ -188,28 +188,20 @@ func (f *coalesced) read() {
 	}
 }
 
-// callerReads is the floor for one call at a time: the caller reads the answer
-// from the socket itself.
+// callerReads is the floor for one call at a time, and for one batch at a time,
+// which is a line for each entry in one write: the caller reads the answer from
+// the socket itself.
 func callerReads(length int) func(context.Context, net.Conn, net.Conn) (*remote, error) {
 	return func(_ context.Context, client, server net.Conn) (*remote, error) {
 		var serving sync.WaitGroup
 		serving.Go(func() { echoLines(server) })
-		out, in := make([]byte, 0, floorRead), make([]byte, floorRead)
+		f := &lineReader{conn: client, length: length, out: make([]byte, 0, floorRead), in: make([]byte, floorRead)}
 		return &remote{
 			call: func(_ context.Context, params []byte, into *[]byte) error {
-				if _, err := client.Write(appendLine(out, 0, params, length)); err != nil {
-					return err
-				}
-				have := 0
-				for have == 0 || in[have-1] != '\n' {
-					n, err := client.Read(in[have:])
-					if err != nil {
-						return err
-					}
-					have += n
-				}
-				*into = append((*into)[:0], in[slotDigits:slotDigits+len(params)]...)
-				return nil
+				return f.echo(params, 1, func(int) *[]byte { return into })
+			},
+			batch: func(_ context.Context, params []byte, into [][]byte) error {
+				return f.echo(params, len(into), func(i int) *[]byte { return &into[i] })
 			},
 			close: func() error {
 				err := errors.Join(client.Close(), server.Close())
@@ -218,6 +210,32 @@ func callerReads(length int) func(context.Context, net.Conn, net.Conn) (*remote,
 			},
 		}, nil
 	}
+}
+
+// lineReader is the client of callerReads.
+type lineReader struct {
+	conn    net.Conn
+	length  int
+	out, in []byte
+}
+
+// echo sends n lines and reads as many; into is where the params of each go.
+func (f *lineReader) echo(params []byte, n int, into func(int) *[]byte) error {
+	f.out = f.out[:0]
+	for range n {
+		f.out = appendLine(f.out, 0, params, f.length)
+	}
+	if _, err := f.conn.Write(f.out); err != nil {
+		return err
+	}
+	if _, err := io.ReadAtLeast(f.conn, f.in, len(f.out)); err != nil {
+		return err
+	}
+	for i := range n {
+		text := f.in[i*f.length+slotDigits:]
+		*into(i) = append((*into(i))[:0], text[:len(params)]...)
+	}
+	return nil
 }
 
 // notifier is the floor for notifications: a writer goroutine swaps two

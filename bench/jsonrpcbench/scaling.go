@@ -26,7 +26,7 @@ func (o Options) scaling(ctx context.Context, r *Report) error {
 			_ = u.remote.close()
 		}
 	}()
-	for _, e := range join(parley(), fast(libraries())) {
+	for _, e := range join(parley(), fast(libraries()), coalescedFloor()) {
 		if e.single || e.role == variant {
 			continue
 		}
@@ -88,11 +88,14 @@ func scalingRow(both, one *matchResult) []Row {
 		x := metrics()[0]
 		two, spread := b.median(x)
 		single, _ := one.results[i].median(x)
-		if b.role == ours {
+		switch b.role {
+		case ours:
 			found = true
 			row.Value, row.Spread = two/single, spread
 			row.Ratio, row.Holds = row.Value/limit, row.Value >= limit
-		} else {
+		case floor:
+			row.Floor = two / single
+		default:
 			row.Peers[b.name] = two / single
 		}
 	}
