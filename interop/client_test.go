@@ -377,10 +377,10 @@ func (s session) close(t *testing.T) {
 	}
 }
 
-// eventually tries until something holds, for at most 10 s.
+// eventually tries until something holds, for at most two minutes.
 func eventually(t *testing.T, f func() (ok bool, state string)) {
 	t.Helper()
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(2 * time.Minute)
 	for {
 		ok, state := f()
 		if ok {

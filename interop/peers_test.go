@@ -94,7 +94,7 @@ func (p *process) code(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.child.Exited():
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the program does not end")
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](p.child.Err()); ok {

@@ -72,7 +72,7 @@ func TestAPIStream(t *testing.T) {
 		a, out, errs := apiApp(t, s.URL, tty)
 		ended := make(chan int, 1)
 		go func() { ended <- a.execute(ctx, []string{"api", "GET", "/x", "--header", "Accept=text/event-stream"}) }()
-		for deadline := time.Now().Add(10 * time.Second); !strings.HasSuffix(out.String(), "\n\n") && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(2 * time.Minute); !strings.HasSuffix(out.String(), "\n\n") && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
 		cancel()

@@ -29,7 +29,7 @@ func scriptStart(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Setenv(args[0], url)
 	case <-r.done:
 		ts.Fatalf("%s ended with %d: %s", line, r.exit, r.err.String())
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		ts.Fatalf("%s does not say where it serves: %s", line, r.err.String())
 	}
 }

@@ -107,7 +107,7 @@ func (p *pageSession) background(args []string) string {
 	p.stops = append(p.stops, func() { cancel(); wg.Wait() })
 	select {
 	case p.urls[shown] = <-out.found:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		p.t.Fatalf("%v does not listen: %s", args, out.String())
 	}
 	for !strings.Contains(out.String(), "next:") && args[1] == "serve" {

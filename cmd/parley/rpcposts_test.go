@@ -185,7 +185,7 @@ func TestPostProxyLosesSideBDuringABody(t *testing.T) {
 	b := <-p.b
 	// The request is there when its handler waits; side B ends before or after.
 	_ = b.Close()
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	text, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 502 ") {
 		t.Errorf("got %q, %v", text, err)
@@ -250,7 +250,7 @@ func TestPostProxyClientGoesAway(t *testing.T) {
 	if _, err := b.Read(make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := b.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	cancel()

@@ -131,7 +131,7 @@ func scriptBackground(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Setenv(name, url)
 	case <-r.done:
 		ts.Fatalf("%s ended with %d: %s", name, r.exit, r.err.String())
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		ts.Fatalf("%s does not listen: %s", name, r.err.String())
 	}
 }
@@ -148,7 +148,7 @@ func scriptEnd(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if b, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && strings.Contains(string(b), args[1]) {
 			return
 		}

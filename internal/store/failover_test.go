@@ -89,7 +89,7 @@ func insist(ctx context.Context, t *testing.T, call func() error) bool {
 func progress(t *testing.T, ended func() []string, more int) {
 	t.Helper()
 	from := len(ended())
-	for deadline := time.Now().Add(60 * time.Second); len(ended()) < from+more; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); len(ended()) < from+more; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d runs have ended in a minute, not %d", len(ended())-from, more)
 		}
@@ -171,7 +171,7 @@ func TestCommitWithoutStandby(t *testing.T) {
 	standby.Kill()
 	done := make(chan error)
 	go func() { _, err := db.Register(context.Background(), "b1", epoch); done <- err }()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		n := int64(0)
 		check(t, db.read(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`,
 			func(r *record) error { n = r.int(); return nil }))

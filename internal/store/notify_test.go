@@ -31,7 +31,7 @@ func listening(t *testing.T, db *DB) <-chan string {
 // rouse sends wake-ups until one is heard, and lets the channel run empty.
 func rouse(t *testing.T, db *DB, heard <-chan string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for ok := false; !ok; {
 		err := db.Notify(t.Context(), "rouse") // the server may be away
 		if time.Now().After(deadline) {

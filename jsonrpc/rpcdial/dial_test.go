@@ -132,7 +132,7 @@ func TestDialServe(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; {
+	for deadline := time.Now().Add(2 * time.Minute); runtime.NumGoroutine() > before; {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])

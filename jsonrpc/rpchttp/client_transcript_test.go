@@ -170,7 +170,7 @@ func (p *clientPlay) step(t *testing.T, name, data string) string {
 		case e := <-p.requests[method]:
 			p.current[method] = e
 			return e.text
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("no %s request", method)
 		}
 	case "response", "open":
@@ -222,7 +222,7 @@ func (p *clientPlay) wireBytes(data string, whole bool) string {
 // read shows what Read returns: messages, undelivered ones with the error, and
 // the end.
 func (p *clientPlay) read(t *testing.T) string {
-	p.st.SetReadDeadline(time.Now().Add(10 * time.Second))
+	p.st.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	text, err := readAll(p.st)
 	hide := func(s string) string {
 		s = strings.ReplaceAll(strings.ReplaceAll(s, p.addr, "ADDR"), p.other, "OTHER")

@@ -34,7 +34,7 @@ func streamPair(t *testing.T, cfg rpchttp.ClientConfig) (client, server jsonrpc.
 	select {
 	case s := <-accepted:
 		return st, s
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no session")
 		return nil, nil
 	}

@@ -226,7 +226,7 @@ func (p *serverPlay) step(t *testing.T, name, data string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		p.conns[label] = &wire{Conn: c, r: bufio.NewReader(c)}
 	}
 	c := p.conns[label]

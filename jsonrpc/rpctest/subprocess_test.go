@@ -58,7 +58,7 @@ func TestSubprocess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ln.(*net.UnixListener).SetDeadline(time.Now().Add(10 * time.Second))
+		ln.(*net.UnixListener).SetDeadline(time.Now().Add(2 * time.Minute))
 		conn, err := ln.Accept()
 		if err != nil {
 			t.Fatal(err)

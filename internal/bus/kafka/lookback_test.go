@@ -144,7 +144,7 @@ func (k *taken) want(t *testing.T, want map[string]string) {
 		}
 		return out
 	}
-	for end := time.Now().Add(60 * time.Second); !maps.Equal(got(), want) && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !maps.Equal(got(), want) && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 	}
 	if d := cmp.Diff(want, got()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

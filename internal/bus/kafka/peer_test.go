@@ -64,7 +64,7 @@ func TestPeer(t *testing.T) {
 		select {
 		case m := <-got:
 			read[m.Key] = string(m.Value)
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("%d of %d records of the peer came", len(read), len(sent))
 		}
 	}

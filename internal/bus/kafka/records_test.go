@@ -106,7 +106,7 @@ func TestForeignRecords(t *testing.T) {
 		var m bus.Message
 		select {
 		case m = <-got:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("record %d did not come", i)
 		}
 		want := bus.Message{

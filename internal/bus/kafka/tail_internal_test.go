@@ -32,7 +32,7 @@ func (h *heard) len() int {
 
 func (h *heard) wait(t *testing.T, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); h.len() < n; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); h.len() < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d messages arrived", h.len(), n)
 		}

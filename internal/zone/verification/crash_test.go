@@ -323,7 +323,7 @@ func TestZN7_TwoProcesses(t *testing.T) {
 				})
 			}
 			all.Wait()
-			deadline := time.Now().Add(30 * time.Second)
+			deadline := time.Now().Add(2 * time.Minute)
 			for len(r.slack.Posts()) < questions && time.Now().Before(deadline) {
 				time.Sleep(20 * time.Millisecond)
 			}

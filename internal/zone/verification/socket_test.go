@@ -34,7 +34,7 @@ func newSocketRig(t *testing.T, o store.Options, change func(*verification.Confi
 // eventually waits for something to become true.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}
