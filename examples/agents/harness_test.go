@@ -98,7 +98,7 @@ func newDialogue(url string) *dialogue {
 }
 
 // patience bounds what is waited for.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // hold makes the exchange and says in which way the answer is another one than
 // the wanted.

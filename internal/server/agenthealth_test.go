@@ -19,13 +19,13 @@ import (
 // until waits for something that happens by itself.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for range 600 {
+	for range 2400 {
 		if is() {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("not within 30 s: %s", what)
+	t.Fatalf("not within two minutes: %s", what)
 }
 
 // condition is what the API says of how an agent does.
