@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -159,8 +158,8 @@ func (p *partition) finished() {
 }
 
 // drain lets no handler begin, and waits until those that run have returned or
-// limit has passed.
-func (p *partition) drain(limit <-chan time.Time) {
+// limit is closed.
+func (p *partition) drain(limit <-chan struct{}) {
 	p.mu.Lock()
 	p.halted = true
 	if p.running == 0 {

@@ -66,7 +66,7 @@ func TestOwnership(t *testing.T) {
 		t.Fatal("a handler may not begin")
 	}
 	drained := make(chan struct{})
-	go func() { p.drain(make(chan time.Time)); close(drained) }()
+	go func() { p.drain(make(chan struct{})); close(drained) }()
 	for p.begin() { // until the drain has begun
 		p.finished()
 	}

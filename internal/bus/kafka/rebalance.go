@@ -54,10 +54,10 @@ func (g *group) revoked(_ context.Context, _ *kgo.Client, gone map[string][]int3
 	if len(parts) == 0 {
 		return
 	}
-	limit := time.NewTimer(revokeLimit)
-	defer limit.Stop()
+	limit, cancel := context.WithTimeout(context.Background(), revokeLimit)
+	defer cancel()
 	for _, p := range parts {
-		p.drain(limit.C)
+		p.drain(limit.Done())
 	}
 	g.committing.Lock()
 	defer g.committing.Unlock()
