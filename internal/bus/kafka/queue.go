@@ -53,7 +53,9 @@ type queue struct {
 	lines   map[string]*line
 	ready   []*line
 	waiting int
+	// busy of the workers have a record in hand; the others take one next.
 	workers int
+	busy    int
 	over    bool
 	// eased, if not nil, is called without mu when a record has left.
 	eased func()
@@ -99,7 +101,7 @@ func (q *queue) add(items []item) int {
 		}
 		l.wait = append(l.wait, it)
 	}
-	for q.workers < q.limit && q.workers < len(q.ready) {
+	for q.workers < q.limit && q.workers-q.busy < len(q.ready) {
 		q.workers++
 		q.tasks.Go(q.work)
 	}
@@ -121,6 +123,7 @@ func (q *queue) work() {
 		to := q.members[q.next%len(q.members)]
 		to.running.Add(1) // under mu: a member that parts waits for it
 		eased := q.eased
+		q.busy++
 		q.mu.Unlock()
 		if it.part == nil || it.part.begin() {
 			to.handle(to.ctx, it.message, it.done)
@@ -133,6 +136,7 @@ func (q *queue) work() {
 			eased()
 		}
 		q.mu.Lock()
+		q.busy--
 		if len(l.wait) > 0 {
 			q.ready = append(q.ready, l)
 		} else {
