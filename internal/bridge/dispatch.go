@@ -240,7 +240,7 @@ func (b *Bridge) expire() {
 	b.recall()
 	b.cfg.Metrics.record(fateDeferred, n)
 	b.cfg.Metrics.putOff(whyWaited, n)
-	b.expireForeign(now)
+	b.expireForeign(b.cfg.Clock())
 }
 
 func (b *Bridge) writeDeferrals() {

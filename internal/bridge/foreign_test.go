@@ -540,3 +540,26 @@ func TestNoResultsNoForeign(t *testing.T) {
 		}
 	})
 }
+
+// Deadlines are times of rows: a machine whose own clock is ahead does not give up
+// what waits for a slot.
+func TestForeignClockAhead(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		r.agents.put(parley.Agent{Name: "one", Protocol: parley.ProtocolSimpleA2A, Retry: parley.DefaultRetryConfig(), MaxConcurrent: 1})
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, 3*time.Second), nil
+		}
+		r.begin("b", func(cfg *bridge.Config, _ *process) {
+			cfg.Clock = func() time.Time { return time.Now().Add(-time.Hour) }
+		})
+		for _, id := range []string{"task-1", "task-2"} {
+			r.send(record(id, "one"))
+		}
+		for _, id := range []string{"task-1", "task-2"} {
+			if got := r.result(id, time.Minute); got.Status != records.StatusSuccess {
+				r.t.Errorf("%s: %+v", id, got)
+			}
+			r.wantOne(id)
+		}
+	})
+}
