@@ -302,13 +302,18 @@ func (b *Bridge) Run(ctx context.Context) error {
 	}
 
 	<-ctx.Done()
-	stopTasks()
+	if !b.volatile {
+		stopTasks()
+	}
 	b.mu.Lock()
 	b.stopping = true
 	b.mu.Unlock()
 	intake.Wait()
 	b.putBack()
 	b.drain()
+	if b.volatile {
+		stopTasks() // until then what calls have ended can be acknowledged
+	}
 	b.crew.dismiss()
 	stopHints()
 	if b.foreign != nil {

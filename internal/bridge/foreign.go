@@ -113,12 +113,12 @@ func (b *Bridge) foreignRow(t records.AgentTask, m bus.Message) store.Attempt {
 func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 	id := q.row.ID
 	b.mu.Lock()
-	if b.stopping {
+	stored, queued := b.queued[id]
+	working := b.calls[id] != nil
+	if b.stopping && !working {
 		b.mu.Unlock()
 		return fateDuplicate // it was not acknowledged, or has its row: it comes again
 	}
-	stored, queued := b.queued[id]
-	working := b.calls[id] != nil
 	if done != nil {
 		b.noteAckLocked(id, done)
 	}
@@ -353,6 +353,14 @@ func (b *Bridge) tooLate(q queuedForeign) {
 // refuse deals with a record that is of no use: it is a dead letter, and answered
 // if it says whom to answer. Neither holds up what comes behind it.
 func (b *Bridge) refuse(m bus.Message, t records.AgentTask, why error, done func()) {
+	b.mu.Lock()
+	if b.stopping {
+		b.mu.Unlock()
+		return // it comes again
+	}
+	b.inHand.Add(1) // until it is counted aside
+	b.mu.Unlock()
+	defer b.inHand.Done()
 	b.aside(func() {
 		b.log.Error("task record refused", "event", "task_refused", "topic", m.At.Topic, "partition", m.At.Partition, "offset", m.At.Offset,
 			"run", cut(t.RunID, maxNote), "task_id", cut(t.TaskID, maxNote), "error", why)

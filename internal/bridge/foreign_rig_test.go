@@ -68,6 +68,7 @@ func (b *ackBus) SubscribeDeferred(ctx context.Context, subject, group string, h
 	b.mu.Lock()
 	again := b.open
 	b.open = map[int]bus.Message{}
+	stopped := false
 	b.mu.Unlock()
 	hand := func(ctx context.Context, m bus.Message) error {
 		b.mu.Lock()
@@ -77,6 +78,10 @@ func (b *ackBus) SubscribeDeferred(ctx context.Context, subject, group string, h
 		b.mu.Unlock()
 		h(ctx, m, func() {
 			b.mu.Lock()
+			if stopped {
+				b.mu.Unlock()
+				return
+			}
 			delete(b.open, id)
 			acked := b.acked
 			b.mu.Unlock()
@@ -91,7 +96,12 @@ func (b *ackBus) SubscribeDeferred(ctx context.Context, subject, group string, h
 	for _, m := range again {
 		_ = hand(ctx, m)
 	}
-	return stop, err
+	return func() {
+		stop()
+		b.mu.Lock()
+		stopped = true
+		b.mu.Unlock()
+	}, err
 }
 
 // unacked is how many records would come again after a crash.

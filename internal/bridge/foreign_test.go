@@ -563,3 +563,37 @@ func TestForeignClockAhead(t *testing.T) {
 		}
 	})
 }
+
+// What a bridge that is stopped still ends is acknowledged: it is not done again.
+func TestForeignStopped(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		r.agents.put(parley.Agent{Name: "one", Protocol: parley.ProtocolSimpleA2A, Retry: parley.DefaultRetryConfig(), MaxConcurrent: 1})
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, 3*time.Second), nil
+		}
+		p := r.begin("b", nil)
+		for _, id := range []string{"task-1", "task-2"} {
+			r.send(record(id, "one"))
+		}
+		r.wait(time.Second)
+		p.cancel()
+		r.wait(time.Second)
+		// Without a store these are given out still; they come again, but for the
+		// record of what is in hand.
+		r.send(record("task-1", "one"))
+		r.put("none", []byte("no task"))
+		p.stop()
+		r.begin("c", nil)
+		for _, id := range []string{"task-1", "task-2"} {
+			if got := r.result(id, time.Minute); got.Status != records.StatusSuccess {
+				r.t.Errorf("%s: %+v", id, got)
+			}
+			r.wantOne(id)
+			r.wantCalls(r.agent, id, 1)
+		}
+		r.wantQuiet()
+		if n := len(r.letters()); n > 1 {
+			r.t.Errorf("%d dead letters of one record", n)
+		}
+	})
+}
