@@ -38,6 +38,8 @@ func (f *fakeKeys) Keys(context.Context) ([]parley.AccessKey, error) {
 	return list, f.broken
 }
 
+func (f *fakeKeys) Now() time.Time { return f.now() }
+
 func (f *fakeKeys) at(name string) *parley.AccessKey {
 	if i := slices.IndexFunc(f.list, func(k parley.AccessKey) bool { return k.Name == name }); i >= 0 {
 		return &f.list[i]

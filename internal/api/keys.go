@@ -25,6 +25,9 @@ type Keys interface {
 	FindKey(ctx context.Context, digest [sha256.Size]byte) (k parley.AccessKey, found bool, err error)
 	// NoteKey notes that a key was used.
 	NoteKey(ctx context.Context, name string, at time.Time) error
+	// Now is the time that keys are made, used and good by, which all processes that
+	// share them agree about. It may lack a monotonic part.
+	Now() time.Time
 }
 
 const (
@@ -41,7 +44,8 @@ const (
 // such a one costs whoever tries it a look-up each time.
 type keyring struct {
 	keys Keys
-	now  func() time.Time
+	// now measures how long a key was remembered.
+	now func() time.Time
 
 	mu    sync.Mutex // protects what follows
 	known map[[sha256.Size]byte]knownKey
@@ -74,15 +78,18 @@ func (g *keyring) find(ctx context.Context, digest [sha256.Size]byte) (parley.Ac
 		known = knownKey{key, now.Add(keyFresh)}
 		g.put(digest, known, revoked)
 	}
-	known.key.State = known.key.StateAt(now)
-	if last := known.key.LastUsedAt; known.key.State == parley.KeyActive && (last == nil || now.Sub(*last) >= noteEvery) {
-		at := now.UTC().Truncate(time.Microsecond)
+	at := keyTime(g.keys)
+	known.key.State = known.key.StateAt(at)
+	if last := known.key.LastUsedAt; known.key.State == parley.KeyActive && (last == nil || at.Sub(*last) >= noteEvery) {
 		known.key.LastUsedAt = &at
 		g.put(digest, known, revoked)               // first: others come with the same key meanwhile
 		_ = g.keys.NoteKey(ctx, known.key.Name, at) // that it cannot be written keeps nobody out
 	}
 	return known.key, nil
 }
+
+// keyTime gives the time of keys as answers carry it.
+func keyTime(keys Keys) time.Time { return keys.Now().UTC().Truncate(time.Microsecond) }
 
 // put remembers a key, unless one was revoked since.
 func (g *keyring) put(digest [sha256.Size]byte, k knownKey, revoked int) {
@@ -165,7 +172,7 @@ func (s *server) listKeys(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) showKey(k parley.AccessKey) parley.AccessKey {
-	k.State = k.StateAt(s.now())
+	k.State = k.StateAt(keyTime(s.cfg.Keys))
 	return k
 }
 

@@ -125,6 +125,27 @@ func TestKeyRevoked(t *testing.T) {
 	use("short", 401, "the key is expired")
 }
 
+// TestKeyClock: keys end, and are noted as used, by the clock of what holds them,
+// which all processes share, and not by that of one machine.
+func TestKeyClock(t *testing.T) {
+	h, w, keys := keyed(t)
+	keys.now = func() time.Time { return w.clock.Now().Add(2 * time.Hour) }
+	if rec := call(h, "GET", "/api/v1/runs", "", bearer("dash")...); rec.Code != 401 || !strings.Contains(rec.Body.String(), "the key is expired") {
+		t.Errorf("on a machine that is behind: %d %s", rec.Code, rec.Body)
+	}
+	if rec := call(h, "GET", keysPath, ""); !strings.Contains(rec.Body.String(), `"state":"expired"`) {
+		t.Errorf("the list: %s", rec.Body)
+	}
+	keys.now = func() time.Time { return w.clock.Now().Add(-2 * time.Hour) }
+	w.clock.step(90 * time.Minute)
+	if rec := call(h, "GET", "/api/v1/runs", "", bearer("dash")...); rec.Code != 200 {
+		t.Errorf("on a machine that is ahead: %d %s", rec.Code, rec.Body)
+	}
+	if at := keys.at("dash").LastUsedAt; at == nil || !at.Equal(keys.now().Truncate(time.Microsecond)) {
+		t.Errorf("used at %v, want %v", at, keys.now())
+	}
+}
+
 // TestKeyLookups: a key that is used costs a look-up in 5 s, and its use is noted
 // once a minute; that it cannot be noted keeps nobody out.
 func TestKeyLookups(t *testing.T) {
