@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
 )
 
@@ -32,7 +33,7 @@ type auditBody struct {
 func auditRoute(s *server) route {
 	return route{
 		method: http.MethodGet, path: "/api/v1/audit", id: "list-audit", tag: "system",
-		summary: "List the audit record, newest first: what was imported from the existing platform, what was done to versions of workflows here, and to keys",
+		summary: "List the audit record, newest first: what was imported from the existing platform, what was done to versions of workflows here, and to keys, which a viewer is not told",
 		params: append(pageParams(), queryParam("entity_type", huma.TypeString, "agent, workflow, run, schedule or key."),
 			queryParam("entity_id", huma.TypeString, "What an entry is about."), queryParam("action", huma.TypeString, "What was done.")),
 		answers: ok(pageOf[auditBody]{}), errors: []int{422}, handle: s.listAudit,
@@ -45,6 +46,9 @@ func (s *server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	req := store.AuditQuery{EntityType: q.get("entity_type"), EntityID: q.get("entity_id"), Action: q.get("action"), Page: page.page()}
 	if err := q.done(); err != nil {
 		return err
+	}
+	if infoOf(r).role == parley.KeyViewer {
+		req.Without = "key" // a viewer looks at everything but keys
 	}
 	var items []store.Audit
 	var total int

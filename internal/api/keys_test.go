@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // keyed gives a handler with the keys admin and viewer, as they are made, and what
@@ -91,6 +93,34 @@ func TestKeyRoles(t *testing.T) {
 	}
 	if rec := call(h, "GET", "/api/v1/workflows/a/aliases", ""); !strings.Contains(rec.Body.String(), `"created_by":"ci"`) {
 		t.Errorf("who set the alias: %s", rec.Body)
+	}
+}
+
+// auditsAsked is an audit record that notes what it is asked for.
+type auditsAsked struct{ asked []store.AuditQuery }
+
+func (a *auditsAsked) Audits(_ context.Context, q store.AuditQuery) ([]store.Audit, int, error) {
+	a.asked = append(a.asked, q)
+	return nil, 0, nil
+}
+
+// TestViewersAudit: the audit record tells a viewer nothing of keys, however it is
+// asked.
+func TestViewersAudit(t *testing.T) {
+	var audits auditsAsked
+	s, _ := setup(func(c *Config) { c.Audits = &audits })
+	h := s.handler()
+	call(h, "POST", keysPath, `{"name":"ci"}`)
+	call(h, "POST", keysPath, `{"name":"dash","role":"viewer"}`)
+	for _, c := range []struct{ key, query, without string }{
+		{"ci", "", ""}, {"ci", "?entity_type=key", ""},
+		{"dash", "", "key"}, {"dash", "?entity_type=key", "key"}, {"dash", "?entity_id=ci&action=create", "key"},
+	} {
+		audits.asked = nil
+		rec := call(h, "GET", "/api/v1/audit"+c.query, "", bearer(c.key)...)
+		if rec.Code != 200 || len(audits.asked) != 1 || audits.asked[0].Without != c.without {
+			t.Errorf("%s%s: %d, asked for %+v, want without %q", c.key, c.query, rec.Code, audits.asked, c.without)
+		}
 	}
 }
 

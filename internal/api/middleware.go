@@ -55,6 +55,8 @@ type requestInfo struct {
 	id string
 	// caller is the name of its key, which is recorded as the author of changes.
 	caller string
+	// role is that of its key, "" for the configured one.
+	role parley.KeyRole
 }
 
 func infoOf(r *http.Request) *requestInfo {
@@ -173,7 +175,8 @@ func (s *server) authenticate(r *http.Request) error {
 			}
 			return refuse(http.StatusServiceUnavailable, parley.CodeUnavailable, "keys cannot be looked up now; try again")
 		case k.State == parley.KeyActive:
-			infoOf(r).caller = k.Name
+			info := infoOf(r)
+			info.caller, info.role = k.Name, k.Role
 			return mayDo(&k, r)
 		}
 		what = "the key is not valid"

@@ -404,7 +404,9 @@ func importAudit(a *Audit) importPrepare {
 // AuditQuery selects entries of the audit record. Zero members don't restrict.
 type AuditQuery struct {
 	EntityType, EntityID, Action string
-	Page                         parley.Page
+	// Without is the type of entities whose entries are left out.
+	Without string
+	Page    parley.Page
 }
 
 // Audits gives one page of the audit record, newest first, and the number of
@@ -419,6 +421,9 @@ func (db *DB) Audits(ctx context.Context, q AuditQuery) ([]Audit, int, error) {
 	}
 	if q.Action != "" {
 		c.add(`action = ?`, q.Action)
+	}
+	if q.Without != "" {
+		c.add(`entity_type <> ?`, q.Without)
 	}
 	var list []Audit
 	total, err := db.list(ctx, &listing{

@@ -225,6 +225,9 @@ func TestImportAudit(t *testing.T) {
 			{AuditQuery{EntityID: "x"}, []Audit{all[0], all[2]}},
 			{AuditQuery{EntityID: "x", Action: "create", EntityType: "agent"}, all[2:]},
 			{AuditQuery{EntityType: "run"}, nil},
+			{AuditQuery{Without: "run"}, all},
+			{AuditQuery{Without: "agent"}, nil},
+			{AuditQuery{EntityType: "agent", Without: "agent"}, nil},
 			{AuditQuery{Page: parley.Page{Offset: 1, Limit: 1}}, all[1:2]},
 		} {
 			got, _, err := db.Audits(ctx, c.q)
