@@ -1,6 +1,10 @@
 package parley
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // KeyRole says what a key allows.
 type KeyRole string
@@ -71,18 +75,31 @@ type AccessKeyRequest struct {
 // maxKeyName bounds the name of a key, in bytes.
 const maxKeyName = 64
 
+// takenNames are no names of keys: it must not look as if a key had done what is
+// recorded under them. "system" is the configured key; the others say what has begun
+// or cancelled a run, where a workflow or an agent came from, or what has answered an
+// approval.
+var takenNames = []string{
+	"system",
+	"api", "event", "kafka", "request", "rerun", "retry", "schedule", "webhook", "workflow", "zone",
+	ByConcurrency, "folder", "sample", "timeout",
+}
+
 // CheckKeyName says whether a text can be the name of a key: letters, digits and
-// . _ -, a letter or digit first, at most 64. "system" stands for the configured
-// key.
+// . _ -, a letter or digit first, at most 64, and none of the words that the server
+// records what it does itself under, in any case.
 func CheckKeyName(name string) error {
-	ok := name != "" && len(name) <= maxKeyName && name != "system"
+	ok := name != "" && len(name) <= maxKeyName
 	for i := 0; ok && i < len(name); i++ {
 		c := name[i]
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		ok = letter || i > 0 && (c == '.' || c == '_' || c == '-')
 	}
 	if !ok {
-		return Errorf(CodeInvalid, `key name %.80q: a name has 1 to 64 letters, digits and . _ -, a letter or digit first, and is not "system"`, name)
+		return Errorf(CodeInvalid, `key name %.80q: a name has 1 to 64 letters, digits and . _ -, a letter or digit first`, name)
+	}
+	if slices.Contains(takenNames, strings.ToLower(name)) {
+		return Errorf(CodeInvalid, "key name %q: what the server does itself is recorded under that name: take another one", name)
 	}
 	return nil
 }

@@ -48,8 +48,10 @@ func TestAccessKeys(t *testing.T) {
 		diff(t, must(db.RevokeAccessKey(ctx, revoke))(t), ci)
 		revoke.At, revoke.AuditID = later, "never"
 		diff(t, must(db.RevokeAccessKey(ctx, revoke))(t), ci)
-		_, err = db.RevokeAccessKey(ctx, KeyRevocation{Name: "dan", At: later})
-		wantCode(t, err, parley.CodeNotFound)
+		for _, name := range []string{"dan", "CI", "", "c\x00i", "ci\xff"} {
+			_, err = db.RevokeAccessKey(ctx, KeyRevocation{Name: name, At: later})
+			wantCode(t, err, parley.CodeNotFound)
+		}
 
 		var log []string
 		entries, _, err := db.Audits(ctx, AuditQuery{EntityType: "key", Page: parley.Page{Limit: 10}})
