@@ -311,7 +311,7 @@ func (v worldAgents) look(ctx context.Context, g parley.Agent) (parley.Detection
 	return agentcard.New(agentcard.Config{Exchange: x, Now: epoch, NewID: func() string { return "1" }}).Detect(ctx, g)
 }
 
-func (v worldAgents) Check(ctx context.Context, ref string) (parley.AgentCheck, error) {
+func (v worldAgents) Check(ctx context.Context, ref, _ string) (parley.AgentCheck, error) {
 	g, err := v.Get(ctx, ref)
 	if err != nil {
 		return parley.AgentCheck{}, err

@@ -53,7 +53,7 @@ func (s *server) detectAgent(w http.ResponseWriter, r *http.Request) error {
 
 // checkAgent looks at an agent anew.
 func (s *server) checkAgent(w http.ResponseWriter, r *http.Request) error {
-	got, err := s.cfg.Agents.Check(r.Context(), r.PathValue("ref"))
+	got, err := s.cfg.Agents.Check(r.Context(), r.PathValue("ref"), callerOf(r))
 	if err != nil {
 		return err
 	}

@@ -346,11 +346,16 @@ func (f fakeAgents) Detect(_ context.Context, spec parley.AgentSpec) (parley.Det
 	}, nil
 }
 
-func (f fakeAgents) Check(ctx context.Context, ref string) (parley.AgentCheck, error) {
+func (f fakeAgents) Check(ctx context.Context, ref, by string) (parley.AgentCheck, error) {
 	h, err := f.Health(ctx, ref)
 	if err != nil || !h.Healthy {
 		return parley.AgentCheck{Health: h, Failure: parley.Errorf(parley.CodeAgentUnavailable, "no connection")}, err
 	}
+	f.mu.Lock()
+	if a, e := f.findAgent(ref); e == nil {
+		a.UpdatedBy = by
+	}
+	f.mu.Unlock()
 	url := "http://a.example/"
 	found, err := f.Detect(ctx, parley.AgentSpec{URL: &url})
 	return parley.AgentCheck{Health: h, Found: &found, Changes: []string{"version: 0.3 → 1.0"}, Stored: true}, err

@@ -94,6 +94,11 @@ func TestKeyRoles(t *testing.T) {
 	if rec := call(h, "GET", "/api/v1/workflows/a/aliases", ""); !strings.Contains(rec.Body.String(), `"created_by":"ci"`) {
 		t.Errorf("who set the alias: %s", rec.Body)
 	}
+	call(h, "POST", "/api/v1/agents", `{"name":"b","url":"http://b.example"}`)
+	call(h, "POST", "/api/v1/agents/b/check", "", bearer("ci")...)
+	if rec := call(h, "GET", "/api/v1/agents/b", ""); !strings.Contains(rec.Body.String(), `"updated_by":"ci"`) {
+		t.Errorf("who looked at the agent anew: %s", rec.Body)
+	}
 }
 
 // auditsAsked is an audit record that notes what it is asked for.

@@ -72,8 +72,9 @@ type Agents interface {
 	// Detect finds out how the agent that spec describes is called, and stores
 	// nothing. invalid, agent_unavailable, agent_rejected.
 	Detect(ctx context.Context, spec parley.AgentSpec) (parley.Detection, error)
-	// Check looks at the agent and its card anew. not_found.
-	Check(ctx context.Context, ref string) (parley.AgentCheck, error)
+	// Check looks at the agent and its card anew; what it stores of that is a change
+	// by whom by names. not_found.
+	Check(ctx context.Context, ref, by string) (parley.AgentCheck, error)
 	// Health looks at the agent once. not_found.
 	Health(ctx context.Context, ref string) (parley.AgentHealth, error)
 }

@@ -155,11 +155,12 @@ func moved(before, after parley.Agent) bool {
 // Check looks at an agent anew and says what is not as its record says: the
 // card is fetched again, and the agent's health is looked at. An agent that was
 // found out about before is called by what was found now, unless it speaks
-// another protocol now: that is for the operator to change.
+// another protocol now: that is for the operator to change. What is stored is a
+// change by whom by names.
 //
 // The error is a [*parley.Error] of code not_found, or unavailable if nothing can
 // be asked here. What the agent does wrong is in the result.
-func (r *Registry) Check(ctx context.Context, idOrName string) (parley.AgentCheck, error) {
+func (r *Registry) Check(ctx context.Context, idOrName, by string) (parley.AgentCheck, error) {
 	var out parley.AgentCheck
 	agent, err := r.cfg.Store.Agent(ctx, idOrName)
 	if err != nil {
@@ -194,20 +195,21 @@ func (r *Registry) Check(ctx context.Context, idOrName string) (parley.AgentChec
 	}
 	out.Changes = differences(before, found)
 	if had && found.Protocol == agent.Protocol && !alike(before, found) {
-		out.Stored, err = r.keep(ctx, agent, found)
+		out.Stored, err = r.keep(ctx, agent, found, by)
 	}
 	return out, err
 }
 
-// keep stores what was found about an agent that has not changed meanwhile.
-func (r *Registry) keep(ctx context.Context, seen parley.Agent, found parley.Detection) (bool, error) {
+// keep stores what was found about an agent that has not changed meanwhile, as a
+// change by whom by names.
+func (r *Registry) keep(ctx context.Context, seen parley.Agent, found parley.Detection, by string) (bool, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	agent, err := r.cfg.Store.Agent(ctx, seen.ID)
 	if err != nil || moved(seen, agent) || agent.Status == parley.AgentDeleted {
 		return false, err
 	}
-	agent.Detected, agent.UpdatedAt, agent.UpdatedBy = stored(found), r.now(), systemUser
+	agent.Detected, agent.UpdatedAt, agent.UpdatedBy = stored(found), r.now(), user(by)
 	_, err = r.write(ctx, agent)
 	return err == nil, err
 }

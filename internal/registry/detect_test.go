@@ -221,7 +221,7 @@ func TestAD14_Check(t *testing.T) {
 	f.mustAdd(t, autoSpec("a"))
 	check := func(name string, wantStored bool, want ...string) parley.AgentCheck {
 		t.Helper()
-		c, err := f.Check(t.Context(), name)
+		c, err := f.Check(t.Context(), name, "ann")
 		if diff := cmp.Diff(want, c.Changes); err != nil || diff != "" || c.Stored != wantStored || !c.Health.Healthy {
 			t.Errorf("%v, stored %v (-want +got):\n%s", err, c.Stored, diff)
 		}
@@ -232,6 +232,9 @@ func TestAD14_Check(t *testing.T) {
 	check("a", false)
 	d.found.CardHash = "h2"
 	check("a", true, "the card has changed in what does not concern calls")
+	if a, err := f.Get(t.Context(), "a"); err != nil || a.UpdatedBy != "ann" {
+		t.Errorf("changed by %q, want ann: %v", a.UpdatedBy, err)
+	}
 	d.found.Version, d.found.InputModes, d.found.Push = "0.3", []string{"text/plain", "application/json"}, true
 	d.found.Auth = &parley.AuthProposal{Type: parley.AuthBearer}
 	check("a", true, "version: 1.0 → 0.3", "push: false → true", "input modes: text/plain → text/plain, application/json", "what it asks for as authentication has changed")
@@ -261,19 +264,19 @@ func TestAD14_Check(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	d.err = parley.Errorf(parley.CodeAgentUnavailable, "nobody there")
-	if c, err := f.Check(t.Context(), "a"); err != nil || c.Failure == nil || c.Found != nil || c.Stored {
+	if c, err := f.Check(t.Context(), "a", "ann"); err != nil || c.Failure == nil || c.Found != nil || c.Stored {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if err := f.Remove(t.Context(), "a", ""); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := f.Check(t.Context(), "a"); err != nil || c.Health.Healthy || c.Found != nil || c.Failure != nil {
+	if c, err := f.Check(t.Context(), "a", "ann"); err != nil || c.Health.Healthy || c.Found != nil || c.Failure != nil {
 		t.Errorf("deleted: %+v, %v", c, err)
 	}
-	if _, err := f.Check(t.Context(), "nobody"); parley.CodeOf(err) != parley.CodeNotFound {
+	if _, err := f.Check(t.Context(), "nobody", "ann"); parley.CodeOf(err) != parley.CodeNotFound {
 		t.Error(err)
 	}
-	if _, err := newFixture(t).Check(t.Context(), "nobody"); err == nil {
+	if _, err := newFixture(t).Check(t.Context(), "nobody", "ann"); err == nil {
 		t.Error("no error")
 	}
 }

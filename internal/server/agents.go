@@ -82,11 +82,11 @@ func (a agents) Detect(ctx context.Context, spec parley.AgentSpec) (parley.Detec
 }
 
 // Check refuses before anything is asked or written.
-func (a agents) Check(ctx context.Context, ref string) (parley.AgentCheck, error) {
+func (a agents) Check(ctx context.Context, ref, by string) (parley.AgentCheck, error) {
 	if err := a.admit(); err != nil {
 		return parley.AgentCheck{}, err
 	}
-	return a.Registry.Check(ctx, ref)
+	return a.Registry.Check(ctx, ref, by)
 }
 
 // Remove marks an agent deleted and gives it as it is then.

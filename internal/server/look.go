@@ -101,7 +101,7 @@ func (l *Looker) Agent(ctx context.Context, spec parley.AgentSpec) (look AgentLo
 	if err != nil {
 		return look, err
 	}
-	look.AgentCheck, err = l.s.registry.Check(ctx, agent.ID)
+	look.AgentCheck, err = l.s.registry.Check(ctx, agent.ID, "")
 	return look, err
 }
 
