@@ -36,7 +36,8 @@ func newKeyCreate(a *app) *cobra.Command {
 		Use:   "create NAME",
 		Short: "Make a key and show it, this once",
 		Long: `Make a key for one person or program and show it, this once: the server keeps a
-digest of it. What is done with the key is recorded under its name.
+digest of it. What is done with the key is recorded under its name, where who did
+it is recorded.
 
 An admin may do everything. A viewer may look at everything but keys, and change
 nothing. The key that the server was configured with (auth.key, or the one in its
@@ -49,6 +50,9 @@ data folder) is an admin's, too; it is in no list and is not revoked here.`,
 			req.Name, req.Role = args[0], parley.KeyRole(role)
 			if role != string(parley.KeyAdmin) && role != string(parley.KeyViewer) {
 				return usagef("--role %s: the roles are admin and viewer", role)
+			}
+			if req.ExpiresIn == "" && cmd.Flags().Changed("expires") { // such as a variable that is not set
+				return usagef("--expires is empty: a key would be good for ever; leave it out if that is meant")
 			}
 			c, err := a.connect()
 			if err != nil {
