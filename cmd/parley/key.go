@@ -137,8 +137,8 @@ func newKeyRevoke(a *app) *cobra.Command {
 		Use:   "revoke NAME",
 		Short: "Let a key be good no more",
 		Long: `Let a key be good no more: for the server that is asked at once, for others that
-share its database within 5 s. Streams and waits that were begun with it go on to
-their end. Again changes nothing.`,
+share its database within 5 s. Streams that were begun with it end soon after, within
+20 s; waits go on to their end. Again changes nothing.`,
 		Example: `  parley key revoke ci`,
 		Args:    need("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -131,7 +131,8 @@ func streamedEvent(e parley.Event) streamed {
 // eventReader waits for the events after one; none are the end.
 type eventReader func(ctx context.Context, after int64) ([]streamed, error)
 
-// stream sends what read gives, until its end.
+// stream sends what read gives, until its end, or until its key is good no more,
+// which is noticed at the next heartbeat.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, after int64, read eventReader) error {
 	release, ok := s.take()
 	if !ok {
@@ -164,6 +165,10 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, after int64, rea
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
+			if err := s.admitStill(r); err != nil {
+				s.streamFailed(out, r, err)
+				return nil
+			}
 			if !out.send([]byte(": heartbeat\n\n")) {
 				return nil
 			}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -85,7 +86,12 @@ func openStream(h http.Handler, target string, header ...string) *stream {
 
 func begun(t *testing.T) (*server, *world) {
 	t.Helper()
-	s, w := setup(func(c *Config) { c.Limits.Streams = 2 })
+	return begunWith(t, 2)
+}
+
+func begunWith(t *testing.T, streams int) (*server, *world) {
+	t.Helper()
+	s, w := setup(func(c *Config) { c.Limits.Streams = streams })
 	call(s.handler(), "POST", "/api/v1/workflows", onePlan)
 	if rec := call(s.handler(), "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`); rec.Code != http.StatusAccepted {
 		t.Fatal(rec.Code, rec.Body)
@@ -98,6 +104,61 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A stream ends soon after its key has: nobody reads on for ever. That keys cannot
+// be looked up ends none.
+func TestStreamEndsWithItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := begunWith(t, 4)
+		h, keys := s.handler(), s.cfg.Keys.(*fakeKeys)
+		open := func(name string) *stream {
+			call(h, "POST", keysPath, `{"name":"`+name+`","role":"viewer","expires_in":"1h"}`)
+			return openStream(h, "/api/v1/runs/run-1/events", bearer(name)...)
+		}
+		beat := func() {
+			synctest.Wait()
+			w.clock.step(15 * time.Second)
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+		}
+		revoked, short, good, own := open("revoked"), open("short"), open("good"), openStream(h, "/api/v1/runs/run-1/events")
+		beat()
+		for _, a := range []*stream{revoked, short, good, own} {
+			if n := strings.Count(a.seen(), ": heartbeat\n\n"); n != 1 {
+				t.Fatalf("%d heartbeats, want 1: %s", n, a.seen())
+			}
+		}
+		_, err := keys.RevokeKey(t.Context(), "revoked", "") // elsewhere
+		must(t, err)
+		keys.at("short").ExpiresAt = new(w.clock.Now())
+		beat()
+		for _, c := range []struct {
+			*stream
+			says string
+		}{{revoked, "the key is revoked"}, {short, "the key is expired"}} {
+			select {
+			case <-c.done:
+			default:
+				t.Errorf("a stream goes on, although %s", c.says)
+				c.cancel()
+			}
+			if got := c.seen(); !strings.Contains(got, "event: error\ndata: ") || !strings.Contains(got, c.says) {
+				t.Errorf("the stream ends with %q, want that %s", got, c.says)
+			}
+		}
+		keys.mu.Lock()
+		keys.broken = errors.New("away")
+		keys.mu.Unlock()
+		beat()
+		for _, a := range []*stream{good, own} {
+			if n := strings.Count(a.seen(), ": heartbeat\n\n"); n != 3 {
+				t.Errorf("%d heartbeats, want 3: %s", n, a.seen())
+			}
+			a.cancel()
+			<-a.done
+		}
+	})
 }
 
 // A stream gives what is there, then what comes, a heartbeat every 15 s, and
