@@ -135,6 +135,7 @@ func (t *tail) remove(l *listener) (empty bool) {
 		return false
 	}
 	delete(t.listeners, l.topic)
+	t.bus.state.forget(tailOf(l.topic))
 	partitions := slices.Collect(maps.Keys(t.reading[l.topic]))
 	delete(t.reading, l.topic)
 	if t.paused[l.topic] {
@@ -160,9 +161,12 @@ func (t *tail) close() {
 	t.tasks.Wait()
 	for _, l := range all {
 		l.queue.disband()
+		t.bus.state.forget(tailOf(l.topic))
 	}
-	t.bus.state.forget("subscriptions without a group")
 }
+
+// tailOf names the reading of a topic in the state.
+func tailOf(topic string) string { return "topic " + topic + " without a group" }
 
 func (t *tail) poll(ctx context.Context) {
 	for {
@@ -172,14 +176,26 @@ func (t *tail) poll(ctx context.Context) {
 		}
 		fetches.EachError(func(topic string, _ int32, err error) {
 			t.bus.counts.fetchError(topic)
-			t.bus.state.note("subscriptions without a group", explain(err, "consume "+topic))
+			t.note(topic, explain(err, "consume "+topic))
 		})
 		fetches.EachPartition(t.take)
 	}
 }
 
+// note says how it stands with a topic that somebody listens to still.
+func (t *tail) note(topic string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.listeners[topic]) > 0 {
+		t.bus.state.note(tailOf(topic), err)
+	}
+}
+
 // take hands the records of one partition to everybody who listens.
 func (t *tail) take(fetched kgo.FetchTopicPartition) {
+	if len(fetched.Records) > 0 {
+		t.note(fetched.Topic, nil)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	full := false
