@@ -86,7 +86,28 @@ func (p *partition) ack(e *entry) (advanced bool, freed int64) {
 	if len(p.entries) > 0 && first > 0 {
 		p.mark = p.entries[0].offset // over a gap that compaction left
 	}
+	p.thin()
 	return first > 0, e.size
+}
+
+// entriesLeast are worth no thinning out.
+const entriesLeast = 256
+
+// thin leaves of records in a row that are done only the last one: a record that
+// stays open for hours must not keep what it takes to follow all behind it.
+func (p *partition) thin() {
+	if p.done < max(entriesLeast, 2*(p.open()+1)) {
+		return
+	}
+	kept := p.entries[:0]
+	for i, e := range p.entries {
+		if !e.done || i == len(p.entries)-1 || !p.entries[i+1].done {
+			kept = append(kept, e)
+		}
+	}
+	clear(p.entries[len(kept):])
+	p.done -= len(p.entries) - len(kept)
+	p.entries = kept
 }
 
 // open is the number of records that are not done.

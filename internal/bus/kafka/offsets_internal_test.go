@@ -94,3 +94,26 @@ func TestOwnership(t *testing.T) {
 		t.Error("a partition that has moved still does something")
 	}
 }
+
+// TestBehindOpen: what is done behind a record that stays open for long takes no
+// memory for each record, and counts once that one is done, too.
+func TestBehindOpen(t *testing.T) {
+	p := newPartition(place{"t", 0})
+	first := p.receive(&kgo.Record{Offset: 0}, 1)
+	const n = 100_000
+	for i := range int64(n) {
+		p.ack(p.receive(&kgo.Record{Offset: i + 1, LeaderEpoch: int32(i / 1000)}, 1))
+	}
+	if len(p.entries) > 2*entriesLeast || p.open() != 1 {
+		t.Errorf("%d entries are kept, %d of them open", len(p.entries), p.open())
+	}
+	if at, ok := p.due(); ok {
+		t.Errorf("%d may be committed, and 0 is open", at.Offset)
+	}
+	if advanced, _ := p.ack(first); !advanced {
+		t.Error("the last acknowledgement does not count")
+	}
+	if at, ok := p.due(); !ok || at != (kgo.EpochOffset{Epoch: 99, Offset: n + 1}) || len(p.entries) != 0 || p.done != 0 {
+		t.Errorf("%+v may be committed, %d entries are left", at, len(p.entries))
+	}
+}
