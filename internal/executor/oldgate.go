@@ -94,6 +94,8 @@ func (g *gate) run(ctx context.Context) {
 			if err := g.advance(ctx); err != nil && ctx.Err() == nil {
 				g.logger.Warn("whether all results were read is not known; timers of tasks at the old bridge wait", "error", err)
 				sleep(ctx, gateRest)
+			} else if g.behind() { // the clock has gone back
+				sleep(ctx, gateEvery)
 			}
 		}
 	}
