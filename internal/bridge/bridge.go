@@ -183,6 +183,8 @@ type Bridge struct {
 	acks   map[string]func()
 	putOff []queuedForeign
 	done   map[string]struct{}
+	// ending are such tasks that are being ended without a call.
+	ending map[string]struct{}
 	// turn is when a lane that waits may go on by itself; zero: none does.
 	turn time.Time
 	// bytes are those of all requests that wait or are in hand.
@@ -216,7 +218,7 @@ func New(cfg Config) (*Bridge, error) {
 		breaking: make(chan struct{}, 1), circuits: make(map[string]*circuit),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
 		queued: make(map[string]bool), lanes: make(map[string]*lane), acks: make(map[string]func()),
-		done: make(map[string]struct{}),
+		done: make(map[string]struct{}), ending: make(map[string]struct{}),
 	}
 	if err := b.meetForeign(); err != nil {
 		return nil, err

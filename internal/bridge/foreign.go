@@ -324,7 +324,7 @@ func (b *Bridge) expireForeign(now time.Time) {
 	}
 	b.mu.Unlock()
 	for i := range over {
-		b.aside(func() { b.tooLate(over[i]) })
+		b.endAside(over[i].row.ID, func() { b.tooLate(over[i]) })
 	}
 }
 

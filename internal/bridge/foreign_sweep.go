@@ -88,19 +88,33 @@ func (b *Bridge) sweepForeign(ctx context.Context, watch *store.LeaseWatch) erro
 func (b *Bridge) lookAfter(row store.Attempt) {
 	b.mu.Lock()
 	_, published := b.done[row.ID] // and not closed yet: the ledger is slow
-	busy := published || b.calls[row.ID] != nil
+	_, ending := b.ending[row.ID]  // and not published yet: the bus is
+	busy := published || ending || b.calls[row.ID] != nil
 	b.mu.Unlock()
 	q := queuedForeign{row: row, stored: true}
 	switch {
 	case busy:
 	case row.State == store.AttemptSettled && row.Result != nil:
-		b.aside(func() { b.conclude(&row, *row.Result, false) })
+		b.endAside(row.ID, func() { b.conclude(&row, *row.Result, false) })
 	case row.State != store.AttemptOpen:
 	case !b.cfg.Clock().Before(row.Deadline):
-		b.aside(func() { b.tooLate(q) })
+		b.endAside(row.ID, func() { b.tooLate(q) })
 	default:
 		b.cfg.Metrics.record(b.enqueueForeign(q, nil), 1)
 	}
+}
+
+// endAside ends a task that has its row, once at a time.
+func (b *Bridge) endAside(id string, end func()) {
+	b.mu.Lock()
+	b.ending[id] = struct{}{}
+	b.mu.Unlock()
+	b.aside(func() {
+		end()
+		b.mu.Lock()
+		delete(b.ending, id)
+		b.mu.Unlock()
+	})
 }
 
 // closeDone notes which results were published.

@@ -597,3 +597,34 @@ func TestForeignStopped(t *testing.T) {
 		}
 	})
 }
+
+// A result that somebody else has left is published once, also by a bus that takes
+// its time.
+func TestForeignSlowBus(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if !r.shared {
+			return
+		}
+		p := r.begin("b", func(cfg *bridge.Config, _ *process) {
+			cfg.DrainGrace = time.Millisecond
+			cfg.Failpoint = func(name string) error {
+				if name == "P7.before-wakeup" {
+					return errDoubt
+				}
+				return nil
+			}
+		})
+		r.send(record("task-1", "one"))
+		r.wait(time.Second)
+		p.kill()
+		r.acks.refuseIf(func(m bus.Message) error {
+			if m.Subject == bus.SubjectResults {
+				time.Sleep(12 * time.Second)
+			}
+			return nil
+		})
+		r.begin("c", nil)
+		r.result("task-1", time.Minute)
+		r.wantOne("task-1")
+	})
+}
