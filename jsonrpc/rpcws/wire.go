@@ -62,7 +62,8 @@ func newWire(rwc io.ReadWriteCloser, received []byte) *wire {
 func (w *wire) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !w.corked && w.flushing && len(w.out) >= maxControl {
+	// While a message is corked as well: who wrote it may be waiting in relieve.
+	for w.flushing && len(w.out) >= maxControl {
 		w.idle.Wait()
 	}
 	if w.err != nil {
