@@ -1,5 +1,7 @@
 package jsonrpc
 
+import "errors"
+
 // An assembly is a message that comes in parts, since it is longer than the
 // Stream's buffer.
 type assembly struct {
@@ -13,8 +15,9 @@ type assembly struct {
 	sink  *sink
 	check valueChecker
 	// params take the value in place of sink: the message is a request, whose
-	// handler reads it.
+	// handler reads it. deep: it is nested more deeply than allowed.
 	params *paramsStream
+	deep   bool
 }
 
 type assemblyMode uint8
@@ -141,6 +144,13 @@ func (in *receiver) beginStream() {
 func (in *receiver) streamValue(data []byte) {
 	a := &in.assembly
 	n, err := a.check.step(data, true)
+	if _, deep := errors.AsType[*ResourceError](err); deep && a.params != nil {
+		a.params.end(err)
+		a.deep = true
+		var more int
+		more, err = a.check.deeper(data[n:]) // the grammar decides first
+		n += more
+	}
 	if err != nil {
 		// The tail makes the message malformed for scan too, as it is.
 		a.buf, a.mode = append(a.buf, '!'), assemblyTail

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"math"
 	"math/bits"
 	"strconv"
 )
@@ -148,6 +149,13 @@ func (c *valueChecker) step(p []byte, one bool) (int, error) {
 	}
 	c.off += int64(i)
 	return i, nil
+}
+
+// deeper goes on where step has met too many levels, with p from there on,
+// and takes any number of them.
+func (c *valueChecker) deeper(p []byte) (int, error) {
+	c.maxDepth, c.phase, c.err = math.MaxInt, phaseValue, nil
+	return c.step(p, true)
 }
 
 func (c *valueChecker) fail(i int, what string) error {

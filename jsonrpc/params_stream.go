@@ -168,6 +168,9 @@ func (s *server) submitStreaming(j *job, stream *paramsStream, slab *contextSlab
 func (in *receiver) endParams() {
 	a, m := &in.assembly, &in.msg
 	m.scan(a.buf, in.c.cfg.MaxDepth)
+	if a.deep && m.kind == kindRequest {
+		m.tooDeep(in.c.cfg.MaxDepth)
+	}
 	valid := m.kind == kindRequest
 	a.params.settle(valid)
 	if !valid {

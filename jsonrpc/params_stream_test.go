@@ -134,6 +134,35 @@ func TestParamsStreamedFail(t *testing.T) {
 	}
 }
 
+// TestParamsStreamedDeep proves that params that are nested too deeply are refused
+// as in a message that is there as a whole: with the id, unless it is no JSON.
+func TestParamsStreamedDeep(t *testing.T) {
+	x := strings.Repeat("x", uploadSize)
+	deeply := strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200)
+	var read error
+	h := func(_ context.Context, req *Request) (any, error) {
+		_, read = io.Copy(io.Discard, req.ParamsReader())
+		return "done", nil
+	}
+	for end, want := range map[string]string{
+		`",` + deeply + `]}`:             `"id":7,"error":{"code":-32600,"message":"invalid request: the message is nested too deeply","data":{"limit":128,"unit":"levels"}}`,
+		`",` + deeply + `}}`:             `"id":null,"error":{"code":-32700`,
+		`",` + deeply + `],"params":[]}`: `"id":7,"error":{"code":-32600,"message":"invalid request: the member \"params\" is there twice"`,
+	} {
+		withPeer(t, Config{Handler: uploads{h}}, func(t *testing.T, conn *Conn, peer *rawPeer) {
+			peer.send(uploadHead + x + end)
+			if got := peer.next(); !strings.Contains(got, want) {
+				t.Errorf("…%s: answered %s", end[len(end)-12:], got)
+			}
+			synctest.Wait()
+			if read == nil {
+				t.Errorf("…%s: the handler read it all", end[len(end)-12:])
+			}
+			peer.quiet()
+		})
+	}
+}
+
 // TestParamsStreamedEarly proves that a handler that does not read holds up
 // nobody for longer than it runs, or than StallTimeout.
 func TestParamsStreamedEarly(t *testing.T) {

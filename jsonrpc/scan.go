@@ -321,8 +321,7 @@ func (m *message) invalidMember(bad *envelopeFaults) {
 		wrong |= memberVersion
 	}
 	if wrong == 0 {
-		m.invalid("the message is nested too deeply")
-		m.limit, m.unit = bad.depth, "levels"
+		m.tooDeep(bad.depth)
 		return
 	}
 	first := wrong & -wrong
@@ -363,6 +362,11 @@ func typeFault(which member) string {
 	default:
 		return `the member "error" must be an object`
 	}
+}
+
+func (m *message) tooDeep(limit int) {
+	m.invalid("the message is nested too deeply")
+	m.limit, m.unit = limit, "levels"
 }
 
 func (m *message) invalid(fault string) { m.kind, m.fault = kindInvalid, fault }
