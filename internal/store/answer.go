@@ -119,7 +119,10 @@ func recordLate(s *session, a *Answer, meta []byte) error {
 	r := &a.Result
 	output := r.Output[:min(len(r.Output), lateLimit)]
 	if len(meta) > lateLimit {
-		short := parley.Result{Err: parley.Errorf(r.Err.Code, "%s", r.Err.Message[:min(len(r.Err.Message), lateLimit/8)])}
+		short := parley.Result{}
+		if r.Err != nil {
+			short.Err = parley.Errorf(r.Err.Code, "%s", r.Err.Message[:min(len(r.Err.Message), lateLimit/8)])
+		}
 		var err error
 		if meta, err = encodeMeta(&short); err != nil {
 			return err
