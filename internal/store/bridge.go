@@ -77,21 +77,32 @@ func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, err
 const mayTakeOver = `(state = 'following' OR policy IN ('lookup', 'resend'))`
 
 // Incarnations only grow: all those below the present one are replaced. The
-// cross join begins with the workers, which are few.
+// cross join begins with the workers, which are few, and the text of the last
+// condition is that of no index, which PostgreSQL would begin with.
 const selectOrphans = `SELECT ` + attemptColumns + ` FROM attempt WHERE id IN (
  SELECT a.id FROM worker w CROSS JOIN attempt a WHERE a.owner = w.name AND a.owner_inc < w.inc + w.dead
- AND a.state IN ('claimed', 'following')) AND ` + mayTakeOver + ` AND ` + workerAlive + ` ORDER BY id LIMIT ?`
+ AND a.state IN ('claimed', 'following') AND (a.id || '') > ?) AND ` + mayTakeOver + ` AND ` + workerAlive + ` ORDER BY id LIMIT ?`
 
 // Orphans gives at most limit attempts that wait for a takeover (P9): their
-// owner is dead or was replaced. Claimed ones under policy fail are not among
+// owner is dead or was replaced. If there are more, the next call goes on behind
+// them, so that those which nobody can take over now keep no others back. Claimed ones under policy fail are not among
 // them, those are settled by Sweep. The caller must itself be alive, or there
 // are none for it; its own earlier incarnations count as replaced.
 func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) ([]Attempt, error) {
 	var list []Attempt
-	err := db.read(ctx, selectOrphans, attemptList(&list), worker, inc, limit)
+	after := ""
+	if last, ok := db.orphans.Load(worker); ok {
+		after = last.(string)
+	}
+	err := db.read(ctx, selectOrphans, attemptList(&list), after, worker, inc, limit)
 	if err != nil {
 		return nil, err
 	}
+	after = ""
+	if limit > 0 && len(list) == limit {
+		after = list[limit-1].ID
+	}
+	db.orphans.Store(worker, after)
 	return db.fetchable(ctx, list), nil
 }
 
