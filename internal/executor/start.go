@@ -85,8 +85,9 @@ func takesRuns(row store.Definition) error {
 
 // beginning is what a start and a retry have in common.
 type beginning struct {
-	// id is that of the run; "" takes a new one.
+	// id is that of the run; "" takes a new one. named is set by begin: it was not "".
 	id     string
+	named  bool
 	fact   workflow.Start
 	key    string
 	hidden bool
@@ -107,7 +108,7 @@ var errBusy = errors.New("too much is under way")
 
 // begin is transition P1, with the first claims if slots are free.
 func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (parley.Run, bool, error) {
-	if b.id == "" {
+	if b.named = b.id != ""; !b.named {
 		b.id = x.cfg.NewID()
 	}
 	if err := x.mayHedge(ctx, v.def); err != nil && b.refused == nil {
@@ -147,7 +148,7 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
 	s := store.Start{
-		Run: row, Events: d.Events, Attempts: rows, IdempotencyKey: b.key, Replay: b.replay, Refuse: b.refused,
+		Run: row, Events: d.Events, Attempts: rows, Named: b.named, IdempotencyKey: b.key, Replay: b.replay, Refuse: b.refused,
 		Signals: x.signals(l.state, d, nil), Children: x.family(l.state, d, extra{}),
 	}
 	if b.child != nil {

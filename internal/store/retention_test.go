@@ -217,6 +217,10 @@ func TestC7_RetentionIsInSteps(t *testing.T) {
 		wantCode(t, err, parley.CodeConflict)
 		in := archivedRun("big")
 		wantCode(t, db.AddArchived(ctx, in, epoch), parley.CodeConflict)
+		named := start("big", attempt("big", "a", 1))
+		named.Named = true
+		_, err = db.StartRun(ctx, named)
+		wantCode(t, err, parley.CodeUnavailable)
 		rows := func() (n int) {
 			check(t, db.read(ctx, `SELECT (SELECT count(*) FROM attempt) + (SELECT count(*) FROM event) + (SELECT count(*) FROM removed_run)`,
 				func(r *record) error { n = int(r.int()); return nil }))
@@ -228,6 +232,10 @@ func TestC7_RetentionIsInSteps(t *testing.T) {
 			after := rows()
 			if gone := before - after; gone > purgeRows+1 || gone == 0 {
 				t.Errorf("step %d removed %d rows", steps, gone)
+			}
+			if more { // its first events are gone
+				_, err = db.StartRun(ctx, named)
+				wantCode(t, err, parley.CodeUnavailable)
 			}
 			before = after
 		}

@@ -171,6 +171,9 @@ type Start struct {
 	// Events begin with seq 1 and have no gap.
 	Events   []parley.Event
 	Attempts []Attempt
+	// Named: the id of the run was not made for it, and may be that of one that is
+	// being removed.
+	Named bool
 	// Replay, if set, resolves the dead letters of Run.RetriedFrom.
 	Replay *Replay
 	// Signals is what changes about events and approvals.

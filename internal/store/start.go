@@ -23,7 +23,8 @@ const workerAlive = `EXISTS (SELECT 1 FROM worker WHERE name = ? AND inc = ? AND
 // is returned and nothing is written; with another digest the error is
 // idempotency_conflict. A run id that is taken is a conflict, and so is a run for
 // which there is no room ([Turn]). ErrStale: the worker that claims is not alive, or
-// a dead letter was replayed by somebody else meanwhile. Synced.
+// a dead letter was replayed by somebody else meanwhile. Unavailable: what is left of
+// a removed run of that id is not removed yet, see [Start.Named]. Synced.
 func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err error) {
 	if st.Refuse != nil {
 		return db.startedUnder(ctx, &st)
@@ -42,8 +43,19 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	if st.IdempotencyKey != "" {
 		key = st.Run.Workflow + "\x00" + st.IdempotencyKey
 	}
+	removing := false
 	err = db.transition(ctx, synced, startPoints(begins.owner), func(s *session) error {
 		s.at(key)
+		if st.Named {
+			// What is left of the former one would be this one's, or this one be removed.
+			var err error
+			if removing, err = s.exists(isRemoved, st.Run.ID); err != nil {
+				return err
+			}
+			if removing {
+				return ErrStale
+			}
+		}
 		if st.Replay != nil && st.Replay.ID != "" {
 			if _, _, err := replayable(s, st.Replay, st.Run.CreatedAt); err != nil {
 				return err
@@ -86,6 +98,9 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 		existing = ""
 		return w.write(s, &st, place)
 	})
+	if removing && errors.Is(err, ErrStale) {
+		return "", parley.Errorf(parley.CodeUnavailable, "run %q is being removed here: start it again in a minute", st.Run.ID)
+	}
 	if err != nil && st.Turn != nil && st.IdempotencyKey != "" && !errors.Is(err, ErrStale) {
 		// Somebody may have started it just now, and have the place that this one
 		// did not get.
