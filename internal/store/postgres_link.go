@@ -72,6 +72,9 @@ const selectSafety = `SELECT current_setting('fsync'), current_setting('synchron
 // risk looks for the ways in which a server loses what it has committed
 // (protocol.md §4.13).
 func (l *pgLink) risk(ctx context.Context) (string, error) {
+	if err := l.within(statementWait); err != nil {
+		return "", err
+	}
 	res := l.conn.ExecParams(ctx, selectSafety, nil, nil, nil, nil).Read()
 	if res.Err != nil {
 		return "", l.lost(res.Err)

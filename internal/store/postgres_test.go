@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,4 +267,43 @@ func TestOpenPostgres(t *testing.T) {
 	if _, err := db.readers.ExecContext(t.Context(), `DELETE FROM run`); err == nil {
 		t.Error("a reader has written")
 	}
+}
+
+// TestQuestionsHaveAnEnd: whatever is asked on a connection that writes has a time
+// after which the connection is given up.
+func TestQuestionsHaveAnEnd(t *testing.T) {
+	line := &boundedLine{}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &boundedConn{Conn: c, line: line}, err
+	}
+	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Writers: 1, Dial: dial})
+	begin(t, db, "run-1", attempt("run-1", "a", 1))
+	if line.asked.Load() == 0 || line.endless.Load() > 0 {
+		t.Errorf("%d questions about the server, %d of them without an end", line.asked.Load(), line.endless.Load())
+	}
+}
+
+// boundedLine counts the questions about how safe a server is.
+type boundedLine struct{ asked, endless atomic.Int64 }
+
+type boundedConn struct {
+	net.Conn
+	line *boundedLine
+	end  atomic.Bool
+}
+
+func (c *boundedConn) SetDeadline(t time.Time) error {
+	c.end.Store(!t.IsZero())
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *boundedConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(selectSafety)) {
+		c.line.asked.Add(1)
+		if !c.end.Load() {
+			c.line.endless.Add(1)
+		}
+	}
+	return c.Conn.Write(b)
 }
