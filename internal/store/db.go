@@ -92,7 +92,7 @@ func (o Options) withDefaults() Options {
 		o.Writers = 4
 	}
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive()}).DialContext
+		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive(), Control: endSilence}).DialContext
 	}
 	return o
 }

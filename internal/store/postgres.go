@@ -24,11 +24,15 @@ import (
 const (
 	// dialTimeout bounds the making of one connection.
 	dialTimeout = 5 * time.Second
+	// silenceWait is how long nobody may receive what was sent. It is longer than
+	// statements wait for rows: a server that does reads nothing meanwhile.
+	silenceWait = 15 * time.Second
 	// schemaLock is the advisory lock under which the schema is changed.
 	schemaLock = 0x7061726c6579
 )
 
-// keepAlive finds out within some ten seconds that the other side is gone.
+// keepAlive finds out within some ten seconds, or silenceWait, that the other side
+// is gone.
 func keepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 }
