@@ -118,8 +118,11 @@ func TestViewersAudit(t *testing.T) {
 	call(h, "POST", keysPath, `{"name":"ci"}`)
 	call(h, "POST", keysPath, `{"name":"dash","role":"viewer"}`)
 	for _, c := range []struct{ key, query, without string }{
-		{"ci", "", ""}, {"ci", "?entity_type=key", ""},
-		{"dash", "", "key"}, {"dash", "?entity_type=key", "key"}, {"dash", "?entity_id=ci&action=create", "key"},
+		{"ci", "", ""},
+		{"ci", "?entity_type=key", ""},
+		{"dash", "", "key"},
+		{"dash", "?entity_type=key", "key"},
+		{"dash", "?entity_id=ci&action=create", "key"},
 	} {
 		audits.asked = nil
 		rec := call(h, "GET", "/api/v1/audit"+c.query, "", bearer(c.key)...)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -46,31 +47,16 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 	removing := false
 	err = db.transition(ctx, synced, startPoints(begins.owner), func(s *session) error {
 		s.at(key)
-		if st.Named {
-			// What is left of the former one would be this one's, or this one be removed.
-			var err error
-			if removing, err = s.exists(isRemoved, st.Run.ID); err != nil {
-				return err
-			}
-			if removing {
-				return ErrStale
-			}
+		var err error
+		if removing, err = beingRemoved(s, &st); removing || err != nil {
+			return cmp.Or(err, ErrStale)
 		}
-		if st.Replay != nil && st.Replay.ID != "" {
-			if _, _, err := replayable(s, st.Replay, st.Run.CreatedAt); err != nil {
-				return err
-			}
-		}
-		if err := begins.signals.foresee(s); err != nil {
-			return err
-		}
-		if err := mayBegin(s, st.Child); err != nil {
+		if err := mayBeginNow(s, &st, begins); err != nil {
 			return err
 		}
 		w, place := begins, int64(0)
 		started := true
 		if st.Turn != nil {
-			var err error
 			if place, err = takeTurn(s, &st, begins.owner); err != nil {
 				return err
 			}
@@ -80,7 +66,6 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 			s.at(key)
 		}
 		if started {
-			var err error
 			if started, err = insertStart(s, w.owner, w.row); err != nil {
 				return err
 			}
@@ -91,7 +76,6 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 					return err
 				}
 			}
-			var err error
 			existing, err = startedBefore(s, &st)
 			return err
 		}
@@ -108,6 +92,28 @@ func (db *DB) StartRun(ctx context.Context, st Start) (existing string, err erro
 		return db.startedUnder(ctx, &st)
 	}
 	return existing, err
+}
+
+// beingRemoved says whether the run has a name whose former run is not gone yet:
+// what is left of that would be this one's, or this one be removed.
+func beingRemoved(s *session, st *Start) (bool, error) {
+	if !st.Named {
+		return false, nil
+	}
+	return s.exists(isRemoved, st.Run.ID)
+}
+
+// mayBeginNow refuses a start that something else stands against.
+func mayBeginNow(s *session, st *Start, begins *startRows) error {
+	if st.Replay != nil && st.Replay.ID != "" {
+		if _, _, err := replayable(s, st.Replay, st.Run.CreatedAt); err != nil {
+			return err
+		}
+	}
+	if err := begins.signals.foresee(s); err != nil {
+		return err
+	}
+	return mayBegin(s, st.Child)
 }
 
 // startRows are the rows of a run that is started, made outside the writer.
