@@ -14,6 +14,7 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/records"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // plan is a workflow of one step as the old API sends it.
@@ -209,6 +210,34 @@ func TestRequests_StoreFails(t *testing.T) {
 		r.failpoint.Store(nil)
 		time.Sleep(10 * time.Second)
 		r.wantRun("run-one", parley.RunCompleted)
+		r.wantLetters()
+	})
+}
+
+// TestRequests_WhileRemoved: a request for a run whose former one is being removed
+// is neither lost nor a conflict: it begins when nothing is left of that.
+func TestRequests_WhileRemoved(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.bridge()
+		r.request("run-one", plan("Write", "1"), `{"topic": "tea"}`)
+		time.Sleep(time.Second)
+		r.wantRun("run-one", parley.RunCompleted)
+		past := store.Past{Workflow: "wf-Write", Age: time.Second, Now: time.Now().Add(time.Hour)}
+		if n, err := r.db.RemoveRuns(r.t.Context(), past, []string{"run-one"}); n != 1 || err != nil {
+			r.t.Fatal(n, err)
+		}
+		r.request("run-one", plan("Write", "1"), `{"topic": "coffee"}`)
+		time.Sleep(10 * time.Second)
+		_, err := r.x.Get(r.t.Context(), "run-one")
+		wantCode(r.t, err, parley.CodeNotFound, "run-one")
+		for more := true; more; {
+			more, err = r.db.PurgeRemoved(r.t.Context())
+			check(r.t, err)
+		}
+		time.Sleep(time.Minute)
+		if v := r.wantRun("run-one", parley.RunCompleted); string(v.Input) != `{"topic": "coffee"}` {
+			r.t.Errorf("the run has the input %s", v.Input)
+		}
 		r.wantLetters()
 	})
 }
