@@ -374,8 +374,8 @@ func TestSubprocessStartErrors(t *testing.T) {
 	if _, err := Start(t.Context(), cmd, SubprocessConfig{}); err == nil || !strings.Contains(err.Error(), "leave them unset") {
 		t.Errorf("Start: %v", err)
 	}
-	if after := openDescriptors(t); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
+	if more := opened(t, before); len(more) > 0 {
+		t.Errorf("left open: %q", more)
 	}
 }
 
@@ -390,8 +390,8 @@ func TestSubprocessLeavesNothing(t *testing.T) {
 		s.Close()
 		gone(t, s.PID())
 	}
-	if after := openDescriptors(t); after != descriptors {
-		t.Errorf("%d descriptors before, %d after", descriptors, after)
+	if more := opened(t, descriptors); len(more) > 0 {
+		t.Errorf("left open: %q", more)
 	}
 	// A goroutine that was waited for may still be on its way out.
 	for deadline := time.Now().Add(2 * time.Minute); runtime.NumGoroutine() > goroutines; {
@@ -402,11 +402,33 @@ func TestSubprocessLeavesNothing(t *testing.T) {
 	}
 }
 
-func openDescriptors(t *testing.T) int {
+// opened tells what this process has open that it had not before: others
+// may go at any time, when what an earlier test forgot is collected.
+func opened(t *testing.T, before map[string]int) []string {
+	t.Helper()
+	var more []string
+	for target, n := range openDescriptors(t) {
+		if n > before[target] {
+			more = append(more, fmt.Sprintf("%s (%d, was %d)", target, n, before[target]))
+		}
+	}
+	return more
+}
+
+// openDescriptors counts the descriptors of this process by what they lead
+// to, as Linux names it: a pipe or a socket by a number that no other has.
+func openDescriptors(t *testing.T) map[string]int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return 0 // only Linux tells
+		return nil // only Linux tells
 	}
-	return len(entries)
+	open := make(map[string]int)
+	for _, entry := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + entry.Name())
+		if err == nil { // what read the folder is closed again
+			open[target]++
+		}
+	}
+	return open
 }

@@ -179,14 +179,17 @@ func TestAbilities(t *testing.T) {
 	tcp, _ := tcpPair(t)
 	inMemory, _ := bytePipe()
 	netPipe, _ := net.Pipe()
-	_, pollable, err := os.Pipe()
+	reading, pollable, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer reading.Close()
+	defer pollable.Close()
 	file, err := os.Create(t.TempDir() + "/file")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer file.Close()
 	unix := descriptorWriter(tcp) != nil
 	for name, tt := range map[string]struct {
 		rw            io.ReadWriteCloser
