@@ -336,7 +336,7 @@ func (g *group) failed(topic string, partition int32, err error) {
 }
 
 // where names the consuming of a topic in the state.
-func (g *group) where(topic string) string { return "topic " + topic + " in group " + g.name }
+func (g *group) where(topic string) string { return reading + topic + " in group " + g.name }
 
 // skip goes past a batch that cannot be unpacked.
 func (g *group) skip(huge *kgo.ErrDecompressTooLarge) {

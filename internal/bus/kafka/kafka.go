@@ -30,6 +30,10 @@ const (
 	adminLimit  = 15 * time.Second // one look at topics and groups
 )
 
+// metadataAge is after how long a client asks anew which topics and brokers
+// there are, at the latest.
+const metadataAge = 30 * time.Second
+
 // pollRecords bounds the records that are taken over at a time.
 const pollRecords = 500
 
@@ -105,7 +109,7 @@ func (b *Bus) options() []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(b.cfg.Brokers...), kgo.ClientID("parley"), kgo.Dialer(b.dial),
 		// A new leader is found quickly, and new partitions are seen soon.
-		kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(30 * time.Second),
+		kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(metadataAge),
 		// A broker that closes connections at once may be one that starts.
 		kgo.AlwaysRetryEOF(), kgo.WithHooks(b.state), kgo.WithLogger(clientLog{b.cfg.Logger}),
 	}

@@ -14,11 +14,14 @@ import (
 	parley "github.com/parley-project/parley"
 )
 
-// publishing begins the Where of a publication; one that failed says nothing any
-// more after publishPast, which is longer than whoever tries again waits.
+// What failed says nothing any more when it was not seen again for longer than
+// whoever tries again waits: who publishes, and the client, which reads on by
+// itself and tells each failure, at most metadataAge apart.
 const (
-	publishing  = "publish to "
+	publishing  = "publish to " // begins the Where of a publication
 	publishPast = 30 * time.Second
+	reading     = "topic " // begins the Where of a topic that is consumed
+	readPast    = 2 * metadataAge
 )
 
 // Trouble is something that does not work at present.
@@ -157,9 +160,10 @@ func (b *Bus) ping(ctx context.Context) error {
 
 // Health gives nil when a broker has answered in the last 5 seconds (one is
 // asked if not) and nothing that this process does with Kafka is in trouble. A
-// broker that cannot be reached is no trouble while others are, and no publication
-// that failed a while ago, if none was tried since: a process that gets no work
-// because of it would never try another.
+// broker that cannot be reached is no trouble while others are, and neither is a
+// publication or a read that failed a while ago and did not fail since: a process
+// that gets no work because of it would never publish again, and a topic without
+// news never show that it can be read.
 func (b *Bus) Health(ctx context.Context) error {
 	if s := b.State(); b.cfg.Now().Sub(s.Heard) > 5*time.Second {
 		if err := b.ping(ctx); err != nil {
@@ -167,7 +171,8 @@ func (b *Bus) Health(ctx context.Context) error {
 		}
 	}
 	for _, t := range b.State().Troubles {
-		past := strings.HasPrefix(t.Where, publishing) && b.cfg.Now().Sub(t.Last) > publishPast
+		age := b.cfg.Now().Sub(t.Last)
+		past := strings.HasPrefix(t.Where, publishing) && age > publishPast || strings.HasPrefix(t.Where, reading) && age > readPast
 		if !past && !strings.HasPrefix(t.Where, "broker ") {
 			return parley.Errorf(parley.CodeUnavailable, "%s: %s", t.Where, t.Text)
 		}

@@ -166,7 +166,7 @@ func (t *tail) close() {
 }
 
 // tailOf names the reading of a topic in the state.
-func tailOf(topic string) string { return "topic " + topic + " without a group" }
+func tailOf(topic string) string { return reading + topic + " without a group" }
 
 func (t *tail) poll(ctx context.Context) {
 	for {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,20 +35,8 @@ func TestFetchTroublePasses(t *testing.T) {
 			defer stop()
 			send(t, b, bus.SubjectHint, 0, 1)
 			h.wait(t, 1)
-			broker.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-				req := kreq.(*kmsg.FetchRequest)
-				resp := req.ResponseKind().(*kmsg.FetchResponse)
-				for _, rt := range req.Topics {
-					st := kmsg.NewFetchResponseTopic()
-					st.Topic, st.TopicID = rt.Topic, rt.TopicID
-					for _, rp := range rt.Partitions {
-						sp := kmsg.NewFetchResponseTopicPartition()
-						sp.Partition, sp.ErrorCode = rp.Partition, kerr.TopicAuthorizationFailed.Code
-						st.Partitions = append(st.Partitions, sp)
-					}
-					resp.Topics = append(resp.Topics, st)
-				}
-				return resp, nil, len(req.Topics) > 0
+			broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				return refuseFetch(req.(*kmsg.FetchRequest)), nil, len(req.(*kmsg.FetchRequest).Topics) > 0
 			})
 			deadline := time.Now().Add(20 * time.Second)
 			for b.Health(t.Context()) == nil {
@@ -62,5 +51,77 @@ func TestFetchTroublePasses(t *testing.T) {
 				t.Errorf("after a record was read: %v", err)
 			}
 		})
+	}
+}
+
+// refuseFetch answers for every partition of a request that it may not be read,
+// and a request that names none, since its session knows them, that there is no
+// such session.
+func refuseFetch(req *kmsg.FetchRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	if len(req.Topics) == 0 {
+		resp.ErrorCode = kerr.FetchSessionIDNotFound.Code
+	}
+	for _, rt := range req.Topics {
+		st := kmsg.NewFetchResponseTopic()
+		st.Topic, st.TopicID = rt.Topic, rt.TopicID
+		for _, rp := range rt.Partitions {
+			sp := kmsg.NewFetchResponseTopicPartition()
+			sp.Partition, sp.ErrorCode = rp.Partition, kerr.TopicAuthorizationFailed.Code
+			st.Partitions = append(st.Partitions, sp)
+		}
+		resp.Topics = append(resp.Topics, st)
+	}
+	return resp
+}
+
+// A topic without news shows by no record that it can be read again: trouble
+// that does not come again is over after a while, trouble that does is not.
+func TestFetchTroubleOfQuietTopic(t *testing.T) {
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "parley.hints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	var ahead atomic.Int64 // of the bus's clock
+	b, err := New(t.Context(), Config{Brokers: broker.ListenAddrs(), Now: func() time.Time {
+		return time.Now().Add(time.Duration(ahead.Load()))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	var h heard
+	stop, err := b.Subscribe(t.Context(), bus.SubjectHint, "g", h.handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	send(t, b, bus.SubjectHint, 0, 1)
+	h.wait(t, 1)
+	await := func(why string, well bool) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); (b.Health(t.Context()) == nil) != well; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(why)
+			}
+		}
+	}
+	var refuses atomic.Bool
+	refuses.Store(true)
+	broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		return refuseFetch(req.(*kmsg.FetchRequest)), nil, refuses.Load()
+	})
+	await("a topic that cannot be read is no trouble", false)
+	ahead.Add(int64(2 * readPast))
+	await("what goes on is forgotten", false)
+	refuses.Store(false)
+	// An answer that is on its way still counts as one of now.
+	for deadline := time.Now().Add(2 * time.Minute); b.Health(t.Context()) != nil; ahead.Add(int64(readPast / 4)) {
+		if time.Now().After(deadline) {
+			t.Fatal("trouble of a topic without news stays")
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
