@@ -347,9 +347,14 @@ func (g *group) skip(huge *kgo.ErrDecompressTooLarge) {
 	if part == nil {
 		return
 	}
-	g.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{at.topic: {at.partition: {Epoch: huge.Epoch, Offset: huge.NextOffset}}})
+	g.client.SetOffsets(past(huge))
 	part.skip(&kgo.Record{Offset: huge.NextOffset - 1, LeaderEpoch: huge.Epoch})
 	g.nudge()
+}
+
+// past is where reading goes on behind a batch that cannot be unpacked.
+func past(huge *kgo.ErrDecompressTooLarge) map[string]map[int32]kgo.EpochOffset {
+	return map[string]map[int32]kgo.EpochOffset{huge.Topic: {huge.Partition: {Epoch: huge.Epoch, Offset: huge.NextOffset}}}
 }
 
 func (g *group) note(err error) { g.bus.state.note("group "+g.name, err) }

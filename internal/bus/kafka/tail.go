@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -174,12 +175,21 @@ func (t *tail) poll(ctx context.Context) {
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			return
 		}
-		fetches.EachError(func(topic string, _ int32, err error) {
-			t.bus.counts.fetchError(topic)
-			t.note(topic, explain(err, "consume "+topic))
-		})
+		fetches.EachError(t.failed)
 		fetches.EachPartition(t.take)
 	}
+}
+
+// failed notes an error that the client cannot get over by itself.
+func (t *tail) failed(topic string, partition int32, err error) {
+	if huge, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
+		t.bus.cfg.Logger.Error("records left out: a batch is too large when unpacked", "topic", topic, "partition", partition,
+			"offset", huge.Offset, "next", huge.NextOffset)
+		t.client.SetOffsets(past(huge))
+		return
+	}
+	t.bus.counts.fetchError(topic)
+	t.note(topic, explain(err, "consume "+topic))
 }
 
 // note says how it stands with a topic that somebody listens to still.
