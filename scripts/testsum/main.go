@@ -3,11 +3,13 @@
 //	testsum [go test flags and packages] [-- nested module ...]
 //
 // Passed packages are one line each; the output of what failed is shown whole.
+// The slowest tests stand above the last line.
 // The nested modules are tested with the same flags.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,8 +34,15 @@ type event struct {
 	Elapsed                 float64
 }
 
+// Of the tests that take slowAfter seconds the slowest ones are shown.
+const (
+	slowest   = 12
+	slowAfter = 20
+)
+
 type tally struct {
 	passed, failed, skipped int
+	slow                    []event
 	out                     io.Writer
 	output                  map[string][]string
 }
@@ -53,6 +62,7 @@ func newTally(out io.Writer) *tally { return &tally{out: out, output: make(map[s
 // sum writes the last line and gives the exit code: ok says whether go test has
 // succeeded, ci that nothing may be skipped.
 func (t *tally) sum(ok, ci bool) int {
+	t.showSlow()
 	code := 0
 	if !ok || t.failed > 0 {
 		code = 1
@@ -62,6 +72,14 @@ func (t *tally) sum(ok, ci bool) int {
 	}
 	_, _ = fmt.Fprintf(t.out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
 	return code
+}
+
+// showSlow writes the slowest tests, with all of their parts.
+func (t *tally) showSlow() {
+	slices.SortStableFunc(t.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range t.slow[:min(len(t.slow), slowest)] {
+		_, _ = fmt.Fprintf(t.out, "slow  %s %s  %.1fs\n", e.Package, e.Test, e.Elapsed)
+	}
 }
 
 func split(args []string) (test, modules []string) {
@@ -128,6 +146,9 @@ func (t *tally) ended(e event, key string) {
 			}
 		}
 		return
+	}
+	if e.Elapsed >= slowAfter && !strings.Contains(e.Test, "/") {
+		t.slow = append(t.slow, e)
 	}
 	switch e.Action {
 	case "pass":

@@ -64,6 +64,32 @@ func TestSum(t *testing.T) {
 	}
 }
 
+// TestSlowest: the slowest tests are told above the last line, the slowest first,
+// the parts of a test with it, and quick ones not at all.
+func TestSlowest(t *testing.T) {
+	var out strings.Builder
+	sum := newTally(&out)
+	for i, c := range []struct {
+		test string
+		took float64
+	}{{"TestQuick", 1}, {"TestSlow", 40}, {"TestSlow/part", 39}, {"TestSlower", 60.25}} {
+		action := []string{"pass", "fail"}[i%2]
+		sum.take(event{Action: action, Package: "p", Test: c.test, Elapsed: c.took})
+	}
+	sum.sum(true, true)
+	if want := "slow  p TestSlower  60.2s\nslow  p TestSlow  40.0s\n2 passed, 2 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("shows\n%s\nwant it to end with\n%s", out.String(), want)
+	}
+	out.Reset()
+	for range 2 * slowest {
+		sum.take(event{Action: "pass", Package: "q", Test: "TestSlow", Elapsed: 50})
+	}
+	sum.sum(true, true)
+	if n := strings.Count(out.String(), "slow  "); n != slowest {
+		t.Errorf("%d slow tests are shown, want %d", n, slowest)
+	}
+}
+
 // TestRunHung: of a package that dies while a test runs, it is shown where that
 // stood.
 func TestRunHung(t *testing.T) {
