@@ -432,7 +432,7 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 	const first = 64 << 10
 	size := 4 << 10
 	if n := resp.ContentLength; n >= 0 {
-		size = int(min(n+1, first))
+		size = int(min(n, first)) + 1 // n may be the largest number there is
 	}
 	b := make([]byte, 0, min(size, limit+1))
 	for {

@@ -121,6 +121,7 @@ func hostileAnswers() []hostileAnswer {
 		{name: "1xx without end", say: forever("", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), class: lost},
 		{name: "a body without end", say: forever(ok+"Content-Type: application/json\r\n\r\n", " "), class: lost, code: limit, text: "max_response"},
 		{name: "a promise of 1 TiB", say: forever(ok+"Content-Length: 1099511627776\r\n\r\n", " "), class: lost, code: limit, text: "max_response"},
+		{name: "a promise of all that can be counted", say: forever(ok+"Content-Length: 9223372036854775807\r\n\r\n", " "), class: lost, code: limit, text: "max_response"},
 		{name: "trailers without end", say: forever(ok+"Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\n{}\r\n0\r\n", "X-A: aaaaaaaaaaaaaaaa\r\n"), class: lost},
 		{name: "extensions of chunks without end", say: forever(ok+"Transfer-Encoding: chunked\r\n\r\n1", ";a=aaaaaaaaaaaaaaa"), class: lost},
 		{name: "a 500 without end", say: forever("HTTP/1.1 500 X\r\n\r\n", "x"), class: answered, code: unavailable, retryable: true, status: 500},
