@@ -58,7 +58,7 @@ func (s *assembly) take(a *answer) {
 		s.add(a.artifact, string(a.appendTo) == "true")
 	case sortMessage:
 	}
-	s.over = s.over || s.size+len(s.status) > s.limit || len(s.artifacts) > maxArtifacts
+	s.over = s.over || s.size+len(s.status) > s.limit
 	if s.over {
 		s.artifacts = nil
 	}
@@ -103,6 +103,9 @@ func (s *assembly) add(artifact []byte, more bool) {
 		}
 		have.parts = append(have.parts, p.parts...)
 		return
+	}
+	if s.over = len(s.artifacts) >= maxArtifacts; s.over {
+		return // each is compared with all before it
 	}
 	s.artifacts = append(s.artifacts, p)
 }

@@ -144,6 +144,32 @@ func TestAssembly_Limit(t *testing.T) {
 	}
 }
 
+// TestAssembly_Snapshot: of a snapshot with more artifacts than are kept the others
+// are not even compared, which would take minutes for a few megabytes of them.
+func TestAssembly_Snapshot(t *testing.T) {
+	snapshot := func(artifacts int) *answer {
+		b := []byte(`{"id":"t","status":{"state":"TASK_STATE_WORKING"},"artifacts":[`)
+		for i := range artifacts {
+			b = fmt.Appendf(b, `{"artifactId":"%05d"},`, i)
+		}
+		a, err := read(V10, append(b[:len(b)-1], "]}"...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	s := assembly{version: V10, limit: 1 << 20}
+	s.reset(snapshot(maxArtifacts + 1000))
+	if len(s.artifacts) > maxArtifacts {
+		t.Errorf("%d artifacts were put together, at most %d are kept", len(s.artifacts), maxArtifacts)
+	}
+	for artifacts, complete := range map[int]bool{maxArtifacts: true, maxArtifacts + 1: false} {
+		if s.take(snapshot(artifacts)); s.complete() != complete {
+			t.Errorf("%d artifacts: complete %v", artifacts, s.complete())
+		}
+	}
+}
+
 // FuzzRead: no result or event breaks the reader, in either dialect; what it
 // makes of one holds what outcomes promise, and what is put together from
 // events is JSON.
