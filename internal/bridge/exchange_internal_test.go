@@ -168,6 +168,23 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// TestRedactOften: an agent that repeats one of its credentials a hundred thousand
+// times costs no more than the length of what it says.
+func TestRedactOften(t *testing.T) {
+	const secret, times = "c4nary-c4nary ", 150_000
+	agent := parley.Agent{
+		Auth: parley.Auth{Type: parley.AuthBasic, User: "u"}, Credential: parley.NewSecret([]byte(strings.TrimSpace(secret))),
+	}
+	begun := time.Now()
+	out := redactOutput(agent, []byte(`"`+strings.Repeat(secret, times)+`"`))
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if want := `"` + strings.Repeat("[redacted] ", times) + `"`; string(out) != want {
+		t.Errorf("%d bytes, want %d: %.60s", len(out), len(want), out)
+	}
+}
+
 // TestRedactProperty: whatever the text, the secret and the limit, neither the
 // secret nor a half of it at the cut is in the result.
 func TestRedactProperty(t *testing.T) {

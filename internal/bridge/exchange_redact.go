@@ -25,8 +25,9 @@ func redact(secrets [][]byte, text []byte, limit int) string {
 	var out strings.Builder
 	end := min(len(text), limit)
 	pos := 0
+	look := sightings{text: text, end: end, secrets: secrets, seen: slices.Repeat([]int{-1}, len(secrets))}
 	for pos < end {
-		at, n := nextSecret(text, pos, end, secrets)
+		at, n := look.next(pos)
 		if at < 0 {
 			break
 		}
@@ -50,14 +51,28 @@ func redact(secrets [][]byte, text []byte, limit int) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// nextSecret finds the first secret that begins in text[pos:end]; it may end
-// behind end.
-func nextSecret(text []byte, pos, end int, secrets [][]byte) (at, n int) {
+// sightings finds secrets that begin in text[:end]; they may end behind end. seen
+// is where each was found last, or end: none is looked for in the same place twice,
+// however often an agent repeats another one.
+type sightings struct {
+	text    []byte
+	end     int
+	secrets [][]byte
+	seen    []int
+}
+
+// next gives the first secret from pos on, where pos never goes back.
+func (l *sightings) next(pos int) (at, n int) {
 	at = -1
-	for _, s := range secrets {
-		window := text[pos:min(len(text), end+len(s)-1)]
-		if i := bytes.Index(window, s); i >= 0 && (at < 0 || pos+i < at) {
-			at, n = pos+i, len(s)
+	for i, s := range l.secrets {
+		if l.seen[i] < pos {
+			l.seen[i] = l.end
+			if ahead := bytes.Index(l.text[pos:min(len(l.text), l.end+len(s)-1)], s); ahead >= 0 {
+				l.seen[i] = pos + ahead
+			}
+		}
+		if l.seen[i] < l.end && (at < 0 || l.seen[i] < at) {
+			at, n = l.seen[i], len(s)
 		}
 	}
 	return at, n
