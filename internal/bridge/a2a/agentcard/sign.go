@@ -1,7 +1,6 @@
 package agentcard
 
 import (
-	"bytes"
 	"context"
 	"crypto/rsa"
 	"encoding/base64"
@@ -35,6 +34,9 @@ const (
 	maxKeySet = 256 << 10
 	// minRSA is the smallest RSA key that counts, in bits (RFC 7518 §3.3).
 	minRSA = 2048
+	// maxChecked bounds the text that the signatures of one card are checked
+	// against, in bytes; each check counts as leastChecked at least.
+	maxChecked, leastChecked = 16 << 20, 64 << 10
 )
 
 // algorithms are those that a signature may have. All are asymmetric: a key set
@@ -68,6 +70,8 @@ type verifier struct {
 	keys   []jose.JSONWebKey
 	// fetched are the key sets that were fetched already.
 	fetched map[string][]jose.JSONWebKey
+	// checked is how much of maxChecked is used up.
+	checked int
 }
 
 // header is the protected header of a signature.
@@ -132,6 +136,9 @@ func (v *verifier) one(ctx context.Context, m members) (state, kid string, form 
 	}
 	for _, key := range keys {
 		for _, form := range v.forms {
+			if v.checked += max(len(form), leastChecked); v.checked > maxChecked {
+				return SignatureInvalid, h.Kid, nil, fmt.Sprintf("more than %d MiB of text would have to be checked with all keys that it may be of; let its header name one (kid)", maxChecked>>20)
+			}
 			if verified(form, protected, signature, key) {
 				return SignatureVerified, key.KeyID, form, from
 			}
@@ -142,18 +149,8 @@ func (v *verifier) one(ctx context.Context, m members) (state, kid string, form 
 
 // verified checks a signature over form.
 func verified(form []byte, protected, signature string, key jose.JSONWebKey) bool {
-	text, err := json.Marshal(map[string]string{
-		"payload": base64.RawURLEncoding.EncodeToString(form), "protected": protected, "signature": signature,
-	})
-	if err != nil {
-		return false
-	}
-	jws, err := jose.ParseSignedJSON(string(text), algorithms())
-	if err != nil {
-		return false
-	}
-	payload, err := jws.Verify(key)
-	return err == nil && bytes.Equal(payload, form)
+	jws, err := jose.ParseDetached(protected+".."+signature, form, algorithms())
+	return err == nil && jws.DetachedVerify(form, key) == nil
 }
 
 // keysFor gives the keys that may have made a signature, and where they are

@@ -364,6 +364,27 @@ func TestAD14_SignatureKeys(t *testing.T) {
 	}
 }
 
+// TestAD14_SignaturesBounded: a card whose signatures may be of any of many keys is
+// checked up to a bound, and not for minutes.
+func TestAD14_SignaturesBounded(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t, jose.ES256, "")
+	s.jku = "https://a.example/keys"
+	large := strings.Replace(signedCard, `"description": ""`, `"description": "`+strings.Repeat("x", 256<<10)+`"`, 1)
+	keys := make([]signer, 64)
+	for i := range keys {
+		keys[i] = newSigner(t, jose.ES256, "")
+	}
+	f, err := detectCard(t, s.sign(t, s.sign(t, large, "{}"), "{}"), set(t, keys...), "")
+	if parley.CodeOf(err) != parley.CodeAgentRejected || !has([]string{string(detailsOf(err))}, "let its header name one (kid)") {
+		t.Errorf("%+v, %v %s", f, err, detailsOf(err))
+	}
+	f, err = detectCard(t, s.sign(t, signedCard, signedForm), set(t, append(keys[:31], s)...), "")
+	if err != nil || f.Signature != "verified" {
+		t.Errorf("32 keys and a small card: %+v, %v", f, err)
+	}
+}
+
 func TestReadKeys(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, jose.ES256, "k")
