@@ -65,14 +65,20 @@ func gone(out bridge.Outcome) bool {
 // about its task itself is never Answered: it would end an attempt that goes on.
 func (a *Adapter) ask(ctx context.Context, e *errand, vb verb, at bridge.AgentTask) (bridge.Outcome, *exchange, error) {
 	spoken := e.to
-	for again := false; ; again = true {
+	var said bridge.Outcome // of the exchange before, in the dialect that was spoken
+	var before *exchange
+	for {
 		ex := a.asking(e, vb, at)
 		out, err := a.run(ctx, ex)
 		if ex.refused != nil && ex.refused.meaning(vb) == meansOtherDialect {
-			if !again && a.otherDialect(ctx, e) {
+			if before == nil && a.otherDialect(ctx, e) {
+				said, before = out, ex
 				continue
 			}
 			e.to = spoken // it is the request that the agent does not know
+			if before != nil && before.judged {
+				out, ex = said, before
+			}
 		}
 		if err == nil && out.Disposition == bridge.Answered && !ex.judged {
 			out.Disposition = bridge.Lost
