@@ -231,8 +231,9 @@ func (b *batched) exchange(g *batch) {
 		b.oneByOne(g)
 		return
 	}
-	if e, ok := errors.AsType[*bridge.ExchangeError](err); ok && e.Status == http.StatusRequestEntityTooLarge {
-		b.oneByOne(g) // together they are too large, each may be fine
+	if e, ok := errors.AsType[*bridge.ExchangeError](err); ok &&
+		(e.Status == http.StatusRequestEntityTooLarge || e.Err.Code == parley.CodeLimit && g.key.verb == verbGet) {
+		b.oneByOne(g) // together they, or their answers, are too large; each may be fine
 		return
 	}
 	if err != nil {

@@ -158,6 +158,31 @@ func TestBatchOrders(t *testing.T) {
 	}
 }
 
+// TestBatchAnswerTooLarge: tasks whose answers are too large together are asked for
+// one by one; messages are not sent a second time.
+func TestBatchAnswerTooLarge(t *testing.T) {
+	for vb, want := range map[verb][]int{verbGet: {1, 1, 1, 3}, verbSend: {3}} {
+		onBatch(t, func(t *testing.T, r *batchRig) {
+			alone := r.posts.answer
+			r.posts.answer = func(ctx context.Context, ids []string, isBatch bool) (bridge.Reply, error) {
+				if isBatch {
+					e := parley.Errorf(parley.CodeLimit, "the body of the response is larger than 3 bytes (max_response)")
+					return bridge.Reply{Status: http.StatusOK}, &bridge.ExchangeError{Disposition: bridge.Lost, Err: e}
+				}
+				return alone(ctx, ids, false)
+			}
+			r.each(t, vb, 3, func(id, result string, f *failure, err error) {
+				if read := err == nil && result == `"of `+id+`"`; read != (vb == verbGet) {
+					t.Errorf("%s: %s got %s, %v, %v", vb, id, result, f, err)
+				}
+			})
+			if got := slices.Sorted(slices.Values(r.posts.sizes())); !slices.Equal(got, want) {
+				t.Errorf("%s: exchanges of %v requests, want %v", vb, got, want)
+			}
+		})
+	}
+}
+
 // TestBatchSizes proves what goes together: at most as many as the agent
 // declares, of one kind, of one agent and credential, and not too much text.
 func TestBatchSizes(t *testing.T) {
