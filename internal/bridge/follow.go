@@ -208,6 +208,8 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 		return c.stand(out)
 	case forgot(out):
 		return true, (*call).forgotten
+	case out.Disposition == Lost && c.name(out.Result.Err).Code == parley.CodeLimit && c.stream == nil:
+		return true, (*call).unreadable
 	}
 	if ctx.Err() == nil {
 		c.b.log.LogAttrs(ctx, slog.LevelWarn, "agent not asked; it is asked again", c.attrs("agent_poll",
@@ -273,6 +275,15 @@ func (c *call) forgotten() step {
 	}
 	if c.policy() == parley.OutcomeResend {
 		return (*call).again
+	}
+	return (*call).unknown
+}
+
+// unreadable: what the agent has to say about its task is larger than answers may
+// be, and will not get smaller. To send the task again would not help.
+func (c *call) unreadable() step {
+	if c.isAsked() {
+		return (*call).cancelled
 	}
 	return (*call).unknown
 }

@@ -184,6 +184,35 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestTooLargeToRead: a task that is larger than answers may be will not get
+// smaller: its outcome is unknown at once, and it is never sent again (decision
+// 005).
+func TestTooLargeToRead(t *testing.T) {
+	for _, p := range []parley.OutcomePolicy{parley.OutcomeLookup, parley.OutcomeFail, parley.OutcomeResend} {
+		t.Run(string(p), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.long.call = accepts("working")
+				polls := 0
+				r.long.poll = func(context.Context, parley.Task, int) (bridge.Outcome, error) {
+					polls++
+					return failed(bridge.Lost, parley.CodeLimit, "the body of the response is larger than 5 bytes"), nil
+				}
+				b := r.start("b", nil)
+				id := r.task("long", 1, policy(p))
+				a := r.want(id, parley.OutcomeUnknown, parley.CodeOutcomeUnknown)
+				if e := a.Result.Err; e == nil || e.Cause == nil || e.Cause.Code != parley.CodeLimit || !strings.Contains(e.Message, "larger than 5 bytes") {
+					t.Errorf("error %v", e)
+				}
+				r.wantCalls(r.long, id, 1)
+				if polls != 1 {
+					t.Errorf("polled %d times", polls)
+				}
+				b.stop()
+			})
+		})
+	}
+}
+
 // TestLostWithTaskID: the connection broke after the agent had named its task:
 // it is asked, whatever the policy (language rule R1).
 func TestLostWithTaskID(t *testing.T) {

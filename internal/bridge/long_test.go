@@ -205,6 +205,21 @@ func TestListenQuiet(t *testing.T) {
 	})
 }
 
+// TestListenTooLarge: while an agent streams, its events may tell the end of a task
+// that is too large to be asked for.
+func TestListenTooLarge(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		d := newDesk()
+		d.works = 50 * time.Second
+		d.onPoll = func(n int) (bridge.Outcome, bool) {
+			return failed(bridge.Lost, parley.CodeLimit, "the body of the response is larger than 5 bytes"), n == 1
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Adapters = []bridge.Adapter{r.agent, silent{d}} })
+		r.want(r.task("long", 1, nil), parley.OutcomeOK, "")
+		p.stop()
+	})
+}
+
 // TestHints: a hint is a reason to ask, and a flood of them no more than ten a
 // second.
 func TestHints(t *testing.T) {
