@@ -72,6 +72,7 @@ type batch struct {
 
 // batchMember is one request. done is closed when reply and err are set.
 type batchMember struct {
+	ctx   context.Context //nolint:containedctx // its send guard is asked
 	op    operation
 	body  []byte
 	done  chan struct{}
@@ -104,7 +105,7 @@ func (b *batched) carry(ctx context.Context, op operation, body []byte) (bridge.
 	if op.to.Batch < 2 || op.verb != verbGet && op.verb != verbSend || len(body) > maxBatchBytes/2 {
 		return b.binding.carry(ctx, op, body)
 	}
-	m := &batchMember{op: op, body: body, done: make(chan struct{})}
+	m := &batchMember{ctx: ctx, op: op, body: body, done: make(chan struct{})}
 	g := b.join(m)
 	if g == nil {
 		return b.binding.carry(ctx, op, body)
@@ -221,11 +222,13 @@ func (b *batched) exchange(g *batch) {
 		return
 	}
 	body := make([]byte, 0, g.size+2)
+	calls := make([]context.Context, len(g.members))
 	for i, m := range g.members {
 		body = append(append(body, "[,"[min(i, 1)]), m.body...)
+		calls[i] = m.ctx
 	}
 	body = append(body, ']')
-	reply, err := b.binding.carry(g.ctx, g.members[0].op, body)
+	reply, err := b.binding.carry(bridge.WithGuardsOf(g.ctx, calls...), g.members[0].op, body)
 	if refusesBatch(reply, err) {
 		b.remember(g.key)
 		b.oneByOne(g)
@@ -250,7 +253,7 @@ func (b *batched) exchange(g *batch) {
 func (b *batched) oneByOne(g *batch) {
 	var all sync.WaitGroup
 	for _, m := range g.members {
-		all.Go(func() { m.reply, m.err = b.binding.carry(g.ctx, m.op, m.body) })
+		all.Go(func() { m.reply, m.err = b.binding.carry(bridge.WithGuardsOf(g.ctx, m.ctx), m.op, m.body) })
 	}
 	all.Wait()
 }

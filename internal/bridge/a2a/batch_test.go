@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -153,6 +154,38 @@ func TestBatchOrders(t *testing.T) {
 			})
 			if got := r.posts.sizes(); !slices.Equal(got, []int{7}) {
 				t.Errorf("%s: exchanges of %v requests, want one of 7", name, got)
+			}
+		})
+	}
+}
+
+// TestBatchGuarded: what takes time before a batch is sent asks the guards of all its
+// calls, and so does each call that goes alone (protocol.md §4.3).
+func TestBatchGuarded(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		onBatch(t, func(t *testing.T, r *batchRig) {
+			asked := map[string]int{}
+			answer := r.posts.answer
+			r.posts.answer = func(ctx context.Context, ids []string, isBatch bool) (bridge.Reply, error) {
+				if err := bridge.Guarded(ctx, parley.Task{}, parley.Agent{}); err != nil { // as after an access token was fetched
+					return bridge.Reply{}, err
+				}
+				return answer(ctx, ids, isBatch)
+			}
+			var wg sync.WaitGroup
+			for i := range n {
+				id := fmt.Sprint("t", i)
+				ctx := bridge.WithSendGuard(t.Context(), func() bool { asked[id]++; return i > 0 })
+				wg.Go(func() {
+					got, _, err := r.call(ctx, r.op(verbSend, id))
+					if e, ok := errors.AsType[*bridge.ExchangeError](err); !ok || e.Disposition != bridge.NotSent {
+						t.Errorf("%d calls: %s got %s, %v", n, id, got, err)
+					}
+				})
+			}
+			wg.Wait()
+			if len(asked) != n {
+				t.Errorf("%d calls: asked the guards of %v", n, asked)
 			}
 		})
 	}

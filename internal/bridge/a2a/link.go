@@ -114,6 +114,9 @@ func (l *links) carry(ctx context.Context, op operation, body []byte) (bridge.Re
 		return bridge.Reply{}, err
 	}
 	defer l.release(k)
+	if err := bridge.Guarded(inner, op.task, op.agent); err != nil {
+		return bridge.Reply{}, err
+	}
 	var result json.RawMessage
 	err = conn.Call(inner, method, json.RawMessage(body), &result)
 	if err == nil {

@@ -134,6 +134,23 @@ func TestLinkJitter(t *testing.T) {
 	})
 }
 
+// TestLinkGuarded: a call that had to wait for its agent to be started is not sent
+// if its claim may be somebody else's by then (protocol.md §4.3).
+func TestLinkGuarded(t *testing.T) {
+	for _, url := range []string{"stdio:agent", "ws://agent.example/"} {
+		onStage(t, url, linkOptions{}, func(t *testing.T, s *stage, r *linkRig) {
+			s.slow = 20 * time.Second
+			begun := time.Now()
+			ctx := bridge.WithSendGuard(t.Context(), func() bool { return time.Since(begun) < 10*time.Second })
+			_, _, err := r.call(ctx, verbSend, "echo", "")
+			wantLinkError(t, err, bridge.NotSent, parley.CodeAgentUnavailable)
+			if _, _, err := r.call(t.Context(), verbGet, "echo", ""); err != nil {
+				t.Errorf("a question, which has no claim: %v", err)
+			}
+		})
+	}
+}
+
 // TestLinkDialsOnce proves that calls that come while an agent is started wait
 // for it, share it, and share its failure.
 func TestLinkDialsOnce(t *testing.T) {
