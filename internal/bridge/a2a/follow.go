@@ -125,6 +125,8 @@ func (e *errand) standing(vb verb, at bridge.AgentTask, result []byte) (bridge.O
 		return bridge.Outcome{}, nil, bridge.Defectf("wrong_task", "%s for task %q was answered with task %q", name, at.ID, limited(id))
 	case a.state == nil:
 		return bridge.Outcome{}, nil, bridge.Defectf("missing_state", "%s was answered without a status.state", name)
+	case a.sort == sortMessage, a.sort == sortArtifact:
+		return bridge.Outcome{}, nil, bridge.Defectf("wrong_kind", "%s was answered with a message, or a piece of output, in place of the task", name)
 	case at.ContextID != "" && contextID != "" && contextID != at.ContextID:
 		a.warn(fmt.Sprintf("task %q is in context %q now, not %q", limited(id), limited(contextID), limited(at.ContextID)))
 	}

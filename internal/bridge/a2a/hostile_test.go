@@ -1,6 +1,7 @@
 package a2a_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -55,6 +56,29 @@ func TestIDs_Large(t *testing.T) {
 			}
 			if !ok && (len(out.AgentTaskID) > 1024 || len(out.ContextID) > 1024) {
 				t.Errorf("%s of %d bytes is passed on", member, size)
+			}
+		}
+	}
+}
+
+// TestAboutTask_NoTask: a message, or a piece of output, with a state in it is no
+// task, whatever it says: it ends nothing, and breaks nothing.
+func TestAboutTask_NoTask(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"message", "artifact-update"} {
+		for _, state := range []string{"working", "canceled", "completed"} {
+			g := &rpcAgent{answer: func(string) string {
+				return fmt.Sprintf(`"result":{"kind":%q,"taskId":"t","status":{"state":%q},"parts":[{"kind":"text","text":"x"}],"artifact":{}}`, kind, state)
+			}}
+			a := g.adapter(t, a2a.Options{})
+			agent := parley.Agent{Name: "agent", URL: "http://agent.test/", ProtocolConfig: json.RawMessage(`{"a2a":"0.3"}`)}
+			for name, ask := range map[string]func(context.Context, parley.Task, parley.Agent, bridge.AgentTask) (bridge.Outcome, error){
+				"poll": a.Poll, "cancel": a.Cancel,
+			} {
+				out, err := ask(t.Context(), task(`"x"`), agent, bridge.AgentTask{ID: "t"})
+				if err != nil || out.Disposition != bridge.Lost || out.Result.Err == nil || out.Result.Err.Code != parley.CodeAgentError {
+					t.Errorf("%s, a %s that is %s: %+v, %v", name, kind, state, out, err)
+				}
 			}
 		}
 	}
