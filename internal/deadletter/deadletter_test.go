@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -560,6 +561,33 @@ func TestReplayManyEnds(t *testing.T) {
 		}
 		_, err = r.keeper.ReplayMany(t.Context(), parley.ReplayBatch{Rate: 1000, After: report.Next})
 		wantCode(t, err, parley.CodeUnavailable, "cannot write")
+	})
+}
+
+// TestReplayManyBesideABrokenRun: a run that cannot be read, since a value of it is
+// gone, keeps its own dead letter waiting and nobody else's, and what is wrong with it
+// is for the log.
+func TestReplayManyBesideABrokenRun(t *testing.T) {
+	onKeeper(t, deadletter.Limits{}, func(r *rig) {
+		t := r.t
+		ids := r.many(3)
+		r.retry = func(run string) error {
+			if run == "run-00" {
+				return parley.Errorf(parley.CodeInternal, "the output is gone from /canary")
+			}
+			return nil
+		}
+		report, err := r.keeper.ReplayMany(t.Context(), parley.ReplayBatch{Rate: 1000})
+		check(t, err)
+		if report.Replayed != 2 || report.Failed != 1 || report.Next != "" {
+			t.Errorf("%+v", report)
+		}
+		if f := report.Failures; len(f) != 1 || f[0].ID != ids[0] || f[0].Code != parley.CodeInternal || strings.Contains(f[0].Detail, "canary") {
+			t.Errorf("failures %+v", f)
+		}
+		if waiting := r.ids(parley.DeadLetterFilter{State: parley.DeadLetterWaiting}); !slices.Equal(waiting, ids[:1]) {
+			t.Errorf("%v wait, want %v", waiting, ids[:1])
+		}
 	})
 }
 

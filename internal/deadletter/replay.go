@@ -235,8 +235,8 @@ func (k *Keeper) unless(report *parley.ReplayReport, err error) error {
 	return err
 }
 
-// replayOne adds one replay to the report. An error is that of the store or the
-// bus: the others would fail, too.
+// replayOne adds one replay to the report. An error is that of a store or a bus that
+// does not answer: the others would fail, too.
 func (k *Keeper) replayOne(ctx context.Context, report *parley.ReplayReport, l *parley.DeadLetter, b *parley.ReplayBatch) error {
 	var err error
 	if l.Kind == parley.DeadLetterForeign && b.Filter.Kind != l.Kind {
@@ -250,12 +250,17 @@ func (k *Keeper) replayOne(ctx context.Context, report *parley.ReplayReport, l *
 	case err == nil:
 		report.Replayed++
 		return nil
-	case ctx.Err() != nil || code == parley.CodeUnavailable || code == parley.CodeInternal:
+	case ctx.Err() != nil || code == parley.CodeUnavailable:
 		return err
 	}
 	report.Failed++
+	detail := messageOf(err)
+	if code == parley.CodeInternal { // such as a value that is gone: it concerns this run alone, and would hold up all behind it
+		detail = "An unexpected error occurred; the log says which"
+		k.cfg.Logger.Error("a dead letter could not be replayed", "event", "dead_letters", "id", l.ID, "run", l.Run, "error", err)
+	}
 	if len(report.Failures) < reported {
-		report.Failures = append(report.Failures, parley.ReplayFailure{ID: l.ID, Code: code, Detail: messageOf(err)})
+		report.Failures = append(report.Failures, parley.ReplayFailure{ID: l.ID, Code: code, Detail: detail})
 	}
 	return nil
 }
