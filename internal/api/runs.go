@@ -59,7 +59,7 @@ func startMembers(o *object, req *parley.StartRequest) {
 }
 
 // start begins a run and, if the caller wants to wait, answers 200 when it has
-// ended in time and else 202.
+// ended in time and else 202, also if it cannot be waited for.
 func (s *server) start(w http.ResponseWriter, r *http.Request, req parley.StartRequest, wait time.Duration) error {
 	run, existing, err := s.cfg.Runs.Start(r.Context(), req)
 	if err != nil {
@@ -75,12 +75,17 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, req parley.StartR
 			defer release()
 			wait = min(wait, s.cfg.Limits.Wait)
 			h.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
-			if run, err = s.untilEnd(r.Context(), run, wait); err != nil {
+			ended, err := s.untilEnd(r.Context(), run, wait)
+			switch {
+			case r.Context().Err() != nil: // nobody reads an answer
 				return err
-			}
-			if run.Status.Terminal() {
-				s.reply(w, r, http.StatusOK, makeRun(run))
+			case err != nil: // the run goes on: who got the error would begin another
+				s.cfg.Logger.Warn("a run was begun and could not be waited for", "run", run.ID, "request_id", requestID(r), "error", err)
+			case ended.Status.Terminal():
+				s.reply(w, r, http.StatusOK, makeRun(ended))
 				return nil
+			default:
+				run = ended
 			}
 		}
 	}

@@ -299,6 +299,28 @@ func TestPreferWait(t *testing.T) {
 	}
 }
 
+// A run that has begun is answered as such, also if it cannot be waited for: whoever is
+// told to try again begins a second one.
+func TestWaitFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := begun(t)
+		var breaks sync.WaitGroup
+		breaks.Go(func() {
+			time.Sleep(time.Second)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.broken = parley.Errorf(parley.CodeUnavailable, "the database is away")
+			close(w.changed["run-2"])
+			w.changed["run-2"] = make(chan struct{})
+		})
+		rec := call(s.handler(), "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`, "Prefer", "wait=30")
+		if rec.Code != http.StatusAccepted || !strings.Contains(rec.Body.String(), `"id":"run-2"`) {
+			t.Errorf("%d %s, want the run", rec.Code, rec.Body)
+		}
+		breaks.Wait()
+	})
+}
+
 // The member wait of an agent call is the same as Prefer.
 func TestCallWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
