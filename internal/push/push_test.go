@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -307,5 +308,31 @@ func TestLoadKey(t *testing.T) {
 	}
 	if _, err := push.LoadKey(t.TempDir()); err == nil {
 		t.Error("a folder is read as a key")
+	}
+}
+
+// Processes that start together on one folder have one key: tokens that one of them
+// gives out are checked by all.
+func TestLoadKeyTogether(t *testing.T) {
+	for range 20 {
+		file := filepath.Join(t.TempDir(), "push.key")
+		keys := make([]string, 8)
+		begin := make(chan struct{})
+		var loads sync.WaitGroup
+		for i := range keys {
+			loads.Go(func() {
+				<-begin
+				key, err := push.LoadKey(file)
+				if err != nil {
+					t.Error(err)
+				}
+				keys[i] = string(key.Reveal())
+			})
+		}
+		close(begin)
+		loads.Wait()
+		if one := slices.Compact(slices.Clone(keys)); len(one) != 1 {
+			t.Fatalf("%d processes have different keys", len(keys))
+		}
 	}
 }
