@@ -242,13 +242,10 @@ func (s *Server) SyncedCommits() int64 { return s.db.SyncedCommits() }
 // localKey reads the key of a data folder, or makes one with mode 0600. Of
 // several processes that start at a time one makes it.
 func localKey(file string) (parley.Secret, error) {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = f.WriteString("parley_" + newToken() + "\n")
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		return parley.Secret{}, fmt.Errorf("local key: %w", err)
+	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+		if err := makeLocalKey(file); err != nil {
+			return parley.Secret{}, fmt.Errorf("local key: %w", err)
+		}
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -259,6 +256,27 @@ func localKey(file string) (parley.Secret, error) {
 		return parley.Secret{}, parley.Errorf(parley.CodeInvalid, "the key file %s is empty; remove it and start again", file)
 	}
 	return parley.NewSecret([]byte(key)), nil
+}
+
+// makeLocalKey writes a new key that is wholly there or not at all, unless there is
+// one.
+func makeLocalKey(file string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), ".key-*") // CreateTemp's mode is 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	if _, err = f.WriteString("parley_" + newToken() + "\n"); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	// A link fails if the name is taken, unlike a rename.
+	if err := os.Link(f.Name(), file); !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 func newToken() string {
