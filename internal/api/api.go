@@ -49,8 +49,8 @@ type Limits struct {
 	// Heartbeat is the time between two signs of life on an event stream;
 	// default 15 s.
 	Heartbeat time.Duration
-	// IO bounds the reading of one body and the writing of one event to a
-	// client that does not read; default 60 s.
+	// IO bounds the reading of one body, and the writing of one event or of 256 KiB
+	// of another answer to a client that does not read; default 60 s.
 	IO time.Duration
 }
 

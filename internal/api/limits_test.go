@@ -1,13 +1,19 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/parley-project/parley"
 )
@@ -270,4 +276,55 @@ func TestHooksAreBounded(t *testing.T) {
 	if got := send(1); got != http.StatusAccepted || len(s.hooks) != cap(s.hooks)-1 {
 		t.Errorf("when there is room: %d, %d of %d are taken", got, len(s.hooks), cap(s.hooks))
 	}
+}
+
+// pipes are the server's ends of connections.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A client that reads nothing of its answer is not waited for without an end; one that
+// reads slowly gets all of it. The clock of records is of no matter to connections.
+func TestAnswersThatAreNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := setup(nil)
+		began := time.Now()
+		s.document = bytes.Repeat([]byte("x"), 8<<20)
+		conns := make(pipes)
+		srv := &http.Server{Handler: s.handler(), ReadHeaderTimeout: time.Minute}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = srv.Serve(conns) })
+		ask := func() net.Conn {
+			ours, theirs := net.Pipe()
+			conns <- theirs
+			_, err := io.WriteString(ours, "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			must(t, err)
+			return ours
+		}
+		deaf, slow := ask(), ask()
+		res, err := http.ReadResponse(bufio.NewReader(slow), nil)
+		must(t, err)
+		n := 0
+		for buf := make([]byte, 64<<10); n < len(s.document); time.Sleep(time.Second) {
+			m, err := io.ReadFull(res.Body, buf)
+			must(t, err)
+			n += m
+		}
+		must(t, slow.Close())
+		if _, err := deaf.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("after %v there is still an answer to be read: %v", time.Since(began), err)
+		}
+		must(t, deaf.Close())
+		close(conns)
+		must(t, srv.Close())
+		serving.Wait()
+	})
 }

@@ -24,24 +24,36 @@ type requestCheck = func(ctx context.Context) error
 const correlationHeader = "X-Correlation-Id"
 
 // tracked remembers whether an answer was begun, so that a late error does not
-// write a second one.
+// write a second one, and waits for no client that does not read it.
 type tracked struct {
 	http.ResponseWriter
 	status int
+	// renew gives the client its time anew.
+	renew func()
 }
+
+// writePart is how many bytes of an answer a client has its time for.
+const writePart = 256 << 10
 
 func (t *tracked) WriteHeader(status int) {
 	if t.status == 0 && status >= http.StatusOK {
 		t.status = status
 	}
+	t.renew()
 	t.ResponseWriter.WriteHeader(status)
 }
 
-func (t *tracked) Write(p []byte) (int, error) {
+func (t *tracked) Write(p []byte) (n int, err error) {
 	if t.status == 0 {
 		t.status = http.StatusOK
 	}
-	return t.ResponseWriter.Write(p)
+	for more := true; more && err == nil; more = n < len(p) {
+		t.renew()
+		var m int
+		m, err = t.ResponseWriter.Write(p[n:min(n+writePart, len(p))])
+		n += m
+	}
+	return n, err
 }
 
 // Unwrap lets http.ResponseController reach deadlines and Flush.
@@ -84,7 +96,8 @@ func (s *server) handler() http.Handler {
 		h.Set(correlationHeader, id)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		t := &tracked{ResponseWriter: w}
+		rc := http.NewResponseController(w)
+		t := &tracked{ResponseWriter: w, renew: func() { s.deadline(rc.SetWriteDeadline) }}
 		begin := s.cfg.Now()
 		defer func() {
 			if v := recover(); v != nil {
@@ -260,8 +273,8 @@ func (s *scratch) Header() http.Header         { return s.header }
 func (s *scratch) Write(p []byte) (int, error) { return len(p), nil }
 func (s *scratch) WriteHeader(status int)      { s.status = status }
 
-// deadline bounds the next read or write on the connection; servers without
-// deadlines have none.
+// deadline bounds the next read or write on the connection, by the clock that
+// connections go by whatever Now says; servers without deadlines have none.
 func (s *server) deadline(set func(time.Time) error) {
-	_ = set(s.cfg.Now().Add(s.cfg.Limits.IO))
+	_ = set(time.Now().Add(s.cfg.Limits.IO))
 }
