@@ -208,6 +208,7 @@ func TestReady(t *testing.T) {
 		{errors.New("canary"), 503, "not ready"},
 		{parley.Errorf(parley.CodeUnavailable, "the store is away"), 503, "the store is away"},
 		{parley.Errorf(parley.CodeInternal, "canary"), 503, "not ready"},
+		{parley.Errorf(parley.CodeUnavailable, "the database of ann cannot be reached: %w", errors.New("canary")), 503, "not ready"},
 	} {
 		err = tt.err
 		for _, path := range []string{"/readyz", "/health/ready"} {
@@ -218,6 +219,22 @@ func TestReady(t *testing.T) {
 		}
 		if rec := call(s.handler(), "GET", "/health", ""); rec.Code != http.StatusOK {
 			t.Errorf("/health: %d", rec.Code)
+		}
+	}
+}
+
+// Who delivers to a webhook need not be known yet, and is told nothing of what lies
+// below either.
+func TestHookHidesInternals(t *testing.T) {
+	s, w := setup(nil)
+	for say, err := range map[string]error{
+		"deliveries cannot be taken now": parley.Errorf(parley.CodeUnavailable, "the database of canary cannot be reached: %w", errors.New("canary")),
+		"this process is being stopped":  parley.Errorf(parley.CodeUnavailable, "this process is being stopped"),
+	} {
+		w.broken = err
+		rec := call(s.handler(), http.MethodPost, "/hooks/order", "{}", "Authorization", "", "X-Signature", "s")
+		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(rec.Body.String(), say) || strings.Contains(rec.Body.String(), "canary") {
+			t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -51,6 +52,10 @@ func (s *server) deliverHook(w http.ResponseWriter, r *http.Request) error {
 		Workflow: r.PathValue("ref"), Header: r.Header,
 		Body: func() ([]byte, error) { return s.readBody(w, r, bodyLimit{s.cfg.Limits.Hook, "hook"}) },
 	})
+	if e, ok := errors.AsType[*parley.Error](err); ok && e.Code == parley.CodeUnavailable && !ownWords(e) {
+		s.cfg.Logger.Warn("a delivery to a webhook was not taken", "request_id", requestID(r), "error", err)
+		err = parley.Errorf(parley.CodeUnavailable, "deliveries cannot be taken now; send it again")
+	}
 	if err != nil {
 		return err
 	}

@@ -95,11 +95,15 @@ func (s *server) checkReady(r *http.Request) (string, bool) {
 		return "ready", true
 	}
 	s.cfg.Logger.Warn("not ready", "request_id", requestID(r), "error", err.Error())
-	if e, ok := errors.AsType[*parley.Error](err); ok && e.Code == parley.CodeUnavailable {
+	if e, ok := errors.AsType[*parley.Error](err); ok && e.Code == parley.CodeUnavailable && ownWords(e) {
 		return e.Message, false
 	}
 	return "not ready", false
 }
+
+// ownWords reports whether a text is all ours, and may be shown to strangers: that of
+// what lies below names addresses, databases and users.
+func ownWords(e *parley.Error) bool { return errors.Unwrap(e) == nil }
 
 // statusBody is the answer to /healthz and /readyz.
 type statusBody struct {

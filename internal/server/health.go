@@ -132,9 +132,10 @@ func ask(ctx context.Context, asking *sync.WaitGroup, checks map[string]func(con
 	return said
 }
 
-// words is what may be shown of an error to everybody.
+// words is what may be shown of an error to everybody: not what lies below our words,
+// which names addresses, databases and users. The log has that.
 func words(err error) string {
-	if e, ok := errors.AsType[*parley.Error](err); ok && e.Code == parley.CodeUnavailable {
+	if e, ok := errors.AsType[*parley.Error](err); ok && e.Code == parley.CodeUnavailable && errors.Unwrap(e) == nil {
 		return e.Message
 	}
 	return "does not answer"

@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/parley-project/parley"
 )
 
 // TestAskLeavesEachItsTime: a part that does not answer, or not even to the end of
@@ -32,4 +35,20 @@ func TestAskLeavesEachItsTime(t *testing.T) {
 		close(release)
 		asking.Wait() // for who is asked for too long, too
 	})
+}
+
+// TestWordsForEverybody: who asks without a key is told our words, and not those of
+// what lies below: they name addresses, databases and users.
+func TestWordsForEverybody(t *testing.T) {
+	below := errors.New("failed to connect to `user=canary`: 10.0.0.5:5432: connection refused")
+	for err, told := range map[error]bool{
+		parley.Errorf(parley.CodeUnavailable, "this process is being stopped"):                                      true,
+		parley.Errorf(parley.CodeUnavailable, "the database canary on db:5432 as ann cannot be reached: %w", below): false,
+		parley.Errorf(parley.CodeInternal, "canary"):                                                                false,
+		below: false,
+	} {
+		if got := words(err); (got != "does not answer") != told || strings.Contains(got, "canary") {
+			t.Errorf("%v: %q is told", err, got)
+		}
+	}
 }
