@@ -314,12 +314,27 @@ func TestRedactorForgetsTheOldest(t *testing.T) {
 	}
 }
 
+// The user information of a URL ends at its last @: passwords may hold some.
+func TestPasswordsInURLs(t *testing.T) {
+	r := logging.NewRedactor()
+	for text, want := range map[string]string{
+		"dial postgres://ann:c4nary@db/x: refused":     "dial postgres://ann:[redacted]@db/x: refused",
+		"dial postgres://ann:p@c4nary@db:5432/x?a=b@c": "dial postgres://ann:[redacted]@db:5432/x?a=b@c",
+		"amqp://ann:@c4nary@db":                        "amqp://ann:[redacted]@db",
+		"at http://h:80/a@b, https://ann@h/c:d@e, f@g": "at http://h:80/a@b, https://ann@h/c:d@e, f@g",
+	} {
+		if got := r.String(text); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // A text that somebody else chose costs time in proportion to its length.
 func TestHostileTextsAreQuick(t *testing.T) {
 	r := logging.NewRedactor()
 	r.Add(parley.NewSecret([]byte("aaaaaaaaaaaaaaaaaaaaaaaa")))
 	start := time.Now()
-	for _, unit := range []string{`\`, `"`, `"token":"\`, `"token":"`, `\":`, "://", "://a:", " ", "bearer ", "token=", "a", "=", "token:'", "{", "[", `{"a":`} {
+	for _, unit := range []string{`\`, `"`, `"token":"\`, `"token":"`, `\":`, "://", "://a:", "://a:@", "@", " ", "bearer ", "token=", "a", "=", "token:'", "{", "[", `{"a":`} {
 		text := strings.Repeat(unit, 1<<20/len(unit))
 		_ = r.String(text)
 		_ = r.String(`"token":"` + text)

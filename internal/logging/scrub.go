@@ -103,25 +103,32 @@ func isTokenByte(c byte) bool {
 	return false
 }
 
-// urlPassword takes the password of "user:password@" at from.
+// urlPassword takes the password of "user:password@" at from, up to the last @ before
+// the path.
 func urlPassword[S ~string | ~[]byte](s S, from int) (int, int) {
-	colon := -1
-	for i := from; i < len(s); i++ {
-		switch s[i] {
-		case ':':
-			if colon < 0 {
-				colon = i
-			}
-		case '@':
-			if colon < 0 {
-				return 0, 0
-			}
-			return colon + 1, i
-		case '/', '?', '#', ' ', '"', '\\', '\n':
+	colon, at := -1, -1
+	for i := from; i < len(s) && !endsAuthority(s[i]); i++ {
+		switch {
+		case s[i] == ':' && colon < 0:
+			colon = i
+		case s[i] == '@' && colon < 0:
 			return 0, 0
+		case s[i] == '@':
+			at = i
 		}
 	}
-	return 0, 0
+	if at < 0 {
+		return 0, 0
+	}
+	return colon + 1, at
+}
+
+func endsAuthority(c byte) bool {
+	switch c {
+	case '/', '?', '#', ' ', '"', '\\', '\n':
+		return true
+	}
+	return false
 }
 
 // maxWord bounds the name of a value, in bytes.
