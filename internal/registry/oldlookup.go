@@ -330,6 +330,9 @@ func (o *OldLookup) getOnce(ctx context.Context, address string, into any) (agai
 		return true, fmt.Errorf("%s: %w", place, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusSwitchingProtocols { // its body is the connection, which no time limit ends
+		return false, fmt.Errorf("%s answered HTTP 101, which nobody asked for", place)
+	}
 	switch body, err := io.ReadAll(io.LimitReader(resp.Body, maxOldBody+1)); {
 	case err != nil:
 		return true, fmt.Errorf("%s: the answer broke off: %w", place, err)

@@ -1,13 +1,18 @@
 package registry_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -274,6 +279,36 @@ func TestOldLookupFailing(t *testing.T) {
 	if _, err := o.Lookup(t.Context(), "nobody"); err != nil {
 		t.Errorf("an agent that was added: %v", err)
 	}
+}
+
+// TestOldLookupOfWhoSwitches: an answer that gives the connection to another protocol
+// has no end of its own, nor one by time; it is none.
+func TestOldLookupOfWhoSwitches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var served sync.WaitGroup
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			served.Go(func() {
+				in := bufio.NewReader(theirs)
+				_, _ = http.ReadRequest(in)
+				_, _ = io.WriteString(theirs, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+				_ = theirs.SetReadDeadline(time.Now().Add(time.Hour))
+				_, _ = in.ReadByte()
+				_ = theirs.Close()
+			})
+			return ours, nil
+		}
+		o, err := registry.NewOldLookup(registry.OldLookupConfig{API: "http://old.test", Client: &http.Client{Transport: &http.Transport{DialContext: dial}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, err = o.Lookup(t.Context(), "A")
+		if took := time.Since(began); parley.CodeOf(err) != parley.CodeAgentUnavailable || took > time.Minute {
+			t.Errorf("after %v: %v", took, err)
+		}
+		served.Wait()
+	})
 }
 
 func TestOldLookupConfig(t *testing.T) {
