@@ -22,6 +22,8 @@ type fakeKeys struct {
 	looked  int
 	noted   []string
 	broken  error
+	// stuck: nothing can be written.
+	stuck bool
 	// meanwhile, if set, is called while a key is being looked up.
 	meanwhile func()
 }
@@ -101,9 +103,13 @@ func (f *fakeKeys) FindKey(_ context.Context, digest [sha256.Size]byte) (parley.
 	return parley.AccessKey{}, false, f.broken
 }
 
-func (f *fakeKeys) NoteKey(_ context.Context, name string, at time.Time) error {
+func (f *fakeKeys) NoteKey(ctx context.Context, name string, at time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.stuck {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	f.noted = append(f.noted, name)
 	if k := f.at(name); k != nil {
 		k.LastUsedAt = &at

@@ -38,6 +38,8 @@ const (
 	maxKnownKeys = 1024
 	// noteEvery is how often the use of a key is noted.
 	noteEvery = time.Minute
+	// noteWithin is how long a request waits for that to be written.
+	noteWithin = time.Second
 )
 
 // keyring remembers the keys that were used of late, and none that does not exist:
@@ -82,8 +84,10 @@ func (g *keyring) find(ctx context.Context, digest [sha256.Size]byte) (parley.Ac
 	known.key.State = known.key.StateAt(at)
 	if last := known.key.LastUsedAt; known.key.State == parley.KeyActive && (last == nil || at.Sub(*last) >= noteEvery) {
 		known.key.LastUsedAt = &at
-		g.put(digest, known, revoked)               // first: others come with the same key meanwhile
-		_ = g.keys.NoteKey(ctx, known.key.Name, at) // that it cannot be written keeps nobody out
+		g.put(digest, known, revoked) // first: others come with the same key meanwhile
+		noting, cancel := context.WithTimeout(ctx, noteWithin)
+		defer cancel()
+		_ = g.keys.NoteKey(noting, known.key.Name, at) // that it cannot be written keeps nobody out
 	}
 	return known.key, nil
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -201,6 +203,25 @@ func TestKeyLookups(t *testing.T) {
 	if len(keys.noted) != 2 {
 		t.Errorf("after a minute %d notes, want 2", len(keys.noted))
 	}
+}
+
+// TestKeyIsNotedSoon: while the store takes no writes, the use of a key that cannot be
+// noted holds up nobody for long.
+func TestKeyIsNotedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, keys := keyed(t)
+		keys.stuck = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // its client is patient
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/runs", nil)
+		r.Host = "localhost"
+		r.Header.Set(bearer("ci")[0], bearer("ci")[1])
+		rec, began := httptest.NewRecorder(), time.Now()
+		h.ServeHTTP(rec, r)
+		if took := time.Since(began); rec.Code != http.StatusOK || took > 5*time.Second {
+			t.Errorf("%d after %v: %s", rec.Code, took, rec.Body)
+		}
+	})
 }
 
 // TestKeysAway: without the store only the configured key is good, and those that
