@@ -51,13 +51,26 @@ func (s *Server) withoutAPI(metrics *prometheus.Registry) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", metricsHandler(metrics))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusNotFound, map[string]string{
 			"code": string(parley.CodeNotFound), "detail": "this process has the roles " + join(s.cfg.Roles) + "; the API is served by those with the role api",
 		})
 	})
 	return mux
+}
+
+const (
+	// scrapesAtOnce bounds the pages of metrics that are made at the same time: each
+	// asks the database, and everybody may ask for one. scrapeWithin bounds the making
+	// of one; with it no client that reads slowly keeps others from theirs.
+	scrapesAtOnce = 4
+	scrapeWithin  = 10 * time.Second
+)
+
+// metricsHandler serves the metrics; 503 while too many are asked for.
+func metricsHandler(metrics *prometheus.Registry) http.Handler {
+	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeWithin})
 }
 
 func reply(w http.ResponseWriter, status int, body any) {

@@ -3,11 +3,15 @@ package server
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-project/parley"
 )
@@ -51,4 +55,48 @@ func TestWordsForEverybody(t *testing.T) {
 			t.Errorf("%v: %q is told", err, got)
 		}
 	}
+}
+
+// slowCollector is a page of metrics that takes until it is let go.
+type slowCollector struct{ begun, release chan struct{} }
+
+func (c slowCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (c slowCollector) Collect(chan<- prometheus.Metric) {
+	c.begun <- struct{}{}
+	<-c.release
+}
+
+// TestMetricsAreBounded: whoever asks for the metrics needs no key, and the database is
+// asked for them; so only some are looked at together.
+func TestMetricsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := slowCollector{make(chan struct{}, 100), make(chan struct{})}
+		metrics := prometheus.NewRegistry()
+		metrics.MustRegister(c)
+		h := metricsHandler(metrics)
+		ask := func() int {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			return rec.Code
+		}
+		var asking sync.WaitGroup
+		codes := make(chan int, 100)
+		for range 50 {
+			asking.Go(func() { codes <- ask() })
+		}
+		synctest.Wait()
+		if n := len(c.begun); n > 10 || n == 0 {
+			t.Errorf("%d of 50 are looked at together", n)
+		}
+		close(c.release)
+		asking.Wait()
+		counts := map[int]int{}
+		for range 50 {
+			counts[<-codes]++
+		}
+		if counts[http.StatusServiceUnavailable] == 0 || counts[http.StatusOK]+counts[http.StatusServiceUnavailable] != 50 || ask() != http.StatusOK {
+			t.Errorf("answers: %v", counts)
+		}
+	})
 }

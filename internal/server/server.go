@@ -23,7 +23,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/api"
@@ -199,7 +198,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 		Conditions: conditions{s.db, s.registry}, Archive: s.keeper(), Keys: keys{s.db}, Schema: schemas.Named,
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
-		Metrics: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+		Metrics: metricsHandler(metrics),
 	})
 }
 
