@@ -72,6 +72,7 @@ func (c *Client) Ask(ctx context.Context, call Call) (Result, Info, error) {
 	if call.Meta.CorrelationID == "" {
 		call.Meta.CorrelationID = call.Task.CorrelationID
 	}
+	call.Meta.Task = call.ID
 	raw, info, err := c.exchange(ctx, exchange{id: call.ID, body: body, meta: call.Meta, token: call.Task.BotToken})
 	if err != nil {
 		return Result{}, info, err
@@ -91,6 +92,7 @@ func (c *Client) Fetch(ctx context.Context, q Query, meta Meta) (AsyncResult, In
 	if meta.CorrelationID == "" {
 		meta.CorrelationID = q.CorrelationID
 	}
+	meta.Task = q.TaskID
 	raw, info, err := c.exchange(ctx, exchange{id: id, body: body, meta: meta})
 	if err != nil {
 		return AsyncResult{}, info, err

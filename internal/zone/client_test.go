@@ -68,7 +68,7 @@ func TestZN2_Request(t *testing.T) {
 		if diff := cmp.Diff(want, s.sent[0]); diff != "" || len(s.sent) != 1 {
 			t.Errorf("%s, sent %d times (-want +got):\n%s", profile, len(s.sent), diff)
 		}
-		if want := (zone.Meta{CorrelationID: "c-1", IdempotencyKey: taskID, Affinity: "a-1"}); s.meta != want {
+		if want := (zone.Meta{CorrelationID: "c-1", IdempotencyKey: taskID, Affinity: "a-1", Task: taskID}); s.meta != want {
 			t.Errorf("meta %+v, want %+v", s.meta, want)
 		}
 	}
@@ -85,7 +85,7 @@ func TestZN5_Fetch(t *testing.T) {
 	if want := `{"jsonrpc":"2.0","method":"get_async_task_result","params":{"task_id":"` + taskID + `","correlation_id":"c-1"},"id":"` + fetchID + `"}`; s.sent[0] != want {
 		t.Errorf("sent %s", s.sent[0])
 	}
-	if want := (zone.Meta{CorrelationID: "c-1", Affinity: "a-1"}); s.meta != want {
+	if want := (zone.Meta{CorrelationID: "c-1", Affinity: "a-1", Task: taskID}); s.meta != want {
 		t.Errorf("meta %+v", s.meta)
 	}
 	s.body = `{"jsonrpc":"2.0","result":{"name":"x"},"id":"` + fetchID + `"}`

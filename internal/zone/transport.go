@@ -38,6 +38,9 @@ type Meta struct {
 	// Affinity is what an earlier Info said, so that the call reaches the one who
 	// answered then; "" is anybody.
 	Affinity string
+	// Task is the id of the task that the request is about, "" for none. It leads to
+	// the same place where no Info came back to tell an Affinity.
+	Task string
 }
 
 // Info tells of a response, for logs and for the calls that follow.

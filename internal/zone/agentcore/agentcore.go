@@ -147,17 +147,26 @@ func (c Config) withDefaults() Config {
 // sessionForm is what both the request and the response model of the platform take.
 var sessionForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{32,99}$`)
 
-// session gives the session that a call belongs to: that of an earlier one, or one
-// of its own.
-func (c Config) session(affinity string) (string, error) {
-	id := affinity
+// session gives the session that a call belongs to: that of an earlier one, that of
+// its task, or one of its own. That of a task is made of its id, so that whoever does
+// not know what became of a call finds it again.
+func (c Config) session(meta zone.Meta) (string, error) {
+	const prefix = "parley-zone-session-"
+	id := meta.Affinity
+	if id == "" && meta.Task != "" && sessionForm.MatchString(prefix+meta.Task) {
+		id = prefix + meta.Task
+	}
 	if id == "" {
-		id = "parley-zone-session-" + c.NewID()
+		id = prefix + c.NewID()
 	}
+	return id, checkSession(id)
+}
+
+func checkSession(id string) error {
 	if !sessionForm.MatchString(id) {
-		return "", errors.New("a session id must have 33 to 100 letters, digits, dashes and underscores")
+		return errors.New("a session id must have 33 to 100 letters, digits, dashes and underscores")
 	}
-	return id, nil
+	return nil
 }
 
 // Close ends the connections that nobody uses.
@@ -198,7 +207,7 @@ func (t *Transport) Release(ctx context.Context, affinity string) error {
 	if affinity == "" {
 		return nil
 	}
-	if _, err := t.cfg.session(affinity); err != nil {
+	if err := checkSession(affinity); err != nil {
 		return &zone.TransportError{Class: zone.ClassNotSent, Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)

@@ -247,6 +247,54 @@ func TestZN6_AgentCoreSessions(t *testing.T) {
 	})
 }
 
+// TestZN6_AgentCoreFoundAgain: who asks for a task and dies before anything comes back
+// knows no session, and whoever takes it up reaches the machine that works on it all
+// the same: another one would say that there is no such task, and it would be done
+// twice.
+func TestZN6_AgentCoreFoundAgain(t *testing.T) {
+	both(t, func(t *testing.T, mode agentcore.AuthMode) {
+		begun := make(chan string, 2)
+		r := start(t, mode, nil, func(p *agentcoretest.Config, _ *agentcore.Config) {
+			p.NewVM = func(session string) http.Handler {
+				var known atomic.Bool
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					if bytes.Contains(body, []byte("execute_task")) {
+						known.Store(true)
+						begun <- session
+						<-r.Context().Done()
+						return
+					}
+					answer := `"error":{"code":-32000,"message":"no such task","data":{"reason":"unknown_task"}}`
+					if known.Load() {
+						answer = `"result":{"status":"running"}`
+					}
+					_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`+answer+`,"id":"look"}`)
+				})
+			}
+		})
+		client := zone.NewClient(zone.ClientConfig{Transport: r, NewID: func() string { return "look" }})
+		for _, id := range []string{"6f1f9a52-6f0f-4c0e-9b6e-0d1a4f3c2b10", "6f1f9a52-6f0f-4c0e-9b6e-0d1a4f3c2b11"} {
+			dying, die := context.WithTimeout(t.Context(), 10*time.Second)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _, _ = client.Ask(dying, zone.Call{ID: id, Task: zone.Task{Text: "why?"}})
+			}()
+			session := <-begun
+			die()
+			<-ended
+			res, info, err := client.Fetch(within(t, 10*time.Second), zone.Query{TaskID: id}, zone.Meta{})
+			if err != nil || res.Status != zone.StatusRunning || info.Affinity != session {
+				t.Errorf("%+v, %v, asked %s and not %s", res, err, info.Affinity, session)
+			}
+		}
+		if calls := r.platform.Calls(); calls[0].Session == calls[2].Session {
+			t.Error("two tasks share a machine")
+		}
+	})
+}
+
 func TestZN6_AgentCoreLimits(t *testing.T) {
 	both(t, func(t *testing.T, mode agentcore.AuthMode) {
 		r := start(t, mode, says(`"`+strings.Repeat("a", 3000)+`"`), func(_ *agentcoretest.Config, c *agentcore.Config) { c.MaxResponse = 2000 })

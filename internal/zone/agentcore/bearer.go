@@ -47,7 +47,7 @@ func (c Config) operation(base *url.URL, name string) string {
 
 // header adds what the platform wants to see.
 func (c Config) header(h http.Header, meta zone.Meta) (string, error) {
-	session, err := c.session(meta.Affinity)
+	session, err := c.session(meta)
 	if err != nil {
 		return "", err
 	}

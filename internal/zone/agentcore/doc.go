@@ -9,9 +9,10 @@
 //
 // # Sessions
 //
-// A session is a machine of its own. Each call gets a new session, whose id
-// Info.Affinity tells; a call with Meta.Affinity goes to that one. A session costs
-// money until it is idle for 15 minutes: [Transport.Release] ends it.
+// A session is a machine of its own. Each task has a session, whose id is made of
+// Meta.Task, and a call without a task a new one; Info.Affinity tells which, and a
+// call with Meta.Affinity goes to that one. A session costs money until it is idle for
+// 15 minutes: [Transport.Release] ends it.
 //
 // # What goes beside a request
 //

@@ -54,7 +54,7 @@ func (t *Transport) callSigned(ctx context.Context, body []byte, meta zone.Meta)
 	if err := direct.CheckCall(ctx, body); err != nil {
 		return nil, zone.Info{}, err
 	}
-	session, err := t.cfg.session(meta.Affinity)
+	session, err := t.cfg.session(meta)
 	if err != nil {
 		return nil, zone.Info{}, &zone.TransportError{Class: zone.ClassNotSent, Err: err}
 	}
