@@ -160,7 +160,8 @@ type keySet struct {
 // verify returns the payload of a token that one of the keys has signed.
 func (k *keySet) verify(ctx context.Context, sig *jose.JSONWebSignature) ([]byte, error) {
 	keys, fresh := k.known()
-	if payload, ok := match(sig, keys); ok && fresh {
+	// Old keys do while somebody asks for new ones.
+	if payload, ok := match(sig, keys); ok && (fresh || len(k.fetching) > 0) {
 		return payload, nil
 	}
 	keys, err := k.fetch(ctx)
@@ -214,7 +215,7 @@ func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		if err != nil {
 			k.keysURL = "" // perhaps they have moved
 		}
-		k.settle(keys, err, now)
+		k.settle(keys, err, k.cfg.Now()) // it may have taken long, and others wait to ask
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

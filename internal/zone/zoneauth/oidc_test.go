@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -247,6 +248,69 @@ func TestZN6_OIDCConcurrent(t *testing.T) {
 	if iss.discovery.Load() != 1 || iss.fetches.Load() != 1 {
 		t.Errorf("%d discoveries, %d fetches, want one each", iss.discovery.Load(), iss.fetches.Load())
 	}
+}
+
+// TestZN6_OIDCIssuerHangs: an issuer that does not answer is waited for once by all who
+// are there, and not by one after the other; where there are keys only one waits.
+func TestZN6_OIDCIssuerHangs(t *testing.T) {
+	key := rsaKey(t)
+	synctest.Test(t, func(t *testing.T) {
+		const issuer = "https://login.example.com"
+		hangs := true
+		check, err := zoneauth.OIDC(zoneauth.OIDCConfig{Issuer: issuer, Audience: "execution", Client: &http.Client{Transport: answers(func(r *http.Request) (any, error) {
+			switch {
+			case hangs:
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			case r.URL.Path == "/keys":
+				return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public(key, "k1")}}, nil
+			}
+			return map[string]any{"issuer": issuer, "jwks_uri": issuer + "/keys"}, nil
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := sign(t, jose.RS256, jose.JSONWebKey{Key: key, KeyID: "k1"}, map[string]any{"iss": issuer, "aud": "execution", "exp": time.Now().Add(24 * time.Hour).Unix()})
+		together := func(want error, first, others time.Duration) {
+			t.Helper()
+			var all sync.WaitGroup
+			for i := range 5 {
+				all.Go(func() {
+					most, began := others, time.Now()
+					if i == 0 {
+						most = first
+					}
+					if err := check(asks(token)); !errors.Is(err, want) || time.Since(began) > most {
+						t.Errorf("caller %d: %v after %v, want %v within %v", i, err, time.Since(began), want, most)
+					}
+				})
+				synctest.Wait()
+			}
+			all.Wait()
+		}
+		const timeout = 10 * time.Second
+		together(zoneauth.ErrUnavailable, timeout, timeout)
+		hangs = false
+		time.Sleep(time.Minute)
+		together(nil, 0, 0)
+		hangs = true
+		time.Sleep(2 * time.Hour)
+		together(nil, timeout, 0)
+	})
+}
+
+// answers is a RoundTripper that answers in JSON what a function gives.
+type answers func(*http.Request) (any, error)
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	v, err := f(r)
+	if err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	err = json.NewEncoder(w).Encode(v)
+	return w.Result(), err
 }
 
 func TestZN6_OIDCConfig(t *testing.T) {
