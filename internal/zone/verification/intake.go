@@ -144,10 +144,9 @@ func (z *Zone) newQuestion(e *envelope, waiting int) (q store.ZoneQuestion, take
 	text := z.prompt(e)
 	why := z.refusal(e, text)
 	switch {
-	case why != "":
-	case !taken.ok:
+	case !taken.ok: // before all else: refusals are posted, too
 		why = textRateLimited
-	case waiting >= z.cfg.Limits.Backlog:
+	case why == "" && waiting >= z.cfg.Limits.Backlog:
 		why = textBusy
 	}
 	if why == "" {

@@ -411,6 +411,33 @@ func TestZN7_RateLimit(t *testing.T) {
 	})
 }
 
+// TestZN7_RateLimitOfRefusals: who may not ask, or asks what may not be asked, is told
+// no more often than others; else one of them could keep everybody's questions out.
+func TestZN7_RateLimitOfRefusals(t *testing.T) {
+	bubble(t, func(cfg *verification.Config) { cfg.Limits.PerMinute, cfg.Limits.Users = 3, []string{"U2"} }, func(t *testing.T, r *rig) {
+		refused, limited := 0, 0
+		for i := range 20 {
+			m := message("why?")
+			m.Channel = "C" + strconv.Itoa(i) // no waiting for the channel
+			r.ask(m)
+			pass(time.Second)
+			for _, text := range r.texts(m) {
+				switch {
+				case strings.HasPrefix(text, "Sorry, I am not set up"):
+					refused++
+				case strings.HasPrefix(text, "You are asking faster"):
+					limited++
+				default:
+					t.Errorf("%q", text)
+				}
+			}
+		}
+		if refused != 3 || limited != 1 {
+			t.Errorf("told %d times that he may not ask, and %d times that he is too fast", refused, limited)
+		}
+	})
+}
+
 // TestZN7_Backlog: above the backlog people hear that there is too much to do, and
 // above twice of it Slack is asked to come again, so that nothing is lost.
 func TestZN7_Backlog(t *testing.T) {
