@@ -1,9 +1,11 @@
 package verification
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley/internal/store"
@@ -233,6 +235,7 @@ func (v *visit) parkUntil(ctx context.Context, wait time.Duration) error {
 
 // answered stores the answer, before anything of it is posted.
 func (v *visit) answered(ctx context.Context, r *zone.Result) error {
+	v.zone.redact(r)
 	a, dropped := answerFrom(r, v.zone.texts.Get(textInFile))
 	if dropped != "" {
 		v.log.WarnContext(ctx, "a part of an answer is not posted", "event", "zone_answer", "why", dropped)
@@ -241,6 +244,20 @@ func (v *visit) answered(ctx context.Context, r *zone.Result) error {
 		return v.fail(ctx, textNoAnswer)
 	}
 	return v.settle(ctx, a, "answered")
+}
+
+// redact takes the bot token out of a result: with zone.ProfileStrict the other zone
+// has it, and its model may say it.
+func (z *Zone) redact(r *zone.Result) {
+	token, instead := z.cfg.Slack.BotToken.Reveal(), []byte("[redacted]")
+	r.ResponseText = strings.ReplaceAll(r.ResponseText, string(token), string(instead))
+	if r.FileArtifact == nil {
+		return
+	}
+	for i := range r.FileArtifact.Parts {
+		part := &r.FileArtifact.Parts[i]
+		part.ContentBase64 = bytes.ReplaceAll(part.ContentBase64, token, instead)
+	}
 }
 
 // fail stores a text of ours as the answer.

@@ -384,3 +384,28 @@ func TestZN7_NoTokenAtRest(t *testing.T) {
 		})
 	}
 }
+
+// TestZN7_TokenInAnAnswer: a zone that was given the token and puts it into an answer
+// shows it to nobody, also if the answer comes later.
+func TestZN7_TokenInAnAnswer(t *testing.T) {
+	leak := answered("I am " + botToken + ".")
+	leak.FileArtifact = artifact("a.txt", "mine: "+botToken)
+	for name, later := range map[string]bool{"at once": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(cfg *verification.Config) { cfg.Profile = zone.ProfileStrict }, func(t *testing.T, r *rig) {
+				r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
+					if later {
+						return zone.Result{Status: zone.StatusAccepted, TaskID: "task"}, zone.Info{}, nil
+					}
+					return leak, zone.Info{}, nil
+				}
+				r.exec.fetch = func(context.Context, int, zone.Query, zone.Meta) (zone.AsyncResult, zone.Info, error) {
+					return zone.AsyncResult{Status: zone.StatusCompleted, Result: &leak}, zone.Info{}, nil
+				}
+				m := r.ask(message("who are you?"))
+				pass(time.Minute)
+				r.want(m, "I am [redacted].", "file a.txt: mine: [redacted]")
+			})
+		})
+	}
+}
