@@ -121,7 +121,9 @@ func (c *Codec) decodeEnvelope(body []byte) (requestWire, *Error) {
 }
 
 // tooDeep says whether the values of a JSON text are nested deeper than MaxDepth.
-func tooDeep(text []byte) bool {
+func tooDeep(text []byte) bool { return deeper(text, MaxDepth) }
+
+func deeper(text []byte, most int) bool {
 	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -132,7 +134,7 @@ func tooDeep(text []byte) bool {
 				}
 			}
 		case '{', '[':
-			if depth++; depth > MaxDepth {
+			if depth++; depth > most {
 				return true
 			}
 		case '}', ']':

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"strings"
 )
 
 // A Status is what a result says of its task.
@@ -83,6 +84,26 @@ type AsyncResult struct {
 var resultMembers = []string{
 	"status", "response_text", "task_id", "poll_after_ms", "channel", "thread_ts", "correlation_id", "file_artifact",
 	"error_code", "error_message", "bot_token",
+}
+
+// maxMember is how deep the value of a further member of a result may be nested, so
+// that no response is too deep, whatever it is wrapped in.
+const maxMember = MaxDepth - 16
+
+// Carries says whether a member that the contract does not know may go along in a
+// result. Over one that has the name of a known one in another case, holds a member
+// twice, is too deep or no Unicode, a [Client] refuses the whole response.
+func (c *Codec) Carries(name string, value json.RawMessage) bool {
+	for _, known := range resultMembers {
+		if name != known && strings.EqualFold(name, known) {
+			return false
+		}
+	}
+	if _, err := c.json.Append(nil, value); err != nil || deeper(value, maxMember) {
+		return false
+	}
+	var raw json.RawMessage
+	return c.json.Decode(value, &raw) == nil
 }
 
 // Why a file is not in a result although one was sent.

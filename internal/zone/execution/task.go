@@ -183,17 +183,28 @@ func (z *Zone) result(out Outcome, c *call) zone.Result {
 	for _, name := range []string{"response_text", "text", "response"} {
 		if json.Unmarshal(members[name], &text) == nil && text != nil {
 			delete(members, name)
-			res.ResponseText, res.More = *text, members
+			res.ResponseText, res.More = *text, z.carried(members, c)
 			return res
 		}
 	}
 	delete(members, "bot_token")
 	if res.FileArtifact != nil {
-		res.More = members
+		res.More = z.carried(members, c)
 		return res
 	}
 	res.ResponseText = string(zone.Document(members))
 	return res
+}
+
+// carried gives the members of an output that may go along in a result.
+func (z *Zone) carried(members map[string]json.RawMessage, c *call) map[string]json.RawMessage {
+	for name, value := range members {
+		if !z.codec.Carries(name, value) {
+			c.cause = errors.New("a member of the output was left out, which no response can carry: " + zone.CleanText(name))
+			delete(members, name)
+		}
+	}
+	return members
 }
 
 func inputOf(t *zone.Task, correlation string) Input {

@@ -353,7 +353,7 @@ func TestZN5_OddWork(t *testing.T) {
 		"forgot":        {err: execution.ErrUnknown, want: `"status":"accepted"`},
 		"no-output":     {out: execution.Outcome{State: execution.Completed}, want: `"status":"success","response_text":""`},
 		"broken-output": {out: execution.Outcome{State: execution.Completed, Output: json.RawMessage(`{"text":`)}, want: `"response_text":"{\"text\":"`},
-		"not-utf-8":     {out: execution.Outcome{State: execution.Completed, Output: json.RawMessage("{\"text\":\"a\",\"more\":\"\xff\"}")}, want: `"code":-32603`},
+		"not-utf-8":     {out: execution.Outcome{State: execution.Completed, Output: json.RawMessage("{\"text\":\"a\",\"more\":\"\xff\"}")}, want: `"response_text":"a","correlation_id":"c-1"},"id"`},
 		"new-state":     {out: execution.Outcome{State: 99, Cause: "cause"}, want: `"reason":"task_failed"`},
 		"much-output":   {out: execution.Outcome{State: execution.Completed, Output: json.RawMessage(`"` + strings.Repeat("x", 2000) + `"`)}, want: `"code":-32000,"message":"it is larger than the limit","data":{"reason":"too_large"`},
 	} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +141,38 @@ func TestZN5_ClientAndZone(t *testing.T) {
 		}
 		if bytes.Contains([]byte(rig.Log.String()), []byte(zonetest.Token)) {
 			t.Error("the token is in the log")
+		}
+	}
+}
+
+// TestZN5_OutputsOfAnyShape: whatever stands beside the text of an output, a Client reads
+// the text: what it would have to refuse is not sent.
+func TestZN5_OutputsOfAnyShape(t *testing.T) {
+	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
+	for output, more := range map[string]string{
+		`{"text":"hi","n":1.50,"s":"a"}`:                 `{"n":1.50,"s":"a"}`,
+		`{"text":"hi","n":1,"Status":"x"}`:               `{"n":1}`,
+		`{"text":"hi","n":1,"TASK_ID":7}`:                `{"n":1}`,
+		`{"text":"hi","n":1,"twice":[{"a":1,"a":2}]}`:    `{"n":1}`,
+		`{"text":"hi","n":1,"surrogate":"\ud83d"}`:       `{"n":1}`,
+		`{"text":"hi","n":1,"deep":` + deep + `}`:        `{"n":1}`,
+		`{"text":"hi","text":"hi","n":1}`:                `{"n":1}`,
+		`{"file_artifact":{"a":1,"a":2},"text":"hi"}`:    `null`,
+		`{"text":"hi","status":5,"bot_token":"x-token"}`: `null`,
+	} {
+		rig := zonetest.NewRig(nil)
+		ids := zonetest.IDs()
+		c := zone.NewClient(zone.ClientConfig{Transport: zonetest.Memory(rig.Zone.Handler()), Profile: zone.ProfileRelaxed, NewID: ids})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		id := ids()
+		res, _, err := c.Ask(ctx, zone.Call{ID: id, Task: zone.Task{Text: "give " + output}})
+		if got, _ := json.Marshal(res.More); err != nil || res.ResponseText != "hi" || string(got) != more {
+			t.Errorf("%.80s: %q with %s, %v; want %s", output, res.ResponseText, got, err, more)
+		}
+		async, _, err := c.Fetch(ctx, zone.Query{TaskID: id}, zone.Meta{})
+		if err != nil || async.Result == nil || async.Result.ResponseText != "hi" {
+			t.Errorf("%.80s, later: %+v, %v", output, async, err)
 		}
 	}
 }
