@@ -92,7 +92,7 @@ func (c *Client) Fetch(ctx context.Context, q Query, meta Meta) (AsyncResult, In
 	if meta.CorrelationID == "" {
 		meta.CorrelationID = q.CorrelationID
 	}
-	meta.Task = q.TaskID
+	meta.Task, meta.IdempotencyKey = q.TaskID, id
 	raw, info, err := c.exchange(ctx, exchange{id: id, body: body, meta: meta})
 	if err != nil {
 		return AsyncResult{}, info, err

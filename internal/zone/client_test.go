@@ -78,14 +78,15 @@ func TestZN2_Request(t *testing.T) {
 func TestZN5_Fetch(t *testing.T) {
 	s := &scripted{body: `{"jsonrpc":"2.0","result":{"status":"running","poll_after_ms":1500},"id":"` + fetchID + `"}`, info: zone.Info{Attempts: 1}}
 	c := client(s, zone.ProfileRelaxed)
-	res, info, err := c.Fetch(t.Context(), zone.Query{TaskID: taskID, CorrelationID: "c-1"}, zone.Meta{Affinity: "a-1"})
+	res, info, err := c.Fetch(t.Context(), zone.Query{TaskID: taskID, CorrelationID: "c-1"}, zone.Meta{IdempotencyKey: taskID, Affinity: "a-1"})
 	if err != nil || res.Status != zone.StatusRunning || res.PollAfterMS != 1500 || info.Attempts != 1 {
 		t.Errorf("%+v, %+v, %v", res, info, err)
 	}
 	if want := `{"jsonrpc":"2.0","method":"get_async_task_result","params":{"task_id":"` + taskID + `","correlation_id":"c-1"},"id":"` + fetchID + `"}`; s.sent[0] != want {
 		t.Errorf("sent %s", s.sent[0])
 	}
-	if want := (zone.Meta{CorrelationID: "c-1", Affinity: "a-1", Task: taskID}); s.meta != want {
+	// It is no repetition of the request that began the task.
+	if want := (zone.Meta{CorrelationID: "c-1", IdempotencyKey: fetchID, Affinity: "a-1", Task: taskID}); s.meta != want {
 		t.Errorf("meta %+v", s.meta)
 	}
 	s.body = `{"jsonrpc":"2.0","result":{"name":"x"},"id":"` + fetchID + `"}`
