@@ -15,6 +15,8 @@ const (
 	// maxText bounds what is posted as messages, in bytes: nobody reads fifty. A
 	// longer text becomes a file.
 	maxText = 50 * maxMessage
+	// fileTooLarge is why a file is not posted that is too large.
+	fileTooLarge = "file too large"
 )
 
 // answer is what is posted to a thread, in the form in which it is stored: the
@@ -74,12 +76,16 @@ func answerFrom(r *zone.Result, long string) (a answer, dropped string) {
 		a.Parts = split(mrkdwn(text), maxMessage)
 	}
 	switch {
+	case r.FileRefused == zone.FileTooLarge: // by whoever read the response
+		return a, fileTooLarge
+	case r.FileRefused != "":
+		return a, "file malformed"
 	case f == nil:
 		return a, dropped
 	case len(f.Parts) != 1 || len(f.Parts[0].ContentBase64) == 0:
 		return a, "file empty"
 	case len(f.Parts[0].ContentBase64) > maxFile:
-		return a, "file too large"
+		return a, fileTooLarge
 	}
 	a.File = &file{Name: fileName(f.Parts[0].FileName, f.Name), Content: f.Parts[0].ContentBase64}
 	return a, dropped

@@ -240,7 +240,10 @@ func (v *visit) answered(ctx context.Context, r *zone.Result) error {
 	if dropped != "" {
 		v.log.WarnContext(ctx, "a part of an answer is not posted", "event", "zone_answer", "why", dropped)
 	}
-	if a.len() == 0 {
+	switch {
+	case a.len() == 0 && dropped == fileTooLarge:
+		return v.fail(ctx, string(zone.ReasonTooLarge))
+	case a.len() == 0:
 		return v.fail(ctx, textNoAnswer)
 	}
 	return v.settle(ctx, a, "answered")

@@ -234,6 +234,23 @@ func TestZN7_Files(t *testing.T) {
 	}
 }
 
+// TestZN7_FileRefused: a file that never got as far as here is missed in the log.
+func TestZN7_FileRefused(t *testing.T) {
+	for _, why := range []string{zone.FileTooLarge, zone.FileMalformed} {
+		bubble(t, nil, func(t *testing.T, r *rig) {
+			r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
+				return zone.Result{Status: zone.StatusSuccess, ResponseText: "see", FileRefused: why}, zone.Info{}, nil
+			}
+			m := r.ask(message("why?"))
+			pass(time.Minute)
+			r.want(m, "see")
+			if !strings.Contains(r.log.String(), "a part of an answer is not posted") {
+				t.Errorf("%s: no line in the log", why)
+			}
+		})
+	}
+}
+
 // TestZN7_VeryLongAnswer: a text that nobody would read as messages becomes a file;
 // beside a file, or beyond what may be one, it is cut.
 func TestZN7_VeryLongAnswer(t *testing.T) {
