@@ -140,7 +140,7 @@ func (z *Zone) newQuestion(e *envelope, waiting int) (q store.ZoneQuestion, take
 	if in.thread != "" {
 		q.ThreadTS = in.thread
 	}
-	taken = z.rate.take(e.team+"#"+in.user, z.cfg.Now())
+	taken = z.rate.take(e.team+"#"+in.user, in.channel+"#"+in.ts, z.cfg.Now())
 	text := z.prompt(e)
 	why := z.refusal(e, text)
 	switch {

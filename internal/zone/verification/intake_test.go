@@ -411,6 +411,40 @@ func TestZN7_RateLimit(t *testing.T) {
 	})
 }
 
+// TestZN7_RateLimitOfTwins: two events that tell of one message at the same time are one
+// question for the rate, too, whichever of them is stored.
+func TestZN7_RateLimitOfTwins(t *testing.T) {
+	bubble(t, func(cfg *verification.Config) { cfg.Limits.PerMinute, cfg.Slack.Messages = 1, true }, func(t *testing.T, r *rig) {
+		var list []slacktest.Message
+		var both sync.WaitGroup
+		for i := range 250 {
+			m := message("why?")
+			m.User, m.Channel = "U"+strconv.Itoa(i), "C"+strconv.Itoa(i)
+			twin := m
+			twin.Type, twin.ChannelType = "message", "channel"
+			for _, m := range []slacktest.Message{m, twin} {
+				both.Go(func() {
+					if status := r.send(m.Body(), 0); status != http.StatusOK {
+						t.Errorf("status %d", status)
+					}
+				})
+			}
+			list = append(list, m)
+		}
+		both.Wait()
+		pass(time.Second)
+		for _, m := range list {
+			r.want(m, "You asked: why?")
+		}
+		// It is counted once all the same.
+		again := message("why?")
+		again.User, again.Channel = "U0", "C0"
+		r.ask(again)
+		pass(10 * time.Second)
+		r.want(again, "You are asking faster…*")
+	})
+}
+
 // TestZN7_RateLimitOfRefusals: who may not ask, or asks what may not be asked, is told
 // no more often than others; else one of them could keep everybody's questions out.
 func TestZN7_RateLimitOfRefusals(t *testing.T) {

@@ -1,6 +1,7 @@
 package verification
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,23 +19,32 @@ type limiter struct {
 }
 
 type rated struct {
-	asked []time.Time
+	asked []asked
 	told  time.Time
 }
 
-// grant is what a limiter says of one question. tell: the user has not been told
+// asked is one question; held counts the events at hand that tell of it.
+type asked struct {
+	message string
+	at      time.Time
+	held    int
+}
+
+// grant is what a limiter says of one event. tell: the user has not been told
 // within the last minute.
 type grant struct {
-	user     string
-	at       time.Time
-	ok, tell bool
+	user, message string
+	at            time.Time
+	ok, tell      bool
 }
 
 func newLimiter(perMinute int) *limiter {
 	return &limiter{perMinute: perMinute, users: map[string]*rated{}}
 }
 
-func (l *limiter) take(user string, now time.Time) grant {
+// take counts a question. Another event that tells of the same message, perhaps at the
+// same time, has the same grant.
+func (l *limiter) take(user, message string, now time.Time) grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.users[user]
@@ -43,16 +53,24 @@ func (l *limiter) take(user string, now time.Time) grant {
 		u = &rated{}
 		l.users[user] = u
 	}
-	for len(u.asked) > 0 && now.Sub(u.asked[0]) >= time.Minute {
+	for len(u.asked) > 0 && now.Sub(u.asked[0].at) >= time.Minute {
 		u.asked = u.asked[1:]
 	}
-	g := grant{user: user, at: now, ok: len(u.asked) < l.perMinute}
-	if g.ok {
-		u.asked = append(u.asked, now)
+	g := grant{user: user, message: message, at: now, ok: true}
+	if i := u.find(message); i >= 0 {
+		u.asked[i].held++
+		return g
+	}
+	if g.ok = len(u.asked) < l.perMinute; g.ok {
+		u.asked = append(u.asked, asked{message, now, 1})
 	} else if u.told.IsZero() || now.Sub(u.told) >= time.Minute {
 		u.told, g.tell = now, true
 	}
 	return g
+}
+
+func (u *rated) find(message string) int {
+	return slices.IndexFunc(u.asked, func(a asked) bool { return a.message == message })
 }
 
 // giveBack undoes a grant: the question was none.
@@ -64,8 +82,14 @@ func (l *limiter) giveBack(g grant) {
 	case u == nil:
 	case g.tell && u.told.Equal(g.at):
 		u.told = time.Time{}
-	case g.ok && len(u.asked) > 0:
-		u.asked = u.asked[:len(u.asked)-1]
+	case g.ok:
+		i := u.find(g.message)
+		if i < 0 {
+			return
+		}
+		if u.asked[i].held--; u.asked[i].held == 0 {
+			u.asked = slices.Delete(u.asked, i, i+1)
+		}
 	}
 }
 
@@ -76,7 +100,7 @@ func (l *limiter) makeRoom(now time.Time) {
 		return
 	}
 	for name, u := range l.users {
-		if len(u.asked) == 0 || now.Sub(u.asked[len(u.asked)-1]) >= time.Minute {
+		if len(u.asked) == 0 || now.Sub(u.asked[len(u.asked)-1].at) >= time.Minute {
 			delete(l.users, name)
 		}
 	}
