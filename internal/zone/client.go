@@ -12,7 +12,7 @@ import (
 // Limits of a [Client] that ClientConfig does not set: the size of a response, and
 // that of the file in it, in bytes.
 const (
-	DefaultMaxResponse = 10_000_000
+	DefaultMaxResponse = 10 << 20
 	DefaultMaxFile     = 10 << 20
 )
 

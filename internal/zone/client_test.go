@@ -306,6 +306,20 @@ func TestZN5_AsyncResponses(t *testing.T) {
 	}
 }
 
+// TestZN5_LargestResponse: what the other zone sends with the default of its max_result,
+// 10 MiB, is read by default.
+func TestZN5_LargestResponse(t *testing.T) {
+	before, after := `{"jsonrpc":"2.0","result":{"status":"success","response_text":"`, `"},"id":"`+taskID+`"}`
+	s := &scripted{}
+	c := zone.NewClient(zone.ClientConfig{Transport: s, Profile: zone.ProfileRelaxed})
+	for extra, want := range map[int]zone.Class{0: "", 1: zone.ClassTooLarge} {
+		s.body = before + strings.Repeat("x", 10<<20-len(before)-len(after)+extra) + after
+		if _, _, err := c.Ask(t.Context(), question()); class(err) != want || (err == nil) != (want == "") {
+			t.Errorf("%d bytes: %.200v", len(s.body), err)
+		}
+	}
+}
+
 // TestZN5_Files leaves out files that are beyond the limit or none, and keeps the
 // answer that came with them.
 func TestZN5_Files(t *testing.T) {

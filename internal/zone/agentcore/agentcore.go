@@ -69,7 +69,7 @@ const (
 	requestIDHeader = "X-Amzn-Requestid"
 
 	defaultTimeout     = 15 * time.Minute // the platform's limit of a synchronous request
-	defaultMaxResponse = 10_000_000
+	defaultMaxResponse = 16 << 20
 	releaseTimeout     = 30 * time.Second
 	maxStopAnswer      = 1 << 20
 )

@@ -30,8 +30,9 @@ type Config struct {
 	Authorize Authorizer
 	// Timeout bounds calls whose context allows for more; default 15 minutes.
 	Timeout time.Duration
-	// MaxResponse is the largest response, unpacked, in bytes; default 10 MB, at
-	// most zone.MaxPayload.
+	// MaxResponse is the largest response, unpacked, in bytes; default 16 MiB, which
+	// leaves room for what one of zone.DefaultMaxResponse is wrapped in; at most
+	// zone.MaxPayload.
 	MaxResponse int64
 	Retry       Retry
 	// Platform is for what is between the zones; the zero value for nothing.
@@ -65,7 +66,7 @@ var _ zone.Transport = (*Transport)(nil)
 
 const (
 	defaultTimeout     = 15 * time.Minute
-	defaultMaxResponse = 10_000_000
+	defaultMaxResponse = 16 << 20
 	defaultRequestID   = "X-Request-Id"
 )
 

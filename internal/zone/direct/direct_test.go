@@ -357,6 +357,13 @@ func TestZN6_DirectLimits(t *testing.T) {
 	if got, _, err := open(t, direct.Config{URL: srv.URL, MaxResponse: int64(len(big))}).Call(within(t, 5*time.Second), []byte("{}"), zone.Meta{}); err != nil || string(got) != big {
 		t.Errorf("packed, at the limit: %v", err)
 	}
+	// By default there is room for the largest response and what it is wrapped in.
+	largest := `{"jsonrpc":"2.0","result":"` + strings.Repeat("a", zone.DefaultMaxResponse) + `","id":1}`
+	wide := httptest.NewServer(answer(200, largest))
+	defer wide.Close()
+	if got, _, err := open(t, direct.Config{URL: wide.URL}).Call(within(t, time.Minute), []byte("{}"), zone.Meta{}); err != nil || string(got) != largest {
+		t.Errorf("the largest: %v", err)
+	}
 	tr := open(t, direct.Config{URL: srv.URL})
 	_, _, err := tr.Call(within(t, 5*time.Second), make([]byte, zone.MaxPayload+1), zone.Meta{})
 	if f := fault(t, err); f.Class != zone.ClassTooLarge {
