@@ -142,9 +142,10 @@ func (t *Tokens) get(ctx context.Context) (parley.Secret, error) {
 	if failed := t.failure(); tries != before && failed != nil {
 		return parley.Secret{}, failed // the one that was waited for
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	fetching, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	return t.settle(t.cfg.Fetch(ctx))
+	token, err := t.cfg.Fetch(fetching)
+	return t.settle(token, err, ctx.Err() != nil)
 }
 
 // current gives the token if it is good, and how many fetches there were.
@@ -160,14 +161,14 @@ func (t *Tokens) failure() error {
 	return t.failed
 }
 
-// settle keeps what a fetch brought.
-func (t *Tokens) settle(token Token, err error) (parley.Secret, error) {
+// settle keeps what a fetch brought; left says that who fetched has no time any more.
+func (t *Tokens) settle(token Token, err error, left bool) (parley.Secret, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil && token.Secret.IsZero() {
 		err = errors.New("the token is empty")
 	}
-	if !errors.Is(err, context.Canceled) { // one who gave up says nothing about the others
+	if !left { // one who gave up says nothing about the others
 		t.tries++
 		t.failed = err
 	}

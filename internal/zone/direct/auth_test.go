@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -209,6 +210,33 @@ func TestZN6_DirectTokenOfOneWhoGivesUp(t *testing.T) {
 	})
 	cancel()
 	wg.Wait()
+}
+
+// TestZN6_DirectTokenOfOneInAHurry: one whose time is over while a token is fetched says
+// nothing about the token; the others, who have time, get it.
+func TestZN6_DirectTokenOfOneInAHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := direct.NewTokens(direct.TokenConfig{Fetch: func(ctx context.Context) (direct.Token, error) {
+			select {
+			case <-time.After(2 * time.Second):
+				return direct.Token{Secret: parley.NewSecret([]byte("tok"))}, nil
+			case <-ctx.Done():
+				return direct.Token{}, ctx.Err()
+			}
+		}})
+		var wg sync.WaitGroup
+		for _, d := range []time.Duration{time.Second, time.Minute} {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			wg.Go(func() {
+				if err := tokens.Authorize(ctx, http.Header{}); (err == nil) != (d == time.Minute) {
+					t.Errorf("with %v: %v", d, err)
+				}
+			})
+			synctest.Wait() // the one in a hurry comes first
+		}
+		wg.Wait()
+	})
 }
 
 // TestZN6_DirectGoogleAccess: an access token is kept as long as it lives, and an
