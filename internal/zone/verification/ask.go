@@ -114,7 +114,9 @@ func (v *visit) logOutcome(ctx context.Context, method, status string, info zone
 // notAnswered decides what follows a request that came to an error.
 func (v *visit) notAnswered(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*zone.Error](err); ok {
-		if e.Reason == zone.ReasonOverloaded || e.Reason == zone.ReasonStopping {
+		// A foreign failure is the end of work that was begun: what was too busy is
+		// something behind that zone.
+		if e.Foreign == "" && (e.Reason == zone.ReasonOverloaded || e.Reason == zone.ReasonStopping) {
 			return v.again(ctx, string(e.Reason), time.Duration(e.RetryAfterMS)*time.Millisecond)
 		}
 		return v.fail(ctx, string(e.Reason))

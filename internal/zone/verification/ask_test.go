@@ -77,6 +77,7 @@ func TestZN7_Failures(t *testing.T) {
 		"foreign reason":   {err: &zone.Error{Code: 7, Reason: "bedrock_access_denied " + botToken, Message: raw}, text: "Something went wrong", sent: 1},
 		"overloaded":       {err: &zone.Error{Code: -32000, Reason: zone.ReasonOverloaded, RetryAfterMS: 100}, text: "There is a lot to do", sent: 8},
 		"overloaded long":  {err: &zone.Error{Code: -32000, Reason: zone.ReasonOverloaded, RetryAfterMS: 600_000}, text: "There is a lot to do", sent: 1},
+		"overloaded model": {err: &zone.Error{Code: -32000, Reason: zone.ReasonOverloaded, Foreign: "bedrock_throttling"}, text: "There is a lot to do", sent: 1},
 		"stopping":         {err: &zone.Error{Code: -32000, Reason: zone.ReasonStopping}, text: "I cannot be reached", sent: 8},
 		"not sent":         {err: transport(zone.ClassNotSent, 0), text: "I cannot be reached", sent: 8},
 		"throttled":        {err: transport(zone.ClassThrottled, 30*time.Second), text: "There is a lot to do", sent: 4},
