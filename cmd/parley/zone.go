@@ -122,6 +122,10 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 			redactor.Add(secret)
 		}
 	}
+	files := z.Attachments.Max
+	if files == 0 { // of which the zone would make its default
+		files = -1
+	}
 	mode := server.SlackHTTP
 	if z.Slack.Mode == config.SlackSocket {
 		mode = server.SlackSocket
@@ -134,7 +138,7 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 		},
 		Limits: server.ZoneLimits{
 			Teams: z.Allow.Teams, Users: z.Allow.Users, Channels: z.Allow.Channels, PerMinute: z.RatePerMinute, Prompt: z.PromptLength,
-			Files: z.Attachments.Max, Types: z.Attachments.Types, ImageBytes: z.Attachments.Image, DocumentBytes: z.Attachments.Document,
+			Files: files, Types: z.Attachments.Types, ImageBytes: z.Attachments.Image, DocumentBytes: z.Attachments.Document,
 			Concurrent: z.Concurrency, Backlog: z.Backlog,
 		},
 		Timing:  server.ZoneTiming{Deadline: z.Deadline, Keep: z.Keep},

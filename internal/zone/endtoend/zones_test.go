@@ -57,6 +57,26 @@ func TestZN7_QuestionAndAnswer(t *testing.T) {
 	r.leaks()
 }
 
+// TestZN7_QuestionWithFile: files of the common types may come with a question unless
+// the configuration says something else, and none if it says so.
+func TestZN7_QuestionWithFile(t *testing.T) {
+	t.Parallel()
+	for configuration, want := range map[string]string{
+		"":                                   "answer to why?",
+		"    attachments: {max: 0}":          "Those are too many files",
+		"    attachments: {types: [text/*]}": "I cannot read that kind of file",
+	} {
+		r := newRig(t, options{verification: configuration})
+		m := question(1, "why?")
+		m.Files = []map[string]any{{"id": "F1", "name": "a.png", "mimetype": "image/png", "size": 5}}
+		r.deliver(t.Context(), m, 3)
+		r.answered(m)
+		if got := r.thread(m); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("with %q: %q, want %q", configuration, got, want)
+		}
+	}
+}
+
 // TestZN7_StrictProfile: where the bot token goes along with each question, it goes
 // no further than the door of the other zone.
 func TestZN7_StrictProfile(t *testing.T) {

@@ -70,8 +70,9 @@ type Limits struct {
 	PerMinute int
 	// Prompt is how many characters a question may have; default 4000.
 	Prompt int
-	// Files is how many files may come with a question; default 5. Types are their
-	// media types, such as image/png or text/*; default those of [DefaultTypes].
+	// Files is how many files may come with a question; default 5, negative for none.
+	// Types are their media types, such as image/png or text/*; none is those of
+	// [DefaultTypes].
 	Files int
 	Types []string
 	// ImageBytes and DocumentBytes bound one file; default 10 MB and 5 MB.
@@ -162,7 +163,7 @@ func (c *Config) setDefaults() {
 	l.PerMinute, l.Prompt, l.Files = cmp.Or(l.PerMinute, 10), cmp.Or(l.Prompt, 4000), cmp.Or(l.Files, 5)
 	l.ImageBytes, l.DocumentBytes = cmp.Or(l.ImageBytes, 10_000_000), cmp.Or(l.DocumentBytes, 5_000_000)
 	l.Concurrent, l.Backlog, l.Attempts = cmp.Or(l.Concurrent, 64), cmp.Or(l.Backlog, 1000), cmp.Or(l.Attempts, 8)
-	if l.Types == nil {
+	if len(l.Types) == 0 {
 		l.Types = DefaultTypes()
 	}
 	t.Deadline, t.Lease, t.Settle = cmp.Or(t.Deadline, 120*time.Second), cmp.Or(t.Lease, 30*time.Second), cmp.Or(t.Settle, 5*time.Second)
@@ -189,7 +190,7 @@ func (c *Config) check() error {
 	wrong(s.BotToken.IsZero(), "slack.bot_token is missing, which answers are posted with")
 	wrong(s.Status != StatusReaction && s.Status != StatusAssistant && s.Status != StatusNone, "slack.status is %q: it is reaction, assistant or none", s.Status)
 	wrong(!safeURL(s.APIURL), "slack.api_url must be an HTTPS URL, since the tokens go there")
-	wrong(min(l.PerMinute, l.Prompt, l.Files, l.Concurrent, l.Backlog, l.Attempts) < 1 || min(l.ImageBytes, l.DocumentBytes) < 1, "limits are at least 1")
+	wrong(min(l.PerMinute, l.Prompt, l.Concurrent, l.Backlog, l.Attempts) < 1 || min(l.ImageBytes, l.DocumentBytes) < 1, "limits are at least 1")
 	wrong(t.Lease < minLease, "the lease is at least %v, longer than a call of Slack takes", minLease)
 	wrong(t.Keep < minKeep, "questions are kept for at least %v, since Slack tells of them again", minKeep)
 	wrong(min(t.Deadline, t.Settle, t.PostFor, t.Poll, t.Grace) < 0, "times are not negative")

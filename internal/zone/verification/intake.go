@@ -175,7 +175,7 @@ func (z *Zone) refusal(e *envelope, text string) string {
 		return textTooLong
 	case text == "" && len(in.files) == 0:
 		return textEmpty
-	case len(in.files) > l.Files:
+	case len(in.files) > max(l.Files, 0):
 		return textFiles
 	}
 	for _, f := range in.files {

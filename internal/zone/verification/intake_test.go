@@ -330,6 +330,9 @@ func TestZN7_Refused(t *testing.T) {
 		"large document":     {m: m{Files: file("application/pdf", 5_000_001)}, want: "That file is too large"},
 		"six files":          {m: m{Files: many}, want: "Those are too many files"},
 		"size is no number":  {m: m{Files: []map[string]any{{"id": "F1", "mimetype": "image/png", "size": "big"}}}},
+		"all common types":   {limits: verification.Limits{Types: []string{}}, m: m{Files: file("image/png", 5)}},
+		"no files":           {limits: verification.Limits{Files: -1}, m: m{Files: file("text/plain", 1)}, want: "Those are too many files"},
+		"no files, and none": {limits: verification.Limits{Files: -1}},
 		"file without an id": {m: m{Files: []map[string]any{{"mimetype": "image/png"}}}, want: "I cannot read that kind of file"},
 	} {
 		t.Run(name, func(t *testing.T) {
