@@ -28,6 +28,7 @@ type composeService struct {
 	Image       string            `yaml:"image"`
 	Build       any               `yaml:"build"`
 	PullPolicy  string            `yaml:"pull_policy"`
+	StopGrace   string            `yaml:"stop_grace_period"`
 	Healthcheck struct {
 		Test []string `yaml:"test"`
 	} `yaml:"healthcheck"`
@@ -87,6 +88,10 @@ func TestComposeFile(t *testing.T) {
 			}
 			if args[0] == "serve" {
 				roles = append(roles, l.Roles...)
+				// docs/operations.md, "Stopping, crashes, restarts"; without it, it is 10 s.
+				if grace, err := time.ParseDuration(s.StopGrace); err != nil || grace <= 2*l.Limits.DrainGrace+5*time.Second {
+					t.Errorf("%s is killed after %q: stopping may take longer", name, s.StopGrace)
+				}
 			}
 		}
 	}
