@@ -64,7 +64,7 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 	}
 	s, err := server.New(ctx, cfg)
 	if err != nil {
-		return err
+		return a.notStarted(err)
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 
@@ -57,7 +59,7 @@ func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.C
 	}
 	s, err := server.New(ctx, cfg)
 	if err != nil {
-		return err
+		return a.notStarted(err)
 	}
 	fmt.Fprintln(a.stdout, s.URL())
 	a.note("serving %s at %s", strings.Join(loaded.Roles, ", "), s.URL())
@@ -73,6 +75,19 @@ func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.C
 	}
 	a.note("stopping: calls in flight get up to %s; a second signal ends at once", loaded.Limits.DrainGrace)
 	return <-ended
+}
+
+// notStarted says why a server could not be made. Files and folders that it was
+// to read are named on the command line or in the configuration: what is wrong
+// with them is no fault of Parley.
+func (a *app) notStarted(err error) error {
+	if _, ok := errors.AsType[*parley.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return usagef("%v", err)
+	}
+	return a.refuse(err, "the server cannot start")
 }
 
 // serverConfig makes what a server is built from, and what keeps secrets out of

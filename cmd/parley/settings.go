@@ -43,7 +43,7 @@ func addSettings(cmd *cobra.Command) *settingFlags {
 // file make together. What is wrong with it is written at once.
 func (f *settingFlags) load(a *app) (*config.Loaded, error) {
 	l, err := f.read(a)
-	return l, a.refuse(err)
+	return l, a.refuse(err, "the configuration was refused")
 }
 
 // path is the file of settings as it was named, "" for none.
@@ -74,8 +74,8 @@ func (f *settingFlags) read(a *app) (*config.Loaded, error) {
 }
 
 // refuse writes problems one to a line, as editors read them, and gives what
-// ends the program.
-func (a *app) refuse(err error) error {
+// ends the program: what was refused, and how many there are.
+func (a *app) refuse(err error, what string) error {
 	problems, ok := errors.AsType[parley.Problems](err)
 	if !ok {
 		return err
@@ -83,7 +83,7 @@ func (a *app) refuse(err error) error {
 	for _, p := range problems {
 		a.writeProblem(p)
 	}
-	return invalidf("the configuration was refused: %s", plural(len(problems), "problem"))
+	return invalidf("%s: %s", what, plural(len(problems), "problem"))
 }
 
 // exists reports whether there is a file of that name.
