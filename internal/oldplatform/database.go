@@ -28,8 +28,8 @@ type database struct {
 }
 
 // open connects to the database that address names, in the spelling of libpq or
-// of SQLAlchemy (postgresql+asyncpg://…), and refuses one that is not of the
-// existing platform. The caller closes it.
+// of SQLAlchemy (postgresql+asyncpg://…?ssl=require), and refuses one that is not
+// of the existing platform. The caller closes it.
 func open(ctx context.Context, address string) (*database, error) {
 	cfg, err := pgx.ParseConfig(plainURL(address))
 	if err != nil {
@@ -55,7 +55,8 @@ func open(ctx context.Context, address string) (*database, error) {
 	return d, nil
 }
 
-// plainURL takes the driver out of the scheme: postgresql+asyncpg://.
+// plainURL takes what is of the platform's driver out of a URL: its name in the
+// scheme, postgresql+asyncpg://, and its parameters.
 func plainURL(address string) string {
 	scheme, rest, ok := strings.Cut(strings.TrimSpace(address), "://")
 	if !ok {
@@ -64,7 +65,28 @@ func plainURL(address string) string {
 	if base, _, ok := strings.Cut(scheme, "+"); ok {
 		scheme = base
 	}
-	return scheme + "://" + rest
+	where, query, _ := strings.Cut(rest, "?")
+	params, err := url.ParseQuery(query)
+	if err != nil || !plainParams(params) {
+		return scheme + "://" + rest
+	}
+	return scheme + "://" + where + "?" + params.Encode()
+}
+
+// plainParams turns the parameters of asyncpg into those of libpq and reports
+// whether there were any: ssl is its sslmode, and the others say how it works.
+func plainParams(params url.Values) (changed bool) {
+	if params.Has("ssl") && !params.Has("sslmode") {
+		params.Set("sslmode", params.Get("ssl"))
+	}
+	for _, name := range []string{
+		"ssl", "timeout", "command_timeout", "statement_cache_size", "max_cached_statement_lifetime", "max_cacheable_statement_size",
+		"prepared_statement_cache_size", "prepared_statement_name_func", "async_fallback",
+	} {
+		changed = changed || params.Has(name)
+		params.Del(name)
+	}
+	return changed
 }
 
 // place names a database for people, without its password.

@@ -65,3 +65,27 @@ func TestMigrateNamesWhatToGrant(t *testing.T) {
 	}
 	diff(t, p.text(protocolIndex), "1")
 }
+
+// TestAddressOfTheAPI: the DATABASE_URL of the platform's API has the parameters of
+// its driver, and means the same here: above all whether there is TLS.
+func TestAddressOfTheAPI(t *testing.T) {
+	t.Parallel()
+	p := emptyPlatform(t)
+	plain, _, _ := strings.Cut(p.url, "?")
+	for query, want := range map[string]string{
+		"?ssl=disable": "",
+		"?command_timeout=60&ssl=prefer&prepared_statement_cache_size=0&application_name=x": "",
+		"?sslmode=disable&ssl=require": "",
+		"?ssl=require":                 "refused TLS",
+		"?ssl=perhaps":                 "this is no address of a PostgreSQL database",
+		"?sll=disable":                 `unrecognized configuration parameter "sll"`,
+	} {
+		for _, scheme := range []string{"postgres://", "postgresql+asyncpg://"} {
+			address := scheme + strings.TrimPrefix(plain, "postgres://") + query
+			err := oldplatform.Check(t.Context(), newTarget(t).target(nil), oldplatform.Options{Address: address, Protocol: parley.ProtocolJSONRPC})
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s…%s: %v", scheme, query, err)
+			}
+		}
+	}
+}
