@@ -171,7 +171,8 @@ func TestImportKeepsSecrets(t *testing.T) {
 	p.exec(`UPDATE agents SET url = 'https://user:pw-s3cr3t@h/' WHERE name = 'NoToken';
  UPDATE agents SET auth_config = '{"token": ["s3cr3t"]}' WHERE name = 'BrokenAgent';
  INSERT INTO audit_logs (entity_type, entity_id, action, changes) VALUES ('agent', gen_random_uuid(), 'update',
-  '{"before": [{"\u0061uth_config": {"header_name": "X-Shown", "key": "k-s3cr3t", "deep": {"pin": 5417733, "token": "d-s3cr3t"}}}]}')`)
+  '{"before": [{"\u0061uth_config": {"header_name": "X-Shown", "key": "k-s3cr3t", "deep": {"pin": 5417733, "token": "d-s3cr3t"}}}]}'),
+ ('agent', gen_random_uuid(), 'create', '{"name": "NoToken", "url": "https://user:pw-s3cr3t@h/"}')`)
 	r := x.take(p)
 	diff(t, table(t, r, "agents").Refused, 2)
 	check(t, x.db.Close())

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"regexp"
 	"strings"
 )
 
@@ -15,10 +16,14 @@ const redacted = "[redacted]"
 // entries of the existing platform, which keep whole records.
 const credentials = "auth_config"
 
+// login is what a URL has before its host: a user, and mostly a password.
+var login = regexp.MustCompile(`://[^/?#\s]*@`)
+
 // redact gives a JSON value with every text and number inside a member
 // auth_config replaced, but for the texts that say what kind it is and where it
-// goes; without any it is given back as it is. inside says that value is the
-// content of such a member. What is no JSON gives null.
+// goes, and users and passwords in URLs anywhere; without any it is given back as
+// it is. inside says that value is the content of such a member. What is no JSON
+// gives null.
 func redact(value []byte, inside bool) []byte {
 	if !json.Valid(value) {
 		return []byte("null")
@@ -52,7 +57,14 @@ func (r *redactor) value(v any, inside bool) any {
 		for i := range v {
 			v[i] = r.value(v[i], inside)
 		}
-	case string, json.Number:
+	case string:
+		text := redacted
+		if !inside {
+			text = login.ReplaceAllLiteralString(v, "://"+redacted+"@")
+		}
+		r.changed = r.changed || text != v
+		return text
+	case json.Number:
 		if inside {
 			r.changed = true
 			return redacted
