@@ -30,6 +30,9 @@ type devFlags struct {
 	pushURL             string
 }
 
+// defaultData is the data folder if nothing else is said.
+const defaultData = "./.parley"
+
 // devListen is where `parley dev` serves if nothing else is said.
 const devListen = "127.0.0.1:8420"
 
@@ -43,7 +46,7 @@ func newDevCommand(a *app) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.data, "data", "./.parley", "folder of the database and the keys")
+	flags.StringVar(&f.data, "data", defaultData, "folder of the database and the keys")
 	flags.StringVar(&f.listen, "listen", devListen, "address of the API; port 0 picks a free one")
 	flags.BoolVar(&f.noSamples, "no-samples", false, "no sample agents and no workflow hello")
 	flags.StringArrayVar(&f.agents, "agents", nil, "YAML file of agents to register; may be repeated")

@@ -39,7 +39,7 @@ the exit code is 1.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.protocol, "protocol", parley.ProtocolJSONRPC, "what agents speak whose record does not say")
-	flags.StringVar(&f.data, "data", "./.parley", "folder of the database and the keys")
+	flags.StringVar(&f.data, "data", defaultData, "folder of the database and the keys")
 	flags.StringVar(&f.database, "database", "", "postgres:// URL of Parley's own database, or env:NAME or file:PATH of it; none: the file in --data")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read and compare everything, write nothing")
 	complete(cmd, "protocol", parley.ProtocolJSONRPC, parley.ProtocolSimpleA2A)
@@ -91,11 +91,11 @@ func (a *app) importOld(ctx context.Context, address string, f importFlags) erro
 	if err != nil {
 		return err
 	}
-	return a.concludeImport(out.Report)
+	return a.concludeImport(out.Report, f)
 }
 
 // concludeImport says what came of it in a line.
-func (a *app) concludeImport(r *oldplatform.Report) error {
+func (a *app) concludeImport(r *oldplatform.Report, f importFlags) error {
 	if n := r.Refused(); n > 0 {
 		return (&failure{exit: exitFailed, code: parley.CodeInvalid, text: plural(n, "record") + " could not be imported, and " + named(n)}).
 			withHint("put right over there what is named, or make it here; then import again")
@@ -106,9 +106,25 @@ func (a *app) concludeImport(r *oldplatform.Report) error {
 	case r.Writes() == 0:
 		a.note("everything is here already: nothing has changed")
 	default:
-		a.next("%s dev", a.program())
+		a.next("%s %s", a.program(), f.serving())
 	}
 	return nil
+}
+
+// serving is the command that serves what was imported.
+func (f importFlags) serving() string {
+	command := "dev"
+	if f.database != "" {
+		database := f.database
+		if !isReference(database) {
+			database = "env:NAME" // it may hold a password
+		}
+		command = "serve --database.url " + shellWord(database)
+	}
+	if f.data != defaultData {
+		command += " --data " + shellWord(f.data)
+	}
+	return command
 }
 
 // named continues a sentence about n records.
