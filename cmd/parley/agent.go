@@ -64,7 +64,7 @@ failed, and where the circuit stands.`,
 			}
 			a.pageNote(pageInfo{page.Number, page.TotalPages, page.Total, "agent"})
 			if len(page.Items) > 0 {
-				a.next("parley agent call %s --text hello", page.Items[0].Name)
+				a.next("parley agent call %s --text hello", shellWord(page.Items[0].Name))
 			}
 			return nil
 		},
@@ -151,7 +151,7 @@ func (a *app) showAgent(g client.Agent) error {
 	if err := a.show(g, func(s *sheet) { a.drawAgent(s, g) }); err != nil {
 		return err
 	}
-	a.next("parley agent call %s --text hello", g.Name)
+	a.next("parley agent call %s --text hello", shellWord(g.Name))
 	return nil
 }
 

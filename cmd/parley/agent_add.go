@@ -226,7 +226,7 @@ func taken(err error, name string) error {
 		return err
 	}
 	c := *f
-	return c.withHint("parley agent show %[1]s; names stay taken: give another with --name, or change it with parley agent set %[1]s; --status active brings back one that was removed", name)
+	return c.withHint("parley agent show %[1]s; names stay taken: give another with --name, or change it with parley agent set %[1]s; --status active brings back one that was removed", shellWord(name))
 }
 
 // agentAddFile registers all agents of a file; one that is refused does not
@@ -263,7 +263,7 @@ func (a *app) agentAddFile(ctx context.Context, file string) error {
 		return err
 	}
 	if len(added) > 0 && len(errs) == 0 {
-		a.next("parley agent call %s --text hello", added[0].Name)
+		a.next("parley agent call %s --text hello", shellWord(added[0].Name))
 	}
 	return a.all(errs)
 }

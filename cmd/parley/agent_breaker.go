@@ -72,11 +72,11 @@ func (a *app) agentBreaker(ctx context.Context, name, action, reason string) err
 	}
 	switch {
 	case s.State != parley.CircuitClosed:
-		a.next("parley agent breaker %s close", s.Agent)
+		a.next("parley agent breaker %s close", shellWord(s.Agent))
 	case !s.Breaker:
-		a.next("parley agent set %s --breaker on", s.Agent)
+		a.next("parley agent set %s --breaker on", shellWord(s.Agent))
 	default:
-		a.next("parley agent show %s", s.Agent)
+		a.next("parley agent show %s", shellWord(s.Agent))
 	}
 	return nil
 }

@@ -56,9 +56,9 @@ this one time.`,
 				return err
 			}
 			if byName {
-				a.next("parley agent set %s --protocol auto", args[0])
+				a.next("parley agent set %s --protocol auto", shellWord(args[0]))
 			} else {
-				a.next("parley agent add %s", args[0])
+				a.next("parley agent add %s", shellWord(args[0]))
 			}
 			return nil
 		},
@@ -131,7 +131,7 @@ func (a *app) drawCheck(s *sheet, name string, check client.AgentCheck) {
 	case check.Stored:
 		a.note("the agent is called by what was found now")
 	case len(check.Changes) > 0:
-		a.next("parley agent set %s --protocol auto", name)
+		a.next("parley agent set %s --protocol auto", shellWord(name))
 	}
 }
 

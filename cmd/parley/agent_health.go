@@ -71,11 +71,11 @@ func (a *app) agentHealth(ctx context.Context, name string, fresh bool) error {
 	}
 	switch {
 	case h.Circuit == parley.CircuitOpen:
-		a.next("parley agent breaker %s", h.Agent)
+		a.next("parley agent breaker %s", shellWord(h.Agent))
 	case h.Status == parley.HealthUnhealthy:
-		a.next("parley agent check %s", h.Agent)
+		a.next("parley agent check %s", shellWord(h.Agent))
 	default:
-		a.next("parley agent show %s", h.Agent)
+		a.next("parley agent show %s", shellWord(h.Agent))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (a *app) agentsHealth(ctx context.Context, f healthFlags) (err error) {
 	}
 	a.pageNote(pageInfo{page.Number, page.TotalPages, page.Total, "agent"})
 	if len(page.Items) > 0 {
-		a.next("parley agent health %s", page.Items[0].Agent)
+		a.next("parley agent health %s", shellWord(page.Items[0].Agent))
 	}
 	return nil
 }

@@ -144,9 +144,9 @@ func (a *app) mockAgent(ctx context.Context, f mockFlags) error {
 		a.note("other machines may reach this agent; --require demands a token of them")
 	}
 	if cfg.Protocol == "" {
-		a.next("parley agent add http://%s --name %s --protocol %s, or --protocol %s", l.Addr(), cfg.Name, parley.ProtocolJSONRPC, parley.ProtocolSimpleA2A)
+		a.next("parley agent add http://%s --name %s --protocol %s, or --protocol %s", l.Addr(), shellWord(cfg.Name), parley.ProtocolJSONRPC, parley.ProtocolSimpleA2A)
 	} else {
-		a.next("parley agent add http://%s --name %s --protocol %s", l.Addr(), cfg.Name, cfg.Protocol)
+		a.next("parley agent add http://%s --name %s --protocol %s", l.Addr(), shellWord(cfg.Name), cfg.Protocol)
 	}
 	return serveHandler(ctx, l, sample.NewMock(cfg))
 }

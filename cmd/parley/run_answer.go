@@ -132,6 +132,15 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// shellWords is [shellWord] for several.
+func shellWords(list []string) string {
+	words := make([]string, len(list))
+	for i, s := range list {
+		words[i] = shellWord(s)
+	}
+	return strings.Join(words, " ")
+}
+
 // asksFor says in a few words what kind of answer is waited for.
 func asksFor(q *parley.Question) string {
 	if q.Kind == parley.QuestionAuth {

@@ -114,7 +114,7 @@ func (a *app) workflowValidate(files []string) error {
 	if invalid > 0 {
 		return invalidf("%d of %s cannot be deployed", invalid, plural(len(files), "document"))
 	}
-	a.next("parley workflow apply %s", strings.Join(files, " "))
+	a.next("parley workflow apply %s", shellWords(files))
 	return nil
 }
 

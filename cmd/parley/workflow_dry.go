@@ -52,7 +52,7 @@ answers; without expectations it tells how the run ended.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !f.dry {
 				return usagef("workflow run needs --dry").
-					withHint("to run it on a server: parley workflow apply %s, then parley run start WORKFLOW --wait", args[0])
+					withHint("to run it on a server: parley workflow apply %s, then parley run start WORKFLOW --wait", shellWord(args[0]))
 			}
 			return a.workflowDry(cmd.Context(), args[0], cmd.Flags().Changed("seed"), f)
 		},

@@ -62,7 +62,7 @@ func (a *app) workflowGraph(ctx context.Context, ref, format string) error {
 		return err
 	}
 	if _, problems := workflow.Parse(workflow.ParseOptions{File: doc.name}, doc.source); doc.local && errorCount(problems) > 0 {
-		a.note("%s has %s: parley workflow validate %s", doc.name, plural(len(problems), "finding"), doc.name)
+		a.note("%s has %s: parley workflow validate %s", doc.name, plural(len(problems), "finding"), shellWord(doc.name))
 	}
 	return nil
 }

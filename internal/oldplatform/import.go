@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -289,7 +288,7 @@ func (im *importer) agents(ctx context.Context, d *database, tx pgx.Tx) error {
 		if ok && state != store.ImportSame && withoutCredential(in.Agent) {
 			of.Kind, of.Text = NoticeHint, fmt.Sprintf(
 				"its auth_type is %s and it has no credential, so it is called without one, as over there: parley agent set %s --auth %s --auth-secret env:NAME",
-				in.Agent.Auth.Type, strconv.Quote(row.Name), in.Agent.Auth.Type,
+				in.Agent.Auth.Type, shellQuote(row.Name), in.Agent.Auth.Type,
 			)
 			im.tell(of)
 		}
@@ -412,6 +411,10 @@ func (im *importer) uncarried(ctx context.Context, d *database, tx pgx.Tx) error
 	}
 	return nil
 }
+
+// shellQuote gives a text as one word of a shell's command line, which reads
+// nothing into it.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*parley.Error](err); ok {

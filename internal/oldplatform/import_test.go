@@ -77,7 +77,7 @@ func TestImportAccountsForEveryRow(t *testing.T) {
 	diff(t, tables(r), all())
 	diff(t, []int{r.Refused(), r.Writes(), r.Stuck}, []int{1, 33, 2})
 	if !slices.ContainsFunc(x.notices, func(n oldplatform.Notice) bool {
-		return strings.HasSuffix(n.Text, `: parley agent set "NoToken" --auth bearer --auth-secret env:NAME`)
+		return strings.HasSuffix(n.Text, `: parley agent set 'NoToken' --auth bearer --auth-secret env:NAME`)
 	}) {
 		t.Errorf("no command that gives the agent its credential in %v", x.notices)
 	}
