@@ -17,7 +17,8 @@ import (
 // importFlags are those of `parley import`.
 type importFlags struct {
 	protocol, data, database string
-	dryRun                   bool
+	// elsewhere: database was given.
+	elsewhere, dryRun bool
 }
 
 // newImportCommand makes `parley import`: the existing platform's database.
@@ -35,7 +36,10 @@ the exit code is 1.`,
   parley import env:DATABASE_URL --data ./.parley
   parley import file:url.txt --protocol simple-a2a`,
 		Args: need("POSTGRES-URL"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.importOld(cmd.Context(), args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.elsewhere = cmd.Flags().Changed("database")
+			return a.importOld(cmd.Context(), args[0], f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.protocol, "protocol", parley.ProtocolJSONRPC, "what agents speak whose record does not say")
@@ -60,9 +64,11 @@ func (a *app) importOld(ctx context.Context, address string, f importFlags) erro
 	if err != nil {
 		return err
 	}
-	own, err := a.address(f.database)
-	if err != nil {
-		return err
+	own := ""
+	if f.elsewhere {
+		if own, err = a.address(f.database); err != nil {
+			return err
+		}
 	}
 	if own != "" && !strings.HasPrefix(own, "postgres://") && !strings.HasPrefix(own, "postgresql://") {
 		return usagef("--database: give a postgres:// URL; for a file, --data names its folder")
@@ -114,7 +120,7 @@ func (a *app) concludeImport(r *oldplatform.Report, f importFlags) error {
 // serving is the command that serves what was imported.
 func (f importFlags) serving() string {
 	command := "dev"
-	if f.database != "" {
+	if f.elsewhere {
 		database := f.database
 		if !isReference(database) {
 			database = "env:NAME" // it may hold a password
@@ -166,8 +172,17 @@ func drawImport(s *sheet, r *oldplatform.Report) {
 }
 
 // address takes the URL of a database, or a reference to it: it holds a password,
-// and command lines can be seen by others.
+// and command lines can be seen by others. An empty one is refused: the driver would
+// take the variables of libpq, and connect to a database that nobody has named.
 func (a *app) address(text string) (string, error) {
+	url, err := a.dereference(text)
+	if err == nil && strings.TrimSpace(url) == "" {
+		return "", usagef("the URL of the database is empty")
+	}
+	return url, err
+}
+
+func (a *app) dereference(text string) (string, error) {
 	if name, ok := strings.CutPrefix(text, "env:"); ok {
 		v := a.getenv(name)
 		if v == "" {
