@@ -42,6 +42,10 @@ type runRow struct {
 	CreatedAt, UpdatedAt, CompletedAt, CancelledAt pgtype.Timestamp
 }
 
+// size is how many bytes have no bound over there: that of the values, and of the
+// error, whose text is mostly an agent's.
+func (r *runRow) size() int64 { return int64(len(textOf(r.Input)) + len(textOf(r.Error))) }
+
 // stepRow is one row of table step_executions: one attempt.
 type stepRow struct {
 	ID, RunID, StepID, StepName, Agent, Status string
@@ -49,6 +53,11 @@ type stepRow struct {
 	Output, Error                              *string
 	Parent, Branch, Join                       *string
 	StartedAt, CompletedAt                     pgtype.Timestamp
+}
+
+// size is that of [runRow.size].
+func (r *stepRow) size() int64 {
+	return int64(len(r.Input) + len(textOf(r.Output)) + len(textOf(r.Error)))
 }
 
 // auditRow is one row of table audit_logs.

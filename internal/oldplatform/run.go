@@ -90,8 +90,8 @@ const kindAgent = "agent"
 type oldRun struct {
 	run   *runRow
 	steps []stepRow
-	// rows counts the rows of its steps, and size the bytes of its values. Of a run
-	// that is beyond its limits, steps are not kept.
+	// rows counts the rows of its steps, and size the bytes of its values and errors.
+	// Of a run that is beyond its limits, steps are not kept.
 	rows int
 	size int64
 	// workflow is the workflow_id that its definition has here, "" if the run
@@ -110,7 +110,7 @@ func (o *oldRun) unfinished() bool { return !parley.RunStatus(o.run.Status).Term
 // add takes the next row of its steps.
 func (o *oldRun) add(step *stepRow) {
 	o.rows++
-	o.size += int64(len(step.Input)) + int64(len(textOf(step.Output)))
+	o.size += step.size()
 	if o.rows > maxRunSteps || o.size > maxRunBytes {
 		o.steps = nil
 		return
@@ -121,7 +121,7 @@ func (o *oldRun) add(step *stepRow) {
 // held is about how many bytes of the run are in memory.
 func (o *oldRun) held() int64 {
 	if o.rows > len(o.steps) {
-		return int64(len(textOf(o.run.Input)))
+		return o.run.size()
 	}
 	return o.size
 }
@@ -132,7 +132,7 @@ func (o *oldRun) record() (store.Import, error) {
 		return store.Import{}, parley.Errorf(parley.CodeLimit, "it has %d rows of steps, the limit is %d", o.rows, maxRunSteps)
 	}
 	if o.size > maxRunBytes {
-		return store.Import{}, parley.Errorf(parley.CodeLimit, "its values have %d bytes, the limit is %d", o.size, maxRunBytes)
+		return store.Import{}, parley.Errorf(parley.CodeLimit, "its values and errors have %d bytes, the limit is %d", o.size, maxRunBytes)
 	}
 	if err := o.checkDepth(); err != nil {
 		return store.Import{}, err

@@ -151,7 +151,7 @@ func nextRun(ctx context.Context, runs *cursor[runRow], steps *cursor[stepRow]) 
 	if run == nil || err != nil {
 		return nil, err
 	}
-	old := &oldRun{run: run, size: int64(len(textOf(run.Input)))}
+	old := &oldRun{run: run, size: run.size()}
 	for {
 		step, err := steps.peek(ctx)
 		if err != nil {

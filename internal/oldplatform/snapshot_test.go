@@ -152,8 +152,14 @@ func TestRunBeyondItsLimits(t *testing.T) {
 	for range 5 {
 		huge.add(&stepRow{Input: strings.Repeat("x", maxRunBytes/4)})
 	}
+	// The texts of errors are the agents' own, of any length.
+	wordy := &oldRun{run: &runRow{}}
+	for range 5 {
+		wordy.add(&stepRow{Error: new(strings.Repeat("x", maxRunBytes/4))})
+	}
 	for o, want := range map[*oldRun]string{
-		many: "it has 10005 rows of steps, the limit is 10000", huge: "its values have 335544320 bytes, the limit is 268435456",
+		wordy: "its values and errors have 335544320 bytes, the limit is 268435456",
+		many:  "it has 10005 rows of steps, the limit is 10000", huge: "its values and errors have 335544320 bytes, the limit is 268435456",
 	} {
 		if _, err := o.record(); messageOf(err) != want || len(o.steps) != 0 || o.held() != 0 {
 			t.Errorf("%d steps are kept, %d bytes: %v", len(o.steps), o.held(), err)
