@@ -184,10 +184,12 @@ func (a *decider) jump(x *execution, p stepFailed) {
 	if p.Goto == "" || !x.handled {
 		return
 	}
-	target := a.def.Steps[p.Goto]
-	for i := x.step.Index + 1; i < target.Index; i++ {
+	// The target is looked for in the list, since the step may be one of a plan.
+	steps := x.region.block.Steps
+	target := slices.IndexFunc(steps, func(s *Step) bool { return s.ID == p.Goto })
+	for i := x.step.Index + 1; i < target; i++ {
 		if x.region.steps[i] == nil {
-			skipped := a.enter(x.region, x.region.block.Steps[i])
+			skipped := a.enter(x.region, steps[i])
 			a.record(parley.EventStepSkipped, skipped, stepEnded{Kind: skipped.step.Kind})
 		}
 	}

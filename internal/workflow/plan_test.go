@@ -75,3 +75,15 @@ func TestLimits_PlansInBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestS10_AGotoInAPlanLeadsToItsStep: what a plan goes to is its own step, also if the
+// workflow has one of that id, or none.
+func TestS10_AGotoInAPlanLeadsToItsStep(t *testing.T) {
+	for _, id := range []string{"three", "p"} {
+		s := play(t, `{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"]}}]}`)
+		s.answer("p", `[{"id":"one","agent":"a","on_error":{"goto":"`+id+`"}},{"id":"two","agent":"a"},{"id":"`+id+`","agent":"a"}]`)
+		s.fail("w/one", parley.CodeAgentRejected).answer("w/"+id, `3`).
+			want(parley.RunCompleted, "run.started", "scheduled p", "completed p", "scheduled w", "scheduled w/one", "failed w/one", "skipped w/two",
+				"scheduled w/"+id, "completed w/"+id, "completed w", "run.completed")
+	}
+}
