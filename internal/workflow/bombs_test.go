@@ -182,3 +182,23 @@ func TestBombsEndInLimitErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestManyExpressionsTakeTheirTimeOnce: what a document costs grows with its length,
+// also where all of it is wrong or stands in one line. Plans of agents are read in the
+// middle of a decision.
+func TestManyExpressionsTakeTheirTimeOnce(t *testing.T) {
+	for name, document := range map[string]string{
+		"wrong ones in a list":    `{"name":"t","steps":[{"set":[` + strings.Repeat(`"${}",`, 90_000) + `1]}]}`,
+		"wrong ones in a text":    `{"name":"t","steps":[{"set":"` + strings.Repeat("${}", 340_000) + `"}]}`,
+		"none that is closed":     `{"name":"t","start_step":"a","steps":{"a":{"type":"set","set":[` + strings.Repeat(`"${",`, 90_000) + `1]}}}`,
+		"old paths with a quote":  `{"name":"t","start_step":"a","steps":{"b":{},"a":{"type":"set","set":"` + strings.Repeat(`${b.output.x\\'}`, 40_000) + strings.Repeat("x", 350_000) + `"}}}`,
+		"an old path of outputs":  `{"name":"t","start_step":"a","steps":{"b":{},"a":{"type":"set","set":"${b` + strings.Repeat(".output", 145_000) + `'}"}}}`,
+		"right ones in one place": `{"name":"t","steps":[{"set":[` + strings.Repeat(`"${now}",`, 90_000) + `1]}]}`,
+	} {
+		start := time.Now()
+		Parse(ParseOptions{}, []byte(document))
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("%s: %d bytes take %s", name, len(document), took)
+		}
+	}
+}

@@ -137,7 +137,10 @@ func (p *parser) finding(e parseExpr, f expr.Finding) {
 	if f.Warning {
 		problem.Severity = parley.SeverityWarning
 	}
-	line, col := p.reader.within(at, f.Offset)
+	line, col := at.line, at.col
+	if len(p.problems) <= problemsMax { // each looks through the line anew
+		line, col = p.reader.within(at, f.Offset)
+	}
 	p.report(&node{line: line, col: col}, problem)
 }
 

@@ -82,6 +82,7 @@ func (b *builder) literal(bytes []byte) {
 func (b *builder) strings() {
 	dec := jsontext.NewDecoder(bytes.NewReader(b.value), jsontext.AllowInvalidUTF8(true))
 	for {
+		before := int(dec.InputOffset())
 		token, err := dec.ReadToken()
 		if err != nil {
 			return
@@ -91,16 +92,17 @@ func (b *builder) strings() {
 			kind, n := dec.StackIndex(dec.StackDepth())
 			isName := kind == '{' && n%2 == 1
 			if !isName && strings.Contains(text, opening) {
-				b.oneString(dec, text)
+				b.oneString(dec, text, before)
 			}
 		}
 	}
 }
 
-// oneString compiles the string that dec has just read.
-func (b *builder) oneString(dec *jsontext.Decoder, text string) {
+// oneString compiles the string that dec has just read; before is where the token in
+// front of it ended.
+func (b *builder) oneString(dec *jsontext.Decoder, text string, before int) {
 	end := int(dec.InputOffset())
-	start := lastString(b.value, b.copied, end)
+	start := before + bytes.IndexByte(b.value[before:end], '"')
 	pointer := string(dec.StackPointer())
 	pieces, findings := b.c.split(text, b.at)
 	for i := range findings {
@@ -130,21 +132,6 @@ func (b *builder) oneString(dec *jsontext.Decoder, text string) {
 		b.literal(quoted[1 : len(quoted)-1])
 	}
 	b.literal([]byte{'"'})
-}
-
-// lastString finds the start of the string value that ends at value[:end].
-func lastString(value []byte, from, end int) int {
-	for i := from; i < end; i++ {
-		if value[i] != '"' {
-			continue
-		}
-		n := skipString(value, i)
-		if n == end {
-			return i
-		}
-		i = n - 1
-	}
-	return end
 }
 
 // fieldName spells a JSON pointer as people write members: a.b.0.
@@ -215,18 +202,19 @@ func (c *Compiler) one(text string, from int, at At) (x expression, end int, fin
 // end gives the index of the brace that closes the expression which begins at
 // text[from:], -1 if there is none.
 func (c *Compiler) end(text string, from int, at At) int {
-	end := closing(text, from)
 	if !c.graph {
-		return end
+		return closing(text, from)
 	}
 	// The segments of old paths may hold quotes, which CEL strings begin
-	// with: the nearest brace counts if only that makes a path.
-	if near := strings.IndexByte(text[from:], '}'); near >= 0 && from+near != end {
-		if end < 0 || !c.compiles(text[from:end], at) {
-			if c.isOldPath(text[from : from+near]) {
-				end = from + near
-			}
-		}
+	// with: the nearest brace counts if only that makes a path. What is longer
+	// than an expression may be does not compile, so that nobody looks for its end:
+	// in a text of many such paths each might be all the rest.
+	near, end := strings.IndexByte(text[from:], '}'), closing(text[:min(len(text), from+maxText+1)], from)
+	if near >= 0 && near <= maxText && from+near != end && (end < 0 || !c.compiles(text[from:end], at)) && c.isOldPath(text[from:from+near]) {
+		return from + near
+	}
+	if end < 0 {
+		end = closing(text, from)
 	}
 	return end
 }
