@@ -16,6 +16,8 @@ import (
 type schemaFill struct {
 	// fills and bytes are what was inserted so far, nested defaults included.
 	fills, bytes int
+	// named are the properties of a schema that have a default.
+	named map[*jsonschema.Schema][]string
 }
 
 // schemaEdit inserts text at an offset.
@@ -52,7 +54,8 @@ func (s *Schema) fill(value json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	defer s.give(p)
-	return (&schemaFill{}).value(value, []*jsonschema.Schema{p.root}, 1)
+	f := &schemaFill{named: map[*jsonschema.Schema][]string{}}
+	return f.value(value, []*jsonschema.Schema{p.root}, 1)
 }
 
 // value fills one value that stands at the given depth.
@@ -123,7 +126,7 @@ func (c *schemaCursor) object(schemas []*jsonschema.Schema) error {
 func (c *schemaCursor) absent(schemas []*jsonschema.Schema, present map[string]bool) ([]byte, error) {
 	var names []string
 	for _, s := range schemas {
-		for name := range s.Properties {
+		for _, name := range c.withDefaults(s) {
 			if !present[name] && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -153,6 +156,22 @@ func (c *schemaCursor) absent(schemas []*jsonschema.Schema, present map[string]b
 		}
 	}
 	return out, nil
+}
+
+// withDefaults gives the properties of a schema that have a default. It is found out
+// once: a list may have millions of objects in which all of them are absent.
+func (f *schemaFill) withDefaults(s *jsonschema.Schema) []string {
+	names, known := f.named[s]
+	if known {
+		return names
+	}
+	for name := range s.Properties {
+		if _, ok := schemaDefault([]*jsonschema.Schema{s}, name); ok {
+			names = append(names, name)
+		}
+	}
+	f.named[s] = names
+	return names
 }
 
 func (c *schemaCursor) list(schemas []*jsonschema.Schema) error {

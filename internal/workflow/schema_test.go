@@ -244,3 +244,18 @@ func TestSchema_LargeValuesPass(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestInput_DefaultsTakeTheirTimeOnce: what an input costs grows with its length, not
+// with the properties that its objects could have.
+func TestInput_DefaultsTakeTheirTimeOnce(t *testing.T) {
+	var properties strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&properties, `"p%d":{"type":"string"},`, i)
+	}
+	s := testSchema(t, `{"properties":{"a":{"default":1},"list":{"items":{"properties":{`+properties.String()+`"x":true}}}}}`)
+	start := time.Now()
+	got := s.FillDefaults(json.RawMessage(`{"list":[` + strings.Repeat("{},", 300_000) + `{}]}`))
+	if took := time.Since(start); !strings.HasSuffix(string(got), `{}],"a":1}`) || took > time.Minute {
+		t.Errorf("%d bytes after %s", len(got), took)
+	}
+}
