@@ -188,3 +188,31 @@ func TestOutputIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestLimits_NothingGoesOnWithTooManyExecutions: whatever makes up for the failure of a
+// step, the limit of executions ends the run.
+func TestLimits_NothingGoesOnWithTooManyExecutions(t *testing.T) {
+	handled := `{"set":1,"on_error":"continue"},{"set":2,"on_error":{"output":1}}`
+	for name, steps := range map[string]string{
+		"handlers":       `{"for_each":"${workflow.input}","steps":[` + handled + `]}`,
+		"item_errors":    `{"for_each":"${workflow.input}","item_errors":"continue","steps":[{"for_each":"${workflow.input}","item_errors":"collect","steps":[{"set":1}]}]}`,
+		"side by side":   `{"for_each":"${workflow.input}","max_parallel":100,"tolerate":1000,"steps":[{"for_each":"${workflow.input}","item_errors":"continue","steps":[{"set":1}]}]}`,
+		"retries":        `{"for_each":"${workflow.input}","retry":{"attempts":100,"delay":"0s","on":["limit"]},"steps":[{"set":1}]},{"set":1}`,
+		"a step outside": `{"steps":[{"for_each":"${workflow.input}","steps":[{"set":1}]}],"on_error":"continue"},` + handled,
+	} {
+		def, problems := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[`+steps+`]}`))
+		if def == nil {
+			t.Fatal(name, problems)
+		}
+		limits := DefaultRunLimits()
+		limits.Executions = 50
+		s := &script{t: t, state: NewState("r", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+		s.apply(Start{At: s.now, Input: json.RawMessage(`[` + strings.Repeat("1,", 99) + `1]`)})
+		for range 5 {
+			s.after(time.Second)
+		}
+		if e := s.state.Err(); e == nil || e.Code != parley.CodeLimit || !strings.Contains(string(e.Details), `"executions"`) || len(s.state.order) > 55 {
+			t.Errorf("%s: %d executions, %s, %v", name, len(s.state.order), s.state.Status(), e)
+		}
+	}
+}

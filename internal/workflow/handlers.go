@@ -68,7 +68,7 @@ func (h *Handler) matches(err *parley.Error) bool {
 func (a *decider) handle(x *execution, err *parley.Error) (index int, fault *parley.Error) {
 	for i := range x.step.Handlers {
 		h := &x.step.Handlers[i]
-		if !h.matches(err) || a.cancelling && (h.Body != nil || h.Compensate) {
+		if !h.matches(err) || a.exhausted() || a.cancelling && (h.Body != nil || h.Compensate) {
 			continue
 		}
 		if h.If == nil {

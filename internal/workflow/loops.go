@@ -96,6 +96,9 @@ func (a *decider) advanceForEach(x *execution) {
 	}
 	beyond := loop.Errors != ItemErrorsContinue && n > 0 && float64(t.failed) > bound
 	switch {
+	case t.failed > 0 && a.exhausted():
+		a.endParts(x)
+		a.fail(x, a.exhaustion(), attemptEnd{started: x.scheduledAt})
 	case beyond && (loop.Errors != ItemErrorsCollect || t.passed+t.failed == n):
 		a.endParts(x)
 		a.fail(x, toleranceExceeded(t, bound, n), attemptEnd{started: x.scheduledAt})

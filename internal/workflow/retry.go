@@ -41,7 +41,7 @@ func (a *decider) fail(x *execution, err *parley.Error, end attemptEnd) {
 	switch {
 	case end.call != nil && a.goesOn(x):
 		a.loseOne(x, err, end.call)
-	case a.cancelling:
+	case a.cancelling || a.exhausted():
 		a.failFinally(x, err, end)
 	default:
 		a.retryOrEnd(x, err, end)

@@ -19,8 +19,8 @@ func (a *decider) consider(r *region, step *Step) *execution {
 		a.record(parley.EventStepSkipped, x, stepEnded{Kind: step.Kind})
 		return x
 	}
-	if len(a.order) > a.limits.Executions {
-		a.failFinally(x, limitError("executions", int64(a.limits.Executions), int64(len(a.order))), attemptEnd{})
+	if a.exhausted() {
+		a.fail(x, a.exhaustion(), attemptEnd{})
 		return x
 	}
 	if n := a.leaves + x.leaf(); n > a.limits.Running {
@@ -45,6 +45,15 @@ func (a *decider) consider(r *region, step *Step) *execution {
 	}
 	a.begin(x)
 	return x
+}
+
+// exhausted reports whether the run has more executions than it may. Then no handler,
+// no retry and no tolerance of a loop makes up for a failure: each of them would go on
+// with the next execution, and the limit would bound nothing.
+func (s *State) exhausted() bool { return len(s.order) > s.limits.Executions }
+
+func (s *State) exhaustion() *parley.Error {
+	return limitError("executions", int64(s.limits.Executions), int64(len(s.order)))
 }
 
 // begin starts a step, or its next round after a retry.
