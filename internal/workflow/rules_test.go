@@ -591,3 +591,17 @@ func TestC10_TheChainOfEventsIsRecorded(t *testing.T) {
 		t.Errorf("the chain is %d, and %d when replayed", state.Chain(), again.Chain())
 	}
 }
+
+// TestC4_FinishDoesNotDecideAgainHowARunEnds: what is done after the body of a run
+// cannot make it complete, nor change its output. In finally the rest is left out.
+func TestC4_FinishDoesNotDecideAgainHowARunEnds(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x","compensate":[{"id":"u","finish":2},{"id":"v","agent":"y"}]},{"id":"b","agent":"x"}]}`)
+	s.answer("a", "1").fail("b", parley.CodeAgentRejected).answer("a/v", "3").
+		want(parley.RunFailed, "run.started", "scheduled a", "completed a", "scheduled b", "failed b", "run.phase", "compensating a", "completed a/u",
+			"scheduled a/v", "completed a/v", "compensated a", "run.failed")
+	rest := `"finally":[{"id":"f","finish":2},{"id":"g","agent":"x"}]`
+	play(t, `{"name":"t","steps":[{"id":"a","agent":"x"}],`+rest+`}`).fail("a", parley.CodeAgentRejected).
+		want(parley.RunFailed, "run.started", "scheduled a", "failed a", "run.phase", "completed f", "run.failed")
+	play(t, `{"name":"t","steps":[{"id":"a","agent":"x"}],`+rest+`}`).answer("a", "1").
+		want(parley.RunCompleted, "run.started", "scheduled a", "completed a", "run.phase", "completed f", "run.completed").output("1")
+}

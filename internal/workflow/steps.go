@@ -201,7 +201,8 @@ func (a *decider) authorError(x *execution) *parley.Error {
 	return e
 }
 
-// beginFinish ends the run as COMPLETED with the step's value.
+// beginFinish ends the run as COMPLETED with the step's value; behind its body it ends
+// finally, and is a value in what compensates.
 func (a *decider) beginFinish(x *execution) {
 	v, err := x.step.Finish.Eval(a.scope(x))
 	if err == nil {
@@ -212,8 +213,14 @@ func (a *decider) beginFinish(x *execution) {
 		return
 	}
 	a.record(parley.EventStepCompleted, x, stepCompleted{Kind: KindFinish, Output: v})
-	a.cancelOpen(a.body)
-	a.conclude(outcome{status: parley.RunCompleted, output: v})
+	switch a.phase {
+	case phaseBody:
+		a.cancelOpen(a.body)
+		a.conclude(outcome{status: parley.RunCompleted, output: v})
+	case phaseFinally: // how the run ends was decided before (rule C4)
+		a.cancelOpen(a.finally)
+		a.end(a.outcome)
+	}
 }
 
 // finishAgentStep turns an agent's answer into the step's output: parse,
