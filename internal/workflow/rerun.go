@@ -247,14 +247,14 @@ type taker struct {
 // completed, of which everything is taken as it ended.
 func (t *taker) take(r *region, prefix string, whole bool) {
 	for _, x := range r.steps {
-		if x == nil || t.again[x.step.ID] {
+		if x == nil || x.among(t.again) {
 			continue
 		}
 		step, path := x.step, prefix+x.step.ID
 		switch {
 		case (t.again != nil || whole) && x.status == parley.StepSkipped:
 			t.out = append(t.out, Copied{Path: path, Status: x.status})
-		case (t.again != nil || whole) && x.status == parley.StepFailed && x.handled && !t.above[step.ID]:
+		case (t.again != nil || whole) && x.status == parley.StepFailed && x.handled && !x.among(t.above):
 			c := Copied{Path: path, Status: x.status, Output: x.output, Error: x.err}
 			if r.block.Chained {
 				c.Goto = x.wentTo
@@ -270,18 +270,24 @@ func (t *taker) take(r *region, prefix string, whole bool) {
 	}
 }
 
+// among reports whether the ids of steps of the workflow name that of e. A plan may
+// have steps of the same ids, which are others (decision 038).
+func (e *execution) among(ids map[string]bool) bool {
+	return ids[e.step.ID] && e.region.planAround() == nil
+}
+
 // takeComposite takes over that a step which holds others was begun, if nothing
 // may decide that anew, and what stands in it. Nobody sees into a loop or a fork
 // that has completed, so that it is one step, unless something in it would have to
 // be compensated.
 func (t *taker) takeComposite(x *execution, path string, whole bool) {
-	ended := x.status == parley.StepCompleted && !t.above[x.step.ID]
+	ended := x.status == parley.StepCompleted && !x.among(t.above)
 	if ended && (x.step.Loop != nil || x.step.Fork != nil || x.plan != nil) && !compensated(x.step.Blocks()) && (x.plan == nil || !compensated([]*Block{x.plan.Body})) {
 		t.out = append(t.out, Copied{Path: path, Output: x.output})
 		return
 	}
 	begun := x.entered
-	if x.status == parley.StepCompleted || begun && (t.above[x.step.ID] || x.step.Loop != nil || x.plan != nil) {
+	if x.status == parley.StepCompleted || begun && (x.among(t.above) || x.step.Loop != nil || x.plan != nil) {
 		c := Copied{Path: path, Entered: true}
 		if x.step.Cases != nil {
 			c.Case = new(x.chosen)
@@ -341,7 +347,7 @@ func (s *State) entered(x *execution) (c Copied, ok bool) {
 // editedInput gives the input of a step that was edited.
 func (s *State) editedInput(x *execution) (json.RawMessage, bool) {
 	input, ok := s.edits[x.step.ID]
-	return input, ok
+	return input, ok && x.region.planAround() == nil
 }
 
 // evolveEdits takes notice of what a rerun was begun with.

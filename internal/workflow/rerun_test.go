@@ -130,3 +130,32 @@ func TestC6_EditsOfBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestC6_StepsOfPlansAreOthers: what a rerun says of a step of the workflow goes for
+// none of a plan that has the same id.
+func TestC6_StepsOfPlansAreOthers(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x","input":{"v":1}},
+		{"id":"w","plan":[{"id":"a","agent":"y","input":{"own":true}},{"id":"b","agent":"y"}],"allow":{"agents":["y"]}}]}`)
+	s.answer("a", `1`).fail("w/a", parley.CodeAgentRejected)
+	r, err := s.state.Rerun(s.state.Definition(), "a", json.RawMessage(`{"v":2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.again(r, "a")
+	if got := string(s.task("a").Task.Input); got != `{"v":2}` {
+		t.Errorf("a is called with %s", got)
+	}
+	if got := string(s.answer("a", `1`).task("w/a").Task.Input); got != `{"own":true}` {
+		t.Errorf("the step of the plan is called with %s", got)
+	}
+
+	s = play(t, `{"name":"t","steps":[{"id":"w","plan":[{"id":"a","agent":"y"},{"id":"b","agent":"y"}],"allow":{"agents":["y"]}},{"id":"a","agent":"x","needs":[]}]}`)
+	s.answer("a", `1`).answer("w/a", `2`).fail("w/b", parley.CodeAgentRejected)
+	if r, err = s.state.Rerun(s.state.Definition(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.again(r, "a")
+	if len(s.open) != 2 || s.task("w/b").Task.Agent != "y" {
+		t.Errorf("the rerun calls %v", s.open)
+	}
+}
