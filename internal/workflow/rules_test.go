@@ -229,7 +229,12 @@ func TestP1_ParseReadsTextThenResponse(t *testing.T) {
 	play(t, doc).answer("a", `"{\"n\":1}"`).output(`{"n":1}`)
 	play(t, doc).answer("a", "{\"text\":\"```json\\n[1]\\n```\",\"response\":\"2\"}").output(`[1]`)
 	play(t, doc).answer("a", `{"response":" 2 "}`).output(`2`)
-	for _, output := range []string{`{"n":1}`, `{"text":"no json"}`, `7`} {
+	for _, output := range []string{
+		`{"text":"2","response":{"raw":"x"}}`, `{"response":"2","text":["x"]}`, `{"response":"2","text":null}`, `{"text":"2","Response":7,"TEXT":"3"}`,
+	} {
+		play(t, doc).answer("a", output).output(`2`)
+	}
+	for _, output := range []string{`{"n":1}`, `{"text":"no json"}`, `7`, `null`, `{"Text":"1"}`} {
 		if e := play(t, doc).answer("a", output).state.Err(); e == nil || e.Code != parley.CodeInvalidOutput {
 			t.Errorf("%s gives %v", output, e)
 		}

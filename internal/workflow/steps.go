@@ -298,22 +298,29 @@ func limitError(name string, limit, got int64) *parley.Error {
 		WithDetails(map[string]any{"limit": name, "value": limit, "got": got})
 }
 
-// parseAnswer is rule P1: a string, else its text, else its response.
+// parseAnswer is rule P1: a string, else its text, else its response. What else the
+// answer holds may be anything, also under names that differ in case alone.
 func parseAnswer(value json.RawMessage) (json.RawMessage, error) {
-	var text string
-	if json.Unmarshal(value, &text) != nil {
-		var o struct {
-			Text     *string `json:"text"`
-			Response *string `json:"response"`
-		}
-		if json.Unmarshal(value, &o) != nil || (o.Text == nil && o.Response == nil) {
-			return nil, errors.New("the answer has neither text nor response to read")
-		}
-		if text = deref(o.Text); o.Text == nil {
-			text = deref(o.Response)
+	text := stringOf(value)
+	if text == nil {
+		var members map[string]json.RawMessage
+		_ = json.Unmarshal(value, &members) // what is no object has none
+		if text = stringOf(members["text"]); text == nil {
+			text = stringOf(members["response"])
 		}
 	}
-	return expr.ParseJSON(text)
+	if text == nil {
+		return nil, errors.New("the answer has neither text nor response to read")
+	}
+	return expr.ParseJSON(*text)
+}
+
+// stringOf gives the text of a JSON string, nil for any other value.
+func stringOf(value json.RawMessage) (text *string) {
+	if json.Unmarshal(value, &text) != nil {
+		return nil
+	}
+	return text
 }
 
 // parseCode gives the code of an answer that cannot be parsed: it is no JSON, or
@@ -323,13 +330,6 @@ func parseCode(err error) parley.Code {
 		return parley.CodeLimit
 	}
 	return parley.CodeInvalidOutput
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // asError gives the error of an evaluation as one that can be recorded.
