@@ -216,3 +216,21 @@ func TestLimits_NothingGoesOnWithTooManyExecutions(t *testing.T) {
 		}
 	}
 }
+
+// TestS7_PercentagesAreExact: as many iterations may fail as the percentage says, also
+// where the machine's numbers come to a little less; and it is a number.
+func TestS7_PercentagesAreExact(t *testing.T) {
+	for _, c := range []struct {
+		percent string
+		n, may  int
+	}{{"64.6%", 500, 323}, {"32.3%", 1000, 323}, {"10%", 30, 3}, {"33.3333%", 3, 0}, {"0.1%", 1000, 1}, {"100%", 1000, 1000}, {"99.99%", 1000, 999}} {
+		def := testParse(t, `{"name":"t","steps":[{"id":"l","for_each":"${workflow.input}","tolerate":"`+c.percent+`","steps":[{"set":1}]}]}`)
+		bound := def.Steps["l"].Loop.Tolerate.of(c.n)
+		if float64(c.may) > bound || float64(c.may+1) <= bound {
+			t.Errorf("%s of %d: %v may fail, not %d", c.percent, c.n, bound, c.may)
+		}
+	}
+	if def, _ := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"for_each":[1],"tolerate":"NaN%","steps":[{"set":1}]}]}`)); def != nil {
+		t.Error("NaN% was accepted")
+	}
+}

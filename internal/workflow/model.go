@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -308,7 +309,8 @@ func (t *Tolerance) of(n int) float64 {
 	if t == nil {
 		return 0
 	}
-	return max(float64(t.Count), t.Percent*float64(n)/100)
+	// 64.6 % of 500 are 323, and not the 322.99999999999994 of the machine.
+	return max(float64(t.Count), math.Round(t.Percent*float64(n)*1e6)/1e8)
 }
 
 // Blocks gives the lists of steps inside of a step, none for most kinds.

@@ -58,7 +58,7 @@ func (p *parser) tolerance(n *node) *Tolerance {
 	}
 	digits, percent := strings.CutSuffix(n.text, "%")
 	value, err := strconv.ParseFloat(digits, 64)
-	if n.kind != nodeString || !percent || err != nil || value < 0 || value > 100 || !parseChars(digits, ".") {
+	if n.kind != nodeString || !percent || err != nil || !(value >= 0 && value <= 100) || !parseChars(digits, ".") {
 		p.report(n, parley.Problem{Code: problemValue, Text: "tolerate is how many iterations may fail: a whole number, or a percentage", Suggestion: `write 3 or "10%"`})
 		return nil
 	}
