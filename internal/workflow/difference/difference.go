@@ -234,19 +234,18 @@ func (c *comparison) values(at Change, before, after *workflow.Value) {
 	case after == nil:
 		at.Change, at.Old = Removed, before.JSON()
 	case before.Kind == workflow.ObjectValue && after.Kind == workflow.ObjectValue:
-		var names []string
+		was, is, done := named(before), named(after), map[string]bool{}
 		for _, m := range slices.Concat(before.Members, after.Members) {
-			if !slices.Contains(names, m.Name) {
-				names = append(names, m.Name)
+			if done[m.Name] {
+				continue
 			}
-		}
-		for _, name := range names {
+			done[m.Name] = true
 			deeper := at
 			if deeper.Member != "" {
 				deeper.Member += "."
 			}
-			deeper.Member += name
-			c.values(deeper, before.Get(name), after.Get(name))
+			deeper.Member += m.Name
+			c.values(deeper, was[m.Name], is[m.Name])
 		}
 		return
 	case equal(before, after):
@@ -255,6 +254,18 @@ func (c *comparison) values(at Change, before, after *workflow.Value) {
 		at.Change, at.Old, at.New = Changed, before.JSON(), after.JSON()
 	}
 	c.add(at)
+}
+
+// named gives the members of an object by their names; of two with the same name the
+// first counts, as for Get.
+func named(v *workflow.Value) map[string]*workflow.Value {
+	byName := make(map[string]*workflow.Value, len(v.Members))
+	for _, m := range v.Members {
+		if byName[m.Name] == nil {
+			byName[m.Name] = m.Value
+		}
+	}
+	return byName
 }
 
 // equal compares values: numbers by value, objects without regard to order.
@@ -267,8 +278,9 @@ func equal(a, b *workflow.Value) bool {
 			return false
 		}
 	}
+	others := named(b)
 	for _, m := range a.Members {
-		if other := b.Get(m.Name); other == nil || !equal(m.Value, other) {
+		if other := others[m.Name]; other == nil || !equal(m.Value, other) {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -75,5 +76,29 @@ func TestC6_Differences(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestManyMembersTakeTheirTimeOnce: what a comparison costs grows with the length of the
+// documents.
+func TestManyMembersTakeTheirTimeOnce(t *testing.T) {
+	var members strings.Builder
+	for i := range 150_000 {
+		fmt.Fprintf(&members, `"k%d":1,`, i)
+	}
+	read := func(x string) *workflow.Value {
+		object := "{" + members.String() + `"x":` + x + "}"
+		o := workflow.ParseOptions{Limits: workflow.ParseLimits{SourceBytes: 16 << 20, Nodes: 1_000_000}}
+		v, problems := workflow.ReadTree(o, []byte(`{"name":"t","steps":[{"id":"a","set":`+object+`},{"id":"b","set":[`+object+`]}]}`))
+		if v == nil {
+			t.Fatal(problems)
+		}
+		return v
+	}
+	before, after := read("1"), read("2")
+	start := time.Now()
+	d := difference.Of(before, after)
+	if took := time.Since(start); len(d.Changes) != 2 || took > time.Minute {
+		t.Errorf("%d changes after %s", len(d.Changes), took)
 	}
 }
