@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -96,6 +97,46 @@ func TestClockOfStoreJumps(t *testing.T) {
 		if want := clock.UTC().Truncate(time.Microsecond); s.at != want {
 			t.Errorf("due is what was due at %v, want %v", s.at, want)
 		}
+	}
+}
+
+// brokenParts fail at everything that a sweep does beside looking for runs and
+// bridges.
+type brokenParts struct {
+	Turns
+	HandOffs
+	Signals
+}
+
+var errBroken = errors.New("a run cannot be read")
+
+func (brokenParts) CrowdedLanes(context.Context, int) ([]store.Lane, error) {
+	return []store.Lane{{Workflow: "order"}}, nil
+}
+
+func (brokenParts) Crowding(context.Context, store.Lane) ([]string, error) { return nil, errBroken }
+
+func (brokenParts) Overdue(context.Context, time.Time, int) ([]store.Attempt, error) {
+	return nil, errBroken
+}
+
+func (brokenParts) PurgeSignals(context.Context, time.Time, int) (int, error) { return 0, errBroken }
+
+// TestSweepGoesOn: what one part of a sweep cannot do is said, and keeps no other
+// part back: runs are found, and a bridge that is silent is declared dead.
+func TestSweepGoesOn(t *testing.T) {
+	now := time.Now()
+	s := &sweptStore{}
+	x := New(Config{Store: s, Turns: brokenParts{}, HandOffs: brokenParts{}, Signals: brokenParts{}, Now: func() time.Time { return now }})
+	watch := store.NewLeaseWatch(15 * time.Second)
+	for range 20 {
+		now = now.Add(time.Second)
+		if err := x.sweep(t.Context(), watch); !errors.Is(err, errBroken) {
+			t.Errorf("the sweep ended with %v", err)
+		}
+	}
+	if len(s.dead) != 1 || !s.at.Equal(now.Truncate(time.Microsecond)) {
+		t.Errorf("dead are %v, due is what was due at %v", s.dead, s.at)
 	}
 }
 

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/parley-project/parley/internal/store"
@@ -25,11 +26,17 @@ func (x *Executor) serveSweeps(ctx context.Context) {
 	}
 }
 
+// sweep does each of its parts, whatever becomes of the others: a run that cannot
+// be read must not keep dead bridges from being found.
 func (x *Executor) sweep(ctx context.Context, watch *store.LeaseWatch) error {
 	x.old.lookAgain()
-	if err := x.endOverdue(ctx); err != nil {
-		return err
-	}
+	return errors.Join(
+		x.endOverdue(ctx), x.wakeWaiting(ctx), x.uncrowdAll(ctx), x.forgetSignals(ctx), x.watchBridges(ctx, watch),
+	)
+}
+
+// wakeWaiting wakes the runs that want attention.
+func (x *Executor) wakeWaiting(ctx context.Context) error {
 	w, err := x.cfg.Store.Wakeups(ctx, x.now(), sweepBatch)
 	if err != nil {
 		return err
@@ -41,12 +48,11 @@ func (x *Executor) sweep(ctx context.Context, watch *store.LeaseWatch) error {
 			}
 		}
 	}
-	if err := x.uncrowdAll(ctx); err != nil {
-		return err
-	}
-	if err := x.forgetSignals(ctx); err != nil {
-		return err
-	}
+	return nil
+}
+
+// watchBridges declares bridges dead that were silent for too long.
+func (x *Executor) watchBridges(ctx context.Context, watch *store.LeaseWatch) error {
 	workers, err := x.cfg.Store.Sweep(ctx, watch.Silent(x.cfg.Now()), x.now())
 	if err != nil {
 		return err
