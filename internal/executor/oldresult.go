@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -200,11 +201,9 @@ func (x *Executor) endOverdue(ctx context.Context) error {
 		return err
 	}
 	if x.old != nil {
-		last := &list[len(list)-1]
-		upTo := x.old.gate.upTo(last.ClaimedAt.Add(patience(last)))
-		if list, err = x.cfg.HandOffs.Overdue(ctx, upTo, overdueBatch); err != nil {
-			return err
-		}
+		end := func(a *store.Attempt) time.Time { return a.ClaimedAt.Add(patience(a)) }
+		upTo := x.old.gate.upTo(end(&list[len(list)-1]))
+		list = slices.DeleteFunc(list, func(a store.Attempt) bool { return end(&a).After(upTo) })
 	}
 	for i := range list {
 		if err := x.endOne(ctx, &list[i]); err != nil {

@@ -89,20 +89,16 @@ const selectOrphans = `SELECT ` + attemptColumns + ` FROM attempt WHERE id IN (
 // them, those are settled by Sweep. The caller must itself be alive, or there
 // are none for it; its own earlier incarnations count as replaced.
 func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) ([]Attempt, error) {
-	var list []Attempt
-	after := ""
-	if last, ok := db.orphans.Load(worker); ok {
-		after = last.(string)
-	}
-	err := db.read(ctx, selectOrphans, attemptList(&list), after, worker, inc, limit)
+	list, err := inTurn(db, "orphans for "+worker, limit, func(after string) (list []Attempt, last string, err error) {
+		err = db.read(ctx, selectOrphans, attemptList(&list), after, worker, inc, limit)
+		if len(list) > 0 {
+			last = list[len(list)-1].ID
+		}
+		return list, last, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	after = ""
-	if limit > 0 && len(list) == limit {
-		after = list[limit-1].ID
-	}
-	db.orphans.Store(worker, after)
 	return db.fetchable(ctx, list), nil
 }
 

@@ -116,7 +116,7 @@ const (
 	selectAsked     = `SELECT ` + childColumns + ` FROM child WHERE` + mayStart + ` AND task > ? ORDER BY task LIMIT ?`
 	selectStops     = `SELECT ` + childColumns + ` FROM child WHERE stop IS NOT NULL AND (state = 'started' OR abandoned = 1) AND task > ? ORDER BY task LIMIT ?`
 	selectNewsOf    = `SELECT ` + childColumns + ` FROM child WHERE parent = ? AND news = 1 ORDER BY task LIMIT ?`
-	selectChildNews = `SELECT DISTINCT parent FROM child WHERE news = 1 LIMIT ?`
+	selectChildNews = `SELECT DISTINCT parent FROM child WHERE news = 1 AND parent > ? ORDER BY parent LIMIT ?`
 )
 
 // children is a Children that was checked outside the writer.

@@ -109,9 +109,8 @@ type DB struct {
 	readers *sql.DB
 	// reads caches the prepared statements of readers by their text.
 	reads sync.Map
-	// orphans are the last ones that Orphans gave to each bridge, if there may be
-	// more behind them.
-	orphans sync.Map
+	// pages says where the last page of a list ended, if there may be more behind it.
+	pages sync.Map
 
 	// closing guards queue against sends after its close.
 	closing    sync.RWMutex

@@ -19,8 +19,8 @@ const (
 	// index attempt_overdue.
 	handOffEnd = `(claimed_at + CASE WHEN attempt_timeout > 0 AND (silence = 0 OR attempt_timeout < silence) THEN attempt_timeout WHEN silence > 0 THEN silence END)`
 
-	selectOverdue = `SELECT ` + attemptColumns + ` FROM attempt WHERE state = 'claimed' AND hand_off = 'bus' AND ` +
-		handOffEnd + ` <= ? ORDER BY ` + handOffEnd + ` LIMIT ?`
+	selectOverdue = `SELECT ` + handOffEnd + `, ` + attemptColumns + ` FROM attempt WHERE state = 'claimed' AND hand_off = 'bus' AND ` +
+		handOffEnd + ` <= ? AND ` + handOffEnd + ` >= ? AND (` + handOffEnd + ` > ? OR id > ?) ORDER BY ` + handOffEnd + `, id LIMIT ?`
 
 	selectHanded = `SELECT published, ` + attemptColumns + ` FROM attempt WHERE state = 'claimed' AND hand_off = 'bus' AND token = ?`
 
@@ -105,10 +105,19 @@ func handedList(list *[]Handed) func(*record) error {
 
 // Overdue gives at most limit attempts that were handed to the bus and whose
 // attempt timeout or silence (rule T2), whichever is shorter, is over at now,
-// the longest overdue first.
+// the longest overdue first. Where there are more, the next call goes on behind
+// them, so that those which nobody can end now keep no others back.
 func (db *DB) Overdue(ctx context.Context, now time.Time, limit int) ([]Attempt, error) {
-	var list []Attempt
-	err := db.read(ctx, selectOverdue, attemptList(&list), now.UnixMicro(), limit)
+	list, err := inTurn(db, selectOverdue, limit, func(after dueAt) (list []Attempt, last dueAt, err error) {
+		err = db.read(ctx, selectOverdue, func(r *record) error {
+			last.at = r.int()
+			a, err := readAttempt(r)
+			last.id = a.ID
+			list = append(list, a)
+			return err
+		}, now.UnixMicro(), after.at, after.at, after.id, limit)
+		return list, last, err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -132,6 +132,29 @@ func TestOverdue(t *testing.T) {
 	})
 }
 
+// TestOverdueTakeTurns: attempts that nobody can end now keep no others back,
+// however many they are, also if they went out together.
+func TestOverdueTakeTurns(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		var all []string
+		for i := range 5 {
+			a := handed(attempt("run-"+strconv.Itoa(i), "a", 1), "t")
+			a.Policy.Silence, a.ClaimedAt = time.Minute, epoch.Add(time.Duration(i/2)*time.Second)
+			begin(t, db, a.Run, a)
+			all = append(all, a.ID)
+		}
+		for range 2 {
+			var seen []string
+			for range 3 {
+				for _, a := range must(db.Overdue(t.Context(), epoch.Add(time.Hour), 2))(t) {
+					seen = append(seen, a.ID)
+				}
+			}
+			diff(t, seen, all)
+		}
+	})
+}
+
 // Once overdue an attempt goes out again under a new token or is given up, and
 // only under the token that was seen.
 func TestHandOffMoves(t *testing.T) {

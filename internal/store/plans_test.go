@@ -99,6 +99,9 @@ func hotQueries(db *DB) map[string]string {
 		"unread":    countSettled,
 		"late":      oldestVisible,
 		"late runs": oldestDue,
+		"turns":     selectNextTurns,
+		"crowded":   selectCrowdedLanes,
+		"children":  selectChildNews,
 	}
 }
 

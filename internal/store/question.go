@@ -47,7 +47,7 @@ const (
 	isAwaiting = `SELECT 1 FROM attempt` + awaits
 	markNews   = `UPDATE attempt SET news_seen = ? WHERE id = ? AND news_seen < ?`
 	hasNews    = `state IN ('claimed', 'following') AND news > news_seen`
-	selectNews = `SELECT DISTINCT run FROM attempt WHERE ` + hasNews + ` LIMIT ?`
+	selectNews = `SELECT DISTINCT run FROM attempt WHERE ` + hasNews + ` AND run > ? ORDER BY run LIMIT ?`
 )
 
 // encodeQuestion gives a question as it is stored. Equal ones are equal bytes.

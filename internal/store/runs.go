@@ -240,36 +240,43 @@ func (db *DB) LiveRuns(ctx context.Context, most int) (n int, err error) {
 }
 
 const (
-	selectSettled = `SELECT DISTINCT run FROM attempt WHERE state = 'settled' AND ` + ofRun + ` LIMIT ?`
-	selectDue     = `SELECT id FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? ORDER BY due LIMIT ?`
+	selectSettled = `SELECT DISTINCT run FROM attempt WHERE state = 'settled' AND ` + ofRun + ` AND run > ? ORDER BY run LIMIT ?`
+	selectDue     = `SELECT id, due FROM run WHERE due IS NOT NULL AND ended_at IS NULL AND due <= ? AND due >= ? AND (due > ? OR id > ?)
+ ORDER BY due, id LIMIT ?`
 )
 
-// Wakeups gives at most limit runs of each kind that want attention at now.
-func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (Wakeups, error) {
-	var w Wakeups
-	collect := func(list *[]string) func(*record) error {
-		return func(r *record) error { *list = append(*list, r.str()); return nil }
+// Wakeups gives at most limit runs of each kind that want attention at now. Where
+// there are more, the next call goes on behind them: those that nobody can attend to
+// keep no others back.
+func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (w Wakeups, err error) {
+	for _, kind := range []struct {
+		list  *[]string
+		query string
+	}{
+		{&w.Settled, selectSettled},
+		{&w.News, selectNews},
+		{&w.Signals, selectWaiterNews},
+		{&w.Turns, selectNextTurns},
+		{&w.Children, selectChildNews},
+	} {
+		*kind.list, err = inTurn(db, kind.query, limit, func(after string) (list []string, last string, err error) {
+			err = db.read(ctx, kind.query, func(r *record) error { last = r.str(); list = append(list, last); return nil }, after, limit)
+			return list, last, err
+		})
+		if err != nil {
+			return Wakeups{}, err
+		}
 	}
-	err := db.read(ctx, selectSettled, collect(&w.Settled), limit)
+	w.Due, err = inTurn(db, selectDue, limit, func(after dueAt) (list []string, last dueAt, err error) {
+		err = db.read(ctx, selectDue, func(r *record) error {
+			last = dueAt{id: r.str(), at: r.int()}
+			list = append(list, last.id)
+			return nil
+		}, now.UnixMicro(), after.at, after.at, after.id, limit)
+		return list, last, err
+	})
 	if err != nil {
 		return Wakeups{}, err
 	}
-	err = db.read(ctx, selectDue,
-		collect(&w.Due), now.UnixMicro(), limit)
-	if err != nil {
-		return Wakeups{}, err
-	}
-	err = db.read(ctx, selectNews, collect(&w.News), limit)
-	if err != nil {
-		return Wakeups{}, err
-	}
-	err = db.read(ctx, selectWaiterNews, collect(&w.Signals), limit)
-	if err != nil {
-		return Wakeups{}, err
-	}
-	if w.Turns, err = db.TurnsDue(ctx, limit); err != nil {
-		return Wakeups{}, err
-	}
-	err = db.read(ctx, selectChildNews, collect(&w.Children), limit)
-	return w, err
+	return w, nil
 }

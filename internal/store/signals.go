@@ -106,7 +106,7 @@ const (
 	deleteWaiter     = `DELETE FROM waiter WHERE run = ? AND step = ?`
 	seeWaiter        = `UPDATE waiter SET seen = ? WHERE run = ? AND step = ? AND seen < ?`
 	selectWaiters    = `SELECT step, name, signal_key, since, news, seen FROM waiter WHERE run = ? AND news > seen ORDER BY since, step`
-	selectWaiterNews = `SELECT DISTINCT run FROM waiter WHERE news > seen LIMIT ?`
+	selectWaiterNews = `SELECT DISTINCT run FROM waiter WHERE news > seen AND run > ? ORDER BY run LIMIT ?`
 )
 
 // signals is a Signals that was checked outside the writer.

@@ -71,9 +71,11 @@ const (
 	selectTurnsDue = `SELECT t.run FROM lane l JOIN turn t ON t.workflow = l.workflow AND t.lane_key = l.lane_key
  WHERE l.waiting > 0 AND t.waits = 1 AND t.place = (` + firstTurn + `) AND l.running < t.most`
 	selectNextTurn  = selectTurnsDue + ` AND l.workflow = ? AND l.lane_key = ?`
+	selectNextTurns = selectTurnsDue + ` AND t.run > ? ORDER BY t.run LIMIT ?`
 	selectLaneTurns = `SELECT t.run, t.waits, t.most, t.when_full, r.cancelling FROM turn t JOIN run r ON r.id = t.run
  WHERE t.workflow = ? AND t.lane_key = ? ORDER BY t.place`
-	selectCrowdedLanes = `SELECT DISTINCT workflow, lane_key FROM turn WHERE waits = 1 AND when_full = 'cancel_oldest' LIMIT ?`
+	selectCrowdedLanes = `SELECT DISTINCT workflow, lane_key FROM turn WHERE waits = 1 AND when_full = 'cancel_oldest'
+ AND workflow >= ? AND (workflow > ? OR lane_key > ?) ORDER BY workflow, lane_key LIMIT ?`
 )
 
 // maxRunningTurns bounds the runs that a refusal, or a place, names.
@@ -205,17 +207,18 @@ func (db *DB) NextTurn(ctx context.Context, l Lane) (run string, err error) {
 	return run, err
 }
 
-// TurnsDue gives at most limit runs that are to be admitted.
-func (db *DB) TurnsDue(ctx context.Context, limit int) (list []string, err error) {
-	err = db.read(ctx, selectTurnsDue+` LIMIT ?`, func(r *record) error { list = append(list, r.str()); return nil }, limit)
-	return list, err
-}
-
 // CrowdedLanes gives at most limit lanes in which a run waits for the end of older
-// ones that it has cancelled, or is going to ([DB.Crowding]).
-func (db *DB) CrowdedLanes(ctx context.Context, limit int) (list []Lane, err error) {
-	err = db.read(ctx, selectCrowdedLanes, func(r *record) error { list = append(list, Lane{r.str(), r.str()}); return nil }, limit)
-	return list, err
+// ones that it has cancelled, or is going to ([DB.Crowding]). Where there are more,
+// the next call goes on behind them.
+func (db *DB) CrowdedLanes(ctx context.Context, limit int) ([]Lane, error) {
+	return inTurn(db, selectCrowdedLanes, limit, func(after Lane) (list []Lane, last Lane, err error) {
+		err = db.read(ctx, selectCrowdedLanes, func(r *record) error {
+			last = Lane{r.str(), r.str()}
+			list = append(list, last)
+			return nil
+		}, after.Workflow, after.Workflow, after.Key, limit)
+		return list, last, err
+	})
 }
 
 // Crowding gives the runs that have to be cancelled since newer ones ask for their
