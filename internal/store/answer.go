@@ -14,6 +14,8 @@ const lateLimit = 64 << 10
 const answerAttempt = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?
  WHERE id = ? AND (` + unsettled + ` OR (state = 'settled' AND outcome = 'unknown'))`
 
+const isAttempt = `SELECT 1 FROM attempt WHERE id = ?`
+
 // checkAnswer refuses what is no answer: only an agent, or a cancel that it
 // has confirmed, ends a task.
 func checkAnswer(r *parley.Result) error {
@@ -30,7 +32,7 @@ func checkAnswer(r *parley.Result) error {
 // too, if this very answer is there already, with its time, so that a call whose
 // reply was lost may be repeated. The same words from somebody else, who followed
 // the task as well, change nothing: the first one hands them on. Otherwise the
-// answer is recorded as late. Synced.
+// answer is recorded as late, unless the attempt is gone. Synced.
 func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
 	if err := checkAnswer(&a.Result); err != nil {
 		return false, err
@@ -71,11 +73,15 @@ func runOf(task string) string {
 }
 
 // answeredBefore deals with an answer that was not taken: it reports whether it
-// is there already, or records it as late.
+// is there already, or records it as late if its attempt is there.
 func answeredBefore(s *session, a *Answer, meta []byte) (own bool, err error) {
 	alike, own, err := answeredAlike(s, a, meta)
 	if alike || err != nil {
 		return own, err
+	}
+	// Of a task that is gone nobody would ever see it, or remove it.
+	if there, err := s.exists(isAttempt, a.Result.TaskID); !there || err != nil {
+		return false, err
 	}
 	return false, recordLate(s, a, meta)
 }
