@@ -268,8 +268,14 @@ func again(units []*unit) {
 	}
 }
 
+// singleFor is how long units are tried one by one, each of which may wait 10 s for
+// rows that others have locked. After that all that are left would wait in vain
+// behind them.
+const singleFor = 20 * time.Second
+
 // single executes each unit in a transaction of its own.
 func (w *writer) single(units []*unit) {
+	began := w.db.options.Now()
 	for i := range units {
 		err := w.reattempt(units[i : i+1])
 		for n := 1; n < repeats && err != nil && w.db.dialect.classify(err) == classRepeat; n++ {
@@ -278,7 +284,8 @@ func (w *writer) single(units []*unit) {
 		if err != nil {
 			w.fail(units[i:i+1], err)
 		}
-		if w.ends(err) && !errors.Is(err, ErrInDoubt) {
+		stuck := err != nil && w.db.dialect.classify(err) == classBusy && w.db.options.Now().Sub(began) >= singleFor
+		if stuck || w.ends(err) && !errors.Is(err, ErrInDoubt) {
 			w.fail(units[i+1:], err) // there is no database to try the others on
 			return
 		}
