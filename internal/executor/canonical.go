@@ -2,12 +2,17 @@ package executor
 
 import (
 	"encoding/json"
-	"math/big"
 	"slices"
+	"strconv"
+	"strings"
 )
 
+// maxExponent bounds the exponents of numbers that are compared by value; beyond it
+// the same number has to be spelled the same.
+const maxExponent = 1 << 62
+
 // canonical appends a spelling of a JSON value that is the same for equal
-// values: members sorted, numbers as exact fractions.
+// values: members sorted, numbers as digits and a power of ten.
 func canonical(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case map[string]any:
@@ -38,17 +43,29 @@ func canonical(b []byte, v any) []byte {
 	return append(b, q...)
 }
 
-// maxExponent keeps a number such as 1e999999999 from being written out.
-const maxExponent = 400
-
-// number spells a number so that 1, 1.0 and 1e0 are equal.
+// number spells a number so that 1, 1.0 and 1e0 are equal: as its digits without
+// zeros at either end, and the power of ten that they are multiplied by. It goes by
+// the text, since arithmetic with numbers of any length takes any time.
 func number(s string) string {
-	f, _, err := big.ParseFloat(s, 10, 2048, big.ToNearestEven)
-	if err != nil || f.MantExp(nil) > maxExponent*4 || f.MantExp(nil) < -maxExponent*4 {
-		return s
-	}
-	if f.Sign() == 0 {
+	digits, exponent, _ := strings.Cut(strings.ToLower(s), "e")
+	digits, negative := strings.CutPrefix(digits, "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	digits = strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
 		return "0" // -0 is equal to it
 	}
-	return f.Text('p', 0)
+	power := -int64(len(fraction))
+	if exponent != "" {
+		n, err := strconv.ParseInt(exponent, 10, 64)
+		if err != nil || n > maxExponent || n < -maxExponent {
+			return s
+		}
+		power += n
+	}
+	significant := strings.TrimRight(digits, "0")
+	power += int64(len(digits) - len(significant))
+	if negative {
+		significant = "-" + significant
+	}
+	return significant + "e" + strconv.FormatInt(power, 10)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -147,7 +148,10 @@ func TestC7_DigestComparesValues(t *testing.T) {
 		{`{"a":1,"b":[2]}`, ` { "b" : [2.0], "a" : 10e-1 } `},
 		{`"é"`, `"\u00e9"`},
 		{`12345678901234567890`, `1.2345678901234567890e19`},
-		{`0`, `-0`, `0.0`},
+		{`0`, `-0`, `0.0`, `0e5`, `-0.00E-7`},
+		{`-120`, `-1.2e2`, `-12E+1`, `-0.00120e05`},
+		{`1e999999999`, `0.1e1000000000`},
+		{"1" + strings.Repeat("0", 700), `1e700`},
 	}
 	seen := map[string]string{}
 	for _, spellings := range equal {
@@ -159,12 +163,27 @@ func TestC7_DigestComparesValues(t *testing.T) {
 		}
 		seen[first] = spellings[0]
 	}
-	for _, other := range []string{`{"a":1,"b":[3]}`, `{"a":1}`, `"e"`, `12345678901234567891`, `1`, `null`, `""`, `[]`, `{}`, `1e999999999`} {
+	for _, other := range []string{`{"a":1,"b":[3]}`, `{"a":1}`, `"e"`, `12345678901234567891`, `1`, `null`, `""`, `[]`, `{}`, `1e999999998`, `120`, `1e99999999999999999999`,
+		strings.Repeat("7", 700), strings.Repeat("7", 699) + "8"} {
 		d := digest([]byte(other))
 		if old, ok := seen[d]; ok {
 			t.Errorf("%s and %s are taken for equal", other, old)
 		}
 		seen[d] = other
+	}
+}
+
+// TestDigestOfALongNumber: whoever starts a run chooses how long its numbers are; a
+// digest takes time in proportion.
+func TestDigestOfALongNumber(t *testing.T) {
+	for name, number := range map[string]string{
+		"one": strings.Repeat("7", 1_000_000), "many": "[" + strings.Repeat("1e400,", 150_000) + "1]",
+	} {
+		began := time.Now()
+		digest([]byte(number))
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: the digest of %d bytes took %v", name, len(number), took)
+		}
 	}
 }
 
