@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,6 +343,35 @@ func TestLargeRecords(t *testing.T) {
 		}
 		if _, longest := d.sent(); longest > 7_900 {
 			t.Errorf("a payload of %d bytes", longest)
+		}
+	})
+}
+
+// TestSendersThatDied: letters whose senders have died before the last piece are
+// forgotten, however many: they keep no place from those who live.
+func TestSendersThatDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase()
+		b, stop := start(t, d, "b")
+		defer stop()
+		var got atomic.Int64
+		_, err := b.Subscribe(t.Context(), bus.SubjectProgress, "", func(_ context.Context, m bus.Message) error {
+			got.Add(int64(len(m.Value)))
+			return nil
+		})
+		check(t, err)
+		for n := range 2000 {
+			check(t, d.Notify(t.Context(), fmt.Sprintf("p1 dead-%d 1 1/2\n{", n)))
+		}
+		time.Sleep(time.Minute)
+		a, stopA := start(t, d, "a")
+		defer stopA()
+		<-a.Ready()
+		const size = 30_000
+		check(t, a.Publish(t.Context(), bus.Message{Subject: bus.SubjectProgress, Key: "run", Value: []byte(strings.Repeat("x", size))}))
+		time.Sleep(time.Second)
+		if n := got.Load(); n != size {
+			t.Errorf("of a message of %d bytes %d came", size, n)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +22,10 @@ const (
 	// maxLetter bounds one letter, in bytes: the largest record of progress, and
 	// what JSON makes of it.
 	maxLetter = 256 << 10
-	// maxSenders bounds the processes whose unfinished letters are kept.
+	// maxSenders bounds the processes whose unfinished letters are kept, unfinished
+	// how long one waits for its next piece: its sender gives it up before.
 	maxSenders = 1_024
+	unfinished = 2 * notifyWithin
 )
 
 // letter is what one process tells the others at a time.
@@ -88,6 +91,8 @@ type part struct {
 	number      int64
 	next, parts int
 	body        strings.Builder
+	// heard is when the last piece was.
+	heard time.Time
 }
 
 // frame is one payload taken apart.
@@ -135,6 +140,7 @@ func (b *Bus) whole(f frame) (body string, ok bool) {
 		return "", false
 	}
 	p.body.WriteString(f.piece)
+	p.heard = b.cfg.Now()
 	p.next++
 	if f.part < f.parts {
 		return "", false
@@ -156,6 +162,7 @@ func (b *Bus) take(ctx context.Context, payload string) {
 		if b.company.IsZero() {
 			b.company = b.heard
 		}
+		maps.DeleteFunc(b.parts, func(_ string, p *part) bool { return b.heard.Sub(p.heard) >= unfinished }) // its sender has died
 		b.mu.Unlock()
 		b.readyOnce.Do(func() { close(b.ready) })
 		return
