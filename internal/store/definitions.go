@@ -43,6 +43,16 @@ func one(d *Definition, found *bool) func(*record) error {
 // version, at four bytes each.
 const maxRef = 4 * 320
 
+// maxSigns bounds the @ of a reference that are tried one by one: whoever makes it
+// chooses how many there are. With more of them all versions are looked through.
+const maxSigns = 8
+
+// joinedVersion is one version by "workflow@version", "id@version" or
+// "workflow@alias", wherever the @ is.
+const joinedVersion = `SELECT ` + definitionColumns + ` FROM definition
+ WHERE workflow || '@' || version = ? OR id || '@' || version = ? OR EXISTS (SELECT 1 FROM workflow_alias a
+ WHERE a.workflow = definition.workflow AND a.version = definition.version AND a.workflow || '@' || a.alias = ?) ORDER BY number DESC LIMIT 1`
+
 // exactVersion is one version by "workflow@version" or "id@version".
 const exactVersion = `SELECT ` + definitionColumns + ` FROM definition
  WHERE (workflow = ? OR id = ?) AND version = ? ORDER BY number DESC LIMIT 1`
@@ -90,15 +100,8 @@ func (db *DB) find(ctx context.Context, ref, unnamed string) (Definition, error)
 	}
 	found := false
 	err := db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE id = ? ORDER BY number DESC LIMIT 1`, one(&d, &found), ref)
-	// Either side of the @ may hold one.
-	for i := 0; i < len(ref) && err == nil && !found; i++ {
-		if ref[i] != '@' {
-			continue
-		}
-		err = db.read(ctx, exactVersion, one(&d, &found), ref[:i], ref[:i], ref[i+1:])
-		if err == nil && !found {
-			err = db.read(ctx, byAlias, one(&d, &found), ref[:i], ref[i+1:])
-		}
+	if err == nil && !found {
+		err = db.findVersion(ctx, ref, one(&d, &found))
 	}
 	if err == nil && !found {
 		err = db.read(ctx, unnamed, one(&d, &found), ref)
@@ -115,6 +118,26 @@ func (db *DB) find(ctx context.Context, ref, unnamed string) (Definition, error)
 		err = noDefinition(ref)
 	}
 	return d, err
+}
+
+// findVersion gives the version that ref names by its own name or by an alias.
+func (db *DB) findVersion(ctx context.Context, ref string, each func(*record) error) (err error) {
+	if strings.Count(ref, "@") > maxSigns {
+		return db.read(ctx, joinedVersion, each, ref, ref, ref)
+	}
+	found := false
+	first := func(r *record) error { found = true; return each(r) }
+	// Either side of the @ may hold one.
+	for i := 0; i < len(ref) && err == nil && !found; i++ {
+		if ref[i] != '@' {
+			continue
+		}
+		err = db.read(ctx, exactVersion, first, ref[:i], ref[:i], ref[i+1:])
+		if err == nil && !found {
+			err = db.read(ctx, byAlias, first, ref[:i], ref[i+1:])
+		}
+	}
+	return err
 }
 
 func noDefinition(ref string) error {
