@@ -310,6 +310,20 @@ func (db *DB) read(ctx context.Context, query string, each func(*record) error, 
 	return db.readFailure(ctx, db.eachRow(rows, each))
 }
 
+// readVaried is read for texts of which there is any number: none is kept prepared.
+func (db *DB) readVaried(ctx context.Context, query string, each func(*record) error, args ...any) error {
+	args = db.textArgs(args)
+	var rows *sql.Rows
+	err := db.begun(ctx, func() (err error) {
+		rows, err = db.readers.QueryContext(ctx, db.dialect.rebind(query), args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
+		return err
+	})
+	if err != nil {
+		return db.readFailure(ctx, err)
+	}
+	return db.readFailure(ctx, db.eachRow(rows, each))
+}
+
 // begun repeats what begins to read, as long as it finds connections of a
 // database that was restarted.
 func (db *DB) begun(ctx context.Context, f func() error) error {

@@ -168,7 +168,7 @@ func (db *DB) SearchRuns(ctx context.Context, q parley.RunQuery, limit int) (run
 	if err != nil {
 		return nil, nil, err
 	}
-	err = db.read(ctx, f.query, func(r *record) error {
+	err = db.readVaried(ctx, f.query, func(r *record) error {
 		run, err := readRun(r)
 		runs = append(runs, run)
 		return err
@@ -181,7 +181,7 @@ func (db *DB) SearchRuns(ctx context.Context, q parley.RunQuery, limit int) (run
 		return runs, &parley.RunMark{ID: runs[limit-1].ID, At: runs[limit-1].CreatedAt}, nil
 	}
 	if f.last != "" { // there may be more that were not looked at
-		err = db.read(ctx, f.last, func(r *record) error {
+		err = db.readVaried(ctx, f.last, func(r *record) error {
 			next = &parley.RunMark{ID: r.str(), At: r.time()}
 			return r.err
 		}, f.lastArgs...)

@@ -249,3 +249,28 @@ func postgresReads(t *testing.T, db *DB, query string, args []any) {
 		t.Errorf("%.0f rows are read:\n%s", read, text)
 	}
 }
+
+// TestSearchesAreNotKept: whoever searches chooses the form of the query. Its text is
+// not kept prepared, as those are of which there is a number of forms.
+func TestSearchesAreNotKept(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		begin(t, db, "run-1")
+		kept := func() (n int) {
+			db.reads.Range(func(_, _ any) bool { n++; return true })
+			return n
+		}
+		labels := map[string]string{}
+		_, _, err := db.SearchRuns(t.Context(), parley.RunQuery{Workflow: "greet"}, 10)
+		check(t, err)
+		before := kept()
+		for n := range 10 {
+			labels[fmt.Sprint("label ", n)] = "v"
+			runs, _, err := db.SearchRuns(t.Context(), parley.RunQuery{Labels: labels, Text: "x", Status: slices.Repeat([]parley.RunStatus{parley.RunRunning}, n)}, 10)
+			check(t, err)
+			diff(t, len(runs), 0)
+		}
+		if n := kept() - before; n > 0 {
+			t.Errorf("%d statements are kept", n)
+		}
+	})
+}
