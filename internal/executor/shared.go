@@ -51,15 +51,19 @@ func (x *Executor) wakeFound(run string) {
 // store: a guest tells whoever holds the run, and who has a bridge but no slot
 // for what it has scheduled leaves the run to whoever calls the agents.
 func (x *Executor) followShared(l *liveRun, slots []Reservation) {
-	reserved := slices.ContainsFunc(slots, func(s Reservation) bool { return s.Start != nil })
 	switch {
 	case x.cfg.Guest:
 		if !l.state.Status().Terminal() {
 			x.post(bus.Message{Subject: bus.SubjectRuns, Key: l.state.RunID()})
 		}
-	case x.cfg.Reserve != nil && len(slots) > 0 && !reserved:
+	case x.cfg.Reserve != nil && len(slots) > 0 && !reserved(slots):
 		l.leave = true
 	}
+}
+
+// reserved reports whether any of slots is one.
+func reserved(slots []Reservation) bool {
+	return slices.ContainsFunc(slots, func(s Reservation) bool { return s.Start != nil })
 }
 
 // changed tells the watchers of a run, in this process and in others.

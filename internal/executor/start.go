@@ -127,8 +127,9 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	l := x.lock(b.id)
 	defer x.unlock(b.id, l)
 	for range maxStale {
+		before := l.refused // then it claims nothing: that may be what was refused
 		run, existing, err := x.beginOnce(ctx, l, v, b)
-		if !errors.Is(err, errNotPublished) {
+		if again := errors.Is(err, errNotPublished) || l.refused && !before; !again {
 			return run, existing, err
 		}
 	}
@@ -143,7 +144,7 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 	}
 	b.fact.At, b.fact.Jitter = x.now(), x.cfg.Jitter()
 	d := l.state.Apply(b.fact)
-	rows, slots := x.attempts(l, d, b.fact.At, b.refused == nil)
+	rows, slots := x.attempts(l, d, b.fact.At, b.refused == nil && !l.refused)
 	row := x.row(l, b.fact.At)
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
@@ -162,6 +163,7 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 		}
 	}
 	existing, err := x.cfg.Store.StartRun(ctx, s)
+	l.refused = errors.Is(err, store.ErrStale) && reserved(slots)
 	if err != nil || existing != "" {
 		l.state = nil
 		release(slots)

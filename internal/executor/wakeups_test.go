@@ -76,3 +76,29 @@ func TestBacklogIsLookedAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestStartWithoutTheOwnBridge: a start whose claim is refused, since the bridge of
+// this process was replaced and does not know that yet, leaves the task to others.
+func TestStartWithoutTheOwnBridge(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply("name: talk\nsteps: [{id: a, agent: writer}]")
+		r.lease()
+		replaced := r.claim
+		r.lease()
+		r.another(func(c *executor.Config) {
+			c.Reserve = func(string) (executor.Reservation, bool) {
+				replaced.Token += "x"
+				return executor.Reservation{
+					Claim: replaced, Start: func(store.Attempt) { t.Error("sent under a claim that was refused") }, Release: func() {},
+				}, true
+			}
+		}, func(x *executor.Executor) {
+			run, _, err := x.Start(t.Context(), parley.StartRequest{Workflow: "talk"})
+			check(t, err)
+			if !r.claimable(run.ID + ".a.1") {
+				t.Error("nobody can take the task")
+			}
+		})
+	})
+}
