@@ -9,6 +9,8 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +98,39 @@ func (s *spy) RoundTrip(r *http.Request) (*http.Response, error) {
 		s.header = res.Header
 	}
 	return res, err
+}
+
+// TestURLCredentials sends the user and the password of the URL with every POST,
+// many of them at a time.
+func TestURLCredentials(t *testing.T) {
+	var wrong atomic.Int64
+	h := rpchttp.Handler(rpchttp.ServerConfig{Config: jsonrpc.Config{Handler: testMethods()}})
+	defer h.Close()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "ada" || password != "S3cret" {
+			wrong.Add(1)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	st, err := rpchttp.NewStream(strings.Replace(srv.URL, "://", "://ada:S3cret@", 1), rpchttp.ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := jsonrpc.NewConn(st, jsonrpc.Config{})
+	defer conn.Close()
+	var calls sync.WaitGroup
+	for i := range 50 {
+		calls.Go(func() {
+			if got, err := jsonrpc.Call[[]int](t.Context(), conn, "echo", []int{i}); err != nil || got[0] != i {
+				t.Errorf("echo: %v, %v", got, err)
+			}
+		})
+	}
+	calls.Wait()
+	if n := wrong.Load(); n > 0 {
+		t.Errorf("%d requests without the credentials", n)
+	}
 }
 
 // TestUntrusted: a certificate that does not fit is nothing that a second

@@ -151,7 +151,8 @@ func (s *Stream) request(ctx context.Context, method string, header http.Header)
 	if s.cfg.Headers != nil || s.client.Jar != nil || id != nil {
 		header = header.Clone()
 	}
-	if auth := s.header["Authorization"]; auth != nil { // of the URL
+	// That of the URL. The header of POSTs, which all workers share, has it.
+	if auth := s.header["Authorization"]; auth != nil && header["Authorization"] == nil {
 		header["Authorization"] = auth
 	}
 	if id != nil {
