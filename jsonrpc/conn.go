@@ -115,7 +115,8 @@ func (c *Conn) State() State { return c.state.get() }
 // ignoresInvalid says that what is no message is not answered.
 func (c *Conn) ignoresInvalid() bool { return c.cfg.IgnoreInvalid || c.cfg.Handler == nil }
 
-// Done returns a channel that is closed when the connection is disconnected.
+// Done returns a channel that is closed when the connection is disconnected and
+// its Stream has closed, which may take a moment longer than its calls to fail.
 // Handlers may still be running then; Close waits for them.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
@@ -186,9 +187,8 @@ func (c *Conn) end(cause error, broken bool) {
 		c.pending.refuse(why) // before the hook is told, which may try to call
 		if broken {
 			c.disconnect()
-		} else {
-			c.state.set(state, cause, func(from State) bool { return from < state })
 		}
+		c.state.set(state, cause, func(from State) bool { return from < state })
 		c.pending.failAll(why)
 		close(c.down)
 		c.tasks.Go(c.finish)
@@ -219,13 +219,18 @@ func (c *Conn) finish() {
 	close(c.stop)
 }
 
-// disconnect ends reading and writing, once.
+// disconnect ends reading and writing, once. It may be called by who makes a call,
+// and so leaves it to a goroutine to close the Stream: that of a Subprocess waits
+// for the end of the program. As long as finish has not called it, there are other
+// tasks that Close waits for.
 func (c *Conn) disconnect() {
 	c.ended.Do(func() {
 		c.w.close(c.connError(StateDisconnected))
-		_ = c.stream.Close() // nothing can be done about its error
-		c.state.set(StateDisconnected, c.cause, func(from State) bool { return from < StateDisconnected })
-		close(c.done)
+		c.tasks.Go(func() {
+			_ = c.stream.Close() // nothing can be done about its error
+			c.state.set(StateDisconnected, c.cause, func(from State) bool { return from < StateDisconnected })
+			close(c.done)
+		})
 	})
 }
 

@@ -114,6 +114,44 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// lingerTime is what a slowClose takes to close, as a Subprocess does whose program
+// has closed its input and runs on.
+const lingerTime = 15 * time.Second
+
+type slowClose struct{ breakingTry }
+
+func (s slowClose) Close() error {
+	time.Sleep(lingerTime)
+	return s.breakingTry.Close()
+}
+
+// TestFailBeforeClose proves that the end of a connection is told to all calls at
+// once, and not when its Stream has closed, which may take long; but that Close
+// waits for that (RPC-14).
+func TestFailBeforeClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c := NewConn(slowClose{breakingTry{newBreaking(2)}}, Config{})
+		var calls sync.WaitGroup
+		for range 2 { // one that waits for its answer, one whose write fails
+			calls.Go(func() {
+				err := c.Call(t.Context(), "m", nil, nil)
+				if !errors.Is(err, syscall.EPIPE) || time.Since(start) != 0 {
+					t.Errorf("%v after %v", err, time.Since(start))
+				}
+				if c.State() != StateDisconnected {
+					t.Error(c.State())
+				}
+			})
+			synctest.Wait()
+		}
+		calls.Wait()
+		if err := c.Close(); !errors.Is(err, syscall.EPIPE) || time.Since(start) != lingerTime {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
 // TestClosingCode proves what a handler's error becomes that was cancelled: who
 // cancelled it counts (RPC-22).
 func TestClosingCode(t *testing.T) {
