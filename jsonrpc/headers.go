@@ -59,8 +59,8 @@ func framingError(problem string, seen []byte) *FramingError {
 // header block above 8 KiB, or without exactly one Content-Length of at most
 // 1 TiB, ends the Stream with a *FramingError, since nothing tells where the
 // next message begins. Bodies up to 256 KiB are handed over whole, longer ones
-// in parts as they arrive; they may hold newlines. Part.More is true when all
-// of the next message is there.
+// in parts as they arrive, the first of which has 256 KiB; they may hold newlines.
+// Part.More is true when all of the next message is there.
 //
 // Writing keeps a message in memory until its newline comes, because its length
 // goes first. A message above 64 MiB therefore fails with a *ResourceError,
@@ -122,7 +122,9 @@ func (s *headerStream) take() (Part, bool) {
 		switch {
 		case there >= s.left:
 			there = s.left
-		case s.left <= maxReadBufferSize && !s.inParts, there == 0:
+		case there == 0, !s.inParts && there < maxReadBufferSize:
+			// The first part tells whose the message is, and is a long one:
+			// what is streamed must not depend on how bytes arrive.
 			return Part{}, false
 		}
 		data := in.buf[in.r : in.r+int(there)]

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -96,6 +97,42 @@ func TestParamsStreamedOrWhole(t *testing.T) {
 		peer.want(`{"jsonrpc":"2.0","id":7,"result":5}`)
 		peer.quiet()
 	})
+}
+
+// TestParamsStreamedFramed proves that it depends on the length of params whether
+// they are streamed, and not on the pieces in which they arrive.
+func TestParamsStreamedFramed(t *testing.T) {
+	text := uploadHead + strings.Repeat("x", uploadSize) + `"]}`
+	for name, framed := range map[string]struct {
+		framing Framing
+		text    string
+	}{
+		"lines":   {NewLineStream, text + "\n"},
+		"headers": {NewHeaderStream, fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(text), text)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				streamed := make(chan bool, 1)
+				near, far := bytePipe()
+				c := NewConn(framed.framing(near), Config{Handler: uploads{func(_ context.Context, req *Request) (any, error) {
+					streamed <- req.Params() == nil
+					return io.Copy(io.Discard, req.ParamsReader())
+				}}})
+				first := strings.Index(framed.text, "jsonrpc")
+				for _, piece := range []string{framed.text[:first], framed.text[first : first+20], framed.text[first+20:]} {
+					synctest.Wait()
+					if _, err := far.Write([]byte(piece)); err != nil {
+						t.Error(err)
+					}
+				}
+				if !<-streamed {
+					t.Error("the params were there as a whole")
+				}
+				c.Close()
+				far.Close()
+			})
+		})
+	}
 }
 
 // TestParamsStreamedFail proves that a request that turns out to be none is
