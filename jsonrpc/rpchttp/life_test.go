@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/parley-project/parley/jsonrpc"
 	"github.com/parley-project/parley/jsonrpc/rpchttp"
@@ -293,6 +295,36 @@ func TestSessionBusy(t *testing.T) {
 			t.Errorf("late: %v, want the end of the session", err)
 		}
 		c.Close()
+	})
+}
+
+// TestSessionForgotten: a session that has ended, with requests under way, keeps no
+// memory until it would have idled. It counts no more for SessionConfig.Max.
+func TestSessionForgotten(t *testing.T) {
+	var kept weak.Pointer[rpchttp.Session]
+	cfg := rpchttp.ServerConfig{Sessions: &rpchttp.SessionConfig{Opened: func(s *rpchttp.Session) { kept = weak.Make(s) }}}
+	inMemory(t, cfg, func(t *testing.T, m *memory) {
+		st := m.stream(t, rpchttp.ClientConfig{WayBack: rpchttp.WayBackAtOnce})
+		synctest.Wait()
+		if kept.Value() == nil {
+			t.Fatal("no session")
+		}
+		end, _ := http.NewRequest(http.MethodDelete, "http://memory/", nil)
+		end.Header.Set("Rpc-Session-Id", st.SessionID())
+		res, err := m.transport.RoundTrip(end) // its GET ends after the session
+		if err != nil || res.StatusCode != http.StatusNoContent {
+			t.Fatal(res, err)
+		}
+		res.Body.Close()
+		st.Close()
+		m.transport.CloseIdleConnections()
+		synctest.Wait()
+		for range 3 {
+			runtime.GC()
+		}
+		if kept.Value() != nil {
+			t.Error("the session is still there")
+		}
 	})
 }
 

@@ -113,7 +113,12 @@ func (s *Session) use() func() {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.users--; s.users == 0 {
+		if s.users--; s.users > 0 {
+			return
+		}
+		select {
+		case <-s.stream.over: // nothing is to hold it any longer
+		default:
 			s.timer.Reset(s.idle)
 		}
 	}
@@ -222,8 +227,8 @@ func (s *sessionStream) hangUp() {
 
 func (s *sessionStream) end() {
 	s.overOnce.Do(func() {
+		close(s.over) // before the timer is stopped, which is not set any more then
 		s.remove()
-		close(s.over)
 	})
 }
 
