@@ -159,7 +159,7 @@ func (a *answer) refuse(problem string) error {
 
 func (a *answer) refused(problem string, body []byte) *Error {
 	e := refused(a.res, problem)
-	e.Snippet = snippet(body, secretsOf(a.res.Request.Header))
+	e.Snippet = snippet(body, secretsOf(a.res.Request))
 	return e
 }
 

@@ -35,8 +35,8 @@ const maxSnippet = 200
 
 // An Error is an HTTP exchange that brought no JSON-RPC answer: the request
 // failed, or something else than JSON-RPC came back. It holds no credentials:
-// the URL is without user, password and query, and values of headers that
-// ClientConfig.Headers set are blotted out of the snippet.
+// the URL is without user, password and query, and the query and values of headers
+// that ClientConfig.Headers set are blotted out of the snippet.
 type Error struct {
 	Method  string // "POST", "GET" or "DELETE"
 	URL     string // without user, query and fragment
@@ -213,12 +213,12 @@ func snippet(body []byte, secrets []string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// secretsOf lists the values of the headers that this package does not set to
-// the same for everybody, and the words in them, since a server may repeat
-// "KEY" of "Bearer KEY".
-func secretsOf(header http.Header) []string {
-	var secrets []string
-	for name, values := range header {
+// secretsOf lists the query of a request and the values of the headers that this
+// package does not set to the same for everybody, and the words in them, since a
+// server may repeat "KEY" of "Bearer KEY" or of "?key=KEY".
+func secretsOf(req *http.Request) []string {
+	secrets := querySecrets(req.URL.RawQuery)
+	for name, values := range req.Header {
 		switch name {
 		case "Content-Type", "Accept", "Cache-Control", "Last-Event-Id":
 			continue
@@ -229,9 +229,32 @@ func secretsOf(header http.Header) []string {
 			}
 			secrets = append(secrets, v)
 			for word := range strings.FieldsSeq(v) {
-				if len(word) >= 8 {
+				if len(word) >= shortestWord {
 					secrets = append(secrets, word)
 				}
+			}
+		}
+	}
+	return secrets
+}
+
+// shortestWord is the length, in bytes, from which on a part of a header or a query
+// is taken for a secret by itself.
+const shortestWord = 8
+
+// querySecrets lists a query as a whole and its values, as they are written and as
+// they are meant.
+func querySecrets(raw string) []string {
+	if raw == "" {
+		return nil
+	}
+	secrets := []string{raw}
+	for pair := range strings.SplitSeq(raw, "&") {
+		value := pair[strings.IndexByte(pair, '=')+1:]
+		plain, err := url.QueryUnescape(value)
+		for _, v := range []string{value, plain} {
+			if len(v) >= shortestWord && err == nil {
+				secrets = append(secrets, v)
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func (s *Stream) get(ctx context.Context, lastID string) (*http.Response, error)
 		body := make([]byte, 4<<10)
 		n, _ := io.ReadFull(res.Body, body) // what there is; an error adds nothing
 		e := refused(res, problem)
-		e.Snippet = snippet(body[:n], secretsOf(req.Header))
+		e.Snippet = snippet(body[:n], secretsOf(req))
 		return nil, e
 	}
 	return res, nil

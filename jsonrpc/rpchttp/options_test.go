@@ -167,6 +167,19 @@ func TestHeadersFail(t *testing.T) {
 	}
 }
 
+// TestQuerySecret: a server that repeats the URL does not bring the query, which
+// may be a key, into the error.
+func TestQuerySecret(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no route "+r.RequestURI+", key "+r.FormValue("key"), http.StatusNotFound)
+	}))
+	defer srv.Close()
+	err := undelivered(t, srv.URL+"/rpc?v=2&key=S3cret%20words", rpchttp.ClientConfig{})
+	if text := err.Error(); strings.Contains(text, "S3cret") || !strings.Contains(text, "no route /rpc?[…], key […]") {
+		t.Error(text)
+	}
+}
+
 // undelivered sends a call and returns why it failed.
 func undelivered(t *testing.T, url string, cfg rpchttp.ClientConfig) *rpchttp.Error {
 	t.Helper()

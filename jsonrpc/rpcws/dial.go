@@ -3,6 +3,7 @@ package rpcws
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -61,8 +62,9 @@ type HandshakeError struct {
 	// was not followed.
 	Location string
 	// Body is the beginning of the answer, at most 256 bytes, with unprintable
-	// characters replaced and without the token of DialConfig.Bearer; empty for
-	// a redirect, whose text repeats the whole URL.
+	// characters replaced and without what the handshake held of secrets: the
+	// token of DialConfig.Bearer, the values of DialConfig.Header, password and
+	// query of the URL. Empty for a redirect, whose text repeats the whole URL.
 	Body string
 	// Err says what was wrong when the status was right: a header, for example.
 	// Else nil.
@@ -150,7 +152,7 @@ func dial(ctx context.Context, target *url.URL, cfg DialConfig) (*stream, error)
 		HTTPClient: client, HTTPHeader: header, Subprotocols: cfg.Subprotocols, CompressionMode: o.compression,
 	})
 	if err != nil {
-		return nil, dialError(err, resp, token)
+		return nil, dialError(err, resp, token, secretsOf(target, cfg.Header))
 	}
 	if len(cfg.Subprotocols) > 0 && ws.Subprotocol() == "" {
 		_ = ws.CloseNow()
@@ -182,7 +184,7 @@ func (cfg *DialConfig) client() (*http.Client, error) {
 }
 
 // dialError takes the URL and other secrets out of what went wrong.
-func dialError(err error, resp *http.Response, token string) error {
+func dialError(err error, resp *http.Response, token string, secrets []string) error {
 	if resp == nil {
 		// *url.Error repeats the URL with its query.
 		if e, ok := errors.AsType[*url.Error](err); ok {
@@ -204,9 +206,51 @@ func dialError(err error, resp *http.Response, token string) error {
 		if token != "" {
 			body = strings.ReplaceAll(body, token, "[token]")
 		}
+		for _, secret := range secrets {
+			body = strings.ReplaceAll(body, secret, "[…]")
+		}
 		e.Body = printable(body, maxBody)
 	}
 	return e
+}
+
+// shortestWord is the length, in bytes, from which on a part of a header or a query
+// is taken for a secret by itself.
+const shortestWord = 8
+
+// secretsOf lists what a server may repeat of a handshake that should not be
+// repeated: password and query of the URL, the values of headers and their words.
+func secretsOf(target *url.URL, header http.Header) []string {
+	var secrets []string
+	add := func(shortest int, texts ...string) {
+		for _, text := range texts {
+			if len(text) >= shortest {
+				secrets = append(secrets, text)
+			}
+		}
+	}
+	if user := target.User; user != nil {
+		secret, ok := user.Password()
+		add(1, base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+secret)))
+		if !ok {
+			secret = user.Username() // a token, perhaps
+		}
+		add(1, secret)
+	}
+	add(1, target.RawQuery)
+	for pair := range strings.SplitSeq(target.RawQuery, "&") {
+		value := pair[strings.IndexByte(pair, '=')+1:]
+		if plain, err := url.QueryUnescape(value); err == nil {
+			add(shortestWord, value, plain)
+		}
+	}
+	for _, values := range header {
+		for _, value := range values {
+			add(1, value)
+			add(shortestWord, strings.Fields(value)...)
+		}
+	}
+	return secrets
 }
 
 // publicURL is u without what may be secret.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -78,6 +79,19 @@ func TestDialRefused(t *testing.T) {
 				t.Errorf("%d bytes of the body", len(refused.Body))
 			}
 		})
+	}
+}
+
+// TestDialRefusedSecrets: a server that repeats what it was sent does not bring
+// credentials into the error.
+func TestDialRefusedSecrets(t *testing.T) {
+	repeat := func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, fmt.Sprintf("no: %s %s, %q, %s %s", r.RequestURI, r.FormValue("key"), r.Header["Authorization"], r.Header.Get("X-Api-Key"), "pass-word"), http.StatusForbidden)
+	}
+	err := refuse(t, repeat, rpcws.DialConfig{Header: http.Header{"X-Api-Key": {"Key secret-token"}}})
+	basic := base64.StdEncoding.EncodeToString([]byte("user:pass-word"))
+	if text := err.Error(); strings.Contains(text, basic) || !strings.Contains(text, ": no: /rpc?[…] […], ") {
+		t.Error(text)
 	}
 }
 
