@@ -123,18 +123,7 @@ func (cfg Config) serveWeb(ctx context.Context, t target, h http.Handler, stop f
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.EscapedPath() != path {
-				http.NotFound(w, r)
-				return
-			}
-			h.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-	}
+	server := webServer(path, h)
 	u.Host = ln.Addr().String()
 	cfg.listening(u.String())
 
@@ -157,6 +146,23 @@ func (cfg Config) serveWeb(ctx context.Context, t target, h http.Handler, stop f
 		return errors.Join(context.Cause(ended), shutdown, stopped)
 	}
 	return errors.Join(shutdown, stopped)
+}
+
+// webServer serves h at path, with the limits of rpchttp.NewHTTPServer.
+func webServer(path string, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.EscapedPath() != path {
+				http.NotFound(w, r)
+				return
+			}
+			h.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // until the body is there: neither handlers nor ways back nor WebSockets
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
 }
 
 // listener listens at t.address, with TLS where the scheme says so.
