@@ -134,7 +134,7 @@ func (b *batch) start() {
 		return
 	}
 	for j := b.take(); j != nil; j = b.take() {
-		b.s.running.remove(j.req.id)
+		b.s.running.remove(j.req.id, j.ctx)
 		if e := b.s.busy(&j.req); !j.req.IsNotification() {
 			b.append(j.entry, j.req.id, &response{err: e})
 		}

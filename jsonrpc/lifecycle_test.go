@@ -443,3 +443,42 @@ func TestCancelStyles(t *testing.T) {
 		})
 	}
 }
+
+// TestCancelTwins proves that of two requests with the same id, which is the peer's
+// mistake, the end of the second does not keep the first from being cancelled,
+// whether it was answered, refused, or refused in a batch or with streamed params.
+func TestCancelTwins(t *testing.T) {
+	for name, c := range map[string]struct {
+		handlers int
+		second   string
+		answer   string
+	}{
+		"answered":         {2, `{"jsonrpc":"2.0","id":7,"method":"quick"}`, `"result":null`},
+		"refused":          {1, `{"jsonrpc":"2.0","id":7,"method":"quick"}`, `"code":-32050`},
+		"refused in batch": {1, `[{"jsonrpc":"2.0","id":7,"method":"quick"}]`, `"code":-32050`},
+		"refused stream":   {1, uploadHead + strings.Repeat("x", uploadSize) + `"]}`, `"code":-32050`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := uploads{func(ctx context.Context, req *Request) (any, error) {
+				if req.Method() == "slow" {
+					<-ctx.Done()
+				}
+				return nil, ctx.Err()
+			}}
+			withPeer(t, Config{Cancel: LSPCancel, Handler: h, MaxHandlers: c.handlers, Grace: -1}, func(t *testing.T, _ *Conn, peer *rawPeer) {
+				peer.send(`{"jsonrpc":"2.0","id":7,"method":"slow"}`)
+				synctest.Wait()
+				go peer.send(c.second)
+				if got := peer.next(); !strings.Contains(got, c.answer) {
+					t.Errorf("the second: %s", got)
+				}
+				start := time.Now()
+				peer.send(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":7}}`)
+				time.AfterFunc(time.Minute, func() { peer.s.Close() })
+				if got := peer.next(); !strings.Contains(got, `"code":-32800`) || time.Since(start) != 0 {
+					t.Errorf("the first, after %v: %s", time.Since(start), got)
+				}
+			})
+		})
+	}
+}

@@ -158,7 +158,7 @@ func (s *server) submitStreaming(j *job, stream *paramsStream, slab *contextSlab
 		s.report.requests.Add(1)
 		return true
 	}
-	s.running.remove(j.req.id)
+	s.running.remove(j.req.id, j.ctx)
 	s.free(j)
 	ctx.end(errHandled)
 	return false

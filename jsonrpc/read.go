@@ -210,7 +210,7 @@ func (in *receiver) request(m *message) {
 // busy refuses a job for want of handlers (RPC-23).
 func (in *receiver) busy(j *job) {
 	s := in.c.srv
-	s.running.remove(j.req.id)
+	s.running.remove(j.req.id, j.ctx)
 	e := s.busy(&j.req)
 	if !j.req.IsNotification() {
 		in.answer(j.req.id, &response{err: e})

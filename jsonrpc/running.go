@@ -37,12 +37,15 @@ func (r *running) add(id []byte, ctx *requestContext) {
 	r.mu.Unlock()
 }
 
-func (r *running) remove(id []byte) {
+// remove forgets the request that add was called for with ctx, if it was remembered.
+func (r *running) remove(id []byte, ctx *requestContext) {
 	if r.contexts == nil || id == nil {
 		return
 	}
 	r.mu.Lock()
-	delete(r.contexts, string(id))
+	if r.contexts[string(id)] == ctx {
+		delete(r.contexts, string(id))
+	}
 	r.mu.Unlock()
 }
 

@@ -132,7 +132,7 @@ func (s *server) handle(j *job) (result any, err error) {
 // invoke calls the handler, whose panics become errors.
 func (s *server) invoke(j *job) (result any, err error) {
 	defer func() {
-		s.running.remove(j.req.id)
+		s.running.remove(j.req.id, j.ctx)
 		j.ctx.end(errHandled)
 		j.req.closing = err != nil && s.base.Err() != nil && !j.ctx.endedBy(errPeerGone)
 		if v := recover(); v != nil {
