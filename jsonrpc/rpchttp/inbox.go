@@ -98,13 +98,18 @@ func (in *inbox) put(to chan *item, it *item) bool {
 // Each message that is read leaves one signal in room, for one of those who wait
 // to offer again: as long as messages go in, they are read, and signals come.
 func (in *inbox) offer(msg []byte, most int64) bool {
-	if in.bytes.Load() >= most {
-		return false
+	size := int64(len(msg))
+	// In one step: many POSTs may come at the same time.
+	for before := in.bytes.Load(); ; before = in.bytes.Load() {
+		if before >= most {
+			return false
+		}
+		if in.bytes.CompareAndSwap(before, before+size) {
+			break
+		}
 	}
 	it := in.item(len(msg))
 	it.buf, it.end, it.counted = append(it.buf, msg...), true, true
-	size := int64(len(msg))
-	in.bytes.Add(size)
 	select {
 	case in.ready <- it:
 		return true
