@@ -195,7 +195,13 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 	base, kill := context.WithCancelCause(context.Background())
 	back, killBack := context.WithCancel(base)
 	s.kill, s.killBack = kill, killBack
-	s.start = func(l *lane, j *job) { s.wg.Go(func() { s.work(base, l, j) }) }
+	s.start = func(l *lane, j *job) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.isOver { // else Close may be done waiting
+			s.wg.Go(func() { s.work(base, l, j) })
+		}
+	}
 	for i := range s.lanes {
 		s.lanes[i].jobs = make(chan *job, maxQueued/len(s.lanes))
 	}
