@@ -56,7 +56,7 @@ func (t *readToken) await(ctx context.Context, s *slot, call *outCall) error {
 	select {
 	case <-s.done: // while it was sent, or in a batch
 	case <-t.free:
-		if !t.read(ctx, s) {
+		if !t.read(ctx, s, call) {
 			return t.c.abandon(ctx, s, call)
 		}
 	default:
@@ -66,7 +66,7 @@ func (t *readToken) await(ctx context.Context, s *slot, call *outCall) error {
 		select {
 		case <-s.done:
 		case <-t.free:
-			if !t.read(ctx, s) {
+			if !t.read(ctx, s, call) {
 				return t.c.abandon(ctx, s, call)
 			}
 		case <-ctx.Done():
@@ -82,11 +82,25 @@ func (t *readToken) await(ctx context.Context, s *slot, call *outCall) error {
 
 // read reads with the token until the call is settled, and says whether it is:
 // else its context has ended.
-func (t *readToken) read(ctx context.Context, s *slot) bool {
-	defer t.release()
+func (t *readToken) read(ctx context.Context, s *slot, call *outCall) (settled bool) {
+	gone := true
+	defer func() {
+		if gone { // by a handler's runtime.Goexit, or a panic of a hook
+			t.c.in.assembly.breakOff(errReaderGone)
+			t.c.end(errReaderGone, true)
+			t.c.giveUp(s, call)
+		}
+		t.release()
+	}()
 	if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, t.interrupt)()
 	}
+	settled = t.readUntil(ctx, s)
+	gone = false
+	return settled
+}
+
+func (t *readToken) readUntil(ctx context.Context, s *slot) bool {
 	for {
 		select {
 		case <-s.done:

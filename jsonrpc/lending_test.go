@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -273,4 +274,45 @@ func TestLentBusy(t *testing.T) {
 		close(hold)
 		backAgain(t, c, peer)
 	})
+}
+
+// TestLentGoexit proves that an inline handler that ends the goroutine of a caller
+// who reads ends the connection, as it does with the goroutine that reads, and
+// leaves no slot taken. A hook that panics does the same.
+func TestLentGoexit(t *testing.T) {
+	exit := inlineAll{HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		if req.Method() == "exit" {
+			runtime.Goexit()
+		}
+		return nil, nil
+	})}
+	panics := Hooks{RequestDone: func(info RequestInfo) {
+		if info.Method == "hook" {
+			panic("a hook")
+		}
+	}}
+	for _, method := range []string{"exit", "hook"} {
+		withPeer(t, Config{Handler: exit, Hooks: panics}, func(t *testing.T, c *Conn, peer *rawPeer) {
+			lendTo(t, c, peer)
+			gone := make(chan any)
+			go func() {
+				defer func() { gone <- recover() }()
+				t.Error(c.Call(t.Context(), "m", nil, nil))
+			}()
+			peer.next()
+			peer.send(`{"jsonrpc":"2.0","id":1,"method":"` + method + `"}`)
+			if v := <-gone; (v != nil) != (method == "hook") {
+				t.Error(v)
+			}
+			if n := c.Stats().Pending; n != 0 {
+				t.Errorf("%d calls pending", n)
+			}
+			if err := c.Call(t.Context(), "m", nil, nil, WithTimeout(time.Hour)); !errors.Is(err, errReaderGone) {
+				t.Errorf("a call afterwards: %v", err)
+			}
+			if err := c.Close(); !errors.Is(err, errReaderGone) {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
 }

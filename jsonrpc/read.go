@@ -37,7 +37,7 @@ const flushSize = 32 << 10
 
 // read is the goroutine that reads, until the Stream ends.
 func (c *Conn) read() {
-	err := errors.New("jsonrpc: a handler ended the goroutine that reads")
+	err := errReaderGone
 	defer func() { // deferred for handlers that call runtime.Goexit
 		c.in.assembly.breakOff(err)
 		c.end(err, !isHangUp(err))
@@ -53,6 +53,10 @@ func (c *Conn) read() {
 		}
 	}
 }
+
+// errReaderGone ends a connection when whoever read it was ended by what it had to
+// run: an inline handler that called runtime.Goexit, as testing's FailNow does.
+var errReaderGone = errors.New("jsonrpc: a handler ended the goroutine that reads")
 
 // isHangUp says that the peer sends no more, but may well wait for the answers
 // to what it has sent.
