@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,28 @@ func TestCallerReadsClose(t *testing.T) {
 			if err := <-failed; !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// TestCallerReadsCloseStuck proves that Close fails the call that reads at once, too,
+// though a peer that takes nothing holds the end of the connection up (RPC-14).
+func TestCallerReadsCloseStuck(t *testing.T) {
+	withPeer(t, Config{CallerReads: true}, func(t *testing.T, c *Conn, _ *rawPeer) {
+		start := time.Now()
+		failed := make(chan error)
+		go func() {
+			x := strings.Repeat("x", 2*pipeBufferSize)
+			failed <- c.Call(t.Context(), "m", []string{x}, nil)
+		}()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- c.Close() }()
+		if err := <-failed; !errors.Is(err, ErrClosed) || time.Since(start) != 0 {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if err := <-closed; err != nil || time.Since(start) != flushGrace {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
 		}
 	})
 }

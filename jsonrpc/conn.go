@@ -190,6 +190,9 @@ func (c *Conn) end(cause error, broken bool) {
 		}
 		c.state.set(state, cause, func(from State) bool { return from < state })
 		c.pending.failAll(why)
+		if c.token.inHand() {
+			c.token.interrupt()
+		}
 		close(c.down)
 		c.tasks.Go(c.finish)
 	})
