@@ -49,14 +49,22 @@ func StrictCodec() Codec { return &strictCodec{} }
 // interfaces. It is for peers that rely on it.
 func LenientCodec() Codec { return &lenientCodec{} }
 
-// trusted says that what the Codec appends is valid and without line breaks,
-// and need not be checked again.
-func trusted(c Codec) bool {
-	switch c.(type) {
-	case *strictCodec, *lenientCodec:
-		return true
+// An ownCodec is a Codec of this package: what it appends is valid, without line
+// breaks and of at most maxDepth levels, and need not be checked again.
+type ownCodec interface {
+	appendWithin(dst []byte, v any, maxDepth int) ([]byte, error)
+}
+
+// appendWithin appends the text of v, of at most maxDepth levels.
+func appendWithin(c Codec, dst []byte, v any, maxDepth int) ([]byte, error) {
+	if own, ok := c.(ownCodec); ok {
+		return own.appendWithin(dst, v, maxDepth)
 	}
-	return false
+	text, err := c.Append(dst, v)
+	if err == nil {
+		err = checkValue(text[len(dst):], maxDepth)
+	}
+	return text, err
 }
 
 // An appender encodes with encoding/json to the end of a buffer. Its encoders
@@ -75,6 +83,11 @@ func (e *pooledEncoder) Write(p []byte) (int, error) {
 
 // Append implements Codec.
 func (a *appender) Append(dst []byte, v any) ([]byte, error) {
+	return a.appendWithin(dst, v, maxRecursion)
+}
+
+// appendWithin is Append with a limit of nesting, in levels.
+func (a *appender) appendWithin(dst []byte, v any, maxDepth int) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
 		return append(dst, "null"...), nil
@@ -82,7 +95,7 @@ func (a *appender) Append(dst []byte, v any) ([]byte, error) {
 		if v == nil {
 			return append(dst, "null"...), nil
 		}
-		return appendValue(dst, v, maxRecursion)
+		return appendValue(dst, v, maxDepth)
 	}
 	e, _ := a.pool.Get().(*pooledEncoder)
 	if e == nil {
@@ -101,7 +114,7 @@ func (a *appender) Append(dst []byte, v any) ([]byte, error) {
 	out = bytes.TrimSuffix(out, []byte("\n"))
 	// encoding/json checks the grammar of what Marshalers and RawMessages
 	// give it, but lets invalid UTF-8 through.
-	if err := checkValue(out[len(dst):], maxRecursion); err != nil {
+	if err := checkValue(out[len(dst):], maxDepth); err != nil {
 		return dst, fmt.Errorf("jsonrpc: encoding of %T: %w", v, err)
 	}
 	return out, nil

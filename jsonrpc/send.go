@@ -31,10 +31,7 @@ func (c *Conn) encode(params any) (outParams, error) {
 		return c.encodeReader(p)
 	}
 	out := outParams{scratch: c.bufs.get()}
-	text, err := c.cfg.Codec.Append(out.scratch.b[:0], params)
-	if err == nil && !trusted(c.cfg.Codec) {
-		err = checkValue(text, c.cfg.MaxDepth-1)
-	}
+	text, err := appendWithin(c.cfg.Codec, out.scratch.b[:0], params, c.cfg.MaxDepth-1)
 	if err != nil {
 		c.bufs.put(out.scratch)
 		return outParams{}, err

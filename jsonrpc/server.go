@@ -252,15 +252,12 @@ func (s *server) encode(req *Request, result any) (r response, err error) {
 		return s.encodeReader(&resultReader{v, s, req})
 	}
 	r = response{scratch: s.bufs.get()}
-	text, err := s.cfg.Codec.Append(r.scratch.b[:0], result)
+	text, err := appendWithin(s.cfg.Codec, r.scratch.b[:0], result, s.cfg.MaxDepth-1)
 	if err != nil {
 		return r, err
 	}
 	r.scratch.b, r.raw = text, text
-	if !trusted(s.cfg.Codec) {
-		err = checkValue(text, s.cfg.MaxDepth-1)
-	}
-	return r, err
+	return r, nil
 }
 
 // encodeReader begins to read a result.
