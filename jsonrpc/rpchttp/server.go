@@ -236,13 +236,14 @@ func (s *Server) readBody(x *exchange, r *http.Request) error {
 	if r.ContentLength > int64(s.limit) {
 		return tooLarge(s.limit)
 	}
-	buf := x.body[:0]
-	if need := int(max(r.ContentLength, 1)); cap(buf) < need {
-		buf = make([]byte, 0, max(need, firstRead))
+	buf, need := x.body[:0], int(max(r.ContentLength, 1))
+	// A large body has all of its memory only when some of it is there.
+	if first := min(need, keptBuffer); cap(buf) < first {
+		buf = make([]byte, 0, max(first, firstRead))
 	}
 	for {
 		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
+			buf = slices.Grow(buf, max(need-len(buf), 1))
 		}
 		n, err := r.Body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
