@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -404,4 +406,30 @@ func (endlessX) Read(p []byte) (int, error) {
 		p[i] = 'x'
 	}
 	return len(p), nil
+}
+
+// An expired stream was given a deadline by somebody, which has passed, and cannot
+// be given another one.
+type expired struct{ *breaking }
+
+func (s expired) Read() (Part, error) {
+	s.left.Add(-1)
+	return Part{}, fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
+}
+
+// TestForeignDeadline proves that a deadline that nobody can take back ends the
+// connection, instead of being met again and again.
+func TestForeignDeadline(t *testing.T) {
+	s := expired{newBreaking(1)}
+	c := NewConn(s, Config{})
+	select {
+	case <-c.Done():
+	case <-time.After(2 * time.Second):
+		t.Errorf("still connected after %d reads", -s.left.Load())
+		c.end(ErrClosed, true)
+		return // Close would wait for ever
+	}
+	if err := c.Close(); !errors.Is(err, os.ErrDeadlineExceeded) || AdviceFor(err) != AdviceReconnect {
+		t.Error(err)
+	}
 }

@@ -46,7 +46,7 @@ func (c *Conn) read() {
 		err = c.in.next()
 		switch {
 		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case c.token != nil && errors.Is(err, os.ErrDeadlineExceeded): // else it would come again at once
 			c.interrupted()
 		default:
 			return
@@ -65,11 +65,9 @@ func isHangUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, 
 // interrupted lends reading to callers, if that is what the goroutine that
 // reads was interrupted for.
 func (c *Conn) interrupted() {
-	if c.token != nil {
-		_ = c.token.stream.SetReadDeadline(time.Time{})
-		if c.in.assembly.params == nil { // else a caller could have to wait for a handler
-			c.token.lent.lend(c)
-		}
+	_ = c.token.stream.SetReadDeadline(time.Time{})
+	if c.in.assembly.params == nil { // else a caller could have to wait for a handler
+		c.token.lent.lend(c)
 	}
 }
 
