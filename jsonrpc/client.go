@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"sync"
@@ -51,9 +52,10 @@ type Client struct {
 }
 
 // NewClient returns a Client and begins to connect. dial makes a connected
-// Stream, which then belongs to the Client; its context ends with
-// ClientConfig.DialTimeout or with Close. Close the Client when it is no longer
-// needed.
+// Stream, which then belongs to the Client. Its context ends with
+// ClientConfig.DialTimeout or with Close, and when dial has returned a Stream with
+// the connection: a program that Start has started with it runs so long. Close the
+// Client when it is no longer needed.
 func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig) *Client {
 	cfg.Config = cfg.withDefaults()
 	setDefault(&cfg.MinBackoff, 100*time.Millisecond)
@@ -253,12 +255,12 @@ func (cl *Client) set(conn *Conn, cause error, over bool) {
 func (cl *Client) run() {
 	failures := 0 // since a connection stood for a while
 	for {
-		conn, err := cl.connect()
+		conn, release, err := cl.connect()
 		if err == nil {
 			began := time.Now()
 			cl.set(conn, nil, false)
 			cl.state.set(StateConnected, nil, notEnded)
-			err = cl.watch(conn)
+			err = cl.watch(conn, release)
 			if time.Since(began) >= cl.cfg.MaxBackoff {
 				failures = 0
 			}
@@ -278,29 +280,44 @@ func (cl *Client) run() {
 // notEnded says whether nobody has closed the Client.
 func notEnded(from State) bool { return from < StateClosing }
 
-// connect dials once.
-func (cl *Client) connect() (*Conn, error) {
-	ctx, cancel := context.WithTimeout(cl.ctx, cl.cfg.DialTimeout)
-	defer cancel()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+// connect dials once. Its context outlives it, since that of a Subprocess is how
+// long the program may run; release ends it, when the connection has ended.
+func (cl *Client) connect() (conn *Conn, release context.CancelFunc, err error) {
+	if err := cl.ctx.Err(); err != nil {
+		return nil, nil, err
 	}
+	ctx, release := context.WithCancel(context.Background())
+	late := time.AfterFunc(cl.cfg.DialTimeout, release)
+	closed := context.AfterFunc(cl.ctx, release)
 	s, err := cl.dial(ctx)
-	if err != nil {
-		return nil, err
+	inTime, open := late.Stop(), closed()
+	if err == nil && inTime && open {
+		return NewConn(s, cl.cfg.Config), release, nil
 	}
-	return NewConn(s, cl.cfg.Config), nil
+	release()
+	if err == nil {
+		_ = s.Close() // its context has ended
+		err = ctx.Err()
+	}
+	if !inTime {
+		err = fmt.Errorf("%w: %w", &TimeoutError{After: cl.cfg.DialTimeout}, err)
+	}
+	return nil, nil, err
 }
 
 // watch waits until the connection is of no more use, and returns why. What
 // handlers still run on it have their grace beside the next connection.
-func (cl *Client) watch(conn *Conn) error {
+func (cl *Client) watch(conn *Conn, release context.CancelFunc) error {
+	end := func() {
+		_ = conn.Close()
+		release()
+	}
 	select {
 	case <-conn.down:
-		cl.tasks.Go(func() { _ = conn.Close() })
+		cl.tasks.Go(end)
 		return conn.connError(StateDisconnected)
 	case <-cl.ctx.Done():
-		_ = conn.Close()
+		end()
 		return ErrClosed
 	}
 }

@@ -309,3 +309,39 @@ func TestClientTimeouts(t *testing.T) {
 		}
 	})
 }
+
+// TestClientDialTimeout proves that dialing ends with ClientConfig.DialTimeout and
+// is tried again, whatever it returns then, and that a Stream that comes too late
+// is closed.
+func TestClientDialTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen states
+		start := time.Now()
+		var dials []time.Duration
+		var late Stream
+		dial := func(ctx context.Context) (Stream, error) {
+			dials = append(dials, time.Since(start))
+			<-ctx.Done()
+			if len(dials) == 1 {
+				return nil, ctx.Err()
+			}
+			near, far := Pipe()
+			late = far
+			return near, nil
+		}
+		cl := NewClient(dial, ClientConfig{Config: Config{Hooks: Hooks{StateChange: seen.add}}, DialTimeout: time.Second, MinBackoff: time.Second, Random: noJitter})
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		if len(dials) != 2 || dials[1] != 2*time.Second {
+			t.Error(dials)
+		}
+		if _, err := late.Read(); !errors.Is(err, io.EOF) {
+			t.Errorf("the Stream that came late: %v", err)
+		}
+		cl.Close()
+		timeout := "jsonrpc: no answer within 1s: context canceled"
+		seen.check(t, "connecting disconnected "+timeout, "disconnected connecting "+timeout,
+			"connecting disconnected "+timeout, "disconnected connecting "+timeout,
+			"connecting closing jsonrpc: connection closed", "closing disconnected jsonrpc: connection closed")
+	})
+}

@@ -29,7 +29,8 @@ func TestSubprocessChild(t *testing.T) {
 		return
 	}
 	children := map[string]func(){
-		"echo": func() { echoLines(Stdio()) },
+		"echo":  func() { echoLines(Stdio()) },
+		"serve": func() { <-NewConn(Stdio(), Config{Handler: HandlerFunc(echo)}).Done() },
 		"fail": func() {
 			fmt.Fprintln(os.Stderr, "boom: no such database")
 			os.Exit(3)
@@ -431,4 +432,40 @@ func openDescriptors(t *testing.T) map[string]int {
 		}
 	}
 	return open
+}
+
+// TestClientSubprocess proves that the program that a Client has started lives as
+// long as their connection, though the time for dialing is over, and that the
+// Client starts another one after it (RPC-22).
+func TestClientSubprocess(t *testing.T) {
+	programs := make(chan *Subprocess, 10)
+	dial := func(ctx context.Context) (Stream, error) {
+		s, err := Start(ctx, childCommand("serve"), SubprocessConfig{})
+		if err != nil {
+			return nil, err
+		}
+		programs <- s
+		return s, nil
+	}
+	cl := NewClient(dial, ClientConfig{MinBackoff: time.Millisecond})
+	defer cl.Close()
+	for i := range 2 {
+		for range 3 {
+			if got, err := Call[[]int](t.Context(), cl, "m", []int{i}); err != nil || got[0] != i {
+				t.Fatal(got, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		first := <-programs
+		select {
+		case <-first.Exited():
+			t.Fatal("stopped in the middle")
+		default:
+		}
+		syscall.Kill(first.PID(), syscall.SIGKILL)
+		<-first.Exited()
+		for cl.present() != nil { // it notices
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
