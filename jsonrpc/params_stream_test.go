@@ -99,6 +99,32 @@ func TestParamsStreamedOrWhole(t *testing.T) {
 	})
 }
 
+// TestParamsStreamedTyped proves that a typed handler that is registered for
+// streaming gets long params as it gets short ones, and not none, and that params
+// that turn out to be malformed do not reach it.
+func TestParamsStreamedTyped(t *testing.T) {
+	var mux Mux
+	called := 0
+	mux.RegisterStreaming("upload", Typed(func(_ context.Context, texts []string) (int, error) {
+		called++
+		return len(texts[0]), nil
+	}))
+	x := strings.Repeat("x", uploadSize)
+	withPeer(t, Config{Handler: &mux}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		peer.send(uploadHead + `short"]}`)
+		peer.want(`{"jsonrpc":"2.0","id":7,"result":5}`)
+		peer.send(uploadHead + x + `"]}`)
+		peer.want(`{"jsonrpc":"2.0","id":7,"result":800000}`)
+		peer.send(uploadHead + x + `"}}`)
+		if got := peer.next(); !strings.Contains(got, `"code":-32700`) {
+			t.Error(got)
+		}
+	})
+	if called != 2 {
+		t.Errorf("called %d times", called)
+	}
+}
+
 // TestParamsStreamedFramed proves that it depends on the length of params whether
 // they are streamed, and not on the pieces in which they arrive.
 func TestParamsStreamedFramed(t *testing.T) {

@@ -66,18 +66,20 @@ func (r *Request) Codec() Codec { return r.codec }
 // to be returned by the handler (JSON-RPC 2.0 section 5.1), with the data that
 // Typed describes.
 func (r *Request) Decode(v any) error {
-	params := r.params
-	if r.stream != nil {
-		var err error
-		if params, err = io.ReadAll(r.stream); err != nil {
-			return err
-		}
-	}
-	if params == nil {
-		return nil
+	params, err := r.all()
+	if params == nil || err != nil {
+		return err
 	}
 	if err := r.codec.Decode(params, v); err != nil {
 		return invalidParams(err)
 	}
 	return nil
+}
+
+// all returns the params, which it reads to their end when they are streamed.
+func (r *Request) all() ([]byte, error) {
+	if r.stream == nil {
+		return r.params, nil
+	}
+	return io.ReadAll(r.stream)
 }

@@ -72,10 +72,10 @@ func positions(p reflect.Type) []string {
 // decodeParams decodes the request's params into v, by position too if there
 // are names for the positions.
 func decodeParams(req *Request, names []string, v any) error {
-	raw := req.Params()
+	raw, err := req.all()
 	switch {
-	case len(raw) == 0:
-		return nil
+	case len(raw) == 0 || err != nil:
+		return err
 	case names == nil || raw[0] != '[':
 		if err := req.Codec().Decode(raw, v); err != nil {
 			return invalidParams(err)
