@@ -462,9 +462,10 @@ func TestClientSubprocess(t *testing.T) {
 			t.Fatal("stopped in the middle")
 		default:
 		}
+		former := cl.present()
 		syscall.Kill(first.PID(), syscall.SIGKILL)
 		<-first.Exited()
-		for cl.present() != nil { // it notices
+		for cl.present() == former { // until it notices
 			time.Sleep(time.Millisecond)
 		}
 	}
