@@ -38,7 +38,8 @@ type Conn struct {
 
 	ending sync.Once
 	ended  sync.Once
-	cause  error // why the connection ends; set before ending
+	told   sync.Once // closes done
+	cause  error     // why the connection ends; set before ending
 	stop   chan struct{}
 	down   chan struct{} // closed when it is no longer connected
 	done   chan struct{} // closed when it is disconnected
@@ -115,9 +116,9 @@ func (c *Conn) State() State { return c.state.get() }
 // ignoresInvalid says that what is no message is not answered.
 func (c *Conn) ignoresInvalid() bool { return c.cfg.IgnoreInvalid || c.cfg.Handler == nil }
 
-// Done returns a channel that is closed when the connection is disconnected and
-// its Stream has closed, which may take a moment longer than its calls to fail.
-// Handlers may still be running then; Close waits for them.
+// Done returns a channel that is closed when the connection is disconnected.
+// Handlers may still be running then, and if it broke its Stream may still be
+// closing; Close waits for them.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err returns nil until Done is closed, and then a *ConnError with the cause.
@@ -187,8 +188,10 @@ func (c *Conn) end(cause error, broken bool) {
 		c.pending.refuse(why) // before the hook is told, which may try to call
 		if broken {
 			c.disconnect()
+			c.disconnected() // first, for those who call again when a call has failed
+		} else {
+			c.state.set(state, cause, func(from State) bool { return from < state })
 		}
-		c.state.set(state, cause, func(from State) bool { return from < state })
 		c.pending.failAll(why)
 		if c.token.inHand() {
 			c.token.interrupt()
@@ -231,10 +234,15 @@ func (c *Conn) disconnect() {
 		c.w.close(c.connError(StateDisconnected))
 		c.tasks.Go(func() {
 			_ = c.stream.Close() // nothing can be done about its error
-			c.state.set(StateDisconnected, c.cause, func(from State) bool { return from < StateDisconnected })
-			close(c.done)
+			c.disconnected()
 		})
 	})
+}
+
+// disconnected tells that the connection is disconnected.
+func (c *Conn) disconnected() {
+	c.state.set(StateDisconnected, c.cause, func(from State) bool { return from < StateDisconnected })
+	c.told.Do(func() { close(c.done) })
 }
 
 // connError says that, and why, the connection is in state. A connection that

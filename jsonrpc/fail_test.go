@@ -141,8 +141,8 @@ func TestFailBeforeClose(t *testing.T) {
 				if !errors.Is(err, syscall.EPIPE) || time.Since(start) != 0 {
 					t.Errorf("%v after %v", err, time.Since(start))
 				}
-				if c.State() != StateDisconnected {
-					t.Error(c.State())
+				if c.State() != StateDisconnected || !errors.Is(c.Err(), syscall.EPIPE) {
+					t.Error(c.State(), c.Err())
 				}
 			})
 			synctest.Wait()
