@@ -49,13 +49,14 @@ internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb intern
 internal/bridge/a2a/a2apb:
 internal/bridge/a2a/agentcard: . internal/bridge
 internal/bridge/adaptertest:  . internal/bridge
+internal/keyfile:
 internal/testcache:
 internal/kafkatest:           internal/testcache
 internal/pgtest:              internal/testcache
 internal/zone/endtoend:
-internal/registry:            . internal/store
+internal/registry:            . internal/keyfile internal/store
 internal/oldplatform:         . internal/registry internal/store internal/workflow
-internal/push:                . internal/bus
+internal/push:                . internal/bus internal/keyfile
 internal/deadletter:          . internal/bus internal/store
 internal/health:              . internal/store
 internal/schedule:            . internal/store internal/workflow

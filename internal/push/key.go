@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/keyfile"
 )
 
 // LoadKey reads the key in file, or makes one of 32 random bytes and writes it
@@ -20,7 +20,9 @@ import (
 func LoadKey(file string) (parley.Secret, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		if err = makeKey(file); err == nil {
+		key := make([]byte, minKey)
+		_, _ = rand.Read(key) // never fails
+		if err = keyfile.Create(file, []byte(base64.RawURLEncoding.EncodeToString(key)+"\n")); err == nil {
 			text, err = os.ReadFile(file) // another process may have been first
 		}
 	}
@@ -32,26 +34,4 @@ func LoadKey(file string) (parley.Secret, error) {
 		return parley.Secret{}, parley.Errorf(parley.CodeInvalid, "the file %s holds no key of push notifications; remove it and start again", file)
 	}
 	return parley.NewSecret(key), nil
-}
-
-// makeKey writes a new key that is wholly there or not at all, unless there is one.
-func makeKey(file string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".key-*") // CreateTemp's mode is 0600
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	key := make([]byte, minKey)
-	_, _ = rand.Read(key) // never fails
-	if _, err = f.WriteString(base64.RawURLEncoding.EncodeToString(key) + "\n"); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	// A link fails if the name is taken, unlike a rename.
-	if err := os.Link(f.Name(), file); !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
 }

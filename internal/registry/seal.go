@@ -15,6 +15,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/keyfile"
 )
 
 // maxKeyFile bounds the key file, in bytes.
@@ -135,42 +136,14 @@ func readKey(path string) (key *age.X25519Identity, err error) {
 
 var errBadKey = errors.New("it holds no AGE-SECRET-KEY-1 line")
 
-// makeKey writes a new key that is either wholly there or not at all, and never
-// replaces one: a lost key is a lost credential.
-func makeKey(path string) (err error) {
+// makeKey makes the key file, unless there is one, and the folder that it is in.
+func makeKey(path string) error {
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".key-*") // CreateTemp's mode is 0600
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = fmt.Fprintf(f, "# Opens the credentials that are sealed in the database. Keep it, and keep it apart.\n# public key: %s\n%s\n", key.Recipient(), key)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	// A link fails if the name is taken, unlike a rename.
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes the names in dir durable: what is sealed may be committed to
-// the database right after.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return keyfile.Create(path, fmt.Appendf(nil, "# Opens the credentials that are sealed in the database. Keep it, and keep it apart.\n# public key: %s\n%s\n", key.Recipient(), key))
 }

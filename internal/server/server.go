@@ -35,6 +35,7 @@ import (
 	"github.com/parley-project/parley/internal/deadletter"
 	"github.com/parley-project/parley/internal/executor"
 	"github.com/parley-project/parley/internal/health"
+	"github.com/parley-project/parley/internal/keyfile"
 	"github.com/parley-project/parley/internal/push"
 	"github.com/parley-project/parley/internal/registry"
 	"github.com/parley-project/parley/internal/retention"
@@ -242,7 +243,7 @@ func (s *Server) SyncedCommits() int64 { return s.db.SyncedCommits() }
 // several processes that start at a time one makes it.
 func localKey(file string) (parley.Secret, error) {
 	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
-		if err := makeLocalKey(file); err != nil {
+		if err := keyfile.Create(file, []byte("parley_"+newToken()+"\n")); err != nil {
 			return parley.Secret{}, fmt.Errorf("local key: %w", err)
 		}
 	}
@@ -255,27 +256,6 @@ func localKey(file string) (parley.Secret, error) {
 		return parley.Secret{}, parley.Errorf(parley.CodeInvalid, "the key file %s is empty; remove it and start again", file)
 	}
 	return parley.NewSecret([]byte(key)), nil
-}
-
-// makeLocalKey writes a new key that is wholly there or not at all, unless there is
-// one.
-func makeLocalKey(file string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".key-*") // CreateTemp's mode is 0600
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	if _, err = f.WriteString("parley_" + newToken() + "\n"); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	// A link fails if the name is taken, unlike a rename.
-	if err := os.Link(f.Name(), file); !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
 }
 
 func newToken() string {
