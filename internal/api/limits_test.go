@@ -312,6 +312,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		deaf, slow := ask(), ask()
 		res, err := http.ReadResponse(bufio.NewReader(slow), nil)
 		must(t, err)
+		defer func() { _ = res.Body.Close() }()
 		n := 0
 		for buf := make([]byte, 64<<10); n < len(s.document); time.Sleep(time.Second) {
 			m, err := io.ReadFull(res.Body, buf)

@@ -163,8 +163,10 @@ func TestC7_DigestComparesValues(t *testing.T) {
 		}
 		seen[first] = spellings[0]
 	}
-	for _, other := range []string{`{"a":1,"b":[3]}`, `{"a":1}`, `"e"`, `12345678901234567891`, `1`, `null`, `""`, `[]`, `{}`, `1e999999998`, `120`, `1e99999999999999999999`,
-		strings.Repeat("7", 700), strings.Repeat("7", 699) + "8"} {
+	for _, other := range []string{
+		`{"a":1,"b":[3]}`, `{"a":1}`, `"e"`, `12345678901234567891`, `1`, `null`, `""`, `[]`, `{}`, `1e999999998`, `120`, `1e99999999999999999999`,
+		strings.Repeat("7", 700), strings.Repeat("7", 699) + "8",
+	} {
 		d := digest([]byte(other))
 		if old, ok := seen[d]; ok {
 			t.Errorf("%s and %s are taken for equal", other, old)

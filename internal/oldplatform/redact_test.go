@@ -13,8 +13,10 @@ func TestRedact(t *testing.T) {
 		{`{"auth_config":{"type":"apikey","header_name":"H","header":"I","key":"k"}}`, `{"auth_config":{"header":"I","header_name":"H","key":"[redacted]","type":"apikey"}}`},
 		{`[{"x":{"AUTH_config":[["k"],7,true]}}]`, `[{"x":{"AUTH_config":[["[redacted]"],"[redacted]",true]}}]`},
 		{`{"auth_config":"whole"}`, `{"auth_config":"[redacted]"}`},
-		{`{"url":"https://ann:p%40ss@h/a?b=c","x":["see http://u@h/ and ftp://u:p@h:1/ and a@b:c"]}`,
-			`{"url":"https://[redacted]@h/a?b=c","x":["see http://[redacted]@h/ and ftp://[redacted]@h:1/ and a@b:c"]}`},
+		{
+			`{"url":"https://ann:p%40ss@h/a?b=c","x":["see http://u@h/ and ftp://u:p@h:1/ and a@b:c"]}`,
+			`{"url":"https://[redacted]@h/a?b=c","x":["see http://[redacted]@h/ and ftp://[redacted]@h:1/ and a@b:c"]}`,
+		},
 		{`{"url":"https://h/a@b"}`, `{"url":"https://h/a@b"}`},
 		{`no JSON`, `null`},
 	} {

@@ -36,7 +36,7 @@ func TestWebServerSlowBody(t *testing.T) {
 		conns := make(chan net.Conn, 1)
 		conns <- server
 		close(conns)
-		go srv.Serve(oneConn{conns: conns}) //nolint:errcheck // it ends at once, its connection later
+		go srv.Serve(oneConn{conns: conns})
 		begin := time.Now()
 		go func() {
 			time.Sleep(time.Hour)

@@ -222,10 +222,10 @@ func (b *batched) exchange(g *batch) {
 		return
 	}
 	body := make([]byte, 0, g.size+2)
-	calls := make([]context.Context, len(g.members))
+	var calls []context.Context
 	for i, m := range g.members {
 		body = append(append(body, "[,"[min(i, 1)]), m.body...)
-		calls[i] = m.ctx
+		calls = append(calls, m.ctx)
 	}
 	body = append(body, ']')
 	reply, err := b.binding.carry(bridge.WithGuardsOf(g.ctx, calls...), g.members[0].op, body)
