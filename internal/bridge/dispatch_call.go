@@ -239,7 +239,9 @@ func (c *call) send() step {
 		}
 		return !late.Load()
 	}}
-	out, err := c.adapter.Call(withSendGuard(ctx, guard), c.task(), c.agent, c.progress)
+	out, err := c.shielded("Call", func() (Outcome, error) {
+		return c.adapter.Call(withSendGuard(ctx, guard), c.task(), c.agent, c.progress)
+	})
 	c.disarm(ctx)
 	c.status = int(guard.status.Load())
 	if err == nil && out.Disposition == NotSent && late.Load() {

@@ -230,7 +230,7 @@ func (c *call) ask(ctx context.Context) *parley.Error {
 		return parley.Errorf(parley.CodeUnsupportedProtocol,
 			"the agent's protocol is %s now, in which it cannot be asked about a task", c.agent.Protocol)
 	}
-	out, err := follower.Poll(ctx, c.task(), c.agent, c.agentTask())
+	out, err := c.shielded("Poll", func() (Outcome, error) { return follower.Poll(ctx, c.task(), c.agent, c.agentTask()) })
 	if err != nil {
 		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
 	}

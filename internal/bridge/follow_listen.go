@@ -38,10 +38,13 @@ func (c *call) listen(ctx context.Context) (next step, heard bool) {
 	ended := make(chan Outcome, 1)
 	stream := c.stream
 	go func() {
-		ended <- stream.Listen(ctx, func(r Report) {
-			c.progress(r)
-			nudge(heardOf)
+		out, _ := c.shielded("Listen", func() (Outcome, error) {
+			return stream.Listen(ctx, func(r Report) {
+				c.progress(r)
+				nudge(heardOf)
+			}), nil
 		})
+		ended <- out
 	}()
 	next, out := c.beside(ctx, heardOf, ended)
 	c.hangUp()
@@ -70,7 +73,7 @@ func (c *call) subscribe(ctx context.Context) (next step, ok bool) {
 	if c.b.failpoint("subscribe.before") {
 		return (*call).leave, false
 	}
-	out, err := subscriber.Subscribe(ctx, c.task(), c.agent, c.agentTask())
+	out, err := c.shielded("Subscribe", func() (Outcome, error) { return subscriber.Subscribe(ctx, c.task(), c.agent, c.agentTask()) })
 	switch {
 	case ctx.Err() != nil && out.Disposition != Answered:
 		if out.Stream != nil {

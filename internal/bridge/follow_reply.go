@@ -219,7 +219,9 @@ func (c *call) reply(ctx context.Context) step {
 	if b.failpoint("reply.before-send") {
 		return (*call).leave
 	}
-	out, err := answerer.Answer(ctx, c.task(), c.agent, TaskReply{At: c.agentTask(), Number: c.row.Questions, Reply: *r})
+	out, err := c.shielded("Answer", func() (Outcome, error) {
+		return answerer.Answer(ctx, c.task(), c.agent, TaskReply{At: c.agentTask(), Number: c.row.Questions, Reply: *r})
+	})
 	if err != nil {
 		return c.refusedReply(c.untranslatable(err).Message)
 	}

@@ -66,7 +66,7 @@ func (c *call) stopAgent() (out Outcome, told bool) {
 	if !ok {
 		return out, false
 	}
-	out, err := canceler.Cancel(ctx, c.task(), c.agent, c.agentTask())
+	out, err := c.shielded("Cancel", func() (Outcome, error) { return canceler.Cancel(ctx, c.task(), c.agent, c.agentTask()) })
 	if err != nil {
 		out = Outcome{Disposition: NotSent, Result: parley.Result{Err: c.untranslatable(err)}}
 	}

@@ -137,7 +137,7 @@ func (c *call) find() (out Outcome, known bool) {
 	if !ok {
 		return Outcome{}, false
 	}
-	out, err := finder.Find(ctx, c.task(), c.agent)
+	out, err := c.shielded("Find", func() (Outcome, error) { return finder.Find(ctx, c.task(), c.agent) })
 	if err != nil {
 		return Outcome{Result: parley.Result{Err: c.untranslatable(err)}}, false
 	}
