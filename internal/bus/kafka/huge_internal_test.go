@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/parley-project/parley/internal/bus"
@@ -16,24 +15,8 @@ import (
 func TestHugeBatch(t *testing.T) {
 	for _, group := range []string{"", "g"} {
 		t.Run("group "+group, func(t *testing.T) {
-			broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "parley.hints"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(broker.Close)
-			b, err := New(t.Context(), Config{Brokers: broker.ListenAddrs()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = b.Close() })
 			var h heard
-			stop, err := b.Subscribe(t.Context(), bus.SubjectHint, group, h.handle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stop()
-			send(t, b, bus.SubjectHint, 0, 1)
-			h.wait(t, 1)
+			broker, b := hearing(t, group, Config{}, &h)
 			produceHuge(t, broker.ListenAddrs(), "parley.hints")
 			send(t, b, bus.SubjectHint, 1, 2)
 			h.wait(t, 2)

@@ -17,24 +17,8 @@ import (
 func TestFetchTroublePasses(t *testing.T) {
 	for _, group := range []string{"", "g"} {
 		t.Run("group "+group, func(t *testing.T) {
-			broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "parley.hints"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(broker.Close)
-			b, err := New(t.Context(), Config{Brokers: broker.ListenAddrs()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = b.Close() })
 			var h heard
-			stop, err := b.Subscribe(t.Context(), bus.SubjectHint, group, h.handle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stop()
-			send(t, b, bus.SubjectHint, 0, 1)
-			h.wait(t, 1)
+			broker, b := hearing(t, group, Config{}, &h)
 			broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 				return refuseFetch(req.(*kmsg.FetchRequest)), nil, len(req.(*kmsg.FetchRequest).Topics) > 0
 			})
@@ -52,6 +36,31 @@ func TestFetchTroublePasses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hearing gives a bus over a broker of one topic with one partition, on which h has
+// heard a first hint.
+func hearing(t *testing.T, group string, c Config, h *heard) (*kfake.Cluster, *Bus) {
+	t.Helper()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "parley.hints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	c.Brokers = broker.ListenAddrs()
+	b, err := New(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	stop, err := b.Subscribe(t.Context(), bus.SubjectHint, group, h.handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	send(t, b, bus.SubjectHint, 0, 1)
+	h.wait(t, 1)
+	return broker, b
 }
 
 // refuseFetch answers for every partition of a request that it may not be read,
@@ -78,27 +87,9 @@ func refuseFetch(req *kmsg.FetchRequest) kmsg.Response {
 // A topic without news shows by no record that it can be read again: trouble
 // that does not come again is over after a while, trouble that does is not.
 func TestFetchTroubleOfQuietTopic(t *testing.T) {
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "parley.hints"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
 	var ahead atomic.Int64 // of the bus's clock
-	b, err := New(t.Context(), Config{Brokers: broker.ListenAddrs(), Now: func() time.Time {
-		return time.Now().Add(time.Duration(ahead.Load()))
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
 	var h heard
-	stop, err := b.Subscribe(t.Context(), bus.SubjectHint, "g", h.handle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	send(t, b, bus.SubjectHint, 0, 1)
-	h.wait(t, 1)
+	broker, b := hearing(t, "g", Config{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}, &h)
 	await := func(why string, well bool) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); (b.Health(t.Context()) == nil) != well; time.Sleep(10 * time.Millisecond) {
