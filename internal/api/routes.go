@@ -205,17 +205,17 @@ func (s *server) agentRoutes() []route {
 		{
 			method: http.MethodPut, path: "/api/v1/agents/{ref}", id: "change-agent", tag: tag, old: true,
 			summary: "Change the members that are given", params: []*huma.Param{ref}, body: agentUpdate{},
-			answers: ok(agentBody{}), errors: []int{400, 404, 413, 415, 422, 502, 504}, handle: s.changeAgent,
+			answers: ok(agentBody{}), errors: []int{400, 404, 409, 413, 415, 422, 502, 504}, handle: s.changeAgent,
 		},
 		{
 			method: http.MethodDelete, path: "/api/v1/agents/{ref}", id: "remove-agent", tag: tag, old: true,
 			summary: "Mark an agent deleted; again is no error", params: []*huma.Param{ref},
-			answers: ok(messageBody{}), errors: []int{404}, handle: s.removeAgent,
+			answers: ok(messageBody{}), errors: []int{404, 409}, handle: s.removeAgent,
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/agents/{ref}/check", id: "recheck-agent", tag: tag,
 			summary: "Look at an agent and its card anew, and say what changed", params: []*huma.Param{ref}, answers: ok(checkBody{}),
-			errors: []int{404}, handle: s.checkAgent,
+			errors: []int{404, 409}, handle: s.checkAgent,
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/agents:detect", id: "detect-agent", tag: tag,

@@ -261,8 +261,9 @@ func TestOwnSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		off.Health = nil
-		if err := r.db.UpdateAgent(t.Context(), off); err != nil {
+		read := off.UpdatedAt
+		off.Health, off.UpdatedAt = nil, read.Add(time.Microsecond)
+		if err := r.db.UpdateAgent(t.Context(), off, read); err != nil {
 			t.Fatal(err)
 		}
 		r.run(time.Minute, r.checker(0.5, 0))

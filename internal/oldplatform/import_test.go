@@ -302,8 +302,9 @@ func TestImportConflicts(t *testing.T) {
 	diff(t, must(x.db.Agent(t.Context(), "ResearchAgent"))(t).URL, "http://mine/")
 
 	a := must(x.db.Agent(t.Context(), "WriterAgent"))(t)
+	read := a.UpdatedAt
 	a.Description, a.UpdatedAt = "changed here", now()
-	check(t, x.db.UpdateAgent(t.Context(), a))
+	check(t, x.db.UpdateAgent(t.Context(), a, read))
 	diff(t, table(t, x.take(p), "agents").Unchanged, 4)
 	p.exec(`UPDATE agents SET url = 'http://moved/', updated_at = '2026-09-01' WHERE name IN ('WriterAgent', 'NoToken')`)
 	for _, f := range []func(*oldplatform.Options){dry, func(*oldplatform.Options) {}} {

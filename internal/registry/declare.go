@@ -69,10 +69,8 @@ func (r *Registry) checkAll(specs []parley.AgentSpec) error {
 
 // declare makes one record equal to spec.
 func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared, error) {
-	r.writing.Lock()
-	defer r.writing.Unlock()
 	name := value(spec.Name)
-	stored, err := r.cfg.Store.Agent(ctx, name)
+	_, err := r.cfg.Store.Agent(ctx, name)
 	if parley.CodeOf(err) == parley.CodeNotFound {
 		var agent parley.Agent
 		if agent, err = r.build(spec); err != nil {
@@ -82,23 +80,24 @@ func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared
 			return didAdd, nil
 		}
 		if parley.CodeOf(err) == parley.CodeConflict {
-			// Another server that starts now was first.
-			stored, err = r.cfg.Store.Agent(ctx, name)
+			err = nil // another server that starts now was first
 		}
 	}
 	if err != nil {
 		return didNothing, err
 	}
-	spec = r.reuse(spec, stored)
-	if stored.Status == parley.AgentDeleted && spec.Status == nil {
-		spec.Status = new(parley.AgentActive)
-	}
-	agent, err := r.merge(stored, complete(spec), nil)
-	if err != nil || same(stored, agent) {
+	_, did, err := r.change(ctx, name, spec.By, func(stored parley.Agent) (parley.Agent, bool, error) {
+		wanted := r.reuse(spec, stored)
+		if stored.Status == parley.AgentDeleted && wanted.Status == nil {
+			wanted.Status = new(parley.AgentActive)
+		}
+		agent, err := r.merge(stored, complete(wanted), nil)
+		return agent, !same(stored, agent), err
+	})
+	if !did {
 		return didNothing, err
 	}
-	_, err = r.write(ctx, agent)
-	return didUpdate, err
+	return didUpdate, nil
 }
 
 // same reports whether two versions of a record say the same.

@@ -203,15 +203,12 @@ func (r *Registry) Check(ctx context.Context, idOrName, by string) (parley.Agent
 // keep stores what was found about an agent that has not changed meanwhile, as a
 // change by whom by names.
 func (r *Registry) keep(ctx context.Context, seen parley.Agent, found parley.Detection, by string) (bool, error) {
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	agent, err := r.cfg.Store.Agent(ctx, seen.ID)
-	if err != nil || moved(seen, agent) || agent.Status == parley.AgentDeleted {
-		return false, err
-	}
-	agent.Detected, agent.UpdatedAt, agent.UpdatedBy = stored(found), r.now(), user(by)
-	_, err = r.write(ctx, agent)
-	return err == nil, err
+	_, did, err := r.change(ctx, seen.ID, by, func(agent parley.Agent) (parley.Agent, bool, error) {
+		does := !moved(seen, agent) && agent.Status != parley.AgentDeleted
+		agent.Detected = stored(found)
+		return agent, does, nil
+	})
+	return did, err
 }
 
 // alike says that two detections say the same.

@@ -52,7 +52,7 @@ func (s *fakeStore) CreateAgent(_ context.Context, a parley.Agent) error {
 	return nil
 }
 
-func (s *fakeStore) UpdateAgent(_ context.Context, a parley.Agent) error {
+func (s *fakeStore) UpdateAgent(_ context.Context, a parley.Agent, read time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.onWrite != nil {
@@ -60,8 +60,12 @@ func (s *fakeStore) UpdateAgent(_ context.Context, a parley.Agent) error {
 			return err
 		}
 	}
-	if _, ok := s.byID[a.ID]; !ok {
+	stored, ok := s.byID[a.ID]
+	if !ok {
 		return parley.Errorf(parley.CodeNotFound, "no agent %s", a.ID)
+	}
+	if !stored.UpdatedAt.Equal(read) || !a.UpdatedAt.After(read) {
+		return parley.Errorf(parley.CodeConflict, "changed at %v, not %v; now %v", stored.UpdatedAt, read, a.UpdatedAt)
 	}
 	s.byID[a.ID] = a
 	return nil
@@ -101,6 +105,7 @@ func (s *fakeStore) Agents(_ context.Context, q parley.AgentQuery) ([]parley.Age
 // fixture is a registry on fakes with a clock that stands still.
 type fixture struct {
 	*registry.Registry
+	cfg     registry.Config
 	store   *fakeStore
 	secrets *registry.Secrets
 	env     map[string]string
@@ -155,7 +160,7 @@ func newFixture(t testing.TB, change ...func(*registry.Config)) *fixture {
 	for _, c := range change {
 		c(&cfg)
 	}
-	f.Registry = registry.New(cfg)
+	f.cfg, f.Registry = cfg, registry.New(cfg)
 	return f
 }
 

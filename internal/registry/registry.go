@@ -17,8 +17,10 @@ type Store interface {
 	// CreateAgent stores a new record. Code conflict: the name, or the id, was
 	// ever used, also by an agent that is deleted now.
 	CreateAgent(context.Context, parley.Agent) error
-	// UpdateAgent replaces the record with the same id. Code not_found.
-	UpdateAgent(context.Context, parley.Agent) error
+	// UpdateAgent replaces the record with the same id that was last changed at
+	// read; the new one's UpdatedAt is later. Code not_found; code conflict: it
+	// was changed since.
+	UpdateAgent(ctx context.Context, a parley.Agent, read time.Time) error
 	// Agent gives the record with that id or name, also a deleted one. Code
 	// not_found.
 	Agent(ctx context.Context, idOrName string) (parley.Agent, error)
@@ -78,8 +80,8 @@ type Registry struct {
 	checkers  map[string]func(json.RawMessage) []error
 	cache     *cache
 
-	// writing keeps this process from losing an update between reading a record
-	// and writing it. Writes are rare; reads don't take it.
+	// writing makes the writers of this process wait for each other, who else
+	// would do their work again ([Registry.change]). Reads don't take it.
 	writing sync.Mutex
 }
 
@@ -187,36 +189,61 @@ func (r *Registry) create(ctx context.Context, agent parley.Agent) (parley.Agent
 // names a protocol: then it is called by its record alone.
 //
 // The error is a [*parley.Error]: code invalid as for [Registry.Add], not_found,
-// or as of [Registry.Detect].
+// conflict if others keep changing the agent, or as of [Registry.Detect].
 func (r *Registry) Update(ctx context.Context, idOrName string, spec parley.AgentSpec) (parley.Agent, error) {
 	spec, detected, err := r.changing(ctx, idOrName, spec)
 	if err != nil {
 		return parley.Agent{}, err
 	}
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	stored, err := r.cfg.Store.Agent(ctx, idOrName)
-	if err != nil {
-		return parley.Agent{}, err
-	}
-	agent, err := r.merge(stored, spec, nil)
-	if err != nil {
-		return parley.Agent{}, err
-	}
-	if detected != nil {
-		agent.Detected = detected
-	}
-	return r.write(ctx, agent)
+	agent, _, err := r.change(ctx, idOrName, spec.By, func(stored parley.Agent) (parley.Agent, bool, error) {
+		agent, err := r.merge(stored, spec, nil)
+		if detected != nil {
+			agent.Detected = detected
+		}
+		return agent, true, err
+	})
+	return agent, err
 }
 
-func (r *Registry) write(ctx context.Context, agent parley.Agent) (parley.Agent, error) {
-	err := r.cfg.Store.UpdateAgent(ctx, agent)
-	// Also after an error: the write may have happened.
-	r.cache.drop(agent.Name)
-	if err != nil {
-		return parley.Agent{}, err
+// maxChanges bounds how often a change is made anew because somebody else was
+// faster.
+const maxChanges = 20
+
+// change stores what next makes of an agent's record, if it says that it does
+// something. Next is called again, with the newer record, if another process
+// changed that meanwhile. The record that is returned is the stored one.
+func (r *Registry) change(ctx context.Context, idOrName, by string, next func(parley.Agent) (parley.Agent, bool, error)) (parley.Agent, bool, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	for range maxChanges {
+		read, err := r.cfg.Store.Agent(ctx, idOrName)
+		if err != nil {
+			return parley.Agent{}, false, err
+		}
+		agent, does, err := next(read)
+		if err != nil {
+			return parley.Agent{}, false, err
+		}
+		if !does {
+			return read, false, nil
+		}
+		agent.UpdatedBy = user(by)
+		// Two versions never have the same time: by it they are told apart.
+		if agent.UpdatedAt = r.now(); !agent.UpdatedAt.After(read.UpdatedAt) {
+			agent.UpdatedAt = read.UpdatedAt.Add(time.Microsecond)
+		}
+		err = r.cfg.Store.UpdateAgent(ctx, agent, read.UpdatedAt)
+		// Also after an error: the write may have happened.
+		r.cache.drop(agent.Name)
+		if err == nil {
+			return agent, true, nil
+		}
+		if parley.CodeOf(err) != parley.CodeConflict {
+			return parley.Agent{}, false, err
+		}
 	}
-	return agent, nil
+	return parley.Agent{}, false, parley.Errorf(parley.CodeConflict,
+		"agent '%s' was changed by others each of the %d times that this change was tried; nothing is changed; try again", idOrName, maxChanges)
 }
 
 // merge lays spec over agent, checks it, and seals a literal credential. The
@@ -319,17 +346,13 @@ func (r *Registry) List(ctx context.Context, q parley.AgentQuery) ([]parley.Agen
 
 // Remove marks an agent as deleted; its name stays taken and its runs keep
 // their record. Removing it again changes nothing. The error is a
-// [*parley.Error] of code not_found.
+// [*parley.Error] of code not_found, or as of [Registry.Update] conflict.
 func (r *Registry) Remove(ctx context.Context, idOrName, by string) error {
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	agent, err := r.cfg.Store.Agent(ctx, idOrName)
-	if err != nil || agent.Status == parley.AgentDeleted {
-		return err
-	}
-	agent.Status = parley.AgentDeleted
-	agent.UpdatedAt, agent.UpdatedBy = r.now(), user(by)
-	_, err = r.write(ctx, agent)
+	_, _, err := r.change(ctx, idOrName, by, func(agent parley.Agent) (parley.Agent, bool, error) {
+		does := agent.Status != parley.AgentDeleted
+		agent.Status = parley.AgentDeleted
+		return agent, does, nil
+	})
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -35,12 +36,15 @@ func (l *agentList) CreateAgent(_ context.Context, a parley.Agent) error {
 }
 
 // UpdateAgent implements [registry.Store].
-func (l *agentList) UpdateAgent(_ context.Context, a parley.Agent) error {
+func (l *agentList) UpdateAgent(_ context.Context, a parley.Agent, read time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := l.find(a.ID)
 	if i < 0 {
 		return parley.Errorf(parley.CodeNotFound, "agent %q not found", a.ID)
+	}
+	if !l.agents[i].UpdatedAt.Equal(read) {
+		return parley.Errorf(parley.CodeConflict, "agent %q was changed meanwhile", a.Name)
 	}
 	l.agents[i] = a
 	return nil

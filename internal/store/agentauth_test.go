@@ -26,7 +26,7 @@ func TestAgentAuth(t *testing.T) {
 			check(t, db.CreateAgent(ctx, a))
 			diff(t, must(db.Agent(ctx, a.Name))(t), a)
 			a.Auth, a.TLS = parley.Auth{Type: parley.AuthNone}, parley.AgentTLS{}
-			check(t, db.UpdateAgent(ctx, a))
+			a = changeAgent(t, db, a)
 			diff(t, must(db.Agent(ctx, a.Name))(t), a)
 		}
 	})

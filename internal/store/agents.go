@@ -150,21 +150,33 @@ func (db *DB) CreateAgent(ctx context.Context, a parley.Agent) error {
 	})
 }
 
-// UpdateAgent replaces the record with a's ID, but for its name and what was
-// recorded at its creation. Synced.
-func (db *DB) UpdateAgent(ctx context.Context, a parley.Agent) error {
+// UpdateAgent replaces the record with a's ID that was last changed at read, but
+// for its name and what was recorded at its creation. The error is not_found, or
+// conflict if it was changed since then: the caller reads it and tries again.
+// Synced.
+func (db *DB) UpdateAgent(ctx context.Context, a parley.Agent, read time.Time) error {
+	if !a.UpdatedAt.After(read) {
+		return parley.Errorf(parley.CodeInvalid, "a change of agent %q at %v, which is not after the one before, %v", a.Name, a.UpdatedAt, read)
+	}
 	args, err := agentArgs(&a)
 	if err != nil {
 		return err
 	}
-	args = append(args, string(a.Status), unixMicro(a.UpdatedAt), a.UpdatedBy, a.ID)
+	args = append(args, string(a.Status), unixMicro(a.UpdatedAt), a.UpdatedBy, a.ID, unixMicro(read))
 	return db.submit(ctx, synced, func(s *session) error {
 		n, err := s.exec(`UPDATE agents SET url = ?, description = ?, protocol = ?, protocol_config = ?, auth_type = ?, auth_header = ?,
  auth_secret = ?, timeout_ms = ?, retry_config = ?, outcome_unknown = ?, idempotent = ?, max_concurrent = ?, detected = ?,
  auth_config = ?, breaker = ?, limits = ?, priority = ?, health = ?, status = ?,
- updated_at = ?, updated_by = ? WHERE id = ?`, args...)
-		if err == nil && n == 0 {
-			return noAgent(a.ID)
+ updated_at = ?, updated_by = ? WHERE id = ? AND updated_at = ?`, args...)
+		if err != nil || n > 0 {
+			return err
+		}
+		there, err := s.exists(`SELECT 1 FROM agents WHERE id = ?`, a.ID)
+		if err == nil {
+			err = noAgent(a.ID)
+			if there {
+				err = parley.Errorf(parley.CodeConflict, "agent %q was changed meanwhile", a.Name)
+			}
 		}
 		return err
 	})

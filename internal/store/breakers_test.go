@@ -132,10 +132,10 @@ func TestAgentBreaker(t *testing.T) {
 			Enabled: true, FailureThreshold: 7, FailureRate: 0.25, MinimumCalls: 20, OpenFor: 1500 * time.Millisecond, HalfOpenCalls: 2,
 			Window: time.Minute, OnOpen: parley.OnOpenFail,
 		}
-		check(t, db.UpdateAgent(ctx, a))
+		a = changeAgent(t, db, a)
 		diff(t, must(db.Agent(ctx, "a"))(t).Breaker, a.Breaker)
 		a.Breaker = nil
-		check(t, db.UpdateAgent(ctx, a))
+		a = changeAgent(t, db, a)
 		if got := must(db.Agent(ctx, "a"))(t).Breaker; got != nil {
 			t.Errorf("%+v", got)
 		}

@@ -220,7 +220,7 @@ func TestAgentHealthCheck(t *testing.T) {
 		check(t, db.CreateAgent(ctx, a))
 		for _, h := range []*parley.HealthCheck{nil, {Off: true}, {Interval: 10 * time.Second, Timeout: 1500 * time.Millisecond}, nil} {
 			a.Health = h
-			check(t, db.UpdateAgent(ctx, a))
+			a = changeAgent(t, db, a)
 			diff(t, must(db.Agent(ctx, "a"))(t).Health, h)
 		}
 	})

@@ -141,7 +141,7 @@ func TestImportAgent(t *testing.T) {
 
 		here := a
 		here.Description, here.UpdatedAt = "changed here", epoch.Add(2*time.Hour)
-		check(t, db.UpdateAgent(ctx, here))
+		check(t, db.UpdateAgent(ctx, here, a.UpdatedAt))
 		diff(t, must(db.Import(ctx, in("2")))(t), ImportSame)
 		a.URL = "https://newer/"
 		_, err := db.Import(ctx, in("3"))

@@ -24,6 +24,32 @@ func newAgent(name string) parley.Agent {
 	}
 }
 
+// changeAgent stores a as the version after its UpdatedAt.
+func changeAgent(t *testing.T, db *DB, a parley.Agent) parley.Agent {
+	t.Helper()
+	read := a.UpdatedAt
+	a.UpdatedAt = read.Add(time.Microsecond)
+	check(t, db.UpdateAgent(t.Context(), a, read))
+	return a
+}
+
+// TestAgentChangedMeanwhile: who changes a record that has changed since it was
+// read learns so, and changes nothing.
+func TestAgentChangedMeanwhile(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		a := newAgent("a")
+		check(t, db.CreateAgent(t.Context(), a))
+		first, second := a, a
+		first.URL, second.Description = "https://first/", "second"
+		first = changeAgent(t, db, first)
+		second.UpdatedAt = first.UpdatedAt.Add(time.Second)
+		wantCode(t, db.UpdateAgent(t.Context(), second, a.UpdatedAt), parley.CodeConflict)
+		diff(t, must(db.Agent(t.Context(), "a"))(t), first)
+		// Two versions of the same time could not be told apart.
+		wantCode(t, db.UpdateAgent(t.Context(), first, first.UpdatedAt), parley.CodeInvalid)
+	})
+}
+
 func TestAgents(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
@@ -39,12 +65,13 @@ func TestAgents(t *testing.T) {
 		a.Limits, a.Priority = parley.AgentLimits{}, 0
 		b := a
 		b.Name, b.CreatedBy = "renamed", "eve"
-		check(t, db.UpdateAgent(ctx, b))
+		check(t, db.UpdateAgent(ctx, b, epoch))
 		diff(t, must(db.Agent(ctx, "a"))(t), a)
 		again := newAgent("a")
 		again.ID = "id-other"
 		wantCode(t, db.CreateAgent(ctx, again), parley.CodeConflict)
-		wantCode(t, db.UpdateAgent(ctx, again), parley.CodeNotFound)
+		again.UpdatedAt = epoch.Add(time.Hour)
+		wantCode(t, db.UpdateAgent(ctx, again, epoch), parley.CodeNotFound)
 
 		// An agent whose name is the id of another.
 		odd := newAgent("id-a")
