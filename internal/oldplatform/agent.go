@@ -23,7 +23,9 @@ func (d *draft) CreateAgent(_ context.Context, a parley.Agent) error {
 }
 
 // UpdateAgent, Agent and Agents know no agent.
-func (d *draft) UpdateAgent(_ context.Context, a parley.Agent, _ time.Time) error { return noDraft(a.Name) }
+func (d *draft) UpdateAgent(_ context.Context, a parley.Agent, _ time.Time) error {
+	return noDraft(a.Name)
+}
 
 // Agent is there for the interface.
 func (d *draft) Agent(_ context.Context, ref string) (parley.Agent, error) {

@@ -135,7 +135,7 @@ func TestAgentBreaker(t *testing.T) {
 		a = changeAgent(t, db, a)
 		diff(t, must(db.Agent(ctx, "a"))(t).Breaker, a.Breaker)
 		a.Breaker = nil
-		a = changeAgent(t, db, a)
+		changeAgent(t, db, a)
 		if got := must(db.Agent(ctx, "a"))(t).Breaker; got != nil {
 			t.Errorf("%+v", got)
 		}
