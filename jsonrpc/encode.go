@@ -42,6 +42,13 @@ func appendRequest(dst []byte, o *outgoing) []byte {
 	return append(dst, '}')
 }
 
+// envelopeSize is what a message has beside its method, params and result, in
+// bytes, about.
+const envelopeSize = 64
+
+// size is about how long the message will be, in bytes.
+func (o *outgoing) size() int { return len(o.method) + len(o.params) + envelopeSize }
+
 // paramsKey and a value follow a request's head when there are params.
 const paramsKey = `,"params":`
 

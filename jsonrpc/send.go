@@ -140,7 +140,7 @@ func (c *Conn) send(ctx context.Context, call *outCall, out *outParams) error {
 		if call.start == 0 {
 			call.start = c.clock.now()
 		}
-		if err := w.lock(ctx, call.timeout); err != nil {
+		if err := w.lock(ctx, call.timeout, o.size()); err != nil {
 			return c.sendError(ctx, call, err)
 		}
 	}

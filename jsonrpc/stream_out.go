@@ -108,7 +108,7 @@ func (w *writer) lockOwner(ctx context.Context) error {
 		if w.waiting() < w.limit {
 			return nil
 		}
-		if err := w.waitRoom(ctx); err != nil {
+		if err := w.waitChange(ctx); err != nil {
 			w.mu.Unlock()
 			return err
 		}

@@ -49,7 +49,7 @@ type writer struct {
 	handed  bool   // the latter
 	owned   bool   // a streamed message has begun and not ended; nobody else may append
 	err     error  // why nothing is written any more
-	room    chan struct{}
+	room    roomQueue
 }
 
 func newWriter(s Stream, cfg *Config, broken func(error)) *writer {
@@ -69,36 +69,11 @@ func newWriter(s Stream, cfg *Config, broken func(error)) *writer {
 // lockNow takes w.mu if there is room to append a message.
 func (w *writer) lockNow() bool {
 	w.mu.Lock()
-	if w.err == nil && !w.owned && w.waiting() < w.limit {
+	if w.err == nil && w.hasRoom() {
 		return true
 	}
 	w.mu.Unlock()
 	return false
-}
-
-// lock takes w.mu when there is room to append a message, and waits for it
-// with ctx, and no longer than timeout when that is positive.
-func (w *writer) lock(ctx context.Context, timeout time.Duration) error {
-	if w.lockNow() {
-		return nil
-	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	w.mu.Lock()
-	for w.err == nil {
-		if !w.owned && w.waiting() < w.limit {
-			return nil
-		}
-		if err := w.waitRoom(ctx); err != nil {
-			w.mu.Unlock()
-			return err
-		}
-	}
-	w.mu.Unlock()
-	return w.err
 }
 
 // lockAnswer takes w.mu for an answer of the goroutine that reads. It may go
@@ -111,7 +86,7 @@ func (w *writer) lockAnswer() error {
 		if w.waiting() < w.limit+w.extra {
 			return nil
 		}
-		_ = w.waitRoom(context.Background()) // which does not end
+		_ = w.waitChange(context.Background()) // which does not end
 	}
 	w.mu.Unlock()
 	return w.err
@@ -126,31 +101,6 @@ func (w *writer) answers() *[]byte {
 }
 
 func (w *writer) waiting() int { return len(w.buf) + len(w.held) + w.flying }
-
-// waitRoom waits until there may be room; w.mu is held before and after.
-func (w *writer) waitRoom(ctx context.Context) error {
-	if w.room == nil {
-		w.room = make(chan struct{})
-	}
-	room := w.room
-	w.mu.Unlock()
-	defer w.mu.Lock()
-	select {
-	case <-room:
-	case <-w.dead:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
-
-// tellRoom wakes those who wait for room; w.mu is held.
-func (w *writer) tellRoom() {
-	if w.room != nil {
-		close(w.room)
-		w.room = nil
-	}
-}
 
 // flush sees to it that what was appended gets written, by this goroutine when
 // that goes without waiting, and unlocks w.mu. With yield it lets others append
@@ -323,6 +273,7 @@ func (w *writer) close(err error) {
 	}
 	w.err = err
 	w.buf, w.held, w.spare, w.out, w.rest, w.flying = nil, nil, nil, nil, nil, 0
+	w.room = roomQueue{} // all who wait see dead
 	close(w.dead)
 }
 
@@ -336,7 +287,7 @@ func (w *writer) flushed(ctx context.Context) {
 		if !w.writing && len(w.buf) > 0 { // else the signal would come back as news of room
 			w.signal()
 		}
-		if w.waitRoom(ctx) != nil {
+		if w.waitChange(ctx) != nil {
 			break
 		}
 	}
