@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -166,7 +167,8 @@ type agent struct {
 	doors [2]*proxy
 }
 
-// record is what an agent wrote on its standard error.
+// record is what an agent wrote on its standard error, and after its first line
+// on its standard output.
 type record struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -223,9 +225,11 @@ func run(k kind, log string, s setup) (*agent, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadBytes('\n')
 	go func() {
 		defer close(a.done)
+		_, _ = io.Copy(a.out, lines) // before Wait, which closes it
 		_ = cmd.Wait()
 	}()
 	if err == nil {
@@ -345,11 +349,21 @@ type pool struct {
 // shared has what the whole test binary shares.
 var shared pool
 
-// close ends the agents.
-func (p *pool) close() {
-	for _, get := range p.agents {
-		if a, err := get(); err == nil {
-			a.kill()
+// close ends the agents. If tests failed it shows what these wrote, and what
+// Java's is doing, which once answered nothing any more.
+func (p *pool) close(failed bool) {
+	for k, get := range p.agents {
+		a, err := get()
+		if err != nil {
+			continue
+		}
+		if failed && k == java03 {
+			_ = a.cmd.Process.Signal(syscall.SIGQUIT) // for its threads
+			time.Sleep(2 * time.Second)
+		}
+		a.kill()
+		if failed {
+			fmt.Printf("%s wrote:\n%s\n", k, a.out)
 		}
 	}
 	_ = os.RemoveAll(p.dir)
@@ -408,7 +422,7 @@ func ownAgentAt(t *testing.T, k kind, log string, s setup) *agent {
 	t.Cleanup(func() {
 		a.kill()
 		if t.Failed() {
-			t.Logf("%s wrote on standard error:\n%s", k, a.out)
+			t.Logf("%s wrote:\n%s", k, a.out)
 		}
 	})
 	return a

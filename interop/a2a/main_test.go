@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	code := m.Run()
-	shared.close()
+	shared.close(code != 0)
 	os.Exit(code)
 }
 
