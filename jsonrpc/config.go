@@ -48,8 +48,9 @@ type Config struct {
 	// MaxBatch bounds a batch, in entries, in both directions. Default 1000.
 	MaxBatch int
 	// WriteBuffer bounds the bytes waiting to be written. Who has a message to
-	// send while that many wait, waits for room with its context; a single
-	// message may be longer. Default 128 KiB.
+	// send while that many wait, waits for room with its context; those who wait
+	// are told of room in the order of coming. A single message may be longer.
+	// Default 128 KiB.
 	WriteBuffer int
 	// StallTimeout ends the connection when the peer has taken no byte for so
 	// long while some were waiting. Default 30 s; negative: never.
