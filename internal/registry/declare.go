@@ -67,26 +67,29 @@ func (r *Registry) checkAll(specs []parley.AgentSpec) error {
 	return all.err("list of agents")
 }
 
-// declare makes one record equal to spec.
+// declare makes one record equal to spec, and makes it if there is none.
 func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared, error) {
-	name := value(spec.Name)
-	_, err := r.cfg.Store.Agent(ctx, name)
-	if parley.CodeOf(err) == parley.CodeNotFound {
-		var agent parley.Agent
-		if agent, err = r.build(spec); err != nil {
-			return didNothing, err
-		}
-		if _, err = r.create(ctx, agent); err == nil {
-			return didAdd, nil
-		}
-		if parley.CodeOf(err) == parley.CodeConflict {
-			err = nil // another server that starts now was first
-		}
+	did, err := r.redeclare(ctx, spec)
+	if parley.CodeOf(err) != parley.CodeNotFound {
+		return did, err
 	}
+	agent, err := r.build(spec)
 	if err != nil {
 		return didNothing, err
 	}
-	_, did, err := r.change(ctx, name, spec.By, func(stored parley.Agent) (parley.Agent, bool, error) {
+	_, err = r.create(ctx, agent)
+	switch {
+	case parley.CodeOf(err) == parley.CodeConflict: // another server that starts now was first
+		return r.redeclare(ctx, spec)
+	case err != nil:
+		return didNothing, err
+	}
+	return didAdd, nil
+}
+
+// redeclare makes a record that is there equal to spec.
+func (r *Registry) redeclare(ctx context.Context, spec parley.AgentSpec) (declared, error) {
+	_, did, err := r.change(ctx, value(spec.Name), spec.By, func(stored parley.Agent) (parley.Agent, bool, error) {
 		wanted := r.reuse(spec, stored)
 		if stored.Status == parley.AgentDeleted && wanted.Status == nil {
 			wanted.Status = new(parley.AgentActive)
@@ -103,7 +106,7 @@ func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared
 // same reports whether two versions of a record say the same.
 func same(a, b parley.Agent) bool {
 	for _, x := range []*parley.Agent{&a, &b} {
-		x.UpdatedAt, x.UpdatedBy, x.Credential, x.Resolved = a.UpdatedAt, "", parley.Secret{}, nil
+		x.Credential, x.Resolved = parley.Secret{}, nil
 		if len(x.ProtocolConfig) == 0 {
 			x.ProtocolConfig = nil
 		}

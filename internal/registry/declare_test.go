@@ -178,3 +178,22 @@ func TestAD5_UpdatesAreNotLost(t *testing.T) {
 		t.Errorf("%+v lost a change", a)
 	}
 }
+
+// TestAD5_ChangedAllTheTime: a change that always comes too late ends, and says
+// that it was not made.
+func TestAD5_ChangedAllTheTime(t *testing.T) {
+	f := newFixture(t)
+	before := f.mustAdd(t, spec("a"))
+	tries := 0
+	f.store.onWrite = func(parley.Agent) error {
+		tries++
+		return parley.Errorf(parley.CodeConflict, "changed meanwhile")
+	}
+	_, err := f.Update(t.Context(), "a", parley.AgentSpec{Description: new("x")})
+	if parley.CodeOf(err) != parley.CodeConflict || !strings.Contains(err.Error(), "nothing is changed; try again") || tries != 20 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+	if a, _ := f.Get(t.Context(), "a"); a.Description != before.Description || !a.UpdatedAt.Equal(before.UpdatedAt) {
+		t.Errorf("%+v is changed", a)
+	}
+}

@@ -80,8 +80,8 @@ type Registry struct {
 	checkers  map[string]func(json.RawMessage) []error
 	cache     *cache
 
-	// writing makes the writers of this process wait for each other, who else
-	// would do their work again ([Registry.change]). Reads don't take it.
+	// writing makes those of this process who change records wait for each other,
+	// who else would do their work again ([Registry.change]).
 	writing sync.Mutex
 }
 
@@ -130,8 +130,6 @@ func (r *Registry) Add(ctx context.Context, spec parley.AgentSpec) (parley.Agent
 		return parley.Agent{}, err
 	}
 	agent.Detected = detected
-	r.writing.Lock()
-	defer r.writing.Unlock()
 	return r.create(ctx, agent)
 }
 
@@ -140,7 +138,7 @@ func (r *Registry) build(spec parley.AgentSpec) (parley.Agent, error) {
 	now := r.now()
 	agent := parley.Agent{
 		ID: r.cfg.NewID(), Name: value(spec.Name), Status: parley.AgentActive,
-		CreatedAt: now, CreatedBy: user(spec.By),
+		CreatedAt: now, CreatedBy: user(spec.By), UpdatedAt: now, UpdatedBy: user(spec.By),
 	}
 	var f faults
 	checkName(agent.Name, &f)
@@ -264,7 +262,6 @@ func (r *Registry) merge(agent parley.Agent, spec parley.AgentSpec, known faults
 			return parley.Agent{}, err
 		}
 	}
-	agent.UpdatedAt, agent.UpdatedBy = r.now(), user(spec.By)
 	agent.Credential, agent.Resolved = parley.Secret{}, nil
 	return agent, nil
 }

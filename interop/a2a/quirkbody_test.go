@@ -154,7 +154,8 @@ func TestQuirkSameMessageAtOnce(t *testing.T) {
 		for range 2 {
 			go func() {
 				resp, err := r.post(t.Context(), a, ask{method: r.says("send"), params: r.letter(run, "hold "+run, true, nil)}) //nolint:bodyclose // readAll does
-				if err != nil && t.Context().Err() == nil {                                                                     // else the test has ended
+				// Once its context has ended, so has the test.
+				if err != nil && t.Context().Err() == nil {
 					t.Error(err)
 				}
 				answers <- resp
