@@ -181,23 +181,6 @@ func (db *DB) Attempts(ctx context.Context, run string) ([]Attempt, error) {
 	return list, nil
 }
 
-const selectAttempt = `SELECT ` + attemptColumns + ` FROM attempt WHERE id = ?`
-
-// Attempt gives one attempt; ok is false if there is none of that id.
-func (db *DB) Attempt(ctx context.Context, id string) (a Attempt, ok bool, err error) {
-	err = db.read(ctx, selectAttempt, func(r *record) (err error) {
-		ok = true
-		a, err = readAttempt(r)
-		return err
-	}, id)
-	if err == nil {
-		f := fetcher{db: db}
-		f.attempt(&a)
-		err = f.fetch(ctx)
-	}
-	return a, ok && err == nil, err
-}
-
 // Late gives the answers that came after the end of an attempt, oldest first,
 // at most 100.
 func (db *DB) Late(ctx context.Context, task string) ([]LateAnswer, error) {

@@ -108,7 +108,8 @@ type DB struct {
 	looks   bool
 	readers *sql.DB
 	// reads caches the prepared statements of readers by their text.
-	reads sync.Map
+	reads   sync.Map
+	lookups lookups
 	// pages says where the last page of a list ended, if there may be more behind it.
 	pages sync.Map
 
@@ -150,7 +151,10 @@ func Open(ctx context.Context, target string, o Options) (*DB, error) {
 
 func open(ctx context.Context, d dialect, target string, o Options) (_ *DB, err error) {
 	o = o.withDefaults()
-	db := &DB{path: target, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{}), committing: newCommits()}
+	db := &DB{
+		path: target, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{}), committing: newCommits(),
+		lookups: lookups{turn: make(chan struct{}, 1)},
+	}
 	if d.writers > 0 {
 		db.options.Writers = min(d.writers, o.Writers)
 	}
