@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,13 +32,45 @@ func TestCancelInFlight(t *testing.T) {
 				r.wait(3500 * time.Millisecond)
 				begun := time.Now()
 				ask(r, id)
-				r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+				wantSaid(t, r.want(id, parley.OutcomeCancelled, parley.CodeCancelled), true)
 				if d := time.Since(begun); d > 1500*time.Millisecond {
 					t.Errorf("cancelled after %v", d)
 				}
 				r.wantCalls(r.agent, id, 1)
 				p.stop()
 			})
+		})
+	}
+}
+
+// wantSaid: an attempt that was cancelled tells whether it had been sent (decision
+// 049).
+func wantSaid(t *testing.T, a store.Attempt, sent bool) {
+	t.Helper()
+	if said := a.Result.Err != nil && strings.Contains(a.Result.Err.Message, "may have executed it"); said != sent {
+		t.Errorf("sent: %v, but it says: %v", sent, a.Result.Err)
+	}
+}
+
+// TestCancelUnreached: an agent that was never reached has executed nothing; one
+// that was reached the first time may have.
+func TestCancelUnreached(t *testing.T) {
+	for _, reached := range []int{0, 1} {
+		inBubble(t, func(r *rig) {
+			r.agent.call = func(ctx context.Context, _ parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+				if n <= reached {
+					return lost(), nil
+				}
+				<-ctx.Done() // still connecting
+				return failed(bridge.NotSent, parley.CodeAgentUnavailable, "no connection"), nil
+			}
+			p := r.start("b", nil)
+			id := r.task("one", 1, policy(parley.OutcomeResend))
+			r.wait(2500 * time.Millisecond)
+			r.wantCalls(r.agent, id, reached+1)
+			cancelWays["hint"](r, id)
+			wantSaid(t, r.want(id, parley.OutcomeCancelled, parley.CodeCancelled), reached > 0)
+			p.stop()
 		})
 	}
 }
@@ -155,7 +188,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 		id := r.task("one", 1, policy(parley.OutcomeResend))
 		r.wait(1500 * time.Millisecond)
 		cancelWays["hint"](r, id)
-		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		wantSaid(t, r.want(id, parley.OutcomeCancelled, parley.CodeCancelled), true)
 		if n := r.agent.calls(id); n > 2 {
 			t.Errorf("%d calls", n)
 		}
@@ -179,7 +212,7 @@ func TestCancelBeforeSend(t *testing.T) {
 			}
 		})
 		id = r.task("one", 1, nil)
-		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		wantSaid(t, r.want(id, parley.OutcomeCancelled, parley.CodeCancelled), false)
 		r.wantCalls(r.agent, id, 0)
 		p.stop()
 	})

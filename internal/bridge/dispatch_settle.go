@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -230,10 +231,14 @@ func (c *call) unknown() step {
 	return c.settle(store.MoveUnknown, parley.Result{Outcome: parley.OutcomeUnknown, Err: c.name(e), Status: c.status})
 }
 
-// cancelled settles the attempt as cancelled: before anything was sent, or
-// after its connection was cut because of the cancel.
+// cancelled settles the attempt as cancelled: before anything was sent, or, with
+// nobody left to ask, after its connection was cut because of the cancel (decision
+// 049). Then its error says so.
 func (c *call) cancelled() step {
 	e := parley.Errorf(parley.CodeCancelled, "the task was cancelled")
+	if c.row.Orphanings > 0 || !c.sentAt.IsZero() && c.out.Disposition != NotSent {
+		e.Message += fmt.Sprintf("; it had been sent: agent %q may have executed it, or be at it still", c.row.Agent)
+	}
 	return c.settle(store.MoveCancelled, parley.Result{Outcome: parley.OutcomeCancelled, Err: c.name(e)})
 }
 
