@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -171,8 +172,15 @@ func (c *Checker) check(agent parley.Agent) parley.HealthCheck {
 	return check
 }
 
-// look looks at one agent and stores what that has shown.
+// look looks at one agent and stores what that has shown. What the agent sends may be
+// anything: should somebody stumble over it, no other agent is to suffer.
 func (c *Checker) look(ctx context.Context, agent parley.Agent, token string) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.cfg.Logger.Error("a look at an agent panicked; please report it", "event", "agent_health", "agent", agent.Name,
+				"panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		}
+	}()
 	health, err := c.cfg.Look(ctx, agent, c.check(agent).Timeout)
 	if ctx.Err() != nil {
 		return

@@ -218,21 +218,26 @@ func TestLookEnds(t *testing.T) {
 	})
 }
 
-// TestLookFails: a look that says nothing, and a record that cannot be read, cost
-// only themselves.
+// TestLookFails: a look that says nothing, one that stumbles over what the agent has
+// sent, and a record that cannot be read, cost only themselves.
 func TestLookFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "a", "b", "ill")
+		r := newRig(t, "a", "b", "ill", "odd")
 		r.look = func(_ context.Context, agent parley.Agent) (parley.AgentHealth, error) {
 			switch agent.Name {
 			case "b":
 				return parley.AgentHealth{}, errors.New("nobody can look")
 			case "ill":
 				return parley.AgentHealth{Message: "no connection"}, nil
+			case "odd":
+				panic("index out of range")
 			}
 			return parley.AgentHealth{Healthy: true}, nil
 		}
-		r.run(50*time.Second, r.checker(0.5, 0))
+		r.run(50*time.Second, r.checker(0.5, 1))
+		if h := r.state("odd"); h.Status != parley.HealthUnknown || r.count("odd") != 2 {
+			t.Errorf("%d looks, %+v", r.count("odd"), h)
+		}
 		if h := r.state("b"); h.Status != parley.HealthUnknown || r.count("b") != 2 {
 			t.Errorf("%d looks, %+v", r.count("b"), h)
 		}

@@ -2,9 +2,12 @@ package a2a
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -79,6 +82,8 @@ type batchMember struct {
 	sent  bool // guarded by the owner's mutex
 	reply bridge.Reply
 	err   error
+	// panicked says over what, and where, the exchange has panicked, "" if it did not.
+	panicked string
 }
 
 // newBatched wraps inner.
@@ -113,6 +118,9 @@ func (b *batched) carry(ctx context.Context, op operation, body []byte) (bridge.
 	select {
 	case <-m.done:
 		b.leave(g, m)
+		if m.panicked != "" {
+			panic(m.panicked) // where somebody shields the process from it
+		}
 		return m.reply, m.err
 	case <-ctx.Done():
 	}
@@ -208,11 +216,23 @@ func (b *batched) sendLocked(g *batch) {
 	}
 	b.tasks.Go(func() {
 		defer g.cancel()
-		b.exchange(g)
+		why := panicOf(func() { b.exchange(g) })
 		for _, m := range g.members {
+			m.panicked = cmp.Or(m.panicked, why)
 			close(m.done)
 		}
 	})
+}
+
+// panicOf does work, and says over what and where it has panicked, or "".
+func panicOf(work func()) (why string) {
+	defer func() {
+		if v := recover(); v != nil {
+			why = fmt.Sprintf("%v\n%s", v, debug.Stack())
+		}
+	}()
+	work()
+	return ""
 }
 
 // exchange makes the exchange of g and gives every member its answer.
@@ -253,7 +273,9 @@ func (b *batched) exchange(g *batch) {
 func (b *batched) oneByOne(g *batch) {
 	var all sync.WaitGroup
 	for _, m := range g.members {
-		all.Go(func() { m.reply, m.err = b.binding.carry(bridge.WithGuardsOf(g.ctx, m.ctx), m.op, m.body) })
+		all.Go(func() {
+			m.panicked = panicOf(func() { m.reply, m.err = b.binding.carry(bridge.WithGuardsOf(g.ctx, m.ctx), m.op, m.body) })
+		})
 	}
 	all.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -411,6 +412,41 @@ func TestBatchFails(t *testing.T) {
 			if got := r.posts.sizes(); !slices.Equal(got, []int{3}) {
 				t.Errorf("exchanges of %v requests, want one: nothing is sent twice", got)
 			}
+		})
+	}
+}
+
+// TestBatchPanics: who stumbles over an answer does so where each call is shielded
+// from it, not in a goroutine of the batch's own, which would end the process. The
+// next batch is not concerned.
+func TestBatchPanics(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		onBatch(t, func(t *testing.T, r *batchRig) {
+			good := r.posts.answer
+			r.posts.answer = func(context.Context, []string, bool) (bridge.Reply, error) { panic("index out of range") }
+			var stumbled atomic.Int64
+			var wg sync.WaitGroup
+			for i := range n {
+				wg.Go(func() {
+					defer func() {
+						if said := fmt.Sprint(recover()); strings.Contains(said, "index out of range") && strings.Contains(said, "TestBatchPanics") {
+							stumbled.Add(1)
+						}
+					}()
+					got, f, err := r.call(t.Context(), r.op(verbGet, fmt.Sprint("t", i)))
+					t.Errorf("%d calls: got %s, %v, %v", n, got, f, err)
+				})
+			}
+			wg.Wait()
+			if stumbled.Load() != int64(n) {
+				t.Errorf("%d of %d calls have stumbled", stumbled.Load(), n)
+			}
+			r.posts.answer = good
+			r.each(t, verbGet, n, func(id, result string, f *failure, err error) {
+				if result != `"of `+id+`"` || f != nil || err != nil {
+					t.Errorf("%s got %s, %v, %v", id, result, f, err)
+				}
+			})
 		})
 	}
 }
