@@ -33,6 +33,7 @@ type Store interface {
 	Decide(ctx context.Context, d store.Decision) error
 	Answer(ctx context.Context, a store.Answer) (accepted bool, err error)
 	History(ctx context.Context, run string) (store.History, error)
+	RunRow(ctx context.Context, run string) (store.Run, error)
 	Attempt(ctx context.Context, id string) (a store.Attempt, ok bool, err error)
 	Wakeups(ctx context.Context, now time.Time, limit int) (store.Wakeups, error)
 	Sweep(ctx context.Context, dead []store.Worker, at time.Time) ([]store.Worker, error)

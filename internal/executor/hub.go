@@ -107,12 +107,12 @@ func (x *Executor) Wait(ctx context.Context, run string) (parley.RunStatus, erro
 	defer x.hub.leave(run, w)
 	for look := !x.holds(run); ; look = true {
 		if look {
-			h, err := x.cfg.Store.History(ctx, run)
+			row, err := x.cfg.Store.RunRow(ctx, run)
 			if err != nil {
 				return "", err
 			}
-			if s := h.Run.Status; s.Terminal() {
-				return s, nil
+			if row.Status.Terminal() {
+				return row.Status, nil
 			}
 		}
 		select {

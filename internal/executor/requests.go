@@ -213,16 +213,16 @@ func checkRunID(id string) error {
 // for a retry by a second record with the id of a run that has ended; that is an
 // error, since a run ends once.
 func (x *Executor) startedBefore(ctx context.Context, r records.ExecutionRequest) (bool, error) {
-	h, err := x.cfg.Store.History(ctx, r.RunID)
+	row, err := x.cfg.Store.RunRow(ctx, r.RunID)
 	switch {
 	case parley.CodeOf(err) == parley.CodeNotFound:
 		return false, nil
 	case err != nil:
 		return false, err
-	case h.Run.Status.Terminal() && h.Run.Status != parley.RunCompleted && r.At.After(h.Run.EndedAt):
+	case row.Status.Terminal() && row.Status != parley.RunCompleted && r.At.After(row.EndedAt):
 		return true, parley.Errorf(parley.CodeConflict,
 			"run %s is %s since %s and cannot be started again under its id: retry it by POST /api/v1/runs/%s/retry, which makes a new run",
-			r.RunID, h.Run.Status, h.Run.EndedAt.Format(time.RFC3339), r.RunID)
+			r.RunID, row.Status, row.EndedAt.Format(time.RFC3339), r.RunID)
 	}
 	x.cfg.Metrics.request(kindStart, fateRepeated)
 	return true, nil
@@ -294,11 +294,11 @@ func (x *Executor) takeCancel(ctx context.Context, m bus.Message) error {
 
 // ended is nil if the run has ended, which is what the conflict was about.
 func (x *Executor) ended(ctx context.Context, run string, conflict error) error {
-	h, err := x.cfg.Store.History(ctx, run)
+	row, err := x.cfg.Store.RunRow(ctx, run)
 	if err != nil {
 		return err
 	}
-	if !h.Run.Status.Terminal() {
+	if !row.Status.Terminal() {
 		return parley.Errorf(parley.CodeUnavailable, "run %s was not cancelled: %w", run, conflict)
 	}
 	x.cfg.Metrics.request(kindCancel, fateEnded)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,51 @@ func TestShared_ForgetsWhatOthersDecide(t *testing.T) {
 				}
 			})
 		})
+	})
+}
+
+// TestShared_WaitsCheaply: who waits for the end of a run that others work on, or
+// signals it, reads its row, and not its history each second.
+func TestShared_WaitsCheaply(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		var reads atomic.Int64
+		r.another(func(c *executor.Config) {
+			c.Guest, c.SweepEvery, c.Store = true, time.Hour, slowStore{c.Store, &reads}
+		}, func(guest *executor.Executor) {
+			run := r.start()
+			ended := make(chan parley.RunStatus)
+			go func() {
+				status, err := guest.Wait(t.Context(), run)
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- status
+			}()
+			time.Sleep(time.Minute)
+			_, err := guest.Signal(t.Context(), parley.SignalRequest{Run: run, Signal: parley.Signal{Name: "go"}})
+			check(t, err)
+			_, err = r.x.Terminate(t.Context(), parley.ControlRequest{Run: run})
+			check(t, err)
+			if got := <-ended; got != parley.RunCancelled {
+				t.Errorf("the run is %s", got)
+			}
+			if _, err := guest.Signal(t.Context(), parley.SignalRequest{Run: run, Signal: parley.Signal{Name: "go"}}); parley.CodeOf(err) != parley.CodeConflict {
+				t.Errorf("a run that has ended was signalled: %v", err)
+			}
+			for _, f := range []func() error{
+				func() error { _, err := guest.Wait(t.Context(), "run-0"); return err },
+				func() error {
+					_, err := guest.Signal(t.Context(), parley.SignalRequest{Run: "run-0", Signal: parley.Signal{Name: "go"}})
+					return err
+				},
+			} {
+				if err := f(); parley.CodeOf(err) != parley.CodeNotFound {
+					t.Errorf("a run that is not there: %v", err)
+				}
+			}
+		})
+		wantEqual(t, reads.Load(), int64(0))
 	})
 }
 

@@ -86,12 +86,12 @@ func (x *Executor) Signal(ctx context.Context, req parley.SignalRequest) (parley
 		return parley.SignalReceipt{}, parley.Errorf(parley.CodeUnavailable, "No events are kept here")
 	}
 	if req.Run != "" {
-		h, err := x.cfg.Store.History(ctx, req.Run)
+		row, err := x.cfg.Store.RunRow(ctx, req.Run)
 		if err != nil {
 			return parley.SignalReceipt{}, err
 		}
-		if s := h.Run.Status; s.Terminal() {
-			return parley.SignalReceipt{}, parley.Errorf(parley.CodeConflict, "Cannot signal run %s: it is %s", req.Run, s)
+		if row.Status.Terminal() {
+			return parley.SignalReceipt{}, parley.Errorf(parley.CodeConflict, "Cannot signal run %s: it is %s", req.Run, row.Status)
 		}
 	}
 	if e.ID == "" {
