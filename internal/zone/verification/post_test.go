@@ -165,6 +165,43 @@ func TestZN7_LongAnswer(t *testing.T) {
 	})
 }
 
+// TestZN7_LookInPieces: an app that may look at one short page a minute gets through
+// a long thread all the same, and finds what it has posted.
+func TestZN7_LookInPieces(t *testing.T) {
+	for name, forgotten := range map[string]bool{"cursors hold": false, "a cursor is forgotten": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				r.slack.Fail("chat.postMessage", slacktest.Fault{Landed: true, Reset: true, Delay: 2 * time.Second})
+				for i := range 8 {
+					next := slacktest.Fault{}
+					if forgotten && i == 3 {
+						next.Error = "invalid_cursor"
+					}
+					r.slack.Fail("conversations.replies", next, slacktest.Fault{Status: 429, RetryAfter: 60})
+				}
+				m := r.ask(message("why?"))
+				for range 65 { // five pages, with what was asked and answered
+					r.slack.See("C0CHAN", m.TS, "me too")
+				}
+				pass(20 * time.Minute)
+				answers := 0
+				for _, p := range r.slack.Thread("C0CHAN", m.TS) {
+					if p.Text != "me too" {
+						answers++
+					}
+				}
+				posts, looks := len(r.slack.Calls("chat.postMessage")), len(r.slack.Calls("conversations.replies"))
+				if answers != 1 || posts != 1 || looks > 20 {
+					t.Errorf("%d answers, posted %d times, looked %d times", answers, posts, looks)
+				}
+				if r.counter("parley_zone_questions_total", "answered") != 1 {
+					t.Errorf("the question is not done:\n%s", r.log.String())
+				}
+			})
+		})
+	}
+}
+
 // TestZN7_Pace: one channel gets a message a second, others do not wait for it.
 func TestZN7_Pace(t *testing.T) {
 	bubble(t, func(cfg *verification.Config) { cfg.Limits.PerMinute = 100 }, func(t *testing.T, r *rig) {

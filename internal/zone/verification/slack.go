@@ -154,17 +154,34 @@ const (
 	repliesPages = 50
 )
 
+// look is a look through a thread that Slack has broken off: behind which page it
+// goes on.
+type look struct {
+	part   int
+	cursor string
+}
+
+// maxLooks bounds the looks that are remembered; without its memory one begins anew.
+const maxLooks = 10_000
+
 // posted looks whether a part of an answer stands in its thread: as a message of
-// ours, or as a file.
+// ours, or as a file. Some apps get one short page a minute: after an error the next
+// call goes on where this one was. What comes into the thread meanwhile is at its
+// end.
 func (z *Zone) posted(ctx context.Context, t thread, id string, part int, fileID string) (bool, outcome) {
 	p := slack.GetConversationRepliesParameters{ChannelID: t.channel, Timestamp: t.ts, Oldest: t.asked, Inclusive: true, Limit: repliesPage, IncludeAllMetadata: true}
+	p.Cursor = z.lookedUpTo(id, part)
 	for range repliesPages {
 		messages, more, cursor, err := z.api.GetConversationRepliesContext(ctx, &p)
 		o := z.judged("conversations.replies", err)
-		if o.verdict != callDone {
+		switch {
+		case o.code == "invalid_cursor":
+			return false, outcome{verdict: callAgain, code: o.code} // from the beginning
+		case o.verdict != callDone:
+			z.lookOn(id, look{part, p.Cursor})
 			return false, o
 		}
-		if len(messages) == 0 {
+		if len(messages) == 0 && p.Cursor == "" {
 			// The message that was asked in is always there.
 			return false, outcome{verdict: callAgain, code: "no_messages"}
 		}
@@ -179,6 +196,29 @@ func (z *Zone) posted(ctx context.Context, t thread, id string, part int, fileID
 		p.Cursor = cursor
 	}
 	return false, outcome{verdict: callRefused, code: "thread_too_long"}
+}
+
+// lookedUpTo gives, and forgets, where a look through the thread of a question was
+// broken off; "" is its beginning.
+func (z *Zone) lookedUpTo(id string, part int) (cursor string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	l := z.looks[id]
+	delete(z.looks, id)
+	if l.part != part {
+		return ""
+	}
+	return l.cursor
+}
+
+// lookOn remembers where a look is to go on.
+func (z *Zone) lookOn(id string, l look) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if len(z.looks) >= maxLooks {
+		clear(z.looks)
+	}
+	z.looks[id] = l
 }
 
 func isPart(m *slack.Message, id string, part int, fileID string) bool {

@@ -39,6 +39,8 @@ type Zone struct {
 	held    map[string]store.ZoneQuestion
 	self    identity
 	revoked map[string]bool
+	// looks are those through threads that are to go on, by question.
+	looks map[string]look
 }
 
 // identity is who we are in Slack, once that is known.
@@ -62,6 +64,7 @@ func New(cfg Config) (*Zone, error) {
 		cfg: cfg, api: newAPI(&cfg), texts: texts, metrics: m, rate: newLimiter(cfg.Limits.PerMinute), pace: newPacer(),
 		owner: cfg.NewID(), wake: make(chan struct{}, 1), slots: make(chan struct{}, cfg.Limits.Concurrent),
 		hints: make(chan struct{}, cfg.Limits.Concurrent), events: make(chan struct{}, maxEvents), held: map[string]store.ZoneQuestion{}, revoked: map[string]bool{},
+		looks: map[string]look{},
 	}, nil
 }
 
