@@ -18,7 +18,7 @@ MINUTES ?= 5
 SEED    ?= 1
 RUNS    ?= 5000
 
-.PHONY: help run build test quick check bench chaos fuzz dist clean
+.PHONY: help run build test quick check bench chaos fuzz docs dist clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ chaos: ## random faults on one process and on a whole cluster: SEED=n MINUTES=m 
 
 fuzz: ## all fuzz targets in turn: MINUTES=m each
 	@scripts/fuzz $(MINUTES)
+
+docs: ## the documentation as a website of plain files, into dist/site
+	@go run ./scripts/site
 
 dist: ## release builds for linux and darwin into dist/
 	@for p in linux/amd64 linux/arm64 darwin/arm64; do \

@@ -79,6 +79,7 @@ examples/adapters/graphql:    . internal/bridge
 examples/adapters/server:     examples/adapters/graphql internal/server
 examples/...:                 jsonrpc jsonrpc/rpcdial jsonrpc/rpchttp jsonrpc/rpcws
 scripts/services:             internal/kafkatest internal/pgtest
+scripts/site:
 scripts/testsum:
 `
 

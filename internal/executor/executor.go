@@ -29,14 +29,19 @@ import (
 // Store is what an executor asks of the database. *store.DB implements it; the
 // methods and their refusals are described there.
 type Store interface {
+	Reader
 	StartRun(ctx context.Context, s store.Start) (existing string, err error)
 	Decide(ctx context.Context, d store.Decision) error
 	Answer(ctx context.Context, a store.Answer) (accepted bool, err error)
+	Sweep(ctx context.Context, dead []store.Worker, at time.Time) ([]store.Worker, error)
+}
+
+// Reader is what of a [Store] changes nothing.
+type Reader interface {
 	History(ctx context.Context, run string) (store.History, error)
 	RunRow(ctx context.Context, run string) (store.Run, error)
 	Attempt(ctx context.Context, id string) (a store.Attempt, ok bool, err error)
 	Wakeups(ctx context.Context, now time.Time, limit int) (store.Wakeups, error)
-	Sweep(ctx context.Context, dead []store.Worker, at time.Time) ([]store.Worker, error)
 	Definition(ctx context.Context, ref string) (store.Definition, error)
 }
 
