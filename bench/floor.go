@@ -164,22 +164,8 @@ func (f *floor) run(ctx context.Context, id string, urls []string) error {
 				return err
 			}
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-		if err != nil {
+		if err := f.call(ctx, url, body); err != nil {
 			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Accept", "application/json")
-		resp, err := f.client.Do(req)
-		if err != nil {
-			return err
-		}
-		answer, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK || len(answer) == 0 {
-			return fmt.Errorf("agent answered %s", resp.Status)
 		}
 		answered := 1
 		if f.apart {
@@ -188,6 +174,28 @@ func (f *floor) run(ctx context.Context, id string, urls []string) error {
 		if err := write(answered); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// call calls an agent once.
+func (f *floor) call(ctx context.Context, url string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK || len(answer) == 0 {
+		return fmt.Errorf("agent answered %s", resp.Status)
 	}
 	return nil
 }

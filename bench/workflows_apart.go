@@ -107,15 +107,52 @@ func buildParley(ctx context.Context, dir string) (string, error) {
 
 // workflowsPostgres measures many runs at once in one process over PostgreSQL.
 func workflowsPostgres(ctx context.Context, o options) ([]row, error) {
-	return measurePlace(ctx, o, onPostgres, 0.6)
+	return measurePlace(ctx, o, onPostgres, 0.6, nil)
 }
 
 // workflowsKafka measures them with executor and bridge apart.
 func workflowsKafka(ctx context.Context, o options) ([]row, error) {
-	return measurePlace(ctx, o, onKafka, 0.35)
+	return measurePlace(ctx, o, onKafka, 0.35, (*workflowsBench).overKafka)
 }
 
-func measurePlace(ctx context.Context, o options, where func(context.Context) (place, error), least float64) ([]row, error) {
+// overKafka measures the floor when its records go over Kafka: what the bar, which is
+// a share of the floor without, leaves for everything else.
+func (b *workflowsBench) overKafka(ctx context.Context, rounds int) ([]row, error) {
+	brokers, err := connectBrokers()
+	if err != nil {
+		return nil, err
+	}
+	defer brokers.close()
+	k, err := newKafkaFloor(ctx, b.floor, brokers)
+	if err != nil {
+		return nil, err
+	}
+	defer k.end()
+	var rate, without []float64
+	for i := range rounds + 1 {
+		over, err := b.measure(throughputRuns, throughputAtOnce, func() error {
+			return k.run(ctx, strconv.FormatInt(b.serial.Add(1), 10), b.urls)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("floor over Kafka: %w", err)
+		}
+		bare, err := b.measure(throughputRuns, throughputAtOnce, b.floorRun(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("floor: %w", err)
+		}
+		if i > 0 { // the first one warms up
+			rate, without = append(rate, over.rate()), append(without, bare.rate())
+		}
+	}
+	r := compare(row{Case: "3 steps, 100 at once, the floor's records over Kafka", Metric: "throughput", Unit: "wf/s", Holds: true}, rate, without)
+	return []row{r}, nil
+}
+
+// measurePlace measures many runs at once; more are further rows.
+func measurePlace(
+	ctx context.Context, o options, where func(context.Context) (place, error), least float64,
+	more func(*workflowsBench, context.Context, int) ([]row, error),
+) ([]row, error) {
 	at, err := where(ctx)
 	if err != nil {
 		return nil, err
@@ -135,6 +172,13 @@ func measurePlace(ctx context.Context, o options, where func(context.Context) (p
 	// What the process of the benchmark uses is more than the product's, and less
 	// where there are others: it is shown for each of them below.
 	rows = rows[:1]
+	if more != nil {
+		further, err := more(b, ctx, rounds(o))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, further...)
+	}
 	each, err := b.processes(ctx)
 	return append(rows, each...), err
 }
