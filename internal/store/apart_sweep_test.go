@@ -222,8 +222,7 @@ func TestApartMigration(t *testing.T) {
 		must(db.Answer(ctx, answer(a.ID, "\x00")))(t)
 		same := func() {
 			t.Helper()
-			got, _, err := db.Attempt(ctx, a.ID)
-			check(t, err)
+			got := whole(t, db, "run-1", a.ID)
 			diff(t, []byte(got.Input), odd)
 			diff(t, []byte(got.Result.Output), []byte{0})
 		}

@@ -148,10 +148,11 @@ func TestApartOncePerRun(t *testing.T) {
 		diff(t, string(list[0].Result.Output), string(large(2)))
 		a, _, err := db.Attempt(t.Context(), "run-1.a.1")
 		check(t, err)
+		list[0].Input = nil // who asks how it has ended does not fetch that
 		diff(t, a, list[0])
 
 		bigRun(t, db, "run-2") // which has objects of its own
-		s.counts(t, 1, 6)
+		s.counts(t, 1, 5)
 	})
 }
 
@@ -232,7 +233,7 @@ func TestApartNeverAWrongValue(t *testing.T) {
 			}
 		}
 		check(t, s.Delete(t.Context(), object))
-		_, _, err = db.Attempt(t.Context(), "run-1.a.1")
+		_, err = db.Attempts(t.Context(), "run-1")
 		wantCode(t, err, parley.CodeInternal)
 		for _, part := range []string{"run-1", "the input of run-1.a.1", object, "gone"} {
 			if !strings.Contains(err.Error(), part) {
@@ -303,8 +304,7 @@ func TestApartOpaqueBytes(t *testing.T) {
 					t.Errorf("value %d: the answer was not taken", i)
 				}
 			}
-			got, _, err := db.Attempt(t.Context(), a.ID)
-			check(t, err)
+			got := whole(t, db, run, a.ID)
 			if !bytes.Equal(got.Input, v) || !bytes.Equal(got.Result.Output, v) {
 				t.Errorf("value %d came back as %q and %q", i, got.Input, got.Result.Output)
 			}

@@ -10,11 +10,19 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// attemptColumns are the columns of an attempt in the order of readAttempt.
-const attemptColumns = `id, run, step, number, agent, input, correlation_id, context_id, deadline,
+// attemptColumns are the columns of an attempt in the order of readAttempt,
+// endColumns those for who asks how it has ended: without the input, which may be
+// large.
+const (
+	attemptColumns = attemptHead + `input` + attemptRest
+	endColumns     = attemptHead + `NULL` + attemptRest
+
+	attemptHead = `id, run, step, number, agent, `
+	attemptRest = `, correlation_id, context_id, deadline,
  policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token,
  orphanings, cancel_requested, agent_task_id, agent_context_id, outcome, output, meta,
  claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen, hand_off, on_open, urgency`
+)
 
 func readAttempt(r *record) (Attempt, error) {
 	var a Attempt

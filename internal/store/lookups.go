@@ -34,8 +34,8 @@ type lookup struct {
 	err   error
 }
 
-// Attempt gives one attempt as it is in the database at some time during the call;
-// ok is false if there is none of that id.
+// Attempt gives one attempt, without its input, as it is in the database at some
+// time during the call; ok is false if there is none of that id.
 func (db *DB) Attempt(ctx context.Context, id string) (a Attempt, ok bool, err error) {
 	l := &lookup{id: id, done: make(chan struct{})}
 	db.lookups.add(l)
@@ -55,7 +55,7 @@ func (db *DB) Attempt(ctx context.Context, id string) (a Attempt, ok bool, err e
 		return a, false, l.err
 	}
 	f := fetcher{db: db}
-	f.attempt(&l.a)
+	f.output(&l.a)
 	err = f.fetch(ctx)
 	return l.a, err == nil, err
 }
@@ -123,7 +123,7 @@ func (db *DB) lookUp(ctx context.Context, mine *lookup) {
 	}
 }
 
-const selectAttempt = `SELECT ` + attemptColumns + ` FROM attempt WHERE id = ?`
+const selectAttempt = `SELECT ` + endColumns + ` FROM attempt WHERE id = ?`
 
 // lookupQuery gives the query for attempts. Where it has room for more it asks for
 // the first one again.
@@ -147,5 +147,5 @@ func lookupText(size int) string {
 	if size == 1 {
 		return selectAttempt
 	}
-	return `SELECT ` + attemptColumns + ` FROM attempt WHERE id IN (?` + strings.Repeat(", ?", size-1) + `)`
+	return `SELECT ` + endColumns + ` FROM attempt WHERE id IN (?` + strings.Repeat(", ?", size-1) + `)`
 }

@@ -227,6 +227,18 @@ func row(t testing.TB, db *DB, task string) Attempt {
 	return list[0]
 }
 
+// whole gives one attempt of a run with its values.
+func whole(t testing.TB, db *DB, run, task string) Attempt {
+	t.Helper()
+	for _, a := range must(db.Attempts(t.Context(), run))(t) {
+		if a.ID == task {
+			return a
+		}
+	}
+	t.Fatalf("there is no attempt %s", task)
+	return Attempt{}
+}
+
 // bridge registers a bridge and gives its claim without a token.
 func bridge(t testing.TB, db *DB, name string) Claim {
 	t.Helper()
