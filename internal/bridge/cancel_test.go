@@ -75,6 +75,33 @@ func TestCancelUnreached(t *testing.T) {
 	}
 }
 
+// TestCancelTakenOver: a task that a dead bridge has sent, and this one follows, was
+// sent.
+func TestCancelTakenOver(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.long.call = accepts("working")
+		r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+			return accepted(task, "working"), nil
+		}
+		untold := func(cfg *bridge.Config, _ *process) { cfg.Adapters = []bridge.Adapter{asking{r.long}} }
+		first := r.start("a", untold)
+		id := r.task("long", 1, nil)
+		r.announce(id)
+		r.wait(2 * time.Second)
+		first.kill()
+		second := r.start("a", untold)
+		r.wait(30 * time.Second)
+		cancelWays["hint"](r, id)
+		a := r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		wantSaid(t, a, true)
+		if a.Orphanings != 0 {
+			t.Errorf("%d orphanings: it was not only followed", a.Orphanings)
+		}
+		r.wantCalls(r.long, id, 1)
+		second.stop()
+	})
+}
+
 // TestCancelAnswer: an answer that is on its way wins over the cancel.
 func TestCancelAnswer(t *testing.T) {
 	inBubble(t, func(r *rig) {

@@ -236,7 +236,9 @@ func (c *call) unknown() step {
 // 049). Then its error says so.
 func (c *call) cancelled() step {
 	e := parley.Errorf(parley.CodeCancelled, "the task was cancelled")
-	if c.row.Orphanings > 0 || !c.sentAt.IsZero() && c.out.Disposition != NotSent {
+	// A task that is followed may have been sent by a bridge that is dead.
+	sent := c.row.Orphanings > 0 || c.row.AgentTaskID != "" || !c.sentAt.IsZero() && c.out.Disposition != NotSent
+	if sent {
 		e.Message += fmt.Sprintf("; it had been sent: agent %q may have executed it, or be at it still", c.row.Agent)
 	}
 	return c.settle(store.MoveCancelled, parley.Result{Outcome: parley.OutcomeCancelled, Err: c.name(e)})
