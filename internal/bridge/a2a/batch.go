@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,7 +217,9 @@ func (b *batched) sendLocked(g *batch) {
 		defer g.cancel()
 		why := panicOf(func() { b.exchange(g) })
 		for _, m := range g.members {
-			m.panicked = cmp.Or(m.panicked, why)
+			if m.panicked == "" && m.reply.Status == 0 && m.err == nil { // an answer that is there counts
+				m.panicked = why
+			}
 			close(m.done)
 		}
 	})

@@ -451,6 +451,60 @@ func TestBatchPanics(t *testing.T) {
 	}
 }
 
+// TestBatchKeepsAnswers: what an agent has answered counts, whatever becomes of the
+// calls beside it.
+func TestBatchKeepsAnswers(t *testing.T) {
+	onBatch(t, func(t *testing.T, r *batchRig) { // one by one, since the agent takes no batches
+		good := r.posts.answer
+		r.posts.answer = func(ctx context.Context, ids []string, isBatch bool) (bridge.Reply, error) {
+			switch {
+			case isBatch:
+				return ok200(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no batches"}}`)
+			case ids[0] == "run-1.ask.1":
+				panic("index out of range")
+			}
+			return good(ctx, ids, isBatch)
+		}
+		var stumbled atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				defer func() {
+					if recover() != nil {
+						stumbled.Add(1)
+					}
+				}()
+				id := fmt.Sprint("run-1.ask.", i)
+				if result, f, err := r.call(t.Context(), r.op(verbGet, id)); result != `"of `+id+`"` || f != nil || err != nil {
+					t.Errorf("%s got %s, %v, %v", id, result, f, err)
+				}
+			})
+		}
+		wg.Wait()
+		if stumbled.Load() != 1 {
+			t.Errorf("%d calls have stumbled", stumbled.Load())
+		}
+	})
+	onBatch(t, func(t *testing.T, r *batchRig) { // together, where only some have been given theirs
+		r.posts.answer = func(context.Context, []string, bool) (bridge.Reply, error) { panic("index out of range") }
+		g := &batch{timer: time.NewTimer(time.Hour)}
+		g.ctx, g.cancel = context.WithCancel(t.Context())
+		for i := range 3 {
+			op := r.op(verbGet, fmt.Sprint("t", i))
+			g.members = append(g.members, &batchMember{ctx: t.Context(), op: op, body: []byte(`{"jsonrpc":"2.0","id":"` + op.id + `"}`), done: make(chan struct{})})
+		}
+		g.members[0].reply.Status, g.members[1].err = http.StatusOK, errors.New("refused")
+		r.mu.Lock()
+		r.sendLocked(g)
+		r.mu.Unlock()
+		for i, m := range g.members {
+			if <-m.done; (m.panicked != "") != (i == 2) {
+				t.Errorf("member %d: %q", i, m.panicked)
+			}
+		}
+	})
+}
+
 // TestBatchGivenUp proves that a request that is given up goes alone: before the
 // batch is sent it is taken out, afterwards the others get their answers, and
 // without any of them the exchange ends.
