@@ -9,7 +9,7 @@ import (
 
 // Who decides about a run that another process works on looks up one attempt for
 // each of its steps. Those who come while another look is under way share the next
-// one, which costs the server little more than a look for each had cost it.
+// one: for the server many attempts of one query are little more work than one.
 
 // lookupSizes are how many attempts a query may ask for, so that few texts are
 // prepared. The last is the most.

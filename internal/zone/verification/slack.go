@@ -178,7 +178,9 @@ func (z *Zone) posted(ctx context.Context, t thread, id string, part int, fileID
 		case o.code == "invalid_cursor":
 			return false, outcome{verdict: callAgain, code: o.code} // from the beginning
 		case o.verdict != callDone:
-			z.lookOn(id, look{part, p.Cursor})
+			if o.verdict != callRefused && p.Cursor != "" {
+				z.lookOn(id, look{part, p.Cursor})
+			}
 			return false, o
 		}
 		if len(messages) == 0 && p.Cursor == "" {
