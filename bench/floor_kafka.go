@@ -76,8 +76,13 @@ func (k *kafkaFloor) run(ctx context.Context, id string, urls []string) error {
 		k.waiting[key] = done
 		k.mu.Unlock()
 		k.client.Produce(ctx, &kgo.Record{Topic: k.tasks, Key: []byte(key), Value: []byte(url)}, nil)
-		if err := <-done; err != nil {
-			return err
+		select {
+		case err := <-done:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 	return nil

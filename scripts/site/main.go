@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	out := flag.String("o", "dist/site", "folder for the site; what it holds is replaced")
+	out := flag.String("o", "dist/site", "folder for the site; a former one in it is replaced")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()

@@ -17,8 +17,10 @@ var href = regexp.MustCompile(`href="([^"]*)"`)
 // others, and whatever a page links to is there.
 func TestSite(t *testing.T) {
 	out := t.TempDir()
-	if err := run("../..", out); err != nil {
-		t.Fatal(err)
+	for range 2 { // the second one takes the place of the first
+		if err := run("../..", out); err != nil {
+			t.Fatal(err)
+		}
 	}
 	files := os.DirFS(out)
 	pages := 0
@@ -67,7 +69,7 @@ func TestBroken(t *testing.T) {
 		"README.md":           "# Parley\n\n## What it is\n\n[a](docs/a.md#one-two) [code](docs/x.txt) [folder](docs) [self](#what-it-is) [away](https://example.com/#x)\n",
 		"docs/a.md":           "# A\n\n## One, two\n\n[up](../README.md#nothing)\n",
 		"docs/x.txt":          "1 < 2",
-		"docs/decisions/1.md": "# One\n\n[gone](../b.md)\n",
+		"docs/decisions/1.md": "# One\n\n[gone](../b.md) [out](../../../x.md)\n",
 		"CONTRIBUTING.md":     "# How\n",
 		"CHANGELOG.md":        "# What\n",
 	} {
@@ -81,7 +83,8 @@ func TestBroken(t *testing.T) {
 	}
 	err := run(root, out)
 	want := `docs/a.md: the link "up" leads to #nothing, which README.md does not have` + "\n" +
-		`docs/decisions/1.md: the link "gone" leads to docs/b.md, which is not there`
+		`docs/decisions/1.md: the link "gone" leads to docs/b.md, which is not there` + "\n" +
+		`docs/decisions/1.md: the link "out" leads to ../x.md, which is not there`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
@@ -96,6 +99,21 @@ func TestBroken(t *testing.T) {
 		t.Error(got)
 	}
 	if _, err := read(out); err == nil || !strings.Contains(err.Error(), "root of the repository") {
+		t.Error(err)
+	}
+}
+
+// TestNoSite: a folder that holds anything else stays as it is.
+func TestNoSite(t *testing.T) {
+	out := t.TempDir()
+	mine := filepath.Join(out, "mine")
+	if err := os.WriteFile(mine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run("../..", out); err == nil || !strings.Contains(err.Error(), "name an empty folder") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(mine); err != nil {
 		t.Error(err)
 	}
 }

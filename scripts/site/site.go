@@ -101,7 +101,7 @@ func (s *site) add(name string) error {
 		return nil
 	}
 	info, err := fs.Stat(s.root, name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) { // beyond the root
 		return nil // the link is broken, which is said in the end
 	}
 	if err != nil {
@@ -209,8 +209,16 @@ func (s *site) broken() []error {
 
 func (s *site) sorted() []string { return slices.Sorted(maps.Keys(s.pages)) }
 
-// write replaces what a folder holds by the site.
+// write replaces a former site by this one. A folder that holds anything else it
+// leaves alone.
 func (s *site) write(out string) error {
+	held, err := os.ReadDir(out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(out, "index.html")); err != nil && len(held) > 0 {
+		return fmt.Errorf("%s holds something else than a site: name an empty folder", out)
+	}
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
@@ -218,7 +226,8 @@ func (s *site) write(out string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range s.sorted() {
+	// The page to begin with first: by it a site that was not finished is known as one.
+	for _, name := range slices.Concat([]string{"README.md"}, s.sorted()) {
 		at := filepath.Join(out, filepath.FromSlash(s.file(name)))
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return err
