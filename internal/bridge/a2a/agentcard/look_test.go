@@ -23,8 +23,8 @@ func TestHealthHostile(t *testing.T) {
 	var followed atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
 	t.Cleanup(elsewhere.Close)
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	// The port of a server that was closed would be given to one of those below.
+	const nobody = "http://127.0.0.2:1/"
 	endless := func(w http.ResponseWriter, r *http.Request) {
 		piece := []byte(strings.Repeat(" ", 64<<10))
 		for n := 0; n < 1<<30 && r.Context().Err() == nil; n += len(piece) {
@@ -60,7 +60,7 @@ func TestHealthHostile(t *testing.T) {
 		"endless":        {handler: endless, card: "1048576 bytes", plain: "1048576 bytes"},
 		"slow drip":      {handler: drip, card: "could not be read", plain: "of no use"},
 		"hang":           {handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, card: "could not be read", plain: "could not be reached"},
-		"nobody":         {url: gone.URL, card: "could not be read", plain: "could not be reached"},
+		"nobody":         {url: nobody, card: "could not be read", plain: "could not be reached"},
 		"metadata":       {url: "http://169.254.169.254/", card: "could not be read", plain: "could not be reached"},
 		"private ranges": {url: "http://10.1.2.3/", card: "could not be read", plain: "could not be reached"},
 	} {
