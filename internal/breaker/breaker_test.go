@@ -401,6 +401,105 @@ func TestProbeEndsWhileRenewed(t *testing.T) {
 	}
 }
 
+// TestLeadsTwice: a circuit that closed and was opened again before the first was
+// stored is stored as it is then, unless somebody has opened it by hand meanwhile.
+func TestLeadsTwice(t *testing.T) {
+	set := settings(func(b *parley.Breaker) { b.HalfOpenCalls = 1 })
+	twice := func() (*Circuit, parley.BreakerState, time.Time) {
+		c, now := halfOpen(t, set)
+		half := c.State()
+		call(t, c, false, now)
+		for range set.FailureThreshold {
+			call(t, c, true, now.Add(time.Second))
+		}
+		if c.Adopt(half) || c.State().Circuit != parley.CircuitOpen {
+			t.Errorf("what is known to be stored undoes what came since: %+v", c.State())
+		}
+		return c, half, now.Add(time.Second)
+	}
+	c, half, now := twice()
+	from, to, ok := c.Next(now)
+	if !ok || from != half || to.Circuit != parley.CircuitOpen || to.Version != half.Version+1 || to.Openings != half.Openings+1 {
+		t.Errorf("%+v -> %+v", from, to)
+	}
+	c.Stored(to)
+	if _, _, ok := c.Next(now); ok || c.State() != to || c.Idle() {
+		t.Errorf("%+v", c.State())
+	}
+
+	c, half, now = twice()
+	manual, _ := ByHand(half, parley.BreakerOrder{Open: true, By: "ann"}, now)
+	if !c.Adopt(manual) || c.State() != manual {
+		t.Errorf("%+v", c.State())
+	}
+	if from, to, ok := c.Next(now); ok {
+		t.Errorf("done by hand, and undone: %+v -> %+v", from, to)
+	}
+}
+
+// TestLeadsWhileWritten: what comes while a change is written follows it, also if
+// the bridge hears of the end of that later, by reading.
+func TestLeadsWhileWritten(t *testing.T) {
+	set := settings(func(b *parley.Breaker) { b.HalfOpenCalls = 1 })
+	for _, how := range []string{"stored", "read", "read later"} {
+		t.Run(how, func(t *testing.T) {
+			c, now := halfOpen(t, set)
+			call(t, c, false, now)
+			now = now.Add(time.Second)
+			_, closed, _ := c.Next(now)
+			for range set.FailureThreshold {
+				call(t, c, true, now.Add(time.Second))
+			}
+			switch how {
+			case "stored":
+				c.Stored(closed)
+			case "read later": // the next change was refused first
+				c.Next(now)
+				fallthrough
+			case "read":
+				c.Adopt(closed)
+			}
+			from, to, ok := c.Next(now)
+			if !ok || from != closed || to.Circuit != parley.CircuitOpen || to.Version != closed.Version+1 || to.Openings != 2 {
+				t.Errorf("%t %+v -> %+v", ok, from, to)
+			}
+			newer := Probe(Trip(closed, time.Minute, "", now), "other", now)
+			c.Adopt(newer)
+			c.Stored(to)
+			if c.State() != newer {
+				t.Errorf("what is older holds: %+v", c.State())
+			}
+		})
+	}
+}
+
+// TestRenewalInDoubt: whether a renewal was written or not, what is tried goes on,
+// and so does what came of it meanwhile.
+func TestRenewalInDoubt(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		c, now := halfOpen(t, settings(nil))
+		c.Admit("1", now)
+		now = now.Add(Lease)
+		_, renewed, _ := c.Next(now)
+		if ended {
+			c.Note("1", true, now)
+		}
+		if c.Adopt(renewed) {
+			t.Error("renewed, and counted as changed")
+		}
+		want := parley.CircuitHalfOpen
+		if ended {
+			want = parley.CircuitOpen
+		}
+		if c.State().Circuit != want || c.probing() == ended {
+			t.Errorf("%+v", c.State())
+		}
+		if from, to, ok := c.Next(now); ok != ended || ended && (from != renewed || to.Version != renewed.Version+1) {
+			t.Errorf("%t %+v -> %+v", ok, from, to)
+		}
+	}
+}
+
 // TestStale: failures that others have dealt with open nothing; those since do.
 func TestStale(t *testing.T) {
 	others := Close(Trip(parley.BreakerState{Agent: "a"}, time.Minute, "", epoch), "", epoch.Add(time.Minute))
@@ -429,8 +528,13 @@ func TestBreakerRemoved(t *testing.T) {
 	if c.Admit("t", epoch) != Pass {
 		t.Error("held without a breaker")
 	}
+	open := c.State()
+	_, closed, _ := c.Next(epoch)
+	if c.Adopt(open) || c.State() != closed {
+		t.Errorf("what was known to be stored holds again: %+v", c.State())
+	}
 	store(t, c, epoch)
-	if c.State().Circuit != parley.CircuitClosed {
+	if c.State() != closed || closed.Circuit != parley.CircuitClosed {
 		t.Errorf("%+v", c.State())
 	}
 	manual, _ := ByHand(c.State(), parley.BreakerOrder{Open: true}, epoch)
@@ -471,6 +575,13 @@ func TestDoubt(t *testing.T) {
 	}
 	if c.Adopt(open) || c.Room(now) != set.HalfOpenCalls {
 		t.Error("an old state is believed")
+	}
+	newer := Trip(half, set.OpenFor, "", now)
+	if !c.Adopt(newer) {
+		t.Error("what others have changed is not")
+	}
+	if c.Stored(half); c.State() != newer {
+		t.Errorf("the end of a write undoes what came after it: %+v", c.State())
 	}
 	// The same row, of a bridge of the same name before it.
 	other := closedCircuit(set)

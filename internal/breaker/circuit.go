@@ -194,9 +194,11 @@ func (c *Circuit) closing(now time.Time) parley.BreakerState {
 	return Close(c.state, "the calls that tried the agent went well", now)
 }
 
-// lead takes a state that is not stored yet.
+// lead takes a state that is not stored yet. It follows what is stored, whatever
+// else this bridge has led to and not stored: that nobody else knows.
 func (c *Circuit) lead(s parley.BreakerState) {
 	c.state, c.ahead = s, true
+	c.state.Version = c.stored.Version + 1
 	c.rest()
 }
 
@@ -239,24 +241,24 @@ func (c *Circuit) Next(now time.Time) (from, to parley.BreakerState, ok bool) {
 
 // Stored says that s, as [Circuit.Next] gave it, stands in the store.
 func (c *Circuit) Stored(s parley.BreakerState) {
+	if s.Version < c.stored.Version {
+		return // somebody has changed it since, which is known here
+	}
+	again := c.probing()
 	c.stored = s
-	if s.Circuit == parley.CircuitHalfOpen {
-		again := c.probing()
-		if c.ahead { // the probe has ended meanwhile
-			c.state.Version = s.Version + 1
-			return
-		}
+	switch {
+	case c.ahead && s == c.state:
+		c.ahead = false
+		c.settle()
+	case c.ahead: // it went on while that was written
+		c.state.Version = s.Version + 1
+	case s.Circuit == parley.CircuitHalfOpen:
 		c.state, c.mine = s, s.Version
 		if !again {
 			c.passed = 0
 			clear(c.probes)
 		}
 		c.wanted = false
-		return
-	}
-	if s.Version == c.state.Version {
-		c.ahead = false
-		c.settle()
 	}
 }
 
@@ -264,27 +266,19 @@ func (c *Circuit) Stored(s parley.BreakerState) {
 // for this bridge.
 func (c *Circuit) Adopt(s parley.BreakerState) (changed bool) {
 	switch {
-	case s.Version < c.stored.Version:
-		return false // read before what is known
-	case s.Circuit == parley.CircuitHalfOpen && s.Holder == c.me && s.Version == c.tried && !c.ahead:
-		changed = c.mine != s.Version
+	case s.Version <= c.stored.Version:
+		return false // nothing new, or read before what is known
+	case s.Circuit == parley.CircuitHalfOpen && s.Holder == c.me && s.Version == c.tried:
+		changed = !c.ahead && !c.probing()
 		c.Stored(s) // nobody knew whether it was written
 		return changed
-	case c.ahead && s.Version < c.state.Version:
-		c.stored = s
-		return false
-	case c.ahead && s.Circuit == c.state.Circuit && s.Version == c.state.Version:
-		c.stored, c.state, c.ahead = s, s, false // written by us, or to the same effect
-		c.settle()
-		return false
 	case c.ahead && c.state.Circuit == parley.CircuitOpen && s.Circuit == parley.CircuitClosed && s.Since.Before(c.window.since):
 		// The calls that have opened it were made since.
 		c.stored = s
 		c.state.Version, c.state.Openings = s.Version+1, s.Openings+1
 		return false
-	case s.Version == c.state.Version && !c.ahead:
-		return false
 	}
+	// Written by this bridge, which did not learn that, or by whomever.
 	changed = s.Circuit != c.state.Circuit || s.Manual != c.state.Manual || c.probing()
 	c.stored, c.state, c.ahead = s, s, false
 	c.rest()
