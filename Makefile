@@ -51,7 +51,7 @@ chaos: ## random faults on one process and on a whole cluster: SEED=n MINUTES=m 
 	@CGO_ENABLED=1 go test -race -count=1 -timeout $$(($(MINUTES)+5))m -run TestCrash ./internal/server -crash.seed=$(SEED) -crash.minutes=$(MINUTES)
 	@CGO_ENABLED=1 go test -race -count=1 -v -timeout $$(($(MINUTES)+60))m -run 'TestChaos$$|TestScenarios|TestClocks' ./internal/chaos -chaos.seed=$(SEED) -chaos.minutes=$(MINUTES) -chaos.runs=$(RUNS)
 
-fuzz: ## all fuzz targets in turn: MINUTES=m each
+fuzz: ## all fuzz targets and property tests in turn: MINUTES=m each
 	@scripts/fuzz $(MINUTES)
 
 docs: ## the documentation as a website of plain files, into dist/site
