@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -9,11 +10,11 @@ import (
 // first; of two of the same rank, the one that came first. Tasks are moved about,
 // so those of any size are best held by pointers. The zero value is empty.
 type Queue[T any] struct {
-	// items are a binary heap.
+	// items are a min-max heap (Atkinson, Sack, Santoro and Strothotte, 1986): what
+	// stands on an even level, as the first one does, goes before all that is below
+	// it, and what stands on an odd one after that. So first and last are both near.
 	items []queued[T]
 	came  uint64
-	// most is no less than the highest rank.
-	most int64
 }
 
 type queued[T any] struct {
@@ -34,9 +35,6 @@ func (q *Queue[T]) Head() T { return q.items[0].task }
 
 // Push lets a task wait.
 func (q *Queue[T]) Push(task T, rank int64) {
-	if len(q.items) == 0 || rank > q.most {
-		q.most = rank
-	}
 	q.came++
 	q.items = append(q.items, queued[T]{rank, q.came, task})
 	q.rise(len(q.items) - 1)
@@ -48,22 +46,17 @@ func (q *Queue[T]) Pop() T { return q.take(0) }
 // GiveWay takes out the task that would go last, if one of that rank goes before
 // it; ok is false if none does.
 func (q *Queue[T]) GiveWay(rank int64) (task T, ok bool) {
-	if len(q.items) == 0 || rank >= q.most {
-		return task, false
+	last := min(1, len(q.items)-1)
+	if len(q.items) > 2 && q.goes(2, 1, false) {
+		last = 2
 	}
-	last := 0
-	for i := range q.items {
-		if before(&q.items[last], &q.items[i]) < 0 {
-			last = i
-		}
-	}
-	if q.most = q.items[last].rank; rank >= q.most {
+	if last < 0 || rank >= q.items[last].rank {
 		return task, false
 	}
 	return q.take(last), true
 }
 
-// take takes out the i-th item.
+// take takes out the i-th item, which is the first or the last to go.
 func (q *Queue[T]) take(i int) T {
 	task, last := q.items[i].task, len(q.items)-1
 	q.items[i] = q.items[last]
@@ -73,35 +66,59 @@ func (q *Queue[T]) take(i int) T {
 	}
 	if i < last {
 		q.sink(i)
-		q.rise(i)
 	}
 	return task
 }
 
+// goes reports whether the i-th item goes first of the two, or last.
+func (q *Queue[T]) goes(i, j int, first bool) bool {
+	return (before(&q.items[i], &q.items[j]) < 0) == first
+}
+
+func (q *Queue[T]) swap(i, j int) { q.items[i], q.items[j] = q.items[j], q.items[i] }
+
+// onFirst reports whether what stands at i goes before all below it.
+func onFirst(i int) bool { return bits.Len(uint(i+1))%2 == 1 }
+
+// rise moves the i-th item, which may stand too low, to its place.
 func (q *Queue[T]) rise(i int) {
-	for i > 0 {
-		up := (i - 1) / 2
-		if before(&q.items[up], &q.items[i]) < 0 {
+	first := onFirst(i)
+	if up := (i - 1) / 2; i > 0 && q.goes(i, up, !first) {
+		q.swap(i, up)
+		i, first = up, !first
+	}
+	for i > 2 {
+		up := ((i-1)/2 - 1) / 2
+		if !q.goes(i, up, first) {
 			return
 		}
-		q.items[up], q.items[i] = q.items[i], q.items[up]
+		q.swap(i, up)
 		i = up
 	}
 }
 
+// sink moves the i-th item, which may stand too high, to its place.
 func (q *Queue[T]) sink(i int) {
-	for {
-		least := i
-		for down := 2*i + 1; down <= 2*i+2 && down < len(q.items); down++ {
-			if before(&q.items[down], &q.items[least]) < 0 {
-				least = down
+	for first := onFirst(i); ; {
+		next := i // of it, its children and theirs, the one that belongs here
+		for _, below := range [...]struct{ from, to int }{{2*i + 1, 2*i + 3}, {4*i + 3, 4*i + 7}} {
+			for j := below.from; j < min(below.to, len(q.items)); j++ {
+				if q.goes(j, next, first) {
+					next = j
+				}
 			}
 		}
-		if least == i {
+		if next == i {
 			return
 		}
-		q.items[i], q.items[least] = q.items[least], q.items[i]
-		i = least
+		q.swap(i, next)
+		if next <= 2*i+2 {
+			return
+		}
+		if up := (next - 1) / 2; q.goes(next, up, !first) {
+			q.swap(next, up)
+		}
+		i = next
 	}
 }
 
@@ -124,5 +141,8 @@ func (q *Queue[T]) Expire(keep int, over func(T) bool) []T {
 	}
 	clear(q.items[n:])
 	q.items = q.items[:n]
+	for i := n / 2; i >= 0; i-- {
+		q.sink(i)
+	}
 	return out
 }

@@ -57,5 +57,10 @@ func TestQueue(t *testing.T) {
 				t.Fatalf("%d tasks, want %v", q.Len(), want)
 			}
 		}
+		for i := 0; q.Len() > 0; i++ {
+			if got := q.Pop(); got != want[i] {
+				t.Fatalf("%v goes, want %v of %v", got, want[i], want)
+			}
+		}
 	})
 }
