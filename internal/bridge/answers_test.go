@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
 	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/store"
@@ -100,6 +101,48 @@ func TestAnswersApart(t *testing.T) {
 		if l.single == 0 {
 			r.t.Error("no group was taken apart")
 		}
+	})
+}
+
+// heldAnswers is a ledger that takes no answers until it is opened.
+type heldAnswers struct {
+	bridge.Ledger
+	open chan struct{}
+}
+
+func (l *heldAnswers) Answer(ctx context.Context, a store.Answer) (bool, error) {
+	<-l.open
+	return l.Ledger.Answer(ctx, a)
+}
+
+// TestSlotWhileAnswerIsWritten: an agent may have its next task while the answer to
+// the last one is being written; but a ledger that takes no answers stops the calls.
+func TestSlotWhileAnswerIsWritten(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		held := &heldAnswers{open: make(chan struct{})}
+		r.agents.put(parley.Agent{Name: "single", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 1})
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, time.Millisecond), nil
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) {
+			held.Ledger, cfg.Ledger = cfg.Ledger, held
+			cfg.Limits = bridge.Limits{Global: 8}
+		})
+		var ids []string
+		for i := range 1100 {
+			ids = append(ids, r.task("single", i, nil))
+			r.announce(ids[i])
+		}
+		r.wait(time.Minute)
+		if n := r.agent.count(r.agent.agents, "single"); n != 1024 {
+			t.Errorf("%d calls were made while no answer was written, want 1024", n)
+		}
+		close(held.open)
+		for _, id := range ids {
+			r.want(id, parley.OutcomeOK, "")
+			r.wantCalls(r.agent, id, 1)
+		}
+		p.stop()
 	})
 }
 

@@ -191,8 +191,9 @@ type Bridge struct {
 	bytes     int64
 	inFlight  int
 	following int
-	// telling counts results of foreign tasks that are being published.
-	telling int
+	// settling counts calls that an agent has answered, and whose answer is being
+	// written, or published for a foreign task.
+	settling int
 }
 
 // meetForeign finds out whether there are foreign tasks.

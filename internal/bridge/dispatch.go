@@ -73,7 +73,7 @@ func (b *Bridge) laneLocked(agent string) *lane {
 
 // freeLocked is how many more calls of a lane may begin now.
 func (b *Bridge) freeLocked(l *lane) int {
-	if b.inc == 0 || b.stopping || l.learning || b.following >= b.cfg.Limits.Following || b.telling >= tellingMost {
+	if b.inc == 0 || b.stopping || l.learning || b.following >= b.cfg.Limits.Following || b.settling >= settlingMost {
 		return 0
 	}
 	// A further call needs more free slots than the lane has: with another weight
@@ -224,7 +224,7 @@ func (b *Bridge) expire() {
 	b.mu.Lock()
 	n := 0
 	for l := range b.waiting.Flows {
-		late := l.queue.Expire(spare, func(q *queuedTask) bool { return b.overdueLocked(l, q, now) })
+		late := l.queue.Expire(spare, b.overdueLocked(l, now))
 		for _, q := range late {
 			b.leftLocked(l, q)
 			b.backLocked(l, q)

@@ -58,13 +58,15 @@ type call struct {
 	// mine: the claim is known to be committed.
 	mine atomic.Bool
 
-	// inc, slots, bytes and reserved are protected by the bridge's mu. bytes are
-	// those of the request; reserved: one of the agent's rate is kept for the next
-	// sending, which is due at the earliest then.
+	// inc, slots, bytes, reserved and settles are protected by the bridge's mu.
+	// bytes are those of the request; reserved: one of the agent's rate is kept for
+	// the next sending, which is due at the earliest then; settles: it is one of
+	// those that the bridge counts as settling.
 	inc      int64
 	slots    slotSet
 	bytes    int64
 	reserved bool
+	settles  bool
 	due      time.Time
 
 	mu sync.Mutex // protects what follows; taken after the bridge's mu
@@ -144,23 +146,19 @@ func (c *call) run(first step) {
 	// Nobody else is to have a foreign task in hand before its result is told.
 	tells := c.tell != nil && c.foreign()
 	b.mu.Lock()
-	if tells {
-		b.telling++
-	} else if !c.keep {
+	if !tells && !c.keep {
 		delete(b.calls, c.row.ID)
 	}
 	if c.follows {
 		b.following--
-	}
-	if c.slots&slotOwn != 0 {
-		c.lane.pace.note(b.cfg.Now(), c.lane.queue.Len() > 0)
 	}
 	if c.reserved {
 		c.lane.gate.Release()
 	}
 	c.lane.dropPermitLocked(c.row.Claim.Token) // it may have ended before it was sent
 	b.carryLocked(c.lane, -c.bytes)
-	b.vacateLocked(c.lane, c.slots&slotOwn != 0, c.slots&slotShared != 0)
+	c.vacateLocked()
+	c.settlesLocked(tells)
 	b.mu.Unlock()
 	switch {
 	case tells:
@@ -173,6 +171,31 @@ func (c *call) run(first step) {
 		nudge(b.dispatch)
 	}
 	b.inHand.Done()
+}
+
+// vacateLocked gives back what the call still has of its slot.
+func (c *call) vacateLocked() {
+	own := c.slots&slotOwn != 0
+	if own {
+		c.lane.pace.note(c.b.cfg.Now(), c.lane.queue.Len() > 0)
+	}
+	c.b.vacateLocked(c.lane, own, c.slots&slotShared != 0)
+	c.slots = 0
+}
+
+// settlesLocked counts the call among those that settle, or no more.
+func (c *call) settlesLocked(yes bool) {
+	b := c.b
+	switch {
+	case yes && !c.settles:
+		b.settling++
+	case !yes && c.settles:
+		b.settling--
+		if b.waiting.Len() > 0 && b.settling == settlingMost-1 {
+			nudge(b.dispatch)
+		}
+	}
+	c.settles = yes
 }
 
 // leave ends the work without a write: the row stays as it is.

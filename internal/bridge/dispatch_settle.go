@@ -13,8 +13,9 @@ import (
 	"github.com/parley-project/parley/internal/store"
 )
 
-// answer is P7: the agent ended the task. The first answer wins, and it is
-// written until that is known, whoever has the claim meanwhile.
+// answer is P7: the agent ended the task, and may have its next one. The first
+// answer wins, and it is written until that is known, whoever has the claim
+// meanwhile.
 func (c *call) answer() step {
 	b := c.b
 	if next := c.retry(); next != nil {
@@ -24,6 +25,12 @@ func (c *call) answer() step {
 		return c.leave()
 	}
 	c.stopReports()
+	if !b.volatile { // a map is written at once
+		b.mu.Lock()
+		c.settlesLocked(true)
+		c.vacateLocked()
+		b.mu.Unlock()
+	}
 	a := store.Answer{Result: c.result(), At: b.now(), From: b.cfg.Worker}
 	started := c.sentAt
 	if started.IsZero() {

@@ -122,7 +122,7 @@ func TestForeignTellsBeside(t *testing.T) {
 		}
 		close(open)
 		for i := range 1100 {
-			r.result(fmt.Sprintf("task-%d", i), time.Minute)
+			r.result(fmt.Sprintf("task-%d", i), 200*time.Millisecond)
 		}
 		r.wantQuiet()
 		if n := called.Load(); n != 1100 {

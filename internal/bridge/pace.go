@@ -85,22 +85,26 @@ func (b *Bridge) foreignRoomLocked(l *lane) int {
 	return b.boundLocked(l, max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*foreignQueueFor.Seconds()), foreignQueueMost)), foreignQueueFor)
 }
 
-// overdueLocked reports whether a task of a lane has waited too long.
-func (b *Bridge) overdueLocked(l *lane, q *queuedTask, now time.Time) bool {
-	limit, within := b.cfg.Limits.QueueFor, b.cfg.Limits.QueueFor
-	if q.foreign != nil && !q.foreign.stored {
-		if b.volatile {
-			return false
-		}
-		if l.queue.Len() <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
-			limit = max(limit, foreignQueueFor)
-		}
-		within = foreignQueueFor
+// overdueLocked gives what reports whether a task of a lane has waited too long.
+func (b *Bridge) overdueLocked(l *lane, now time.Time) func(*queuedTask) bool {
+	own, foreign := b.cfg.Limits.QueueFor, b.cfg.Limits.QueueFor
+	if l.queue.Len() <= b.foreignRoomLocked(l) && l.pace.rate > 0 {
+		foreign = max(foreign, foreignQueueFor)
 	}
-	if l.gate.Spacing() > 0 {
-		limit = max(limit, within+within/4) // no more were let in than have their turn by then
+	if l.gate.Spacing() > 0 { // no more were let in than have their turn by then
+		own += own / 4
+		foreign = max(foreign, foreignQueueFor+foreignQueueFor/4)
 	}
-	return now.Sub(q.since) >= limit
+	return func(q *queuedTask) bool {
+		limit := own
+		if q.foreign != nil && !q.foreign.stored {
+			if b.volatile {
+				return false
+			}
+			limit = foreign
+		}
+		return now.Sub(q.since) >= limit
+	}
 }
 
 // putOffUntilLocked is when the next record of a lane that finds no room is to

@@ -21,9 +21,9 @@ const (
 	// waits for them.
 	hintWithin = 5 * time.Second
 	maxHints   = 1024
-	// tellingMost bounds the results of foreign tasks that are being published:
-	// while the bus takes none, nothing new is called.
-	tellingMost = 1024
+	// settlingMost bounds the answers that are being written, or published for
+	// foreign tasks: while the ledger or the bus takes none, nothing new is called.
+	settlingMost = 1024
 )
 
 // resultRecord is the record for executors of the existing platform. Whatever
@@ -145,10 +145,7 @@ func (c *call) tellForeign() {
 	told := b.conclude(&c.row, *c.tell, false)
 	b.mu.Lock()
 	delete(b.calls, c.row.ID)
-	b.telling--
-	if b.waiting.Len() > 0 && b.telling == tellingMost-1 {
-		nudge(b.dispatch)
-	}
+	c.settlesLocked(false)
 	b.mu.Unlock()
 	if told {
 		b.acknowledge(c.row.ID) // a record that came again meanwhile
