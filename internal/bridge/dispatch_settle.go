@@ -25,7 +25,7 @@ func (c *call) answer() step {
 		return c.leave()
 	}
 	c.stopReports()
-	if !b.volatile { // a map is written at once
+	if c.freesEarly() {
 		b.mu.Lock()
 		c.settlesLocked(true)
 		c.vacateLocked()
@@ -59,6 +59,17 @@ func (c *call) answer() step {
 			return c.leave()
 		}
 	}
+}
+
+// freesEarly reports whether the slot is given back before the answer is written.
+// A map is written at once. And where the executor of the same process writes its
+// run's next claim together with the answer, that run would take the slot before
+// all those that wait for it.
+func (c *call) freesEarly() bool {
+	if c.foreign() {
+		return !c.b.volatile
+	}
+	return !c.b.cfg.AnswerWakes
 }
 
 func (c *call) answered(a store.Answer, accepted bool) step {
