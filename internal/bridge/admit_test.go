@@ -461,6 +461,62 @@ func TestForeignRate(t *testing.T) {
 	})
 }
 
+// TestQueueOfRate: tasks that found room because their agent's rate says that they
+// have their turn in time are not put off when it stands still for a moment.
+func TestQueueOfRate(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		reg := prometheus.NewRegistry()
+		r.agents.put(parley.Agent{Name: "rated", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 1, Limits: parley.AgentLimits{Rate: 100, Burst: 1}})
+		r.agent.call = stumbles(400 * time.Millisecond)
+		p := r.start("b", func(cfg *bridge.Config, _ *process) {
+			cfg.Metrics, cfg.Limits.QueueFor = bridge.NewMetrics(reg), 2*time.Second
+		})
+		for i := range 200 {
+			r.announce(r.task("rated", i, nil))
+		}
+		r.wait(3 * time.Second)
+		if n := r.agent.count(r.agent.agents, "rated"); n < 199 {
+			t.Errorf("%d calls", n)
+		}
+		if n := gathered(t, reg)["parley_bridge_deferred_total reason=waited"]; n > 0 {
+			t.Errorf("%v tasks were put off while they waited", n)
+		}
+		p.stop()
+	})
+}
+
+// TestForeignQueueOfRate is the same for tasks of other executors, which may wait
+// for longer; without a store they wait in any case.
+func TestForeignQueueOfRate(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		reg := prometheus.NewRegistry()
+		a, _ := r.agents.Lookup(r.t.Context(), "one")
+		a.MaxConcurrent, a.Limits = 1, parley.AgentLimits{Rate: 100, Burst: 1}
+		r.agents.put(a)
+		r.agent.call = stumbles(2 * time.Second)
+		p := r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.Metrics = bridge.NewMetrics(reg) })
+		tasks := 990
+		if _, none := r.make(nil).(*bridge.MemoryLedger); none {
+			tasks = 2000
+		}
+		r.burst(0, tasks)
+		if n := gathered(r.t, reg)["parley_bridge_deferred_total reason=waited"]; n > 0 {
+			r.t.Errorf("%v tasks were put off while they waited", n)
+		}
+		r.wantQuiet()
+		p.stop()
+	})
+}
+
+// stumbles is an agent that answers at once, but for the first task.
+func stumbles(first time.Duration) func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) {
+	var once sync.Once
+	return func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+		once.Do(func() { takes(ctx, task, first) })
+		return answered(task, "1"), nil
+	}
+}
+
 // TestForeignBytes: large tasks of other executors that find no room wait in the
 // ledger, and are called.
 func TestForeignBytes(t *testing.T) {

@@ -50,14 +50,7 @@ func TestForeignBurst(t *testing.T) {
 		if !none {
 			n = 5000
 			r.burst(0, 1000)
-			r.ledger.mu.Lock()
-			r.ledger.fault = func(op, _ string) fault {
-				if op == "P3" {
-					deferred.Add(1)
-				}
-				return noFault
-			}
-			r.ledger.mu.Unlock()
+			r.countDeferrals(&deferred)
 		}
 		if d, work := r.burst(1000, n), time.Duration(n)*time.Millisecond; d > work+work/10 {
 			r.t.Errorf("%v for %v of work", d, work)
@@ -66,6 +59,56 @@ func TestForeignBurst(t *testing.T) {
 			r.t.Errorf("tasks were put off %d times", n)
 		}
 	})
+}
+
+// TestForeignBurstAfterSlowness: what slows the tasks of an agent down for a moment
+// does not count like its speed, since the process itself may be what was slow.
+func TestForeignBurstAfterSlowness(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if !r.shared {
+			return
+		}
+		r.paced(10, 10*time.Millisecond)
+		var slow atomic.Bool
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if slow.Load() {
+				return takes(ctx, task, 100*time.Millisecond), nil
+			}
+			return takes(ctx, task, 10*time.Millisecond), nil
+		}
+		r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.QueuePerAgent = 100 })
+		r.burst(0, 1000)
+		slow.Store(true)
+		r.burst(1000, 100)
+		slow.Store(false)
+		var deferred atomic.Int64
+		r.countDeferrals(&deferred)
+		r.burst(1100, 5000)
+		if n := deferred.Load(); n > 0 {
+			r.t.Errorf("tasks were put off %d times", n)
+		}
+		slow.Store(true)
+		r.burst(6100, 900) // for nine seconds the agent does 100 a second
+		for i := range 6000 {
+			r.send(record(fmt.Sprintf("late-%d", i), "one"))
+		}
+		r.wait(time.Second)
+		if n := deferred.Load(); n == 0 {
+			r.t.Error("what an agent did long ago counts in full")
+		}
+	})
+}
+
+// countDeferrals counts the writes by which tasks are put off.
+func (r *foreignRig) countDeferrals(n *atomic.Int64) {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	r.ledger.fault = func(op, _ string) fault {
+		if op == "P3" {
+			n.Add(1)
+		}
+		return noFault
+	}
 }
 
 // TestForeignStuck: records do not wait unacknowledged for an agent that was fast

@@ -129,6 +129,8 @@ const (
 	paceEvery  = 100 * time.Millisecond
 	paceLeast  = 5 * time.Millisecond
 	paceEnough = 64
+	// After paceForgets the highest speed that was measured counts half.
+	paceForgets = 10 * time.Second
 	// foreignQueueFor is how long a foreign task may wait unclaimed for an agent
 	// whose speed is known, about as long as the bus needs to give the records of
 	// a dead bridge to others; foreignQueueMost bounds how many do.

@@ -11,8 +11,10 @@ type pace struct {
 	// since is when the present measurement began; zero while nothing waits.
 	since time.Time
 	ended int
-	// rate is in tasks per second; 0 until it is known.
-	rate float64
+	// rate is in tasks per second; 0 until it is known. peak is the highest that it
+	// was, of which half counts after each paceForgets: while a burst comes in, it is
+	// this process that is slow, and not the agent.
+	rate, peak float64
 	// promised is when the last task that was put off is expected to get a slot;
 	// nothing is promised any more once the queue is empty.
 	promised time.Time
@@ -42,6 +44,7 @@ func (p *pace) note(now time.Time, waiting bool) {
 		rate = (rate + p.rate) / 2
 	}
 	p.rate, p.since, p.ended = rate, now, 0
+	p.peak = max(rate, p.peak*math.Exp2(-took.Seconds()/paceForgets.Seconds()))
 }
 
 // comeAgain is when the next task comes again that is to wait for a while between
@@ -82,7 +85,7 @@ func (b *Bridge) foreignRoomLocked(l *lane) int {
 	if b.volatile {
 		return math.MaxInt
 	}
-	return b.boundLocked(l, max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.rate*foreignQueueFor.Seconds()), foreignQueueMost)), foreignQueueFor)
+	return b.boundLocked(l, max(b.cfg.Limits.QueuePerAgent, min(int(l.pace.peak*foreignQueueFor.Seconds()), foreignQueueMost)), foreignQueueFor)
 }
 
 // overdueLocked gives what reports whether a task of a lane has waited too long.
