@@ -84,25 +84,6 @@ func (b *Bridge) freeLocked(l *lane) int {
 	return b.breakerRoomLocked(l, l.gate.Room(b.cfg.Now(), l.inFlight))
 }
 
-func (b *Bridge) occupyLocked(l *lane) {
-	l.inFlight++
-	b.inFlight++
-}
-
-// vacateLocked gives a slot back; own and shared say which halves of it.
-func (b *Bridge) vacateLocked(l *lane, own, shared bool) {
-	if own {
-		l.inFlight--
-	}
-	if shared {
-		b.inFlight--
-	}
-	l.patience = deferFirst
-	if b.waiting.Len() > 0 {
-		nudge(b.dispatch)
-	}
-}
-
 // learn notes the limit of an agent's record.
 func (b *Bridge) learn(agent parley.Agent) {
 	b.mu.Lock()

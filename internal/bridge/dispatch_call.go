@@ -96,14 +96,6 @@ type call struct {
 	answeredState string
 }
 
-type slotSet uint8
-
-// The two halves of a slot: the agent's, and the bridge's.
-const (
-	slotOwn slotSet = 1 << iota
-	slotShared
-)
-
 type phase uint8
 
 // The phases in which a call can be interrupted.
@@ -171,31 +163,6 @@ func (c *call) run(first step) {
 		nudge(b.dispatch)
 	}
 	b.inHand.Done()
-}
-
-// vacateLocked gives back what the call still has of its slot.
-func (c *call) vacateLocked() {
-	own := c.slots&slotOwn != 0
-	if own {
-		c.lane.pace.note(c.b.cfg.Now(), c.lane.queue.Len() > 0)
-	}
-	c.b.vacateLocked(c.lane, own, c.slots&slotShared != 0)
-	c.slots = 0
-}
-
-// settlesLocked counts the call among those that settle, or no more.
-func (c *call) settlesLocked(yes bool) {
-	b := c.b
-	switch {
-	case yes && !c.settles:
-		b.settling++
-	case !yes && c.settles:
-		b.settling--
-		if b.waiting.Len() > 0 && b.settling == settlingMost-1 {
-			nudge(b.dispatch)
-		}
-	}
-	c.settles = yes
 }
 
 // leave ends the work without a write: the row stays as it is.

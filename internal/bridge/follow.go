@@ -93,26 +93,6 @@ func (c *call) setState(s string, waits bool) bool {
 	return changed
 }
 
-// unslot gives back what a task does not need while it is only followed.
-func (c *call) unslot() {
-	b := c.b
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !c.follows {
-		c.follows = true
-		b.following++
-	}
-	own := c.slots&slotOwn != 0 && !c.lane.capacity
-	if own {
-		c.lane.pace.note(b.cfg.Now(), c.lane.queue.Len() > 0)
-	}
-	b.vacateLocked(c.lane, own, c.slots&slotShared != 0)
-	c.slots &^= slotShared
-	if own {
-		c.slots &^= slotOwn
-	}
-}
-
 // follow goes with the agent's task to its end: it listens where the agent
 // tells by itself, asks where it does not, and asks less and less often while
 // nothing changes. What it is told is never more than a reason to ask.
