@@ -41,6 +41,12 @@ type queuedForeign struct {
 	stored bool
 }
 
+// waitingForeign is both sides of one, in one piece: there may be 65,536 of an agent.
+type waitingForeign struct {
+	task    queuedTask
+	foreign queuedForeign
+}
+
 // subscribeTasks takes task records: foreign ones are acknowledged when they
 // are safe, and all others at once.
 func (b *Bridge) subscribeTasks(ctx context.Context) (stop func(), err error) {
@@ -132,6 +138,7 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 		return fateDuplicate
 	}
 	l := b.laneLocked(q.row.Agent)
+	q.row.Agent = l.agent // which is the same text, kept once
 	size := int64(len(q.row.Input))
 	why := b.fullLocked(l, b.foreignRoomLocked(l), size)
 	turn := q.row.Deadline.Add(-foreignTime).UnixMicro()
@@ -142,7 +149,9 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 		b.putOffLocked(l, q)
 		b.cfg.Metrics.putOff(why, 1)
 	} else {
-		b.waitLocked(l, &queuedTask{task: id, bytes: size, turn: turn, foreign: &q})
+		w := &waitingForeign{task: queuedTask{task: id, bytes: size, turn: turn}, foreign: q}
+		w.task.foreign = &w.foreign
+		b.waitLocked(l, &w.task)
 	}
 	learn := l.limit == 0 && !l.learning
 	if learn {

@@ -114,6 +114,7 @@ func (q *queue) work() {
 	defer q.mu.Unlock()
 	for len(q.ready) > 0 && !q.over {
 		l := q.ready[0]
+		q.ready[0] = nil // let go of the line
 		q.ready = q.ready[1:]
 		it := l.wait[0]
 		l.wait[0] = item{} // let go of the value

@@ -93,6 +93,7 @@ func (g *group) work() {
 	defer g.mu.Unlock()
 	for len(g.ready) > 0 && !g.over {
 		l := g.ready[0]
+		g.ready[0] = nil // let go of the line
 		g.ready = g.ready[1:]
 		m := l.wait[0]
 		l.wait[0] = bus.Message{} // let go of the value
