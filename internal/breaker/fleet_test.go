@@ -130,7 +130,7 @@ func (f *fleet) begin(b *fleetBridge) {
 		return
 	}
 	b.calls = append(b.calls, token)
-	if f.stored.Circuit == parley.CircuitClosed || b.Circuit.stored != f.stored {
+	if f.stored.Circuit == parley.CircuitClosed || b.stored != f.stored {
 		return // a bridge is up to a second behind, with a version of its own that may be as high
 	}
 	f.began++
