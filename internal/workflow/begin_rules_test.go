@@ -56,12 +56,36 @@ func TestC2_WhatUndoesAStepIsRetriedAfterTheTimeOfItsBranch(t *testing.T) {
 	}
 }
 
-// TestC1_AnAgentThatWasNeverCalledIsNotCompensated: its input could not be
-// evaluated, however often.
-func TestC1_AnAgentThatWasNeverCalledIsNotCompensated(t *testing.T) {
-	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"one","input":"${workflow.input.absent}","compensate_if":"started",
-		"compensate":{"id":"u","set":1},"retry":{"attempts":2,"delay":"1s","jitter":"none","on":["expression"]}}]}`)
-	s.after(time.Second).want(parley.RunFailed, "run.started", "scheduled a", "retrying a", "failed a", "run.failed")
+// TestC1_WhatWasNeverBegunIsNotCompensated: what an agent, a run or a list needs could
+// not be evaluated, however often.
+func TestC1_WhatWasNeverBegunIsNotCompensated(t *testing.T) {
+	for _, what := range []string{
+		`"agent":"one","input":"${workflow.input.absent}"`,
+		`"workflow":"w","input":"${workflow.input.absent}"`,
+		`"workflow":"${workflow.input.absent}","among":["w"]`,
+		`"for_each":"${workflow.input.absent}","steps":[{"id":"b","set":1}]`,
+		`"switch":[{"when":"workflow.input.absent > 1","steps":[{"id":"b","set":1}]}]`,
+	} {
+		s := play(t, `{"name":"t","steps":[{"id":"a",`+what+`,"compensate_if":"started",
+			"compensate":{"id":"u","set":1},"retry":{"attempts":2,"delay":"1s","jitter":"none","on":["expression"]}}]}`)
+		s.after(time.Second).want(parley.RunFailed, "run.started", "scheduled a", "retrying a", "failed a", "run.failed")
+	}
+}
+
+// TestC1_WhatHasBegunIsCompensated: though it failed.
+func TestC1_WhatHasBegunIsCompensated(t *testing.T) {
+	for what, fails := range map[string]func(*script){
+		`"agent":"one"`: func(s *script) { s.fail("a", parley.CodeAgentRejected) },
+		`"workflow":"w"`: func(s *script) {
+			s.apply(ChildEnded{At: s.now, TaskID: "run-1.a.1", Run: "run-2", Status: parley.RunFailed, Err: parley.Errorf(parley.CodeAgentRejected, "no")})
+		},
+		`"steps":[{"id":"b","agent":"one"}]`: func(s *script) { s.fail("a/b", parley.CodeAgentRejected) },
+	} {
+		s := play(t, `{"name":"t","steps":[{"id":"a",`+what+`,"compensate_if":"started","compensate":{"id":"u","agent":"one"}}]}`)
+		if fails(s); s.state.Status().Terminal() || s.task("a/u").Task.Agent != "one" {
+			t.Errorf("%s is not undone; history %q", what, s.types)
+		}
+	}
 }
 
 // TestR2_TheDelayIsDrawnAlsoForWhatFailsAsTheRunBegins: and as it is resumed.

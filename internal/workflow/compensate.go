@@ -202,10 +202,18 @@ func (e *execution) compensable() bool {
 }
 
 // called reports whether x has done anything that may have to be undone: an attempt
-// that was given up before its agent was called, since its input could not be
-// evaluated, has not.
+// that was given up before its agent was called, a run asked for or a list entered,
+// since what that needs could not be evaluated, has not.
 func (e *execution) called() bool {
-	return e.attempts > 0 && (e.step.Kind != KindAgent || e.tried > 0)
+	switch e.step.Kind {
+	case KindAgent:
+		return e.tried > 0
+	case KindSubWorkflow:
+		return e.child != nil
+	case KindGroup, KindParallel, KindConditional, KindSwitch, KindForkJoin, KindLoop, KindPlan:
+		return e.entered
+	}
+	return e.attempts > 0
 }
 
 // within reports whether x stands in a list of the step, not in that of its handler.
