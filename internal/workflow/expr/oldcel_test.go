@@ -71,6 +71,7 @@ func TestOldConditionCEL_Faults(t *testing.T) {
 		"null > 3", "5 > '3'", "not (5 > '3')", "${workflow.input.s} > 3", "not ${workflow.input.s} > 3", "not (${workflow.input.nil} > 3) or true",
 		"${workflow.input.s} > 3 or true", "true or ${workflow.input.s} > 3", "not (true and ${workflow.input.absent} < 1)", "len(${workflow.input.n}) == 1",
 		"not len(3) == 1", "1 in 'abc'", "1 not in ${workflow.input.s}", "'a' in ${workflow.input.n}", "${workflow.input.n} in ${workflow.input.s}", "${workflow.input.t} > 0.5",
+		"len(['x']) in ${workflow.input.list}", "len([]) in [${workflow.input.f}]", "len(['x']) not in [2, ${workflow.input.t}]", "len(['x']) in [2]",
 		"${workflow.input.f} in [0]", "${workflow.input.t} in ${workflow.input.list}", "(${workflow.input.n} > 3) == true", "(${workflow.input.n} > 3) == 1", "['x', ${workflow.input.n}] contains ${workflow.input.n}",
 	} {
 		cel, err := old.OldConditionCEL(text)

@@ -86,12 +86,14 @@ func celElement(l, r oldCEL) string {
 		}
 		return value + " in dyn(" + r.value + ")"
 	}
+	number := " || " + l.value + " == 1 && " + in("true") + " || " + l.value + " == 0 && " + in("false")
 	switch {
 	case l.static == '?' && r.plain:
 		return l.value + " in " + r.value
 	case l.static == '?':
-		return in(l.value) + " || type(" + l.value + ") == bool && " + in("("+l.value+" ? 1 : 0)") +
-			" || " + l.value + " == 1 && " + in("true") + " || " + l.value + " == 0 && " + in("false")
+		return in(l.value) + " || type(" + l.value + ") == bool && " + in("("+l.value+" ? 1 : 0)") + number
+	case l.static == '0' && l.raw == nil && !r.plain:
+		return in(l.value) + number
 	case l.static == 'b' && l.raw == nil:
 		return in(l.value) + " || " + in("("+l.value+" ? 1 : 0)")
 	}
