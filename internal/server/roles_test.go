@@ -443,7 +443,10 @@ func rolesShare(t *testing.T, binary, kind string) {
 		accepted, refused = accepted+a, refused+f
 	}
 	t.Logf("%s: %d decisions accepted, %d refused", kind, accepted, refused)
-	if refused > accepted/20 {
+	// Alone none or one; on a machine that is busy with other tests both executors look
+	// after runs that the other one is late with. If both were told of each run, it
+	// would be about one of two.
+	if refused > accepted/5 {
 		t.Errorf("%d of %d decisions were made in vain", refused, accepted)
 	}
 	r.stopAll()
