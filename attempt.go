@@ -45,6 +45,27 @@ type Attempt struct {
 	EndedAt     *time.Time `json:"ended_at"`
 	// TookMS is the time between the two.
 	TookMS *int64 `json:"took_ms"`
+	// Late are the answers that came after the end of the attempt, the first 10 of
+	// them: they are shown and have changed nothing.
+	Late []LateAnswer `json:"late,omitempty"`
+}
+
+// LateAnswer is an answer that came when nobody waited for it any more: the attempt
+// had timed out, was cancelled, or had another answer.
+type LateAnswer struct {
+	At time.Time `json:"at"`
+	// From is the bridge that it came to.
+	From    string  `json:"from,omitempty"`
+	Outcome Outcome `json:"outcome"`
+	Status  int     `json:"status,omitempty"`
+	Error   *Error  `json:"error,omitempty"`
+	// Response is what the agent answered. Of one that is larger only the first
+	// 64 KiB are kept: ResponseStart has them then, as text. A page of attempts has
+	// at most 4 MiB of both; what is beyond that is left out, its size is there.
+	Response      json.RawMessage `json:"response,omitempty"`
+	ResponseStart string          `json:"response_start,omitempty"`
+	ResponseBytes int64           `json:"response_bytes"`
+	AgentTaskID   string          `json:"agent_task_id,omitempty"`
 }
 
 // AttemptQuery selects attempts of one run.

@@ -265,8 +265,8 @@ type Event struct {
 // EventType names what happened (interface.md, events).
 type EventType string
 
-// The event types. Nothing writes [EventStepClaimed] and [EventStepLate]: that an
-// attempt was claimed, and what came after its end, stands with the attempt.
+// The event types. Nothing writes [EventStepClaimed]: that an attempt was claimed
+// stands with the attempt.
 const (
 	// EventRunQueued accepts a run that waits for its turn ([Turn]); EventRunStarted
 	// begins it.
@@ -309,5 +309,7 @@ const (
 	EventStepFailed       EventType = "step.failed"
 	EventStepCancelled    EventType = "step.cancelled"
 	EventStepSkipped      EventType = "step.skipped"
-	EventStepLate         EventType = "step.late"
+	// EventStepLate: an agent has answered after the end of an attempt. The answer
+	// changes nothing and stands with the attempt ([Attempt].Late).
+	EventStepLate EventType = "step.late"
 )

@@ -81,6 +81,8 @@ const (
 	retrying   = "RETRYING"
 	waiting    = "WAITING"
 	cancelling = "CANCELLING"
+	warning    = "WARNING"
+	late       = "LATE"
 )
 
 // payload is what the board reads of an event's data.
@@ -100,11 +102,13 @@ type payload struct {
 	// Of runs that steps have started.
 	Run      string `json:"run"`
 	Workflow string `json:"workflow"`
-	Version  string `json:"version"`
-	By       string `json:"by"`
-	Resolved string `json:"resolved"`
-	State    string `json:"state"`
-	Text     string `json:"text"`
+	// Of answers that nobody waited for any more.
+	Outcome  parley.Outcome `json:"outcome"`
+	Version  string         `json:"version"`
+	By       string         `json:"by"`
+	Resolved string         `json:"resolved"`
+	State    string         `json:"state"`
+	Text     string         `json:"text"`
 	Chunks   []struct {
 		Text string `json:"text"`
 	} `json:"chunks"`
@@ -122,6 +126,15 @@ func (p payload) waitsFor(run, step string) (note, answer string) {
 		note = strings.TrimSpace(fmt.Sprintf("for %s: %s", asksFor(p.Question), oneLine(p.Question.Text+" "+p.Question.Note)))
 	}
 	return note, answerCommand(run, step)
+}
+
+// lateNote says what came when nobody waited for it any more.
+func (p payload) lateNote(attempt int) string {
+	note := fmt.Sprintf("attempt %d was answered after its end", attempt)
+	if p.Error != nil {
+		note += ": " + errorText(p.Error)
+	}
+	return note
 }
 
 // told gives the newest words of an agent that works.
@@ -164,7 +177,7 @@ func (b *board) apply(e parley.Event) (n news, ok bool) {
 		n.status = "RESUMED"
 		return n, true
 	case parley.EventRunWarning:
-		n.status, n.note = "WARNING", p.Message
+		n.status, n.note = warning, p.Message
 		return n, true
 	case parley.EventRunCompleted:
 		b.status, n.final = string(parley.RunCompleted), true
@@ -233,6 +246,10 @@ func (b *board) applyStep(e parley.Event, p payload) (n news, ok bool) {
 		s.end(e.At, parley.StepCancelled)
 	case parley.EventStepSkipped:
 		s.end(e.At, parley.StepSkipped)
+	case parley.EventStepLate:
+		s.note = noted
+		n = news{at: e.At, id: s.id, status: late, agent: s.agent, note: p.lateNote(e.Attempt)}
+		return n, p.Outcome != parley.OutcomeCancelled // that the agent confirms is no surprise
 	default:
 		s.note = noted
 		return n, false

@@ -143,14 +143,14 @@ func (m *progressModel) running(s *boardStep) string {
 	return m.draw(spinner[m.frame%len(spinner)], n)
 }
 
-// lasting gives the lines that news leave above the picture: what has ended,
-// and what waits for a person.
+// lasting gives the lines that news leave above the picture: what has ended, what
+// waits for a person, and what nothing else will tell of.
 func (m *progressModel) lasting(n news) []string {
 	switch {
 	case n.answer != "":
 		// Not cut: it is to be copied.
 		return []string{m.line(n), m.paint(styleDim, clean("  to answer: "+n.answer))}
-	case n.final:
+	case n.final, n.status == warning, n.status == late:
 		return []string{m.line(n)}
 	}
 	return nil
@@ -165,6 +165,8 @@ func (m *progressModel) line(n news) string {
 		mark = "✗"
 	case waiting:
 		mark = "?"
+	case warning, late:
+		mark = "!"
 	}
 	return m.draw(mark, n)
 }

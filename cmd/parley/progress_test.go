@@ -143,6 +143,9 @@ func TestProgressPicture(t *testing.T) {
 	s.event(2000, parley.EventStepRetrying, "polish", 1, fault+`,"delay_ms":1000}`)
 	got = append(got, s.at(2500))
 	s.event(3000, parley.EventStepClaimed, "polish", 2, `{}`)
+	s.event(3100, parley.EventStepLate, "polish", 1, `{"outcome":"ok"}`)
+	s.event(3200, parley.EventStepLate, "polish", 1, `{"outcome":"cancelled"}`)
+	s.event(3300, parley.EventRunWarning, "", 0, `{"message":"beware"}`)
 	got = append(got, s.at(3500))
 	s.event(65000, parley.EventStepFailed, "polish", 2, fault+`}`)
 	s.event(65000, parley.EventStepSkipped, "later", 0, `{"kind":"agent"}`)
@@ -167,6 +170,8 @@ func TestProgressPicture(t *testing.T) {
 	}
 	above := []string{
 		"✓ greet  COMPLETED greeter 1.5s",
+		"! polish LATE      polisher        attempt 1 was answered after its end",
+		"! run    WARNING                   beware",
 		"✗ polish FAILED    polisher 1m03s  2 attempts agent_error: Task state: failed",
 		"– later  SKIPPED   ",
 		"– other  CANCELLED ",

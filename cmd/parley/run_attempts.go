@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,8 +19,9 @@ func newRunAttempts(a *app) *cobra.Command {
 		Short: "List the calls of agents that were made for a run",
 		Long: `List the calls of agents that were made for a run, in the order in which they
 were scheduled: whom, when, for how long, and what came of each. A retry that
-waits is there with its time. -o json has requests and responses, too, up to
-64 KiB each.`,
+waits is there with its time. If an agent has answered when nobody waited for it
+any more, as after a timeout, LATE says what, and how long after the end. -o json
+has requests and responses, late ones too, up to 64 KiB each.`,
 		Example: `  parley run attempts RUN
   parley run attempts RUN --step review -o json`,
 		Args: need("RUN"),
@@ -36,7 +38,7 @@ waits is there with its time. -o json has requests and responses, too, up to
 				return err
 			}
 			if err := showList(a, listing[parley.Attempt]{
-				whole: list, items: list.Items, columns: a.attemptColumns(), none: "no agent was called",
+				whole: list, items: list.Items, columns: a.attemptColumns(list.Items), none: "no agent was called",
 			}); err != nil {
 				return err
 			}
@@ -51,8 +53,10 @@ waits is there with its time. -o json has requests and responses, too, up to
 	return cmd
 }
 
-func (a *app) attemptColumns() []column[parley.Attempt] {
-	return []column[parley.Attempt]{
+// attemptColumns are those of a list of attempts: LATE only where there is such an
+// answer.
+func (a *app) attemptColumns(list []parley.Attempt) []column[parley.Attempt] {
+	columns := []column[parley.Attempt]{
 		{head: "STEP", cell: plain(func(x parley.Attempt) string { return x.Step })},
 		{head: "ATTEMPT", fixed: true, cell: plain(func(x parley.Attempt) string { return fmt.Sprint(x.Number) })},
 		{head: "AGENT", cell: plain(func(x parley.Attempt) string { return x.Agent })},
@@ -71,6 +75,25 @@ func (a *app) attemptColumns() []column[parley.Attempt] {
 		{head: "TASK", wide: true, cell: plain(func(x parley.Attempt) string { return x.TaskID })},
 		{head: "ERROR", cell: plain(func(x parley.Attempt) string { return errorText(x.Error) })},
 	}
+	if slices.ContainsFunc(list, func(x parley.Attempt) bool { return len(x.Late) > 0 }) {
+		columns = append(columns, column[parley.Attempt]{head: "LATE", cell: plain(lateText)})
+	}
+	return columns
+}
+
+// lateText says what came after the end of an attempt, and how long after.
+func lateText(x parley.Attempt) string {
+	all := make([]string, len(x.Late))
+	for i, l := range x.Late {
+		all[i] = string(l.Outcome)
+		if l.Error != nil && l.Outcome == parley.OutcomeError {
+			all[i] = string(l.Error.Code)
+		}
+		if x.EndedAt != nil {
+			all[i] += " after " + duration(l.At.Sub(*x.EndedAt))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // attemptState says how an attempt ended, or where it stands.

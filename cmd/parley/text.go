@@ -41,7 +41,7 @@ func inkOf(status string) ink {
 		return styleBad
 	case string(parley.RunRunning):
 		return styleBusy
-	case retrying, cancelling, waiting, string(parley.CircuitHalfOpen):
+	case retrying, cancelling, waiting, warning, late, string(parley.CircuitHalfOpen):
 		return styleWarn
 	}
 	return styleDim

@@ -256,6 +256,10 @@ func (w *world) Attempts(_ context.Context, q parley.AttemptQuery) ([]parley.Att
 		}
 		x.Outcome, x.Status, x.Error, x.Response, x.ResponseBytes = parley.OutcomeError, 503, parley.Errorf(parley.CodeAgentUnavailable, "busy"), nil, 0
 		next := end.Add(2 * time.Second)
+		x.Late = []parley.LateAnswer{
+			{At: end.Add(1500 * time.Millisecond), Outcome: parley.OutcomeOK, Response: json.RawMessage(`{"text":"late"}`), ResponseBytes: 15},
+			{At: end.Add(time.Minute), Outcome: parley.OutcomeError, Error: parley.Errorf(parley.CodeAgentError, "no")},
+		}
 		all = append(all, x, parley.Attempt{
 			TaskID: r.run.ID + "." + s.ID + ".2", Step: s.ID, Number: 2, Agent: s.Agent, State: "open",
 			Request: x.Request, RequestBytes: 14, ScheduledAt: end, NotBefore: &next,

@@ -263,7 +263,9 @@ func (f fakeRuns) Attempts(_ context.Context, q parley.AttemptQuery) ([]parley.A
 			Status: 503, Error: parley.Errorf(parley.CodeAgentUnavailable, "HTTP 503 Service Unavailable"), Request: s.Input, RequestBytes: int64(len(s.Input)),
 			RetryAfterMS: 2000, Sendings: 1, ScheduledAt: at, StartedAt: &at, EndedAt: &at, TookMS: &took,
 		}
+		failed.Late = []parley.LateAnswer{{At: at.Add(time.Second), From: "b1", Outcome: parley.OutcomeOK, Status: 200, ResponseStart: "{\"cut", ResponseBytes: 5, AgentTaskID: "at-1"}}
 		waits := failed
+		waits.Late = nil
 		waits.TaskID, waits.Number, waits.State, waits.NotBefore = r.ID+"."+s.ID+".2", 2, "open", &next
 		waits.Outcome, waits.Status, waits.Error, waits.RetryAfterMS, waits.Sendings = "", 0, nil, 0, 0
 		waits.StartedAt, waits.EndedAt, waits.TookMS = nil, nil, nil

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
 	"github.com/parley-project/parley/internal/store"
@@ -258,7 +260,8 @@ func TestEndedElsewhere(t *testing.T) {
 			r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
 				return accepted(task, "working"), nil
 			}
-			p := r.start("b", nil)
+			reg := prometheus.NewRegistry()
+			p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Metrics = bridge.NewMetrics(reg) })
 			short, long := r.task("one", 1, policy(parley.OutcomeResend)), r.task("long", 1, policy(parley.OutcomeResend))
 			r.wait(3 * time.Second)
 			for _, id := range []string{short, long} {
@@ -281,6 +284,9 @@ func TestEndedElsewhere(t *testing.T) {
 			}
 			if n := r.ledger.lateAnswers(); n != 1 {
 				t.Errorf("hint %v: %d late answers, want the agent's own end", hint, n)
+			}
+			if got := gathered(t, reg); got["parley_agent_late_answers_total agent_name=long"] != 1 || got["parley_agent_late_answers_total agent_name=one"] != 0 {
+				t.Errorf("hint %v: counted as late: %v", hint, got)
 			}
 			r.wantCalls(r.agent, short, 1)
 			p.stop()

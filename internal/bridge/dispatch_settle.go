@@ -78,6 +78,7 @@ func (c *call) answered(a store.Answer, accepted bool) step {
 		return c.leave()
 	}
 	if !accepted {
+		b.cfg.Metrics.late(c.row.Agent)
 		b.log.LogAttrs(b.hard, slog.LevelInfo, "answer came after the attempt's end", c.attrs("bridge_late", slog.String("outcome", string(a.Result.Outcome)))...)
 		return nil
 	}

@@ -27,6 +27,7 @@ type Metrics struct {
 	took         *prometheus.HistogramVec
 	inFlight     *prometheus.GaugeVec
 	errors       *prometheus.CounterVec
+	lateAnswers  *prometheus.CounterVec
 
 	// A child is looked up by hashing its labels; calls look here first.
 	mu        sync.RWMutex // protects the maps
@@ -102,6 +103,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.errors = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "parley_agent_call_errors_total", Help: "Calls that have failed, by the code of their error; cancelled ones are none.",
 	}, []string{"agent_name", "code"}))
+	m.lateAnswers = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "parley_agent_late_answers_total", Help: "Answers of agents that came when nobody waited for them any more, as after a timeout.",
+	}, []string{"agent_name"}))
 	return m
 }
 
@@ -147,6 +151,13 @@ func (m *Metrics) ended(agent string, r *parley.Result, after time.Duration) {
 	s.took.Observe(max(after, 0).Seconds())
 	if r.Err != nil {
 		m.errors.WithLabelValues(s.name, string(r.Err.Code)).Inc()
+	}
+}
+
+// late counts an answer that nobody waited for any more.
+func (m *Metrics) late(agent string) {
+	if m != nil {
+		m.lateAnswers.WithLabelValues(m.of(agent).name).Inc()
 	}
 }
 

@@ -227,7 +227,7 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 	defer func() { err = errors.Join(err, hub.Close(), db.Close()) }()
 	var b *bridge.Bridge
 	l.executor = New(Config{
-		Store: mortalStore{db, l}, Signals: db, Turns: db, Children: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
+		Store: mortalStore{db, l}, Signals: db, Turns: db, Children: db, LateAnswers: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
 		NewID: w.newID, SweepEvery: w.sweep, Lease: w.patience / 4,
 		Reserve: func(agent string) (Reservation, bool) {
 			r, ok := b.Reserve(agent)

@@ -112,6 +112,8 @@ type Config struct {
 	// HandOffs is required with OldBridge. Without OldBridge it ends what an old
 	// bridge has left; nil leaves that in the store.
 	HandOffs HandOffs
+	// LateAnswers, if set, are recorded in the histories of their runs.
+	LateAnswers LateAnswers
 	// OldBridge, if set, hands attempts to a bridge of the existing platform;
 	// Reserve is not asked then.
 	OldBridge *OldBridge
@@ -200,8 +202,9 @@ type wakeup struct {
 	run, task string
 	// stranger: somebody else may hold the run.
 	stranger bool
-	// child: it is about a run that a step has asked for.
-	child bool
+	// child: it is about a run that a step has asked for; late: about an answer that
+	// came too late.
+	child, late bool
 }
 
 // executorGroup shares the subjects that executors read among them.

@@ -48,6 +48,11 @@ func (x *Executor) wakeWaiting(ctx context.Context) error {
 			}
 		}
 	}
+	for _, run := range w.Late {
+		if !x.wakeups.has(run) {
+			x.wake(wakeup{run: run, late: true})
+		}
+	}
 	return nil
 }
 

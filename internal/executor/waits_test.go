@@ -90,7 +90,7 @@ func onStore(t *testing.T, f func(r *rig)) {
 		r := &rig{t: t, db: db, bus: memory.New(memory.Options{})}
 		var n atomic.Int64
 		r.config = executor.Config{
-			Store: faultyStore{db, r}, Signals: db, Turns: db, Children: db, Take: db.Publish, Bus: r.bus, Now: time.Now, Jitter: func() float64 { return 0.5 },
+			Store: faultyStore{db, r}, Signals: db, Turns: db, Children: db, LateAnswers: db, Take: db.Publish, Bus: r.bus, Now: time.Now, Jitter: func() float64 { return 0.5 },
 			NewID: func() string { return fmt.Sprintf("run-%d", n.Add(1)) },
 			Agent: func(_ context.Context, name string) (executor.AgentInfo, bool) {
 				return executor.AgentInfo{Protocol: "jsonrpc-2.0", Policy: parley.OutcomeLookup, Idempotent: name != "once" && !r.undeclared.Load(), Retry: parley.RetryConfig{Budget: r.budget}}, name != "nobody"

@@ -35,6 +35,9 @@ func (x *Executor) attend(ctx context.Context, w wakeup) error {
 	if w.task != "" && l.state != nil && !x.cfg.Shared && !l.state.Waits(w.task) {
 		return nil // absorbed together with the answer
 	}
+	if done, err := x.attendLate(ctx, l, w); done {
+		return err
+	}
 	refused := false
 	if done, err := x.attendTask(ctx, l, w); done {
 		if !errors.Is(err, store.ErrStale) {

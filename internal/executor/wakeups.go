@@ -115,4 +115,4 @@ func (q *wakeups) has(run string) bool {
 }
 
 // whole reports whether w is about everything that the store holds of a run.
-func (w wakeup) whole() bool { return w.task == "" && !w.child }
+func (w wakeup) whole() bool { return w.task == "" && !w.child && !w.late }

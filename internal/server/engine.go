@@ -76,7 +76,7 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 		Store: s.db, Take: s.db.Publish, Bus: s.bus, Now: s.cfg.Now, Clock: s.db.Now, Logger: s.log, Limits: s.cfg.Limits, Documents: s.cfg.Documents,
 		NewID:  func() string { return "run-" + newUUID() },
 		Jitter: mathrand.Float64, CancelGrace: s.cfg.CancelGrace, Agent: s.agentInfo,
-		Signals: s.db, Turns: s.db, Children: s.db, Triggers: s.db, Secret: s.secrets.Resolve, EventChain: s.cfg.EventChain, Shared: s.cfg.shared(), Guest: !s.cfg.has(RoleExecutor),
+		Signals: s.db, Turns: s.db, Children: s.db, LateAnswers: s.db, Triggers: s.db, Secret: s.secrets.Resolve, EventChain: s.cfg.EventChain, Shared: s.cfg.shared(), Guest: !s.cfg.has(RoleExecutor),
 		Group: s.cfg.ExecutorGroup, HandOffs: s.db, Monitoring: s.kafka != nil && s.cfg.Requests, Metrics: executor.NewMetrics(metrics),
 		DeadLetters: s.keepRecord,
 	}

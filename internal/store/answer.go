@@ -8,13 +8,8 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// lateLimit is how much of a late answer's output is kept.
-const lateLimit = 64 << 10
-
 const answerAttempt = `UPDATE attempt SET state = 'settled', outcome = ?, output = ?, meta = ?, settled_at = ?
  WHERE id = ? AND (` + unsettled + ` OR (state = 'settled' AND outcome = 'unknown'))`
-
-const isAttempt = `SELECT 1 FROM attempt WHERE id = ?`
 
 // checkAnswer refuses what is no answer: only an agent, or a cancel that it
 // has confirmed, ends a task.
@@ -73,15 +68,11 @@ func runOf(task string) string {
 }
 
 // answeredBefore deals with an answer that was not taken: it reports whether it
-// is there already, or records it as late if its attempt is there.
+// is there already, or records it as late.
 func answeredBefore(s *session, a *Answer, meta []byte) (own bool, err error) {
 	alike, own, err := answeredAlike(s, a, meta)
 	if alike || err != nil {
 		return own, err
-	}
-	// Of a task that is gone nobody would ever see it, or remove it.
-	if there, err := s.exists(isAttempt, a.Result.TaskID); !there || err != nil {
-		return false, err
 	}
 	return false, recordLate(s, a, meta)
 }
@@ -118,22 +109,4 @@ func withoutStatus(task string, meta []byte) ([]byte, error) {
 	}
 	r.Status = 0
 	return encodeMeta(r)
-}
-
-// recordLate keeps an answer that nobody waits for any more.
-func recordLate(s *session, a *Answer, meta []byte) error {
-	r := &a.Result
-	output := r.Output[:min(len(r.Output), lateLimit)]
-	if len(meta) > lateLimit {
-		short := parley.Result{}
-		if r.Err != nil {
-			short.Err = parley.Errorf(r.Err.Code, "%s", r.Err.Message[:min(len(r.Err.Message), lateLimit/8)])
-		}
-		var err error
-		if meta, err = encodeMeta(&short); err != nil {
-			return err
-		}
-	}
-	return s.later(1, `INSERT INTO late (attempt, at, source, outcome, output, meta) VALUES (?, ?, ?, ?, ?, ?)`,
-		r.TaskID, unixMicro(a.At), a.From, string(r.Outcome), blob(output), blob(meta))
 }

@@ -32,6 +32,9 @@ func (db *DB) AttemptLog(ctx context.Context, q parley.AttemptQuery) ([]parley.A
 		items = append(items, a)
 		return err
 	})
+	if err == nil && len(items) > 0 {
+		err = db.showLate(ctx, q.Run, items)
+	}
 	return items, total, err
 }
 

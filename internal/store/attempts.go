@@ -188,21 +188,3 @@ func (db *DB) Attempts(ctx context.Context, run string) ([]Attempt, error) {
 	}
 	return list, nil
 }
-
-// Late gives the answers that came after the end of an attempt, oldest first,
-// at most 100.
-func (db *DB) Late(ctx context.Context, task string) ([]LateAnswer, error) {
-	var list []LateAnswer
-	err := db.read(ctx, `SELECT at, source, outcome, output, meta FROM late WHERE attempt = ? ORDER BY id LIMIT 100`,
-		func(r *record) error {
-			l := LateAnswer{TaskID: task, At: r.time(), From: r.str()}
-			res, err := decodeResult(task, parley.Outcome(r.str()), r.bytes(), r.bytes())
-			if err != nil {
-				return err
-			}
-			l.Result = *res
-			list = append(list, l)
-			return nil
-		}, task)
-	return list, err
-}

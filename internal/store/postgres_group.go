@@ -290,6 +290,7 @@ func phaseOf(text string) int {
 		{phaseRest, `INSERT INTO event `},
 		{phaseRest, `INSERT INTO run_label `},
 		{phaseRest, `INSERT INTO late `},
+		{phaseRest, `UPDATE late `},
 		{phaseRest, `DELETE FROM late `},
 		{phaseRest, `INSERT INTO signal `},
 		{phaseRest, `UPDATE signal `},

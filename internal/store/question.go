@@ -172,7 +172,7 @@ func foreseeReplies(s *session, list []TaskReply) error {
 	return nil
 }
 
-// converse stores the answers of a decision, and how much news it has seen.
+// converse stores the answers of a decision, and what it has seen of the news.
 func converse(s *session, d *decision) error {
 	for i := range d.Replies {
 		r := &d.Replies[i]
@@ -187,5 +187,5 @@ func converse(s *session, d *decision) error {
 			return err
 		}
 	}
-	return nil
+	return sawLate(s, d.LateSeen)
 }

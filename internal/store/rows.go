@@ -212,11 +212,13 @@ type Decision struct {
 	// Replies are the answers that somebody gave to agents (P19). The decision
 	// is refused unless each question stands and has no answer yet.
 	Replies []TaskReply
-	// NewsSeen says which changes of questions the run has taken notice of.
+	// NewsSeen says which changes of questions the run has taken notice of, LateSeen
+	// which late answers ([LateAnswer].ID).
 	NewsSeen []NewsSeen
+	LateSeen []int64
 	// Prompt says that nobody waits for the disk: the decision is committed at
 	// once and synced with the next one of anybody. It may hold nothing but
-	// events and NewsSeen, for what costs nothing when it is lost (progress).
+	// events and what was seen, for what costs nothing when it is lost (progress).
 	// After a power failure its numbers may be given to other events.
 	Prompt bool
 	// Close lists attempts that end here.
@@ -272,17 +274,6 @@ type Close struct {
 	Outcome parley.Outcome
 	// CancelAgent asks the owner to cancel at the agent, best effort.
 	CancelAgent bool
-}
-
-// LateAnswer is one row of table late: an answer that came after the end of
-// its attempt. It is shown to people and never acted upon.
-type LateAnswer struct {
-	TaskID string
-	// At is when the answer was complete, From who brought it.
-	At   time.Time
-	From string
-	// Result's Output is cut off after 64 KiB, and need not be JSON then.
-	Result parley.Result
 }
 
 // MoveKind names the transitions that an owner or a taker-over makes.
@@ -408,8 +399,8 @@ type Wakeups struct {
 	// Turns are runs that wait for their turn and may begin.
 	Turns []string
 	// Children are runs that have not taken notice of what became of those that
-	// their steps have started.
-	Children []string
+	// their steps have started, Late those that have not of a late answer.
+	Children, Late []string
 }
 
 // Definition is one deployed version of a workflow.

@@ -258,6 +258,7 @@ func (db *DB) Wakeups(ctx context.Context, now time.Time, limit int) (w Wakeups,
 		{&w.Signals, selectWaiterNews},
 		{&w.Turns, selectNextTurns},
 		{&w.Children, selectChildNews},
+		{&w.Late, selectLateRuns},
 	} {
 		*kind.list, err = inTurn(db, kind.query, limit, func(after string) (list []string, last string, err error) {
 			err = db.read(ctx, kind.query, func(r *record) error { last = r.str(); list = append(list, last); return nil }, after, limit)

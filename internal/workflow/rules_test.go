@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -388,6 +389,33 @@ func TestT3_WhatIsRecordedFirstWins(t *testing.T) {
 	s.apply(Settled{At: s.now, TaskID: id, Result: parley.Result{TaskID: id, Outcome: parley.OutcomeOK, Output: json.RawMessage(`1`)}})
 	if len(s.last.Events) > 0 || s.state.Status() != parley.RunFailed {
 		t.Errorf("a late answer gave %v", s.last.Events)
+	}
+}
+
+// TestT3_TheLoserIsRecordedAsLate: while the run goes on, its history says which
+// answers came too late; they change nothing.
+func TestT3_TheLoserIsRecordedAsLate(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"one","timeout":"1m","on_error":"continue"},{"id":"b","agent":"one"}]}`)
+	task, events := s.task("a").Task.ID, slices.Clone(s.last.Events)
+	s.after(time.Minute)
+	events = append(events, s.last.Events...)
+	before := s.step("a")
+	e, ok := s.state.Late(LateAnswer{
+		At: s.now, Came: s.now.Add(-time.Second), TaskID: task, Step: "a", Attempt: 1, Outcome: parley.OutcomeError, Bytes: 0,
+		Err: parley.Errorf(parley.CodeAgentError, "no"),
+	})
+	want := parley.Event{Seq: int64(len(events)) + 1, At: s.now, Type: parley.EventStepLate, Run: "run-1", Step: "a", Attempt: 1, Data: json.RawMessage(
+		`{"task_id":"run-1.a.1","outcome":"error","came_at":"` + s.now.Add(-time.Second).Format(time.RFC3339Nano) + `","bytes":0,"error":{"code":"agent_error","message":"no","retryable":false}}`)}
+	if !ok || !cmp.Equal(e, want) {
+		t.Fatalf("%t: %+v %s", ok, e, e.Data)
+	}
+	s.replayed(append(events, e))
+	if got := s.step("a"); !reflect.DeepEqual(got, before) {
+		t.Errorf("a late answer has changed its step: %+v", got)
+	}
+	s.answer("b", `1`)
+	if e, ok := s.state.Late(LateAnswer{At: s.now, TaskID: task, Step: "a", Attempt: 1}); ok || s.state.Status() != parley.RunCompleted {
+		t.Errorf("the run is %s, and %+v follows its end", s.state.Status(), e)
 	}
 }
 

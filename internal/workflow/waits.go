@@ -249,6 +249,43 @@ func (s *State) Progress(at time.Time, t parley.EventType, task string, data jso
 	return e, true
 }
 
+// LateAnswer is an answer that came after the end of its attempt.
+type LateAnswer struct {
+	// At is when the run takes notice of it, Came when the answer was complete.
+	At, Came time.Time
+	TaskID   string
+	// Step is the path of the step, Attempt the number of the attempt.
+	Step    string
+	Attempt int
+	Outcome parley.Outcome
+	// Bytes is how much of the output is kept.
+	Bytes int64
+	Err   *parley.Error
+}
+
+// stepLate is what the history says of it. The answer itself stands with the attempt.
+type stepLate struct {
+	TaskID  string         `json:"task_id"`
+	Outcome parley.Outcome `json:"outcome"`
+	CameAt  time.Time      `json:"came_at"`
+	Bytes   int64          `json:"bytes"`
+	Error   *parley.Error  `json:"error,omitempty"`
+}
+
+// Late gives the event that says that an answer came too late (rule T3). It is the
+// next of the history and changes nothing else, as with Progress; ok is false for a
+// run that has ended, since nothing follows the event that says so.
+func (s *State) Late(l LateAnswer) (e parley.Event, ok bool) {
+	if s.status.Terminal() || s.seq == 0 {
+		return e, false
+	}
+	s.seq++
+	return parley.Event{
+		Seq: s.seq, At: l.At, Type: parley.EventStepLate, Run: s.run, Step: l.Step, Attempt: l.Attempt,
+		Data: encode(stepLate{l.TaskID, l.Outcome, l.Came, l.Bytes, l.Err}),
+	}, true
+}
+
 // progressLimit names the limits of progress in a warning.
 const progressLimit = "progress"
 
