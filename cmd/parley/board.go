@@ -30,6 +30,8 @@ type boardStep struct {
 	id, agent, status string
 	attempts          int
 	began, ended      time.Time
+	// again is when the next attempt begins, while status is retrying.
+	again time.Time
 	// note is what there is to say besides.
 	note string
 }
@@ -222,15 +224,16 @@ func (b *board) applyStep(e parley.Event, p payload) (n news, ok bool) {
 		if s.note = p.told(); was == waiting || s.note == "" {
 			s.note = noted
 		}
-	case parley.EventStepScheduled, parley.EventStepClaimed:
+	case parley.EventStepScheduled:
 		s.status = string(parley.StepRunning)
 		if s.began.IsZero() {
 			s.began = e.At
 		}
-		ok = e.Type == parley.EventStepScheduled && was != s.status
+		ok = was != s.status
 	case parley.EventStepRetrying:
-		s.status, ok = retrying, true
-		s.note = fmt.Sprintf("attempt %d in %s: %s", s.attempts+1, duration(time.Duration(p.DelayMS)*time.Millisecond), errorText(p.Error))
+		pause := time.Duration(p.DelayMS) * time.Millisecond
+		s.status, s.again, ok = retrying, e.At.Add(pause), true
+		s.note = fmt.Sprintf("attempt %d in %s: %s", s.attempts+1, duration(pause), errorText(p.Error))
 	case parley.EventStepCompleted:
 		s.end(e.At, parley.StepCompleted)
 		if p.CopiedFrom != "" {

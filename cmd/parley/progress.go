@@ -137,7 +137,10 @@ func (m *progressModel) since(t time.Time) string {
 func (m *progressModel) running(s *boardStep) string {
 	spinner := []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
 	n := news{id: s.id, status: s.status, agent: s.agent, took: m.since(s.began), note: s.note}
-	if s.status != retrying && s.attempts > 1 {
+	switch {
+	case s.status == retrying && !m.now.Before(s.again): // no event tells that it has begun
+		n.status, n.note = string(parley.StepRunning), fmt.Sprintf("attempt %d", s.attempts+1)
+	case s.status != retrying && s.attempts > 1:
 		n.note = strings.TrimSpace(fmt.Sprintf("attempt %d %s", s.attempts, s.note))
 	}
 	return m.draw(spinner[m.frame%len(spinner)], n)

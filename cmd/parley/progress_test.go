@@ -142,7 +142,6 @@ func TestProgressPicture(t *testing.T) {
 	s.event(1500, parley.EventStepScheduled, "polish", 1, `{"agent":"polisher"}`)
 	s.event(2000, parley.EventStepRetrying, "polish", 1, fault+`,"delay_ms":1000}`)
 	got = append(got, s.at(2500))
-	s.event(3000, parley.EventStepClaimed, "polish", 2, `{}`)
 	s.event(3100, parley.EventStepLate, "polish", 1, `{"outcome":"ok"}`)
 	s.event(3200, parley.EventStepLate, "polish", 1, `{"outcome":"cancelled"}`)
 	s.event(3300, parley.EventRunWarning, "", 0, `{"message":"beware"}`)
