@@ -207,7 +207,7 @@ func TestC7_ArchiveDecidesAboutEveryColumn(t *testing.T) {
 		// follow from the others, or are of use while the run is under way
 		"run":        `due error_text`,
 		"attempt":    `state held visible_at owner owner_inc token news news_seen hand_off published source`,
-		"late":       `id news`,
+		"late":       `id news_for`,
 		"definition": `status updated_at updated_by deprecated_at deprecated_by deprecated_reason`,
 	}
 	eachDB(t, func(t *testing.T, db *DB) {

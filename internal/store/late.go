@@ -26,17 +26,17 @@ const (
 	isLate = `SELECT 1 FROM attempt WHERE id = ? AND NOT EXISTS
  (SELECT 1 FROM late WHERE attempt = ? AND at = ? AND source = ? AND outcome = ?)`
 	// Runs of foreign tasks are somebody else's: nobody here takes notice.
-	insertLateNews = `INSERT INTO late (attempt, at, source, outcome, output, meta, news) VALUES (?, ?, ?, ?, ?, ?,
- (SELECT CASE WHEN hand_off = 'foreign' THEN 0 ELSE 1 END FROM attempt WHERE id = ?))`
-	seeLate = `UPDATE late SET news = 0 WHERE id = ?`
+	insertLateNews = `INSERT INTO late (attempt, at, source, outcome, output, meta, news_for) VALUES (?, ?, ?, ?, ?, ?,
+ (SELECT CASE WHEN hand_off = 'foreign' THEN NULL ELSE run END FROM attempt WHERE id = ?))`
+	seeLate = `UPDATE late SET news_for = NULL WHERE id = ?`
 
 	selectLate     = `SELECT at, source, outcome, output, meta FROM late WHERE attempt = ? ORDER BY id LIMIT ?`
 	selectHaveLate = `SELECT DISTINCT attempt FROM late WHERE attempt >= ? AND attempt < ?`
-	selectLateRuns = `SELECT DISTINCT a.run FROM late l JOIN attempt a ON a.id = l.attempt
- WHERE l.news = 1 AND a.run > ? ORDER BY a.run LIMIT ?`
-	selectLateNews = `SELECT l.id, l.attempt, a.step, a.number, l.at, l.source, length(l.output), l.outcome, l.meta
- FROM late l JOIN attempt a ON a.id = l.attempt
- WHERE l.news = 1 AND l.attempt >= ? AND l.attempt < ? AND a.run = ? ORDER BY l.id LIMIT ?`
+	selectLateRuns = `SELECT DISTINCT news_for FROM late WHERE news_for > ? ORDER BY news_for LIMIT ?`
+	// Joined, all attempts might be read for the few of a run that were late.
+	selectLateNews = `SELECT id, attempt, (SELECT step FROM attempt a WHERE a.id = late.attempt),
+ (SELECT number FROM attempt a WHERE a.id = late.attempt), at, source, length(output), outcome, meta
+ FROM late WHERE news_for = ? ORDER BY id LIMIT ?`
 )
 
 // LateAnswer is one row of table late: an answer that came after the end of
@@ -103,7 +103,6 @@ func (db *DB) SawLate(ctx context.Context, ids []int64) error {
 // LateNews gives at most limit late answers to attempts of a run of which it has
 // not taken notice, oldest first.
 func (db *DB) LateNews(ctx context.Context, run string, limit int) (list []LateNews, err error) {
-	from, to := idRange(run)
 	err = db.read(ctx, selectLateNews, func(r *record) error {
 		n := LateNews{ID: r.int(), TaskID: r.str(), Step: r.str(), Number: int(r.int()), At: r.time(), From: r.str(), Bytes: r.int()}
 		res, err := decodeResult(n.TaskID, parley.Outcome(r.str()), nil, r.bytes())
@@ -113,7 +112,7 @@ func (db *DB) LateNews(ctx context.Context, run string, limit int) (list []LateN
 		n.Result = *res
 		list = append(list, n)
 		return nil
-	}, from, to, run, int64(limit))
+	}, run, int64(limit))
 	return list, err
 }
 

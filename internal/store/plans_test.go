@@ -103,6 +103,10 @@ func hotQueries(db *DB) map[string]string {
 		"turns":     selectNextTurns,
 		"crowded":   selectCrowdedLanes,
 		"children":  selectChildNews,
+		"tardy":     selectLateRuns,
+		"tardy of":  selectLateNews,
+		"is late":   isLate,
+		"have late": selectHaveLate,
 	}
 }
 

@@ -1,10 +1,10 @@
--- Late answers of which their run has not taken notice (news = 1). Foreign tasks have
--- no run here, and those that came before this was known are old news.
+-- The run that has not taken notice of a late answer yet. Foreign tasks have no run
+-- here, and what came before this was known is old news: NULL.
 
 -- +goose Up
-ALTER TABLE late ADD COLUMN news INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX late_news ON late (attempt) WHERE news = 1;
+ALTER TABLE late ADD COLUMN news_for TEXT;
+CREATE INDEX late_news ON late (news_for) WHERE news_for IS NOT NULL;
 
 -- +goose Down
 DROP INDEX late_news;
-ALTER TABLE late DROP COLUMN news;
+ALTER TABLE late DROP COLUMN news_for;
