@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -84,6 +85,49 @@ func TestProgressFlood(t *testing.T) {
 		got := seen()
 		if len(got) != 2 || len(got[1]["chunks"].([]any)) > 1024 {
 			t.Errorf("%d records, the second has %d chunks", len(got), len(got[1]["chunks"].([]any)))
+		}
+		p.stop()
+	})
+}
+
+// TestProgressRate: of an agent that tells where it stands and what it has, both all
+// the time, no second of a run keeps more than four records, but for the rest at
+// the end.
+func TestProgressRate(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		seen := r.progressOf()
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, p bridge.Progress) (bridge.Outcome, error) {
+			for n := range 1000 {
+				p(bridge.Report{State: "working", Text: "page"})
+				if n%3 == 0 {
+					p(bridge.Report{Chunk: &bridge.Chunk{Artifact: "a", Text: "x", Append: true}})
+				}
+				time.Sleep(7 * time.Millisecond)
+				if n%100 == 99 { // late timers and fast callers must not add up
+					time.Sleep(300 * time.Millisecond)
+				}
+			}
+			time.Sleep(time.Second)
+			return answered(task, "1"), nil
+		}
+		p := r.staff("b", newDesk(), nil)
+		r.want(r.task("one", 1, nil), parley.OutcomeOK, "")
+		synctest.Wait()
+		var at []time.Time
+		for _, record := range seen() {
+			when, err := time.Parse(time.RFC3339Nano, record["at"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = append(at, when)
+		}
+		for i := 4; i < len(at); i++ {
+			if d := at[i].Sub(at[i-4]); d < time.Second {
+				t.Fatalf("5 records within %s", d)
+			}
+		}
+		if len(at) < 30 {
+			t.Errorf("%d records in 10 s", len(at))
 		}
 		p.stop()
 	})

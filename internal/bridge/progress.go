@@ -43,7 +43,7 @@ type progressRecord struct {
 	DroppedBytes int `json:"dropped_bytes,omitempty"`
 }
 
-// reporter passes on what an agent says while it works, at most once in each
+// reporter passes on what an agent says while it works, at most one record for each
 // interval: what comes in between is gathered, up to maxReported.
 type reporter struct {
 	b *Bridge
@@ -55,10 +55,12 @@ type reporter struct {
 	state, text   string
 	chunks        []Chunk
 	size, dropped int
-	last          time.Time
-	timer         *time.Timer
-	closed        bool
-	late          sync.WaitGroup // of the timer's function
+	// last is when sent records were passed on; timer passes on the next.
+	last   time.Time
+	sent   int
+	timer  *time.Timer
+	closed bool
+	late   sync.WaitGroup // of the timer's function
 }
 
 func newReporter(c *call) *reporter {
@@ -73,14 +75,34 @@ func (p *reporter) take(r Report) {
 		return
 	}
 	p.gather(r)
-	wait := reports - p.b.cfg.Now().Sub(p.last)
-	switch {
-	case p.last.IsZero() || wait <= 0:
-		p.flush()
-	case p.timer == nil:
-		p.late.Add(1)
-		p.timer = time.AfterFunc(wait, p.flushLater)
+	if p.timer != nil {
+		return // however late it is, it takes this along
 	}
+	p.flushDue()
+}
+
+// flushDue passes on what was gathered, now or as soon as it is due: two records are
+// as much as what is passed on in two intervals.
+func (p *reporter) flushDue() {
+	state, chunks := p.pending()
+	records := 0
+	for _, any := range []bool{state, chunks} {
+		if any {
+			records++
+		}
+	}
+	wait := p.last.Add(time.Duration(max(p.sent, records)) * reports).Sub(p.b.cfg.Now())
+	if p.sent == 0 || wait <= 0 {
+		p.flush()
+		return
+	}
+	p.late.Add(1)
+	p.timer = time.AfterFunc(wait, p.flushLater)
+}
+
+// pending reports of which kinds records wait.
+func (p *reporter) pending() (state, chunks bool) {
+	return p.state != "" || p.text != "", len(p.chunks) > 0 || p.dropped > 0
 }
 
 func (p *reporter) gather(r Report) {
@@ -147,19 +169,24 @@ func (p *reporter) flushLater() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.timer = nil
-	p.flush()
+	if !p.closed {
+		p.flushDue()
+	}
 }
 
 // flush passes on what was gathered.
 func (p *reporter) flush() {
-	if p.state != "" || p.text != "" {
+	state, chunks := p.pending()
+	p.last, p.sent = p.b.cfg.Now(), 0
+	if state {
 		p.publish(progressRecord{Type: progressState, State: p.state, Text: p.text})
+		p.sent++
 	}
-	if len(p.chunks) > 0 || p.dropped > 0 {
+	if chunks {
 		p.publish(progressRecord{Type: progressChunk, Chunks: p.chunks, DroppedBytes: p.dropped})
+		p.sent++
 	}
 	p.state, p.text, p.chunks, p.size, p.dropped = "", "", nil, 0, 0
-	p.last = p.b.cfg.Now()
 }
 
 func (p *reporter) publish(r progressRecord) {
