@@ -17,7 +17,8 @@ type Adapter interface {
 
 	// Call sends task to agent once and says what came of it. It never retries
 	// and never sends twice. ctx bounds the whole call; when it ends Call
-	// closes the connection and says whether bytes had left.
+	// closes the connection and says whether bytes had left. Directly before the
+	// first byte it asks [Guarded], which an [Exchange] does by itself.
 	//
 	// The error is non-nil only if nothing was sent because task or agent
 	// cannot be translated: a [*TranslationError], or a [*parley.Error] with

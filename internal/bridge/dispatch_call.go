@@ -79,8 +79,9 @@ type call struct {
 	limited bool
 	stopped time.Time
 	// asked: a cancel was requested; told: it was acted upon. gone: the
-	// attempt has ended without this bridge.
-	asked, told, gone bool
+	// attempt has ended without this bridge. leaving: bytes of the present call may
+	// have left.
+	asked, told, gone, leaving bool
 	// adapter speaks the agent's protocol; only the call's goroutine sets it.
 	adapter Adapter
 	state   string
@@ -221,20 +222,14 @@ func (c *call) send() step {
 	}
 	b.cfg.Metrics.request(c.agent.Protocol, c.agent.Name)
 	c.spend()
-	var late atomic.Bool
-	inc := c.row.Claim.Inc
-	guard := &sendGuard{may: func() bool {
-		if !b.leads(inc) {
-			late.Store(true)
-		}
-		return !late.Load()
-	}}
+	may := c.permit()
+	guard := &sendGuard{may: may.given}
 	out, err := c.shielded("Call", func() (Outcome, error) {
 		return c.adapter.Call(withSendGuard(ctx, guard), c.task(), c.agent, c.progress)
 	})
 	c.disarm(ctx)
 	c.status = int(guard.status.Load())
-	if err == nil && out.Disposition == NotSent && late.Load() {
+	if err == nil && out.Disposition == NotSent && may.wasRefused() {
 		return (*call).refused
 	}
 	if err != nil {
@@ -306,12 +301,10 @@ func (c *call) judge() step {
 func (c *call) arm(p phase, limits bool) context.Context {
 	ctx, cancel := context.WithCancelCause(c.b.calling)
 	c.mu.Lock()
-	c.cancel, c.phase = cancel, p
-	switch {
-	case c.gone:
-		cancel(errGone)
-	case c.asked && !c.told:
-		cancel(errCancelled)
+	c.cancel, c.phase, c.leaving = cancel, p, false
+	switch why := c.unwantedLocked(); {
+	case why != nil:
+		cancel(why)
 	case limits:
 		c.limited = true
 		c.rearmLocked()
@@ -444,13 +437,24 @@ func (c *call) endedElsewhere() {
 	}
 }
 
-// interruptLocked ends the present phase. An agent that can be told to stop
-// gets a moment to name the task that it has begun.
+// unwantedLocked says why nothing may be sent any more, or gives nil.
+func (c *call) unwantedLocked() error {
+	switch {
+	case c.gone:
+		return errGone
+	case c.asked && !c.told:
+		return errCancelled
+	}
+	return nil
+}
+
+// interruptLocked ends the present phase. An agent that can be told to stop, and
+// may have the task, gets a moment to name what it has begun.
 func (c *call) interruptLocked(why error) {
 	if c.phase == phaseBusy {
 		return // the next phase sees it
 	}
-	if _, ok := c.adapter.(Canceler); ok && c.phase == phaseSending {
+	if _, ok := c.adapter.(Canceler); ok && c.phase == phaseSending && c.leaving {
 		cancel := c.cancel
 		time.AfterFunc(cancelPatience, func() { cancel(why) })
 		return

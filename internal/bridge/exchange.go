@@ -353,7 +353,10 @@ func (p *post) anyRoundTrip() (*http.Response, error) {
 	if !p.direct() {
 		return p.send()
 	}
-	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.method, p.url, p.header, p.body, p.due})
+	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.method, p.url, p.header, p.body, p.due, &p.errand})
+	if refused, ok := errors.AsType[*ExchangeError](err); ok {
+		return nil, refused // by the guard
+	}
 	if err != nil {
 		return nil, p.broken(err, sent)
 	}
@@ -372,9 +375,12 @@ func (p *post) send() (*http.Response, error) {
 		// A body of its own for each try: the former may still be read. There is
 		// no GetBody, so net/http cannot repeat a POST by itself (without a body it
 		// may: those only ask, or tell an agent to stop). Of this type it knows that it need not send the head in a packet ahead.
-		body := io.NopCloser(bytes.NewReader(p.body))
+		reader := bytes.NewReader(p.body)
+		body := io.NopCloser(reader)
 		if len(p.body) == 0 {
 			body = http.NoBody
+		} else {
+			pr.guard, pr.body = p.guarded, reader
 		}
 		req := (&http.Request{
 			Method: p.method, URL: p.url, Host: p.url.Host, Header: p.header,
@@ -382,9 +388,12 @@ func (p *post) send() (*http.Response, error) {
 			Body: body, ContentLength: int64(len(p.body)),
 		}).WithContext(httptrace.WithClientTrace(p.inner, &pr.trace))
 		resp, err := p.pool.RoundTrip(req)
-		sent, reused := pr.sent(), pr.reused
+		sent, reused, refused := pr.sent(), pr.reused, pr.refused
 		pr.reset()
 		p.x.probes.Put(pr)
+		if refused != nil {
+			return nil, unsent(resp, refused)
+		}
 		if err == nil {
 			return resp, nil
 		}
@@ -393,6 +402,18 @@ func (p *post) send() (*http.Response, error) {
 			return nil, p.broken(err, sent && !untouched)
 		}
 	}
+}
+
+// guarded gives an error if the request may not be sent any more.
+func (p *post) guarded() error { return guarded(p.outer, p.errand) }
+
+// unsent gives why a request was not sent, to which there may be an answer all the
+// same: from somebody who did not wait for it.
+func unsent(resp *http.Response, why error) error {
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+	return why
 }
 
 // receive reads the body and judges the status.

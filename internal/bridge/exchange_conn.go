@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -113,6 +114,12 @@ type probe struct {
 	conn   net.Conn
 	before int64
 	reused bool
+	// guard, if set, is asked when there is a new connection, which took its time.
+	// It was refused then, and body, the request's, was emptied: net/http sends no
+	// request whose body is shorter than it says.
+	guard   func() error
+	body    *bytes.Reader
+	refused error
 }
 
 func newProbe() *probe {
@@ -125,6 +132,11 @@ func (p *probe) gotConn(info httptrace.GotConnInfo) {
 	p.conn, p.reused = info.Conn, info.Reused
 	if c := counted(info.Conn); c != nil {
 		p.before = c.writes.Load()
+	}
+	if p.guard != nil && !info.Reused {
+		if p.refused = p.guard(); p.refused != nil {
+			p.body.Reset(nil)
+		}
 	}
 }
 
@@ -141,7 +153,12 @@ func (p *probe) sent() bool {
 	return c == nil || c.writes.Load() != p.before
 }
 
-func (p *probe) reset() { p.conn, p.before, p.reused = nil, 0, false }
+// reset makes p fit for another round trip. Its trace is not touched: net/http may
+// still read it.
+func (p *probe) reset() {
+	p.conn, p.before, p.reused = nil, 0, false
+	p.guard, p.body, p.refused = nil, nil, nil
+}
 
 func counted(c net.Conn) *countedConn {
 	if t, ok := c.(*tls.Conn); ok {

@@ -49,6 +49,8 @@ type directRequest struct {
 	header http.Header
 	body   []byte
 	due    time.Time
+	// errand is whose request it is, for its send guard.
+	errand *errand
 }
 
 // roundTrip sends the request and reads the head of the response, whose body
@@ -63,6 +65,9 @@ func (d *direct) roundTrip(ctx context.Context, r *directRequest) (resp *http.Re
 		if !kept {
 			if c, err = d.connect(ctx, r.url, r.due); err != nil {
 				return nil, false, err
+			}
+			if err = guarded(ctx, *r.errand); err != nil { // that took its time
+				return nil, false, errors.Join(err, c.Close())
 			}
 		}
 		resp, written, err := d.exchange(ctx, c, r)

@@ -81,7 +81,7 @@ func guarded(ctx context.Context, e errand) error {
 	if !ok || g.may() {
 		return nil
 	}
-	err := e.errorf(parley.CodeAgentUnavailable, "the bridge was away for too long while the call was prepared; nothing was sent")
+	err := e.errorf(parley.CodeAgentUnavailable, "the call was cancelled, or its bridge away for too long, while it was prepared; nothing was sent")
 	err.Retryable = true
 	return &ExchangeError{Disposition: NotSent, Err: err}
 }

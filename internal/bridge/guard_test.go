@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -68,4 +69,117 @@ func TestGuardAfterPreparing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// preparingToo is preparing whose agents can be followed and told to stop.
+type preparingToo struct {
+	following
+	*preparing
+}
+
+func (p preparingToo) Protocol() string { return p.preparing.Protocol() }
+
+func (p preparingToo) Call(ctx context.Context, task parley.Task, agent parley.Agent, progress bridge.Progress) (bridge.Outcome, error) {
+	return p.preparing.Call(ctx, task, agent, progress)
+}
+
+// TestGuardSeesTheEnd: what was cancelled, or has ended, while its call was being
+// prepared is not sent (protocol.md §4.3, I7), whether the agent could be told to
+// stop or not; a cancelled attempt ends as such. That the bridge has not heard of it
+// makes no difference if its claim is older than 2 s by then.
+func TestGuardSeesTheEnd(t *testing.T) {
+	happens := map[string]struct {
+		event func(r *rig, id string)
+		// ends is the outcome of the attempt, deaf that the bridge does not hear of it.
+		ends parley.Outcome
+		deaf bool
+	}{
+		"cancelled":            {func(r *rig, id string) { cancelWays["hint"](r, id) }, parley.OutcomeCancelled, false},
+		"cancelled, read":      {func(r *rig, id string) { cancelWays["row"](r, id) }, parley.OutcomeCancelled, false},
+		"cancelled, not heard": {func(r *rig, id string) { cancelWays["row"](r, id) }, parley.OutcomeCancelled, true},
+		"ended":                {func(r *rig, id string) { r.ledger.endNow(id, parley.OutcomeTimeout); r.hintCancel(id) }, parley.OutcomeTimeout, false},
+		"ended, read":          {func(r *rig, id string) { r.ledger.endNow(id, parley.OutcomeTimeout) }, parley.OutcomeTimeout, false},
+		"ended, not heard":     {func(r *rig, id string) { r.ledger.endNow(id, parley.OutcomeTimeout) }, parley.OutcomeTimeout, true},
+	}
+	for name, c := range happens {
+		for _, agent := range []string{"one", "long"} {
+			t.Run(name+" "+agent, func(t *testing.T) {
+				inBubble(t, func(r *rig) {
+					x := bridge.NewExchange(bridge.ExchangeConfig{})
+					defer x.Close()
+					short := &preparing{scripted: r.agent, x: x, time: 5 * time.Second}
+					long := preparingToo{following{r.long}, &preparing{scripted: r.long, x: x, time: 5 * time.Second}}
+					var deaf atomic.Bool
+					p := r.start("b", func(cfg *bridge.Config, _ *process) {
+						cfg.Adapters, cfg.Ledger = []bridge.Adapter{short, long}, unreadable{cfg.Ledger, &deaf}
+					})
+					id := r.task(agent, 1, nil)
+					for short.prepared.Load()+long.prepared.Load() == 0 {
+						time.Sleep(100 * time.Millisecond)
+					}
+					time.Sleep(time.Second)
+					deaf.Store(c.deaf)
+					c.event(r, id)
+					time.Sleep(6 * time.Second)
+					synctest.Wait()
+					if n := r.agent.calls(id) + r.long.calls(id); n != 0 {
+						t.Errorf("it was sent %d times", n)
+					}
+					if n := short.prepared.Load() + long.prepared.Load(); n != 1 {
+						t.Errorf("prepared %d times", n)
+					}
+					if a := r.ledger.row(id); a.Result == nil || a.Result.Outcome != c.ends {
+						t.Errorf("the attempt is %s: %+v", a.State, a.Result)
+					}
+					p.stop()
+				})
+			})
+		}
+	}
+}
+
+// unreadable is a ledger whose bridge cannot read its own rows while deaf is set.
+type unreadable struct {
+	bridge.Ledger
+	deaf *atomic.Bool
+}
+
+func (u unreadable) Owned(ctx context.Context, worker string, inc int64) ([]store.Owned, error) {
+	if u.deaf.Load() {
+		return nil, errDoubt
+	}
+	return u.Ledger.Owned(ctx, worker, inc)
+}
+
+// TestGuardCancelsAtOnce: nobody waits for an agent to name a task that it cannot have.
+func TestGuardCancelsAtOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		x := bridge.NewExchange(bridge.ExchangeConfig{})
+		defer x.Close()
+		slow := stuckPreparing{following{r.long}, make(chan struct{}), new(time.Time)}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Adapters = []bridge.Adapter{slow} })
+		id := r.task("long", 1, nil)
+		<-slow.begun
+		asked := time.Now()
+		cancelWays["hint"](r, id)
+		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		if d := slow.at.Sub(asked); d != 0 {
+			t.Errorf("interrupted after %s", d)
+		}
+		p.stop()
+	})
+}
+
+// stuckPreparing prepares until it is interrupted.
+type stuckPreparing struct {
+	following
+	begun chan struct{}
+	at    *time.Time
+}
+
+func (s stuckPreparing) Call(ctx context.Context, task parley.Task, _ parley.Agent, _ bridge.Progress) (bridge.Outcome, error) {
+	close(s.begun)
+	<-ctx.Done()
+	*s.at = time.Now()
+	return bridge.Outcome{Disposition: bridge.NotSent, Result: parley.Result{TaskID: task.ID, Err: parley.Errorf(parley.CodeCancelled, "interrupted")}}, nil
 }

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -280,7 +281,10 @@ func newScripted(protocol string) *scripted {
 
 func (s *scripted) Protocol() string { return s.protocol }
 
-func (s *scripted) Call(ctx context.Context, task parley.Task, _ parley.Agent, p bridge.Progress) (bridge.Outcome, error) {
+func (s *scripted) Call(ctx context.Context, task parley.Task, agent parley.Agent, p bridge.Progress) (bridge.Outcome, error) {
+	if e, ok := errors.AsType[*bridge.ExchangeError](bridge.Guarded(ctx, task, agent)); ok {
+		return e.Outcome(task.ID), nil
+	}
 	s.mu.Lock()
 	s.log[task.ID] = append(s.log[task.ID], time.Now())
 	s.agents[task.Agent]++

@@ -310,6 +310,10 @@ func (c *grpcCall) begin() error {
 	if c.wire, err = c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, c.method.name); err != nil {
 		return err
 	}
+	// There is a connection now, which may have taken its time.
+	if err := bridge.Guarded(c.inner, c.op.task, c.op.agent); err != nil {
+		return err
+	}
 	if err := c.wire.SendMsg(c.message); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

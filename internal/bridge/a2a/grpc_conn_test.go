@@ -130,6 +130,36 @@ func TestGRPCNeverTwice(t *testing.T) {
 	}
 }
 
+// TestGRPCGuarded: what may not be sent any more when the connection is there does not
+// reach the agent (protocol.md §4.3).
+func TestGRPCGuarded(t *testing.T) {
+	for _, vb := range []verb{verbSend, verbStream} {
+		server := &h2Server{answer: func(conn net.Conn, _ uint32) { _ = conn.Close() }}
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		var cancelled atomic.Bool
+		rig := dialGRPCRig(t, func(context.Context) (net.Conn, error) {
+			cancelled.Store(true)
+			here, there := net.Pipe()
+			serving.Go(func() { server.serve(there) })
+			return here, nil
+		}, bridge.ExchangeConfig{})
+		defer rig.close()
+		ctx := bridge.WithSendGuard(t.Context(), func() bool { return !cancelled.Load() })
+		var err error
+		if vb.streams() {
+			_, _, err = rig.begin(ctx, vb, sendParams)
+		} else {
+			_, _, err = rig.do(ctx, vb, sendParams)
+		}
+		left(t, err, bridge.NotSent, parley.CodeAgentUnavailable, true)
+		rig.idle()
+		if n := server.requests.Load(); n != 0 {
+			t.Errorf("%d requests arrived", n)
+		}
+	}
+}
+
 // TestGRPCCutStream: a stream that is cut is Lost, whatever came before.
 func TestGRPCCutStream(t *testing.T) {
 	lis, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
