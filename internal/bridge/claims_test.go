@@ -215,6 +215,21 @@ func (r *rig) judge(ids []string) {
 			r.t.Errorf("I1: %s (policy %s, %d orphanings) was executed %d times:\n%s",
 				id, a.Policy.OutcomeUnknown, a.Orphanings, n, strings.Join(r.ledger.trace[id], "\n"))
 		}
+		r.judgeEnd(id)
+	}
+}
+
+// judgeEnd is I7: no call starts after the end of its attempt but within the send
+// window of a claim that is older.
+func (r *rig) judgeEnd(id string) {
+	r.t.Helper()
+	end := r.ledger.endedAt(id)
+	for _, agent := range []*scripted{r.agent, r.long} {
+		for _, at := range agent.callsAt(id) {
+			if !end.IsZero() && at.Sub(end) >= 2*time.Second {
+				r.t.Errorf("I7: %s was called %s after its end:\n%s", id, at.Sub(end), strings.Join(r.ledger.trace[id], "\n"))
+			}
+		}
 	}
 }
 

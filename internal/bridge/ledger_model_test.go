@@ -26,6 +26,8 @@ type modelLedger struct {
 	trace map[string][]string
 	// moves counts what was committed, by transition.
 	moves map[string]int
+	// ended is when a timer ended attempts.
+	ended map[string]time.Time
 	// fault, if set, is asked about each write.
 	fault func(op, task string) fault
 	wg    sync.WaitGroup
@@ -391,6 +393,24 @@ func (l *modelLedger) endNow(id string, o parley.Outcome) {
 	defer l.mu.Unlock()
 	a := l.rows[id]
 	a.State, a.CancelRequested, a.Result = store.AttemptClosed, true, &parley.Result{TaskID: id, Outcome: o}
+	if l.ended == nil {
+		l.ended = map[string]time.Time{}
+	}
+	l.ended[id] = time.Now()
+}
+
+// timeOut is P12: it ends an attempt that has no outcome yet.
+func (l *modelLedger) timeOut(id string) {
+	if a := l.row(id); a.State != store.AttemptSettled && a.State != store.AttemptClosed {
+		l.endNow(id, parley.OutcomeTimeout)
+	}
+}
+
+// endedAt is when an attempt was ended by a timer, zero if it was not.
+func (l *modelLedger) endedAt(id string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended[id]
 }
 
 func (l *modelLedger) declareDead(worker string) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,6 +267,8 @@ type scripted struct {
 	polls    map[string][]time.Time
 	busy     int
 	most     int
+	// prepare is what takes time before the guard is asked; nil is nothing.
+	prepare func()
 	// call answers the n-th call of a task (from 1); nil answers at once.
 	call   func(ctx context.Context, task parley.Task, n int, p bridge.Progress) (bridge.Outcome, error)
 	poll   func(ctx context.Context, task parley.Task, n int) (bridge.Outcome, error)
@@ -282,6 +285,9 @@ func newScripted(protocol string) *scripted {
 func (s *scripted) Protocol() string { return s.protocol }
 
 func (s *scripted) Call(ctx context.Context, task parley.Task, agent parley.Agent, p bridge.Progress) (bridge.Outcome, error) {
+	if s.prepare != nil {
+		s.prepare()
+	}
 	if e, ok := errors.AsType[*bridge.ExchangeError](bridge.Guarded(ctx, task, agent)); ok {
 		return e.Outcome(task.ID), nil
 	}
@@ -316,6 +322,12 @@ func (s *scripted) executions(task string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.log[task]) - s.unsent[task]
+}
+
+func (s *scripted) callsAt(task string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.log[task])
 }
 
 func (s *scripted) calls(task string) int {

@@ -18,8 +18,9 @@ var simulationSeeds = flag.Int("bridge.seeds", 40, "how many simulations TestSim
 
 // TestSimulation lets two bridges work on many tasks while everything that
 // protocol.md §7 lists goes wrong at random: crashes, declarations of death,
-// commits in doubt, lost connections, cancels, repeated and lost records.
-// Afterwards the agents' logs and the rows are judged by I1, I2 and L1.
+// commits in doubt, lost connections, cancels, timers, repeated and lost records,
+// calls that take long to prepare. Afterwards the agents' logs and the rows are judged
+// by I1, I2, I7 and L1.
 func TestSimulation(t *testing.T) {
 	for seed := range *simulationSeeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -84,6 +85,12 @@ func simulate(r *rig, seed uint64) {
 		}
 		return accepted(task, "working"), nil
 	}
+	prepare := func() {
+		if c.of(30) {
+			time.Sleep(time.Duration(c.n(6000)) * time.Millisecond)
+		}
+	}
+	r.agent.prepare, r.long.prepare = prepare, prepare
 	policies := []parley.OutcomePolicy{parley.OutcomeFail, parley.OutcomeLookup, parley.OutcomeResend}
 	var ids []string
 	for i := range 30 {
@@ -160,6 +167,8 @@ func stormy(r *rig, c *chance, ids []string) {
 		case 4:
 			r.announce(id)
 			r.announce(id)
+		case 5:
+			r.ledger.timeOut(id)
 		}
 	}
 	for _, p := range running {
