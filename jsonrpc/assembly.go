@@ -181,7 +181,7 @@ func (in *receiver) endStream() {
 	a, m := &in.assembly, &in.msg
 	m.scan(a.buf, in.c.cfg.MaxDepth)
 	if m.kind == kindResult {
-		if s := in.c.claim(m); s != nil {
+		if s := in.c.claim(m, true); s != nil {
 			s.done <- struct{}{}
 		}
 		return

@@ -40,7 +40,7 @@ func (in *receiver) batch(text []byte) {
 	for i := range in.entries {
 		e := &in.entries[i]
 		if e.kind == kindResult || e.kind == kindError {
-			in.c.settle(e)
+			in.c.settle(e, false)
 			continue
 		}
 		if responses {

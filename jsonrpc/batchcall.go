@@ -205,6 +205,11 @@ func (c *Conn) sendBatch(ctx context.Context, b *Batch, all *outCall) error {
 	if err := c.w.lock(ctx, all.timeout, len(dst)); err != nil {
 		return c.sendError(ctx, all, err)
 	}
+	for _, e := range b.calls {
+		if e.slot != nil {
+			e.slot.sent = extent{id: e.call.id, bytes: len(dst), entries: len(b.calls)}
+		}
+	}
 	start := len(c.w.buf)
 	c.w.buf = endLine(append(c.w.buf, dst...), start)
 	c.w.flush(false)

@@ -92,6 +92,7 @@ func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
 	}
 	if call.id != 0 {
 		e.ID = ID{string(c.ids.append(nil, call.id))}
+		e.Err = c.explain(call, err)
 	}
 	if meta, ok := MetaFrom(ctx); ok {
 		e.CorrelationID = meta.CorrelationID
@@ -145,7 +146,7 @@ func (c *Conn) sendCall(ctx context.Context, s *slot, call *outCall, out *outPar
 			c.giveUp(s, call)
 		}
 	}()
-	err := c.send(ctx, call, out)
+	err := c.send(ctx, s, call, out)
 	sent = err == nil
 	return err
 }
@@ -323,5 +324,5 @@ func (c *Conn) notify(ctx context.Context, call *outCall, params any) error {
 		return c.readError(ctx, call, err)
 	}
 	defer c.bufs.put(out.scratch)
-	return c.send(ctx, call, &out)
+	return c.send(ctx, nil, call, &out)
 }

@@ -31,6 +31,7 @@ type Conn struct {
 	in      receiver
 	token   *readToken // nil when only the goroutine that reads can
 	state   stateBox
+	refusal atomic.Pointer[refusal] // the newest; nil when there was none
 
 	sweepEvery time.Duration
 	sweeping   atomic.Bool

@@ -229,6 +229,10 @@ func (h *history) check(err error, s step) {
 			if s.Panics {
 				return
 			}
+		case CodeInvalidRequest: // longer than Config.MaxMessage
+			if s.Kind == "batch" && 4*s.Size > 1<<20 {
+				return
+			}
 		}
 	}
 	if !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrExhausted) {

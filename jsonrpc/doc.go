@@ -156,6 +156,12 @@
 //   - Too large (Config.MaxMessage) is -32600 with id null, as the message is
 //     skipped unread; too many entries in a batch (Config.MaxBatch) is one -32600
 //     for all of it. Data names the limit: {"limit":1048576,"unit":"bytes"}.
+//   - An error with id null tells that some message of ours was refused, and not
+//     which: it goes to Hooks as a NoticePeerError. One by itself, not in an array,
+//     whose data names a limit in that form, in bytes or entries, ends those calls
+//     whose message is beyond it: a peer that takes no such message is not at work
+//     on one. Any other call that gets no answer has the newest of those errors in
+//     its TimeoutError.
 //   - A batch may hold requests and responses; an array in it is an invalid entry.
 //     The answers come in one array, in any order; if there are none, nothing
 //     comes.

@@ -193,10 +193,20 @@ func (e *ConnError) Is(target error) bool { return target == ErrClosed }
 type TimeoutError struct {
 	// After is the time that the call was given.
 	After time.Duration
+	// Peer is the newest error without an id that the peer sent while the call
+	// waited, nil when there was none. It may be why there was no answer, or be
+	// about another message: the peer did not say. errors.As does not find it.
+	Peer *Error
 }
 
-// Error tells the time that passed.
-func (e *TimeoutError) Error() string { return "jsonrpc: no answer within " + e.After.String() }
+// Error tells the time that passed, and what the peer said meanwhile.
+func (e *TimeoutError) Error() string {
+	text := "jsonrpc: no answer within " + e.After.String()
+	if e.Peer != nil {
+		text += "; meanwhile the peer sent an error without an id, perhaps about this call: " + e.Peer.Error()
+	}
+	return text
+}
 
 // Timeout returns true, as net.Error has it.
 func (e *TimeoutError) Timeout() bool { return true }

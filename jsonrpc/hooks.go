@@ -63,7 +63,7 @@ const (
 	NoticeOversize                           // longer than Config.MaxMessage, skipped
 	NoticeUnknown                            // a response that no call of ours ever waited for
 	NoticeLate                               // a response to a call that was given up
-	NoticePeerError                          // an error response without an id: the peer could not read a message of ours
+	NoticePeerError                          // an error response without an id: the peer could not read a message of ours, or skipped it
 	NoticeBusy                               // beyond Config.MaxHandlers; answered CodeServerBusy, notifications dropped
 	NoticePanic                              // a handler panicked; Err is a *PanicError
 	NoticeHandlerError                       // a notification's handler returned an error, or a request's one that stays here

@@ -38,6 +38,35 @@ type slot struct {
 	// What came; written by who settles, before done is told.
 	answer *buffer // the result, when keep is set
 	err    error
+
+	// sent is the message that the call with its id went out in, or one before;
+	// guarded by writer.mu.
+	sent extent
+}
+
+// An extent is how much a message of ours is, by what a peer may have limits for.
+type extent struct {
+	id      uint64 // of the call that it is about
+	bytes   int    // so far, while its params are streamed; without the newline
+	entries int    // of the batch; 0 when it is none
+}
+
+// add counts what was appended to the message. A nil extent is nobody's.
+func (e *extent) add(n int) {
+	if e != nil {
+		e.bytes += n
+	}
+}
+
+// beyond says whether the message is more than a peer takes.
+func (e *extent) beyond(limit int64, unit string) bool {
+	switch unit {
+	case unitBytes:
+		return int64(e.bytes) > limit
+	case unitEntries:
+		return int64(e.entries) > limit
+	}
+	return false
 }
 
 // awaiting says how the result of a call is wanted.
@@ -211,6 +240,22 @@ func (p *pending) each(pick func(s *slot, deadline int64) bool, err error) {
 		s := p.at(uint32(i))
 		state := s.state.Load()
 		if state&1 != 0 && pick(s, s.deadline.Load()) && s.state.CompareAndSwap(state, state&^1) {
+			s.fail(err)
+		}
+	}
+}
+
+// failBeyond settles those calls with err whose message is beyond the limit;
+// writer.mu is held. One that was not sent has the extent of another in its slot.
+func (p *pending) failBeyond(limit int64, unit string, err error) {
+	p.mu.Lock()
+	fresh := p.fresh
+	p.mu.Unlock()
+	for i := range fresh {
+		s := p.at(uint32(i))
+		state := s.state.Load()
+		id := state>>1<<p.shift | uint64(i)
+		if state&1 != 0 && s.sent.id == id && s.sent.beyond(limit, unit) && s.state.CompareAndSwap(state, state&^1) {
 			s.fail(err)
 		}
 	}

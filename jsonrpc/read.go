@@ -117,7 +117,7 @@ func (in *receiver) whole(text []byte) {
 	case kindRequest, kindNotification:
 		in.request(m)
 	case kindResult, kindError:
-		in.c.settle(m)
+		in.c.settle(m, true)
 	default:
 		in.refuse(m)
 	}

@@ -82,5 +82,5 @@ func (c *Conn) tellCancelled(call *outCall) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	notice := outCall{method: method, timeout: -1}
-	_ = c.send(now, &notice, &outParams{raw: params})
+	_ = c.send(now, nil, &notice, &outParams{raw: params})
 }

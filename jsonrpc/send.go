@@ -126,9 +126,9 @@ func shaped(out outParams) (outParams, error) {
 }
 
 // send appends a message to the write buffer, waiting for room, and sees to it
-// that it gets written. Without an id it is a notification, which may wait a
-// moment for others; for a call somebody waits.
-func (c *Conn) send(ctx context.Context, call *outCall, out *outParams) error {
+// that it gets written. Without an id it is a notification, which has no slot and
+// may wait a moment for others; for a call somebody waits.
+func (c *Conn) send(ctx context.Context, s *slot, call *outCall, out *outParams) error {
 	var id [uuidText]byte
 	o := outgoing{method: call.method, params: out.raw}
 	if call.id != 0 {
@@ -145,16 +145,22 @@ func (c *Conn) send(ctx context.Context, call *outCall, out *outParams) error {
 		}
 	}
 	call.sent = true
+	start := len(w.buf)
 	if out.stream != nil {
 		w.buf = append(appendRequestHead(w.buf, &o), paramsKey...)
-		err := w.streamLocked(ctx, out.raw, out.stream, out.check)
+		var sent *extent
+		if s != nil {
+			s.sent = extent{id: call.id, bytes: len(w.buf) - start}
+			sent = &s.sent
+		}
+		err := w.streamLocked(ctx, out.raw, out.stream, out.check, sent)
 		return c.sendError(ctx, call, err)
 	}
-	start := len(w.buf)
 	w.buf = endLine(appendRequest(w.buf, &o), start)
-	if call.id == 0 {
+	if s == nil {
 		w.flushLater()
 	} else {
+		s.sent = extent{id: call.id, bytes: len(w.buf) - start - 1}
 		w.flush(c.pending.count.Load() > 1)
 	}
 	return nil

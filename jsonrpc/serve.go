@@ -60,7 +60,7 @@ func (c *Conn) writeResponse(j *job, r *response) {
 	}
 	if r.stream != nil {
 		w.buf = appendResultHead(w.buf, req.id)
-		if err := w.streamLocked(context.Background(), r.raw, r.stream, r.check); err != nil {
+		if err := w.streamLocked(context.Background(), r.raw, r.stream, r.check, nil); err != nil {
 			failed := c.srv.respond(req, nil, err) // behind the line that was cut off
 			c.writeResponse(j, &failed)
 		}

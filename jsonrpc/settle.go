@@ -8,9 +8,10 @@ import (
 // errNoCalls reports a response with an id of no call of ours.
 var errNoCalls = errors.New("jsonrpc: a response with an id that no call had")
 
-// settle gives a response to the call that waits for it (RPC-7).
-func (c *Conn) settle(m *message) {
-	s := c.claim(m)
+// settle gives a response to the call that waits for it (RPC-7). alone says that it
+// is a message by itself, and no entry of a batch.
+func (c *Conn) settle(m *message, alone bool) {
+	s := c.claim(m, alone)
 	if s == nil {
 		return
 	}
@@ -28,13 +29,11 @@ func (c *Conn) settle(m *message) {
 
 // claim takes the right to settle the call that a response is for; nil when
 // there is none, which is reported.
-func (c *Conn) claim(m *message) *slot {
+func (c *Conn) claim(m *message, alone bool) *slot {
 	id, ok := c.ids.parse(m.id)
 	if !ok {
 		if m.kind == kindError && string(m.id) == "null" {
-			// JSON-RPC 2.0 section 5: the peer could not tell the id of what
-			// it refuses, and neither can we.
-			c.report.notice(NoticePeerError, decodeError(m.err))
+			c.refused(decodeError(m.err), alone)
 		} else {
 			c.report.notice(NoticeUnknown, errNoCalls)
 		}

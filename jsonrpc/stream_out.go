@@ -49,19 +49,20 @@ func beginStream(r io.Reader, into *buffer, check *valueChecker) (more bool, err
 }
 
 // streamLocked ends a message whose head is in w.buf already with a value that
-// begins with first, was checked by check so far, and goes on with r. w.mu is
-// held on entry, and not on return.
+// begins with first, was checked by check so far, and goes on with r; sent counts
+// it. w.mu is held on entry, and not on return.
 //
 // If r fails, or what it gives is no JSON, the line is ended where it is: for
 // the peer it is malformed, since the message's closing brace is missing, and
 // the connection goes on.
-func (w *writer) streamLocked(ctx context.Context, first []byte, r io.Reader, check *valueChecker) error {
+func (w *writer) streamLocked(ctx context.Context, first []byte, r io.Reader, check *valueChecker, sent *extent) error {
 	w.owned = true
 	failed := errInterrupted
 	defer func() { // deferred for readers that panic, which must not keep the connection
 		w.mu.Lock()
 		if failed == nil {
 			w.buf = append(w.buf, '}')
+			sent.add(1)
 		}
 		w.buf = append(append(w.buf, '\n'), w.held...)
 		w.held = w.held[:0]
@@ -70,8 +71,9 @@ func (w *writer) streamLocked(ctx context.Context, first []byte, r io.Reader, ch
 		w.flush(false)
 	}()
 	w.buf = append(w.buf, first...)
+	sent.add(len(first))
 	w.flush(false)
-	failed = w.streamPieces(ctx, r, check)
+	failed = w.streamPieces(ctx, r, check, sent)
 	return failed
 }
 
@@ -79,7 +81,7 @@ func (w *writer) streamLocked(ctx context.Context, first []byte, r io.Reader, ch
 var errInterrupted = errors.New("jsonrpc: reading a value to be sent was interrupted")
 
 // streamPieces writes the rest of a value that this goroutine has begun.
-func (w *writer) streamPieces(ctx context.Context, r io.Reader, check *valueChecker) error {
+func (w *writer) streamPieces(ctx context.Context, r io.Reader, check *valueChecker, sent *extent) error {
 	piece := make([]byte, streamPiece)
 	for {
 		n, err := r.Read(piece)
@@ -90,6 +92,7 @@ func (w *writer) streamPieces(ctx context.Context, r io.Reader, check *valueChec
 			return gone
 		}
 		w.buf = append(w.buf, piece[:n]...)
+		sent.add(n)
 		w.flush(false)
 		if errors.Is(err, io.EOF) {
 			return check.Close()

@@ -218,6 +218,11 @@ func (a *app) rpcFailure(ctx context.Context, err error, timeout time.Duration) 
 		return f.withHint("give the credential with --header 'Authorization=Bearer env:NAME'")
 	case errors.Is(context.Cause(ctx), errTimedOut), errors.Is(err, jsonrpc.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		f := &failure{exit: exitTimedOut, code: parley.CodeTimeout, text: fmt.Sprintf("no answer within %s", timeout)}
+		if late, ok := errors.AsType[*jsonrpc.TimeoutError](err); ok && late.Peer != nil {
+			said := wireFailure(late.Peer)
+			f.text += "; meanwhile the peer sent an error without an id: " + said.text
+			return f.withHint("if that was about this call, %s", said.hint)
+		}
 		return f.withHint("%s; wait longer with --timeout", again)
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
