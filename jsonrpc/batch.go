@@ -91,8 +91,7 @@ func (in *receiver) batchEntry(b *batch, i int, e *message) {
 	if e.kind == kindInvalid {
 		fault := e.fail()
 		in.c.report.notice(NoticeInvalid, fault)
-		ended := e.response && in.c.failCall(e.id, &ResultError{Err: fault})
-		if !ended && !in.c.ignoresInvalid() {
+		if !in.c.badResponse(e) && !in.c.ignoresInvalid() {
 			b.append(i, e.answerID(), &response{err: fault})
 		}
 		return

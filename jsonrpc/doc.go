@@ -136,10 +136,11 @@
 //     (section 4.1 reserves them) and are answered as unknown (-32601).
 //   - A message with a method and a result or an error is an invalid request.
 //   - What looks like a response, without a method, but is none, ends the call
-//     that its id belongs to, if there is one. If not, it is answered with id
-//     null, and not with the id it has: that one was ours, and could be mistaken
-//     for one of the peer's own. Valid responses are never answered; those to
-//     calls that nobody waits for any more are counted.
+//     that its id belongs to, if there is one; so does an object without a method,
+//     params, result and error, which is no request either. If there is none, the
+//     former is answered with id null, and not with the id it has: that one was
+//     ours, and could be mistaken for one of the peer's own. Valid responses are
+//     never answered; those to calls that nobody waits for any more are counted.
 //   - A result and "error": null beside it, as in version 1.0, is such an invalid
 //     response: section 5 wants one of the two not to exist.
 //   - An error in a response whose code is no integer, or whose message is no

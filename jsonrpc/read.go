@@ -127,7 +127,7 @@ func (in *receiver) whole(text []byte) {
 }
 
 // refuse answers what is no message, and goes on (RPC-4, RPC-5, RPC-25). What
-// looks like a response to a call of ours ends that call instead. A client
+// can only be a response to a call of ours ends that call instead. A client
 // answers nothing of the kind: see Config.IgnoreInvalid.
 func (in *receiver) refuse(m *message) {
 	e := m.fail()
@@ -136,7 +136,7 @@ func (in *receiver) refuse(m *message) {
 		kind = NoticeMalformed
 	}
 	in.c.report.notice(kind, e)
-	if m.response && in.c.failCall(m.id, &ResultError{Err: errors.New("jsonrpc: not a valid response: " + m.fault)}) {
+	if in.c.badResponse(m) {
 		return
 	}
 	if !in.c.ignoresInvalid() {

@@ -50,6 +50,16 @@ func (c *Conn) claim(m *message, alone bool) *slot {
 	return s
 }
 
+// badResponse ends the call that an invalid message has the id of, if it is meant
+// as a response: without a method and params it is no request either. It is not
+// answered then: what ends a call of ours is none of the peer's.
+func (c *Conn) badResponse(m *message) bool {
+	if m.seen&(memberMethod|memberParams) != 0 && !m.response {
+		return false
+	}
+	return c.failCall(m.id, &ResultError{Err: errors.New("jsonrpc: not a valid response: " + m.fault)})
+}
+
 // failCall ends the call with the id, if there is one, with err.
 func (c *Conn) failCall(rawID []byte, err error) bool {
 	id, ok := c.ids.parse(rawID)
