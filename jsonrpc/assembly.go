@@ -187,9 +187,14 @@ func (in *receiver) endStream() {
 		return
 	}
 	h := scanHead(a.buf, in.c.cfg.MaxDepth)
-	fault := m.fail()
+	fault := notResponse(m)
+	if m.cut { // what may come behind it is not written behind the half of a result
+		a.sink.fail(fault)
+	}
 	in.refuse(m)
-	in.c.failCall(h.id, &ResultError{Err: fault})
+	if !m.cut {
+		in.c.failCall(h.id, &ResultError{Err: fault})
+	}
 }
 
 // A head is what the beginning of a message tells.
@@ -217,11 +222,11 @@ func scanHead(b []byte, maxDepth int) (h head) {
 		if i = skipSpace(b, i); i >= len(b) || b[i] != ':' {
 			return h
 		}
+		h.response = h.response || name == "result" || name == "error"
 		start := skipSpace(b, i+1)
 		if start >= len(b) {
 			return h
 		}
-		h.response = h.response || name == "result" || name == "error"
 		i = skipValue(b, start, maxDepth)
 		if i < 0 {
 			if name == "result" && (b[start] == '{' || b[start] == '[' || b[start] == '"') {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,7 @@ func TestBadResponseEndsCall(t *testing.T) {
 				`{"jsonrpc":"2.0","id":%d,"Method":"m"}`,
 				`{"jsonrpc":"2.0","id":%d,"other":` + deep + `}`,
 				`{"jsonrpc":"2.0","id":%d,"result":1,"error":null}`,
+				`{"jsonrpc":"1.0","id":%d,"params":[1],"result":1}`,
 			} {
 				for _, form := range []string{"%s", "[%s]"} {
 					failed := make(chan error, 1)
@@ -82,5 +84,105 @@ func TestBadResponseNoLoop(t *testing.T) {
 			a.Close()
 			b.Close()
 		}
+	})
+}
+
+// TestCutResponse proves that a response that was cut off at its end ends its
+// call soon, and not with the call's timeout, unless the error comes behind it for
+// which it was cut off; and that it is no other call's affair (RPC-7, RPC-25).
+func TestCutResponse(t *testing.T) {
+	const failure = `{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"internal error"}}`
+	half := strings.Repeat("x", 300<<10) // beyond the buffer of a Stream
+	for _, handler := range []Handler{nil, HandlerFunc(echo)} {
+		withPeer(t, Config{Handler: handler, MaxMessage: 1 << 20}, func(t *testing.T, c *Conn, peer *rawPeer) {
+			call := func(result any, lines ...string) (took time.Duration, err error) {
+				failed := make(chan error, 1)
+				go func() { failed <- c.Call(t.Context(), "m", nil, result) }()
+				var id struct{ ID uint64 }
+				json.Unmarshal([]byte(peer.next()), &id)
+				start := time.Now()
+				for _, line := range lines {
+					go peer.send(strings.ReplaceAll(line, "%d", strconv.FormatUint(id.ID, 10)))
+					synctest.Wait()
+				}
+				err = <-failed
+				return time.Since(start), err
+			}
+			for _, bad := range []string{
+				`{"jsonrpc":"2.0","id":%d,"result":"xx}`,
+				`{"jsonrpc":"2.0","id":%d,"result":`,
+				`{"jsonrpc":"2.0","id":%d,"result":tr`,
+				`{"jsonrpc":"2.0","id":%d,"result":[1,{"a":2}`,
+				`{"jsonrpc":"2.0","id":%d,"result":1`,
+				`{"jsonrpc":"2.0","id":%d,"error":{"code":1`,
+				`{"jsonrpc":"2.0","id":%d,"result":"` + half,
+			} {
+				for _, result := range []any{nil, new(any), new(strings.Builder)} {
+					took, err := call(result, bad, bad)
+					if _, ok := errors.AsType[*ResultError](err); !ok || took != cutGrace {
+						t.Errorf("%.60q: after %v: %v", bad, took, err)
+					}
+					took, err = call(result, bad, failure)
+					if !errors.Is(err, &Error{Code: CodeInternalError}) || took > 0 {
+						t.Errorf("%.60q and an error: after %v: %v", bad, took, err)
+					}
+				}
+			}
+			var got strings.Builder // a result must not come behind the half of one
+			if _, err := call(&got, `{"jsonrpc":"2.0","id":%d,"result":"`+half, `{"jsonrpc":"2.0","id":%d,"result":7}`); err == nil || strings.Contains(got.String(), "7") {
+				t.Errorf("%v, %.20s", err, got.String())
+			}
+			time.Sleep(2 * cutGrace)
+			go peer.answer() // the next message is a call: nothing was answered
+			if err := c.Call(t.Context(), "m", []int{1}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCutResponseLate proves that the time of a call goes on while the rest of
+// its response may come, and that a call that was answered is not ended, nor the
+// next one in its slot.
+func TestCutResponseLate(t *testing.T) {
+	withPeer(t, Config{Timeout: 10 * time.Second}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		const cut = `{"jsonrpc":"2.0","id":%d,"result":["x`
+		failed := make(chan error, 1)
+		go func() { failed <- c.Call(t.Context(), "m", nil, nil, WithTimeout(cutGrace/2)) }()
+		peer.next()
+		peer.send(fmt.Sprintf(cut, 4096))
+		if err := <-failed; !errors.Is(err, ErrTimeout) {
+			t.Error(err)
+		}
+		go func() { failed <- c.Call(t.Context(), "m", nil, nil) }() // in the same slot
+		peer.next()
+		peer.send(fmt.Sprintf(cut, 4096))
+		synctest.Wait()
+		time.Sleep(2 * cutGrace)
+		peer.send(`{"jsonrpc":"2.0","id":8192,"result":1}`)
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCutResponseCallerReads proves that a caller that reads for itself learns of
+// the end of its call, too.
+func TestCutResponseCallerReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := Pipe()
+		c := NewConn(near, Config{CallerReads: true, Timeout: -1})
+		peer := &rawPeer{t, far}
+		go func() {
+			peer.next()
+			peer.send(`{"jsonrpc":"2.0","id":4096,"result":"xx}`)
+		}()
+		start := time.Now()
+		err := c.Call(t.Context(), "m", nil, nil)
+		if _, ok := errors.AsType[*ResultError](err); !ok || time.Since(start) != cutGrace {
+			t.Error(time.Since(start), err)
+		}
+		c.Close()
+		far.Close()
 	})
 }

@@ -66,8 +66,8 @@ type Config struct {
 	// same, so that no text can end its message early. If a text is not valid
 	// JSON after all, the whole message is not: the peer answers CodeParseError
 	// without an id (a NoticePeerError) or nothing, and the call ends with its
-	// timeout; an invalid result lets the peer's call wait for its own. MaxDepth
-	// is not kept in this direction.
+	// timeout; an invalid result ends the peer's call, or lets it wait for its own
+	// timeout. MaxDepth is not kept in this direction.
 	TrustRaw bool
 	// CallerReads makes the goroutine that waits for an answer read the Stream
 	// itself, which saves two changes of goroutine per call where calls are made

@@ -141,6 +141,8 @@
 //     former is answered with id null, and not with the id it has: that one was
 //     ours, and could be mistaken for one of the peer's own. Valid responses are
 //     never answered; those to calls that nobody waits for any more are counted.
+//   - A response that is cut off at its end ends its call a second later: a peer
+//     whose result fails while it is streamed sends the call's error behind it.
 //   - A result and "error": null beside it, as in version 1.0, is such an invalid
 //     response: section 5 wants one of the two not to exist.
 //   - An error in a response whose code is no integer, or whose message is no

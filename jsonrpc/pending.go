@@ -39,6 +39,9 @@ type slot struct {
 	answer *buffer // the result, when keep is set
 	err    error
 
+	// cut is the id of the last call whose response was cut off; guarded by
+	// pending.mu.
+	cut uint64
 	// sent is the message that the call with its id went out in, or one before;
 	// guarded by writer.mu.
 	sent extent
@@ -178,16 +181,39 @@ func (p *pending) settle(id uint64) (s *slot, late bool) {
 // sink returns where the call with the id wants its result written as it
 // arrives; nil when it does not, or does not wait any more.
 func (p *pending) sink(id uint64) *sink {
-	index, gen := id&(1<<p.shift-1), id>>p.shift
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if s := p.waiting(id); s != nil {
+		return s.sink
+	}
+	return nil
+}
+
+// waiting returns the slot of the call with the id; nil when that does not wait any
+// more, or never did. p.mu is held.
+func (p *pending) waiting(id uint64) *slot {
+	index, gen := id&(1<<p.shift-1), id>>p.shift
 	if index >= uint64(p.fresh) {
 		return nil
 	}
 	if s := p.at(uint32(index)); s.state.Load() == gen<<1|1 {
-		return s.sink
+		return s
 	}
 	return nil
+}
+
+// cut notes that the response to the call with the id was cut off. It says whether
+// the call waits, and whether that is news.
+func (p *pending) cut(id uint64) (waits, news bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.waiting(id)
+	if s == nil {
+		return false, false
+	}
+	news = s.cut != id
+	s.cut = id
+	return true, news
 }
 
 // fail settles the call with err; the caller finds it.
@@ -293,6 +319,16 @@ func (k *sink) write(p []byte) {
 	n, err := k.w.Write(p)
 	k.n += int64(n)
 	k.err = err
+}
+
+// fail makes sure that nothing more is written, and that the result counts as
+// broken, whatever comes.
+func (k *sink) fail(err error) {
+	k.mu.Lock()
+	if k.err == nil {
+		k.err = err
+	}
+	k.mu.Unlock()
 }
 
 // close makes sure that the Writer is not used any more.

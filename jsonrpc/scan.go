@@ -31,8 +31,9 @@ type message struct {
 	methodEscaped bool
 	// response says of an invalid message that it looks like a response (a
 	// result or an error, no method), and of a malformed one that it begins like
-	// one. Then id is the call that it was probably meant for.
-	response bool
+	// one. Then id is the call that it was probably meant for. cut says that
+	// nothing is wrong with a malformed one but that it ends too early.
+	response, cut bool
 	// seen are the members of the envelope that the text has.
 	seen member
 
@@ -372,16 +373,16 @@ func (m *message) tooDeep(limit int) {
 func (m *message) invalid(fault string) { m.kind, m.fault = kindInvalid, fault }
 
 // malformed makes m a malformed message. The fast pass only knows that
-// something is wrong, so the slow one is asked what and where. A response that
-// was cut off says nothing of its call: one that was being streamed may have
-// failed, and then the error comes behind it.
+// something is wrong, so the slow one is asked what and where.
 func (m *message) malformed(text []byte) {
 	*m = message{kind: kindMalformed, fault: "the text is not valid JSON"}
 	check := valueChecker{maxDepth: math.MaxInt}
 	err := check.Write(text)
 	if err == nil {
 		err = check.Close()
-	} else if h := scanHead(text, maxRecursion); h.response {
+		m.cut = true
+	}
+	if h := scanHead(text, maxRecursion); h.response {
 		m.response, m.id = true, h.id
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // errNoCalls reports a response with an id of no call of ours.
@@ -57,7 +58,41 @@ func (c *Conn) badResponse(m *message) bool {
 	if m.seen&(memberMethod|memberParams) != 0 && !m.response {
 		return false
 	}
-	return c.failCall(m.id, &ResultError{Err: errors.New("jsonrpc: not a valid response: " + m.fault)})
+	err := &ResultError{Err: notResponse(m)}
+	if m.cut {
+		return c.cutOff(m.id, err)
+	}
+	return c.failCall(m.id, err)
+}
+
+// notResponse says what is wrong with a response.
+func notResponse(m *message) error { return errors.New("jsonrpc: not a valid response: " + m.fault) }
+
+// cutGrace is how long a call waits for its error behind a response that was cut
+// off: a peer whose result fails while it is streamed ends the line where it is.
+const cutGrace = time.Second
+
+// cutOff ends the call with the id, if there is one, with err, unless it is answered
+// within cutGrace.
+func (c *Conn) cutOff(rawID []byte, err error) bool {
+	id, ok := c.ids.parse(rawID)
+	if !ok {
+		return false
+	}
+	waits, news := c.pending.cut(id)
+	if news { // else there would be a timer for each time that the peer repeats it
+		time.AfterFunc(cutGrace, func() {
+			s, _ := c.pending.settle(id)
+			if s == nil {
+				return
+			}
+			s.fail(err)
+			if c.token.inHand() {
+				c.token.interrupt()
+			}
+		})
+	}
+	return waits
 }
 
 // failCall ends the call with the id, if there is one, with err.
