@@ -97,6 +97,9 @@ func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
 	if meta, ok := MetaFrom(ctx); ok {
 		e.CorrelationID = meta.CorrelationID
 	}
+	if e.CorrelationID == "" {
+		e.CorrelationID = correlationID(err)
+	}
 	return e
 }
 

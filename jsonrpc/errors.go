@@ -122,6 +122,21 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
+// correlationID returns the word by which the peer has its own failure in its logs,
+// as internalError gives it; "" when err is no such error, or has none.
+func correlationID(err error) (id string) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e == nil || e.Code != CodeInternalError || len(e.Data) == 0 || e.Data[0] != '{' {
+		return ""
+	}
+	eachMember(e.Data, func(name, value []byte) {
+		if string(name) == "correlation_id" {
+			id = shorten(stringValue(value), longestName)
+		}
+	})
+	return id
+}
+
 // Errors that errors.Is finds in what this package returns.
 var (
 	// ErrClosed says that the connection has ended or is being closed; it is
