@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -57,4 +58,56 @@ func TestCorrelationIDOfPanic(t *testing.T) {
 			t.Errorf("%v and %v", e, p)
 		}
 	})
+}
+
+// TestNilError proves that a handler that returns an *Error that is nil, as an
+// error, fails like one that returns CodeInternalError: the hooks get what the peer
+// is answered with, and can print it (RPC-21).
+func TestNilError(t *testing.T) {
+	var none *Error
+	if none.Error() != (&Error{Code: CodeInternalError}).Error() || !errors.Is(none, &Error{Code: CodeInternalError}) || errors.Is(none, &Error{Code: 5}) {
+		t.Error(none)
+	}
+	if !errors.Is(&Error{Code: CodeInternalError}, none) || errors.Is(&Error{Code: 5}, none) {
+		t.Error("a nil *Error does not stand for CodeInternalError as a target")
+	}
+	h := HandlerFunc(func(context.Context, *Request) (any, error) {
+		var e *Error
+		return 1, e
+	})
+	for name, handler := range map[string]Handler{"pool": h, "inline": inlineAll{h}} {
+		var seen notices
+		var mu sync.Mutex
+		var done []error
+		cfg := Config{Handler: handler, Hooks: Hooks{Notice: seen.add, RequestDone: func(i RequestInfo) {
+			mu.Lock()
+			done = append(done, i.Err)
+			mu.Unlock()
+		}}}
+		withPeer(t, cfg, func(t *testing.T, _ *Conn, peer *rawPeer) {
+			peer.send(`{"jsonrpc":"2.0","id":1,"method":"m","correlation_id":"abc"}`)
+			peer.want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error","data":{"correlation_id":"abc"}}}`)
+			peer.send(`[{"jsonrpc":"2.0","id":2,"method":"m"}]`)
+			if got := peer.next(); !strings.Contains(got, `"id":2,"error":{"code":-32603,"message":"internal error","data":{"correlation_id":"`) {
+				t.Error(got)
+			}
+			peer.send(`{"jsonrpc":"2.0","method":"m"}`)
+			synctest.Wait()
+		})
+		if seen.text() != "handler error, handler error, handler error" || !strings.Contains(seen.list[0].Err.Error(), "nil") {
+			t.Error(name, seen.list)
+		}
+		if len(done) != 3 {
+			t.Fatal(name, done)
+		}
+		for _, err := range done {
+			e, ok := errors.AsType[*Error](err)
+			if !ok || e == nil || e.Code != CodeInternalError {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if e, _ := errors.AsType[*Error](done[0]); string(e.Data) != `{"correlation_id":"abc"}` {
+			t.Errorf("%s: %s", name, e.Data)
+		}
+	}
 }

@@ -80,7 +80,8 @@ func (c Code) String() string {
 //
 //	errors.Is(err, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound})
 //
-// finds the kind of an error; errors.As gets the rest of it.
+// finds the kind of an error; errors.As gets the rest of it. A handler that returns
+// an *Error that is nil, as an error, has failed with CodeInternalError.
 type Error struct {
 	Code Code
 	// Message is a short description for people, one sentence. Empty: the name
@@ -110,8 +111,8 @@ func (e *Error) WithData(v any) *Error {
 // Error returns the message and the code. Data is left out: it may be long,
 // and secret.
 func (e *Error) Error() string {
-	if e.Message == "" {
-		return fmt.Sprintf("%v (%d)", e.Code, int64(e.Code))
+	if e == nil || e.Message == "" {
+		return fmt.Sprintf("%v (%d)", e.code(), int64(e.code()))
 	}
 	return fmt.Sprintf("%s (%d)", e.Message, int64(e.Code))
 }
@@ -119,7 +120,16 @@ func (e *Error) Error() string {
 // Is says whether target is an *Error with the same code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
-	return ok && t.Code == e.Code
+	return ok && t.code() == e.code()
+}
+
+// code returns the code, also of the nil that a handler may return by mistake: who
+// prints or compares that must not end the process.
+func (e *Error) code() Code {
+	if e == nil {
+		return CodeInternalError
+	}
+	return e.Code
 }
 
 // correlationID returns the word by which the peer has its own failure in its logs,

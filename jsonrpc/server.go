@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"runtime/debug"
 	"sync"
@@ -139,7 +140,25 @@ func (s *server) invoke(j *job) (result any, err error) {
 			result, err = nil, s.panicked(&j.req, v)
 		}
 	}()
-	return s.handler.Handle(j.ctx, &j.req)
+	result, err = s.handler.Handle(j.ctx, &j.req)
+	if e, ok := err.(*Error); ok && e == nil { //nolint:errorlint // a wrapped one says something
+		err = s.nilError(&j.req)
+	}
+	return result, err
+}
+
+// errNil is what an *Error that is nil says as the error of a handler, which most
+// likely meant that there was none.
+var errNil = errors.New("jsonrpc: the handler returned an *Error that is nil: return nil by itself where there is no error")
+
+// nilError takes the place of such an error: what the peer is answered with, and
+// errNil for the hooks, who are told of a notification's error anyway.
+func (s *server) nilError(req *Request) error {
+	told := s.handlerError(req, errNil)
+	if !req.IsNotification() {
+		s.report.notice(NoticeHandlerError, told)
+	}
+	return fmt.Errorf("%w: %w", internalError(req.meta.CorrelationID), errNil)
 }
 
 // panicked tells the hooks of a panic, with its stack.
