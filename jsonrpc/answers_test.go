@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -108,6 +109,42 @@ func TestNilError(t *testing.T) {
 		}
 		if e, _ := errors.AsType[*Error](done[0]); string(e.Data) != `{"correlation_id":"abc"}` {
 			t.Errorf("%s: %s", name, e.Data)
+		}
+	}
+}
+
+// TestErrorDataLost proves that the hooks hear of an error's data that cannot be
+// sent, and that the rest of the error is.
+func TestErrorDataLost(t *testing.T) {
+	for data, lost := range map[string]bool{`{oops`: true, "\"\xff\"": true, `1 2`: true, "[1,\n2]": false, ``: false} {
+		fail := func(context.Context, *Request) (any, error) {
+			return nil, &Error{Code: 5, Message: "no", Data: json.RawMessage(data)}
+		}
+		var seen notices
+		hooks := Hooks{Notice: seen.add}
+		withPeer(t, Config{Handler: HandlerFunc(fail), Hooks: hooks}, func(t *testing.T, _ *Conn, peer *rawPeer) {
+			peer.send(`{"jsonrpc":"2.0","id":1,"method":"m","correlation_id":"abc"}`)
+			if got := peer.next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":1,"error":{"code":5,"message":"no"`) || strings.Contains(got, "data") != (!lost && data != "") {
+				t.Error(got)
+			}
+		})
+		r := NewResponder(Config{Handler: HandlerFunc(fail), Hooks: hooks})
+		if _, err := r.Respond(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"m","correlation_id":"abc"}`), nil); err != nil {
+			t.Error(err)
+		}
+		r.Close()
+		if !lost {
+			if seen.text() != "" {
+				t.Errorf("%q: %v", data, seen.list)
+			}
+			continue
+		}
+		if seen.text() != "unencodable result, unencodable result" {
+			t.Fatalf("%q: %v", data, seen.list)
+		}
+		e, ok := errors.AsType[*HandlerError](seen.list[0].Err)
+		if !ok || e.Method != "m" || e.CorrelationID != "abc" || !strings.Contains(e.Error(), "data of the error 5") {
+			t.Errorf("%q: %v", data, seen.list[0].Err)
 		}
 	}
 }

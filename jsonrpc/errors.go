@@ -87,7 +87,8 @@ type Error struct {
 	// Message is a short description for people, one sentence. Empty: the name
 	// of the code is sent.
 	Message string
-	// Data is any JSON value that says more; nil when there is none.
+	// Data is any JSON value that says more; nil when there is none. A handler's
+	// that is no valid JSON is not sent, which Hooks hear of (NoticeUnencodable).
 	Data json.RawMessage
 }
 

@@ -68,7 +68,7 @@ const (
 	NoticePanic                              // a handler panicked; Err is a *PanicError
 	NoticeHandlerError                       // a notification's handler returned an error, or a request's one that stays here
 	NoticeUndelivered                        // the transport lost a message of ours that no call waits for
-	NoticeUnencodable                        // a handler's result could not be sent; answered CodeInternalError
+	NoticeUnencodable                        // a result could not be sent, answered CodeInternalError; or the data of an error, which is left out
 )
 
 // String returns the name of the kind, a short lower-case word or two.

@@ -227,7 +227,21 @@ func (s *server) respond(req *Request, result any, err error) response {
 		s.report.notice(NoticeHandlerError, s.handlerError(req, err))
 		e = internalError(req.meta.CorrelationID)
 	}
-	return response{err: e}
+	return response{err: s.sendable(req, e)}
+}
+
+// sendable returns e, without data that is no JSON, of which the hooks are told.
+func (s *server) sendable(req *Request, e *Error) *Error {
+	if len(e.Data) == 0 {
+		return e
+	}
+	err := checkValue(e.Data, maxRecursion)
+	if err == nil {
+		return e
+	}
+	err = fmt.Errorf("jsonrpc: the data of the error %d is left out: %w", int64(e.Code), err)
+	s.report.notice(NoticeUnencodable, &HandlerError{Method: req.method, CorrelationID: req.meta.CorrelationID, Err: err})
+	return &Error{Code: e.Code, Message: e.Message}
 }
 
 // brokenOff says that a handler failed since its context, or a connection, has
