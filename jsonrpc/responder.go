@@ -2,6 +2,9 @@ package jsonrpc
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"sync"
 )
 
@@ -37,6 +40,18 @@ func NewResponder(cfg Config) *Responder {
 // The error is a *ConnError after Close, and nil otherwise: what is wrong with
 // msg is part of the answer (RPC-4, RPC-5, RPC-24).
 func (r *Responder) Respond(ctx context.Context, msg, dst []byte) ([]byte, error) {
+	return r.RespondTo(ctx, msg, dst, nil)
+}
+
+// RespondTo is Respond for a transport that need not have an answer whole before it
+// sends it: that of a single request whose result comes from an io.Reader, and is
+// longer than 32 KiB, is written to w while it is read, and nothing is appended
+// (RPC-24). A nil w is Respond.
+//
+// Any error but a *ConnError says that what was written is not whole, since the
+// reader has failed or gives no JSON, or w has. There is no way to take it back: the
+// transport must break off, so that nobody takes it for an answer.
+func (r *Responder) RespondTo(ctx context.Context, msg, dst []byte, w io.Writer) ([]byte, error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -57,7 +72,7 @@ func (r *Responder) Respond(ctx context.Context, msg, dst []byte) ([]byte, error
 	case kindBatch:
 		return r.batch(ctx, msg, dst), nil
 	case kindRequest, kindNotification:
-		return r.single(ctx, &m, dst), nil
+		return r.single(ctx, &m, dst, w)
 	case kindResult, kindError:
 		r.report.notice(NoticeUnknown, errNoCalls)
 		return dst, nil
@@ -99,22 +114,62 @@ func (r *Responder) refuse(m *message, dst []byte) []byte {
 }
 
 // single handles one request on the caller's goroutine.
-func (r *Responder) single(ctx context.Context, m *message, dst []byte) []byte {
+func (r *Responder) single(ctx context.Context, m *message, dst []byte, w io.Writer) ([]byte, error) {
 	s, j := r.srv, new(job)
 	s.fill(j, m, string(m.methodName(nil)))
 	j.req.meta = j.req.meta.over(ctx)
 	if !s.pool.enter() {
 		e := s.busy(&j.req)
 		if j.req.IsNotification() {
-			return dst
+			return dst, nil
 		}
-		return appendErrorResponse(dst, j.req.id, e)
+		return appendErrorResponse(dst, j.req.id, e), nil
 	}
 	defer s.pool.leave()
 	stop := s.both(ctx, j)
 	defer stop()
 	result, err := s.handle(j)
-	return s.appendAnswer(dst, j, result, err)
+	if j.req.IsNotification() {
+		s.dropped(&j.req, err)
+		return dst, nil
+	}
+	answer := s.respond(&j.req, result, err)
+	if answer.stream != nil && w != nil {
+		return dst, s.streamTo(w, &j.req, answer)
+	}
+	if answer.stream != nil {
+		answer = s.readAll(&j.req, answer)
+	}
+	dst = answer.append(dst, j.req.id)
+	s.bufs.put(answer.scratch)
+	return dst, nil
+}
+
+// streamTo writes the answer to a request whose result is being read. The hooks are
+// told of a result that is none.
+func (s *server) streamTo(w io.Writer, req *Request, r response) error {
+	defer s.bufs.put(r.scratch)
+	piece := append(appendResultHead(make([]byte, 0, streamPiece+len(r.raw)), req.id), r.raw...)
+	for ended := false; ; {
+		if _, err := w.Write(piece); err != nil || ended {
+			return err
+		}
+		n, err := r.stream.Read(piece[:streamPiece])
+		piece = piece[:n]
+		ended = errors.Is(err, io.EOF)
+		fault := r.check.Write(piece)
+		switch {
+		case fault == nil && ended:
+			fault = r.check.Close()
+			piece = append(piece, '}')
+		case fault == nil && err != nil:
+			fault = fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
+		}
+		if fault != nil {
+			s.report.notice(NoticeUnencodable, s.handlerError(req, fault))
+			return fault
+		}
+	}
 }
 
 // both begins the job in a context that derives from ctx and ends with the
@@ -122,21 +177,6 @@ func (r *Responder) single(ctx context.Context, m *message, dst []byte) []byte {
 func (s *server) both(ctx context.Context, j *job) (undo func() bool) {
 	s.begin(ctx, nil, j)
 	return context.AfterFunc(s.base, func() { j.ctx.end(ErrClosed) })
-}
-
-// appendAnswer appends what a handler returned.
-func (s *server) appendAnswer(dst []byte, j *job, result any, err error) []byte {
-	if j.req.IsNotification() {
-		s.dropped(&j.req, err)
-		return dst
-	}
-	r := s.respond(&j.req, result, err)
-	if r.stream != nil {
-		r = s.readAll(&j.req, r)
-	}
-	dst = r.append(dst, j.req.id)
-	s.bufs.put(r.scratch)
-	return dst
 }
 
 // batch handles a batch: its entries side by side on the pool, those to be

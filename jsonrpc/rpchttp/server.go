@@ -201,8 +201,30 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.notify(ctx, w, x)
 		return
 	}
-	out, err := s.responder.Respond(ctx, x.body, x.out[:0])
+	long := &longAnswer{w: w}
+	out, err := s.responder.RespondTo(ctx, x.body, x.out[:0], long)
+	if long.begun {
+		if err != nil {
+			panic(http.ErrAbortHandler) // so that nobody takes what was written for all of it
+		}
+		return
+	}
 	s.answer(w, x, out, err)
+}
+
+// longAnswer is where the Responder writes an answer that it does not hold whole.
+type longAnswer struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+// Write begins the answer with its head.
+func (a *longAnswer) Write(p []byte) (int, error) {
+	if !a.begun {
+		a.begun = true
+		a.w.Header()["Content-Type"] = jsonTypeHeader()
+	}
+	return a.w.Write(p)
 }
 
 // answer writes what the Responder returned.
