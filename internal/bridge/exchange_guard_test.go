@@ -20,6 +20,7 @@ import (
 // more when it is there is not sent, over HTTP/1.1 of either kind, TLS and HTTP/2. On
 // a connection that is there nobody asks again.
 func TestGuardAfterConnecting(t *testing.T) {
+	t.Parallel()
 	long := `{"text":"` + strings.Repeat("x", 64<<10) + `"}`
 	for name, c := range map[string]struct {
 		body  string
