@@ -73,7 +73,10 @@ type AnswerRequest struct {
 	// value. Its By is recorded.
 	Reply Reply
 	// Choice answers an approval instead of a question: one of those that it has.
-	// The data of the Reply has to fit its form; its text is a comment.
+	// The data of the Reply has to fit its form; its text is a comment. With Choice
+	// empty, an approval takes it from the Reply, if the text is a choice and
+	// nothing else, or the data is one, or an object whose member choice or decision
+	// is one: then the member comment is the comment, and the others are the data.
 	Choice string
 	// Roles are what whoever answers, the By of the Reply, is besides.
 	Roles []string

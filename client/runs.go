@@ -126,7 +126,8 @@ func (c *Client) Cancel(ctx context.Context, id, reason string) (parley.Run, err
 
 // Answer answers what the agent of a step waits for, and gives the run as it is
 // then; the step whose Phase is [parley.PhaseInputRequired] shows its Question.
-// With a Choice it answers an approval; the step that waits for one shows it.
+// With a Choice, or a reply that says one, it answers an approval; the step that
+// waits for one shows it.
 // Whoever holds the key says who answers: the By of the reply, and the Roles.
 //
 // If nothing waits, or several steps do and none is named, it is refused with

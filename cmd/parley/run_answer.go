@@ -31,8 +31,10 @@ input_required, which parley run show tells with its question. The step need
 not be named if only one waits. The answer is text, a JSON value, or both.
 
 An approval is answered with --choice: one of those that parley approval list
-shows. Say with --as who you are, and with --role what you are besides, where
-not everybody may answer.
+shows. A --text that is one of them and nothing else says the same, and so does
+--data that is one, or an object with the member choice or decision; comment may
+stand beside it, and what the approval's form asks for. Say with --as who you
+are, and with --role what you are besides, where not everybody may answer.
 
 An agent that waits for an authorization is told so, or is asked again, by any
 answer, such as --text done. Do not type passwords: authorize where the agent
@@ -40,7 +42,8 @@ says.`,
 		Example: `  parley run answer RUN --text "the blue one"
   parley run answer RUN book --data '{"seat": "12A"}'
   parley run answer RUN book --data @seats.json --wait
-  parley run answer RUN ask --choice approve --as ann --role finance --comment "as agreed"`,
+  parley run answer RUN ask --choice approve --as ann --role finance --comment "as agreed"
+  parley run answer RUN ask --data '{"choice": "approve", "comment": "as agreed", "cost_centre": "12"}' --as finance`,
 		Args: need("RUN", "[STEP]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runAnswer(cmd.Context(), args, f)
@@ -53,7 +56,7 @@ says.`,
 	fl.StringVar(&f.choice, "choice", "", "answer an approval: one of its choices, such as approve")
 	fl.StringVar(&f.comment, "comment", "", "why (with --choice)")
 	fl.StringVar(&f.as, "as", "", "who answers")
-	fl.StringArrayVar(&f.roles, "role", nil, "what whoever answers is besides (with --choice; may be given several times)")
+	fl.StringArrayVar(&f.roles, "role", nil, "what whoever answers an approval is besides (may be given several times)")
 	fl.BoolVar(&f.wait, "wait", false, "wait for the end and show the steps")
 	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
 	return cmd
@@ -64,8 +67,8 @@ func (a *app) runAnswer(ctx context.Context, args []string, f answerFlags) error
 		return err
 	}
 	switch {
-	case f.choice == "" && (f.comment != "" || len(f.roles) > 0):
-		return usagef("--comment and --role go with --choice")
+	case f.choice == "" && f.comment != "":
+		return usagef("--comment goes with --choice")
 	case f.choice != "" && f.text != "":
 		return usagef("an approval is answered with --choice; give --comment instead of --text")
 	case f.choice == "" && f.text == "" && f.data == "":

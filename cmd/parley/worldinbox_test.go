@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -77,6 +78,10 @@ func (r *worldRun) vote(req parley.AnswerRequest) (parley.Run, error) {
 	if !slices.ContainsFunc(append(req.Roles, req.Reply.By), func(n string) bool { return slices.Contains(q.To, n) }) {
 		return parley.Run{}, parley.Errorf(parley.CodeForbidden, "%q may not answer step ask", req.Reply.By)
 	}
+	if req.Choice == "" && req.Reply.Data == nil && !slices.Contains(q.Choices, req.Reply.Text) {
+		return parley.Run{}, parley.Errorf(parley.CodeInvalid, "the answer needs a choice")
+	}
+	req.Choice = cmp.Or(req.Choice, q.Choices[0])
 	r.run.Steps = nil
 	r.step("ask", "", `{}`)
 	r.run.Output, _ = json.Marshal(map[string]any{"choice": req.Choice, "by": req.Reply.By, "comment": req.Reply.Text, "data": req.Reply.Data})

@@ -275,7 +275,7 @@ func (w *world) AnswerStep(_ context.Context, req parley.AnswerRequest) (parley.
 	if r == nil {
 		return parley.Run{}, missing("run", req.Run)
 	}
-	if req.Choice != "" {
+	if req.Choice != "" || len(r.run.Steps) > 0 && r.run.Steps[0].Approval != nil {
 		return r.vote(req)
 	}
 	i := slices.IndexFunc(r.run.Steps, func(s parley.Step) bool {

@@ -19,12 +19,12 @@ const (
 // answerBody documents the body of an answer; answerRun reads it.
 type answerBody struct {
 	Step    string          `json:"step,omitempty" minLength:"1" maxLength:"16384" doc:"The step that waits; not needed if there is only one."`
-	Text    string          `json:"text,omitempty" maxLength:"1048576" doc:"The answer to an agent's question as text. It needs text, data or both; at most 1 MiB in all."`
-	Data    json.RawMessage `json:"data,omitempty" doc:"The answer, or a part of it, as any JSON value. That to an approval has to fit its form."`
-	Choice  string          `json:"choice,omitempty" minLength:"1" maxLength:"255" doc:"Answers an approval: one of its choices."`
+	Text    string          `json:"text,omitempty" maxLength:"1048576" doc:"The answer to an agent's question as text. It needs text, data or both; at most 1 MiB in all. To an approval it is one of its choices, and nothing else."`
+	Data    json.RawMessage `json:"data,omitempty" doc:"The answer, or a part of it, as any JSON value. That to an approval has to fit its form; without a choice and such a text it is the choice itself, or an object with the member choice or decision, perhaps comment, and those of the form."`
+	Choice  string          `json:"choice,omitempty" minLength:"1" maxLength:"255" doc:"Answers an approval: one of its choices. It may also be the text or stand in the data."`
 	Comment string          `json:"comment,omitempty" maxLength:"1048576" doc:"With a choice."`
 	By      string          `json:"by,omitempty" minLength:"1" maxLength:"255" doc:"Who answers, as whoever holds the key says."`
-	Roles   []string        `json:"roles,omitempty" maxItems:"100" doc:"What that person is besides, with a choice."`
+	Roles   []string        `json:"roles,omitempty" maxItems:"100" doc:"What that person is besides, for an approval."`
 }
 
 // answerRun passes on what a person answers to an agent that waits, or to an
@@ -46,6 +46,7 @@ func (s *server) answerRun(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		o.reply(&req)
 	}
+	req.Roles = o.names("roles")
 	if err := o.done(true); err != nil {
 		return err
 	}
@@ -57,7 +58,8 @@ func (s *server) answerRun(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// reply takes the answer to a question.
+// reply takes the answer to a question, or one to an approval whose choice is the
+// text or stands in the data.
 func (o *object) reply(req *parley.AnswerRequest) {
 	neither := !o.has("text") && !o.has("data")
 	if v := o.text("text", 0, maxReply); v != nil {
@@ -84,7 +86,6 @@ func (o *object) choice(req *parley.AnswerRequest) {
 	if o.has("data") {
 		req.Reply.Data = o.value("data", maxReply)
 	}
-	req.Roles = o.names("roles")
 }
 
 // names takes a list of names.

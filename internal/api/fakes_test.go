@@ -315,7 +315,7 @@ func (f fakeRuns) AnswerStep(_ context.Context, req parley.AnswerRequest) (parle
 	if err != nil {
 		return parley.Run{}, err
 	}
-	if req.Choice != "" {
+	if req.Choice != "" || f.asksIn(r) {
 		return f.vote(r, req)
 	}
 	if req.Reply.Text == "" && req.Reply.Data == nil {

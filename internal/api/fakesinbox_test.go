@@ -86,7 +86,12 @@ func (f fakeInbox) Approvals(_ context.Context, q parley.ApprovalQuery) ([]parle
 	return items, len(items), nil
 }
 
-// vote answers one of the approvals.
+// asksIn reports whether an approval of the run waits.
+func (f fakeRuns) asksIn(r *parley.Run) bool {
+	return slices.ContainsFunc(f.approvals, func(a parley.ApprovalItem) bool { return a.Run == r.ID })
+}
+
+// vote answers one of the approvals. Its choice may be the text, or all data.
 func (f fakeRuns) vote(r *parley.Run, req parley.AnswerRequest) (parley.Run, error) {
 	i := slices.IndexFunc(f.approvals, func(a parley.ApprovalItem) bool {
 		return a.Run == r.ID && (req.Step == "" || req.Step == a.Step)
@@ -95,6 +100,9 @@ func (f fakeRuns) vote(r *parley.Run, req parley.AnswerRequest) (parley.Run, err
 		return parley.Run{}, parley.Errorf(parley.CodeConflict, "No step of run %s waits for an approval: it is %s", r.ID, r.Status)
 	}
 	a := f.approvals[i]
+	if req.Choice == "" && (req.Reply.Data != nil || slices.Contains(a.Choices, req.Reply.Text)) {
+		req.Choice, req.Reply.Text = a.Choices[0], "as text or data"
+	}
 	may := func(name string) bool { return slices.Contains(a.To, name) }
 	switch {
 	case !may(req.Reply.By) && !slices.ContainsFunc(req.Roles, may):

@@ -54,7 +54,7 @@ func TestC9_ApprovalsAreDurable(t *testing.T) {
 			t.Fatalf("step %+v", step)
 		}
 		wantCode(t, r.answer(run, "", "yes"), parley.CodeInvalid, "one of approve, reject")
-		wantCode(t, r.answer(run, "ask", "yes"), parley.CodeInvalid, "needs a choice")
+		wantCode(t, r.answer(run, "ask", "yes"), parley.CodeInvalid, `needs a choice, one of approve, reject: as choice, as the text alone, or as data, "approve" or {"choice": "approve", "comment": …}`)
 		wantCode(t, votes(r.x, t, vote(run, "approve", "ann")), parley.CodeForbidden, "finance")
 		wantCode(t, votes(r.x, t, vote(run, "perhaps", "finance")), parley.CodeInvalid, "perhaps")
 		bad := vote(run, "approve", "ann", "finance")
@@ -103,6 +103,90 @@ func TestC9_ApprovalsAreDurable(t *testing.T) {
 			}
 			wantEqual(t, r.inbox(), []string(nil))
 		})
+	})
+}
+
+// TestC9_ChoicesInTextAndData: text and data answer an approval where they say
+// nothing but a choice, and what belongs to it; all else is refused.
+func TestC9_ChoicesInTextAndData(t *testing.T) {
+	const needs = "needs a choice"
+	for name, tt := range map[string]struct {
+		step, text, data string
+		// want is the output without what varies, else words of the refusal.
+		want, refused string
+	}{
+		"text":                       {text: "approve", want: `approve "" null`},
+		"text with the form":         {text: "approve", data: `{"n": 7}`, want: `approve "" {"n": 7}`},
+		"text of another choice":     {text: "hold", want: `hold "" null`},
+		"string":                     {data: `"approve"`, want: `approve "" null`},
+		"choice":                     {data: `{"choice": "approve"}`, want: `approve "" null`},
+		"decision, comment, form":    {data: `{"n": 7, "decision": "approve", "comment": "as \"agreed\"", "x": [1.10]}`, want: `approve "as \"agreed\"" {"n":7,"x":[1.10]}`},
+		"null is nothing":            {data: `{"choice": "approve", "comment": null}`, want: `approve "" null`},
+		"with the step":              {step: "ask", text: "approve", want: `approve "" null`},
+		"no choice":                  {text: "Approve", refused: needs},
+		"a choice with more":         {text: "approve, please", refused: needs},
+		"string that is none":        {data: `"yes"`, refused: needs},
+		"member that is none":        {data: `{"choice": "yes"}`, refused: needs},
+		"member that is no string":   {data: `{"choice": true}`, refused: needs},
+		"comment that is no string":  {data: `{"choice": "approve", "comment": 1}`, refused: needs},
+		"the form alone":             {data: `{"n": 7}`, refused: needs},
+		"a list":                     {data: `["approve"]`, refused: needs},
+		"two members":                {data: `{"choice": "approve", "decision": "approve"}`, refused: needs},
+		"a member twice":             {data: `{"choice": "approve", "choice": "reject"}`, refused: needs},
+		"text and string":            {text: "approve", data: `"reject"`, refused: needs},
+		"text and member":            {text: "approve", data: `{"decision": "reject"}`, refused: needs},
+		"a text that data overrides": {text: "no", data: `"approve"`, refused: needs},
+		"form that does not fit":     {data: `{"choice": "approve", "n": "7"}`, refused: "does not fit the form"},
+		"data that does not fit":     {text: "approve", data: `{"n": "7"}`, refused: "does not fit the form"},
+		"null":                       {data: `null`, refused: needs},
+		"no JSON":                    {data: `{"choice": "approve"`, refused: "no JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(r *rig) {
+				t := r.t
+				r.apply(`
+name: talk
+steps:
+  - {id: ask, approval: {title: "Pay it?", to: [finance], choices: [approve, hold, reject], form: {properties: {n: {type: integer}}}}}
+`)
+				run := r.start()
+				req := parley.AnswerRequest{Run: run, Step: tt.step, Roles: []string{"finance"}, Reply: parley.Reply{Text: tt.text, By: "ann"}}
+				if tt.data != "" {
+					req.Reply.Data = json.RawMessage(tt.data)
+				}
+				if tt.refused != "" {
+					wantCode(t, votes(r.x, t, req), parley.CodeInvalid, tt.refused)
+					wantEqual(t, r.inbox("finance"), []string{"talk " + run + " ask: finance, 0"})
+					return
+				}
+				foreign := req
+				foreign.Roles = nil
+				wantCode(t, votes(r.x, t, foreign), parley.CodeForbidden, "finance")
+				check(t, votes(r.x, t, req))
+				var out struct {
+					Decision, By, Comment string
+					Data                  json.RawMessage
+				}
+				check(t, json.Unmarshal(r.step(run, "ask").Output, &out))
+				wantEqual(t, fmt.Sprintf("%s %q %s", out.Decision, out.Comment, out.Data), tt.want)
+				wantEqual(t, out.By, "ann")
+				wantCode(t, votes(r.x, t, req), parley.CodeConflict, "COMPLETED")
+			})
+		})
+	}
+}
+
+// TestC9_TextOfSeveralApprovals: which one is meant has to be said.
+func TestC9_TextOfSeveralApprovals(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply("name: talk\nsteps: [{id: p, parallel: [{id: a, approval: {title: t}}, {id: b, approval: {title: t}}]}]")
+		run := r.start()
+		wantCode(t, r.answer(run, "", "approve"), parley.CodeConflict, "name one of p/a, p/b")
+		check(t, r.answer(run, "p/b", "reject"))
+		if v := r.step(run, "p/b"); v.Status != parley.StepFailed || v.Error.Code != parley.CodeApprovalRejected {
+			t.Errorf("step %+v", v)
+		}
 	})
 }
 

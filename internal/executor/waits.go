@@ -19,7 +19,9 @@ const maxReply = 1 << 20
 // AnswerStep answers the question of an agent that waits for a person: it is
 // durable, with the event that says so, when the call returns, and is sent to
 // the agent by the bridge that follows the task. With Step empty the one step
-// that waits is meant. With a Choice, an approval is answered (rule C9).
+// that waits is meant. With a Choice, an approval is answered (rule C9); one that
+// is meant without it takes a text that is one of its choices, and data that is
+// one or has it as member choice or decision.
 //
 // The error has code not_found for an unknown run or step, conflict if nothing
 // waits (it says what is the case instead) or several steps do (it names them),
@@ -42,7 +44,9 @@ func (x *Executor) AnswerStep(ctx context.Context, req parley.AnswerRequest) (pa
 		if err != nil {
 			return parley.Run{}, err
 		}
-		x.hint(task)
+		if task != "" {
+			x.hint(task)
+		}
 		return x.Get(ctx, req.Run)
 	}
 	return parley.Run{}, parley.Errorf(parley.CodeConflict, "run %s changes too fast to be answered; try again", req.Run)
@@ -61,7 +65,7 @@ func checkReply(r *parley.Reply) error {
 }
 
 // answerOnce brings the run up to date and answers; store.ErrStale says that
-// something has changed in between.
+// something has changed in between. task is "" if that was an approval.
 func (x *Executor) answerOnce(ctx context.Context, l *liveRun, req *parley.AnswerRequest) (task string, err error) {
 	h, err := x.load(ctx, req.Run, l)
 	if err != nil {
@@ -70,8 +74,8 @@ func (x *Executor) answerOnce(ctx context.Context, l *liveRun, req *parley.Answe
 	if err := x.absorb(ctx, l, h); err != nil {
 		return "", err
 	}
-	if err := needsChoice(l.state, req.Step); err != nil {
-		return "", err
+	if q := approvalMeant(l.state, req.Step); q != nil {
+		return "", x.castSpelled(ctx, l, q, req)
 	}
 	task, err = whoWaits(l.state, req.Step)
 	if err != nil {

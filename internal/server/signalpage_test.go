@@ -54,6 +54,15 @@ func TestDocs_EventsAndApprovals(t *testing.T) {
 	if run := finish(t, s, spend); string(run.Output) != `{"cost_centre": "12"}` {
 		t.Errorf("spend is %s: %s", run.Status, run.Output)
 	}
+	spelled := start("spend", `{"amount":60}`)
+	answer.Run, answer.Choice = spelled, ""
+	answer.Reply = parley.Reply{By: "ann", Data: []byte(`{"choice": "approve", "comment": "as agreed", "cost_centre": "12"}`)}
+	if _, err := x.AnswerStep(ctx, answer); err != nil {
+		t.Fatal(err)
+	}
+	if run := finish(t, s, spelled); string(run.Output) != `{"cost_centre":"12"}` {
+		t.Errorf("spend is %s: %s", run.Status, run.Output)
+	}
 	if run := finish(t, s, start("check", `{"id":1}`)); run.Error == nil || run.Error.Code != parley.CodeValidationFailed || !strings.Contains(string(run.Error.Details), "/id") {
 		t.Errorf("check is %s: %v", run.Status, run.Error)
 	}
