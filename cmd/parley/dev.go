@@ -76,10 +76,11 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 
 	a.introduce(s, f)
 	if cfg.Samples {
-		if err := a.runHello(running, s); err != nil && running.Err() == nil {
+		where := a.reach(target{url: s.URL(), key: s.Key()}, cfg.Data)
+		if err := a.runHello(running, s, where); err != nil && running.Err() == nil {
 			a.note("hello did not run: %v", err)
 		}
-		a.suggest()
+		a.suggest(where)
 	}
 	a.note("Ctrl-C stops; runs that are under way go on at the next start.")
 	select {
@@ -144,15 +145,16 @@ func (a *app) introduce(s *server.Server, f devFlags) {
 	_ = t.Flush()
 }
 
-// runHello runs the sample workflow once, so that its steps are seen.
-func (a *app) runHello(ctx context.Context, s *server.Server) error {
+// runHello runs the sample workflow once, so that its steps are seen. where are the
+// flags that a command finds the server by.
+func (a *app) runHello(ctx context.Context, s *server.Server, where string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	c, err := client.New(client.Options{URL: s.URL(), Key: s.Key()})
 	if err != nil {
 		return err
 	}
-	a.note("\n$ %s run start hello --wait", a.program())
+	a.note("\n$ %s run start hello --wait%s", a.program(), where)
 	run, err := c.StartRun(ctx, parley.StartRequest{Workflow: "hello"})
 	if err != nil {
 		return err
@@ -164,13 +166,14 @@ func (a *app) runHello(ctx context.Context, s *server.Server) error {
 	return outcome(run)
 }
 
-// suggest names the next commands to type.
-func (a *app) suggest() {
+// suggest names the next commands to type, with the flags that they find the
+// server by.
+func (a *app) suggest(where string) {
 	a.note("\nIn another terminal:\n")
 	for _, line := range []string{
 		"run start hello --set name=Ada --wait", "run list", "agent call greeter --text Ada", "workflow show hello -o yaml",
 	} {
-		a.note("  %s %s", a.program(), line)
+		a.note("  %s %s%s", a.program(), line, where)
 	}
 	a.note("")
 }

@@ -54,7 +54,13 @@ func (a *app) target() (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	t := target{url: a.flags.url}
+	return a.targetBeside(local, found)
+}
+
+// targetBeside is the server that flags and the environment name, else the local
+// one, if one was found.
+func (a *app) targetBeside(local target, found bool) (t target, err error) {
+	t = target{url: a.flags.url}
 	if t.url == "" {
 		t.url = a.getenv("PARLEY_URL")
 	}
@@ -62,7 +68,8 @@ func (a *app) target() (target, error) {
 	switch {
 	case t.url == "" && !found:
 		f := &failure{exit: exitUnreachable, code: "unreachable", text: "no server is known: there is no running server's .parley/endpoint here or in a folder above"}
-		return t, f.withHint("start one with: parley dev; or name one with --url, --context or PARLEY_URL")
+		return t, f.withHint("start one with: parley dev; or name one with --url, --context or PARLEY_URL, " +
+			`one that was started with --data DATA with: --url "$(cat DATA/endpoint)" --key file:DATA/key`)
 	case t.url == "":
 		// Whoever can make a folder above the working directory must not get
 		// a key that was meant for another server.
@@ -105,14 +112,49 @@ func (a *app) secret(text string) (parley.Secret, error) {
 	return parley.NewSecret([]byte(text)), nil
 }
 
-// localTarget reads DATA/endpoint and DATA/key of PARLEY_DATA, else of the
-// nearest folder .parley here or above. found is false without a running
-// server.
+// reach gives the flags that a command typed here needs to find the server s, whose
+// data folder is data; "" if it finds it without. They name the file of the key,
+// never the key.
+func (a *app) reach(s target, data string) string {
+	typed := *a
+	typed.flags = flags{}
+	local, found, err := s, true, error(nil)
+	if !sameFolder(typed.dataFolder(), data) {
+		local, found, err = typed.localTarget()
+	}
+	if err == nil {
+		local, err = typed.targetBeside(local, found)
+	}
+	if err == nil && strings.TrimRight(local.url, "/") == s.url && bytes.Equal(local.key.Reveal(), s.key.Reveal()) {
+		return ""
+	}
+	return " --url " + shellWord(s.url) + " --key " + shellWord("file:"+filepath.Join(data, "key"))
+}
+
+// sameFolder reports whether two paths, of which each may be "", name one folder.
+func sameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// dataFolder is the data folder of a local server: PARLEY_DATA, else the nearest
+// folder .parley here or above; "" if there is none.
+func (a *app) dataFolder() string {
+	if data := a.getenv("PARLEY_DATA"); data != "" {
+		return a.path(data)
+	}
+	return nearestData(a.dir)
+}
+
+// localTarget reads endpoint and key in the data folder. found is false without
+// a running server.
 func (a *app) localTarget() (t target, found bool, err error) {
-	data := a.getenv("PARLEY_DATA")
-	if data != "" {
-		data = a.path(data)
-	} else if data = nearestData(a.dir); data == "" {
+	data := a.dataFolder()
+	if data == "" {
 		return t, false, nil
 	}
 	endpoint, err := readSmall(filepath.Join(data, "endpoint"))

@@ -4,9 +4,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/parley-project/parley"
 )
 
 // write makes a file below dir.
@@ -64,6 +67,52 @@ func TestTarget(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{tt.url, tt.key}, []string{got.url, string(got.key.Reveal())}); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestReach: the commands that a server proposes say where it is, unless they
+// find it and its key as they stand.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	const here, away = "http://127.0.0.1:8420", "http://127.0.0.1:9"
+	for _, tt := range []struct {
+		name, data, dir string
+		env             []string
+		want            string
+	}{
+		{name: "its folder", data: ".parley"},
+		{name: "a folder below", data: ".parley", dir: "a/b"},
+		{name: "by another name of the folder", data: "link"},
+		{name: "another folder", data: "some where/d", want: " --url " + here + " --key 'file:DIR/some where/d/key'"},
+		{name: "a nearer folder", data: ".parley", dir: "near", want: " --url " + here + " --key file:DIR/.parley/key"},
+		{name: "a folder that the environment names", data: "d", env: []string{"PARLEY_DATA=d"}},
+		{name: "but this one is another", data: ".parley", env: []string{"PARLEY_DATA=d"}, want: " --url " + here + " --key file:DIR/.parley/key"},
+		{name: "a server that the environment names", data: ".parley", env: []string{"PARLEY_URL=" + away}, want: " --url " + here + " --key file:DIR/.parley/key"},
+		{name: "which is this one", data: ".parley", env: []string{"PARLEY_URL=" + here + "/"}},
+		{name: "which is this one, elsewhere", data: "d", env: []string{"PARLEY_URL=" + here}, want: " --url " + here + " --key file:DIR/d/key"},
+		{name: "and its key", data: "d", env: []string{"PARLEY_URL=" + here, "PARLEY_KEY=data"}},
+		{name: "a key that the environment names", data: ".parley", env: []string{"PARLEY_KEY=other"}, want: " --url " + here + " --key file:DIR/.parley/key"},
+		{name: "a key that cannot be read", data: ".parley", env: []string{"PARLEY_KEY=file:nowhere"}, want: " --url " + here + " --key file:DIR/.parley/key"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for _, data := range []string{".parley", "d", "some where/d", "near/.parley"} {
+				write(t, dir, data+"/key", "data\n")
+			}
+			write(t, dir, "a/b/x", "")
+			if err := os.Symlink(".parley", filepath.Join(dir, "link")); err != nil {
+				t.Fatal(err)
+			}
+			a := newTestApp(io.Discard, io.Discard)
+			a.dir, a.env = filepath.Join(dir, tt.dir), tt.env
+			// Flags of the server's own command are none of those that follow.
+			a.flags = flags{url: away, key: "other", context: "prod"}
+			got := a.reach(target{url: here, key: parley.NewSecret([]byte("data"))}, filepath.Join(dir, tt.data))
+			if want := strings.ReplaceAll(tt.want, "DIR", dir); got != want {
+				t.Errorf("%q, want %q", got, want)
 			}
 		})
 	}
