@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,11 +152,14 @@ func newAgentAdd(a *app) *cobra.Command {
 		Long: `Register the agent at a URL, or all agents of a YAML file (agents: [{name, url,
 protocol, ...}]).
 
-Without --protocol the server finds out what the agent speaks: by its card, and
-without one by a question that gives it no work. What it found and why is
-printed. Without --name the card's name is taken, else the host. An agent may
+Without --protocol the server finds out what the agent at a URL speaks: by its
+card, and without one by a question that gives it no work. What it found and why
+is printed. Without --name the card's name is taken, else the host. An agent may
 also be a program that the server runs (stdio:PROGRAM ARGUMENTS) or a WebSocket
-endpoint (ws:// or wss://); both speak jsonrpc-2.0.`,
+endpoint (ws:// or wss://); both speak jsonrpc-2.0.
+
+Agents of a file are as the file says, and simple-a2a if it names no protocol,
+whether they have a card or not; protocol: auto finds it out. Flags are for a URL.`,
 		Example: `  parley agent add http://127.0.0.1:9001/
   parley agent add https://agents.example.com/greeter --name greeter --protocol simple-a2a
   parley agent add https://agents.example.com/a2a --auth bearer --auth-secret env:PARLEY_SECRET_GREETER
@@ -177,6 +181,7 @@ endpoint (ws:// or wss://); both speak jsonrpc-2.0.`,
 	}
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the agent (default: the card's name, else the host)")
 	f.register(cmd)
+	cmd.Flags().Lookup("protocol").Usage = "with a URL: simple-a2a, jsonrpc-2.0, or auto (the default) to find it out; a FILE says it in the member protocol, default simple-a2a"
 	return cmd
 }
 
@@ -262,10 +267,34 @@ func (a *app) agentAddFile(ctx context.Context, file string) error {
 	if err := showList(a, listing[client.Agent]{whole: added, items: added, columns: agentRecordColumns(), none: "no agents were added"}); err != nil {
 		return err
 	}
+	a.noteProtocols(specs, added)
 	if len(added) > 0 && len(errs) == 0 {
 		a.next("parley agent call %s --text hello", shellWord(added[0].Name))
 	}
 	return a.all(errs)
+}
+
+// noteProtocols says which agents of a file have the protocol that files have always
+// meant without one: unlike that of a URL, it was not found out.
+func (a *app) noteProtocols(specs []parley.AgentSpec, added []client.Agent) {
+	unsaid := map[string]bool{}
+	for _, spec := range specs {
+		unsaid[*spec.Name] = spec.Protocol == nil
+	}
+	var names []string
+	for _, g := range added {
+		if unsaid[g.Name] {
+			names = append(names, g.Name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	one := "NAME"
+	if len(names) == 1 {
+		one = shellWord(names[0])
+	}
+	a.note("protocol of %s: %s, the default of files; parley agent detect %s looks for a card", strings.Join(names, ", "), parley.ProtocolSimpleA2A, one)
 }
 
 func newAgentSet(a *app) *cobra.Command {
