@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/parley-project/parley/internal/config"
+	"github.com/parley-project/parley/internal/registry"
 )
 
 // newConfigCommand makes `parley config`.
@@ -19,7 +21,9 @@ func newConfigCommand(a *app) *cobra.Command {
 	view := &cobra.Command{
 		Use: "view", Short: "Print the effective configuration, secrets masked",
 		Long: `Print every setting with the value that parley serve would take with the same
-file, variables and flags. It is a configuration file itself.`,
+file, variables and flags, and the agents of the file. It is a configuration file
+itself, unless passwords or keys stand in what was read instead of references:
+they are masked, and a comment says where.`,
 		Example: `  parley config view > parley.yaml
   parley config view --config parley.yaml --origin
   parley config view --config parley.yaml -o json`,
@@ -40,7 +44,10 @@ func (a *app) configView(f *settingFlags, origin bool) error {
 	for _, note := range l.Notes {
 		a.note("note: %s", note)
 	}
-	values := l.View()
+	values, err := a.configValues(l)
+	if err != nil {
+		return err
+	}
 	switch a.flags.output {
 	case "json", "jsonl":
 		if a.flags.output == "json" {
@@ -60,6 +67,24 @@ func (a *app) configView(f *settingFlags, origin bool) error {
 	return err
 }
 
+// configValues gives all settings, and behind them the agents of the file. Agents
+// that serve would refuse are refused.
+func (a *app) configValues(l *config.Loaded) ([]config.Value, error) {
+	if _, err := a.configuredAgents(l); err != nil {
+		return nil, err
+	}
+	values := l.View()
+	if agents := registry.ShowSection(l.Source); agents.JSON != nil {
+		values = append(values, config.Value{
+			Path: "agents", Value: agents.JSON, Origin: fmt.Sprintf("%s:%d", l.File, agents.Line), Masked: agents.Masked,
+		})
+	}
+	return values, nil
+}
+
+// maskedComment stands where a value is no longer what was read.
+const maskedComment = "A secret is masked here: write a reference to it (env:NAME or file:PATH) before you use this file."
+
 // configYAML writes values as a configuration file.
 func configYAML(values []config.Value, origin bool) ([]byte, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode}
@@ -69,18 +94,23 @@ func configYAML(values []config.Value, origin bool) ([]byte, error) {
 		for _, name := range path[:len(path)-1] {
 			at = sectionOf(at, name)
 		}
-		var value yaml.Node
-		if err := value.Encode(v.Value); err != nil {
+		value, err := settingNode(v)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.Path, err)
 		}
-		if value.Kind == yaml.SequenceNode {
-			value.Style = yaml.FlowStyle
-		}
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: path[len(path)-1]}
-		if origin {
-			value.LineComment = v.Origin
+		if v.Masked {
+			key.HeadComment = maskedComment
 		}
-		at.Content = append(at.Content, key, &value)
+		if origin {
+			// Behind agents, it would stand in their first line.
+			line := value
+			if value.Kind == yaml.SequenceNode && value.Style != yaml.FlowStyle {
+				line = key
+			}
+			line.LineComment = v.Origin
+		}
+		at.Content = append(at.Content, key, value)
 	}
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
@@ -89,6 +119,23 @@ func configYAML(values []config.Value, origin bool) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), e.Close()
+}
+
+// settingNode is a value as it stands in a configuration file.
+func settingNode(v config.Value) (*yaml.Node, error) {
+	if raw, ok := v.Value.(json.RawMessage); ok {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		return yamlNode(d)
+	}
+	value := new(yaml.Node)
+	if err := value.Encode(v.Value); err != nil {
+		return nil, err
+	}
+	if value.Kind == yaml.SequenceNode {
+		value.Style = yaml.FlowStyle
+	}
+	return value, nil
 }
 
 // sectionOf gives the member of that name, a mapping, making it if need be.

@@ -225,6 +225,7 @@ func TestDatabaseURL(t *testing.T) {
 		want       string
 	}{
 		{"literal", "database: {url: 'postgres://u:s3cr3t@h:1/d?sslmode=disable'}", nil, want},
+		{"query", "database: {url: 'postgres://u@h:1/d?password=s3cr3t'}", nil, "postgres://u@h:1/d?password=s3cr3t"},
 		{"file", "database: {url: 'postgres://u@h:1/d?sslmode=disable', password: file:secrets/pg}", nil, want},
 		{"variable", "database: {url: env:PG}", []string{"PG=" + want}, want},
 		{"old", "", []string{"DATABASE_URL=postgresql+asyncpg://u:s3cr3t@h:1/d"}, "postgresql://u:s3cr3t@h:1/d"},
@@ -236,6 +237,11 @@ func TestDatabaseURL(t *testing.T) {
 		}
 		if text := fmt.Sprintf("%+v %v %v", l.Database, l.View(), l.Notes); strings.Contains(text, "s3cr3t") {
 			t.Errorf("%s: shows the password: %s", c.name, text)
+		}
+		for _, v := range l.View() {
+			if hidden := c.name != "file" && c.name != "variable" && v.Path == "database.url"; v.Masked != hidden {
+				t.Errorf("%s: %s is masked: %v", c.name, v.Path, v.Masked)
+			}
 		}
 	}
 }

@@ -13,18 +13,22 @@ const masked = "[redacted]"
 type Value struct {
 	Path string `json:"path"`
 	// Value is a string, []string, int64, float64 or bool; sizes and durations are
-	// strings with their unit, secrets references or masked.
+	// strings with their unit, secrets references or masked. The agents, which
+	// whoever shows them beside settings adds, are JSON.
 	Value any `json:"value"`
 	// Origin is the file with its line, the variable or the flag, or "default".
 	Origin string `json:"origin"`
+	// Masked: a part of the value is hidden, so that it is not what the setting is.
+	Masked bool `json:"masked,omitempty"`
 }
 
 // View gives every setting with its value and where that comes from, in the
-// order of [Settings].
+// order of [Settings]. The section agents is the registry's to show.
 func (l *Loaded) View() []Value {
 	var all []Value
 	for _, s := range Settings() {
-		all = append(all, Value{Path: s.Path, Value: s.show(l.values[s.Path]), Origin: l.origin[s.Path].Name})
+		shown, hidden := s.show(l.values[s.Path])
+		all = append(all, Value{Path: s.Path, Value: shown, Origin: l.origin[s.Path].Name, Masked: hidden})
 	}
 	return all
 }
@@ -33,36 +37,38 @@ func (l *Loaded) View() []Value {
 // the variable, the flag, or "default".
 func (l *Loaded) Origin(path string) string { return l.origin[path].Name }
 
-func (s Setting) show(v any) any {
+// show gives a value as it may be shown, and whether a part of it is hidden.
+func (s Setting) show(v any) (shown any, hidden bool) {
 	switch v := v.(type) {
 	case int64:
 		if s.Kind == KindSize {
-			return printSize(v)
+			return printSize(v), false
 		}
-		return v
+		return v, false
 	case time.Duration:
-		return v.String()
+		return v.String(), false
 	case string:
 		if s.Kind == KindURL && !isReference(v) {
 			return maskURL(v)
 		}
 	}
-	return v
+	return v, false
 }
 
 // maskURL hides the password of a URL, and all of what is none.
-func maskURL(text string) string {
+func maskURL(text string) (shown string, hidden bool) {
 	if text == "" {
-		return ""
+		return "", false
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return masked
+		return masked, true
 	}
 	query := u.Query()
 	for name := range query {
 		if strings.Contains(strings.ToLower(name), "password") {
 			query.Set(name, masked)
+			hidden = true
 		}
 	}
 	if len(query) > 0 {
@@ -71,7 +77,7 @@ func maskURL(text string) string {
 	if _, has := u.User.Password(); has {
 		name := url.User(u.User.Username()).String()
 		u.User = nil
-		return strings.Replace(u.String(), "://", "://"+name+":"+masked+"@", 1)
+		return strings.Replace(u.String(), "://", "://"+name+":"+masked+"@", 1), true
 	}
-	return u.String()
+	return u.String(), hidden
 }
