@@ -2,11 +2,14 @@ package jsonrpc
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"syscall"
 )
 
@@ -57,6 +60,13 @@ func (a Advice) String() string {
 //	*ResultError, *SyntaxError, *DecodeError             give up: one side has to change
 //	errors of the transport by themselves                reconnect if the network failed, else give up
 //	everything else, nil                                 none
+//
+// An error of the transport, or what is in it, may say itself whether a new
+// attempt may work, by a method Recoverable() bool: *FramingError does, and so
+// do the errors of packages rpchttp, rpcws and rpcdial. Of the rest, a peer that
+// hung up and a network that fails or is slow may pass; a certificate that does
+// not fit, a program that is not there, an address that means nothing and
+// missing rights do not.
 func AdviceFor(err error) Advice {
 	// From the most telling on: what ended the connection says more than the
 	// transport's error in it, an unusable result more than what it was read
@@ -136,7 +146,7 @@ func isTransport(err error) bool {
 		own    recoverer
 		path   *fs.PathError
 	)
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
+	return isHopeless(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
 		errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) ||
 		errors.As(err, &own) || errors.As(err, &number) || errors.As(err, &netErr) || errors.As(err, &path)
 }
@@ -148,19 +158,32 @@ type recoverer interface {
 	Recoverable() bool
 }
 
+// isHopeless says whether err is about something that is as wrong at the next
+// attempt: a certificate, a peer that does not speak TLS, a program that is not
+// there.
+func isHopeless(err error) bool {
+	var (
+		untrusted *tls.CertificateVerificationError
+		unknown   x509.UnknownAuthorityError
+		name      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		record    tls.RecordHeaderError
+		program   *exec.Error
+	)
+	return errors.As(err, &untrusted) || errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid) ||
+		errors.As(err, &record) || errors.As(err, &program) || errors.Is(err, exec.ErrNotFound)
+}
+
 // recoverableTransport says whether a new connection may work after err ended
-// one, or kept one from beginning (RPC-22). A Stream may say so itself, by an
-// error with a method Recoverable() bool. Otherwise a peer that hung up and a
-// network that fails or is slow are recoverable; an address that means
-// nothing, missing rights, a program that is not there, a certificate that
-// does not fit, and everything unknown are not: it is better to tell somebody
-// than to try for ever.
+// one, or kept one from beginning (RPC-22), as AdviceFor has it. What is unknown
+// is not recoverable: it is better to tell somebody than to try for ever.
 func recoverableTransport(err error) bool {
 	var (
 		own    recoverer
 		number syscall.Errno
 		dns    *net.DNSError
 		netErr net.Error
+		op     *net.OpError
 	)
 	switch {
 	case err == nil:
@@ -173,6 +196,9 @@ func recoverableTransport(err error) bool {
 	case errors.As(err, &dns):
 		return dns.IsTemporary || dns.IsTimeout
 	case errors.As(err, &number):
+		if number == syscall.ENOENT { // a unix socket whose server is not up yet; but a program does not come
+			return errors.As(err, &op)
+		}
 		return recoverableErrno(number)
 	case errors.As(err, &netErr):
 		return netErr.Timeout()
@@ -185,8 +211,6 @@ func recoverableErrno(number syscall.Errno) bool {
 	case syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
 		syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ENETRESET, syscall.EAGAIN,
 		syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM:
-		return true
-	case syscall.ENOENT: // a unix socket whose server is not up yet
 		return true
 	}
 	return false

@@ -56,6 +56,10 @@ type Client struct {
 // ClientConfig.DialTimeout or with Close, and when dial has returned a Stream with
 // the connection: a program that Start has started with it runs so long. Close the
 // Client when it is no longer needed.
+//
+// After an error of dial, or the end of a connection, about which AdviceFor says
+// to give up, the Client gives up for good: every call fails at once with that
+// error. After all others it goes on, up to ClientConfig.MaxDials.
 func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig) *Client {
 	cfg.Config = cfg.withDefaults()
 	setDefault(&cfg.MinBackoff, 100*time.Millisecond)
@@ -239,7 +243,11 @@ func (cl *Client) waitError(ctx context.Context, cause error, waited time.Durati
 	if cause == nil {
 		return err
 	}
-	return errors.Join(err, &ConnError{Conn: cl.cfg.Name, State: StateConnecting, Recoverable: true, Err: cause})
+	return errors.Join(err, &ConnError{
+		Conn: cl.cfg.Name, State: StateConnecting,
+		Recoverable: AdviceFor(cause) != AdviceGiveUp, // by which run decides whether to go on
+		Err:         cause,
+	})
 }
 
 // set makes conn the present connection, or cause the reason why there is none.

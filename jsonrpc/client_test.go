@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,6 +135,8 @@ func TestClientGivesUp(t *testing.T) {
 		dials int
 	}{
 		"hopeless": {&ConnError{Err: errors.New("no such host")}, 1},
+		"program":  {&exec.Error{Name: "p", Err: exec.ErrNotFound}, 1},
+		"framing":  {&FramingError{Problem: "x"}, 1},
 		"bounded":  {syscall.ECONNREFUSED, 4},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -344,4 +347,42 @@ func TestClientDialTimeout(t *testing.T) {
 			"connecting disconnected "+timeout, "disconnected connecting "+timeout,
 			"connecting closing jsonrpc: connection closed", "closing disconnected jsonrpc: connection closed")
 	})
+}
+
+// TestClientWaitAdvice proves that a call that ran out of time while there was no
+// connection does not advise what the Client knows to be of no use (RPC-22).
+func TestClientWaitAdvice(t *testing.T) {
+	for name, tt := range map[string]struct {
+		down error
+		want Advice
+		took time.Duration
+	}{
+		"refused": {syscall.ECONNREFUSED, AdviceReconnect, time.Second},
+		"unknown": {errors.New("something"), AdviceReconnect, time.Second}, // it goes on trying
+		"denied":  {verdictError(false), AdviceGiveUp, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{down: tt.down}
+			cl := NewClient(s.dial, ClientConfig{Config: Config{Timeout: time.Second}})
+			defer cl.Close()
+			start := time.Now()
+			err := cl.Call(t.Context(), "m", nil, nil)
+			if took := time.Since(start); AdviceFor(err) != tt.want || !errors.Is(err, tt.down) || took != tt.took {
+				t.Errorf("%s: %v after %v, advice %v", name, err, took, AdviceFor(err))
+			}
+			if tt.want == AdviceGiveUp && (len(s.dials) != 1 || cl.State() != StateDisconnected) {
+				t.Errorf("%s: %d dials, %v", name, len(s.dials), cl.State())
+			}
+		})
+	}
+	// The Client has not given up yet, but is about to.
+	cl := &Client{cfg: ClientConfig{Config: Config{Name: "cl"}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for cause, want := range map[error]bool{syscall.ECONNREFUSED: true, verdictError(false): false} {
+		ended, ok := errors.AsType[*ConnError](cl.waitError(ctx, cause, 0))
+		if !ok || ended.Recoverable != want {
+			t.Errorf("%v: %v, want Recoverable %v", cause, ended, want)
+		}
+	}
 }

@@ -52,7 +52,9 @@
 //	err := conn.Batch(ctx, &b) // then one.Err() tells of each
 //
 // A [Client] is for connections that come and go: it dials again after errors
-// that are worth it, and repeats only what was certainly not done before.
+// that are worth it, gives up after those that are not, such as a certificate
+// that does not fit or a program that is not there, and repeats only what was
+// certainly not done before, or is [Idempotent].
 //
 // # Both directions
 //
@@ -80,8 +82,8 @@
 //
 // A call returns a [*CallError] that says what was called where, with what id
 // and for how long, around the reason: errors.As finds an [*Error] from the
-// peer, a [*ConnError], a [*TimeoutError], a [*ResourceError]. [AdviceFor]
-// says whether to retry, to reconnect or to give up, and holds the table.
+// peer, a [*ConnError], a [*TimeoutError], a [*ResourceError]. [AdviceFor] says
+// whether to retry, to reconnect or to give up, and holds the table.
 //
 // # Codecs
 //

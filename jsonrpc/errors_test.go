@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -177,8 +178,18 @@ func TestAdvice(t *testing.T) {
 		{&net.DNSError{IsTemporary: true}, AdviceReconnect},
 		{&net.OpError{Err: os.ErrDeadlineExceeded}, AdviceReconnect},
 		{&net.AddrError{}, AdviceGiveUp},
-		{&os.PathError{Op: "dial", Err: syscall.ENOENT}, AdviceReconnect},
-		{&os.PathError{Op: "dial", Err: syscall.EACCES}, AdviceGiveUp},
+		{&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ENOENT)}, AdviceReconnect},
+		{&os.PathError{Op: "fork/exec", Err: syscall.ENOENT}, AdviceGiveUp},
+		{&os.PathError{Op: "fork/exec", Err: syscall.EAGAIN}, AdviceReconnect},
+		{&os.PathError{Op: "fork/exec", Err: syscall.EACCES}, AdviceGiveUp},
+		{&exec.Error{Name: "p", Err: exec.ErrNotFound}, AdviceGiveUp},
+		{&exec.Error{Name: "p", Err: exec.ErrDot}, AdviceGiveUp},
+		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, AdviceGiveUp},
+		{x509.UnknownAuthorityError{}, AdviceGiveUp},
+		{x509.HostnameError{Certificate: new(x509.Certificate)}, AdviceGiveUp},
+		{x509.CertificateInvalidError{Reason: x509.Expired}, AdviceGiveUp},
+		{tls.RecordHeaderError{Msg: "no TLS"}, AdviceGiveUp},
+		{&FramingError{Problem: "x"}, AdviceGiveUp},
 		{verdictError(true), AdviceReconnect},
 		{verdictError(false), AdviceGiveUp},
 	}

@@ -40,6 +40,10 @@ func (e *FramingError) Error() string {
 	return fmt.Sprintf("jsonrpc: lost framing: %s: %q", e.Problem, e.Seen)
 }
 
+// Recoverable returns false: whoever speaks another framing will do so again
+// (RPC-22).
+func (e *FramingError) Recoverable() bool { return false }
+
 func framingError(problem string, seen []byte) *FramingError {
 	return &FramingError{Problem: problem, Seen: string(seen[:min(len(seen), 64)])}
 }

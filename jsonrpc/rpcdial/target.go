@@ -7,6 +7,15 @@ import (
 	"strings"
 )
 
+// A urlError says that a URL is wrong, which will not change by dialing again.
+type urlError struct{ error }
+
+// Unwrap returns what is wrong with it.
+func (e urlError) Unwrap() error { return e.error }
+
+// Recoverable returns false (RPC-22).
+func (urlError) Recoverable() bool { return false }
+
 // A target is a URL, taken apart.
 type target struct {
 	scheme  string // without "+lsp"
@@ -26,7 +35,7 @@ func schemes() []string {
 func parse(rawURL string) (target, error) {
 	name, rest, ok := strings.Cut(rawURL, ":")
 	if !ok {
-		return target{}, fmt.Errorf("rpcdial: the URL has no scheme; write %s", known())
+		return target{}, urlError{fmt.Errorf("rpcdial: the URL has no scheme; write %s", known())}
 	}
 	t := target{scheme: strings.ToLower(name), raw: rawURL}
 	t.scheme, t.headers = cutFraming(t.scheme)
@@ -45,10 +54,10 @@ func parse(rawURL string) (target, error) {
 			err = fmt.Errorf("write %s://host:port/path", t.scheme)
 		}
 	default:
-		return target{}, fmt.Errorf("rpcdial: scheme %q is not known; write %s", name, known())
+		return target{}, urlError{fmt.Errorf("rpcdial: scheme %q is not known; write %s", name, known())}
 	}
 	if err != nil {
-		return target{}, fmt.Errorf("rpcdial: %s: %w", name, err)
+		return target{}, urlError{fmt.Errorf("rpcdial: %s: %w", name, err)}
 	}
 	return t, nil
 }

@@ -166,10 +166,10 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The error of url.Parse repeats the URL, which may hold a password.
-		return nil, errors.New("rpchttp: this is no URL; write it as http://host:port/path")
+		return nil, urlError("rpchttp: this is no URL; write it as http://host:port/path")
 	}
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("rpchttp: %q is no http or https URL with a host; write it as http://host:port/path", bareURL(u))
+		return nil, urlError(fmt.Sprintf("rpchttp: %q is no http or https URL with a host; write it as http://host:port/path", bareURL(u)))
 	}
 	header := http.Header{"Content-Type": {jsonType}, "Accept": {jsonType + ", " + eventType}}
 	if u.User != nil {

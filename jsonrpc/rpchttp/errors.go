@@ -103,11 +103,17 @@ func (e *Error) Recoverable() bool {
 		return true
 	case 0:
 		// Most of what net/http returns is a network that failed.
-		_, certificate := errors.AsType[*tls.CertificateVerificationError](e.Err)
-		return !certificate && jsonrpc.AdviceFor(e.Err) != jsonrpc.AdviceGiveUp
+		return jsonrpc.AdviceFor(e.Err) != jsonrpc.AdviceGiveUp
 	}
 	return false
 }
+
+// A urlError says that a URL is none that this package can use, which will not
+// change.
+type urlError string
+
+func (e urlError) Error() string   { return string(e) }
+func (urlError) Recoverable() bool { return false }
 
 // A limitError says that an answer is longer than it may be.
 type limitError struct{ limit int }

@@ -286,3 +286,12 @@ func TestBatchMeta(t *testing.T) {
 		}
 	}
 }
+
+// TestURLAdvice: what is no URL becomes none by waiting.
+func TestURLAdvice(t *testing.T) {
+	for _, url := range []string{"http://", "tcp://x:1/", "http://h:port/"} {
+		if _, err := rpchttp.NewStream(url, rpchttp.ClientConfig{}); err == nil || jsonrpc.AdviceFor(err) != jsonrpc.AdviceGiveUp {
+			t.Errorf("%q: %v, advice %v", url, err, jsonrpc.AdviceFor(err))
+		}
+	}
+}

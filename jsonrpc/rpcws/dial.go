@@ -93,6 +93,10 @@ func (e *HandshakeError) Error() string {
 // Unwrap returns Err.
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
+// Recoverable says whether the server may agree later without anybody changing
+// anything, as after 429 and 503 (RPC-22). jsonrpc.AdviceFor asks it.
+func (e *HandshakeError) Recoverable() bool { return mayPass(e.Status) }
+
 // ErrSubprotocol says that the two ends have no subprotocol in common although
 // one of them asks for it.
 var ErrSubprotocol = errors.New("no subprotocol in common")
@@ -113,7 +117,7 @@ func Dial(ctx context.Context, rawURL string, cfg DialConfig) (jsonrpc.Stream, e
 	target, err := url.Parse(rawURL)
 	if err != nil || target.Host == "" || target.Scheme != "ws" && target.Scheme != "wss" {
 		// The parser's message would repeat the URL with its secrets.
-		return nil, errors.New("rpcws: dial: not a WebSocket URL; it looks like ws://HOST[:PORT]/PATH or wss://…")
+		return nil, lasting{errors.New("rpcws: dial: not a WebSocket URL; it looks like ws://HOST[:PORT]/PATH or wss://…")}
 	}
 	s, err := dial(ctx, target, cfg)
 	if err != nil {
@@ -156,7 +160,7 @@ func dial(ctx context.Context, target *url.URL, cfg DialConfig) (*stream, error)
 	}
 	if len(cfg.Subprotocols) > 0 && ws.Subprotocol() == "" {
 		_ = ws.CloseNow()
-		return nil, fmt.Errorf("%w: the server chose none of %s", ErrSubprotocol, strings.Join(cfg.Subprotocols, ", "))
+		return nil, lasting{fmt.Errorf("%w: the server chose none of %s", ErrSubprotocol, strings.Join(cfg.Subprotocols, ", "))}
 	}
 	return newStream(ws, tap.wire, o), nil
 }
@@ -165,7 +169,7 @@ func dial(ctx context.Context, target *url.URL, cfg DialConfig) (*stream, error)
 func (cfg *DialConfig) client() (*http.Client, error) {
 	if cfg.HTTPClient != nil {
 		if cfg.TLS != nil {
-			return nil, errors.New("TLS and HTTPClient are both set; put the TLS configuration into the client's transport")
+			return nil, lasting{errors.New("TLS and HTTPClient are both set; put the TLS configuration into the client's transport")}
 		}
 		c := *cfg.HTTPClient
 		if c.Transport == nil {

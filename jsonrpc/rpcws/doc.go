@@ -45,8 +45,9 @@
 // # Closing
 //
 // A peer that closes with 1000, 1001 or without a code ends Read with io.EOF;
-// any other code ends it with a *CloseError, and a connection that ends without
-// a close frame with io.ErrUnexpectedEOF (RPC-14). A peer that neither sends
+// any other code ends it with a *CloseError, which knows whether a new connection
+// may last longer, and a connection that ends without a close frame with
+// io.ErrUnexpectedEOF (RPC-14). A peer that neither sends
 // nor answers a ping in time ends it with ErrNoPong. Close waits for the peer's
 // close frame for at most CloseTimeout.
 package rpcws

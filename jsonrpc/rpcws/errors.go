@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"unicode"
@@ -41,6 +42,50 @@ func (e *CloseError) Error() string {
 // Unwrap returns io.ErrUnexpectedEOF: whatever its reason, the peer left
 // although something was wrong.
 func (e *CloseError) Unwrap() error { return io.ErrUnexpectedEOF }
+
+// Recoverable says whether a new connection may last longer (RPC-22): not when
+// the peer does not take the protocol (1002, 1010), what it carries (1003), or who
+// speaks (1008, 3000, 3003). Of the codes of applications, 4400 to 4499 are taken
+// for the statuses of HTTP, as many servers use them. jsonrpc.AdviceFor asks it.
+func (e *CloseError) Recoverable() bool {
+	const statuses = 4000
+	switch code := websocket.StatusCode(e.Code); code {
+	case websocket.StatusProtocolError, websocket.StatusUnsupportedData, websocket.StatusPolicyViolation, websocket.StatusMandatoryExtension,
+		unauthorized, forbidden:
+		return false
+	}
+	if e.Code >= statuses+400 && e.Code < statuses+500 {
+		return mayPass(e.Code - statuses)
+	}
+	return true
+}
+
+// Close codes that are registered with IANA.
+const (
+	unauthorized websocket.StatusCode = 3000
+	forbidden    websocket.StatusCode = 3003
+)
+
+// mayPass says whether what a server refuses with an HTTP status now it may allow
+// later, without anybody changing anything.
+func mayPass(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// A lasting error is about something that somebody has to change before dialing
+// again.
+type lasting struct{ error }
+
+// Unwrap returns what the error is about.
+func (e lasting) Unwrap() error { return e.error }
+
+// Recoverable returns false.
+func (lasting) Recoverable() bool { return false }
 
 // readError makes the library's error that of a Stream: within says that a
 // message had begun.
