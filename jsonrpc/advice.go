@@ -57,6 +57,8 @@ func (a Advice) String() string {
 //	*ResourceError about calls or buffers                retry, when some calls ended
 //	*ResourceError about a message's size or shape       give up: send less
 //	*ConnError                                           reconnect if Recoverable, else give up
+//	*UndeliveredError                                    retry if its cause may pass, else give up;
+//	                                                     reconnect if it says ErrClosed, too
 //	*ResultError, *SyntaxError, *DecodeError             give up: one side has to change
 //	errors of the transport by themselves                reconnect if the network failed, else give up
 //	everything else, nil                                 none
@@ -78,6 +80,7 @@ func AdviceFor(err error) Advice {
 		result   *ResultError
 		syntax   *SyntaxError
 		decode   *DecodeError
+		lost     *UndeliveredError
 	)
 	switch {
 	case err == nil:
@@ -96,11 +99,17 @@ func AdviceFor(err error) Advice {
 		}
 		return AdviceRetry
 	case errors.As(err, &wire):
-		return adviceForCode(wire.Code)
+		a := adviceForCode(wire.Code)
+		if a == AdviceNone && errors.As(err, &lost) && recoverableTransport(lost.Err) {
+			return AdviceRetry // what carried the message knows more: a 429, for example
+		}
+		return a
 	case errors.Is(err, context.DeadlineExceeded):
 		return AdviceRetry
 	case errors.Is(err, context.Canceled):
 		return AdviceGiveUp
+	case errors.As(err, &lost):
+		return adviceForLost(lost)
 	case errors.Is(err, ErrClosed):
 		return AdviceReconnect
 	case isTransport(err):
@@ -129,6 +138,20 @@ func adviceForCode(code Code) Advice {
 		return AdviceGiveUp
 	}
 	return AdviceNone
+}
+
+// adviceForLost is the advice about a message that was not delivered, while its
+// connection goes on as a rule.
+func adviceForLost(lost *UndeliveredError) Advice {
+	switch {
+	case !isTransport(lost.Err):
+		return AdviceNone
+	case !recoverableTransport(lost.Err):
+		return AdviceGiveUp
+	case errors.Is(lost.Err, ErrClosed):
+		return AdviceReconnect
+	}
+	return AdviceRetry
 }
 
 // Units of limits on one message, which do not go away by waiting.

@@ -73,24 +73,24 @@ func (b *Batch) writes() bool {
 	})
 }
 
-// ended returns the error of an entry whose connection ended; nil when none's
-// did.
-func (b *Batch) ended() error {
+// sent says that the peer may have got the batch, which was written: none of its
+// calls knows better.
+func (b *Batch) sent() bool {
+	return !slices.ContainsFunc(b.calls, func(e *BatchCall) bool {
+		lost, ok := errors.AsType[*UndeliveredError](e.err)
+		return ok && lost.NotSent
+	})
+}
+
+// failed returns the error of an entry that may come through when the batch is
+// made again; nil when there is none.
+func (b *Batch) failed() error {
 	for _, e := range b.calls {
-		if _, ok := errors.AsType[*ConnError](e.err); ok {
+		if repeatable(e.err) {
 			return e.err
 		}
 	}
 	return nil
-}
-
-// fail gives err to the entries that have no error.
-func (b *Batch) fail(err error) {
-	for _, e := range b.calls {
-		if e.err == nil {
-			e.err = err
-		}
-	}
 }
 
 // Len returns the number of entries.

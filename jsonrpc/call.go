@@ -86,6 +86,9 @@ func (c *Conn) callDone(ctx context.Context, call *outCall, err error) error {
 
 // wrap says which call it was that ended with err (RPC-21).
 func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
+	if lost, ok := errors.AsType[*UndeliveredError](err); ok && lost.NotSent {
+		call.sent = false // it reached the Stream, but not the peer
+	}
 	e := &CallError{Conn: c.cfg.Name, Method: call.method, Sent: call.sent, Err: err}
 	if call.start != 0 {
 		e.Elapsed = time.Duration(c.clock.now() - call.start)

@@ -12,7 +12,8 @@ import (
 
 // A ClientConfig says how a Client connects, and in Config how each of its
 // connections behaves. Hooks.StateChange is told the states of the Client, with
-// Config.Name, and not those of its connections.
+// Config.Name, and not those of its connections. Hooks.CallDone is told of each
+// attempt of a call, and of a call that failed while there was no connection.
 type ClientConfig struct {
 	Config
 	// MinBackoff is the time before the first new attempt to connect; it
@@ -82,8 +83,12 @@ func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig)
 // Client connects, a call waits, with its context or Config.Timeout. When the
 // connection ends, a call is made again on the next one if it was certainly
 // not sent, or is Idempotent; but params that are an io.Reader are not read
-// twice, and an io.Writer that got something of a result gets no other. All of
-// this has the time of one call.
+// twice, and an io.Writer that got something of a result gets no other. A call
+// that a living connection could not deliver (an *UndeliveredError, as over HTTP)
+// and that may succeed later is made again in the same cases, after the pause
+// that the peer asks for or a backoff as between two dials; if the peer asks for
+// more than ClientConfig.MaxBackoff, or than the call has left, it fails at once.
+// All of this has the time of one call, and ClientConfig.MaxAttempts.
 func (cl *Client) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
 	_, once := params.(io.Reader)
 	var started *startedWriter
@@ -91,10 +96,14 @@ func (cl *Client) Call(ctx context.Context, method string, params, result any, o
 		started = &startedWriter{Writer: w}
 		result = started
 	}
-	return cl.try(ctx, method, opts, func(ctx context.Context, c *Conn) (attempt, error) {
+	own, err := cl.try(ctx, method, opts, func(ctx context.Context, c *Conn) (attempt, error) {
 		sent, err := c.do(ctx, method, params, result, opts)
 		return attempt{sent: sent, last: once || started != nil && started.yes}, err
 	})
+	if own != nil {
+		cl.told(own)
+	}
+	return err
 }
 
 // A startedWriter knows whether anything was written. It is looked at when the
@@ -113,28 +122,44 @@ func (w *startedWriter) Write(p []byte) (int, error) {
 // notification that was certainly not sent is sent again.
 func (cl *Client) Notify(ctx context.Context, method string, params any) error {
 	_, once := params.(io.Reader)
-	return cl.try(ctx, method, nil, func(ctx context.Context, c *Conn) (attempt, error) {
+	_, err := cl.try(ctx, method, nil, func(ctx context.Context, c *Conn) (attempt, error) {
 		err := c.Notify(ctx, method, params)
 		return attempt{last: once}, err // it reports no error once it was handed over
 	})
+	return err
 }
 
 // Batch is Conn.Batch on the present connection or the next one. It is made
 // again as a whole, and only when it was certainly not sent or is Idempotent,
 // and has neither params that are an io.Reader nor results for an io.Writer.
 func (cl *Client) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
-	sent, once := false, b.once()
-	err := cl.try(ctx, "batch", opts, func(ctx context.Context, c *Conn) (attempt, error) {
+	written, sent, once := false, false, b.once()
+	own, err := cl.try(ctx, "batch", opts, func(ctx context.Context, c *Conn) (attempt, error) {
 		var err error
-		if sent, err = c.batch(ctx, b, opts); sent {
-			err = b.ended()
+		a := attempt{last: once}
+		if written, err = c.batch(ctx, b, opts); written {
+			err = b.failed()
+			a = attempt{sent: b.sent(), last: once || b.writes()}
 		}
-		return attempt{sent: sent, last: once || sent && b.writes()}, err
+		sent = sent || a.sent
+		return a, err
 	})
-	if sent {
+	for _, e := range b.calls {
+		switch {
+		case e.err != nil:
+			e.err = everSent(e.err, sent)
+		case own != nil && !written:
+			each := *own
+			each.Method = e.method
+			e.err = &each
+			if !e.notification {
+				cl.told(&each)
+			}
+		}
+	}
+	if written {
 		return nil // its entries say what became of them
 	}
-	b.fail(err)
 	return err
 }
 
@@ -160,31 +185,94 @@ type attempt struct {
 	last bool // it cannot be made again, whatever happened
 }
 
-// try makes a call until it need not or must not be made again.
-func (cl *Client) try(ctx context.Context, method string, opts []CallOption, call func(context.Context, *Conn) (attempt, error)) error {
+// repeatable says whether a call that failed with err may come through when it
+// is made again: its connection ended, or lives on and could not deliver it just
+// then.
+func repeatable(err error) bool {
+	if _, ok := errors.AsType[*ConnError](err); ok {
+		return true // the Client knows whether there will be another one
+	}
+	_, ok := errors.AsType[*UndeliveredError](err)
+	return ok && Recoverable(err)
+}
+
+// everSent returns the error of the last attempt as one of the call, of which the
+// peer may have got an earlier attempt.
+func everSent(err error, sent bool) error {
+	call, ok := err.(*CallError) //nolint:errorlint // our own, not one in another
+	if !ok || call.Sent || !sent {
+		return err
+	}
+	e := *call // a hook may be looking at it
+	e.Sent = true
+	return &e
+}
+
+// try makes a call until it need not or must not be made again. own is the error
+// when no Conn has told the hook of it.
+func (cl *Client) try(ctx context.Context, method string, opts []CallOption, call func(context.Context, *Conn) (attempt, error)) (own *CallError, err error) {
 	var o callOptions
 	for _, option := range opts {
 		option(&o)
 	}
 	start := time.Now()
 	within, free := ctx, context.CancelFunc(nil)
+	sent := false
 	for n := 1; ; n++ {
 		conn := cl.present()
 		if free == nil && (n > 1 || conn == nil) { // else the Conn sees to it, at less cost
 			within, free = cl.bound(ctx, start, o.timeout) //nolint:fatcontext // it is done once
 			defer free()
 		}
+		if err != nil { // of the attempt before
+			d, ok := cl.pauseAfter(within, err, n-1)
+			if !ok {
+				return nil, everSent(err, sent)
+			}
+			if why := cl.sleep(within, d); why != nil {
+				err = errors.Join(why, errors.Unwrap(err))
+				break
+			}
+			conn = cl.present()
+		}
 		if conn == nil {
-			var err error
 			if conn, err = cl.await(within); err != nil {
-				return &CallError{Conn: cl.cfg.Name, Method: method, Elapsed: time.Since(start), Err: err}
+				break
 			}
 		}
-		a, err := call(within, conn)
-		var ended *ConnError
-		if !errors.As(err, &ended) || a.last || n >= cl.cfg.MaxAttempts || a.sent && !o.idempotent {
-			return err
+		var a attempt
+		a, err = call(within, conn)
+		sent = sent || a.sent
+		if a.last || n >= cl.cfg.MaxAttempts || a.sent && !o.idempotent || !repeatable(err) {
+			return nil, everSent(err, sent)
 		}
+	}
+	own = &CallError{Conn: cl.cfg.Name, Method: method, Elapsed: time.Since(start), Sent: sent, Err: err}
+	if meta, ok := MetaFrom(ctx); ok {
+		own.CorrelationID = meta.CorrelationID
+	}
+	return own, own
+}
+
+// pauseAfter says how long to wait before a call that failed with err, at its
+// n-th attempt, is made again; false: longer than it may.
+func (cl *Client) pauseAfter(ctx context.Context, err error, n int) (time.Duration, bool) {
+	lost, ok := errors.AsType[*UndeliveredError](err)
+	if !ok {
+		return 0, true // the connection ended, and there is a pause before the next one
+	}
+	if lost.RetryAfter > cl.cfg.MaxBackoff {
+		return 0, false
+	}
+	d := max(cl.backoff(n), lost.RetryAfter)
+	end, bounded := ctx.Deadline()
+	return d, !bounded || time.Until(end) > d
+}
+
+// told tells the hook of a call that no Conn has told it of.
+func (cl *Client) told(e *CallError) {
+	if cl.cfg.Hooks.CallDone != nil {
+		cl.cfg.Hooks.CallDone(CallInfo{Conn: e.Conn, Method: e.Method, Elapsed: e.Elapsed, Err: e})
 	}
 }
 
@@ -281,7 +369,7 @@ func (cl *Client) run() {
 		}
 		cl.state.set(StateDisconnected, err, notEnded)
 		cl.state.set(StateConnecting, err, func(from State) bool { return from == StateDisconnected })
-		cl.pause(failures)
+		_ = cl.sleep(cl.ctx, cl.backoff(failures)) // the next attempt looks whether it is over
 	}
 }
 
@@ -340,9 +428,9 @@ func (cl *Client) giveUp(cause error) {
 	cl.set(nil, cause, true)
 }
 
-// pause waits before the next attempt: MinBackoff, doubled with every failure
-// up to MaxBackoff, less up to half of it by chance.
-func (cl *Client) pause(failures int) {
+// backoff is the pause after so many failures: MinBackoff, doubled with every
+// failure up to MaxBackoff, less up to half of it by chance.
+func (cl *Client) backoff(failures int) time.Duration {
 	d := cl.cfg.MinBackoff
 	for range failures - 1 {
 		if d *= 2; d >= cl.cfg.MaxBackoff {
@@ -350,11 +438,22 @@ func (cl *Client) pause(failures int) {
 		}
 	}
 	d = min(d, cl.cfg.MaxBackoff)
-	d -= time.Duration(cl.cfg.Random() * float64(d) / 2)
+	return d - time.Duration(cl.cfg.Random()*float64(d)/2)
+}
+
+// sleep waits for d; an error says that ctx or the Client ended before.
+func (cl *Client) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
 	wait := time.NewTimer(d)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
+		return nil
 	case <-cl.ctx.Done():
+		return &ConnError{Conn: cl.cfg.Name, State: StateClosing, Err: ErrClosed}
+	case <-ctx.Done():
+		return cl.waitError(ctx, nil, d)
 	}
 }

@@ -82,7 +82,8 @@
 //
 // A call returns a [*CallError] that says what was called where, with what id
 // and for how long, around the reason: errors.As finds an [*Error] from the
-// peer, a [*ConnError], a [*TimeoutError], a [*ResourceError]. [AdviceFor] says
+// peer, a [*ConnError], a [*TimeoutError], a [*ResourceError], an
+// [*UndeliveredError] of a transport whose connection goes on. [AdviceFor] says
 // whether to retry, to reconnect or to give up, and holds the table.
 //
 // # Codecs

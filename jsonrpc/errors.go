@@ -163,8 +163,8 @@ var (
 
 // A CallError is what Call, Notify and Batch return: what was tried, and what
 // came of it in Err, one of *Error (the peer said so), *ConnError, *TimeoutError,
-// a context's error, *ResourceError, *ResultError, or an error of the codec
-// about params (RPC-21).
+// *UndeliveredError, a context's error, *ResourceError, *ResultError, or an error
+// of the codec about params (RPC-21).
 type CallError struct {
 	Conn          string        // name of the connection
 	Method        string        // of the call

@@ -467,7 +467,7 @@ func TestUndelivered(t *testing.T) {
 		wg.Wait()
 		for i, err := range errs {
 			_, lost := errors.AsType[*UndeliveredError](err)
-			if lost != (i > 0) || i > 0 && AdviceFor(err) != AdviceReconnect || i == 0 && err != nil {
+			if lost != (i > 0) || i > 0 && AdviceFor(err) != AdviceRetry || i == 0 && err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
 		}

@@ -1,5 +1,7 @@
 package jsonrpc
 
+import "time"
+
 // A Stream carries JSON texts in both directions: the seam between a Conn and
 // its transport (RPC-15). Lines and headers over pipes and sockets are in this
 // package, HTTP and WebSocket in packages below it; rpctest.TestStream is the
@@ -70,6 +72,12 @@ type UndeliveredError struct {
 	Message []byte
 	// Err says why.
 	Err error
+	// NotSent says that the peer certainly did nothing with the message, so that
+	// it can be sent again without happening twice.
+	NotSent bool
+	// RetryAfter is what the peer asks to wait before the next attempt; 0 when it
+	// does not.
+	RetryAfter time.Duration
 }
 
 // Error says why the message was not delivered.

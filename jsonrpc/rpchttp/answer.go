@@ -141,7 +141,11 @@ func (a *answer) explain(err error) error {
 	e := a.refused("the answer could not be read to its end", nil)
 	e.Err = err
 	e.Advice = "ask the server for the outcome before sending again: it got the message"
+	if _, wrong := errors.AsType[*Error](err); !wrong && a.res.StatusCode < 300 {
+		e.verdict = later // the network failed; another answer may come whole
+	}
 	if _, ok := errors.AsType[limitError](err); ok {
+		e.verdict = never
 		e.Problem = "the answer was not taken"
 		e.Advice = "ask for less at once, or raise ClientConfig.MaxMessage"
 	} else if errors.Is(err, ErrTimeout) {

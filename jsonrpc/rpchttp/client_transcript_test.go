@@ -231,7 +231,7 @@ func (p *clientPlay) read(t *testing.T) string {
 	lost, ok := errors.AsType[*jsonrpc.UndeliveredError](err)
 	switch {
 	case ok:
-		return fmt.Sprintf("undelivered %s\n%s\nadvice: %v\n", lost.Message, hide(lost.Err.Error()), jsonrpc.AdviceFor(lost.Err))
+		return fmt.Sprintf("undelivered %s\n%s\nadvice: %v\n", lost.Message, hide(lost.Err.Error()), jsonrpc.AdviceFor(lost))
 	case err != nil:
 		return fmt.Sprintf("%s\nend: %s\n", text, hide(err.Error()))
 	}

@@ -48,7 +48,10 @@
 //
 // A POST that brings no JSON-RPC response fails the calls in it with an *[Error],
 // which has the status, the beginning of what came, and advice; the Conn lives
-// on. An HTTP error with a JSON-RPC response in it is that response; if its id
+// on. A jsonrpc.Client repeats such a call when the server can be tried again:
+// one that certainly did nothing (it could not be reached, or answered 429) with
+// every call, otherwise with those that are Idempotent, after the pause that
+// Retry-After asks for. An HTTP error with a JSON-RPC response in it is that response; if its id
 // is null, it can only mean the message of this POST, and is in the Error. An
 // answer may also be a stream of events, in which requests and notifications of
 // the server come before the response; if it is cut, and its events had ids, the

@@ -56,6 +56,7 @@ type Error struct {
 	Err error
 
 	verdict verdict
+	over    bool // the Stream ends, or has ended
 }
 
 // Error says what happened, with the status and the snippet, and what to do.
@@ -80,6 +81,10 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause, which may be nil.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Is says that the end of a session is a jsonrpc.ErrClosed: only a new Stream is
+// of use then.
+func (e *Error) Is(target error) bool { return e.over && target == jsonrpc.ErrClosed }
 
 // A verdict on whether the same request may succeed later.
 type verdict int8

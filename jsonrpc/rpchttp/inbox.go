@@ -123,7 +123,11 @@ func (in *inbox) offer(msg []byte, most int64) bool {
 // undelivered reports that msg, which the inbox may keep, did not arrive.
 func (in *inbox) undelivered(msg []byte, err error) {
 	in.faults.Add(1)
-	in.put(in.ready, &item{err: &jsonrpc.UndeliveredError{Message: msg, Err: err}})
+	lost := &jsonrpc.UndeliveredError{Message: msg, Err: err}
+	if e, ok := errors.AsType[*Error](err); ok {
+		lost.NotSent, lost.RetryAfter = e.NotSent, e.RetryAfter
+	}
+	in.put(in.ready, &item{err: lost})
 }
 
 // fail ends the inbox with err after what it holds already.

@@ -204,8 +204,8 @@ func (s *Stream) post(ctx context.Context, j *job, l *lease) {
 		a.rcv.drop()
 		over := s.sessionOver(req, res, err)
 		s.lost(j, j.msg, err)
-		if over {
-			s.in.fail(err)
+		if over != nil {
+			s.in.fail(over)
 		}
 	}
 }
@@ -263,11 +263,12 @@ func (s *Stream) ready(ctx context.Context) bool {
 
 func (s *Stream) notEstablished() error {
 	err := s.in.failure()
-	if err == nil {
+	over := err != nil
+	if !over {
 		err = ErrTimeout
 	}
 	return &Error{
-		Method: http.MethodPost, URL: bareURL(s.url), NotSent: true, Err: err,
+		Method: http.MethodPost, URL: bareURL(s.url), NotSent: true, Err: err, over: over,
 		Problem: "the session was not opened", Advice: "see the cause, then dial again",
 	}
 }
@@ -294,14 +295,17 @@ func (s *Stream) learn(id string) {
 	}
 }
 
-// sessionOver says whether the server does not know the session any more: every
-// later message would fail the same way, until there is a new one.
-func (s *Stream) sessionOver(req *http.Request, res *http.Response, err error) bool {
+// sessionOver returns what ends the Stream when the server does not know the
+// session any more, else nil: every later message would fail the same way, until
+// there is a new one. err, that of the message, says so then.
+func (s *Stream) sessionOver(req *http.Request, res *http.Response, err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || res.StatusCode != http.StatusNotFound || req.Header.Get(s.cfg.SessionHeader) == "" {
-		return false
+		return nil
 	}
 	e.NotSent, e.verdict = true, later
 	e.Problem, e.Advice = "the session is over", "dial again"
-	return true
+	ended := *e // it is not this side that closed the connection
+	e.over = true
+	return &ended
 }
