@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/bus/kafka"
 )
 
 // TestAskLeavesEachItsTime: a part that does not answer, or not even to the end of
@@ -54,6 +57,31 @@ func TestWordsForEverybody(t *testing.T) {
 		if got := words(err); (got != "does not answer") != told || strings.Contains(got, "canary") {
 			t.Errorf("%v: %q is told", err, got)
 		}
+	}
+}
+
+// TestTroubleForEverybody: of what does not work with Kafka the log has the topics,
+// groups and brokers, and who asks without a key is told none of them.
+func TestTroubleForEverybody(t *testing.T) {
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	b, err := kafka.New(t.Context(), kafka.Config{Brokers: broker.ListenAddrs(), Topics: map[string]string{bus.SubjectTasks: "canary.tasks"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Publish(t.Context(), bus.Message{Subject: bus.SubjectTasks, Key: "k", Value: []byte("{}")}); err == nil {
+		t.Fatal("published to a topic that does not exist")
+	}
+	err = (&Server{kafka: b}).busReady(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "canary.tasks") || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("the log has %v", err)
+	}
+	if got := words(err); got != "does not answer" {
+		t.Errorf("%q is told to everybody", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -163,7 +164,8 @@ func (b *Bus) ping(ctx context.Context) error {
 // broker that cannot be reached is no trouble while others are, and neither is a
 // publication or a read that failed a while ago and did not fail since: a process
 // that gets no work because of it would never publish again, and a topic without
-// news never show that it can be read.
+// news never show that it can be read. An error names topics, groups and brokers:
+// it wraps what was seen, and is for the log.
 func (b *Bus) Health(ctx context.Context) error {
 	if s := b.State(); b.cfg.Now().Sub(s.Heard) > 5*time.Second {
 		if err := b.ping(ctx); err != nil {
@@ -174,7 +176,8 @@ func (b *Bus) Health(ctx context.Context) error {
 		age := b.cfg.Now().Sub(t.Last)
 		past := strings.HasPrefix(t.Where, publishing) && age > publishPast || strings.HasPrefix(t.Where, reading) && age > readPast
 		if !past && !strings.HasPrefix(t.Where, "broker ") {
-			return parley.Errorf(parley.CodeUnavailable, "%s: %s", t.Where, t.Text)
+			// Wrapped, it is not taken for words of ours that everybody may read.
+			return parley.Errorf(parley.CodeUnavailable, "%s: %w", t.Where, errors.New(t.Text))
 		}
 	}
 	return nil
