@@ -91,6 +91,9 @@ type Config struct {
 	// CommitInterval is the least time between two commits of a group's offsets;
 	// default 200 ms.
 	CommitInterval time.Duration
+	// LagInterval is how often the ends of the partitions of this process are asked
+	// for, of which the lag is reckoned; default 10 s.
+	LagInterval time.Duration
 	// Lookback is how far back a group begins that has no offsets, with tasks and
 	// results: somebody may still be waiting for what becomes of them. Everything
 	// else it begins with what is published from then on, since a request or a hint
@@ -195,6 +198,7 @@ func complete(c Config) (Config, error) {
 	c.PublishTimeout = orDefault(c.PublishTimeout, 15*time.Second)
 	c.SessionTimeout = orDefault(c.SessionTimeout, 10*time.Second)
 	c.CommitInterval = orDefault(c.CommitInterval, 200*time.Millisecond)
+	c.LagInterval = orDefault(c.LagInterval, 10*time.Second)
 	c.Workers = orDefault(c.Workers, 8)
 	c.OpenRecords = orDefault(c.OpenRecords, 16_384)
 	c.OpenBytes = orDefault(c.OpenBytes, 64<<20)

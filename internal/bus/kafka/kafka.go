@@ -56,9 +56,12 @@ type Bus struct {
 	groups map[string]*group
 	ending bool // nobody is asked any more
 
-	ended  chan struct{}
-	once   sync.Once
-	asking sync.WaitGroup // of looks whether a broker answers
+	ended chan struct{}
+	once  sync.Once
+	// gained asks for a look at the lag, since there are partitions that have none.
+	gained chan struct{}
+	asking sync.WaitGroup // of looks whether a broker answers, and at the lag
+	unlook context.CancelFunc
 }
 
 var (
@@ -75,7 +78,7 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 	}
 	b := &Bus{
 		cfg: cfg, state: newState(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
-		groups: make(map[string]*group), ended: make(chan struct{}),
+		groups: make(map[string]*group), ended: make(chan struct{}), gained: make(chan struct{}, 1),
 	}
 	opts := append(b.options(),
 		kgo.ProducerLinger(cfg.Linger), kgo.ProducerBatchCompression(codec(cfg.Compression)),
@@ -91,6 +94,9 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 		return nil, err
 	}
 	b.admin = kadm.NewClient(b.client)
+	looking, unlook := context.WithCancel(context.Background()) //nolint:gosec // Close ends it
+	b.unlook = unlook
+	b.asking.Go(func() { b.watchLag(looking) })
 	return b, nil
 }
 
@@ -225,6 +231,7 @@ func (b *Bus) Close() error {
 	b.mu.Lock()
 	b.ending = true
 	b.mu.Unlock()
+	b.unlook()
 	b.client.Close()
 	b.asking.Wait()
 	if err != nil {

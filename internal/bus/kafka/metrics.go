@@ -64,7 +64,8 @@ func (b *Bus) Describe(to chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. Lag is that of the partitions of this
-// process, by what it has seen; nobody is asked.
+// process, by what it has fetched and the ends that it asks for in the background;
+// nobody is asked now.
 func (b *Bus) Collect(to chan<- prometheus.Metric) {
 	for _, v := range b.counts.vectors() {
 		v.Collect(to)

@@ -38,13 +38,17 @@ type partition struct {
 	mark      int64
 	epoch     int32 // of the record before mark
 	committed int64
-	end       int64 // the partition's last known end
-	running   int
-	idle      chan struct{} // closed when nothing runs; nil unless waited for
+	end       int64 // the partition's last known end; -1 until that is known
+	// fresh says that the group has no offset here, start then where the partition
+	// starts; -1 until that is known.
+	fresh   bool
+	start   int64
+	running int
+	idle    chan struct{} // closed when nothing runs; nil unless waited for
 }
 
 func newPartition(p place) *partition {
-	return &partition{place: p, mark: -1, epoch: -1, committed: -1}
+	return &partition{place: p, mark: -1, epoch: -1, committed: -1, end: -1, start: -1}
 }
 
 // receive adds a record; it is false when the partition has moved.
@@ -122,6 +126,22 @@ func (p *partition) startAt(offset int64) {
 	}
 }
 
+// resumeAt sets what was committed before this process had the partition.
+func (p *partition) resumeAt(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed && p.mark < 0 {
+		p.mark, p.committed = offset, offset
+	}
+}
+
+// beginFresh says that the partition is read from its start, wherever that is.
+func (p *partition) beginFresh() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fresh = true
+}
+
 // skip sets what may be committed past records that can never be received; it
 // holds once those before are done.
 func (p *partition) skip(r *kgo.Record) {
@@ -143,17 +163,34 @@ func (p *partition) setCommitted(offset int64) {
 	p.committed = max(p.committed, offset)
 }
 
-// lag is how many offsets lie between what is done and the end.
+// lag is how many offsets lie between what is done and the end, once both are known.
 func (p *partition) lag() (int64, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(p.end-p.mark, 0), !p.closed && p.mark >= 0
+	done := p.mark
+	if done < 0 {
+		done = p.start
+	}
+	return max(p.end-done, 0), !p.closed && done >= 0 && p.end >= 0
 }
 
 func (p *partition) sawEnd(end int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end = max(p.end, end)
+}
+
+// startless says that only the partition's start would tell what is done.
+func (p *partition) startless() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fresh && p.mark < 0 && p.start < 0
+}
+
+func (p *partition) sawStart(start int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.start = start
 }
 
 // begin says whether a handler may begin: not when the partition has moved.

@@ -26,24 +26,32 @@ func (g *group) assigned(_ context.Context, _ *kgo.Client, got map[string][]int3
 
 // begin chooses where partitions begin that the group has no offset for: where
 // they ended when this process subscribed, else at their start, since they were
-// made since.
+// made since. The others go on from their offset.
 func (g *group) begin(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for topic, partitions := range offsets {
 		for p, offset := range partitions {
 			at := place{topic, p}
+			part := g.parts[at]
+			if part == nil {
+				part = newPartition(at) // it has moved meanwhile, and nobody looks at this one
+			}
+			if committed := offset.EpochOffset().Offset; committed >= 0 {
+				part.resumeAt(committed)
+				continue
+			}
 			first, ok := g.anchors[at]
-			if !ok || offset.EpochOffset().Offset >= 0 {
+			if !ok {
+				part.beginFresh()
 				continue
 			}
 			partitions[p] = kgo.NewOffset().At(first)
-			if part := g.parts[at]; part != nil {
-				part.startAt(first)
-			}
+			part.startAt(first)
 			g.nudge()
 		}
 	}
+	g.bus.lookSoon()
 	return offsets, nil
 }
 
