@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -179,6 +180,13 @@ func newForeignRig(t *testing.T) *foreignRig {
 		got, err := records.DecodeResult(m.Value)
 		if err != nil || m.Key != got.CorrelationID {
 			t.Errorf("result %q under key %q: %v", m.Value, m.Key, err)
+		}
+		var want map[string]string // of foreign tasks: none
+		if strings.HasPrefix(got.TaskID, got.RunID+".") {
+			want = map[string]string{"correlation-id": got.CorrelationID, "idempotency-key": got.TaskID}
+		}
+		if !maps.Equal(m.Header, want) {
+			t.Errorf("result %q with headers %v", m.Value, m.Header)
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()

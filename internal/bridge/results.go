@@ -49,14 +49,18 @@ func (b *Bridge) resultRecord(row *store.Attempt, r *parley.Result) ([]byte, err
 	return value, err
 }
 
-// publishResult puts the result of an attempt on the bus. One that is too large
-// for a record becomes a failure.
+// publishResult puts the result of an attempt on the bus; that of a foreign task has
+// no headers, as in the existing platform. One that is too large for a record becomes
+// a failure.
 func (b *Bridge) publishResult(ctx context.Context, row *store.Attempt, r *parley.Result) error {
 	value, err := b.resultRecord(row, r)
 	if err != nil {
 		return err
 	}
 	m := bus.Message{Subject: bus.SubjectResults, Key: row.CorrelationID, Value: value}
+	if row.HandOff != store.HandOffForeign {
+		m.Header = map[string]string{bus.HeaderCorrelation: row.CorrelationID, bus.HeaderIdempotency: row.ID}
+	}
 	err = b.cfg.Bus.Publish(ctx, m)
 	if parley.CodeOf(err) != parley.CodeLimit {
 		return err

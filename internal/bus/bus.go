@@ -54,6 +54,16 @@ const (
 // (protocol.md §4.12).
 const HeaderTask = "parley-task"
 
+// HeaderCorrelation and HeaderIdempotency are on the records of [SubjectTasks] of
+// executors of ours, and on those of [SubjectResults] that answer them: the task's
+// correlation id, and its id, which is the same each time that the record comes. They
+// are for who looks at the topics without reading values; we do not read them. Records
+// of tasks of the existing platform, and those for its bridge, have no headers.
+const (
+	HeaderCorrelation = "correlation-id"
+	HeaderIdempotency = "idempotency-key"
+)
+
 // HeaderOnOpen is on a record of [SubjectTasks] whose task is not to wait while
 // its agent's circuit is open, with the value "fail": the step has another agent.
 const HeaderOnOpen = "parley-on-open"

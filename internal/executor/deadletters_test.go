@@ -91,7 +91,10 @@ func TestDeadLetters_UsedUp(t *testing.T) {
 			Kind: parley.DeadLetterTask, Code: parley.CodeAgentError, Reason: "HTTP 500: no", Attempts: 2, Agent: "writer",
 			Workflow: "stubborn", Run: run, Step: "a", Task: run + ".a.2", HTTPStatus: 500,
 			FirstFailedAt: first, CreatedAt: first.Add(10 * time.Second), Key: []byte(run), Value: value,
-			Headers: []parley.DeadLetterHeader{{Name: "parley-task", Value: []byte("1")}},
+			Headers: []parley.DeadLetterHeader{
+				{Name: "correlation-id", Value: []byte("corr-" + run + ".a.2")}, {Name: "idempotency-key", Value: []byte(run + ".a.2")},
+				{Name: "parley-task", Value: []byte("1")},
+			},
 		}.Seal()
 		if d := cmp.Diff(want, list[0]); d != "" {
 			t.Error(d)

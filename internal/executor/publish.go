@@ -221,7 +221,7 @@ func taskRecord(a *store.Attempt, input json.RawMessage, now time.Time) (bus.Mes
 	v, err := records.AgentTask{
 		RunID: a.Run, TaskID: a.ID, AgentName: a.Agent, Input: input, CorrelationID: a.CorrelationID, At: now,
 	}.Encode()
-	header := map[string]string{bus.HeaderTask: "1"}
+	header := map[string]string{bus.HeaderTask: "1", bus.HeaderCorrelation: a.CorrelationID, bus.HeaderIdempotency: a.ID}
 	if a.Policy.OnOpen != "" {
 		header[bus.HeaderOnOpen] = string(a.Policy.OnOpen)
 	}

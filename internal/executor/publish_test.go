@@ -122,6 +122,9 @@ func TestPublishByReference(t *testing.T) {
 		if string(task.Input) != want || task.TaskID != run+".a.1" || m.Header[bus.HeaderTask] == "" {
 			t.Errorf("%s: record %s, header %v", run, m.Value, m.Header)
 		}
+		if m.Header["correlation-id"] != "corr-"+run || m.Header["idempotency-key"] != run+".a.1" {
+			t.Errorf("%s: header %v", run, m.Header)
+		}
 	}
 	if len(b.got) != 3 {
 		t.Errorf("%d records", len(b.got))
