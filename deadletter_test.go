@@ -32,6 +32,9 @@ func TestDeadLetterIdentity(t *testing.T) {
 	if later := sealed(func(l *parley.DeadLetter) { l.CreatedAt, l.Reason = time.Unix(1, 0), "other" }); later.ID != id {
 		t.Error("the same record has two ids")
 	}
+	if named := sealed(func(l *parley.DeadLetter) { l.Run, l.Task = "run-1", "task-1" }); named.ID != id {
+		t.Error("a record has another id when what it names could be read")
+	}
 	seen := map[string]string{id: "itself"}
 	for name, change := range map[string]func(*parley.DeadLetter){
 		"kind":      func(l *parley.DeadLetter) { l.Kind, l.Task = parley.DeadLetterTask, "run.a.1" },

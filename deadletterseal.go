@@ -66,14 +66,18 @@ func (l DeadLetter) identity(value []byte) string {
 		h.Write(b)
 	}
 	part([]byte(l.Kind))
-	part([]byte(l.Task))
+	task := l.Task
+	if l.Kind == DeadLetterRecord {
+		task = "" // whether it could be read changes nothing
+	}
+	part([]byte(task))
 	if l.Kind == DeadLetterForeign {
 		part([]byte(l.Run))
-	} else if l.Task == "" {
+	} else if task == "" {
 		part(l.Key)
 		part(value)
 	}
-	if l.Kind == DeadLetterForeign || l.Task == "" {
+	if l.Kind == DeadLetterForeign || task == "" {
 		var at [2]int64
 		if l.Source != nil && l.Source.Topic != "" {
 			part([]byte(l.Source.Topic))

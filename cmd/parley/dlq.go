@@ -250,12 +250,9 @@ func (a *app) drawDeadLetter(s *sheet, l parley.DeadLetter) {
 	if l.Source != nil {
 		group = l.Source.Group
 	}
-	run, record := "", ""
-	switch l.Kind {
-	case parley.DeadLetterTask:
-		record = letterPlace(l)
-	case parley.DeadLetterForeign:
-		run = l.Run
+	run, record := l.Run, ""
+	if l.Kind == parley.DeadLetterTask {
+		run, record = "", letterPlace(l)
 	}
 	switch {
 	case l.Tombstone:

@@ -207,8 +207,11 @@ func TestForeignPoison(t *testing.T) {
 			r.t.Errorf("%d dead letters, want %d", len(r.dead), 5+len(answerable))
 		}
 		for _, d := range r.dead {
-			if d.Reason == "" || d.Code != "invalid" && d.Code != "limit" || d.Attempts != 1 || d.Message.Subject != bus.SubjectTasks || d.Task != "" {
-				r.t.Errorf("dead letter %.100q: %s %s %d %s", d.Message.Value, d.Code, d.Reason, d.Attempts, d.Task)
+			if d.Reason == "" || d.Code != "invalid" && d.Code != "limit" || d.Attempts != 1 || d.Message.Subject != bus.SubjectTasks || d.Foreign {
+				r.t.Errorf("dead letter %.100q: %s %s %d %v", d.Message.Value, d.Code, d.Reason, d.Attempts, d.Foreign)
+			}
+			if v := string(d.Message.Value); strings.Contains(v, `"correlation_id"`) && (d.Run != "r" || answerable[d.Task] == "") {
+				r.t.Errorf("dead letter %.100q: run %q, task %q", v, d.Run, d.Task)
 			}
 		}
 	})
@@ -359,6 +362,15 @@ func TestOwnResults(t *testing.T) {
 		r.want(id, parley.OutcomeOK, "")
 		if got := r.result(id, time.Second); got.Status != records.StatusSuccess || got.RunID != a.Run {
 			r.t.Errorf("%+v", got)
+		}
+		odd := m
+		odd.Value = []byte(strings.ReplaceAll(string(value), `"one"`, "1"))
+		if err := r.acks.Publish(r.t.Context(), odd); err != nil {
+			r.t.Fatal(err)
+		}
+		r.wait(time.Second)
+		if d := r.letters(); len(d) != 1 || d[0].Run != a.Run || d[0].Task != id || d[0].Foreign {
+			r.t.Errorf("a record without a proper agent: %+v", d)
 		}
 		m.Value = []byte(strings.ReplaceAll(string(value), id, "run-gone.a.1"))
 		if err := r.acks.Publish(r.t.Context(), m); err != nil {

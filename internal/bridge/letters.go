@@ -14,8 +14,12 @@ func (b *Bridge) buryRecord(m bus.Message, t records.AgentTask, why error) error
 	if b.cfg.DeadLetters == nil {
 		return nil
 	}
+	if t.RunID == "" && t.TaskID == "" {
+		t, _ = records.DecodeTask(m.Value) // as far as it can be read
+	}
 	return b.cfg.DeadLetters(b.calling, bus.DeadLetter{
 		Message: m, Code: string(parley.CodeOf(why)), Reason: messageOf(why), Attempts: 1, Group: b.cfg.Group, Agent: t.AgentName,
+		Run: t.RunID, Task: t.TaskID,
 	})
 }
 
@@ -34,7 +38,7 @@ func (b *Bridge) buryTask(ctx context.Context, row *store.Attempt, r *parley.Res
 	}
 	d := bus.DeadLetter{
 		Message: foreignRecord(row, from), Attempts: row.Attempt, Group: b.cfg.Group, Agent: row.Agent,
-		Run: row.Run, Task: row.Step, Code: string(parley.CodeAgentError), FirstFailedAt: row.SettledAt,
+		Foreign: true, Run: row.Run, Task: row.Step, Code: string(parley.CodeAgentError), FirstFailedAt: row.SettledAt,
 	}
 	if from != nil && !from.FailedAt.IsZero() {
 		d.FirstFailedAt = from.FailedAt

@@ -78,7 +78,7 @@ func TestForeignDeadLetter(t *testing.T) {
 		}
 		for _, got := range letters {
 			w, result := want[got.Task], r.result(got.Task, time.Second)
-			w.Message, w.Group, w.Agent, w.Run, w.Task = sent[got.Task], "external-agent-executor-group", "one", "run-"+got.Task, got.Task
+			w.Message, w.Group, w.Agent, w.Run, w.Task, w.Foreign = sent[got.Task], "external-agent-executor-group", "one", "run-"+got.Task, got.Task, true
 			w.Reason = result.Error
 			if first := got.FirstFailedAt; !first.IsZero() || w.Attempts > 1 { // else it was given up at once
 				if want := failed[got.Task].Truncate(time.Microsecond); !first.Equal(want) {

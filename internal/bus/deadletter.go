@@ -17,8 +17,10 @@ type DeadLetter struct {
 	// Group is the consumer group that read it, Agent the agent that it was meant
 	// for, both "" if that is not known.
 	Group, Agent string
-	// Run and Task are the ids of such a task, both "" for a message that cannot
-	// be handled; HTTPStatus is what its agent answered last, 0 for none.
+	// Foreign says that it is such a task; else it is a message that cannot be handled.
+	Foreign bool
+	// Run and Task are the ids of the task, of a message those that could be read in
+	// it; HTTPStatus is what the agent answered last, 0 for none.
 	Run, Task  string
 	HTTPStatus int
 	// FirstFailedAt is when it failed first, as far as that is known.

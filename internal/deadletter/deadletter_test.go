@@ -669,6 +669,21 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// TestRecordOfRun: a record whose run could be read is found by it, and stays a record.
+func TestRecordOfRun(t *testing.T) {
+	onKeeper(t, deadletter.Limits{}, func(r *rig) {
+		d := record(7)
+		d.Run, d.Task = "run-1", "run-1.a.1"
+		l := r.keep(d)
+		if l.Kind != parley.DeadLetterRecord || l.Run != "run-1" || l.Task != "run-1.a.1" || l.HTTPStatus != 0 {
+			r.t.Errorf("%+v", l)
+		}
+		if got := r.ids(parley.DeadLetterFilter{Run: "run-1"}); len(got) != 1 || got[0] != l.ID {
+			r.t.Errorf("of the run: %v", got)
+		}
+	})
+}
+
 // TestForeignTask: a task of the existing platform's executor is kept once,
 // however its record is told; its replay publishes the record, and by a filter
 // only if that names its kind.
@@ -676,7 +691,7 @@ func TestForeignTask(t *testing.T) {
 	onKeeper(t, deadletter.Limits{}, func(r *rig) {
 		t := r.t
 		d := record(7)
-		d.Run, d.Task, d.Agent, d.HTTPStatus, d.Attempts = "run-1", "task-a-1", "writer", 503, 3
+		d.Run, d.Task, d.Agent, d.HTTPStatus, d.Attempts, d.Foreign = "run-1", "task-a-1", "writer", 503, 3, true
 		l := r.keep(d)
 		if l.Kind != parley.DeadLetterForeign || l.Run != "run-1" || l.Task != "task-a-1" || l.HTTPStatus != 503 || l.Attempts != 3 || l.Source.Offset != 7 {
 			t.Errorf("%+v", l)

@@ -134,10 +134,10 @@ func letterOf(d bus.DeadLetter, now time.Time) parley.DeadLetter {
 		Source: &parley.DeadLetterSource{
 			Subject: m.Subject, Topic: m.At.Topic, Partition: m.At.Partition, Offset: m.At.Offset, Group: d.Group,
 		},
-		FirstFailedAt: d.FirstFailedAt, CreatedAt: now, Key: []byte(m.Key), Headers: parley.DeadLetterHeaderList(m.All()), Value: m.Value, Tombstone: m.Value == nil,
+		Run: d.Run, Task: d.Task, FirstFailedAt: d.FirstFailedAt, CreatedAt: now, Key: []byte(m.Key), Headers: parley.DeadLetterHeaderList(m.All()), Value: m.Value, Tombstone: m.Value == nil,
 	}
-	if d.Task != "" {
-		l.Kind, l.Run, l.Task, l.HTTPStatus = parley.DeadLetterForeign, d.Run, d.Task, d.HTTPStatus
+	if d.Foreign {
+		l.Kind, l.HTTPStatus = parley.DeadLetterForeign, d.HTTPStatus
 	}
 	return l.Seal()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/records"
 )
 
 const (
@@ -181,9 +182,26 @@ func (x *Executor) bury(ctx context.Context, in *intake, m bus.Message, b buried
 	if e, ok := errors.AsType[*parley.Error](reason); ok {
 		text = e.Message
 	}
+	run, task := idsOf(m)
 	return x.cfg.DeadLetters(ctx, bus.DeadLetter{
-		Message: m, Code: string(parley.CodeOf(reason)), Reason: text, Attempts: tries, Group: in.group,
+		Message: m, Code: string(parley.CodeOf(reason)), Reason: text, Attempts: tries, Group: in.group, Run: run, Task: task,
 	})
+}
+
+// idsOf gives the run and the task that a record names, as far as it can be read.
+func idsOf(m bus.Message) (run, task string) {
+	switch m.Subject {
+	case bus.SubjectResults:
+		r, _ := records.DecodeResult(m.Value)
+		return r.RunID, r.TaskID
+	case bus.SubjectStartRequests:
+		r, _ := records.DecodeExecution(m.Value)
+		return r.RunID, ""
+	case bus.SubjectCancelRequests:
+		r, _ := records.DecodeCancellation(m.Value)
+		return r.RunID, ""
+	}
+	return "", ""
 }
 
 // final reports whether an error stands however often the record is tried: it

@@ -40,7 +40,8 @@ func (r *oldRig) requestCancel(run string) {
 	r.put(bus.SubjectCancelRequests, run, v, err)
 }
 
-// wantLetters compares the reasons of the dead letters with parts of them.
+// wantLetters compares the reasons of the dead letters with parts of them, and the
+// ids that they have with those of their records.
 func (r *oldRig) wantLetters(want ...string) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -51,6 +52,13 @@ func (r *oldRig) wantLetters(want ...string) {
 	for i, d := range r.letters {
 		if !strings.Contains(d.Code+": "+d.Reason, want[i]) {
 			r.t.Errorf("dead letter %d: %s: %s, want %q", i, d.Code, d.Reason, want[i])
+		}
+		var ids struct {
+			Run  string `json:"run_id"`
+			Task string `json:"task_id"`
+		}
+		if json.Unmarshal(d.Message.Value, &ids) == nil && (d.Run != ids.Run || d.Task != ids.Task || d.Foreign) {
+			r.t.Errorf("dead letter of %.200s: run %q, task %q", d.Message.Value, d.Run, d.Task)
 		}
 	}
 }

@@ -35,7 +35,7 @@ const (
 	selectDeadLetter = `SELECT ` + deadLetterColumns + ` FROM dead_letter WHERE id = ?`
 
 	replayed       = `UPDATE dead_letter SET state = 'replayed', resolved_at = ?, resolved_by = ?, note = NULL, replay_run = ?, replays = replays + 1, busy_until = 0`
-	replayedOfRun  = replayed + ` WHERE run = ? AND state = 'waiting'`
+	replayedOfRun  = replayed + ` WHERE run = ? AND state = 'waiting' AND kind = 'task'`
 	replayedForced = replayed + ` WHERE id = ? AND state <> 'waiting'`
 	replayedAlone  = replayed + ` WHERE id = ? AND busy_until = ?`
 

@@ -214,11 +214,14 @@ func TestDeadLetterIsReplayedByTheRetry(t *testing.T) {
 				t.Errorf("%s was started: %v", run, err)
 			}
 		}
-		// A retry of the run itself resolves what waits, too.
-		other := deadTask("run-9", epoch)
+		// A retry of the run itself resolves what waits, too, but no record that names it.
+		other, record := deadTask("run-9", epoch), deadRecord(9, epoch)
+		record.Run, record.Task = "run-9", "run-9.a.1"
 		must(db.KeepDeadLetter(ctx, other))(t)
+		must(db.KeepDeadLetter(ctx, record))(t)
 		must(db.StartRun(ctx, retrying("run-10", "run-9", Replay{By: "me"})))(t)
 		diff(t, must(db.DeadLetter(ctx, other.ID))(t).ReplayRun, "run-10")
+		diff(t, must(db.DeadLetter(ctx, record.ID))(t), record)
 	})
 }
 
