@@ -60,8 +60,14 @@ func (a *app) topics(ctx context.Context, f *settingFlags, do func(context.Conte
 // topicsConfig is the bus of which the topics are looked at.
 func topicsConfig(l *config.Loaded) (*server.KafkaConfig, error) {
 	cfg, err := kafkaConfig(l.Bus.Kafka)
-	if err == nil && l.Bridge.Ledger == config.LedgerNone {
-		cfg.Used = server.LedgerlessSubjects()
+	if err != nil {
+		return nil, err
 	}
-	return cfg, err
+	switch {
+	case l.Bridge.Ledger == config.LedgerNone:
+		cfg.Used = server.LedgerlessSubjects()
+	case l.Bus.Kafka.Requests:
+		cfg.Used = server.RequestsSubjects()
+	}
+	return cfg, nil
 }

@@ -68,6 +68,19 @@ func LedgerlessSubjects() []string {
 	return []string{bus.SubjectTasks, bus.SubjectResults, bus.SubjectDeadLetters}
 }
 
+// RequestsSubjects are those of the topics that processes use which take requests to
+// start and cancel runs from topics, for [KafkaConfig].
+func RequestsSubjects() []string {
+	return append(usualSubjects(), bus.SubjectMonitoring, bus.SubjectStartRequests, bus.SubjectCancelRequests)
+}
+
+func usualSubjects() []string {
+	return []string{
+		bus.SubjectTasks, bus.SubjectResults, bus.SubjectRuns, bus.SubjectProgress, bus.SubjectHint, bus.SubjectCancel, bus.SubjectChanged,
+		bus.SubjectDeadLetters,
+	}
+}
+
 // subscribed are the subjects that this process listens to: without their topics it
 // cannot begin.
 func (c Config) subscribed() []string {
@@ -102,14 +115,10 @@ func (c Config) used() []string {
 	if c.NoLedger {
 		return LedgerlessSubjects()
 	}
-	all := []string{
-		bus.SubjectTasks, bus.SubjectResults, bus.SubjectRuns, bus.SubjectProgress, bus.SubjectHint, bus.SubjectCancel, bus.SubjectChanged,
-		bus.SubjectDeadLetters,
-	}
 	if c.Requests {
-		all = append(all, bus.SubjectMonitoring, bus.SubjectStartRequests, bus.SubjectCancelRequests)
+		return RequestsSubjects()
 	}
-	return all
+	return usualSubjects()
 }
 
 // topicsWithin bounds the look at the topics of a process that starts.

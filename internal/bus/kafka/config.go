@@ -61,7 +61,7 @@ type Config struct {
 	// those of [DefaultTopics]. No topic may stand for two subjects.
 	Topics map[string]string
 	// Used are the subjects whose topics CreateTopics makes and CheckTopics looks at;
-	// nil is all of them.
+	// nil is all of them, some of which may not be needed.
 	Used []string
 	// InstanceID names this process and stays over its restarts, so that its
 	// partitions are its own again at once (static membership). No two processes

@@ -43,7 +43,8 @@ type TopicPlan struct {
 	Replicas int16
 	// Settings are Kafka's, by its names.
 	Settings map[string]string
-	// Optional topics are needed with some configurations only.
+	// Optional topics are needed with some configurations only, and it is not known
+	// whether with this one: [Config.Used] does not say.
 	Optional bool
 }
 
@@ -69,7 +70,7 @@ func Plan(c Config, brokers int) ([]TopicPlan, error) {
 		case bus.SubjectResults:
 			days, cleanup = 7, "compact,delete"
 		case bus.SubjectMonitoring, bus.SubjectStartRequests, bus.SubjectCancelRequests:
-			days, optional = 7, true
+			days, optional = 7, c.Used == nil
 		case bus.SubjectDeadLetters:
 			days = 30
 		}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/server"
+)
+
+// TestTopicsOfRequests: the topics of requests are worth a warning where they may be
+// wanted one day, and a fault where runs are to be started by them, for doctor, too:
+// serve would not begin.
+func TestTopicsOfRequests(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	cfg := server.KafkaConfig{Brokers: broker.ListenAddrs(), Used: []string{
+		bus.SubjectTasks, bus.SubjectResults, bus.SubjectRuns, bus.SubjectProgress, bus.SubjectHint, bus.SubjectCancel, bus.SubjectChanged,
+		bus.SubjectDeadLetters,
+	}}
+	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	brokers := "--bus.kafka.brokers=" + strings.Join(broker.ListenAddrs(), ",")
+	check := func(args ...string) (exit int, said string) {
+		var out bytes.Buffer
+		a := &app{
+			stdin: strings.NewReader(""), stdout: &out, stderr: &out, dir: t.TempDir(), now: time.Now, zone: time.UTC,
+			terminal: func(io.Writer) (int, bool) { return 0, false },
+		}
+		exit = a.execute(t.Context(), append([]string{"topics", "check", brokers}, args...))
+		return exit, out.String()
+	}
+	missing := []string{"workflow.monitoring.updates", "workflow.execution.requests", "workflow.cancellation.requests"}
+	if exit, said := check(); exit != 0 || strings.Count(said, "does not exist") != len(missing) {
+		t.Errorf("without requests: exit code %d\n%s", exit, said)
+	}
+	exit, said := check("--bus.kafka.requests=true")
+	for _, topic := range missing {
+		if exit == 0 || !strings.Contains(said, topic+": it does not exist") {
+			t.Errorf("with requests and without %s: exit code %d\n%s", topic, exit, said)
+		}
+	}
+	settings := "bus:\n  kafka:\n    requests: true\n    brokers: [" + strings.Join(broker.ListenAddrs(), ",") + "]\n"
+	if found, exit, said := examined(t, settings); exit == 0 || found["topics"].Status != checkFail {
+		t.Errorf("doctor: exit code %d\n%s", exit, said)
+	}
+}
