@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // connectTimeout bounds the connecting if the URL says nothing about it.
@@ -31,7 +32,7 @@ type database struct {
 // of SQLAlchemy (postgresql+asyncpg://…?ssl=require), and refuses one that is not
 // of the existing platform. The caller closes it.
 func open(ctx context.Context, address string) (*database, error) {
-	cfg, err := pgx.ParseConfig(plainURL(address))
+	cfg, err := pgx.ParseConfig(store.PlainURL(address))
 	if err != nil {
 		// The text of the driver may quote a part of a password.
 		return nil, parley.Errorf(parley.CodeInvalid,
@@ -53,40 +54,6 @@ func open(ctx context.Context, address string) (*database, error) {
 		return nil, err
 	}
 	return d, nil
-}
-
-// plainURL takes what is of the platform's driver out of a URL: its name in the
-// scheme, postgresql+asyncpg://, and its parameters.
-func plainURL(address string) string {
-	scheme, rest, ok := strings.Cut(strings.TrimSpace(address), "://")
-	if !ok {
-		return address
-	}
-	if base, _, ok := strings.Cut(scheme, "+"); ok {
-		scheme = base
-	}
-	where, query, _ := strings.Cut(rest, "?")
-	params, err := url.ParseQuery(query)
-	if err != nil || !plainParams(params) {
-		return scheme + "://" + rest
-	}
-	return scheme + "://" + where + "?" + params.Encode()
-}
-
-// plainParams turns the parameters of asyncpg into those of libpq and reports
-// whether there were any: ssl is its sslmode, and the others say how it works.
-func plainParams(params url.Values) (changed bool) {
-	if params.Has("ssl") && !params.Has("sslmode") {
-		params.Set("sslmode", params.Get("ssl"))
-	}
-	for _, name := range []string{
-		"ssl", "timeout", "command_timeout", "statement_cache_size", "max_cached_statement_lifetime", "max_cacheable_statement_size",
-		"prepared_statement_cache_size", "prepared_statement_name_func", "async_fallback",
-	} {
-		changed = changed || params.Has(name)
-		params.Del(name)
-	}
-	return changed
 }
 
 // place names a database for people, without its password.

@@ -66,7 +66,7 @@ func postgresDialect() dialect {
 // postgresConfig reads a target. Every session gets what the store relies on,
 // whatever the server's defaults are; use adds its own.
 func postgresConfig(target string, o Options, parameters map[string]string) (*pgx.ConnConfig, error) {
-	c, err := pgx.ParseConfig(target)
+	c, err := pgx.ParseConfig(PlainURL(target))
 	if err != nil {
 		// The cause may hold the password.
 		return nil, parley.Errorf(parley.CodeInvalid,
