@@ -35,9 +35,11 @@ type call struct {
 	// requeue: the task is to wait for another slot after this call. tell is the
 	// result that is to be told when the slot is free, or nil.
 	requeue bool
-	tell    *parley.Result
-	agent   parley.Agent
-	out     Outcome
+	// uncalled: the present try has ended before the adapter was asked.
+	uncalled bool
+	tell     *parley.Result
+	agent    parley.Agent
+	out      Outcome
 	// status is the HTTP status that the newest call was answered with, or 0.
 	status int
 	// why is what interrupted the newest exchange or wait, or nil.
@@ -189,6 +191,7 @@ func (c *call) begin() step {
 // send calls the agent once, if the guard allows it.
 func (c *call) send() step {
 	b := c.b
+	c.uncalled = true
 	if err := c.meet(b.hard); err != nil {
 		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}
 		return (*call).fail
@@ -222,6 +225,7 @@ func (c *call) send() step {
 	}
 	b.cfg.Metrics.request(c.agent.Protocol, c.agent.Name)
 	c.spend()
+	c.uncalled = false
 	may := c.permit()
 	guard := &sendGuard{may: may.given}
 	out, err := c.shielded("Call", func() (Outcome, error) {

@@ -136,6 +136,9 @@ func (c *call) name(err *parley.Error) *parley.Error {
 	e.Agent, e.Step, e.Attempt = c.row.Agent, c.row.Step, c.row.Attempt
 	if c.foreign() {
 		c.oldWords(&e)
+		if c.uncalled {
+			return uncalled(&e)
+		}
 	}
 	return &e
 }

@@ -56,7 +56,9 @@ type errorDetails struct {
 	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
 	// Circuit is "open" if nothing was sent because the agent's is.
 	Circuit string `json:"circuit,omitempty"`
-	Body    string `json:"body,omitempty"`
+	// Uncalled: the last try of a foreign task was none, its agent was not called.
+	Uncalled bool   `json:"uncalled,omitempty"`
+	Body     string `json:"body,omitempty"`
 }
 
 // maxErrorBody is how much of an agent's words goes into an error.

@@ -350,7 +350,7 @@ func (b *Bridge) aside(work func()) {
 // tooLate answers a task that was never claimed.
 func (b *Bridge) tooLate(q queuedForeign) {
 	e := parley.Errorf(parley.CodeTimeout, "agent '%s' had no time for the task: it waited too long for its turn, and the executor waits no longer than %v", q.row.Agent, foreignPatience)
-	r := parley.Result{TaskID: q.row.ID, Outcome: parley.OutcomeError, Err: e}
+	r := parley.Result{TaskID: q.row.ID, Outcome: parley.OutcomeError, Err: uncalled(e)}
 	if q.stored {
 		if ok, err := b.cfg.Ledger.Answer(b.hard, store.Answer{Result: r, Started: b.now(), At: b.now(), From: b.cfg.Worker}); err != nil || !ok {
 			return // it is looked at again

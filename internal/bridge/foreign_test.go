@@ -167,6 +167,12 @@ func TestForeignAgents(t *testing.T) {
 		r.wantFailure("task-2", "Operation failed after 0 attempts")
 		r.wantFailure("task-3", "Unsupported protocol")
 		r.wantCalls(r.agent, "task-2", 0)
+		r.wantQuiet()
+		for _, d := range r.letters() {
+			if d.Attempts != 0 {
+				r.t.Errorf("%s was called %d times, says its dead letter", d.Task, d.Attempts)
+			}
+		}
 	})
 }
 

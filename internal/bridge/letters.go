@@ -44,9 +44,21 @@ func (b *Bridge) buryTask(ctx context.Context, row *store.Attempt, r *parley.Res
 		d.FirstFailedAt = from.FailedAt
 	}
 	if r.Err != nil {
-		d.Code, d.Reason, d.HTTPStatus = string(r.Err.Code), r.Err.Message, detailsOf(r.Err).Status
+		details := detailsOf(r.Err)
+		d.Code, d.Reason, d.HTTPStatus = string(r.Err.Code), r.Err.Message, details.Status
+		if details.Uncalled && row.Orphanings == 0 { // else a bridge that is gone may have called
+			d.Attempts-- // those before it were calls
+		}
 	}
 	return b.cfg.DeadLetters(ctx, d)
+}
+
+// uncalled notes in a copy of a foreign task's error that its last try was no call:
+// who buries the task may be another bridge, which knows only the row.
+func uncalled(e *parley.Error) *parley.Error {
+	details := detailsOf(e)
+	details.Uncalled = true
+	return e.WithDetails(details)
 }
 
 // firstFailure gives what is kept of a foreign task's record together with the

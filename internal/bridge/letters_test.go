@@ -119,6 +119,9 @@ func TestForeignDeadLetterLate(t *testing.T) {
 			if want := fmt.Sprintf("task-%d", d.Message.At.Offset); d.Task != want || d.Message.At.Topic != "tasks.topic" {
 				r.t.Errorf("%s stands at %+v", d.Task, d.Message.At)
 			}
+			if calls := r.agent.calls(d.Task); d.Attempts != min(calls, 1) {
+				r.t.Errorf("%s was called %d times, its dead letter says %d", d.Task, calls, d.Attempts)
+			}
 			places[d.Message.At.Offset] = d.Task // again is the same
 		}
 		if len(places) != 20 {
