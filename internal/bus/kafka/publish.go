@@ -34,7 +34,9 @@ func (b *Bus) Publish(ctx context.Context, m bus.Message) error {
 	b.counts.published(m.Subject, err)
 	switch parley.CodeOf(err) {
 	case "", parley.CodeUnavailable, parley.CodeNotFound, parley.CodeUnauthorized:
-		if ctx.Err() == nil { // a caller that gives up says nothing about Kafka
+		// A caller that gives up says nothing about Kafka. Of a dead letter its publisher
+		// says what became of it, and nothing else waits for that.
+		if ctx.Err() == nil && m.Subject != bus.SubjectDeadLetters {
 			b.state.note(publishing+r.Topic, err)
 		}
 	}

@@ -301,6 +301,21 @@ func TestPublicationLongAgo(t *testing.T) {
 	}
 }
 
+// TestDeadLettersAreNoTrouble: whoever publishes a dead letter, or a copy of one, says
+// what became of it; where they have no topic, everything else works on.
+func TestDeadLettersAreNoTrouble(t *testing.T) {
+	brokers, _ := fake(t)
+	b := open(t, kafka.Config{Brokers: brokers})
+	for _, subject := range []string{bus.SubjectDeadLetters, bus.SubjectRuns} {
+		if err := b.Publish(t.Context(), bus.Message{Subject: subject, Key: "k"}); parley.CodeOf(err) != parley.CodeNotFound {
+			t.Fatalf("%s: %v", subject, err)
+		}
+		if err := b.Health(t.Context()); (err == nil) != (subject == bus.SubjectDeadLetters) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}
+
 // TestPublishTimer: Publish returns by its own timer, and with its context, while
 // the broker says nothing; the client's producer would wait.
 func TestPublishTimer(t *testing.T) {
