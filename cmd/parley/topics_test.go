@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 // TestTopicsOfRequests: the topics of requests are worth a warning where they may be
 // wanted one day, and a fault where runs are to be started by them, for doctor, too:
-// serve would not begin.
+// serve would not begin. As JSON the report has names like any other.
 func TestTopicsOfRequests(t *testing.T) {
 	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -43,6 +44,19 @@ func TestTopicsOfRequests(t *testing.T) {
 	missing := []string{"workflow.monitoring.updates", "workflow.execution.requests", "workflow.cancellation.requests"}
 	if exit, said := check(); exit != 0 || strings.Count(said, "does not exist") != len(missing) {
 		t.Errorf("without requests: exit code %d\n%s", exit, said)
+	}
+	var report struct {
+		Brokers int
+		Topics  []map[string]json.RawMessage
+	}
+	_, text := check("-o", "json")
+	if err := json.Unmarshal([]byte(text), &report); err != nil || report.Brokers != 1 || len(report.Topics) != 11 || strings.ToLower(text) != text {
+		t.Errorf("as JSON: %v\n%s", err, text)
+	}
+	for _, topic := range report.Topics {
+		if f := topic["findings"]; !bytes.HasPrefix(f, []byte("[")) || topic["plan"] == nil || topic["exists"] == nil || topic["created"] == nil {
+			t.Errorf("a topic as JSON: %s", topic)
+		}
 	}
 	exit, said := check("--bus.kafka.requests=true")
 	for _, topic := range missing {

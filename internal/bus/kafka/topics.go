@@ -36,16 +36,16 @@ const brokersMax = 1_048_588
 
 // TopicPlan is a topic as it should be.
 type TopicPlan struct {
-	Subject    string
-	Topic      string
-	Partitions int32
+	Subject    string `json:"subject"`
+	Topic      string `json:"topic"`
+	Partitions int32  `json:"partitions"`
 	// Replicas is the number of copies.
-	Replicas int16
+	Replicas int16 `json:"replicas"`
 	// Settings are Kafka's, by its names.
-	Settings map[string]string
+	Settings map[string]string `json:"settings"`
 	// Optional topics are needed with some configurations only, and it is not known
 	// whether with this one: [Config.Used] does not say.
-	Optional bool
+	Optional bool `json:"optional"`
 }
 
 // Plan gives the topics that a configuration uses as they should be on so many
@@ -92,24 +92,24 @@ func Plan(c Config, brokers int) ([]TopicPlan, error) {
 type Finding struct {
 	// Fatal findings keep Parley or its peers from working, or lose records; the
 	// others are worth knowing.
-	Fatal bool
+	Fatal bool `json:"fatal"`
 	// Text says what it is and what to do.
-	Text string
+	Text string `json:"text"`
 }
 
 // TopicReport is what was found of one topic.
 type TopicReport struct {
-	Plan TopicPlan
-	// Exists and Created say whether the topic is there, and whether it was made
-	// just now.
-	Exists, Created bool
-	Findings        []Finding
+	Plan TopicPlan `json:"plan"`
+	// Exists says whether the topic is there, Created whether it was made just now.
+	Exists   bool      `json:"exists"`
+	Created  bool      `json:"created"`
+	Findings []Finding `json:"findings"`
 }
 
 // Report is what CreateTopics and CheckTopics found, sorted by topic.
 type Report struct {
-	Brokers int
-	Topics  []TopicReport
+	Brokers int           `json:"brokers"`
+	Topics  []TopicReport `json:"topics"`
 }
 
 // String gives a line for each topic and an indented one for each finding.
@@ -300,7 +300,7 @@ func (b *Bus) look(ctx context.Context) (Report, error) {
 			if err != nil {
 				return r, explain(err, "look at the settings of "+p.Topic)
 			}
-			t.Findings = judge(p, d, settings)
+			t.Findings = append([]Finding{}, judge(p, d, settings)...) // in JSON none are []
 		}
 		r.Topics = append(r.Topics, t)
 	}
