@@ -22,7 +22,7 @@ func deadLetters(s *workflow.State, d workflow.Decision, now time.Time) []parley
 	if p := s.Parent(); !ok || p != nil && !p.Detached {
 		return nil
 	}
-	m := letterRecord(f, now)
+	m := letterRecord(f, s.Priority()-parley.DefaultRunPriority, now)
 	l := parley.DeadLetter{
 		Kind: parley.DeadLetterTask, Code: f.Root.Code, Reason: f.Err.Message, Attempts: f.Task.Attempt,
 		Agent: f.Task.Agent, Workflow: s.Definition().ID, Run: f.Task.Run, Step: f.Task.Step, Task: f.Task.ID,
@@ -34,14 +34,15 @@ func deadLetters(s *workflow.State, d workflow.Decision, now time.Time) []parley
 
 // letterRecord is the record that a task has on the bus; of a step that has started
 // a run, the input of that.
-func letterRecord(f workflow.FailedTask, now time.Time) bus.Message {
+func letterRecord(f workflow.FailedTask, urgency int, now time.Time) bus.Message {
 	if f.Root != f.Err {
 		return bus.Message{Key: f.Task.Run, Value: f.Task.Input}
 	}
-	m, err := taskRecord(&store.Attempt{Task: f.Task}, f.Task.Input, now)
+	a := store.Attempt{Task: f.Task, ScheduledAt: f.ScheduledAt, Urgency: urgency}
+	m, err := taskRecord(&a, f.Task.Input, now)
 	if err != nil {
 		// Such an input never was in a record: it is read from the store.
-		if m, err = taskRecord(&store.Attempt{Task: f.Task}, nil, now); err != nil {
+		if m, err = taskRecord(&a, nil, now); err != nil {
 			m = bus.Message{Key: f.Task.Run}
 		}
 	}

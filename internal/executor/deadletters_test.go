@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/executor"
 	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/store"
@@ -66,7 +68,16 @@ func TestDeadLetters_UsedUp(t *testing.T) {
 	onStore(t, func(r *rig) {
 		t := r.t
 		r.deploy("name: stubborn\nsteps:\n  - {id: a, agent: writer, input: {text: hé}, retry: {attempts: 2, delay: 10s}}\n  - {id: b, agent: writer}\n")
-		run := r.begin(parley.StartRequest{Workflow: "stubborn"})
+		var mu sync.Mutex
+		var sent map[string]string // the headers of the last record
+		_, err := r.bus.Subscribe(t.Context(), bus.SubjectTasks, "test", func(_ context.Context, m bus.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = m.Header
+			return nil
+		})
+		check(t, err)
+		run := r.begin(parley.StartRequest{Workflow: "stubborn", Priority: new(9)})
 		first := time.Now().UTC()
 		r.fail(run + ".a.1")
 		if list := r.letters(); len(list) > 0 {
@@ -92,12 +103,19 @@ func TestDeadLetters_UsedUp(t *testing.T) {
 			Workflow: "stubborn", Run: run, Step: "a", Task: run + ".a.2", HTTPStatus: 500,
 			FirstFailedAt: first, CreatedAt: first.Add(10 * time.Second), Key: []byte(run), Value: value,
 			Headers: []parley.DeadLetterHeader{
-				{Name: "correlation-id", Value: []byte("corr-" + run + ".a.2")}, {Name: "idempotency-key", Value: []byte(run + ".a.2")},
+				{Name: "correlation-id", Value: []byte("corr-" + run + ".a.2")},
+				{Name: "idempotency-key", Value: []byte(run + ".a.2")},
 				{Name: "parley-task", Value: []byte("1")},
+				{Name: "parley-turn", Value: []byte(fmt.Sprint(first.Add(-5 * parley.PriorityWait).UnixMicro()))},
 			},
 		}.Seal()
 		if d := cmp.Diff(want, list[0]); d != "" {
 			t.Error(d)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if d := cmp.Diff(parley.DeadLetterHeaders(sent), list[0].Headers); d != "" {
+			t.Errorf("the record had other headers: %s", d)
 		}
 	})
 }

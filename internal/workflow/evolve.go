@@ -182,7 +182,7 @@ func (s *State) evolveEnd(e parley.Event, x *execution, payload any) error {
 
 func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 	s.count(x, parley.StepRunning)
-	x.retryAt = time.Time{}
+	x.retryAt, x.triedAt = time.Time{}, e.At
 	if x.scheduledAt.IsZero() {
 		x.scheduledAt = e.At
 	}

@@ -175,6 +175,8 @@ type execution struct {
 	agentTaskID string
 
 	scheduledAt, startedAt, endedAt time.Time
+	// triedAt is when the last attempt was scheduled.
+	triedAt time.Time
 	// failedAt is when an attempt failed first; zero if none did.
 	failedAt time.Time
 	// deadline is rule T1; zero is none.
@@ -406,8 +408,9 @@ type FailedTask struct {
 	Err  *parley.Error
 	// Root is the error of the agent step: Err, unless that is one of another run.
 	Root *parley.Error
-	// FirstFailedAt is when the first of its attempts failed.
-	FirstFailedAt time.Time
+	// ScheduledAt is when its last attempt was scheduled, FirstFailedAt when the first
+	// failed.
+	ScheduledAt, FirstFailedAt time.Time
 }
 
 // FailedTask gives the agent step that a run has failed at: an attempt of it was
@@ -441,7 +444,7 @@ func (s *State) FailedTask() (f FailedTask, ok bool) {
 		Task: parley.Task{
 			ID: id, Run: s.run, Step: x.path, Attempt: x.attempts, Agent: agent, Input: x.input, CorrelationID: parley.CorrelationID(id),
 		},
-		Err: x.err, Root: root, FirstFailedAt: x.failedAt,
+		Err: x.err, Root: root, ScheduledAt: x.triedAt, FirstFailedAt: x.failedAt,
 	}
 	return f, true
 }
