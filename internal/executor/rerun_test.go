@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/executor"
 )
 
 func (r *rig) rerun(req parley.RerunRequest) parley.Run {
@@ -129,5 +130,36 @@ func TestC6_CompensatedOnlyFromTheStart(t *testing.T) {
 		wantCode(t, err, parley.CodeConflict, "only be run again from the start")
 		r.rerun(parley.RerunRequest{Run: run, From: "a"})
 		r.rerun(parley.RerunRequest{Run: run})
+	})
+}
+
+// TestC6_RetriesThatNeverBegan: a retry that waited for its turn and was cancelled has
+// called nobody, and the run that retries it calls nobody again, also for an executor
+// that knows nothing but the store.
+func TestC6_RetriesThatNeverBegan(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply("name: talk\nconcurrency: {limit: 1}\nsteps:\n  - {id: a, agent: writer}\n  - {id: b, agent: writer, retry: {attempts: 1}}\n")
+		run := r.start()
+		r.settle(run + ".a.1")
+		r.fail(run + ".b.1")
+		next := r.start() // which has the turn from now on
+		for range 2 {
+			retried, err := r.x.Retry(t.Context(), run, "ann")
+			check(t, err)
+			if retried.Status != parley.RunPending {
+				t.Fatalf("the retry is %s", retried.Status)
+			}
+			_, err = r.x.Cancel(t.Context(), parley.CancelRequest{Run: retried.ID})
+			check(t, err)
+			run = retried.ID
+		}
+		_, err := r.x.Terminate(t.Context(), parley.ControlRequest{Run: next})
+		check(t, err)
+		last, err := executor.New(r.config).Retry(t.Context(), run, "ann")
+		check(t, err)
+		if got := r.inputs(last.ID); len(got) != 1 || got["b"] == "" {
+			t.Errorf("calls %v", got)
+		}
 	})
 }

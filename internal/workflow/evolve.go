@@ -144,6 +144,7 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 func (s *State) evolveEnd(e parley.Event, x *execution, payload any) error {
 	switch p := payload.(type) {
 	case stepCompleted:
+		s.tookOver(x, p.CopiedFrom)
 		x.agentTaskID = p.AgentTaskID
 		if p.Agent != "" {
 			x.agent = p.Agent
@@ -160,6 +161,7 @@ func (s *State) evolveEnd(e parley.Event, x *execution, payload any) error {
 		x.err = nil
 		x.region.flow(x, "")
 	case stepFailed:
+		s.tookOver(x, p.CopiedFrom)
 		x.err, x.handled, x.agentTaskID = p.Error, p.Handled, p.AgentTaskID
 		x.output = p.Output
 		s.bytes += int64(len(p.Output))
@@ -172,6 +174,7 @@ func (s *State) evolveEnd(e parley.Event, x *execution, payload any) error {
 		if e.Type == parley.EventStepCancelled {
 			status = parley.StepCancelled
 		}
+		s.tookOver(x, p.CopiedFrom)
 		s.endStep(x, status, e, nil)
 		x.region.flow(x, "")
 	default:
@@ -201,6 +204,7 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 		x.deadline = *p.Deadline
 	}
 	if p.Round > 0 {
+		s.enteredCopy(x, p.Round)
 		x.entered, x.round, x.parts = true, p.Round, nil
 	}
 	if p.Case != nil {

@@ -40,10 +40,12 @@ type Edit struct {
 }
 
 // Copies gives what a retry of the run takes over without a call: the output
-// of every completed step (rule C6). Paths are those of a first round.
+// of every completed step (rule C6), also what the run has taken over itself and not
+// come to. Paths are those of a first round.
 func (s *State) Copies() []Copied {
 	t := taker{State: s}
 	t.take(s.body, "", false)
+	t.takeUnused()
 	return t.out
 }
 
@@ -97,6 +99,10 @@ func (s *State) Rerun(next *Definition, from string, input json.RawMessage) (Rer
 		}
 	}
 	t.take(s.body, "", false)
+	t.takeUnused()
+	if t.err != nil {
+		return Rerun{}, t.err
+	}
 	r := Rerun{Copied: t.out}
 	for _, e := range s.Edits() {
 		if !again[e.Step] {
@@ -112,14 +118,21 @@ func (s *State) Rerun(next *Definition, from string, input json.RawMessage) (Rer
 // leadsInto refuses to begin at a step that the run, as it has decided, does not
 // come to: the step around it was skipped, or has chosen another case than b.
 func (s *State) leadsInto(b *Block, from string) error {
-	x := s.execs[b.Parent.path()]
-	other := func() bool {
-		return x.chosen < 0 || b.Parent.Cases[x.chosen].Body != b
+	var skipped, entered bool
+	var chosen int
+	if x := s.execs[b.Parent.path()]; x != nil {
+		skipped, entered, chosen = x.status == parley.StepSkipped, x.entered, x.chosen
+	}
+	if c, ok := s.copied[b.Parent.path()]; ok {
+		skipped = c.Status == parley.StepSkipped
+		if entered = c.Case != nil; entered {
+			chosen = *c.Case
+		}
 	}
 	switch {
-	case x != nil && x.status == parley.StepSkipped:
+	case skipped:
 		return parley.Errorf(parley.CodeConflict, "Run %s has skipped %s, in which %s stands: begin there", s.run, b.Parent.ID, from)
-	case x != nil && b.Parent.Cases != nil && x.entered && other():
+	case b.Parent.Cases != nil && entered && (chosen < 0 || b.Parent.Cases[chosen].Body != b):
 		return parley.Errorf(parley.CodeConflict, "In run %s, %s has chosen another case than the one of %s: begin there", s.run, b.Parent.ID, from)
 	}
 	return nil
@@ -241,6 +254,8 @@ type taker struct {
 	// nothing but what was completed.
 	again, above map[string]bool
 	out          []Copied
+	// err is why nothing can be taken over.
+	err error
 }
 
 // take takes over what stands in a list; whole is set inside of a step that has
@@ -254,7 +269,7 @@ func (t *taker) take(r *region, prefix string, whole bool) {
 		switch {
 		case (t.again != nil || whole) && x.status == parley.StepSkipped:
 			t.out = append(t.out, Copied{Path: path, Status: x.status})
-		case (t.again != nil || whole) && x.status == parley.StepFailed && x.handled && !x.among(t.above):
+		case (t.again != nil || whole || x.isOne()) && x.status == parley.StepFailed && x.handled && !x.among(t.above):
 			c := Copied{Path: path, Status: x.status, Output: x.output, Error: x.err}
 			if r.block.Chained {
 				c.Goto = x.wentTo
@@ -281,6 +296,10 @@ func (e *execution) among(ids map[string]bool) bool {
 // that has completed, so that it is one step, unless something in it would have to
 // be compensated.
 func (t *taker) takeComposite(x *execution, path string, whole bool) {
+	if x.isOne() && x.among(t.above) {
+		t.cannotEnter(path)
+		return
+	}
 	ended := x.status == parley.StepCompleted && !x.among(t.above)
 	if ended && (x.step.Loop != nil || x.step.Fork != nil || x.plan != nil) && !compensated(x.step.Blocks()) && (x.plan == nil || !compensated([]*Block{x.plan.Body})) {
 		t.out = append(t.out, Copied{Path: path, Output: x.output})
@@ -301,7 +320,8 @@ func (t *taker) takeComposite(x *execution, path string, whole bool) {
 		t.out = append(t.out, c)
 	}
 	for r := range x.begun {
-		if r.err == nil { // a branch whose time was up is done again
+		// In a step that has completed, a branch whose time was up is done again.
+		if r.err == nil || !whole && !ended {
 			t.take(r, path+strings.TrimPrefix(r.prefix, x.prefix()), whole || ended)
 		}
 	}

@@ -77,7 +77,8 @@ type State struct {
 	// versions that fixed names of workflows mean.
 	parent   *Parent
 	resolved []ResolvedChild
-	// copied holds the outputs that a retry took over, by path.
+	// copied holds what was taken over from the run that this one goes on from and was
+	// not used yet, by path.
 	copied map[string]Copied
 	// edits are inputs of steps, by id; rerunFrom is where a rerun began.
 	edits     map[string]json.RawMessage
@@ -142,6 +143,8 @@ type execution struct {
 	wentTo string
 	// leftOut: the flow of a chained list has gone past it.
 	leftOut bool
+	// copied: it has ended as in an earlier run (rule C6).
+	copied bool
 	// agent is the one called last, or whose output the step has.
 	agent string
 	// attempts counts the attempts begun; flights are those that have not ended,
