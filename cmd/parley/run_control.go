@@ -22,7 +22,9 @@ func newRunCancel(a *app) *cobra.Command {
 	return newRunControl(a, control{
 		verb: "cancel", short: "End a run", reason: true,
 		long: `Ask for the end of a run. No step starts any more; agents that work get a
-little time to end, so the run may still be RUNNING afterwards.`,
+little time to end, so the run may still be RUNNING afterwards. A run whose body has
+ended is not cancelled: what undoes steps and finally go on. To end that, too:
+parley run terminate`,
 		example: `  parley run cancel RUN
   parley run cancel RUN --reason "wrong input"`,
 		do: func(ctx context.Context, c *client.Client, id, reason string) (parley.Run, error) {

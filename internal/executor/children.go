@@ -196,7 +196,10 @@ func (x *Executor) stopChild(ctx context.Context, c *store.Child) error {
 			_, err = x.Cancel(ctx, parley.CancelRequest{Run: c.Run, By: by, Reason: why})
 		}
 		switch parley.CodeOf(err) {
-		case parley.CodeConflict: // it has ended
+		case parley.CodeConflict: // it has ended, or is about to
+			if errors.Is(err, errPastCancel) {
+				break
+			}
 			row, e := x.cfg.Children.RunRow(ctx, c.Run)
 			if e != nil || !row.Status.Terminal() {
 				return errors.Join(err, e)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -215,5 +216,71 @@ func TestC3_TerminateEndsAtOnce(t *testing.T) {
 			_, err = r.x.Terminate(t.Context(), parley.ControlRequest{Run: run})
 			wantCode(t, err, parley.CodeConflict, "CANCELLED")
 		}
+	})
+}
+
+// TestC4_CancelIsRefusedBehindTheBody: what compensates and cleans up is not cancelled,
+// and whoever asks hears so, and what ends it; a run that compensates since it was
+// cancelled gives the same answer again.
+func TestC4_CancelIsRefusedBehindTheBody(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply("name: talk\nsteps:\n  - {id: a, agent: writer, compensate: {id: u, agent: undo}}\n  - {id: b, agent: writer, retry: {attempts: 1}}\nfinally:\n  - {id: f, agent: writer}\n")
+		run := r.start()
+		r.settle(run + ".a.1")
+		r.fail(run + ".b.1")
+		for _, c := range [][2]string{{"compensating", ".a/u.1"}, {"finally", ".f.1"}} {
+			_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "ann"})
+			wantCode(t, err, parley.CodeConflict, "Cannot cancel run "+run+": its body has ended, and its phase is "+c[0]+"; to end it at once: parley run terminate "+run)
+			if v := r.get(run); v.Phase != c[0] || v.CancelledBy != "" {
+				t.Fatalf("the run is in %q, cancelled by %q", v.Phase, v.CancelledBy)
+			}
+			r.settle(run + c[1])
+		}
+		wantEqual(t, r.get(run).Status, parley.RunFailed)
+
+		run = r.start()
+		r.settle(run + ".a.1")
+		r.lease()
+		r.follow(run + ".b.1")
+		for i := range 3 {
+			v, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "ann"})
+			check(t, err)
+			if i == 0 {
+				r.settle(run + ".b.1")
+			} else if v.Phase != "compensating" || v.CancelledBy != "ann" {
+				t.Fatalf("the run is in %q, cancelled by %q", v.Phase, v.CancelledBy)
+			}
+		}
+		r.settle(run + ".a/u.1")
+		_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "ann"})
+		check(t, err)
+		r.steer(terminate, run)
+	})
+}
+
+// TestC4_ChildrenBehindTheirBody: a parent that is cancelled waits for a child whose
+// body has ended, and asks it nothing again.
+func TestC4_ChildrenBehindTheirBody(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply(onePart + "finally:\n  - {id: f, agent: writer}\n")
+		r.apply(aboveParts)
+		run := r.start()
+		child := r.child(run, "one")
+		r.follow(child + ".a.1")
+		r.settle(child + ".a.1")
+		_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "ann"})
+		check(t, err)
+		r.noChildren()
+		if v, c := r.get(run), r.get(child); v.Status != parley.RunRunning || c.Phase != "finally" {
+			t.Fatalf("the parent is %s, the child in %q", v.Status, c.Phase)
+		}
+		r.lease()
+		r.follow(child + ".f.1")
+		r.settle(child + ".f.1")
+		synctest.Wait()
+		wantEqual(t, r.get(child).Status, parley.RunCompleted)
+		wantEqual(t, r.get(run).Phase, "compensating")
 	})
 }

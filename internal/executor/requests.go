@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -292,8 +293,13 @@ func (x *Executor) takeCancel(ctx context.Context, m bus.Message) error {
 	}
 }
 
-// ended is nil if the run has ended, which is what the conflict was about.
+// ended is nil if the run has ended, which is what the conflict was about, or if its
+// body has, so that it ends without being cancelled.
 func (x *Executor) ended(ctx context.Context, run string, conflict error) error {
+	if errors.Is(conflict, errPastCancel) {
+		x.cfg.Metrics.request(kindCancel, fateEnded)
+		return nil
+	}
 	row, err := x.cfg.Store.RunRow(ctx, run)
 	if err != nil {
 		return err

@@ -181,6 +181,24 @@ func TestRequests_CancelLongBefore(t *testing.T) {
 	})
 }
 
+// TestRequests_CancelBehindTheBody: a request that comes when the body of its run has
+// ended is done with: the run ends as it does.
+func TestRequests_CancelBehindTheBody(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.deploy("name: tidy\nsteps: [{id: a, set: 1}]\nfinally: [{id: w, wait: 2m}]\n")
+		run, _, err := r.x.Start(r.t.Context(), parley.StartRequest{Workflow: "tidy"})
+		check(r.t, err)
+		r.requestCancel(run.ID)
+		time.Sleep(time.Minute)
+		if v := r.wantRun(run.ID, parley.RunRunning); v.Phase != "finally" {
+			r.t.Errorf("the run is in %q", v.Phase)
+		}
+		time.Sleep(2 * time.Minute)
+		r.wantRun(run.ID, parley.RunCompleted)
+		r.wantLetters()
+	})
+}
+
 // TestRequests_StopIntake: an executor that is being stopped starts no runs any
 // more, goes on with those that it has, and still cancels them.
 func TestRequests_StopIntake(t *testing.T) {

@@ -65,9 +65,13 @@ func (x *Executor) view(ctx context.Context, s *workflow.State, row store.Run) p
 	return run
 }
 
+// errPastCancel says why a run that has not ended takes no cancel: it ends without one.
+var errPastCancel = errors.New("its body has ended")
+
 // Cancel asks for the end of a run (rule C3): no step starts any more, agents
 // in flight get the grace period. It is accepted once; again gives the same
-// answer. The error has code conflict for a run that has ended.
+// answer. The error has code conflict for a run that has ended, and for one whose
+// body has: what follows that can only be terminated (rule C4).
 func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley.Run, error) {
 	l := x.lock(req.Run)
 	defer x.unlock(req.Run, l)
@@ -78,6 +82,10 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 		}
 		if s := l.state.Status(); s.Terminal() {
 			return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot cancel run %s: it is %s", req.Run, s)
+		}
+		if phase := l.state.PastCancel(); phase != "" {
+			return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot cancel run %s: %w, and its phase is %s; to end it at once: parley run terminate %s",
+				req.Run, errPastCancel, phase, req.Run)
 		}
 		d := l.state.Apply(workflow.Cancel{At: x.now(), By: req.By, Reason: req.Reason, Grace: x.cfg.CancelGrace})
 		if len(d.Events) == 0 {

@@ -50,6 +50,15 @@ func (s *State) Paused() bool { return s.paused }
 // PausedBy gives who paused the run and why, while it is paused.
 func (s *State) PausedBy() (by, reason string) { return s.pausedBy, s.pauseReason }
 
+// PastCancel gives the phase of a run that takes no cancel any more (rule C4): its body
+// has ended, and not since it was cancelled. It is "" for every other one.
+func (s *State) PastCancel() string {
+	if s.status.Terminal() || s.phase == phaseBody || s.outcome.status == parley.RunCancelled {
+		return ""
+	}
+	return s.phase
+}
+
 // control applies the facts of this file.
 func (a *decider) control(f Fact) {
 	if a.status.Terminal() || a.seq == 0 {
