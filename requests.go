@@ -48,6 +48,15 @@ type ControlRequest struct {
 	By, Reason string
 }
 
+// RetryRequest asks for a new run that goes on after the completed steps of one that
+// failed or was cancelled (language rule C6).
+type RetryRequest struct {
+	Run string
+	// IdempotencyKey makes the request repeatable, as that of a [RerunRequest] does.
+	IdempotencyKey string
+	By             string
+}
+
 // RerunRequest asks for a new run that does a part of an ended one again (language
 // rule C6).
 type RerunRequest struct {
@@ -59,10 +68,12 @@ type RerunRequest struct {
 	Input, WorkflowInput json.RawMessage
 	// Version is another version of the workflow; "" stays on the run's.
 	Version string
-	By      string
+	// IdempotencyKey makes the request repeatable: with the same key, the same request
+	// gives the run that the first one has begun (language rule C7); ≤ 255. Retries and
+	// reruns of the runs of one workflow share their keys, apart from those of starts.
+	IdempotencyKey string
+	By             string
 }
-
-// AnswerRequest answers what the agent of a run's step waits for.
 
 // AnswerRequest answers what the agent of a run's step waits for, or an approval.
 type AnswerRequest struct {

@@ -136,6 +136,10 @@ func runRequests(ctx context.Context) []requestCase {
 			seen{"POST", "/api/v1/runs/r/signal", "application/json", `{"event":"go"}`},
 		},
 		{"retry", `{}`, func(c *client.Client) error { _, err := c.Retry(ctx, "r"); return err }, seen{"POST", "/api/v1/runs/r/retry", "", ""}},
+		{"retry with a key", `{}`, func(c *client.Client) error {
+			_, err := c.RetryRun(ctx, parley.RetryRequest{Run: "r", IdempotencyKey: "k", By: "me"})
+			return err
+		}, seen{"POST", "/api/v1/runs/r/retry", "application/json", `{"idempotency_key":"k"}`}},
 	}
 }
 
@@ -146,9 +150,9 @@ func controlRequests(ctx context.Context) []requestCase {
 		{"pause", `{}`, func(c *client.Client) error { _, err := c.Pause(ctx, "r", ""); return err }, seen{"POST", "/api/v1/runs/r/pause", "application/json", `{}`}},
 		{"resume", `{}`, func(c *client.Client) error { _, err := c.Resume(ctx, "r"); return err }, seen{"POST", "/api/v1/runs/r/resume", "application/json", `{}`}},
 		{"rerun", `{}`, func(c *client.Client) error {
-			_, err := c.Rerun(ctx, parley.RerunRequest{Run: "r", From: "a/b", Input: json.RawMessage(`1e400`), WorkflowInput: json.RawMessage(`{"a":"<"}`), Version: "3", By: "me"})
+			_, err := c.Rerun(ctx, parley.RerunRequest{Run: "r", From: "a/b", Input: json.RawMessage(`1e400`), WorkflowInput: json.RawMessage(`{"a":"<"}`), Version: "3", IdempotencyKey: "k", By: "me"})
 			return err
-		}, seen{"POST", "/api/v1/runs/r/rerun", "application/json", `{"from":"a/b","input":1e400,"workflow_input":{"a":"<"},"version":"3"}`}},
+		}, seen{"POST", "/api/v1/runs/r/rerun", "application/json", `{"from":"a/b","input":1e400,"workflow_input":{"a":"<"},"version":"3","idempotency_key":"k"}`}},
 		{"search", `{"items":[],"next":"n"}`, func(c *client.Client) error {
 			page, err := c.SearchRuns(ctx, client.RunQuery{
 				Statuses: []parley.RunStatus{parley.RunFailed, parley.RunCancelled}, Version: "2", Labels: map[string]string{"a": "b=c"}, Text: "x", Paused: true,

@@ -43,6 +43,9 @@ func (c *Client) steer(ctx context.Context, id, verb, reason string) (parley.Run
 // that depends on it, and gives the new one; everything else is copied. By is not
 // sent: the server knows who calls.
 //
+// With an idempotency key that was used before, it gives the run that was begun then;
+// a key of another request is refused with [parley.CodeIdempotencyConflict].
+//
 // A run that has not ended, a compensated one unless nothing would be copied, and
 // a version that lacks what would be are refused with [parley.CodeConflict]; a
 // run, version or step that is not there with [parley.CodeNotFound].
@@ -56,7 +59,8 @@ func (c *Client) Rerun(ctx context.Context, r parley.RerunRequest) (parley.Run, 
 		Input         json.RawMessage `json:"input,omitempty"`
 		WorkflowInput json.RawMessage `json:"workflow_input,omitempty"`
 		Version       string          `json:"version,omitempty"`
-	}{r.From, r.Input, r.WorkflowInput, r.Version}
+		Key           string          `json:"idempotency_key,omitempty"`
+	}{r.From, r.Input, r.WorkflowInput, r.Version, r.IdempotencyKey}
 	err := c.post(ctx, call{path: path("runs", r.Run, "rerun")}, in, &run)
 	return run, err
 }

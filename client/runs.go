@@ -156,10 +156,24 @@ func (c *Client) Answer(ctx context.Context, r parley.AnswerRequest) (parley.Run
 // failed or was cancelled, and gives the new one; its RetriedFrom names the
 // old. Any other run is refused with [parley.CodeConflict].
 func (c *Client) Retry(ctx context.Context, id string) (parley.Run, error) {
-	if err := needName("run", id); err != nil {
+	return c.RetryRun(ctx, parley.RetryRequest{Run: id})
+}
+
+// RetryRun is [Client.Retry] with an idempotency key: one that was used before gives
+// the run that was begun then, and is refused with [parley.CodeIdempotencyConflict] if
+// that was for another request. By is not sent: the server knows who calls.
+func (c *Client) RetryRun(ctx context.Context, r parley.RetryRequest) (parley.Run, error) {
+	if err := needName("run", r.Run); err != nil {
 		return parley.Run{}, err
 	}
 	var run parley.Run
-	_, err := c.do(ctx, call{method: http.MethodPost, path: path("runs", id, "retry")}, &run)
+	if r.IdempotencyKey == "" {
+		_, err := c.do(ctx, call{method: http.MethodPost, path: path("runs", r.Run, "retry")}, &run)
+		return run, err
+	}
+	in := struct {
+		IdempotencyKey string `json:"idempotency_key"`
+	}{r.IdempotencyKey}
+	err := c.post(ctx, call{path: path("runs", r.Run, "retry")}, in, &run)
 	return run, err
 }

@@ -189,6 +189,7 @@ ended. The exit code tells how it ended. To interrupt does not end the run.`,
 
 func newRunRetry(a *app) *cobra.Command {
 	var wait bool
+	var key string
 	var timeout time.Duration
 	var many bulkFlags
 	cmd := &cobra.Command{
@@ -211,8 +212,8 @@ if some could not be retried.`,
 			if bulk, err := many.many(cmd, args); err != nil {
 				return err
 			} else if bulk {
-				if wait {
-					return usagef("--wait is for one run")
+				if wait || key != "" {
+					return usagef("--wait and --idempotency-key are for one run")
 				}
 				return a.runBulk(cmd.Context(), &many, parley.BulkRetry, "")
 			}
@@ -220,7 +221,7 @@ if some could not be retried.`,
 			if err != nil {
 				return err
 			}
-			run, err := c.Retry(cmd.Context(), args[0])
+			run, err := c.RetryRun(cmd.Context(), parley.RetryRequest{Run: args[0], IdempotencyKey: key})
 			if err != nil {
 				return err
 			}
@@ -236,6 +237,7 @@ if some could not be retried.`,
 		ValidArgsFunction: a.completeNames(runIDs),
 	}
 	many.add(cmd)
+	cmd.Flags().StringVar(&key, "idempotency-key", "", sameKey)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end and show the steps")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
 	return cmd

@@ -121,10 +121,13 @@ func newRunControl(a *app, k control) *cobra.Command {
 
 // rerunFlags are those of run rerun.
 type rerunFlags struct {
-	from, input, workflowInput, version string
-	wait                                bool
-	timeout                             time.Duration
+	from, input, workflowInput, version, key string
+	wait                                     bool
+	timeout                                  time.Duration
 }
+
+// sameKey says what --idempotency-key does where a run is made of another.
+const sameKey = "the same key and request give the same run"
 
 func newRunRerun(a *app) *cobra.Command {
 	var f rerunFlags
@@ -151,6 +154,7 @@ Without --from, everything is done again.`,
 	fl.StringVar(&f.input, "input", "", "input of that step: JSON, @FILE, or - for standard input")
 	fl.StringVar(&f.workflowInput, "workflow-input", "", "input of the workflow: JSON, @FILE, or - for standard input")
 	fl.StringVar(&f.version, "version", "", "another version of the workflow")
+	fl.StringVar(&f.key, "idempotency-key", "", sameKey)
 	fl.BoolVar(&f.wait, "wait", false, "wait for the end and show the steps")
 	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
 	return cmd
@@ -166,7 +170,7 @@ func (a *app) runRerun(ctx context.Context, id string, f rerunFlags) error {
 	if f.input == "-" && f.workflowInput == "-" {
 		return usagef("--input and --workflow-input cannot both be standard input")
 	}
-	req := parley.RerunRequest{Run: id, From: f.from, Version: f.version}
+	req := parley.RerunRequest{Run: id, From: f.from, Version: f.version, IdempotencyKey: f.key}
 	var err error
 	if req.Input, err = a.readValue("--input", f.input); err != nil {
 		return err

@@ -286,22 +286,25 @@ func (w *world) Cancel(_ context.Context, req parley.CancelRequest) (parley.Run,
 	return r.run, nil
 }
 
-func (w *world) Retry(ctx context.Context, id, _ string) (parley.Run, error) {
+func (w *world) Retry(ctx context.Context, req parley.RetryRequest) (parley.Run, bool, error) {
 	w.mu.Lock()
-	old := w.at(id)
+	old := w.at(req.Run)
 	w.mu.Unlock()
 	if old == nil {
-		return parley.Run{}, missing("run", id)
+		return parley.Run{}, false, missing("run", req.Run)
 	}
 	if s := old.run.Status; s != parley.RunFailed && s != parley.RunCancelled {
-		return parley.Run{}, parley.Errorf(parley.CodeConflict, "run %s is %s: only a run that failed or was cancelled can be retried", id, s)
+		return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "run %s is %s: only a run that failed or was cancelled can be retried", req.Run, s)
 	}
-	run, _, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", Input: old.run.Input})
-	run.RetriedFrom = id
+	run, existing, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", IdempotencyKey: req.IdempotencyKey, Input: old.run.Input})
+	if err != nil {
+		return parley.Run{}, false, err
+	}
+	run.RetriedFrom = req.Run
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.at(run.ID).run.RetriedFrom = id
-	return run, err
+	w.at(run.ID).run.RetriedFrom = req.Run
+	return run, existing, nil
 }
 
 func (w *world) apply(req parley.ApplyRequest) (parley.WorkflowVersion, bool, error) {

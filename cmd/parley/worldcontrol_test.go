@@ -61,24 +61,27 @@ func (w *world) Resume(_ context.Context, req parley.ControlRequest) (parley.Run
 }
 
 // Rerun makes a new run; what it was asked for is its input.
-func (w *world) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, error) {
+func (w *world) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, bool, error) {
 	w.mu.Lock()
 	old := w.at(req.Run)
 	w.mu.Unlock()
 	if old == nil {
-		return parley.Run{}, missing("run", req.Run)
+		return parley.Run{}, false, missing("run", req.Run)
 	}
 	if !old.run.Status.Terminal() {
-		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s", req.Run, old.run.Status)
+		return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s", req.Run, old.run.Status)
 	}
 	input := fmt.Appendf(nil, `{"input":%s,"workflow_input":%s,"version":%q}`, orNull(req.Input), orNull(req.WorkflowInput), req.Version)
-	run, _, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", Input: input})
+	run, existing, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", IdempotencyKey: req.IdempotencyKey, Input: input})
+	if err != nil {
+		return parley.Run{}, false, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &w.at(run.ID).run
 	r.RetriedFrom, r.RerunFrom = req.Run, req.From
 	run.RetriedFrom, run.RerunFrom = req.Run, req.From
-	return run, err
+	return run, existing, nil
 }
 
 func orNull(v []byte) []byte {
@@ -155,7 +158,7 @@ func (w *world) Bulk(ctx context.Context, req parley.BulkRequest) (parley.BulkRe
 		case parley.BulkResume:
 			run, err = w.Resume(ctx, c)
 		case parley.BulkRetry:
-			run, err = w.Retry(ctx, run.ID, req.By)
+			run, _, err = w.Retry(ctx, parley.RetryRequest{Run: run.ID, By: req.By})
 			res.NewRun = run.ID
 		}
 		if res.Status = run.Status; err != nil {

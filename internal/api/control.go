@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -21,9 +20,10 @@ type Controls interface {
 	// Resume ends a pause; again is the same answer. not_found, conflict (the run
 	// has ended).
 	Resume(ctx context.Context, req parley.ControlRequest) (parley.Run, error)
-	// Rerun makes a new run that does a part of an ended one again. not_found,
-	// conflict, invalid, invalid_input, limit.
-	Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, error)
+	// Rerun makes a new run that does a part of an ended one again, or gives the one
+	// that the same idempotency key made before (existing). not_found, conflict,
+	// idempotency_conflict, invalid, invalid_input, limit.
+	Rerun(ctx context.Context, req parley.RerunRequest) (run parley.Run, existing bool, err error)
 	// Search gives at most limit of the runs that q selects, from q.After on.
 	Search(ctx context.Context, q parley.RunQuery, limit int) (parley.RunPage, error)
 	// Bulk does something to a batch of the runs that a filter selects. invalid,
@@ -93,10 +93,11 @@ func (s *server) steer(do func(context.Context, parley.ControlRequest) (parley.R
 
 // rerunBody documents the body of a rerun; rerunRun reads it.
 type rerunBody struct {
-	From          string          `json:"from,omitempty" minLength:"1" maxLength:"16384" doc:"The step that is run again, by id or path. Without it everything is."`
-	Input         json.RawMessage `json:"input,omitempty" doc:"The input of that step, in place of what the workflow says: any JSON value, at most 8 MiB."`
-	WorkflowInput json.RawMessage `json:"workflow_input,omitempty" doc:"Another input of the workflow; at most 8 MiB."`
-	Version       string          `json:"version,omitempty" minLength:"1" maxLength:"64" doc:"Another version of the workflow, which must have the copied ids with the same kind."`
+	From           string          `json:"from,omitempty" minLength:"1" maxLength:"16384" doc:"The step that is run again, by id or path. Without it everything is."`
+	Input          json.RawMessage `json:"input,omitempty" doc:"The input of that step, in place of what the workflow says: any JSON value, at most 8 MiB."`
+	WorkflowInput  json.RawMessage `json:"workflow_input,omitempty" doc:"Another input of the workflow; at most 8 MiB."`
+	Version        string          `json:"version,omitempty" minLength:"1" maxLength:"64" doc:"Another version of the workflow, which must have the copied ids with the same kind."`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" maxLength:"255" doc:"The same key with an equal request gives the same run. Retries and reruns share their keys, apart from those of starts."`
 }
 
 func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {
@@ -111,15 +112,18 @@ func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {
 	if v := o.text("version", 1, 64); v != nil {
 		req.Version = *v
 	}
+	if v := o.text("idempotency_key", 1, maxText); v != nil {
+		req.IdempotencyKey = *v
+	}
 	req.Input, req.WorkflowInput = o.value("input", s.cfg.Limits.Input), o.value("workflow_input", s.cfg.Limits.Input)
 	if err := o.done(true); err != nil {
 		return err
 	}
-	run, err := s.cfg.Controls.Rerun(r.Context(), req)
+	run, existing, err := s.cfg.Controls.Rerun(r.Context(), req)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", "/api/v1/runs/"+url.PathEscape(run.ID))
+	located(w, run, existing)
 	s.reply(w, r, http.StatusAccepted, makeRun(run))
 	return nil
 }

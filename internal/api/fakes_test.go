@@ -289,23 +289,43 @@ func (f fakeRuns) Cancel(_ context.Context, req parley.CancelRequest) (parley.Ru
 	return *r, nil
 }
 
-func (f fakeRuns) Retry(_ context.Context, id, by string) (parley.Run, error) {
+func (f fakeRuns) Retry(_ context.Context, req parley.RetryRequest) (run parley.Run, existing bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	old, err := f.findRun(id)
+	old, err := f.findRun(req.Run)
 	if err != nil {
-		return parley.Run{}, err
+		return parley.Run{}, false, err
 	}
 	if old.Status != parley.RunFailed && old.Status != parley.RunCancelled {
-		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Run '%s' cannot be retried: it is %s", old.ID, old.Status)
+		return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "Run '%s' cannot be retried: it is %s", old.ID, old.Status)
+	}
+	if run, existing, err = f.once(req.IdempotencyKey, "retry "+req.Run); err != nil || existing {
+		return run, existing, err
 	}
 	r := *old
-	r.ID, r.Status, r.RetriedFrom, r.TriggeredBy = fmt.Sprintf("run-%d", len(f.runs)+1), parley.RunPending, id, by
+	r.ID, r.Status, r.RetriedFrom, r.TriggeredBy = fmt.Sprintf("run-%d", len(f.runs)+1), parley.RunPending, req.Run, req.By
 	r.Error, r.EndedAt, r.CancelledBy, r.CancelReason, r.Seq = nil, nil, "", "", 0
 	r.CreatedAt, r.UpdatedAt = f.now(), f.now()
 	f.runs = append(f.runs, &r)
 	f.appendEvent(&r, parley.Event{Type: parley.EventRunStarted})
-	return r, nil
+	return r, false, nil
+}
+
+// once is the key of a retry or a rerun, which the next run will have.
+func (f fakeRuns) once(key, request string) (parley.Run, bool, error) {
+	if key == "" {
+		return parley.Run{}, false, nil
+	}
+	key = "again " + key
+	if id, ok := f.keys[key]; ok {
+		if f.inputs[key] != request {
+			return parley.Run{}, false, parley.Errorf(parley.CodeIdempotencyConflict, "the key was used with another request")
+		}
+		r, err := f.findRun(id)
+		return *r, true, err
+	}
+	f.keys[key], f.inputs[key] = fmt.Sprintf("run-%d", len(f.runs)+1), request
+	return parley.Run{}, false, nil
 }
 
 func (f fakeRuns) AnswerStep(_ context.Context, req parley.AnswerRequest) (parley.Run, error) {

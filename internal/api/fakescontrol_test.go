@@ -55,15 +55,18 @@ func (f fakeRuns) hold(req parley.ControlRequest, verb string, on bool) (parley.
 	return *r, nil
 }
 
-func (f fakeRuns) Rerun(_ context.Context, req parley.RerunRequest) (parley.Run, error) {
+func (f fakeRuns) Rerun(_ context.Context, req parley.RerunRequest) (run parley.Run, existing bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old, err := f.findRun(req.Run)
 	if err != nil {
-		return parley.Run{}, err
+		return parley.Run{}, false, err
 	}
 	if !old.Status.Terminal() {
-		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s", old.ID, old.Status)
+		return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s", old.ID, old.Status)
+	}
+	if run, existing, err = f.once(req.IdempotencyKey, "rerun "+req.Run+" "+req.From); err != nil || existing {
+		return run, existing, err
 	}
 	r := *old
 	r.ID, r.Status, r.RetriedFrom, r.RerunFrom, r.TriggeredBy = fmt.Sprintf("run-%d", len(f.runs)+1), parley.RunPending, old.ID, req.From, "rerun"
@@ -78,7 +81,7 @@ func (f fakeRuns) Rerun(_ context.Context, req parley.RerunRequest) (parley.Run,
 	r.Steps = []parley.Step{{ID: req.From, Kind: "agent", Status: parley.StepPending, Agent: "A", Input: req.Input}}
 	f.runs = append(f.runs, &r)
 	f.appendEvent(&r, parley.Event{Type: parley.EventRunStarted})
-	return r, nil
+	return r, false, nil
 }
 
 // Bulk cancels every run that is selected, but the first.

@@ -177,7 +177,7 @@ func (s *server) runRoutes() []route {
 			summary: "Make a new run of a failed or cancelled one; what is done is not done again",
 			params:  []*huma.Param{id}, body: retryBody{}, optional: true,
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
-			errors:  []int{400, 404, 413, 415, 422}, handle: s.retryRun,
+			errors:  []int{400, 404, 409, 413, 415, 422}, handle: s.retryRun,
 		},
 	}
 }

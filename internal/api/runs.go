@@ -66,10 +66,7 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, req parley.StartR
 		return err
 	}
 	h := w.Header()
-	h.Set("Location", "/api/v1/runs/"+url.PathEscape(run.ID))
-	if existing {
-		h.Set("Idempotency-Replayed", "true")
-	}
+	located(w, run, existing)
 	if wait > 0 {
 		if release, ok := s.take(); ok {
 			defer release()
@@ -91,6 +88,14 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, req parley.StartR
 	}
 	s.reply(w, r, http.StatusAccepted, makeRun(run))
 	return nil
+}
+
+// located says where a run is that a request has begun, or one like it did before.
+func located(w http.ResponseWriter, run parley.Run, existing bool) {
+	w.Header().Set("Location", "/api/v1/runs/"+url.PathEscape(run.ID))
+	if existing {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
 }
 
 // untilEnd gives the run as it is when it has ended or the wait is over.
@@ -187,8 +192,9 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// retryBody documents the body of a retry; its one member changes nothing.
+// retryBody documents the body of a retry.
 type retryBody struct {
+	IdempotencyKey string `json:"idempotency_key,omitempty" maxLength:"255" doc:"The same key with an equal request gives the same run. Retries and reruns share their keys, apart from those of starts."`
 	ResumeFromStep string `json:"resume_from_step,omitempty" doc:"Read and ignored, as on the existing platform."`
 }
 
@@ -197,15 +203,19 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	req := parley.RetryRequest{Run: r.PathValue("id"), By: callerOf(r)}
 	o.text("resume_from_step", 0, maxText)
+	if v := o.text("idempotency_key", 1, maxText); v != nil {
+		req.IdempotencyKey = *v
+	}
 	if err := o.done(false); err != nil {
 		return err
 	}
-	run, err := s.cfg.Runs.Retry(r.Context(), r.PathValue("id"), callerOf(r))
+	run, existing, err := s.cfg.Runs.Retry(r.Context(), req)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", "/api/v1/runs/"+url.PathEscape(run.ID))
+	located(w, run, existing)
 	s.reply(w, r, http.StatusAccepted, makeRun(run))
 	return nil
 }

@@ -27,9 +27,10 @@ type Runs interface {
 	// Cancel asks for the end of a run; asking again is the same answer.
 	// not_found, conflict (the run has ended).
 	Cancel(ctx context.Context, req parley.CancelRequest) (parley.Run, error)
-	// Retry makes a new run from one that is FAILED or CANCELLED. not_found,
-	// conflict (any other state).
-	Retry(ctx context.Context, id, by string) (parley.Run, error)
+	// Retry makes a new run from one that is FAILED or CANCELLED, or gives the one
+	// that the same idempotency key made before (existing). not_found, conflict (any
+	// other state), idempotency_conflict.
+	Retry(ctx context.Context, req parley.RetryRequest) (run parley.Run, existing bool, err error)
 	// AnswerStep answers what the agent of a step waits for. not_found, conflict
 	// (nothing waits, or several steps do and none is named), invalid, limit.
 	AnswerStep(ctx context.Context, req parley.AnswerRequest) (parley.Run, error)

@@ -20,39 +20,47 @@ import (
 // invalid_input for an input that does not fit, and invalid for one of a step that
 // takes none.
 func (x *Executor) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, error) {
+	run, _, err := x.rerun(ctx, req, once{})
+	return run, err
+}
+
+func (x *Executor) rerun(ctx context.Context, req parley.RerunRequest, o once) (parley.Run, bool, error) {
 	h, err := x.cfg.Store.History(ctx, req.Run)
 	if err != nil {
-		return parley.Run{}, err
+		return parley.Run{}, false, err
 	}
+	v, f, err := x.rerunOf(ctx, h, req)
+	if err == nil {
+		x.cfg.Logger.Info("run is run again", "run", req.Run, "from", req.From, "version", v.row.Version, "by", req.By)
+	}
+	return x.beginAgain(ctx, h.Run, v, f, &store.Replay{By: req.By}, o, err)
+}
+
+// rerunOf gives what a rerun of a run begins with, and on which version.
+func (x *Executor) rerunOf(ctx context.Context, h store.History, req parley.RerunRequest) (v *compiledVersion, f workflow.Start, err error) {
 	if s := h.Run.Status; !s.Terminal() {
-		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s; terminate or cancel it first", req.Run, s)
+		return nil, f, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s; terminate or cancel it first", req.Run, s)
 	}
 	old, err := x.replay(ctx, h)
 	if err != nil {
-		return parley.Run{}, err
+		return nil, f, err
 	}
-	v, err := x.rerunOn(ctx, h.Run, req.Version)
-	if err != nil {
-		return parley.Run{}, err
+	if v, err = x.rerunOn(ctx, h.Run, req.Version); err != nil {
+		return nil, f, err
 	}
 	taken, err := takenOver(old, h.Events, v.def, req)
 	if err != nil {
-		return parley.Run{}, err
+		return nil, f, err
 	}
 	view := old.View()
 	input, err := x.rerunInput(v.def, req, view.Input, v.def != old.Definition())
 	if err != nil {
-		return parley.Run{}, err
+		return nil, f, err
 	}
-	x.cfg.Logger.Info("run is run again", "run", req.Run, "from", req.From, "version", v.row.Version, "by", req.By)
-	run, _, err := x.begin(ctx, v, beginning{
-		fact: workflow.Start{
-			Input: input, Labels: view.Labels, Trigger: "rerun", Priority: view.Priority, ScheduledAt: old.ScheduledAt(),
-			RetriedFrom: req.Run, RerunFrom: req.From, Chain: old.Chain(), Copied: taken.Copied, Edits: taken.Edits,
-		},
-		hidden: h.Run.Hidden, replay: &store.Replay{By: req.By},
-	})
-	return run, err
+	return v, workflow.Start{
+		Input: input, Labels: view.Labels, Trigger: "rerun", Priority: view.Priority, ScheduledAt: old.ScheduledAt(),
+		RetriedFrom: req.Run, RerunFrom: req.From, Chain: old.Chain(), Copied: taken.Copied, Edits: taken.Edits,
+	}, nil
 }
 
 // takenOver gives what the new run does not do again.

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,5 +162,76 @@ func TestC6_RetriesThatNeverBegan(t *testing.T) {
 		if got := r.inputs(last.ID); len(got) != 1 || got["b"] == "" {
 			t.Errorf("calls %v", got)
 		}
+	})
+}
+
+// TestC7_RetriesAndRerunsHaveKeys: the same request under the same key gives the run
+// that the first one has begun, whatever has become of it and of its version, and calls
+// nobody; another request is refused. The keys are not those of starts.
+func TestC7_RetriesAndRerunsHaveKeys(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply("name: talk\nsteps: [{id: a, agent: writer, retry: {attempts: 1}}]")
+		start, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "talk", IdempotencyKey: "k"})
+		check(t, err)
+		r.fail(start.ID + ".a.1")
+		retry := parley.RetryRequest{Run: start.ID, IdempotencyKey: "k", By: "ann"}
+		rerun := parley.RerunRequest{Run: start.ID, From: "a", Input: json.RawMessage(`{"n":1.0}`), IdempotencyKey: strings.Repeat("l", 255)}
+		once := func(again bool) (ids [2]string) {
+			t.Helper()
+			one, existing, err := r.x.RetryOnce(t.Context(), retry)
+			check(t, err)
+			two, also, err := r.x.RerunOnce(t.Context(), rerun)
+			check(t, err)
+			if existing != again || also != again {
+				t.Fatalf("existing: %v and %v, want %v", existing, also, again)
+			}
+			return [2]string{one.ID, two.ID}
+		}
+		ids := once(false)
+		if ids[0] == ids[1] || ids[0] == start.ID {
+			t.Fatalf("runs %v", ids)
+		}
+		rerun.Input = json.RawMessage(`{"n": 1}`)
+		wantEqual(t, once(true), ids)
+		for _, id := range ids {
+			r.settle(id + ".a.1")
+		}
+		r.x = executor.New(r.config)
+		wantEqual(t, once(true), ids)
+
+		_, _, err = r.x.RetryOnce(t.Context(), parley.RetryRequest{Run: ids[0], IdempotencyKey: "n"})
+		wantCode(t, err, parley.CodeConflict, "it is COMPLETED") // nothing was begun that way
+		other := rerun
+		other.Input = json.RawMessage(`{"n":2}`)
+		_, _, err = r.x.RerunOnce(t.Context(), other)
+		wantCode(t, err, parley.CodeIdempotencyConflict, `"`+rerun.IdempotencyKey+`" was used with another request, for run "`+ids[1]+`"`)
+		other.IdempotencyKey = "k"
+		_, _, err = r.x.RerunOnce(t.Context(), other)
+		wantCode(t, err, parley.CodeIdempotencyConflict, `"k" was used with another request, for run "`+ids[0]+`"`)
+		other.IdempotencyKey += strings.Repeat("k", 255)
+		_, _, err = r.x.RerunOnce(t.Context(), other)
+		wantCode(t, err, parley.CodeLimit, "idempotency_key: 256 characters")
+
+		// A version that takes no new runs any more.
+		r.apply("name: talk\nsteps: [{id: a, agent: other}]")
+		other = parley.RerunRequest{Run: start.ID, From: "a", Version: "3", IdempotencyKey: "m"}
+		moved, _, err := r.x.RerunOnce(t.Context(), other)
+		check(t, err)
+		v, err := r.catalog.Get(t.Context(), "talk@3")
+		check(t, err)
+		check(t, r.catalog.Remove(t.Context(), v.ID, "ann"))
+		r.x = executor.New(r.config)
+		again, existing, err := r.x.RerunOnce(t.Context(), other)
+		check(t, err)
+		if again.ID != moved.ID || !existing {
+			t.Errorf("run %s", again.ID)
+		}
+		other.IdempotencyKey = "k"
+		_, _, err = r.x.RerunOnce(t.Context(), other)
+		wantCode(t, err, parley.CodeIdempotencyConflict, `"k" was used with another request`)
+		other.IdempotencyKey = ""
+		_, err = r.x.Rerun(t.Context(), other)
+		wantCode(t, err, parley.CodeConflict, "takes no new runs")
 	})
 }

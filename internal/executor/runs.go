@@ -110,50 +110,55 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 // the run that wait are replayed by it. The error has code conflict unless the
 // run is FAILED or CANCELLED.
 func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error) {
-	return x.retry(ctx, id, store.Replay{By: by})
+	run, _, err := x.retry(ctx, id, store.Replay{By: by}, once{})
+	return run, err
 }
 
 // Replay is Retry for the run of a dead letter. The error has code conflict if
 // the dead letter does not wait any more and force is not asked for, or somebody
 // else was faster, and not_found if the run or the dead letter is gone.
 func (x *Executor) Replay(ctx context.Context, id string, req parley.ReplayRequest) (parley.Run, error) {
-	run, err := x.retry(ctx, id, store.Replay{ID: req.ID, Force: req.Force, By: req.By})
+	run, _, err := x.retry(ctx, id, store.Replay{ID: req.ID, Force: req.Force, By: req.By}, once{})
 	if errors.Is(err, store.ErrStale) {
 		err = parley.Errorf(parley.CodeConflict, "dead letter %s has changed just now: look at it, then replay it if it still waits", req.ID)
 	}
 	return run, err
 }
 
-func (x *Executor) retry(ctx context.Context, id string, r store.Replay) (parley.Run, error) {
+func (x *Executor) retry(ctx context.Context, id string, r store.Replay, o once) (parley.Run, bool, error) {
 	h, err := x.cfg.Store.History(ctx, id)
 	if err != nil {
-		return parley.Run{}, err
+		return parley.Run{}, false, err
 	}
+	v, f, err := x.retryOf(ctx, h)
+	if err == nil {
+		x.cfg.Logger.Info("run is retried", "run", id, "by", r.By, "dead_letter", r.ID)
+	}
+	return x.beginAgain(ctx, h.Run, v, f, &r, o, err)
+}
+
+// retryOf gives what a retry of a run begins with, and on which version.
+func (x *Executor) retryOf(ctx context.Context, h store.History) (v *compiledVersion, f workflow.Start, err error) {
+	id := h.Run.ID
 	if s := h.Run.Status; s != parley.RunFailed && s != parley.RunCancelled {
-		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: it is %s", id, s)
+		return nil, f, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: it is %s", id, s)
 	}
 	old, err := x.replay(ctx, h)
 	if err != nil {
-		return parley.Run{}, err
+		return nil, f, err
 	}
 	if compensated(h.Events) {
-		return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: what it had done was compensated; run it again from the start: parley run rerun %s", id, id)
+		return nil, f, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: what it had done was compensated; run it again from the start: parley run rerun %s", id, id)
 	}
-	v, err := x.retryOn(ctx, h.Run)
+	v, err = x.retryOn(ctx, h.Run)
 	if err != nil {
-		return parley.Run{}, err
+		return nil, f, err
 	}
-	x.cfg.Logger.Info("run is retried", "run", id, "by", r.By, "dead_letter", r.ID)
 	view := old.View()
-	run, _, err := x.begin(ctx, v, beginning{
-		fact: workflow.Start{
-			Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Edits: old.Edits(), Priority: view.Priority,
-			ScheduledAt: old.ScheduledAt(),
-			Chain:       old.Chain(),
-		},
-		hidden: h.Run.Hidden, replay: &r,
-	})
-	return run, err
+	return v, workflow.Start{
+		Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Edits: old.Edits(), Priority: view.Priority,
+		ScheduledAt: old.ScheduledAt(), Chain: old.Chain(),
+	}, nil
 }
 
 // retryOn gives the version that a retry of a run stays on: the run's own. A run

@@ -91,6 +91,8 @@ type beginning struct {
 	fact   workflow.Start
 	key    string
 	hidden bool
+	// givenKey is the key as the caller has it, if it is kept as another one.
+	givenKey string
 	// digest tells one start from another under the same key; "" is that of the
 	// input.
 	digest string
@@ -149,7 +151,7 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 	row.Workflow, row.Name, row.Version, row.DefinitionID = v.row.Workflow, v.row.Name, v.row.Version, v.row.ID
 	row.Labels, row.TriggeredBy, row.Hidden, row.RetriedFrom = b.fact.Labels, b.fact.Trigger, b.hidden, b.fact.RetriedFrom
 	s := store.Start{
-		Run: row, Events: d.Events, Attempts: rows, Named: b.named, IdempotencyKey: b.key, Replay: b.replay, Refuse: b.refused,
+		Run: row, Events: d.Events, Attempts: rows, Named: b.named, IdempotencyKey: b.key, GivenKey: b.givenKey, Replay: b.replay, Refuse: b.refused,
 		Signals: x.signals(l.state, d, nil), Children: x.family(l.state, d, extra{}),
 	}
 	if b.child != nil {

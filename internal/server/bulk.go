@@ -130,7 +130,7 @@ func (r runs) changeOne(ctx context.Context, req parley.BulkRequest, id string) 
 	case parley.BulkResume:
 		run, err = r.Resume(ctx, steer)
 	case parley.BulkRetry:
-		if run, err = r.Retry(ctx, id, req.By); err == nil {
+		if run, _, err = r.Retry(ctx, parley.RetryRequest{Run: id, By: req.By}); err == nil {
 			res.NewRun = run.ID
 		}
 	}

@@ -35,19 +35,19 @@ func (r runs) Start(ctx context.Context, req parley.StartRequest) (parley.Run, b
 }
 
 // Retry makes a new run as Start does.
-func (r runs) Retry(ctx context.Context, id, by string) (parley.Run, error) {
+func (r runs) Retry(ctx context.Context, req parley.RetryRequest) (parley.Run, bool, error) {
 	if err := r.admit(); err != nil {
-		return parley.Run{}, err
+		return parley.Run{}, false, err
 	}
-	return r.Executor.Retry(ctx, id, by)
+	return r.RetryOnce(ctx, req)
 }
 
 // Rerun makes a new run as Start does.
-func (r runs) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, error) {
+func (r runs) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run, bool, error) {
 	if err := r.admit(); err != nil {
-		return parley.Run{}, err
+		return parley.Run{}, false, err
 	}
-	return r.Executor.Rerun(ctx, req)
+	return r.RerunOnce(ctx, req)
 }
 
 // Run gives a run with its steps.

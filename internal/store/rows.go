@@ -184,8 +184,10 @@ type Start struct {
 	Children Children
 	// IdempotencyKey is unique per workflow; "" is none. InputDigest tells
 	// equal input from other input under the same key (language rule C7).
+	// GivenKey is how whoever asked has called the key; "" is the same.
 	IdempotencyKey string
 	InputDigest    string
+	GivenKey       string
 	// Refuse, if set, is why the workflow takes no new runs: only a run that was
 	// started before under the same key is given, else this error.
 	Refuse error

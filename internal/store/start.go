@@ -258,8 +258,11 @@ func (db *DB) startedUnder(ctx context.Context, st *Start) (string, error) {
 }
 
 func usedOtherwise(st *Start, run string) error {
-	return parley.Errorf(parley.CodeIdempotencyConflict,
-		"the idempotency key %q was used with another input, for run %q", st.IdempotencyKey, run)
+	key, what := st.IdempotencyKey, "input"
+	if st.GivenKey != "" {
+		key, what = st.GivenKey, "request"
+	}
+	return parley.Errorf(parley.CodeIdempotencyConflict, "the idempotency key %q was used with another %s, for run %q", key, what, run)
 }
 
 // startedBefore tells why no row was inserted: ErrStale if no other run stands

@@ -1,0 +1,77 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
+)
+
+// once makes a retry or a rerun repeatable (rule C7); zero does not.
+type once struct {
+	// key is as the run has it, given as the caller has; digest tells one request from
+	// another under the same key.
+	key, given, digest string
+}
+
+// againKeys is what the keys of retries and reruns are those of, so that no start has
+// the same one.
+const againKeys = "retry"
+
+// onceOf gives what makes that request repeatable under a key; "" is none.
+func onceOf(key string, request map[string]any) (once, error) {
+	if key == "" {
+		return once{}, nil
+	}
+	if n := len(key); n > maxKey {
+		return once{}, parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
+	}
+	b, err := json.Marshal(request)
+	if err != nil {
+		return once{}, parley.Errorf(parley.CodeInvalid, "The input is no JSON value: %w", err)
+	}
+	return once{key: firingKey(againKeys, key), given: key, digest: digest(b)}, nil
+}
+
+// RetryOnce is [Executor.Retry] for a request that can be repeated: if one with the
+// same key was carried out before, existing is set and the run is what it has begun;
+// if that was another request, the error has code idempotency_conflict.
+func (x *Executor) RetryOnce(ctx context.Context, req parley.RetryRequest) (run parley.Run, existing bool, err error) {
+	o, err := onceOf(req.IdempotencyKey, map[string]any{"retry": req.Run})
+	if err != nil {
+		return parley.Run{}, false, err
+	}
+	return x.retry(ctx, req.Run, store.Replay{By: req.By}, o)
+}
+
+// RerunOnce is [Executor.Rerun] as RetryOnce is Retry.
+func (x *Executor) RerunOnce(ctx context.Context, req parley.RerunRequest) (run parley.Run, existing bool, err error) {
+	o, err := onceOf(req.IdempotencyKey, map[string]any{
+		"rerun": req.Run, "from": req.From, "input": req.Input, "workflow_input": req.WorkflowInput, "version": req.Version,
+	})
+	if err != nil {
+		return parley.Run{}, false, err
+	}
+	return x.rerun(ctx, req, o)
+}
+
+// beginAgain begins the run that goes on from another one, unless refused says why that
+// cannot be: then it gives what was begun under the same key before, if anything was.
+func (x *Executor) beginAgain(ctx context.Context, old store.Run, v *compiledVersion, f workflow.Start, r *store.Replay, o once, refused error) (parley.Run, bool, error) {
+	if refused == nil {
+		return x.begin(ctx, v, beginning{fact: f, hidden: old.Hidden, replay: r, key: o.key, givenKey: o.given, digest: o.digest})
+	}
+	if o.key == "" {
+		return parley.Run{}, false, refused
+	}
+	id, err := x.cfg.Store.StartRun(ctx, store.Start{
+		Run: store.Run{Workflow: old.Workflow}, IdempotencyKey: o.key, GivenKey: o.given, InputDigest: o.digest, Refuse: refused,
+	})
+	if err != nil {
+		return parley.Run{}, false, err
+	}
+	run, err := x.Get(ctx, id)
+	return run, true, err
+}
