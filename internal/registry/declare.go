@@ -18,7 +18,7 @@ import (
 // detail}] and nothing stored, or that of the store, with the counts telling
 // how far it came; Declare then can simply be repeated.
 func (r *Registry) Declare(ctx context.Context, specs []parley.AgentSpec) (added, updated, unchanged int, err error) {
-	if err := r.checkAll(specs); err != nil {
+	if err := r.checkAll(ctx, specs); err != nil {
 		return 0, 0, 0, err
 	}
 	for _, spec := range specs {
@@ -46,7 +46,7 @@ const (
 	didUpdate
 )
 
-func (r *Registry) checkAll(specs []parley.AgentSpec) error {
+func (r *Registry) checkAll(ctx context.Context, specs []parley.AgentSpec) error {
 	var all faults
 	names := map[string]int{}
 	for i, spec := range specs {
@@ -58,7 +58,15 @@ func (r *Registry) checkAll(specs []parley.AgentSpec) error {
 		} else {
 			names[name] = i
 		}
-		r.lay(parley.Agent{}, complete(spec), &f)
+		var before parley.Agent
+		if p := spec.OutcomeUnknown; p != nil && *p == parley.OutcomeLookup {
+			// It may have been stored before that was refused. A store that fails now
+			// fails below, too.
+			if stored, err := r.cfg.Store.Agent(ctx, name); err == nil {
+				before.Protocol, before.OutcomeUnknown = stored.Protocol, stored.OutcomeUnknown
+			}
+		}
+		r.lay(before, complete(spec), &f)
 		for _, x := range f {
 			x.Path = fmt.Sprintf("agents[%d].%s", i, x.Path)
 			all = append(all, x)

@@ -292,6 +292,7 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 	set(&agent.Timeout, spec.Timeout)
 	set(&agent.Retry, spec.Retry)
 	set(&agent.OutcomeUnknown, spec.OutcomeUnknown)
+	checkPolicy(before, agent, f)
 	set(&agent.Idempotent, spec.Idempotent)
 	set(&agent.MaxConcurrent, spec.MaxConcurrent)
 	set(&agent.Limits, spec.Limits)

@@ -185,6 +185,7 @@ func TestAD7_Values(t *testing.T) {
 		{"factor Inf", retry(func(r *parley.RetryConfig) { r.Multiplier = math.Inf(1) }), "retry_config.backoff_multiplier"},
 
 		{"policy", func(s *parley.AgentSpec) { s.OutcomeUnknown = new(parley.OutcomeResend) }, ""},
+		{"a policy that asks", func(s *parley.AgentSpec) { s.OutcomeUnknown = new(parley.OutcomeLookup) }, "outcome_unknown"},
 		{"no policy", func(s *parley.AgentSpec) { s.OutcomeUnknown = new(parley.OutcomePolicy("retry")) }, "outcome_unknown"},
 		{"calls -1", func(s *parley.AgentSpec) { s.MaxConcurrent = new(-1) }, "limits.concurrency"},
 		{"calls 10001", func(s *parley.AgentSpec) { s.MaxConcurrent = new(10001) }, "limits.concurrency"},
@@ -401,4 +402,55 @@ func TestHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	unhealthy("deleted")
+}
+
+// TestR1_LookUpNeedsAnAgentThatCanBeAsked: nobody can set a policy that the protocol
+// does not have, in whatever way; a record that has it goes on, and can be changed.
+func TestR1_LookUpNeedsAnAgentThatCanBeAsked(t *testing.T) {
+	f := newFixture(t)
+	refused := func(what string, err error) {
+		t.Helper()
+		e, ok := errors.AsType[*parley.Error](err)
+		if !ok || e.Code != parley.CodeInvalid || !strings.Contains(string(e.Details), "use fail, or resend") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	lookUp := parley.AgentSpec{OutcomeUnknown: new(parley.OutcomeLookup)}
+	spec := parley.AgentSpec{Name: new("a"), URL: new("http://a"), OutcomeUnknown: new(parley.OutcomeLookup)}
+	_, err := f.Add(t.Context(), spec)
+	refused("a new agent", err)
+	_, err = f.declare(t, "agents: [{name: a, url: 'http://a', outcome_unknown: lookup}]")
+	refused("a file", err)
+	spec.Protocol = new("jsonrpc-2.0")
+	if _, err = f.Add(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Update(t.Context(), "a", parley.AgentSpec{Protocol: new(parley.ProtocolSimpleA2A)})
+	refused("another protocol", err)
+	_, err = f.Update(t.Context(), "a", parley.AgentSpec{Protocol: new(parley.ProtocolSimpleA2A), OutcomeUnknown: new(parley.OutcomeFail)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Update(t.Context(), "a", lookUp)
+	refused("another policy", err)
+
+	// A record of before.
+	agent, err := f.Get(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := agent.UpdatedAt
+	agent.OutcomeUnknown, agent.UpdatedAt = parley.OutcomeLookup, read.Add(time.Second)
+	if err := f.store.UpdateAgent(t.Context(), agent, read); err != nil {
+		t.Fatal(err)
+	}
+	lookUp.Description = new("changed")
+	if agent, err = f.Update(t.Context(), "a", lookUp); err != nil || agent.OutcomeUnknown != parley.OutcomeLookup {
+		t.Errorf("changed: %+v, %v", agent.OutcomeUnknown, err)
+	}
+	if _, err := f.declare(t, "agents: [{name: a, url: 'http://a', outcome_unknown: lookup}]"); err != nil {
+		t.Errorf("declared again: %v", err)
+	}
+	_, err = f.declare(t, "agents: [{name: a, url: 'http://a', outcome_unknown: lookup}, {name: b, url: 'http://b', outcome_unknown: lookup}]")
+	refused("another agent of the file", err)
 }

@@ -146,6 +146,18 @@ func checkShape(spec *parley.AgentSpec, f *faults) {
 	}
 }
 
+// checkPolicy refuses to look up what became of a task at agents of a protocol that
+// cannot be asked, unless the record did so before: it goes on as it was stored.
+func checkPolicy(before, agent parley.Agent, f *faults) {
+	asks := func(a parley.Agent) bool {
+		return a.Protocol == parley.ProtocolSimpleA2A && a.OutcomeUnknown == parley.OutcomeLookup
+	}
+	if asks(agent) && !asks(before) {
+		f.add("outcome_unknown", faultValue,
+			"cannot be lookup with the protocol %s, whose agents cannot be asked what became of a task: use fail, or resend if the agent recognises a task_id that it has seen", agent.Protocol)
+	}
+}
+
 func checkRetry(r parley.RetryConfig, f *faults) {
 	if r.MaxRetries < 0 || r.MaxRetries > maxRetries {
 		f.add("retry_config.max_retries", faultValue, "must be 0 to %d", maxRetries)

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/server"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // failpoints are the moments at which TestFailpoints lets the process die:
@@ -88,6 +90,12 @@ func dieAt(t *testing.T, policy, point string, passage int) {
 		AgentFiles: []string{filepath.Join(dir, "agents.yaml")}, WorkflowDirs: []string{filepath.Join(dir, "flows")},
 		DrainGrace: time.Millisecond,
 	}
+	if policy == "lookup" {
+		storeAgent(t, cfg.Data, parley.Agent{
+			ID: "00000000-0000-4000-8000-000000000001", Name: "one", URL: agent.URL + "/", Protocol: parley.ProtocolSimpleA2A,
+			OutcomeUnknown: parley.OutcomeLookup, Status: parley.AgentActive,
+		})
+	}
 	point, apart := strings.CutPrefix(point, apartPoint)
 	if apart {
 		cfg.Values.ApartAbove = 1
@@ -104,6 +112,21 @@ func dieAt(t *testing.T, policy, point string, passage int) {
 	judge(t, policy, log, run)
 	if apart && objectsIn(t, filepath.Join(cfg.Data, "values")) == 0 {
 		t.Error("no value was kept apart")
+	}
+}
+
+// storeAgent keeps an agent that was stored when that was not refused yet.
+func storeAgent(t *testing.T, data string, a parley.Agent) {
+	t.Helper()
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(t.Context(), filepath.Join(data, "parley.db"), store.Options{})
+	if err == nil {
+		err = errors.Join(db.Migrate(t.Context()), db.CreateAgent(t.Context(), a), db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
