@@ -45,7 +45,7 @@ func (a *decider) apply(f Fact) {
 		a.at = f.At
 		a.replied(f)
 	case Tick:
-		a.at, a.jitter = f.At, f.Jitter
+		a.at, a.jitter, a.calls = f.At, f.Jitter, f.Calls
 		a.tick()
 	case Cancel:
 		a.at = f.At
@@ -126,7 +126,7 @@ func (a *decider) settled(f Settled) {
 	case f.Result.Outcome == parley.OutcomeOK:
 		a.finishAgentStep(x, call, f)
 	case f.Result.Outcome == parley.OutcomeCancelled && a.cancelling && !a.goesOn(x):
-		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
+		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind, Started: ptr(f.Started), AgentTaskID: f.Result.AgentTaskID})
 	default:
 		a.fail(x, failure(f.Result), endOf(call, f))
 	}
@@ -203,8 +203,9 @@ func (a *decider) timeOut(x *execution) {
 	err := parley.Errorf(parley.CodeTimeout, "The step's timeout of %s is over", x.step.Timeout).
 		WithDetails(map[string]string{"limit": "timeout"})
 	err.Step, err.Agent = x.path, x.agent
+	call := a.callOf(x)
 	a.abandon(x, parley.OutcomeTimeout)
-	a.failFinally(x, err, attemptEnd{})
+	a.failFinally(x, err, attemptEnd{started: call.Started, agentTaskID: call.AgentTaskID})
 }
 
 // abandon closes what is in flight in and below x without waiting for it.
@@ -227,9 +228,25 @@ func (a *decider) cancelOpen(r *region) {
 		if x == nil || x.status.Terminal() {
 			continue
 		}
-		a.abandon(x, parley.OutcomeCancelled)
-		a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
+		a.giveUp(x)
 	}
+}
+
+// giveUp cancels a step without waiting for what is in flight.
+func (a *decider) giveUp(x *execution) {
+	call := a.callOf(x)
+	a.abandon(x, parley.OutcomeCancelled)
+	a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind, Started: ptr(call.Started), AgentTaskID: call.AgentTaskID})
+}
+
+// callOf is what is known of the newest attempt of x that has begun.
+func (a *decider) callOf(x *execution) Call {
+	for _, f := range slices.Backward(x.flights) {
+		if call, ok := a.calls[f.task]; ok {
+			return call
+		}
+	}
+	return Call{}
 }
 
 // cancel accepts a cancel once (rule C3).

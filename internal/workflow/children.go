@@ -107,9 +107,8 @@ type (
 type child struct {
 	task              string
 	workflow, version string
-	// run is "" until it has begun, at the time begun. ended: nobody waits for it.
+	// run is "" until it has begun. ended: nobody waits for it.
 	run   string
-	begun time.Time
 	ended bool
 }
 
@@ -194,7 +193,7 @@ func (a *decider) childBegun(f ChildStarted) {
 	if x.step.Child.Detach {
 		o := object{buf: []byte{'{'}}
 		o.str("run_id", f.Run)
-		a.complete(x, o.end(), completion{attemptEnd: attemptEnd{started: a.at}})
+		a.complete(x, o.end(), completion{attemptEnd: attemptEnd{started: x.startedAt}})
 		a.advance()
 	}
 }
@@ -220,7 +219,7 @@ func (a *decider) childOver(f ChildEnded) {
 		}
 	}
 	a.record(parley.EventChildEnded, x, childEnded{TaskID: f.TaskID, Run: f.Run, Status: f.Status, Error: recordable(f.Err)})
-	end := attemptEnd{started: x.child.begun}
+	end := attemptEnd{started: x.startedAt}
 	switch {
 	case f.Status == parley.RunCompleted:
 		a.complete(x, f.Output, completion{attemptEnd: end})
@@ -311,8 +310,7 @@ func (a *decider) graceOver() {
 	}
 	for _, x := range a.open.now() {
 		if x.status == parley.StepRunning && len(x.flights) > 0 {
-			a.abandon(x, parley.OutcomeCancelled)
-			a.record(parley.EventStepCancelled, x, stepEnded{Kind: x.step.Kind})
+			a.giveUp(x)
 		}
 	}
 }
@@ -344,10 +342,10 @@ func (s *State) evolveChildAsked(x *execution, p childAsked) {
 	s.children[p.TaskID] = x.path
 }
 
-func (s *State) evolveChildStarted(x *execution, p childStarted, at time.Time) {
+func (s *State) evolveChildStarted(x *execution, p childStarted) {
 	if x.child != nil {
 		c := *x.child
-		c.run, c.workflow, c.version, c.begun = p.Run, p.Workflow, p.Version, at
+		c.run, c.workflow, c.version = p.Run, p.Workflow, p.Version
 		x.child = &c
 	}
 }

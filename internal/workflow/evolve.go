@@ -115,7 +115,7 @@ func (s *State) evolveStep(e parley.Event, payload any) error {
 	case stepAnswered:
 		s.evolveAnswered(x, p)
 	case childStarted:
-		s.evolveChildStarted(x, p, e.At)
+		s.evolveChildStarted(x, p)
 	case childEnded:
 		s.unchild(x)
 	case stepRetrying:
@@ -175,7 +175,10 @@ func (s *State) evolveEnd(e parley.Event, x *execution, payload any) error {
 			status = parley.StepCancelled
 		}
 		s.tookOver(x, p.CopiedFrom)
-		s.endStep(x, status, e, nil)
+		if p.AgentTaskID != "" {
+			x.agentTaskID = p.AgentTaskID
+		}
+		s.endStep(x, status, e, p.Started)
 		x.region.flow(x, "")
 	default:
 		return fmt.Errorf("no rule for %T", payload)
@@ -188,6 +191,9 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 	x.retryAt, x.triedAt = time.Time{}, e.At
 	if x.scheduledAt.IsZero() {
 		x.scheduledAt = e.At
+	}
+	if x.step.Kind != KindAgent && x.startedAt.IsZero() {
+		x.startedAt = e.At // an agent begins when its attempt is claimed
 	}
 	if p.Agent != "" {
 		x.agent, x.hedgeAt = p.Agent, at(p.HedgeAt)
@@ -305,7 +311,9 @@ type decider struct {
 	*State
 	at     time.Time
 	jitter float64
-	d      Decision
+	// calls is as in Tick.
+	calls map[string]Call
+	d     Decision
 	// pass is the phase that advance is in.
 	pass string
 	// touched are the executions that were marked as changed.

@@ -70,8 +70,18 @@ type Settled struct {
 // Tick says what time it is, so that due timers fire.
 type Tick struct {
 	At time.Time
+	// Calls tells of the attempts that have begun, by task: a timer may end them.
+	// Nothing depends on it but when a step is said to have started.
+	Calls map[string]Call
 	// Jitter as in Settled.
 	Jitter float64
+}
+
+// Call is what is known of an attempt that has begun and may not have ended.
+type Call struct {
+	Started time.Time
+	// AgentTaskID is the agent's own name for the task, or "".
+	AgentTaskID string
 }
 
 // Cancel asks for the end of the run (rule C3).

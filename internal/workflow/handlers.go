@@ -203,6 +203,10 @@ func (s *State) evolveHandling(e parley.Event, x *execution, p stepHandling) {
 	if x.scheduledAt.IsZero() {
 		x.scheduledAt, x.startedAt = e.At, e.At
 	}
+	if p.Started != nil {
+		x.startedAt = *p.Started
+	}
+	x.agentTaskID = p.AgentTaskID
 	x.err, x.retryAt, x.wakeAt, x.deadline = p.Error, time.Time{}, time.Time{}, time.Time{}
 	x.handling = &handling{index: p.Handler, err: p.Error, started: p.Started, agentTaskID: p.AgentTaskID}
 	if body := x.step.Handlers[p.Handler].Body; body != nil {

@@ -126,6 +126,10 @@ type (
 	}
 	stepEnded struct {
 		Kind Kind `json:"kind"`
+		// Started and AgentTaskID are those of the attempt that was given up, as far as
+		// they are known.
+		Started     *time.Time `json:"started_at,omitempty"`
+		AgentTaskID string     `json:"agent_task_id,omitempty"`
 		// CopiedFrom as in stepCompleted.
 		CopiedFrom string `json:"copied_from,omitempty"`
 	}
