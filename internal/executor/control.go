@@ -60,7 +60,7 @@ func (x *Executor) control(ctx context.Context, req parley.ControlRequest, verb 
 		}
 		d := l.state.Apply(f)
 		if len(d.Events) == 0 {
-			return x.view(ctx, l.state, h.Run), nil
+			return x.shown(ctx, l.state, h)
 		}
 		if err := x.commit(ctx, l, d, nil); errors.Is(err, store.ErrStale) {
 			continue

@@ -20,7 +20,13 @@ func (x *Executor) Get(ctx context.Context, id string) (parley.Run, error) {
 	if err != nil {
 		return parley.Run{}, err
 	}
-	run, err := x.withTurn(ctx, x.view(ctx, state, h.Run))
+	return x.shown(ctx, state, h)
+}
+
+// shown is a run as callers see it: its view with what only the rows of its attempts
+// know of those that have not ended, or were given up.
+func (x *Executor) shown(ctx context.Context, s *workflow.State, h store.History) (parley.Run, error) {
+	run, err := x.withTurn(ctx, x.view(ctx, s, h.Run))
 	if err != nil {
 		return parley.Run{}, err
 	}
@@ -31,24 +37,59 @@ func (x *Executor) Get(ctx context.Context, id string) (parley.Run, error) {
 			open[a.Step] = a
 		}
 	}
+	var lacking []*parley.Step
 	for i := range run.Steps {
 		step := &run.Steps[i]
 		a, ok := open[step.ID]
-		if !ok || step.Status != parley.StepRunning {
-			continue
+		if ok && step.Status == parley.StepRunning {
+			underWay(step, a)
 		}
-		step.AgentTaskID = a.AgentTaskID
-		if a.State == store.AttemptOpen {
-			continue
-		}
-		switch step.Phase {
-		case parley.PhaseQueued:
-			step.Phase, step.StartedAt = parley.PhaseWorking, timePtr(a.ClaimedAt)
-		case parley.PhaseInputRequired:
-			step.StartedAt = timePtr(a.ClaimedAt)
+		if step.Kind == string(workflow.KindAgent) && step.StartedAt == nil && (step.Attempts > 1 || step.Attempts == 1 && !ok) {
+			lacking = append(lacking, step) // one of its attempts may have begun
 		}
 	}
-	return run, nil
+	return run, x.addBegun(ctx, run.ID, lacking)
+}
+
+// underWay adds what an attempt that has not ended says of its step.
+func underWay(step *parley.Step, a store.Attempt) {
+	step.AgentTaskID = a.AgentTaskID
+	if a.State == store.AttemptOpen {
+		return
+	}
+	switch step.Phase {
+	case parley.PhaseQueued:
+		step.Phase, step.StartedAt = parley.PhaseWorking, timePtr(a.ClaimedAt)
+	case parley.PhaseInputRequired, parley.PhaseCancelling:
+		step.StartedAt = timePtr(a.ClaimedAt)
+	}
+}
+
+// addBegun adds to steps when the last of their attempts that was claimed has begun,
+// and to those that have ended the agent's own name for it.
+func (x *Executor) addBegun(ctx context.Context, run string, steps []*parley.Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	list, err := x.cfg.Store.Begun(ctx, run)
+	if err != nil {
+		return err
+	}
+	last := make(map[string]*store.Attempt, len(list))
+	for i := range list {
+		last[list[i].Step] = &list[i]
+	}
+	for _, step := range steps {
+		a := last[step.ID]
+		if a == nil {
+			continue
+		}
+		step.StartedAt = timePtr(a.ClaimedAt)
+		if step.AgentTaskID == "" && step.Status.Terminal() {
+			step.AgentTaskID = a.AgentTaskID
+		}
+	}
+	return nil
 }
 
 // view completes a state's view by what only the row and the registry know.

@@ -108,7 +108,7 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) (acted b
 	if err := x.adopt(ctx, l); err != nil {
 		return true, err
 	}
-	if err := x.fireDue(ctx, l, read); err != nil {
+	if err := x.fireDue(ctx, l, h, read); err != nil {
 		return true, err
 	}
 	return l.state.Seq() != h.Run.Seq, nil
@@ -142,7 +142,7 @@ func (x *Executor) absorb(ctx context.Context, l *liveRun, h store.History) erro
 // fireDue fires the run's timers. With an old bridge none acts that ends what
 // that works on before the results that were there when it was due are in the
 // store; read is up to when they were before the run was loaded.
-func (x *Executor) fireDue(ctx context.Context, l *liveRun, read time.Time) error {
+func (x *Executor) fireDue(ctx context.Context, l *liveRun, h store.History, read time.Time) error {
 	due := l.state.Due()
 	if due.IsZero() {
 		return nil
@@ -158,11 +158,22 @@ func (x *Executor) fireDue(ctx context.Context, l *liveRun, read time.Time) erro
 		}
 		return nil
 	}
-	d := l.state.Apply(workflow.Tick{At: now, Jitter: x.cfg.Jitter()})
+	d := l.state.Apply(workflow.Tick{At: now, Jitter: x.cfg.Jitter(), Calls: calls(h.Attempts)})
 	if len(d.Events) == 0 {
 		return nil
 	}
 	return x.commit(ctx, l, d, nil)
+}
+
+// calls says which attempts had begun when the run was loaded: a timer may end them.
+func calls(list []store.Attempt) map[string]workflow.Call {
+	m := make(map[string]workflow.Call, len(list))
+	for i := range list {
+		if a := &list[i]; a.State != store.AttemptOpen && !a.ClaimedAt.IsZero() {
+			m[a.ID] = workflow.Call{Started: a.ClaimedAt, AgentTaskID: a.AgentTaskID}
+		}
+	}
+	return m
 }
 
 // load replaces the run's state by what the store holds.

@@ -38,6 +38,25 @@ func (db *DB) AttemptLog(ctx context.Context, q parley.AttemptQuery) ([]parley.A
 	return items, total, err
 }
 
+// selectBegun finds the attempts of a run that were claimed and not given back.
+const selectBegun = `SELECT id, step, number, claimed_at, agent_task_id FROM attempt
+ WHERE id >= ? AND id < ? AND run = ? AND claimed_at IS NOT NULL AND state <> 'open' ORDER BY step, number`
+
+// Begun gives the attempts of a run that have begun, ended or not, those of one
+// step in their order. Of each it tells what it is, when it was claimed, and the
+// agent's own name for it. It is empty for a run that is not there.
+func (db *DB) Begun(ctx context.Context, run string) (list []Attempt, err error) {
+	from, to := idRange(run)
+	err = db.read(ctx, selectBegun, func(r *record) error {
+		var a Attempt
+		a.ID, a.Run, a.Step, a.Attempt = r.str(), run, r.str(), int(r.int())
+		a.ClaimedAt, a.AgentTaskID = r.time(), r.str()
+		list = append(list, a)
+		return r.err
+	}, from, to, run)
+	return list, err
+}
+
 func readAttemptLog(r *record) (a parley.Attempt, err error) {
 	a = parley.Attempt{TaskID: r.str(), Step: r.str(), Number: int(r.int()), Agent: r.str(), State: r.str()}
 	outcome, meta := parley.Outcome(r.str()), r.bytes()

@@ -75,6 +75,41 @@ func TestAttemptLog(t *testing.T) {
 	})
 }
 
+// TestBegun: of a run's attempts those are told that were claimed, in order, also
+// when they have ended, with what the agent calls them.
+func TestBegun(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		me := bridge(t, db, "b1")
+		me.Token = "t1"
+		run := begin(t, db, "run-1", claimed(attempt("run-1", "b", 1), me), attempt("run-1", "c", 1))
+		begin(t, db, "run-10", claimed(attempt("run-10", "a", 1), Claim{Worker: me.Worker, Inc: me.Inc, Token: "t2"}))
+		ok := must(db.Move(t.Context(), Move{Kind: MoveFollow, TaskID: "run-1.b.1", From: me, AgentTaskID: "at-1", At: epoch.Add(time.Second)}))(t)
+		if !ok {
+			t.Fatal("the move was refused")
+		}
+		d := next(run, 1)
+		d.Close = []Close{{TaskID: "run-1.b.1", Outcome: parley.OutcomeTimeout}}
+		me.Token = "t3"
+		d.Insert = []Attempt{claimed(attempt("run-1", "b", 2), me), attempt("run-1", "a", 1)}
+		check(t, db.Decide(t.Context(), d))
+
+		type begun struct {
+			ID, Run, Step string
+			Attempt       int
+			At            time.Time
+			AgentTask     string
+		}
+		var got []begun
+		for _, a := range must(db.Begun(t.Context(), "run-1"))(t) {
+			got = append(got, begun{a.ID, a.Run, a.Step, a.Attempt, a.ClaimedAt, a.AgentTaskID})
+		}
+		diff(t, got, []begun{{"run-1.b.1", "run-1", "b", 1, epoch, "at-1"}, {"run-1.b.2", "run-1", "b", 2, epoch, ""}})
+		if list := must(db.Begun(t.Context(), "run-2"))(t); list != nil {
+			t.Errorf("a run that is not there has %v", list)
+		}
+	})
+}
+
 // TestAnswerAlikeWhateverItsStatus: the words of an answer count, not the
 // status with which they came to somebody else.
 func TestAnswerAlikeWhateverItsStatus(t *testing.T) {

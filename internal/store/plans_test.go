@@ -41,6 +41,7 @@ func hotQueries(db *DB) map[string]string {
 		"reply":     replyTo,
 		"due":       selectDue,
 		"unclosed":  selectUnclosed,
+		"begun":     selectBegun,
 		"all":       selectAttempts,
 		"events":    selectEvents,
 		"page":      selectEventPage,
