@@ -221,6 +221,17 @@ func (w *world) settle(c *call, r parley.Result) workflow.Fact {
 	return f
 }
 
+// begun are the calls that have begun, for a timer that may end them.
+func (w *world) begun() map[string]workflow.Call {
+	m := make(map[string]workflow.Call, len(w.calls))
+	for id, c := range w.calls {
+		if !c.began.IsZero() {
+			m[id] = workflow.Call{Started: c.began}
+		}
+	}
+	return m
+}
+
 // stop asks the agent of a task to end.
 func (w *world) stop(task string) {
 	c := w.calls[task]

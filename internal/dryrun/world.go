@@ -173,7 +173,7 @@ func (w *world) next() error {
 		return parley.Errorf(parley.CodeInternal, "nothing is due, and the run has not ended")
 	}
 	w.pass(due)
-	if n := w.apply(workflow.Tick{At: w.now, Jitter: w.jitter()}); n == 0 && !w.state.Due().After(w.now) {
+	if n := w.apply(workflow.Tick{At: w.now, Jitter: w.jitter(), Calls: w.begun()}); n == 0 && !w.state.Due().After(w.now) {
 		return parley.Errorf(parley.CodeInternal, "the timer of %s changes nothing", due.Format(time.RFC3339Nano))
 	}
 	return nil
