@@ -146,8 +146,6 @@ func (m *explainer) child(w *parley.StepWait, c *parley.ChildRun) {
 // pending says why a step has not begun.
 func (m *explainer) pending(w *parley.StepWait, o workflow.OpenStep) {
 	switch {
-	case m.state.Cancelling():
-		w.Reason, w.Text = parley.WaitCancel, "does not begin: the run is being cancelled"
 	case len(o.Needs) > 0:
 		w.Reason, w.Text, w.Needs = parley.WaitNeeds, "for the end of "+strings.Join(o.Needs, ", "), o.Needs
 	case m.state.Paused():

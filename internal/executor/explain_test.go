@@ -72,7 +72,7 @@ steps:
 			"p/q paused until -, silent until -", "p/w paused until -, silent until -", "z needs until -, silent until -")
 		_, err = r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "bob"})
 		check(t, err)
-		want(run, "The run is being cancelled by bob", "p cancel until -, silent until -", "p/a cancel until -, silent until -", "p/w cancel until -, silent until -", "z cancel until -, silent until -")
+		want(run, "The run is being cancelled by bob", "p cancel until -, silent until -", "p/a cancel until -, silent until -", "p/w cancel until -, silent until -")
 		r.steer(terminate, run)
 		want(run, "The run has ended: it is CANCELLED")
 		_, err = r.x.Explain(t.Context(), "run-9")

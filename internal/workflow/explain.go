@@ -34,8 +34,8 @@ type OpenStep struct {
 	Err   *parley.Error
 }
 
-// Open gives the steps that have not ended and whose scope runs, and for each
-// agent step its attempts in flight, in list order. It is empty for a run that has
+// Open gives the steps that have not ended and may still go on, and for each agent
+// step its attempts in flight, in list order. It is empty for a run that has
 // ended.
 func (s *State) Open() []OpenStep {
 	if s.status.Terminal() || s.seq == 0 || s.Queued() {
@@ -79,7 +79,9 @@ func (s *State) openIn(r *region, out []OpenStep) []OpenStep {
 	for i, x := range r.steps {
 		switch {
 		case x == nil:
-			out = append(out, r.notBegun(i))
+			if s.unbegun(r) == parley.StepPending {
+				out = append(out, r.notBegun(i))
+			}
 		case x.status != parley.StepRunning:
 		case x.holds() && x.retryAt.IsZero():
 			at := len(out)

@@ -359,7 +359,7 @@ func (r *region) previous() *expr.PreviousInfo {
 				return r.steps[i].info(), true
 			}
 		}
-		return expr.StepInfo{Status: parley.StepPending}, true
+		return expr.StepInfo{Status: parley.StepCancelled}, true // the iteration is over
 	}}
 	for _, step := range r.block.Steps {
 		info.IDs = append(info.IDs, step.ID)

@@ -277,9 +277,17 @@ func (s *State) owner(path string, b *Block) (x *execution, part int, ok bool) {
 // around it, or inside of what stands there (rule E5). Nil if it has not been
 // considered.
 func (r *region) look(step *Step) *execution {
+	if in := r.list(step.Block); in != nil {
+		return in.steps[step.Index]
+	}
+	return nil
+}
+
+// list gives the running list of a block as it is seen from r; nil if it has not begun.
+func (r *region) list(b *Block) *region {
 	for ; r != nil; r = r.around() {
-		if in := r.within(step.Block); in != nil {
-			return in.steps[step.Index]
+		if in := r.within(b); in != nil {
+			return in
 		}
 	}
 	return nil

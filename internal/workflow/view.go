@@ -72,9 +72,28 @@ func (s *State) stepInfo(from *region, id string) (expr.StepInfo, bool) {
 	}
 	x := from.look(step)
 	if x == nil {
-		return expr.StepInfo{Status: parley.StepPending}, true
+		return expr.StepInfo{Status: s.notBegun(from, step)}, true
 	}
 	return x.info(), true
+}
+
+// notBegun is the status of a step that look does not find: that of what has not begun
+// in the innermost list around it that has.
+func (s *State) notBegun(from *region, step *Step) parley.StepStatus {
+	for block := step.Block; block.Parent != nil; block = block.Parent.Block {
+		if r := from.list(block); r != nil {
+			return s.unbegun(r)
+		}
+		if x := from.look(block.Parent); x != nil && x.step.Loop != nil {
+			return parley.StepPending // nobody sees into it
+		} else if x != nil {
+			return s.unbegunIn(x, block)
+		}
+	}
+	if step.Block.Role == roleFinally && s.finally == nil {
+		return parley.StepPending
+	}
+	return s.unbegun(s.body)
 }
 
 // info is the step as expressions see it.
@@ -108,13 +127,70 @@ func (s *State) View() parley.Run {
 		r.Steps = append(r.Steps, s.viewStep(s.execs[path]))
 	}
 	s.unreached(s.body, &r.Steps)
+	if s.finally != nil {
+		s.unreached(s.finally, &r.Steps)
+	}
 	return r
 }
 
-// unreached appends the steps of a list that were not considered. They are
-// CANCELLED once the step around them has ended without them (rule S3).
+// unbegun is the status of the steps of a list that were not considered: PENDING as
+// long as they may be, CANCELLED once the list is over without them (rules S3, C3).
+func (s *State) unbegun(r *region) parley.StepStatus {
+	if s.over(r) {
+		return parley.StepCancelled
+	}
+	return parley.StepPending
+}
+
+// unbegunIn is unbegun for a list of x that has not begun itself. One that was not
+// chosen stays PENDING: what the graph form's conditionals were converted to tells by
+// that which one was.
+func (s *State) unbegunIn(x *execution, b *Block) parley.StepStatus {
+	other := x.step.Cases != nil && x.entered && b.Role == roleBody && x.chosen != b.Part
+	switch {
+	case s.status.Terminal():
+		return parley.StepCancelled
+	case other, b.Role == roleCompensate: // which begins when all else is over
+	case x.status == parley.StepFailed, x.status == parley.StepCancelled, x.status == parley.StepRunning && s.over(x.region):
+		return parley.StepCancelled
+	}
+	return parley.StepPending
+}
+
+// unbegunAt is unbegun for a step that locate has found.
+func (s *State) unbegunAt(step *Step, owner *execution, part int) parley.StepStatus {
+	if owner == nil {
+		return s.unbegun(s.regionOf(step.Block, nil, 0))
+	}
+	for r := range owner.regions {
+		if r.block == step.Block && r.part == part {
+			return s.unbegun(r)
+		}
+	}
+	return s.unbegunIn(owner, step.Block)
+}
+
+// over reports whether nothing of a list begins any more that has not begun.
+func (s *State) over(r *region) bool {
+	switch x := r.owner; {
+	case s.status.Terminal() || s.cancelling:
+		return true
+	case r.state() == regionFailed && (r.err != nil || !r.block.Wait): // what waits for the others may be paused
+		return true
+	case x == nil:
+		return r == s.body && s.phase != phaseBody
+	case r.block.Role == roleCompensate:
+		return x.undo.done
+	case r.block.Role == roleHandler:
+		return x.status.Terminal()
+	default: // of a step that is handled, or done again, this round is over
+		return x.status.Terminal() || x.handling != nil || !x.retryAt.IsZero()
+	}
+}
+
+// unreached appends the steps of a list that were not considered.
 func (s *State) unreached(r *region, steps *[]parley.Step) {
-	ended := s.status.Terminal() || r.owner != nil && r.owner.status.Terminal()
+	status := s.unbegun(r)
 	for i, x := range r.steps {
 		if x != nil {
 			for inner := range x.regions {
@@ -123,11 +199,7 @@ func (s *State) unreached(r *region, steps *[]parley.Step) {
 			continue
 		}
 		step := r.block.Steps[i]
-		v := parley.Step{ID: r.prefix + step.ID, Kind: string(step.Kind), Status: parley.StepPending, Agent: step.firstAgent()}
-		if ended || r.state() == regionFailed {
-			v.Status = parley.StepCancelled
-		}
-		*steps = append(*steps, v)
+		*steps = append(*steps, parley.Step{ID: r.prefix + step.ID, Kind: string(step.Kind), Status: status, Agent: step.firstAgent()})
 	}
 }
 

@@ -212,8 +212,11 @@ func (s *State) asks(x *execution) *flight {
 func (s *State) StepState(path string) (text string, ok bool) {
 	x := s.execs[path]
 	if x == nil {
-		_, _, _, known := s.locate(path)
-		return string(parley.StepPending), known
+		step, owner, part, known := s.locate(path)
+		if !known {
+			return "", false
+		}
+		return string(s.unbegunAt(step, owner, part)), true
 	}
 	v := s.viewStep(x)
 	if v.Phase == "" {
