@@ -203,6 +203,9 @@ func (a *decider) timeOut(x *execution) {
 	err := parley.Errorf(parley.CodeTimeout, "The step's timeout of %s is over", x.step.Timeout).
 		WithDetails(map[string]string{"limit": "timeout"})
 	err.Step, err.Agent = x.path, x.agent
+	if n := len(x.flights); n > 0 {
+		err.Attempt, err.Agent = x.flights[n-1].attempt, x.flights[n-1].agent
+	}
 	call := a.callOf(x)
 	a.abandon(x, parley.OutcomeTimeout)
 	a.failFinally(x, err, attemptEnd{started: call.Started, agentTaskID: call.AgentTaskID})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -250,4 +251,46 @@ func TestT1_EveryRetryBeginsInTime(t *testing.T) {
 			}, rapid.Float64Range(0, 0.999).Draw(rt, "jitter"))
 		}
 	})
+}
+
+// TestT1_TimeoutNamesTheAttempt: the error of a step's timeout says which attempt, of
+// which agent, was under way; where no agent is called, none.
+func TestT1_TimeoutNamesTheAttempt(t *testing.T) {
+	const (
+		retried = `{id: x, agent: w, timeout: 1m, retry: {attempts: 3, delay: 20s, jitter: none}, on_error: {output: "${error.attempt}"}}`
+		hedged  = `{id: x, agents: [v, w], hedge_after: 10s, timeout: 1m, on_error: {output: "${error.attempt}"}}`
+	)
+	for name, c := range map[string]struct {
+		step   string
+		before func(*script)
+		output string
+		agent  string
+	}{
+		"first":         {step: retried, output: "1", agent: "w"},
+		"second":        {step: retried, before: func(s *script) { s.fail("x", parley.CodeAgentError).after(20 * time.Second) }, output: "2", agent: "w"},
+		"last of two":   {step: hedged, before: func(s *script) { s.after(10 * time.Second) }, output: "2", agent: "w"},
+		"one has ended": {step: hedged, before: func(s *script) { s.after(10 * time.Second); s.fail("x", parley.CodeAgentError) }, output: "", agent: ""},
+		"wait":          {step: `{id: x, wait: 1h, timeout: 1m, on_error: {output: "${error.attempt}"}}`, output: "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, "name: t\nsteps:\n  - "+c.step+"\n")
+			end := s.now.Add(time.Minute)
+			if c.before != nil {
+				c.before(s)
+			}
+			if c.output == "" { // either of them may be the one that has failed
+				left := s.task("x").Task
+				c.output, c.agent = strconv.Itoa(left.Attempt), left.Agent
+			}
+			s.now = end
+			s.apply(Tick{At: s.now})
+			v := s.step("x")
+			if v.Error == nil || v.Error.Code != parley.CodeTimeout || strconv.Itoa(v.Error.Attempt) != c.output || v.Error.Agent != c.agent {
+				t.Fatalf("error %+v, want attempt %s of %q", v.Error, c.output, c.agent)
+			}
+			if string(v.Output) != c.output {
+				t.Errorf("the handler sees %s, want %s", v.Output, c.output)
+			}
+		})
+	}
 }
