@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow/expr"
@@ -33,8 +34,16 @@ func (p *parser) template(n *node, e parseExpr) {
 	if !p.shallow(n) {
 		return
 	}
-	e.node, e.raw = n, n.json()
+	e.node, e.raw, e.at.Member = n, n.json(), e.member(n)
 	p.later = append(p.later, e)
+}
+
+// member names a node from the step that it belongs to: emit.data.
+func (e parseExpr) member(n *node) string {
+	if e.of == nil {
+		return n.path()
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(n.path(), e.of.node.path()), ".")
 }
 
 // condition has a CEL text compiled when all steps are known.

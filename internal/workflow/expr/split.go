@@ -2,6 +2,7 @@ package expr
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -114,7 +115,7 @@ func (b *builder) oneString(dec *jsontext.Decoder, text string, before int) {
 	}
 	b.literal(b.value[b.copied:start])
 	b.copied = end
-	place := part{depth: dec.StackDepth(), field: fieldName(pointer)}
+	place := part{depth: dec.StackDepth(), field: cmp.Or(fieldName(pointer), b.at.Member)}
 	if len(pieces) == 1 && pieces[0].x != nil {
 		place.x = pieces[0].x
 		b.parts = append(b.parts, place)

@@ -35,6 +35,8 @@ type At struct {
 	// Each are the loops around, the innermost first: they add `each` and
 	// `loop`.
 	Each []LoopAt
+	// Member names the value in the errors of what stands in no member of it.
+	Member string
 	// Event adds `event`, Plan `plan.input`.
 	Event, Plan bool
 	// PathsOnly refuses all but path references to steps and to plan.input:

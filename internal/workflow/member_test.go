@@ -1,0 +1,37 @@
+package workflow
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestE1_ErrorsNameTheMember: what cannot be evaluated is named by the member of the
+// step that it stands in, or by its place in there.
+func TestE1_ErrorsNameTheMember(t *testing.T) {
+	for member, step := range map[string]string{
+		"'set'":                  `set: "v=${a.output}"`,
+		"'q'":                    `set: {q: "v=${a.output}"}`,
+		"'emit.data'":            `emit: {event: e, data: "v=${a.output}"}`,
+		"'emit.event'":           `emit: {event: "v=${a.output}"}`,
+		"'fail.message'":         `fail: {code: No, message: "v=${a.output}"}`,
+		"'fail.details'":         `fail: {code: No, details: "v=${a.output}"}`,
+		"'input'":                `agent: x, input: "v=${a.output}"`,
+		"'event'":                `event: "v=${a.output}"`,
+		"'wait.until'":           `wait: {until: "v=${a.output}"}`,
+		"'approval.title'":       `approval: {title: "v=${a.output}"}`,
+		"'validate'":             `validate: "v=${a.output}", schema: {}`,
+		"'output'":               `set: 1, output: "v=${a.output}"`,
+		"'on_error[0].output'":   `fail: {code: No}, on_error: [{output: "v=${a.output}"}]`,
+		"'set': Field 'none'":    `set: "${a.output.none}"`,
+		"'for_each': no such ke": `for_each: "${a.output.n + a.output.none}", steps: [{set: 1}]`,
+	} {
+		s := play(t, "name: t\nsteps:\n  - {id: a, set: {n: 1}}\n  - {id: x, "+step+"}\n")
+		if err := s.step("x").Error; err == nil || !strings.Contains(err.Message, " in field "+member) {
+			t.Errorf("%s: %v, want it to name %s", step, err, member)
+		}
+	}
+	s := play(t, "name: t\nsteps:\n  - {id: a, set: {n: 1}}\noutput: \"v=${a.output}\"\n")
+	if err := s.state.View().Error; err == nil || !strings.Contains(err.Message, "in field 'output': an object cannot stand inside text") {
+		t.Errorf("output: %v", err)
+	}
+}
