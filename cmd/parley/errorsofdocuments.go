@@ -95,6 +95,12 @@ func senseErrors() []errorEntry {
 			Next:    []string{"deploy it before a run starts: parley workflow apply FILE"},
 		},
 		{
+			Code: "session_ignored", In: []string{metDocument}, Retry: retryNo,
+			Meaning: "A step has a session, and its agent's protocol knows no conversations; a warning.",
+			Causes:  []string{"an agent that does not speak A2A (jsonrpc-2.0)"},
+			Next:    []string{"leave session out, and hand on in input what the agent has to know", "see what the agent speaks: parley agent show NAME"},
+		},
+		{
 			Code: "convert", In: []string{metDocument}, Retry: retryNo,
 			Meaning: "The other form of the language cannot say this.",
 			Causes:  []string{"a step or member that only one of the forms has"},

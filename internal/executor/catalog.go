@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -75,6 +76,7 @@ func (c *Catalog) parse(ctx context.Context, req parley.ApplyRequest) (*workflow
 		}
 	}
 	problems = append(problems, c.unknownChildren(ctx, req.File, def)...)
+	problems = append(problems, c.lostSessions(ctx, req.File, def)...)
 	return def, append(problems, c.silent(req.File, def)...)
 }
 
@@ -94,6 +96,44 @@ func (c *Catalog) unknownChildren(ctx context.Context, file string, def *workflo
 				Text: fmt.Sprintf("workflow %q is not deployed: no run can be started before it is", child.Workflow),
 			})
 		}
+	}
+	return problems
+}
+
+// lostSessions warns of sessions of agents whose protocol knows none (rule P1).
+func (c *Catalog) lostSessions(ctx context.Context, file string, def *workflow.Definition) (problems parley.Problems) {
+	look := func(path string, s *workflow.Step) {
+		names := append(slices.Clip(s.Agents), s.Among...)
+		if s.Agent != "" {
+			names = append(names, s.Agent)
+		}
+		for _, name := range names {
+			info, known := c.cfg.Executor.cfg.Agent(ctx, name)
+			if !known || info.Protocol == "" || info.Protocol == parley.ProtocolJSONRPC {
+				continue
+			}
+			problems = append(problems, parley.Problem{
+				File: file, Path: "steps." + path, Severity: parley.SeverityWarning, Code: "session_ignored",
+				Text: fmt.Sprintf("agent %q speaks %s: session does nothing, only agents of %s (A2A) continue a conversation",
+					name, info.Protocol, parley.ProtocolJSONRPC),
+				Suggestion: "leave session out, or hand on in input what the agent has to know",
+			})
+		}
+	}
+	var within func(b *workflow.Block, prefix string)
+	within = func(b *workflow.Block, prefix string) {
+		for _, s := range b.Steps {
+			if s.Session != "" {
+				look(prefix+s.ID, s)
+			}
+			for _, inside := range s.AllBlocks() {
+				within(inside, prefix+s.ID+"/")
+			}
+		}
+	}
+	within(def.Body, "")
+	if def.Finally != nil {
+		within(def.Finally, "")
 	}
 	return problems
 }
