@@ -78,7 +78,7 @@ type Rerun struct {
 func (s *State) Rerun(next *Definition, from string, input json.RawMessage) (Rerun, error) {
 	step := next.stepNamed(from)
 	if step == nil {
-		return Rerun{}, parley.Errorf(parley.CodeNotFound, "workflow %s version %s has no step %q", next.ID, next.Version, from)
+		return Rerun{}, s.notThere(next, from)
 	}
 	if input != nil && step.Input == nil {
 		return Rerun{}, parley.Errorf(parley.CodeInvalid, "Step %s is of kind %s and takes no input: edit that of the workflow", from, step.Kind)
