@@ -35,6 +35,11 @@ func onceOf(key string, request map[string]any) (once, error) {
 	return once{key: firingKey(againKeys, key), given: key, digest: digest(b)}, nil
 }
 
+// of gives the beginning of a run that goes on from another one.
+func (o once) of(f workflow.Start, r *store.Replay) beginning {
+	return beginning{fact: f, replay: r, key: o.key, givenKey: o.given, digest: o.digest}
+}
+
 // RetryOnce is [Executor.Retry] for a request that can be repeated: if one with the
 // same key was carried out before, existing is set and the run is what it has begun;
 // if that was another request, the error has code idempotency_conflict.
@@ -59,15 +64,16 @@ func (x *Executor) RerunOnce(ctx context.Context, req parley.RerunRequest) (run 
 
 // beginAgain begins the run that goes on from another one, unless refused says why that
 // cannot be: then it gives what was begun under the same key before, if anything was.
-func (x *Executor) beginAgain(ctx context.Context, old store.Run, v *compiledVersion, f workflow.Start, r *store.Replay, o once, refused error) (parley.Run, bool, error) {
+func (x *Executor) beginAgain(ctx context.Context, old store.Run, v *compiledVersion, b beginning, refused error) (parley.Run, bool, error) {
 	if refused == nil {
-		return x.begin(ctx, v, beginning{fact: f, hidden: old.Hidden, replay: r, key: o.key, givenKey: o.given, digest: o.digest})
+		b.hidden = old.Hidden
+		return x.begin(ctx, v, b)
 	}
-	if o.key == "" {
+	if b.key == "" {
 		return parley.Run{}, false, refused
 	}
 	id, err := x.cfg.Store.StartRun(ctx, store.Start{
-		Run: store.Run{Workflow: old.Workflow}, IdempotencyKey: o.key, GivenKey: o.given, InputDigest: o.digest, Refuse: refused,
+		Run: store.Run{Workflow: old.Workflow}, IdempotencyKey: b.key, GivenKey: b.givenKey, InputDigest: b.digest, Refuse: refused,
 	})
 	if err != nil {
 		return parley.Run{}, false, err

@@ -33,7 +33,7 @@ func (x *Executor) rerun(ctx context.Context, req parley.RerunRequest, o once) (
 	if err == nil {
 		x.cfg.Logger.Info("run is run again", "run", req.Run, "from", req.From, "version", v.row.Version, "by", req.By)
 	}
-	return x.beginAgain(ctx, h.Run, v, f, &store.Replay{By: req.By}, o, err)
+	return x.beginAgain(ctx, h.Run, v, o.of(f, &store.Replay{By: req.By}), err)
 }
 
 // rerunOf gives what a rerun of a run begins with, and on which version.

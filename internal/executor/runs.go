@@ -130,7 +130,7 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 		}
 		d := l.state.Apply(workflow.Cancel{At: x.now(), By: req.By, Reason: req.Reason, Grace: x.cfg.CancelGrace})
 		if len(d.Events) == 0 {
-			return x.view(ctx, l.state, h.Run), nil
+			return x.shown(ctx, l.state, h)
 		}
 		if err := x.commit(ctx, l, d, nil); errors.Is(err, store.ErrStale) {
 			continue
@@ -175,7 +175,7 @@ func (x *Executor) retry(ctx context.Context, id string, r store.Replay, o once)
 	if err == nil {
 		x.cfg.Logger.Info("run is retried", "run", id, "by", r.By, "dead_letter", r.ID)
 	}
-	return x.beginAgain(ctx, h.Run, v, f, &r, o, err)
+	return x.beginAgain(ctx, h.Run, v, o.of(f, &r), err)
 }
 
 // retryOf gives what a retry of a run begins with, and on which version.
