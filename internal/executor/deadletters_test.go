@@ -106,7 +106,7 @@ func TestDeadLetters_UsedUp(t *testing.T) {
 				{Name: "correlation-id", Value: []byte("corr-" + run + ".a.2")},
 				{Name: "idempotency-key", Value: []byte(run + ".a.2")},
 				{Name: "parley-task", Value: []byte("1")},
-				{Name: "parley-turn", Value: []byte(fmt.Sprint(first.Add(-5 * parley.PriorityWait).UnixMicro()))},
+				{Name: "parley-turn", Value: fmt.Append(nil, first.Add(-5*parley.PriorityWait).UnixMicro())},
 			},
 		}.Seal()
 		if d := cmp.Diff(want, list[0]); d != "" {
