@@ -405,7 +405,8 @@ func TestT3_TheLoserIsRecordedAsLate(t *testing.T) {
 		Err: parley.Errorf(parley.CodeAgentError, "no"),
 	})
 	want := parley.Event{Seq: int64(len(events)) + 1, At: s.now, Type: parley.EventStepLate, Run: "run-1", Step: "a", Attempt: 1, Data: json.RawMessage(
-		`{"task_id":"run-1.a.1","outcome":"error","came_at":"` + s.now.Add(-time.Second).Format(time.RFC3339Nano) + `","bytes":0,"error":{"code":"agent_error","message":"no","retryable":false}}`)}
+		`{"task_id":"run-1.a.1","outcome":"error","came_at":"` + s.now.Add(-time.Second).Format(time.RFC3339Nano) + `","bytes":0,"error":{"code":"agent_error","message":"no","retryable":false}}`,
+	)}
 	if !ok || !cmp.Equal(e, want) {
 		t.Fatalf("%t: %+v %s", ok, e, e.Data)
 	}
