@@ -73,6 +73,11 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(running) }()
+	select {
+	case <-s.Started():
+	case err := <-ended:
+		return err
+	}
 
 	a.introduce(s, f)
 	if cfg.Samples {

@@ -75,6 +75,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		layers.Go(part(run))
 	}
 	s.running.Store(true)
+	close(s.begun)
 
 	<-ended.Done()
 	s.refuse()
@@ -86,6 +87,10 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	stopHints()
 	return errors.Join(err, base.Wait())
 }
+
+// Started is closed when all parts of a server that runs have begun, and the commands
+// on this machine find it. It is never closed if they could not.
+func (s *Server) Started() <-chan struct{} { return s.begun }
 
 // unlessStopped is the error of a part, but for one that was stopped before it had
 // begun: that is no failure.

@@ -81,8 +81,10 @@ type Server struct {
 	listener  net.Listener
 	http      *http.Server
 	key       parley.Secret
-	// running: between the beginning and the end of all parts.
+	// running: between the beginning and the end of all parts. begun is closed at
+	// that beginning.
 	running atomic.Bool
+	begun   chan struct{}
 	// stopping: no new work is taken any more.
 	stopping atomic.Bool
 	// asking are looks at the database and the bus that nobody waits for any more.
@@ -96,7 +98,7 @@ type Server struct {
 // the folder or the schema is not the program's, invalid if the configuration
 // does not go together.
 func New(ctx context.Context, cfg Config) (s *Server, err error) {
-	s = &Server{cfg: cfg.withDefaults()}
+	s = &Server{cfg: cfg.withDefaults(), begun: make(chan struct{})}
 	s.log = s.cfg.Logger
 	defer func() {
 		if err != nil {
