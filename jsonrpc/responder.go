@@ -166,7 +166,9 @@ func (s *server) streamTo(w io.Writer, req *Request, r response) error {
 			fault = fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
 		}
 		if fault != nil {
-			s.report.notice(NoticeUnencodable, s.handlerError(req, fault))
+			if !panickedIn(req, fault) {
+				s.report.notice(NoticeUnencodable, s.handlerError(req, fault))
+			}
 			return fault
 		}
 	}

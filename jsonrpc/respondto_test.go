@@ -44,6 +44,7 @@ func TestRespondTo(t *testing.T) {
 		"cut off":       {call, strings.NewReader(long[:90<<10]), 0, "", "unexpected end", 1},
 		"no JSON":       {call, strings.NewReader(long + "]"), 0, "", "", 1},
 		"fails":         {call, io.MultiReader(strings.NewReader(long[:90<<10]), failing{}), 0, "", "disk on fire", 1},
+		"panics":        {call, io.MultiReader(strings.NewReader(long[:90<<10]), panicking{}), 0, "", "while it is read", 1},
 		"not taken":     {call, strings.NewReader(long), 2, "", "closed pipe", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
