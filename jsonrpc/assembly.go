@@ -10,8 +10,9 @@ type assembly struct {
 	buf  []byte // what is kept of it
 	head head   // what its beginning tells, once it is dropped
 
-	// While the value of a result, or of params, is streamed, buf is the message without it:
-	// what came before, a zero in its place, and what comes after.
+	// While the value of a result, or of params, is streamed, buf is the message
+	// without it: what came before, something short in its place (a zero, or an
+	// empty array or object), and what comes after.
 	sink  *sink
 	check valueChecker
 	// params take the value in place of sink: the message is a request, whose
@@ -80,7 +81,7 @@ func (in *receiver) part(p Part) {
 // drop gives up a message that is too long: from now on it is only counted.
 func (in *receiver) drop(next []byte) {
 	a := &in.assembly
-	a.breakOff(&ResourceError{What: "an incoming message", Limit: in.c.cfg.MaxMessage, Unit: "bytes"})
+	a.breakOff(tooLong(in.c.cfg.MaxMessage))
 	if a.mode == assemblyEmpty {
 		a.buf = append(a.buf, next...)
 	}
@@ -93,14 +94,19 @@ func (in *receiver) drop(next []byte) {
 // call that it was the answer to.
 func (in *receiver) oversize(h head) {
 	limit := in.c.cfg.MaxMessage
-	tooLong := &ResourceError{What: "an incoming message", Limit: limit, Unit: "bytes"}
-	in.c.report.notice(NoticeOversize, tooLong)
-	if h.response && in.c.failCall(h.id, tooLong) {
+	err := tooLong(limit)
+	in.c.report.notice(NoticeOversize, err)
+	if h.response && in.c.failCall(h.id, err) {
 		return
 	}
 	if !in.c.ignoresInvalid() {
 		in.answer(nil, &response{err: oversizeError(limit)})
 	}
+}
+
+// tooLong says on this side that a message is longer than limit bytes.
+func tooLong(limit int) *ResourceError {
+	return &ResourceError{What: "an incoming message", Limit: limit, Unit: unitBytes}
 }
 
 // oversizeError is the answer to a message longer than limit bytes: nobody knows
@@ -109,7 +115,7 @@ func (in *receiver) oversize(h head) {
 //	{"code":-32600,"message":"…","data":{"limit":1048576,"unit":"bytes"}}
 func oversizeError(limit int) *Error {
 	e := &Error{Code: CodeInvalidRequest, Message: "invalid request: the message is too long"}
-	e.Data = appendLimit(nil, limit, "bytes")
+	e.Data = appendLimit(nil, limit, unitBytes)
 	return e
 }
 

@@ -168,7 +168,7 @@ func (b *BatchCall) finish(ctx context.Context, c *Conn, err error) {
 // sendBatch gives every call a slot and writes the array.
 func (c *Conn) sendBatch(ctx context.Context, b *Batch, all *outCall) error {
 	if len(b.calls) > c.cfg.MaxBatch {
-		return &ResourceError{What: "batch", Limit: c.cfg.MaxBatch, Unit: "entries"}
+		return &ResourceError{What: "batch", Limit: c.cfg.MaxBatch, Unit: unitEntries}
 	}
 	if ctx.Err() != nil {
 		return c.contextError(ctx, all)

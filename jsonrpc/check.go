@@ -164,8 +164,6 @@ func (c *valueChecker) fail(i int, what string) error {
 	return c.err
 }
 
-func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
-
 // structure takes a byte between values. It returns what is wrong with it.
 func (c *valueChecker) structure(b byte) string {
 	switch c.phase {
@@ -390,7 +388,7 @@ func (c *valueChecker) digit(b byte) string {
 
 func (c *valueChecker) push(object bool) {
 	if c.depth >= c.maxDepth {
-		c.err = &ResourceError{What: "nesting", Limit: c.maxDepth, Unit: "levels"}
+		c.err = &ResourceError{What: "nesting", Limit: c.maxDepth, Unit: unitLevels}
 		return
 	}
 	word, bit := c.depth/64, uint64(1)<<(c.depth%64)

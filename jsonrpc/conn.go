@@ -142,8 +142,9 @@ func (c *Conn) Stats() Stats {
 // Close ends the connection: new calls and requests are refused, pending calls
 // fail at once with a *ConnError, running handlers have Config.Grace to answer
 // before their contexts end and a second afterwards, what was written has another
-// second to get out. It
-// returns when no goroutine of the connection is left, which takes as long as
+// second to get out.
+//
+// It returns when no goroutine of the connection is left, which takes as long as
 // the slowest handler does that ignores its context; for the same reason a
 // handler must not call it (it may do so in a goroutine of its own). It may be
 // called more than once and from several goroutines; it returns nil, or the

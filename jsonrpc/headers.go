@@ -68,8 +68,8 @@ func framingError(problem string, seen []byte) *FramingError {
 //
 // Writing keeps a message in memory until its newline comes, because its length
 // goes first. A message above 64 MiB therefore fails with a *ResourceError,
-// which ends the Stream; what is larger goes over lines. The Stream has TryWrite and SetReadDeadline under the same
-// conditions as that of NewLineStream.
+// which ends the Stream; what is larger goes over lines. The Stream has TryWrite
+// and SetReadDeadline under the same conditions as that of NewLineStream.
 func NewHeaderStream(rw io.ReadWriteCloser) Stream {
 	s := &headerStream{rw: rw, in: newInbuf(rw), left: -1, try: tryWriterOf(rw), limit: maxHeaderMessage}
 	if s.try == nil {

@@ -95,11 +95,9 @@ func (b *inbuf) moveTo(dst []byte) {
 // allBlank says that text is nothing but JSON's insignificant whitespace.
 func allBlank(text []byte) bool {
 	for _, c := range text {
-		if !blankByte(c) {
+		if !isSpace(c) {
 			return false
 		}
 	}
 	return true
 }
-
-func blankByte(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }

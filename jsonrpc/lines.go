@@ -77,7 +77,7 @@ func (s *lineStream) Read() (Part, error) {
 func (s *lineStream) look() {
 	in := &s.in
 	if !s.inParts {
-		for in.r < in.w && blankByte(in.buf[in.r]) {
+		for in.r < in.w && isSpace(in.buf[in.r]) {
 			in.r++
 		}
 	}

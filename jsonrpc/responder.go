@@ -62,8 +62,7 @@ func (r *Responder) RespondTo(ctx context.Context, msg, dst []byte, w io.Writer)
 	defer r.calls.Done()
 
 	if len(msg) > r.cfg.MaxMessage {
-		tooLong := &ResourceError{What: "an incoming message", Limit: r.cfg.MaxMessage, Unit: "bytes"}
-		r.report.notice(NoticeOversize, tooLong)
+		r.report.notice(NoticeOversize, tooLong(r.cfg.MaxMessage))
 		return appendErrorResponse(dst, nil, oversizeError(r.cfg.MaxMessage)), nil
 	}
 	var m message

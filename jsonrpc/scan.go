@@ -144,7 +144,7 @@ func (m *message) scanBatch(dst []message, text []byte, maxDepth, maxEntries int
 		m.invalid("a batch has at least one entry")
 	case n > maxEntries:
 		m.invalid("the batch has too many entries")
-		m.limit, m.unit = maxEntries, "entries"
+		m.limit, m.unit = maxEntries, unitEntries
 	default:
 		return dst
 	}
@@ -367,7 +367,7 @@ func typeFault(which member) string {
 
 func (m *message) tooDeep(limit int) {
 	m.invalid("the message is nested too deeply")
-	m.limit, m.unit = limit, "levels"
+	m.limit, m.unit = limit, unitLevels
 }
 
 func (m *message) invalid(fault string) { m.kind, m.fault = kindInvalid, fault }

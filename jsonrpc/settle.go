@@ -113,12 +113,10 @@ func (c *Conn) failCall(rawID []byte, err error) bool {
 // those.
 func (c *Conn) undelivered(lost *UndeliveredError) {
 	var m message
-	entries := []message{m}
 	m.scan(lost.Message, maxRecursion)
+	entries := []message{m}
 	if m.kind == kindBatch {
 		entries = m.scanBatch(nil, lost.Message, maxRecursion, len(lost.Message))
-	} else {
-		entries[0] = m
 	}
 	for i := range entries {
 		if e := &entries[i]; e.kind != kindRequest || !c.failCall(e.id, lost) {

@@ -97,11 +97,14 @@ func skipDeep(b []byte, i int) int {
 
 // skipSpace skips insignificant whitespace.
 func skipSpace(b []byte, i int) int {
-	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
+	for i < len(b) && b[i] <= ' ' && isSpace(b[i]) {
 		i++
 	}
 	return i
 }
+
+// isSpace says whether JSON takes a byte for insignificant whitespace.
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
 // skipValue skips the value that begins at b[i] and has at most depth levels
 // of arrays and objects.
