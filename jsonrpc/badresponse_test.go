@@ -186,3 +186,36 @@ func TestCutResponseCallerReads(t *testing.T) {
 		far.Close()
 	})
 }
+
+// TestResponseOfNoCall proves that a response whose id no call has is told to the
+// hooks, with the right word for it, and ends no call (RPC-11, RPC-25).
+func TestResponseOfNoCall(t *testing.T) {
+	for id, want := range map[string]string{
+		`4097`:             "unknown", // of a slot that was never used
+		`12288`:            "unknown", // of a call that is still to come
+		`0`:                "unknown",
+		`9007199254740993`: "unknown", // no id of ours has so many bits
+		`"4096"`:           "unknown",
+		`4096.0`:           "unknown",
+		`null`:             "unknown",
+		`4096`:             "late", // of the call before
+	} {
+		var seen notices
+		withPeer(t, Config{Hooks: Hooks{Notice: seen.add}}, func(t *testing.T, c *Conn, peer *rawPeer) {
+			go peer.answer()
+			if err := c.Call(t.Context(), "m", []int{1}, nil); err != nil {
+				t.Error(err)
+			}
+			waiting := make(chan error, 1)
+			go func() { waiting <- c.Call(t.Context(), "m", []int{2}, nil) }()
+			request := peer.next()
+			peer.send(`{"jsonrpc":"2.0","id":`+id+`,"result":1}`, `{"jsonrpc":"2.0","id":8192,"result":2}`)
+			if err := <-waiting; err != nil {
+				t.Errorf("id %s ended the call %s: %v", id, request, err)
+			}
+		})
+		if got := seen.text(); got != want+" response" {
+			t.Errorf("id %s: %q, want %s", id, got, want)
+		}
+	}
+}

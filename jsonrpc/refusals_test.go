@@ -35,6 +35,7 @@ func TestRefusedUnread(t *testing.T) {
 		"all":          {func(int) string { return noID(CodeInvalidRequest, limitData(20, unitBytes)) }, "short, long, streamed, batch of 3"},
 		"another code": {func(long int) string { return noID(CodeParseError, limitData(long-1, unitBytes)) }, "long, streamed"},
 		"entries":      {func(int) string { return noID(CodeInvalidRequest, limitData(2, unitEntries)) }, "batch of 3"},
+		"one entry":    {func(int) string { return noID(CodeInvalidRequest, limitData(1, unitEntries)) }, "batch of 3"},
 		"not too many": {func(int) string { return noID(CodeInvalidRequest, limitData(3, unitEntries)) }, ""},
 		"levels":       {func(int) string { return noID(CodeInvalidRequest, limitData(2, unitLevels)) }, ""},
 		"no limit":     {func(int) string { return noID(CodeInvalidRequest, `[1]`) }, ""},
