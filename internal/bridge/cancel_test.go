@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,6 +223,34 @@ func TestCancelWhileWaiting(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 		p.stop()
+	})
+}
+
+// TestCancelReadWithClaim: a cancel that stands in the row is seen when the claim is
+// written anew for the next try, though the bridge has not heard of it: nothing more
+// is sent (§4.3).
+func TestCancelReadWithClaim(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, _ parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if n == 1 {
+				return hang(ctx), nil
+			}
+			return notSent(), nil
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.DrainGrace = time.Millisecond })
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		r.wait(3 * time.Second)
+		p.stop()
+		var deaf atomic.Bool
+		q := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Ledger = unreadable{cfg.Ledger, &deaf} })
+		for r.agent.calls(id) < 2 {
+			r.wait(10 * time.Millisecond)
+		}
+		deaf.Store(true)
+		cancelWays["row"](r, id)
+		wantSaid(t, r.want(id, parley.OutcomeCancelled, parley.CodeCancelled), true)
+		r.wantCalls(r.agent, id, 2)
+		q.stop()
 	})
 }
 

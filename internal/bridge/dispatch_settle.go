@@ -330,6 +330,10 @@ func (c *call) claimAgain(wait time.Duration) step {
 	if len(rows) == 0 {
 		return nil
 	}
+	if rows[0].CancelRequested {
+		c.requestCancel()
+		return (*call).cancelled
+	}
 	c.began = began
 	return (*call).send
 }
