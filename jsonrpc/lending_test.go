@@ -250,7 +250,8 @@ func TestNotLent(t *testing.T) {
 }
 
 // TestLentBusy proves that a caller whose call is over does not wait for a
-// goroutine that cannot lend, as when the peer takes no answers.
+// goroutine that cannot lend, as when the peer takes no answers, and that the next
+// callers do not either.
 func TestLentBusy(t *testing.T) {
 	var hold chan struct{}
 	stuck := inlineAll{HandlerFunc(func(_ context.Context, req *Request) (any, error) {
@@ -270,6 +271,9 @@ func TestLentBusy(t *testing.T) {
 		l.called(c)
 		if took := time.Since(start); took != askTime {
 			t.Errorf("the caller waited for %v", took)
+		}
+		if l.called(c); time.Since(start) != askTime {
+			t.Error("the next caller waited too")
 		}
 		close(hold)
 		backAgain(t, c, peer)
