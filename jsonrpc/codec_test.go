@@ -61,6 +61,9 @@ func TestStrictDecode(t *testing.T) {
 		{`{"raw":{"Name":1},"key":1.50,"when":"2026-01-02T03:04:05Z","bytes":"AAE=","quoted":"7","Plain":1e3}`, "", ""},
 		{`{"others":{"Street":{"street":"x"},"street":{}}}`, "", ""},
 
+		{" { \"name\" : \"x\" ,\n\"tags\" : [ \"a\" ,\t\"b\" ] , \"home\" : { } , \"friends\" : [ ] } ", "", ""},
+		{`{"any":` + strings.Repeat("[", maxRecursion-1) + strings.Repeat("]", maxRecursion-1) + `}`, "", ""},
+
 		{`{"Name":"x"}`, "Name", "spelled name"},
 		{`{"name":"x","NAME":"y"}`, "NAME", "spelled name"},
 		{`{"plain":1}`, "plain", "spelled Plain"},
@@ -96,6 +99,23 @@ func TestStrictDecode(t *testing.T) {
 		{"{\"name\":\"\xff\"}", "", "valid JSON"},
 		{`{"name":"x"} {}`, "", "valid JSON"},
 		{`{"any":[[[}`, "", "valid JSON"},
+		{`{"any":` + strings.Repeat("[", maxRecursion) + strings.Repeat("]", maxRecursion) + `}`, "", "valid JSON"},
+		{``, "", "valid JSON"},
+		{`{`, "", "valid JSON"},
+		{`{name:"x"}`, "", "valid JSON"},
+		{`{"name`, "", "valid JSON"},
+		{`{"name"`, "", "valid JSON"},
+		{`{"name""x"}`, "", "valid JSON"},
+		{`{"name":`, "", "valid JSON"},
+		{`{"name":"x" "tags":[]}`, "", "valid JSON"},
+		{`{"name":"x",}`, "", "valid JSON"},
+		{`{"tags":["a" "b"]}`, "", "valid JSON"},
+		{`{"tags":["a",]}`, "", "valid JSON"},
+		{`{"tags":["a"`, "", "valid JSON"},
+		{`{"tags":[`, "", "valid JSON"},
+		{`{"name":"x"]`, "", "valid JSON"},
+		{`{"name":}`, "", "valid JSON"},
+		{`{"name":x}`, "", "valid JSON"},
 	}
 	codec := StrictCodec()
 	for _, tc := range tests {

@@ -268,7 +268,8 @@ func (c *memberCheck) value(i int, s *shape, depth int) int {
 }
 
 // accepts says whether the type takes a value that begins with b. Null it
-// always takes, as encoding/json does.
+// always takes, as encoding/json does. That b begins no value at all is not the
+// type's fault.
 func (s *shape) accepts(b byte) bool {
 	switch b {
 	case '"':
@@ -279,10 +280,10 @@ func (s *shape) accepts(b byte) bool {
 		return s.takes&jsonArray != 0
 	case 't', 'f':
 		return s.takes&jsonBool != 0
-	case 'n':
-		return true
-	default:
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return s.takes&jsonNumber != 0
+	default:
+		return true
 	}
 }
 
