@@ -264,14 +264,11 @@ func (c *Conn) contextError(ctx context.Context, call *outCall) error {
 		}
 		return e
 	}
-	switch cause := context.Cause(ctx); {
-	case cause == nil:
-		return err
-	case errors.Is(cause, err):
+	cause := context.Cause(ctx)
+	if errors.Is(cause, err) {
 		return cause
-	default:
-		return fmt.Errorf("%w: %w", err, cause)
 	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // take hands the result that has come to the caller.

@@ -194,6 +194,19 @@ func TestIDForms(t *testing.T) {
 			synctest.Wait()
 		}
 	})
+	p := newPending(5)
+	s, _, _ := p.take(awaiting{})
+	s.state.Store((p.genMax - 1) << 1) // as if it had had so many calls
+	for _, want := range []uint64{p.genMax, 1, 2} {
+		p.release(s)
+		var id uint64
+		if s, id, _ = p.take(awaiting{}); id>>p.shift != want || id>>idBits != 0 {
+			t.Errorf("the call after so many others has the id %d, generation %d", id, id>>p.shift)
+		}
+		if settled, _ := p.settle(id); settled != s {
+			t.Errorf("the call with the id %d is not found", id)
+		}
+	}
 	f := newIDForm(UUIDs)
 	for _, id := range []uint64{0, 1, 4096, 1<<53 - 1} {
 		text := f.append(nil, id)

@@ -438,8 +438,13 @@ func TestCancelStyles(t *testing.T) {
 				t.Error(err)
 			}
 			peer.want(`{"jsonrpc":"2.0","id":8192,"method":"m"}`, fmt.Sprintf(text, "8192"))
-			peer.send(`{"jsonrpc":"2.0","id":"a","method":"m"}`, fmt.Sprintf(text, `"b"`), fmt.Sprintf(text, `"a"`))
+			peer.send(`{"jsonrpc":"2.0","id":"a","method":"m"}`, fmt.Sprintf(text, `"b"`))
+			peer.send(text[:strings.Index(text, `,"params"`)]+"}", fmt.Sprintf(text, `["a"]`)) // which name none
+			peer.send(`[` + fmt.Sprintf(text, `"a"`) + `]`)
 			peer.want(`{"jsonrpc":"2.0","id":"a","error":{"code":-32800,"message":"request cancelled"}}`)
+			if s := c.Stats(); s.Requests != 1 {
+				t.Errorf("a cancellation was handled as a request: %+v", s)
+			}
 		})
 	}
 }

@@ -95,6 +95,12 @@ func TestBatchMemory(t *testing.T) {
 	if n := testing.AllocsPerRun(100, run); n > 20 {
 		t.Errorf("%v allocations for a batch of 100", n)
 	}
+	results = make([]json.RawMessage, keepEntries+1)
+	run()
+	b.Close() // which waits for the goroutine that reads
+	if cap(b.in.entries) > keepEntries || b.in.spare != nil {
+		t.Errorf("the memory of a batch of %d is kept", len(results))
+	}
 	for i := range results {
 		if string(results[i]) != string(params) {
 			t.Fatalf("%d: %s", i, results[i])

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// longResult is a result that is read in several pieces.
+var longResult = `"` + strings.Repeat("x", 3*streamPiece) + `"`
+
 // withResponder runs f in a bubble with a Responder that allows two handlers and
 // a kilobyte, and a function that gives it a message.
 func withResponder(t *testing.T, f func(t *testing.T, r *Responder, respond func(ctx context.Context, msg string) string)) {
@@ -24,6 +27,8 @@ func withResponder(t *testing.T, f func(t *testing.T, r *Responder, respond func
 				return nil, context.Cause(ctx)
 			case "read":
 				return req.ParamsReader(), nil
+			case "long":
+				return strings.NewReader(longResult), nil
 			}
 			if req.Conn() != nil {
 				t.Error("a Responder has no Conn")
@@ -49,6 +54,8 @@ func TestResponder(t *testing.T) {
 		for _, tt := range [][2]string{
 			{`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, `{"jsonrpc":"2.0","id":1,"result":[1]}`},
 			{`{"jsonrpc":"2.0","id":1,"method":"read","params":[1]}`, `{"jsonrpc":"2.0","id":1,"result":[1]}`},
+			{`{"jsonrpc":"2.0","id":1,"method":"long"}`, `{"jsonrpc":"2.0","id":1,"result":` + longResult + `}`},
+			{`[{"jsonrpc":"2.0","id":1,"method":"long"}]`, `[{"jsonrpc":"2.0","id":1,"result":` + longResult + `}]`},
 			{`{"jsonrpc":"2.0","method":"m"}`, ``},
 			{`{"jsonrpc":"2.0","id":1,"result":1}`, ``},
 			{`[{"jsonrpc":"2.0","id":1,"result":1},{"jsonrpc":"2.0","method":"m"}]`, ``},
@@ -89,6 +96,9 @@ func TestResponderBounds(t *testing.T) {
 		if got := respond(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"m"}`); !strings.Contains(got, "-32050") {
 			t.Error(got)
 		}
+		if got := respond(t.Context(), `{"jsonrpc":"2.0","method":"m"}`); got != "> " {
+			t.Errorf("a notification is answered %s", got)
+		}
 		if got := respond(t.Context(), `[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","method":"m"}]`); !strings.Contains(got, "-32050") {
 			t.Error(got)
 		}
@@ -101,7 +111,7 @@ func TestResponderBounds(t *testing.T) {
 		if _, err := r.Respond(t.Context(), []byte(`{}`), nil); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
-		if s := r.Stats(); s.Busy != 3 || s.Handling != 0 {
+		if s := r.Stats(); s.Busy != 4 || s.Handling != 0 {
 			t.Errorf("%+v", s)
 		}
 	})

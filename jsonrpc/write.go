@@ -86,6 +86,9 @@ func (w *writer) lockAnswer() error {
 		if w.waiting() < w.limit+w.extra {
 			return nil
 		}
+		if !w.writing && len(w.buf) > 0 { // answers that waited for more of their kind
+			w.signal()
+		}
 		_ = w.waitChange(context.Background()) // which does not end
 	}
 	w.mu.Unlock()
