@@ -2,7 +2,10 @@ package jsonrpc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -47,4 +50,70 @@ func TestDepthOutgoing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDepthStreamed proves that Config.MaxDepth holds to the level for values that
+// are streamed, in both directions (RPC-24): the message around a value is a level,
+// too.
+func TestDepthStreamed(t *testing.T) {
+	const depth = 10
+	long := `"` + strings.Repeat("x", 400<<10) + `"`
+	value := func(levels int) string {
+		return "[" + long + "," + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "]"
+	}
+	h := func(_ context.Context, req *Request) (any, error) {
+		if req.Method() == "whole" { // which is none of uploads' streamed ones
+			var levels int
+			err := json.Unmarshal(req.Params(), &[]any{&levels})
+			return strings.NewReader(value(levels)), err
+		}
+		_, err := io.Copy(io.Discard, req.ParamsReader())
+		return "read", err
+	}
+	withPeer(t, Config{MaxDepth: depth, Handler: uploads{h}}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		for levels, fits := range map[int]bool{depth - 1: true, depth: false} {
+			go peer.send(`{"jsonrpc":"2.0","id":1,"method":"upload","params":` + value(levels) + `}`)
+			if got := peer.next(); strings.Contains(got, `"result":"read"`) != fits {
+				t.Errorf("params of %d levels: answered %s", levels, got)
+			}
+
+			peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"whole","params":[%d]}`, levels))
+			got := peer.next()
+			if strings.HasPrefix(got, `{"jsonrpc":"2.0","id":2,"result":[`) && json.Valid([]byte(got)) != fits {
+				t.Errorf("a result of %d levels: %.60s… of %d bytes", levels, got, len(got))
+			}
+			if !fits {
+				peer.next() // the error, behind what was cut off
+			}
+
+			done := make(chan error, 1)
+			go func() { done <- c.Call(t.Context(), "m", strings.NewReader(value(levels)), io.Discard) }()
+			if fits {
+				id := requestID(t, peer.next())
+				peer.send(`{"jsonrpc":"2.0","id":` + id + `,"result":null}`)
+			} else {
+				peer.next()
+			}
+			if err := <-done; (err == nil) != fits {
+				t.Errorf("params of %d levels from a reader: %v", levels, err)
+			}
+
+			go func() { done <- c.Call(t.Context(), "m", nil, io.Discard) }()
+			id := requestID(t, peer.next())
+			go peer.send(`{"jsonrpc":"2.0","id":` + id + `,"result":` + value(levels) + `}`)
+			if err := <-done; (err == nil) != fits {
+				t.Errorf("a result of %d levels into a writer: %v", levels, err)
+			}
+		}
+	})
+}
+
+// requestID returns the id of a request.
+func requestID(t *testing.T, text string) string {
+	t.Helper()
+	var req struct{ ID json.RawMessage }
+	if err := json.Unmarshal([]byte(text), &req); err != nil {
+		t.Error(err)
+	}
+	return string(req.ID)
 }

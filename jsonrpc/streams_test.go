@@ -467,3 +467,37 @@ func TestStreamAllocs(t *testing.T) {
 		}
 	}
 }
+
+// slowTaker takes so many bytes of each attempt to write.
+type slowTaker struct {
+	io.ReadWriteCloser
+	most int
+	got  bytes.Buffer
+}
+
+func (s *slowTaker) TryWrite(p []byte) (int, error) {
+	return s.got.Write(p[:min(len(p), s.most)])
+}
+
+func (s *slowTaker) Write(p []byte) (int, error) { return s.got.Write(p) }
+
+// TestHeaderTryWriteRests proves that a message for header framing gets out whole
+// whatever part of its frame goes at once, and that what is still owed of it comes
+// before anything else.
+func TestHeaderTryWriteRests(t *testing.T) {
+	const text = `{"jsonrpc":"2.0","method":"m"}`
+	frame := fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(text), text)
+	for most := 1; most <= 2*len(frame)+1; most++ {
+		rw := &slowTaker{most: most}
+		s := NewHeaderStream(rw).(tryWriter)
+		for rest, tries := []byte(text+"\n"+text+"\n"), 0; len(rest) > 0; tries++ {
+			n, err := s.TryWrite(rest)
+			if rest = rest[n:]; err != nil || tries > 4*len(frame) {
+				t.Fatalf("%d bytes at a time: %v after %d attempts", most, err, tries)
+			}
+		}
+		if got := rw.got.String(); got != frame+frame {
+			t.Fatalf("%d bytes at a time: %q", most, got)
+		}
+	}
+}
