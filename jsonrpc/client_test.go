@@ -153,6 +153,47 @@ func TestClientGivesUp(t *testing.T) {
 	}
 }
 
+// TestClientStands proves that a connection that has stood for MaxBackoff counts as
+// a success: the pauses begin anew, and so does the number of dials. One that ends
+// before is one more failure.
+func TestClientStands(t *testing.T) {
+	for stands, want := range map[time.Duration][]time.Duration{
+		8 * time.Second: {1, 1, 1, 1, 1, 1},
+		7 * time.Second: {1, 2, 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{}
+			cl := NewClient(s.dial, ClientConfig{Random: noJitter, MinBackoff: time.Second, MaxBackoff: 8 * time.Second, MaxDials: 3})
+			for range want {
+				time.Sleep(stands)
+				s.hangUp()
+				synctest.Wait()
+				for cl.State() == StateConnecting {
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+			}
+			if len(want) == 3 {
+				time.Sleep(stands)
+				s.hangUp()
+				synctest.Wait()
+			}
+			for i, pause := range want {
+				if got := s.dials[i+1].Sub(s.dials[i]) - stands; got != pause*time.Second {
+					t.Errorf("stood %v: pause %d took %v", stands, i, got)
+				}
+			}
+			if gaveUp := cl.State() == StateDisconnected; gaveUp != (len(want) == 3) || len(s.dials) != len(want)+1 {
+				t.Errorf("stood %v: %v after %d dials", stands, cl.State(), len(s.dials))
+			}
+			cl.Close()
+			for _, peer := range s.peers {
+				peer.Close()
+			}
+		})
+	}
+}
+
 // TestClientRepeats proves which calls are made again: those that were
 // certainly not sent, and those that may be made twice.
 func TestClientRepeats(t *testing.T) {

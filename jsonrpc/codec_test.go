@@ -235,6 +235,17 @@ func TestStrictDecodeNumbers(t *testing.T) {
 			t.Errorf("%s came back as %s (%v)", text, back, err)
 		}
 	}
+	for target, want := range map[any]string{
+		new([2]int): "an array", new(struct{}): "an object", new(**int): "an integer of at most 64 bits",
+		new(chan int): "a chan int", new(complex64): "a complex64", new(uintptr): "an integer from 0 on of at most 64 bits",
+	} {
+		for _, c := range []Codec{codec, LenientCodec()} {
+			fault, ok := errors.AsType[*DecodeError](c.Decode([]byte(`"x"`), target))
+			if !ok || fault.Expected != want {
+				t.Errorf("%T, %T: %+v", c, target, fault)
+			}
+		}
+	}
 	if _, ok := m["a"].(json.Number); !ok {
 		t.Errorf("%T in an interface", m["a"])
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -229,6 +230,37 @@ func TestIDForms(t *testing.T) {
 			t.Errorf("parseInteger(%s) did not fail", text)
 		}
 	}
+}
+
+// TestSettledWhileGivenUp proves that an answer that comes at the moment at which
+// its caller gives up is the caller's after all, and that the slot is free again.
+func TestSettledWhileGivenUp(t *testing.T) {
+	withPeer(t, Config{Cancel: LSPCancel}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, answer := range []string{`"result":[1]`, `"error":{"code":5,"message":"no"}`} {
+			var got []int
+			var want awaiting
+			want.wants(&got)
+			s, id, err := c.pending.take(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, id, answer))
+			synctest.Wait()
+			err = c.abandon(over, s, &outCall{id: id, sent: true})
+			if err == nil {
+				err = c.take(s, &got)
+			}
+			if failed := errors.Is(err, &Error{Code: 5}); failed == (err == nil) || failed == (len(got) == 1) {
+				t.Errorf("%s: %v, %v", answer, got, err)
+			}
+			if n := c.Stats().Pending; n != 0 {
+				t.Errorf("%s: %d calls pending", answer, n)
+			}
+		}
+		peer.quiet() // and nothing was cancelled
+	})
 }
 
 // TestTimeouts proves that a call ends in time by each of the ways to say how

@@ -275,6 +275,19 @@ func TestLentBusy(t *testing.T) {
 		if l.called(c); time.Since(start) != askTime {
 			t.Error("the next caller waited too")
 		}
+		l.alone.Store(lendAfter)
+		l.requests.Store(c.report.requests.Load())
+		start = time.Now()
+		go func() { // as the goroutine does that answers at the last moment
+			time.Sleep(askTime / 2)
+			l.ask.Store(answering)
+			time.Sleep(askTime)
+			l.ask.Store(notAsked)
+			l.settled <- struct{}{}
+		}()
+		if l.called(c); time.Since(start) != 3*askTime/2 || len(l.settled) != 0 {
+			t.Errorf("after %v the caller has not heard what was decided", time.Since(start))
+		}
 		close(hold)
 		backAgain(t, c, peer)
 	})
