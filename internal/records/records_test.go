@@ -2,6 +2,8 @@ package records_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +182,10 @@ func TestDecodeFaults(t *testing.T) {
 		{"timestamp", `{"timestamp":5,"agent_name":"a",` + ids + `}`, `"timestamp": it is a number`, true},
 		{"run", `{"agent_name":"a","run_id":null,"task_id":"t","correlation_id":"c"}`, `"run_id": it is null`, false},
 		{"U+0000", `{"agent_name":"a","run_id":"\u0000","task_id":"t","correlation_id":"c"}`, `"run_id": U+0000`, false},
+		{"no escape", `{` + ids + `,"agent_name":"\x"}`, "an escape expected", true},
+		{"no digit", `{` + ids + `,"agent_name":"\u00g0"}`, "an escape expected", true},
+		{"few digits", `{` + ids + `,"agent_name":"\u00`, "an escape expected", true},
+		{"cut escape", `{` + ids + `,"agent_name":"\`, "the JSON ends at byte", true},
 		{"deep", `{` + ids + `,"input_data":{"a":` + deep, `"input_data": it is nested`, true},
 		{"deep elsewhere", `{` + ids + `,"b":` + deep, `nested`, true},
 		{"huge", `{` + ids + `,"agent_name":"a","b":"` + strings.Repeat("x", records.MaxSize) + `"}`, "the limit is 4194304 bytes", true},
@@ -201,6 +207,69 @@ func TestDecodeFaults(t *testing.T) {
 	}
 	if r, err := records.DecodeResult([]byte(`{"run_id":"r","task_id":"t","correlation_id":"c","status":"SUCCESS","output_data":"x"}`)); err == nil || r.CorrelationID != "c" {
 		t.Errorf("a result with a string for output: %+v, %v", r, err)
+	}
+}
+
+// TestDecodeMissing: a record without a member that it must have names it, and one
+// without a member that it may leave out is taken.
+func TestDecodeMissing(t *testing.T) {
+	for _, c := range []struct {
+		record string
+		must   []string
+		may    []string
+		decode func(value []byte) error
+	}{
+		{
+			"task", []string{"run_id", "task_id", "agent_name", "correlation_id"}, []string{"input_data", "timestamp"},
+			func(v []byte) error { _, err := records.DecodeTask(v); return err },
+		},
+		{
+			"result", []string{"run_id", "task_id", "status", "correlation_id"}, []string{"output_data", "error_message", "timestamp"},
+			func(v []byte) error { _, err := records.DecodeResult(v); return err },
+		},
+		{
+			"monitoring update", []string{"run_id", "step_id", "step_name", "status"}, []string{"timestamp", "metadata"},
+			func(v []byte) error { _, err := records.DecodeMonitoring(v); return err },
+		},
+		{
+			"request", []string{"run_id", "workflow_plan"}, []string{"input_data", "timestamp"},
+			func(v []byte) error { _, err := records.DecodeExecution(v); return err },
+		},
+		{
+			"cancellation", []string{"run_id"}, []string{"cancelled_by", "reason", "timestamp"},
+			func(v []byte) error { _, err := records.DecodeCancellation(v); return err },
+		},
+	} {
+		full := map[string]any{"timestamp": "2026-11-21T10:04:05.974607", "input_data": struct{}{}, "output_data": struct{}{}, "error_message": nil}
+		for _, name := range c.must {
+			full[name] = "x"
+			if name == "workflow_plan" {
+				full[name] = struct{}{}
+			}
+		}
+		for _, name := range append(append([]string{""}, c.must...), c.may...) {
+			part := maps.Clone(full)
+			delete(part, name)
+			value, err := json.Marshal(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.decode(value)
+			if want := `"` + name + `": it is missing`; slices.Contains(c.must, name) != (err != nil && strings.Contains(err.Error(), want)) {
+				t.Errorf("a %s without %q: %v", c.record, name, err)
+			}
+		}
+	}
+}
+
+// TestDecodeSize: the limit on a record is the longest that is taken.
+func TestDecodeSize(t *testing.T) {
+	const head, tail = `{"run_id":"r","task_id":"t","correlation_id":"c","agent_name":"a","b":"`, `"}`
+	for more, taken := range map[int]bool{0: true, 1: false} {
+		value := head + strings.Repeat("x", records.MaxSize-len(head)-len(tail)+more) + tail
+		if _, err := records.DecodeTask([]byte(value)); (err == nil) != taken {
+			t.Errorf("%d bytes: %v", len(value), err)
+		}
 	}
 }
 
