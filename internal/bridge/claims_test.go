@@ -582,6 +582,29 @@ func TestTakenOverThenRefused(t *testing.T) {
 	})
 }
 
+// TestOutOfTimeBetweenTries: the attempt's time is up while what was sent once waits
+// to be sent again: nobody knows what became of it, and the error says why it ended.
+func TestOutOfTimeBetweenTries(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(_ context.Context, _ parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if n == 1 {
+				return lost(), nil
+			}
+			return notSent(), nil
+		}
+		p := r.start("b", nil)
+		begun := time.Now()
+		id := r.task("one", 1, func(a *store.Attempt) {
+			a.Policy = store.Policy{OutcomeUnknown: parley.OutcomeResend, AttemptTimeout: 20 * time.Second}
+		})
+		a := r.want(id, parley.OutcomeUnknown, parley.CodeOutcomeUnknown)
+		if cause := a.Result.Err.Cause; cause == nil || cause.Code != parley.CodeTimeout || time.Since(begun) > 25*time.Second {
+			t.Errorf("after %v: cause %v", time.Since(begun), cause)
+		}
+		p.stop()
+	})
+}
+
 // TestRemovedAfterLost: the agent was removed after its task had been sent: that
 // cannot be called an error before the agent was reached.
 func TestRemovedAfterLost(t *testing.T) {

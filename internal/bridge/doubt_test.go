@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,36 @@ func TestReplyArrivesLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTakesNoAnswers: the agent asks, and its protocol has no way to answer. The
+// person is asked again and told so, and nothing is sent.
+func TestTakesNoAnswers(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.long.call = accepts("working")
+		var taken atomic.Bool
+		r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+			if taken.Load() {
+				return answered(task, "1"), nil
+			}
+			return asks(task, "which year?"), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("long", 1, nil)
+		r.wait(20 * time.Second)
+		if !r.ledger.reply(id, parley.Reply{Text: "2026"}) {
+			t.Fatal("no question stands")
+		}
+		r.wait(20 * time.Second)
+		a := r.ledger.row(id)
+		if a.Question == nil || !strings.Contains(a.Question.Note, "take no answers") || a.Questions != 2 || a.Reply != nil {
+			t.Errorf("the question is %+v, number %d, answer %+v", a.Question, a.Questions, a.Reply)
+		}
+		taken.Store(true)
+		r.want(id, parley.OutcomeOK, "")
+		r.wantCalls(r.long, id, 1)
+		p.stop()
+	})
 }
 
 // TestWaitAcrossRestart: the silence of an agent that waits for a person does not

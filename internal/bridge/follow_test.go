@@ -184,6 +184,39 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestProtocolChanged: an agent that speaks another protocol by now, in which it
+// cannot be asked, has its task forgotten: sent again where the policy says so.
+func TestProtocolChanged(t *testing.T) {
+	for policyOf, want := range map[parley.OutcomePolicy]parley.Outcome{
+		parley.OutcomeFail: parley.OutcomeUnknown, parley.OutcomeResend: parley.OutcomeOK,
+	} {
+		inBubble(t, func(r *rig) {
+			r.long.call = accepts("working")
+			r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+				return accepted(task, "working"), nil
+			}
+			p := r.start("b", nil)
+			id := r.task("long", 1, policy(policyOf))
+			r.wait(10 * time.Second)
+			r.agents.put(parley.Agent{Name: "long", Protocol: parley.ProtocolSimpleA2A})
+			a := r.settled(id, 5*time.Minute)
+			if a.Result.Outcome != want {
+				t.Errorf("%s: %s, %v", policyOf, a.Result.Outcome, a.Result.Err)
+			}
+			if e := a.Result.Err; want == parley.OutcomeUnknown && (e == nil || !strings.Contains(e.Error(), "cannot be asked about a task")) {
+				t.Errorf("%s: %v", policyOf, e)
+			}
+			sent := 0
+			if policyOf == parley.OutcomeResend {
+				sent = 1
+			}
+			r.wantCalls(r.long, id, 1)
+			r.wantCalls(r.agent, id, sent)
+			p.stop()
+		})
+	}
+}
+
 // TestTooLargeToRead: a task that is larger than answers may be will not get
 // smaller: its outcome is unknown at once, and it is never sent again (decision
 // 005).
