@@ -131,12 +131,25 @@ func TestParamsLeftOut(t *testing.T) {
 		params any
 		want   string // of the message; empty: refused
 	}{
-		{nil, ``}, {nilRaw, ``}, {nilMap, ``}, {json.RawMessage(nil), ``}, {empty, ``}, {&empty, ``},
-		{json.RawMessage(" null"), ``}, {strings.NewReader(" null "), ``}, {(*int)(nil), ``},
-		{json.RawMessage(" []"), `,"params": []`}, {[]int{}, `,"params":[]`}, {struct{}{}, `,"params":{}`},
+		{nil, ``},
+		{nilRaw, ``},
+		{nilMap, ``},
+		{json.RawMessage(nil), ``},
+		{empty, ``},
+		{&empty, ``},
+		{json.RawMessage(" null"), ``},
+		{strings.NewReader(" null "), ``},
+		{(*int)(nil), ``},
+		{json.RawMessage(" []"), `,"params": []`},
+		{[]int{}, `,"params":[]`},
+		{struct{}{}, `,"params":{}`},
 		{strings.NewReader("{}"), `,"params":{}`},
-		{5, "refused"}, {"x", "refused"}, {json.RawMessage("true"), "refused"}, {strings.NewReader("-1"), "refused"},
-		{json.RawMessage("[1"), "refused"}, {strings.NewReader(""), "refused"},
+		{5, "refused"},
+		{"x", "refused"},
+		{json.RawMessage("true"), "refused"},
+		{strings.NewReader("-1"), "refused"},
+		{json.RawMessage("[1"), "refused"},
+		{strings.NewReader(""), "refused"},
 	} {
 		withPeer(t, Config{}, func(t *testing.T, c *Conn, peer *rawPeer) {
 			err := c.Notify(t.Context(), "m", tt.params)

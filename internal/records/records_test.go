@@ -220,23 +220,33 @@ func TestDecodeMissing(t *testing.T) {
 		decode func(value []byte) error
 	}{
 		{
-			"task", []string{"run_id", "task_id", "agent_name", "correlation_id"}, []string{"input_data", "timestamp"},
+			"task",
+			[]string{"run_id", "task_id", "agent_name", "correlation_id"},
+			[]string{"input_data", "timestamp"},
 			func(v []byte) error { _, err := records.DecodeTask(v); return err },
 		},
 		{
-			"result", []string{"run_id", "task_id", "status", "correlation_id"}, []string{"output_data", "error_message", "timestamp"},
+			"result",
+			[]string{"run_id", "task_id", "status", "correlation_id"},
+			[]string{"output_data", "error_message", "timestamp"},
 			func(v []byte) error { _, err := records.DecodeResult(v); return err },
 		},
 		{
-			"monitoring update", []string{"run_id", "step_id", "step_name", "status"}, []string{"timestamp", "metadata"},
+			"monitoring update",
+			[]string{"run_id", "step_id", "step_name", "status"},
+			[]string{"timestamp", "metadata"},
 			func(v []byte) error { _, err := records.DecodeMonitoring(v); return err },
 		},
 		{
-			"request", []string{"run_id", "workflow_plan"}, []string{"input_data", "timestamp"},
+			"request",
+			[]string{"run_id", "workflow_plan"},
+			[]string{"input_data", "timestamp"},
 			func(v []byte) error { _, err := records.DecodeExecution(v); return err },
 		},
 		{
-			"cancellation", []string{"run_id"}, []string{"cancelled_by", "reason", "timestamp"},
+			"cancellation",
+			[]string{"run_id"},
+			[]string{"cancelled_by", "reason", "timestamp"},
 			func(v []byte) error { _, err := records.DecodeCancellation(v); return err },
 		},
 	} {
