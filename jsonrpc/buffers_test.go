@@ -47,8 +47,9 @@ func TestBuffersComeBack(t *testing.T) {
 			_ = c.Batch(t.Context(), &b)
 		}
 	}
-	// A batch of values passes eight buffers, of which the race detector loses some.
-	most := size/2 + 8*size*poolLoss()
+	// A batch of values passes eight buffers. With the race detector a quarter of them
+	// is lost, and grown anew, which leaves this test no teeth; without it none is.
+	most := size/2 + 16*size*poolLoss()
 	var raw, answer json.RawMessage
 	var ignored struct{}
 	respond := func(msg string) func(*Conn) {

@@ -166,6 +166,7 @@ func TestClientStands(t *testing.T) {
 			cl := NewClient(s.dial, ClientConfig{Random: noJitter, MinBackoff: time.Second, MaxBackoff: 8 * time.Second, MaxDials: 3})
 			for range want {
 				time.Sleep(stands)
+				synctest.Wait()
 				s.hangUp()
 				synctest.Wait()
 				for cl.State() == StateConnecting {
@@ -175,6 +176,7 @@ func TestClientStands(t *testing.T) {
 			}
 			if len(want) == 3 {
 				time.Sleep(stands)
+				synctest.Wait()
 				s.hangUp()
 				synctest.Wait()
 			}
