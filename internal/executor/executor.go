@@ -144,6 +144,8 @@ type Config struct {
 	DeadLetters bus.DeadLetters
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Failpoint is that of the [Publisher], for crash tests; nil in production.
+	Failpoint func(name string) error
 }
 
 // Executor runs workflows. Its methods may be called concurrently, also before
@@ -271,7 +273,7 @@ func New(cfg Config) *Executor {
 	}
 	x.refusing, x.refuse = context.WithCancel(context.Background())
 	if cfg.Publish == nil {
-		p := PublisherConfig{Take: cfg.Take, Bus: cfg.Bus, Now: cfg.Clock, Every: cfg.SweepEvery, Logger: cfg.Logger}
+		p := PublisherConfig{Take: cfg.Take, Bus: cfg.Bus, Now: cfg.Clock, Every: cfg.SweepEvery, Logger: cfg.Logger, Failpoint: cfg.Failpoint}
 		if cfg.Guest {
 			p.Every = 0
 		}

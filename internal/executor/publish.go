@@ -45,6 +45,10 @@ type PublisherConfig struct {
 	// publish to buses of their own, smaller ones share the tasks better.
 	Batch  int
 	Logger *slog.Logger
+	// Failpoint is for crash tests, nil in production. It is called with
+	// "P2.before-publish" when attempts were taken and none is on the bus yet; after
+	// an error none gets there, as if the process had ended.
+	Failpoint func(name string) error
 }
 
 // Publisher is transition P2 of protocol.md: every visible open attempt is
@@ -170,6 +174,11 @@ func (p *Publisher) publish(ctx context.Context) error {
 		rows, err := p.cfg.Take(ctx, now, p.cfg.Batch)
 		if err != nil {
 			return err
+		}
+		if p.cfg.Failpoint != nil && len(rows) > 0 {
+			if err := p.cfg.Failpoint("P2.before-publish"); err != nil {
+				return err
+			}
 		}
 		if err := p.publishAll(ctx, rows, now); err != nil {
 			return err

@@ -88,6 +88,46 @@ func published(t *testing.T, b *slowBus, inputs map[string]string) {
 	})
 }
 
+// TestPublishDies: whoever dies between the mark and the announcement has announced
+// nothing; what was taken is given again later.
+func TestPublishDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &slowBus{limit: 4096, got: map[string]bus.Message{}}
+		row := store.Attempt{Task: parley.Task{ID: "run-1.a.1", Run: "run-1", Agent: "writer", CorrelationID: "corr-1", Input: json.RawMessage(`{}`)}}
+		died := 0
+		p := executor.NewPublisher(executor.PublisherConfig{
+			Bus: b, Now: time.Now, Every: time.Second,
+			Take: func(context.Context, time.Time, int) ([]store.Attempt, error) {
+				if died > 1 {
+					return nil, nil
+				}
+				return []store.Attempt{row}, nil
+			},
+			Failpoint: func(name string) error {
+				if died++; name != "P2.before-publish" || len(b.got) > 0 {
+					t.Errorf("%s with %d announced", name, len(b.got))
+				}
+				if died == 1 {
+					return errors.New("dead")
+				}
+				return nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(500 * time.Millisecond)
+		if died != 1 || len(b.got) != 0 {
+			t.Errorf("%d announced, %d deaths", len(b.got), died)
+		}
+		time.Sleep(time.Second)
+		cancel()
+		if err := <-ended; err != nil || len(b.got) != 1 || died != 2 {
+			t.Errorf("%d announced, %d looks, %v", len(b.got), died, err)
+		}
+	})
+}
+
 // TestPublishTogether: on a bus that confirms each record after a while, a
 // batch is not announced one by one.
 func TestPublishTogether(t *testing.T) {
