@@ -130,6 +130,13 @@ type Config struct {
 	// DrainGrace is how long calls in flight get to end when the server is
 	// stopped; default 10 s.
 	DrainGrace time.Duration
+	// Lease is how long a bridge may be silent before its claims are taken over, the
+	// same for all processes of a database; default 15 s. It is no setting: tests have
+	// less time.
+	Lease time.Duration
+	// Readers and Writers bound the connections to the database; 0 are the defaults of
+	// package store.
+	Readers, Writers int
 	// Limits of runs, and Documents of workflows that are deployed; the defaults are
 	// those of language.md §10.
 	Limits    workflow.RunLimits

@@ -75,7 +75,7 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 	cfg := executor.Config{
 		Store: s.db, Take: s.db.Publish, Bus: s.bus, Now: s.cfg.Now, Clock: s.db.Now, Logger: s.log, Limits: s.cfg.Limits, Documents: s.cfg.Documents,
 		NewID:  func() string { return "run-" + newUUID() },
-		Jitter: mathrand.Float64, CancelGrace: s.cfg.CancelGrace, Agent: s.agentInfo,
+		Jitter: mathrand.Float64, CancelGrace: s.cfg.CancelGrace, Lease: s.cfg.Lease, Failpoint: s.cfg.Failpoint, Agent: s.agentInfo,
 		Signals: s.db, Turns: s.db, Children: s.db, LateAnswers: s.db, Triggers: s.db, Secret: s.secrets.Resolve, EventChain: s.cfg.EventChain, Shared: s.cfg.shared(), Guest: !s.cfg.has(RoleExecutor),
 		Group: s.cfg.ExecutorGroup, HandOffs: s.db, Monitoring: s.kafka != nil && s.cfg.Requests, Metrics: executor.NewMetrics(metrics),
 		DeadLetters: s.keepRecord,
@@ -129,7 +129,7 @@ func (s *Server) buildBridge(adapters []bridge.Adapter, observed *bridge.Metrics
 		Limits: bridge.Limits{
 			PerAgent: s.cfg.MaxConcurrent, Global: s.cfg.MaxCalls, Following: s.cfg.MaxFollowing, GlobalBytes: s.cfg.MaxRequestBytes,
 		},
-		DrainGrace: s.cfg.DrainGrace, Failpoint: s.cfg.Failpoint,
+		DrainGrace: s.cfg.DrainGrace, Lease: s.cfg.Lease, Failpoint: s.cfg.Failpoint,
 		Group: s.cfg.BridgeGroup, Results: s.kafka != nil, DeadLetters: s.keepRecord,
 	}
 	if s.db == nil {
@@ -141,7 +141,7 @@ func (s *Server) buildBridge(adapters []bridge.Adapter, observed *bridge.Metrics
 	}
 	if s.localBus() {
 		s.publisher = executor.NewPublisher(executor.PublisherConfig{
-			Take: s.db.Publish, Bus: s.bus, Told: true, Now: s.db.Now, Every: publishEvery, Batch: publishBatch, Logger: s.log,
+			Take: s.db.Publish, Bus: s.bus, Told: true, Now: s.db.Now, Every: publishEvery, Batch: publishBatch, Logger: s.log, Failpoint: s.cfg.Failpoint,
 		})
 	}
 	s.bridge, err = bridge.New(cfg)
