@@ -175,6 +175,9 @@ type ReplayRequest struct {
 	// Force also replays one that does not wait any more.
 	Force bool
 	By    string
+	// Trace is that of the run that goes on, as of a [RetryRequest]. The record of a
+	// foreign task has its own.
+	Trace Trace
 }
 
 // The limits of a [ReplayBatch].

@@ -45,6 +45,8 @@ type Task struct {
 	ContextID string
 	// Deadline is the instant at which the step's time is up; zero is none.
 	Deadline time.Time
+	// Trace is sent to the agent as traceparent and tracestate, if there is one.
+	Trace Trace
 }
 
 // CorrelationID is the correlation id of a task that was given no other.
@@ -209,6 +211,10 @@ type Run struct {
 	Seq int64 `json:"seq"`
 	// Turn is set while the run is PENDING: it waits for its turn.
 	Turn *Turn `json:"turn,omitempty"`
+	// Traceparent and Tracestate are the trace context that the run passes on to
+	// agents ([Trace]); "" if it has none, and in lists.
+	Traceparent string `json:"traceparent,omitempty"`
+	Tracestate  string `json:"tracestate,omitempty"`
 
 	// WorkflowName, DefinitionID, TriggeredBy, UpdatedAt, CancelledBy and
 	// CancelReason are sent under the names of formats.md on the paths that

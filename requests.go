@@ -31,6 +31,8 @@ type StartRequest struct {
 	// scheduler names one.
 	Schedule    string
 	ScheduledAt time.Time
+	// Trace is what the run's agents are sent.
+	Trace Trace
 }
 
 // CancelRequest asks for the end of a run (language rule C3).
@@ -55,6 +57,8 @@ type RetryRequest struct {
 	// IdempotencyKey makes the request repeatable, as that of a [RerunRequest] does.
 	IdempotencyKey string
 	By             string
+	// Trace is that of the new run; without one it has that of the old run.
+	Trace Trace
 }
 
 // RerunRequest asks for a new run that does a part of an ended one again (language
@@ -73,6 +77,8 @@ type RerunRequest struct {
 	// reruns of the runs of one workflow share their keys, apart from those of starts.
 	IdempotencyKey string
 	By             string
+	// Trace is that of the new run; without one it has that of the old run.
+	Trace Trace
 }
 
 // AnswerRequest answers what the agent of a run's step waits for, or an approval.

@@ -24,6 +24,8 @@ type Signal struct {
 	// Data is one JSON value.
 	Data json.RawMessage `json:"data"`
 	Time time.Time       `json:"time"`
+	// Trace is that of the runs which the event starts. Nobody who waits sees it.
+	Trace Trace `json:"-"`
 }
 
 // Validate refuses what no run could be told: the error has code invalid or

@@ -78,6 +78,17 @@ func (t Trace) ID() string {
 	return t.Parent[3:35]
 }
 
+// Into adds both parts to the headers of a record, or nothing.
+func (t Trace) Into(header map[string]string) {
+	if t.IsZero() {
+		return
+	}
+	header[HeaderTraceparent] = t.Parent
+	if t.State != "" {
+		header[HeaderTracestate] = t.State
+	}
+}
+
 // Or gives t, or other if t is none.
 func (t Trace) Or(other Trace) Trace {
 	if t.IsZero() {

@@ -187,6 +187,6 @@ func (c *Client) CallAgent(ctx context.Context, r parley.StartRequest) (parley.R
 		Labels         map[string]string `json:"labels,omitempty"`
 		Priority       *int              `json:"priority,omitempty"`
 	}{r.Input, r.IdempotencyKey, r.Labels, r.Priority}
-	err := c.post(ctx, call{path: path("agents", r.CallAgent, "call")}, in, &run)
+	err := c.post(ctx, call{path: path("agents", r.CallAgent, "call"), trace: r.Trace}, in, &run)
 	return run, err
 }

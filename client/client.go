@@ -131,6 +131,8 @@ type call struct {
 	header http.Header
 	// body is sent as JSON unless header says otherwise; nil sends none.
 	body []byte
+	// trace is sent as its two headers.
+	trace parley.Trace
 }
 
 // reply is a response whose body was read as a whole.
@@ -213,6 +215,12 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	maps.Copy(req.Header, k.header)
+	if !k.trace.IsZero() {
+		req.Header.Set(parley.HeaderTraceparent, k.trace.Parent)
+		if k.trace.State != "" {
+			req.Header.Set(parley.HeaderTracestate, k.trace.State)
+		}
+	}
 	if !c.key.IsZero() {
 		req.Header.Set("Authorization", "Bearer "+string(c.key.Reveal()))
 	}

@@ -61,7 +61,7 @@ func (c *Client) Rerun(ctx context.Context, r parley.RerunRequest) (parley.Run, 
 		Version       string          `json:"version,omitempty"`
 		Key           string          `json:"idempotency_key,omitempty"`
 	}{r.From, r.Input, r.WorkflowInput, r.Version, r.IdempotencyKey}
-	err := c.post(ctx, call{path: path("runs", r.Run, "rerun")}, in, &run)
+	err := c.post(ctx, call{path: path("runs", r.Run, "rerun"), trace: r.Trace}, in, &run)
 	return run, err
 }
 

@@ -42,7 +42,7 @@ func (c *Client) StartRun(ctx context.Context, r parley.StartRequest) (parley.Ru
 		return parley.Run{}, err
 	}
 	var run parley.Run
-	err := c.post(ctx, call{path: path("workflows", r.Workflow, "execute")}, newStartBody(r), &run)
+	err := c.post(ctx, call{path: path("workflows", r.Workflow, "execute"), trace: r.Trace}, newStartBody(r), &run)
 	return run, err
 }
 
@@ -159,7 +159,7 @@ func (c *Client) Retry(ctx context.Context, id string) (parley.Run, error) {
 	return c.RetryRun(ctx, parley.RetryRequest{Run: id})
 }
 
-// RetryRun is [Client.Retry] with an idempotency key: one that was used before gives
+// RetryRun is [Client.Retry] with a trace and an idempotency key: one that was used before gives
 // the run that was begun then, and is refused with [parley.CodeIdempotencyConflict] if
 // that was for another request. By is not sent: the server knows who calls.
 func (c *Client) RetryRun(ctx context.Context, r parley.RetryRequest) (parley.Run, error) {
@@ -168,12 +168,12 @@ func (c *Client) RetryRun(ctx context.Context, r parley.RetryRequest) (parley.Ru
 	}
 	var run parley.Run
 	if r.IdempotencyKey == "" {
-		_, err := c.do(ctx, call{method: http.MethodPost, path: path("runs", r.Run, "retry")}, &run)
+		_, err := c.do(ctx, call{method: http.MethodPost, path: path("runs", r.Run, "retry"), trace: r.Trace}, &run)
 		return run, err
 	}
 	in := struct {
 		IdempotencyKey string `json:"idempotency_key"`
 	}{r.IdempotencyKey}
-	err := c.post(ctx, call{path: path("runs", r.Run, "retry")}, in, &run)
+	err := c.post(ctx, call{path: path("runs", r.Run, "retry"), trace: r.Trace}, in, &run)
 	return run, err
 }

@@ -38,7 +38,7 @@ func (c *Client) signal(ctx context.Context, path string, s parley.Signal) (parl
 	if err := needName("event", s.Name); err != nil {
 		return receipt, err
 	}
-	err := c.post(ctx, call{path: path}, signalBody{Event: s.Name, Key: s.Key, Data: s.Data, ID: s.ID}, &receipt)
+	err := c.post(ctx, call{path: path, trace: s.Trace}, signalBody{Event: s.Name, Key: s.Key, Data: s.Data, ID: s.ID}, &receipt)
 	return receipt, err
 }
 

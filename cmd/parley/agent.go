@@ -271,7 +271,7 @@ func (a *app) agentCall(ctx context.Context, name string, f callFlags) error {
 	if err != nil {
 		return err
 	}
-	run, err := c.CallAgent(ctx, parley.StartRequest{CallAgent: name, Input: input})
+	run, err := c.CallAgent(ctx, parley.StartRequest{CallAgent: name, Input: input, Trace: a.trace()})
 	if err != nil {
 		return a.nearMiss(ctx, c, err, nameHint{name, agentNames, "parley agent list"})
 	}

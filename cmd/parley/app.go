@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/parley-project/parley"
 )
 
 // app is one call of the program: everything that commands take from outside,
@@ -66,6 +68,12 @@ func (a *app) getenv(name string) string {
 		}
 	}
 	return ""
+}
+
+// trace gives the trace that the command is a part of: by the convention of
+// OpenTelemetry its parent says so in the environment.
+func (a *app) trace() parley.Trace {
+	return parley.TraceOf([]string{a.getenv("TRACEPARENT")}, []string{a.getenv("TRACESTATE")})
 }
 
 // path makes a path of the command line absolute.

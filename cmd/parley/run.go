@@ -98,6 +98,7 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 	if f.priority != parley.DefaultRunPriority {
 		req.Priority = &f.priority
 	}
+	req.Trace = a.trace()
 	run, err := c.StartRun(ctx, req)
 	if err != nil {
 		return a.nearMiss(ctx, c, err, nameHint{name, workflowNames, "parley workflow list"})
@@ -221,7 +222,7 @@ if some could not be retried.`,
 			if err != nil {
 				return err
 			}
-			run, err := c.RetryRun(cmd.Context(), parley.RetryRequest{Run: args[0], IdempotencyKey: key})
+			run, err := c.RetryRun(cmd.Context(), parley.RetryRequest{Run: args[0], IdempotencyKey: key, Trace: a.trace()})
 			if err != nil {
 				return err
 			}

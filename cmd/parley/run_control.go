@@ -182,6 +182,7 @@ func (a *app) runRerun(ctx context.Context, id string, f rerunFlags) error {
 	if err != nil {
 		return err
 	}
+	req.Trace = a.trace()
 	run, err := c.Rerun(ctx, req)
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ without harm.`,
 
 // signal delivers an event to a run, or publishes it to all with run "".
 func (a *app) signal(ctx context.Context, run string, f signalFlags) error {
-	e := parley.Signal{ID: f.id, Name: f.event, Key: f.key}
+	e := parley.Signal{ID: f.id, Name: f.event, Key: f.key, Trace: a.trace()}
 	var err error
 	if e.Data, err = a.readValue("--data", f.data); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (s *server) controlRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/rerun", id: "rerun-run", tag: tag,
 			summary: "Make a new run of an ended one, which does a step and all that depends on it again; everything else is copied",
-			params:  []*huma.Param{id}, body: rerunBody{}, optional: true,
+			params:  append(traceParams(), id), body: rerunBody{}, optional: true,
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
 			errors:  []int{404, 409, 413, 415, 422}, handle: s.rerunRun,
 		},
@@ -105,7 +105,7 @@ func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.RerunRequest{Run: r.PathValue("id"), By: callerOf(r)}
+	req := parley.RerunRequest{Run: r.PathValue("id"), By: callerOf(r), Trace: traceOf(r)}
 	if v := o.text("from", 1, 16<<10); v != nil {
 		req.From = *v
 	}

@@ -48,7 +48,7 @@ func (s *server) deadLetterRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/dead-letters/{id}/replay", id: "replay-dead-letter", tag: tag,
 			summary: "Go on with the run of a task in a new run, or publish a record again",
-			params:  []*huma.Param{id}, body: replayBody{}, optional: true,
+			params:  append(traceParams(), id), body: replayBody{}, optional: true,
 			answers: []answer{{status: http.StatusAccepted, body: parley.DeadLetter{}}},
 			errors:  []int{404, 409, 413, 415, 422, 503}, handle: s.replayDeadLetter,
 		},
@@ -177,7 +177,7 @@ func (s *server) replayDeadLetter(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	req := parley.ReplayRequest{ID: r.PathValue("id"), By: callerOf(r)}
+	req := parley.ReplayRequest{ID: r.PathValue("id"), By: callerOf(r), Trace: traceOf(r)}
 	if v := o.boolean("force"); v != nil {
 		req.Force = *v
 	}

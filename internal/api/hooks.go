@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/parley-project/parley"
 )
 
@@ -21,7 +19,7 @@ func (s *server) hookRoutes() []route {
 	r := route{
 		method: http.MethodPost, path: hookPath, id: "deliver-hook", tag: "events", public: true, anyBody: true,
 		summary: "Start a run by a delivery to a webhook of a workflow, which is signed with its secret instead of a key; again is the same run (200), and one that no trigger wants is ignored",
-		params:  []*huma.Param{pathParam("ref", "A workflow_id or a name.")},
+		params:  append(traceParams(), pathParam("ref", "A workflow_id or a name.")),
 		answers: []answer{{status: http.StatusAccepted, body: parley.HookReceipt{}}, {status: http.StatusOK, body: parley.HookReceipt{}}},
 		errors:  []int{400, 401, 404, 409, 413, 415, 422}, handle: s.deliverHook,
 	}

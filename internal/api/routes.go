@@ -108,7 +108,7 @@ func (s *server) workflowRoutes() []route {
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/workflows/{ref}/execute", id: "start-run", tag: tag, old: true,
-			summary: "Start a run", params: []*huma.Param{ref, preferParam()}, body: executeBody{},
+			summary: "Start a run", params: append(traceParams(), ref, preferParam()), body: executeBody{},
 			answers: startAnswers(), errors: []int{400, 404, 409, 413, 415, 422}, handle: s.execute,
 		},
 	}
@@ -175,7 +175,7 @@ func (s *server) runRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/retry", id: "retry-run", tag: tag, old: true,
 			summary: "Make a new run of a failed or cancelled one; what is done is not done again",
-			params:  []*huma.Param{id}, body: retryBody{}, optional: true,
+			params:  append(traceParams(), id), body: retryBody{}, optional: true,
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
 			errors:  []int{400, 404, 409, 413, 415, 422}, handle: s.retryRun,
 		},
@@ -224,7 +224,7 @@ func (s *server) agentRoutes() []route {
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/agents/{ref}/call", id: "call-agent", tag: tag,
-			summary: "Start a hidden run of one step", params: []*huma.Param{ref, preferParam()}, body: callBody{},
+			summary: "Start a hidden run of one step", params: append(traceParams(), ref, preferParam()), body: callBody{},
 			answers: startAnswers(), errors: []int{404, 409, 413, 415, 422}, handle: s.callAgent,
 		},
 	}
@@ -285,6 +285,19 @@ func statusParam() *huma.Param {
 
 func orderParam() *huma.Param {
 	return queryParam("sort_order", huma.TypeString, "asc, or desc (default).")
+}
+
+// traceParams are the headers that [traceOf] reads.
+func traceParams() []*huma.Param {
+	return []*huma.Param{
+		headerParam(parley.HeaderTraceparent, "The trace that the run belongs to (W3C Trace Context): its agents are sent the same. One that is not valid is ignored."),
+		headerParam(parley.HeaderTracestate, "Goes with traceparent; ignored without, and above 512 bytes or 32 members."),
+	}
+}
+
+// traceOf gives the trace context of a request.
+func traceOf(r *http.Request) parley.Trace {
+	return parley.TraceOf(r.Header.Values(parley.HeaderTraceparent), r.Header.Values(parley.HeaderTracestate))
 }
 
 func preferParam() *huma.Param {

@@ -29,7 +29,7 @@ func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.StartRequest{Workflow: r.PathValue("ref"), TriggeredBy: callerOf(r)}
+	req := parley.StartRequest{Workflow: r.PathValue("ref"), TriggeredBy: callerOf(r), Trace: traceOf(r)}
 	if !o.has("input_data") {
 		o.need("input_data")
 	} else if v := o.members["input_data"]; v.Kind() != '{' {
@@ -203,7 +203,7 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.RetryRequest{Run: r.PathValue("id"), By: callerOf(r)}
+	req := parley.RetryRequest{Run: r.PathValue("id"), By: callerOf(r), Trace: traceOf(r)}
 	o.text("resume_from_step", 0, maxText)
 	if v := o.text("idempotency_key", 1, maxText); v != nil {
 		req.IdempotencyKey = *v
@@ -256,7 +256,7 @@ func (s *server) callAgent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.StartRequest{Input: o.value("input", s.cfg.Limits.Input), TriggeredBy: callerOf(r)}
+	req := parley.StartRequest{Input: o.value("input", s.cfg.Limits.Input), TriggeredBy: callerOf(r), Trace: traceOf(r)}
 	wait := preferredWait(r)
 	if v := o.number("wait", 0, 86400); v != nil {
 		wait = time.Duration(*v * float64(time.Second))

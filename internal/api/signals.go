@@ -31,6 +31,7 @@ func (s *server) signalRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/events", id: "publish-event", tag: "events",
 			summary: "Publish an event to all runs that wait for it, or will within 24 h; one whose id there was is ignored (200)",
+			params:  traceParams(),
 			body:    signalBody{}, answers: answers, errors: []int{413, 415, 422}, handle: s.publishEvent,
 		},
 		{
@@ -71,6 +72,7 @@ func (s *server) publishEvent(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req := parley.SignalRequest{Run: r.PathValue("id")}
+	req.Signal.Trace = traceOf(r)
 	if !o.has("event") {
 		o.need("event")
 	}

@@ -484,8 +484,12 @@ func (c *call) isAsked() bool {
 
 // attrs are what every log line about a call has (BR-7.5).
 func (c *call) attrs(event string, more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{
+	list := append([]slog.Attr{
 		slog.String("event", event), slog.String("task_id", c.row.ID), slog.String("agent", c.row.Agent),
 		slog.String("correlation_id", c.row.CorrelationID), slog.String("run", c.row.Run),
 	}, more...)
+	if id := c.row.Trace.ID(); id != "" {
+		list = append(list, slog.String("trace_id", id))
+	}
+	return list
 }

@@ -77,7 +77,25 @@ func (x *Exchange) header(e errand, auth Authorization) (http.Header, error) {
 	for _, m := range auth.more {
 		h[m.name] = []string{m.value}
 	}
+	addTrace(h, e.task.Trace)
 	return h, nil
+}
+
+// addTrace adds the trace context of a task. One that the credential of an agent
+// brings along counts: records from before that was refused may have it.
+func addTrace(h http.Header, t parley.Trace) {
+	if t.IsZero() {
+		return
+	}
+	for name := range h {
+		if strings.EqualFold(name, parley.HeaderTraceparent) || strings.EqualFold(name, parley.HeaderTracestate) {
+			return
+		}
+	}
+	h[parley.HeaderTraceparent] = []string{t.Parent}
+	if t.State != "" {
+		h[parley.HeaderTracestate] = []string{t.State}
+	}
 }
 
 // reserved reports whether the header belongs to the exchange itself.

@@ -143,8 +143,12 @@ func (t *talk) line(level slog.Level, event string, attrs ...slog.Attr) {
 }
 
 func (t *talk) attrs(more []slog.Attr) []slog.Attr {
-	return append(append(make([]slog.Attr, 0, 4+len(more)), slog.String("task_id", t.task.ID), slog.String("agent", t.agent.Name),
+	list := append(append(make([]slog.Attr, 0, 5+len(more)), slog.String("task_id", t.task.ID), slog.String("agent", t.agent.Name),
 		slog.String("correlation_id", t.task.CorrelationID), slog.String("protocol", t.protocol)), more...)
+	if id := t.task.Trace.ID(); id != "" {
+		list = append(list, slog.String("trace_id", id))
+	}
+	return list
 }
 
 // failed logs a failure of the agent, as [failures] does.

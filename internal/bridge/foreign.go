@@ -109,6 +109,7 @@ func (b *Bridge) foreignRow(t records.AgentTask, m bus.Message) store.Attempt {
 			ID: store.ForeignTaskID(t.RunID, t.TaskID, t.CorrelationID, replay), Run: t.RunID, Step: t.TaskID, Attempt: 1,
 			Agent: t.AgentName, Input: t.Input, CorrelationID: t.CorrelationID,
 			Deadline: from.Add(foreignTime).Truncate(time.Microsecond),
+			Trace:    parley.TraceOf(m.Values(parley.HeaderTraceparent), m.Values(parley.HeaderTracestate)),
 		},
 		State: store.AttemptOpen, HandOff: store.HandOffForeign, VisibleAt: now, Source: source,
 	}

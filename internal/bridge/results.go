@@ -60,6 +60,7 @@ func (b *Bridge) publishResult(ctx context.Context, row *store.Attempt, r *parle
 	m := bus.Message{Subject: bus.SubjectResults, Key: row.CorrelationID, Value: value}
 	if row.HandOff != store.HandOffForeign {
 		m.Header = map[string]string{bus.HeaderCorrelation: row.CorrelationID, bus.HeaderIdempotency: row.ID}
+		row.Trace.Into(m.Header)
 	}
 	err = b.cfg.Bus.Publish(ctx, m)
 	if parley.CodeOf(err) != parley.CodeLimit {

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -123,6 +124,24 @@ func (m *Message) All() iter.Seq2[string, []byte] {
 			}
 		}
 	}
+}
+
+// Values gives the values of all headers of a name, whatever its case, in their order.
+func (m *Message) Values(name string) (list []string) {
+	if m.Headers == nil {
+		for of, value := range m.Header {
+			if strings.EqualFold(of, name) {
+				list = append(list, value)
+			}
+		}
+		return list
+	}
+	for _, h := range m.Headers {
+		if strings.EqualFold(h.Name, name) {
+			list = append(list, string(h.Value))
+		}
+	}
+	return list
 }
 
 // Put sets one header, in place of those of that name. What m shares with others

@@ -46,7 +46,7 @@ func (x *Executor) family(s *workflow.State, d workflow.Decision, e extra) store
 	for _, a := range d.Children {
 		c.Ask = append(c.Ask, store.Child{
 			Task: a.Parent.TaskID, Parent: a.Parent.Run, Step: a.Parent.Step, Input: a.Input, Detached: a.Detached,
-			Spec: store.ChildSpec{Workflow: a.Workflow, Version: a.Version, Until: a.Until, Depth: a.Parent.Depth, Chain: s.Chain(), Priority: a.Priority},
+			Spec: store.ChildSpec{Workflow: a.Workflow, Version: a.Version, Until: a.Until, Depth: a.Parent.Depth, Chain: s.Chain(), Priority: a.Priority, Trace: s.Trace()},
 		})
 	}
 	for _, a := range d.StopChildren {
@@ -138,7 +138,7 @@ func (x *Executor) startChild(ctx context.Context, c *store.Child) error {
 		_, _, err = x.begin(ctx, v, beginning{
 			child: c,
 			fact: workflow.Start{
-				Input: input, Labels: v.def.Labels, Trigger: childTrigger, Priority: c.Spec.Priority, Chain: c.Spec.Chain, Until: c.Spec.Until,
+				Input: input, Labels: v.def.Labels, Trigger: childTrigger, Priority: c.Spec.Priority, Chain: c.Spec.Chain, Until: c.Spec.Until, Trace: c.Spec.Trace,
 				Parent: &workflow.Parent{Run: c.Parent, Step: c.Step, TaskID: c.Task, Depth: c.Spec.Depth, Detached: c.Detached},
 			},
 		})

@@ -186,6 +186,7 @@ func (x *Executor) deliverHook(ctx context.Context, v *compiledVersion, hooks []
 		}
 		f, err := x.launch(ctx, firing{
 			v: v, trigger: h.Trigger, by: triggerWebhook, event: event, key: firingKey(triggerWebhook, key), what: string(d.body),
+			trace: parley.TraceOf(d.header.Values(parley.HeaderTraceparent), d.header.Values(parley.HeaderTracestate)),
 		})
 		if err != nil {
 			return x.refusedHook(v, id, err)

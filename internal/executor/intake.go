@@ -135,6 +135,11 @@ func (l *lines) next(key string) (taken, bool) {
 	return r, true
 }
 
+// traceOf gives the trace context in the headers of a record.
+func traceOf(m *bus.Message) parley.Trace {
+	return parley.TraceOf(m.Values(parley.HeaderTraceparent), m.Values(parley.HeaderTracestate))
+}
+
 // settleRecord handles a record until that is done for good; false says that
 // ctx has ended before.
 func (x *Executor) settleRecord(ctx context.Context, in *intake, m bus.Message) bool {

@@ -48,7 +48,7 @@ func (x *Executor) RetryOnce(ctx context.Context, req parley.RetryRequest) (run 
 	if err != nil {
 		return parley.Run{}, false, err
 	}
-	return x.retry(ctx, req.Run, store.Replay{By: req.By}, o)
+	return x.retry(ctx, req, store.Replay{By: req.By}, o)
 }
 
 // RerunOnce is [Executor.Rerun] as RetryOnce is Retry.

@@ -234,6 +234,7 @@ func taskRecord(a *store.Attempt, input json.RawMessage, now time.Time) (bus.Mes
 	if a.Policy.OnOpen != "" {
 		header[bus.HeaderOnOpen] = string(a.Policy.OnOpen)
 	}
+	a.Trace.Into(header)
 	if !a.ScheduledAt.IsZero() {
 		turn := a.ScheduledAt.Add(-time.Duration(a.Urgency) * parley.PriorityWait)
 		header[bus.HeaderTurn] = strconv.FormatInt(turn.UnixMicro(), 10)

@@ -110,7 +110,7 @@ func (x *Executor) takeStart(ctx context.Context, m bus.Message) error {
 		return err
 	}
 	_, _, err = x.begin(ctx, v, beginning{
-		id: r.RunID, fact: workflow.Start{Input: input, Labels: v.def.Labels, Trigger: requestTrigger},
+		id: r.RunID, fact: workflow.Start{Input: input, Labels: v.def.Labels, Trigger: requestTrigger, Trace: traceOf(&m)},
 	})
 	if parley.CodeOf(err) == parley.CodeConflict {
 		// Another record of the same run was faster.

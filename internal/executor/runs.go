@@ -151,7 +151,7 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 // the run that wait are replayed by it. The error has code conflict unless the
 // run is FAILED or CANCELLED.
 func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error) {
-	run, _, err := x.retry(ctx, id, store.Replay{By: by}, once{})
+	run, _, err := x.retry(ctx, parley.RetryRequest{Run: id}, store.Replay{By: by}, once{})
 	return run, err
 }
 
@@ -159,21 +159,22 @@ func (x *Executor) Retry(ctx context.Context, id, by string) (parley.Run, error)
 // the dead letter does not wait any more and force is not asked for, or somebody
 // else was faster, and not_found if the run or the dead letter is gone.
 func (x *Executor) Replay(ctx context.Context, id string, req parley.ReplayRequest) (parley.Run, error) {
-	run, _, err := x.retry(ctx, id, store.Replay{ID: req.ID, Force: req.Force, By: req.By}, once{})
+	run, _, err := x.retry(ctx, parley.RetryRequest{Run: id, Trace: req.Trace}, store.Replay{ID: req.ID, Force: req.Force, By: req.By}, once{})
 	if errors.Is(err, store.ErrStale) {
 		err = parley.Errorf(parley.CodeConflict, "dead letter %s has changed just now: look at it, then replay it if it still waits", req.ID)
 	}
 	return run, err
 }
 
-func (x *Executor) retry(ctx context.Context, id string, r store.Replay, o once) (parley.Run, bool, error) {
-	h, err := x.cfg.Store.History(ctx, id)
+func (x *Executor) retry(ctx context.Context, req parley.RetryRequest, r store.Replay, o once) (parley.Run, bool, error) {
+	h, err := x.cfg.Store.History(ctx, req.Run)
 	if err != nil {
 		return parley.Run{}, false, err
 	}
 	v, f, err := x.retryOf(ctx, h)
 	if err == nil {
-		x.cfg.Logger.Info("run is retried", "run", id, "by", r.By, "dead_letter", r.ID)
+		f.Trace = req.Trace.Or(f.Trace)
+		x.cfg.Logger.Info("run is retried", "run", req.Run, "by", r.By, "dead_letter", r.ID)
 	}
 	return x.beginAgain(ctx, h.Run, v, o.of(f, &r), err)
 }
@@ -198,7 +199,7 @@ func (x *Executor) retryOf(ctx context.Context, h store.History) (v *compiledVer
 	view := old.View()
 	return v, workflow.Start{
 		Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Edits: old.Edits(), Priority: view.Priority,
-		ScheduledAt: old.ScheduledAt(), Chain: old.Chain(),
+		ScheduledAt: old.ScheduledAt(), Chain: old.Chain(), Trace: old.Trace(),
 	}, nil
 }
 

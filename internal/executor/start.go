@@ -61,7 +61,7 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 		labels = map[string]string{callWorkflow: "true"}
 	}
 	return x.begin(ctx, v, beginning{
-		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, ScheduledAt: req.ScheduledAt, Priority: req.Priority, Timeout: req.Timeout},
+		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, ScheduledAt: req.ScheduledAt, Priority: req.Priority, Timeout: req.Timeout, Trace: req.Trace},
 		key:  key, hidden: req.CallAgent != "", refused: refused,
 	})
 }

@@ -201,7 +201,7 @@ func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, place stri
 		// A topic that was made anew counts from 0 again: its records are others.
 		what := m.At.Time.UTC().Format(time.RFC3339Nano)
 		f, err := x.launch(ctx, firing{
-			v: v, trigger: t, by: triggerKafka, event: event, key: firingKey(triggerKafka, placeOf(i)+place+"/"+what), what: what,
+			v: v, trigger: t, by: triggerKafka, event: event, key: firingKey(triggerKafka, placeOf(i)+place+"/"+what), what: what, trace: traceOf(&m),
 		})
 		switch {
 		case err == nil:

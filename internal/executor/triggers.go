@@ -50,6 +50,7 @@ type firing struct {
 	// the same key: a run's input may be made differently by a later version.
 	key, what string
 	chain     int
+	trace     parley.Trace
 }
 
 // fired is what a firing has led to: nothing, if the trigger's `if` does not hold.
@@ -74,7 +75,7 @@ func (x *Executor) launch(ctx context.Context, f firing) (fired, error) {
 		return fired{}, err
 	}
 	run, existing, err := x.begin(ctx, f.v, beginning{
-		fact: workflow.Start{Input: input, Labels: f.v.def.Labels, Trigger: f.by, Chain: f.chain},
+		fact: workflow.Start{Input: input, Labels: f.v.def.Labels, Trigger: f.by, Chain: f.chain, Trace: f.trace},
 		key:  f.key, digest: digestText(f.what), refused: takesRuns(f.v.row),
 	})
 	return fired{run: run.ID, existing: existing}, err
@@ -198,7 +199,7 @@ func (x *Executor) fireEvent(ctx context.Context, w store.Triggered, e *store.Ev
 		// An id is remembered for a day: afterwards it is another event.
 		what := e.Time.Format(time.RFC3339Nano)
 		f, err := x.launch(ctx, firing{
-			v: v, trigger: t, by: triggerEvent, event: event, key: firingKey(triggerEvent, placeOf(i)+what+"/"+e.ID), what: what, chain: e.Chain,
+			v: v, trigger: t, by: triggerEvent, event: event, key: firingKey(triggerEvent, placeOf(i)+what+"/"+e.ID), what: what, chain: e.Chain, trace: e.Trace,
 		})
 		switch {
 		case err == nil:

@@ -255,6 +255,7 @@ func isHeaderName(name string) bool {
 	taken := []string{
 		"host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "upgrade",
 		"te", "trailer", "keep-alive", "expect", "accept", "accept-encoding", "x-correlation-id",
+		parley.HeaderTraceparent, parley.HeaderTracestate,
 	}
 	return isToken(name) && len(name) <= maxHeaderName && !slices.Contains(taken, strings.ToLower(name))
 }

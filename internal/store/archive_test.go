@@ -206,7 +206,7 @@ func TestC7_ArchiveDecidesAboutEveryColumn(t *testing.T) {
 	left := map[string]string{
 		// follow from the others, or are of use while the run is under way
 		"run":        `due error_text`,
-		"attempt":    `state held visible_at owner owner_inc token news news_seen hand_off published source`,
+		"attempt":    `state held visible_at owner owner_inc token news news_seen hand_off published source trace`,
 		"late":       `id news_for`,
 		"definition": `status updated_at updated_by deprecated_at deprecated_by deprecated_reason`,
 	}

@@ -21,7 +21,7 @@ const (
 	attemptRest = `, correlation_id, context_id, deadline,
  policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token,
  orphanings, cancel_requested, agent_task_id, agent_context_id, outcome, output, meta,
- claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen, hand_off, on_open, urgency`
+ claimed_at, settled_at, agent_endpoint, agent_version, question, questions, reply, reply_sent, news, news_seen, hand_off, on_open, urgency, trace`
 )
 
 func readAttempt(r *record) (Attempt, error) {
@@ -39,6 +39,7 @@ func readAttempt(r *record) (Attempt, error) {
 	question, questions, reply := r.bytes(), int(r.int()), r.bytes()
 	a.Questions, a.ReplySent, a.News, a.NewsSeen = questions, r.flag(), int(r.int()), int(r.int())
 	a.HandOff, a.Policy.OnOpen, a.Urgency = HandOff(r.str()), parley.OnOpen(r.str()), int(r.int())
+	a.Trace = parley.ParseTrace(r.str())
 	if r.err != nil {
 		return Attempt{}, r.err
 	}
@@ -107,8 +108,9 @@ func checkAttempts(run string, list []Attempt) (owner Claim, err error) {
 }
 
 const insertAttempt = `INSERT INTO attempt (id, run, step, number, agent, input, correlation_id, context_id, deadline,
- policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open, urgency, published)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+ policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open, urgency, published,
+ trace)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // bindAttempts gives the arguments of insertAttempt for each of list, with room
 // for one more.
@@ -135,7 +137,7 @@ func bindAttempts(c *cutter, list []Attempt, at int64) ([][]driver.NamedValue, e
 			correlation, text(a.ContextID), micros(a.Deadline),
 			string(a.Policy.OutcomeUnknown), a.Policy.AttemptTimeout.Microseconds(), a.Policy.Silence.Microseconds(),
 			string(a.State), flag(a.Held), visible, owner, inc, token, at, claimed, text(string(a.HandOff)),
-			text(string(a.Policy.OnOpen)), int64(a.Urgency), flag(a.Announced))
+			text(string(a.Policy.OnOpen)), int64(a.Urgency), flag(a.Announced), text(a.Trace.String()))
 	}
 	return bound, nil
 }

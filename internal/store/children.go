@@ -33,6 +33,8 @@ type ChildSpec struct {
 	// Chain counts the runs that have led to it by events.
 	Chain    int  `json:"chain,omitempty"`
 	Priority *int `json:"priority,omitempty"`
+	// Trace is that of the run that asks for it.
+	Trace parley.Trace `json:"trace,omitzero"`
 }
 
 // Child is one row of table child: from the decision that asks for a run until the

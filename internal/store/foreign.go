@@ -25,8 +25,9 @@ const (
 	ofRun = `(hand_off IS NULL OR hand_off = 'bus')`
 
 	insertForeign = `INSERT INTO attempt (id, run, step, number, agent, input, correlation_id, context_id, deadline,
- policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open, urgency, published, source)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+ policy, attempt_timeout, silence, state, held, visible_at, owner, owner_inc, token, scheduled_at, claimed_at, hand_off, on_open, urgency, published,
+ trace, source)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	claimForeignRow = `UPDATE attempt SET state = 'claimed', owner = ?, owner_inc = ?, token = ?, claimed_at = ?
  WHERE id = ? AND number = ? AND ` + itsState + ` = 'open' AND hand_off = 'foreign' RETURNING ` + attemptColumns

@@ -82,9 +82,10 @@ func (e *SignalsFullError) limit() *parley.Error {
 }
 
 const (
-	insertSignal = `INSERT INTO signal (id, run, name, signal_key, data, at, taken, spread, starts_at, chain) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ` + startsAt + `, ?)
+	insertSignal = `INSERT INTO signal (id, run, name, signal_key, data, at, taken, spread, starts_at, chain, trace)
+ VALUES (?, ?, ?, ?, ?, ?, 0, 0, ` + startsAt + `, ?, ?)
  ON CONFLICT (id, run) DO UPDATE SET name = excluded.name, signal_key = excluded.signal_key, data = excluded.data, at = excluded.at,
- taken = 0, spread = 0, starts_at = excluded.starts_at, chain = excluded.chain WHERE signal.at < ? AND signal.starts_at = 0`
+ taken = 0, spread = 0, starts_at = excluded.starts_at, chain = excluded.chain, trace = excluded.trace WHERE signal.at < ? AND signal.starts_at = 0`
 	selectSignalAt = `SELECT at FROM signal WHERE id = ? AND run = ?`
 	hasSignal      = `SELECT 1 FROM signal WHERE id = ? AND run = ? AND at >= ?`
 	countSignals   = `SELECT count(*) FROM (SELECT 1 FROM signal WHERE name = ? AND signal_key = ? AND taken = 0 LIMIT ?) AS waiting`
@@ -206,15 +207,15 @@ func (g *signals) write(s *session) error {
 }
 
 func signalArgs(run string, e *parley.Signal, chain int) []any {
-	data, triggers := []byte(e.Data), e.Name
+	data, triggers, trace := []byte(e.Data), e.Name, e.Trace
 	if data == nil {
 		data = []byte("null")
 	}
 	if run != "" {
-		triggers = "" // it is for that run and starts none
+		triggers, trace = "", parley.Trace{} // it is for that run and starts none
 	}
 	return []any{
-		e.ID, run, e.Name, e.Key, data, e.Time.UnixMicro(), triggers, e.Time.UnixMicro(), int64(chain), e.Time.Add(-signalKept).UnixMicro(),
+		e.ID, run, e.Name, e.Key, data, e.Time.UnixMicro(), triggers, e.Time.UnixMicro(), int64(chain), text(trace.String()), e.Time.Add(-signalKept).UnixMicro(),
 	}
 }
 

@@ -60,7 +60,7 @@ const (
 
 func takeStarts(d *dialect) string {
 	return `UPDATE signal SET starts_at = ? WHERE run = '' AND id ` + d.picked(`SELECT id FROM signal WHERE `+dueStart+` ORDER BY starts_at LIMIT ?`) +
-		` AND starts_at > 0 AND starts_at <= ? RETURNING id, name, signal_key, data, at, chain`
+		` AND starts_at > 0 AND starts_at <= ? RETURNING id, name, signal_key, data, at, chain, trace`
 }
 
 func insertTriggers(s *session, d *Definition) error {
@@ -106,6 +106,7 @@ func (db *DB) TakeEventStarts(ctx context.Context, now time.Time, limit int) ([]
 		s.at(lastKey)
 		return s.query(query, func(r *record) error {
 			e := EventStart{Signal: parley.Signal{ID: r.str(), Name: r.str(), Key: r.str(), Data: r.bytes(), Time: r.time()}, Chain: int(r.int())}
+			e.Trace = parley.ParseTrace(r.str())
 			list = append(list, e)
 			return r.err
 		}, now.Add(startAgain).UnixMicro(), at, int64(limit), at)

@@ -102,6 +102,7 @@ func (a *decider) start(f Start) {
 		Workflow: a.def.ID, Version: a.def.Version, Input: f.Input, Labels: f.Labels, Trigger: f.Trigger, Priority: f.Priority,
 		RetriedFrom: f.RetriedFrom, RerunFrom: f.RerunFrom, Chain: f.Chain, Copied: f.Copied, Edits: f.Edits, Concurrency: f.Turn,
 		ScheduledAt: ptr(f.ScheduledAt), Parent: f.Parent, Children: f.Children,
+		Traceparent: f.Trace.Parent, Tracestate: f.Trace.State,
 	}
 	if f.Turn != nil && f.Turn.Wait {
 		p.TimeoutMS, p.Deadline = timeout.Milliseconds(), f.Until

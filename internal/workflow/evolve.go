@@ -65,6 +65,7 @@ func (s *State) evolveAccepted(e parley.Event, p runStarted) {
 		turn.Wait, s.turn = false, &turn
 	}
 	s.retriedFrom, s.priority, s.chain = p.RetriedFrom, p.Priority, p.Chain
+	s.trace = parley.Trace{Parent: p.Traceparent, State: p.Tracestate}
 	if p.ScheduledAt != nil {
 		s.scheduledAt = *p.ScheduledAt
 	}

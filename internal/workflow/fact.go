@@ -47,6 +47,8 @@ type Start struct {
 	Children []ResolvedChild
 	// Until bounds the body of the run as Timeout does; zero leaves that.
 	Until time.Time
+	// Trace is what the run's agents are sent; nothing else depends on it.
+	Trace parley.Trace
 }
 
 // Settled says how an attempt ended.

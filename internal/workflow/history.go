@@ -29,6 +29,8 @@ type (
 		Parent      *Parent           `json:"parent,omitempty"`
 		Children    []ResolvedChild   `json:"children,omitempty"`
 		Concurrency *Turn             `json:"concurrency,omitempty"`
+		Traceparent string            `json:"traceparent,omitempty"`
+		Tracestate  string            `json:"tracestate,omitempty"`
 		// TimeoutMS is the run's, which begins when a run does that waits for its
 		// turn; QueuedAt is when such a run was accepted: what else there is to know
 		// of it was said then.

@@ -321,7 +321,7 @@ const maxPathInID = 128
 // emission evaluates what an emit step publishes.
 func (a *decider) emission(x *execution) (signal parley.Signal, err error) {
 	spec, scope := x.step.Emit, a.scope(x)
-	signal = parley.Signal{ID: a.signalID(x.path), Data: json.RawMessage("null"), Time: a.at}
+	signal = parley.Signal{ID: a.signalID(x.path), Data: json.RawMessage("null"), Time: a.at, Trace: a.trace}
 	if signal.Name, err = textOf("event", spec.Event, scope); err != nil {
 		return signal, err
 	}

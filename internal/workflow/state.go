@@ -32,6 +32,8 @@ type State struct {
 	scheduledAt time.Time
 	// chain counts the runs that have led to this one by events.
 	chain int
+	// trace is what agents are sent.
+	trace parley.Trace
 
 	// createdAt is when the run was accepted, startedAt when it began.
 	createdAt, startedAt, endedAt time.Time
@@ -446,6 +448,7 @@ func (s *State) FailedTask() (f FailedTask, ok bool) {
 	f = FailedTask{
 		Task: parley.Task{
 			ID: id, Run: s.run, Step: x.path, Attempt: x.attempts, Agent: agent, Input: x.input, CorrelationID: parley.CorrelationID(id),
+			Trace: s.trace,
 		},
 		Err: x.err, Root: root, ScheduledAt: x.triedAt, FirstFailedAt: x.failedAt,
 	}

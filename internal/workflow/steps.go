@@ -130,7 +130,7 @@ func (a *decider) schedule(x *execution, at time.Time) {
 	call := x.flights[len(x.flights)-1]
 	task := parley.Task{
 		ID: call.task, Run: a.run, Step: x.path, Attempt: call.attempt, Agent: call.agent,
-		Input: x.input, CorrelationID: parley.CorrelationID(call.task), Deadline: a.until(x),
+		Input: x.input, CorrelationID: parley.CorrelationID(call.task), Deadline: a.until(x), Trace: a.trace,
 	}
 	if x.step.Session != "" {
 		task.ContextID = a.sessions[x.step.Session+"\x00"+call.agent]

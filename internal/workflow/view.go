@@ -118,6 +118,7 @@ func (s *State) View() parley.Run {
 		RetriedFrom: s.retriedFrom, RerunFrom: s.rerunFrom, Compensated: s.hasUndone(), TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
 		CreatedAt: s.createdAt, StartedAt: ptr(s.startedAt), EndedAt: ptr(s.endedAt),
 		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason, Parent: s.parent.view(),
+		Traceparent: s.trace.Parent, Tracestate: s.trace.State,
 	}
 	if s.status == parley.RunRunning {
 		r.Phase, r.Paused = s.phase, s.paused

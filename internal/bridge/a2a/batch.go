@@ -33,7 +33,9 @@ const (
 // what the binding in it does.
 //
 // A batch is one exchange: its header is that of the first request, correlation
-// id included, and if it fails, all its requests have that disposition. An
+// id included, and if it fails, all its requests have that disposition. It has a
+// trace context only if all its requests have the same: another one's would lead
+// whoever reads it astray. An
 // agent that refuses an array as such has executed nothing; the requests are
 // then made one by one, and so are those of the next 10 minutes.
 //
@@ -244,12 +246,16 @@ func (b *batched) exchange(g *batch) {
 	}
 	body := make([]byte, 0, g.size+2)
 	var calls []context.Context
+	op := g.members[0].op
 	for i, m := range g.members {
+		if m.op.task.Trace != op.task.Trace {
+			op.task.Trace = parley.Trace{}
+		}
 		body = append(append(body, "[,"[min(i, 1)]), m.body...)
 		calls = append(calls, m.ctx)
 	}
 	body = append(body, ']')
-	reply, err := b.binding.carry(bridge.WithGuardsOf(g.ctx, calls...), g.members[0].op, body)
+	reply, err := b.binding.carry(bridge.WithGuardsOf(g.ctx, calls...), op, body)
 	if refusesBatch(reply, err) {
 		b.remember(g.key)
 		b.oneByOne(g)

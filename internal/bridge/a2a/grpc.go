@@ -356,6 +356,12 @@ func (c *grpcCall) metadata() (metadata.MD, error) {
 		}
 		md[key] = values
 	}
+	if t := c.op.task.Trace; !t.IsZero() && md[parley.HeaderTraceparent] == nil && md[parley.HeaderTracestate] == nil {
+		md.Set(parley.HeaderTraceparent, t.Parent)
+		if t.State != "" {
+			md.Set(parley.HeaderTracestate, t.State)
+		}
+	}
 	return md, nil
 }
 

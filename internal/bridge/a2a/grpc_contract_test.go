@@ -144,7 +144,7 @@ func typedRequest(method string, head metadata.MD, request proto.Message) string
 	b.WriteString(method + "\n")
 	for _, name := range slices.Sorted(maps.Keys(head)) {
 		switch name {
-		case ":authority", "a2a-version", "authorization", "x-api-key", "x-correlation-id":
+		case ":authority", "a2a-version", "authorization", "x-api-key", "x-correlation-id", "traceparent", "tracestate":
 			fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(head[name], ", "))
 		}
 	}

@@ -314,6 +314,9 @@ func (r *recorder) WithGroup(string) slog.Handler { return r }
 func (r *recorder) checkLines(t *testing.T, d *dialogue) {
 	t.Helper()
 	wanted := []string{"task_id=" + d.task.ID, "agent=" + d.agent.Name, "correlation_id=" + d.task.CorrelationID, "protocol="}
+	if id := d.task.Trace.ID(); id != "" {
+		wanted = append(wanted, "trace_id="+id)
+	}
 	for _, line := range r.lines {
 		if missing := slices.IndexFunc(wanted, func(w string) bool { return !strings.Contains(line, w) }); missing >= 0 {
 			t.Errorf("a log line has no %q (BR-7.5): %s", wanted[missing], line)

@@ -168,13 +168,14 @@ func (d *dialogue) readTask() error {
 		Input         json.RawMessage `json:"input"`
 		CorrelationID string          `json:"correlation_id"`
 		ContextID     string          `json:"context_id"`
+		parley.Trace
 	}{ID: "run-1.ask.1", CorrelationID: "corr-1", Input: json.RawMessage(`{"text":"Hello"}`)}
 	if err := strict(d.section("task.json"), &t); err != nil {
 		return err
 	}
 	d.task = parley.Task{
 		ID: t.ID, Run: "run-1", Step: "ask", Attempt: 1, Agent: "scripted",
-		Input: t.Input, CorrelationID: t.CorrelationID, ContextID: t.ContextID,
+		Input: t.Input, CorrelationID: t.CorrelationID, ContextID: t.ContextID, Trace: t.Trace,
 	}
 	return nil
 }

@@ -4,7 +4,8 @@
 // A file begins with a sentence about itself. Its sections, all optional but the
 // last:
 //
-//	task.json     id, input, correlation_id, context_id of the task
+//	task.json     id, input, correlation_id, context_id, traceparent, tracestate of
+//	              the task
 //	agent.json    url, timeout, auth, header, credential, config, detected of the
 //	              agent
 //	operation     call (default), poll ID, cancel ID, subscribe ID, answer ID, find;
@@ -24,8 +25,8 @@
 // "~ reset" resets it, "~ hang" says nothing more.
 //
 // Besides what the sections say each dialogue proves that the agent got no more
-// requests than there are responses, that every log line names task, agent and
-// correlation id, that no credential is in the outcome or in the log, that the
+// requests than there are responses, that every log line names task, agent,
+// correlation id and trace if there is one, that no credential is in the outcome or in the log, that the
 // call took a bounded amount of memory, and that nothing goes on when it is over
 // (it is played in a bubble of package synctest, over connections in memory).
 //
