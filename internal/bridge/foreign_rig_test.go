@@ -123,6 +123,8 @@ type foreignRig struct {
 
 	mu      sync.Mutex
 	results map[string][]records.AgentResult
+	// traced is the trace of our own executor's tasks.
+	traced parley.Trace
 	dead    []bus.DeadLetter
 	// unkept is the error of the keeper of dead letters, or nil.
 	unkept error
@@ -181,15 +183,16 @@ func newForeignRig(t *testing.T) *foreignRig {
 		if err != nil || m.Key != got.CorrelationID {
 			t.Errorf("result %q under key %q: %v", m.Value, m.Key, err)
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		var want map[string]string // of foreign tasks: none
 		if strings.HasPrefix(got.TaskID, got.RunID+".") {
 			want = map[string]string{"correlation-id": got.CorrelationID, "idempotency-key": got.TaskID}
+			r.traced.Into(want)
 		}
 		if !maps.Equal(m.Header, want) {
 			t.Errorf("result %q with headers %v", m.Value, m.Header)
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.results[got.TaskID] = append(r.results[got.TaskID], got)
 		return nil
 	})
