@@ -56,6 +56,8 @@ type world struct {
 	letters []*parley.DeadLetter
 	// signals are the events that were published, approvals those that wait.
 	signals   []parley.SignalRequest
+	// traces are those of replays.
+	traces []parley.Trace
 	approvals []parley.ApprovalItem
 	// circuits and logs are those of agents, by name.
 	circuits map[string]parley.BreakerState
@@ -119,7 +121,7 @@ func (f fakeRuns) Start(_ context.Context, req parley.StartRequest) (parley.Run,
 	}
 	run := &parley.Run{
 		ID: fmt.Sprintf("run-%d", len(f.runs)+1), Status: parley.RunPending, Input: req.Input, Labels: req.Labels, Priority: req.Priority,
-		CreatedAt: f.now(), UpdatedAt: f.now(), TriggeredBy: req.TriggeredBy,
+		CreatedAt: f.now(), UpdatedAt: f.now(), TriggeredBy: req.TriggeredBy, Traceparent: req.Trace.Parent, Tracestate: req.Trace.State,
 	}
 	if run.Input == nil {
 		run.Input = json.RawMessage(`{}`)
@@ -306,6 +308,7 @@ func (f fakeRuns) Retry(_ context.Context, req parley.RetryRequest) (run parley.
 	r.ID, r.Status, r.RetriedFrom, r.TriggeredBy = fmt.Sprintf("run-%d", len(f.runs)+1), parley.RunPending, req.Run, req.By
 	r.Error, r.EndedAt, r.CancelledBy, r.CancelReason, r.Seq = nil, nil, "", "", 0
 	r.CreatedAt, r.UpdatedAt = f.now(), f.now()
+	r.Traceparent, r.Tracestate = req.Trace.Parent, req.Trace.State
 	f.runs = append(f.runs, &r)
 	f.appendEvent(&r, parley.Event{Type: parley.EventRunStarted})
 	return r, false, nil

@@ -72,6 +72,7 @@ func (f fakeRuns) Rerun(_ context.Context, req parley.RerunRequest) (run parley.
 	r.ID, r.Status, r.RetriedFrom, r.RerunFrom, r.TriggeredBy = fmt.Sprintf("run-%d", len(f.runs)+1), parley.RunPending, old.ID, req.From, "rerun"
 	r.Error, r.EndedAt, r.CancelledBy, r.CancelReason, r.Seq, r.Output = nil, nil, "", "", 0, nil
 	r.CreatedAt, r.UpdatedAt = f.now(), f.now()
+	r.Traceparent, r.Tracestate = req.Trace.Parent, req.Trace.State
 	if req.WorkflowInput != nil {
 		r.Input = req.WorkflowInput
 	}

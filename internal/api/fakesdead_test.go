@@ -74,6 +74,7 @@ func (f fakeDeadLetters) Get(_ context.Context, id string) (parley.DeadLetter, e
 func (f fakeDeadLetters) Replay(_ context.Context, req parley.ReplayRequest) (parley.DeadLetter, error) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
+	f.w.traces = append(f.w.traces, req.Trace)
 	l, err := f.find(req.ID)
 	if err != nil {
 		return parley.DeadLetter{}, err
