@@ -85,6 +85,9 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 	if run.Priority != nil {
 		list = append(list, field{"Priority", cell{text: strconv.Itoa(*run.Priority)}})
 	}
+	if run.Traceparent != "" {
+		list = append(list, field{"Trace", cell{text: run.Traceparent}})
+	}
 	if e := run.Error; e != nil {
 		list = append(list, field{"Error", cell{e.Error(), styleBad}}, field{"At step", cell{text: e.Step}})
 	}

@@ -92,6 +92,7 @@ func scriptApp(ts *testscript.TestScript, out, errs io.Writer) *app {
 	for _, name := range []string{
 		"HOME", "XDG_CONFIG_HOME", "PARLEY_URL", "PARLEY_KEY", "PARLEY_DATA", "NO_COLOR", "TERM", "MY_KEY",
 		"PARLEY_CONFIG", "PARLEY_BUS__KIND", "PARLEY_DATABASE_URL", "PARLEY_DATABASE__URL", "KAFKA_BROKERS", "PG_PASSWORD",
+		"TRACEPARENT", "TRACESTATE",
 	} {
 		if v := ts.Getenv(name); v != "" {
 			a.env = append(a.env, name+"="+v)

@@ -113,6 +113,7 @@ func (w *world) Start(_ context.Context, req parley.StartRequest) (parley.Run, b
 	r.run = parley.Run{
 		ID: fmt.Sprintf("run-%d", len(w.runs)+1), Workflow: name, Version: version, Status: parley.RunRunning,
 		Input: req.Input, Labels: req.Labels, Priority: req.Priority, CreatedAt: begin, StartedAt: &begin,
+		Traceparent: req.Trace.Parent, Tracestate: req.Trace.State,
 	}
 	if name == "queued" {
 		r.run.Status, r.run.StartedAt, r.run.Turn = parley.RunPending, nil, worldTurn()
@@ -296,7 +297,7 @@ func (w *world) Retry(ctx context.Context, req parley.RetryRequest) (parley.Run,
 	if s := old.run.Status; s != parley.RunFailed && s != parley.RunCancelled {
 		return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "run %s is %s: only a run that failed or was cancelled can be retried", req.Run, s)
 	}
-	run, existing, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", IdempotencyKey: req.IdempotencyKey, Input: old.run.Input})
+	run, existing, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", IdempotencyKey: req.IdempotencyKey, Input: old.run.Input, Trace: req.Trace})
 	if err != nil {
 		return parley.Run{}, false, err
 	}

@@ -72,7 +72,7 @@ func (w *world) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run,
 		return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s", req.Run, old.run.Status)
 	}
 	input := fmt.Appendf(nil, `{"input":%s,"workflow_input":%s,"version":%q}`, orNull(req.Input), orNull(req.WorkflowInput), req.Version)
-	run, existing, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", IdempotencyKey: req.IdempotencyKey, Input: input})
+	run, existing, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", IdempotencyKey: req.IdempotencyKey, Input: input, Trace: req.Trace})
 	if err != nil {
 		return parley.Run{}, false, err
 	}

@@ -23,6 +23,9 @@ func (v worldInbox) Signal(_ context.Context, req parley.SignalRequest) (parley.
 	if e.ID != "" {
 		id = e.ID
 	}
+	if !e.Trace.IsZero() {
+		id += " of " + e.Trace.ID()
+	}
 	repeated := v.keys["event "+id] != ""
 	v.keys["event "+id] = id
 	return parley.SignalReceipt{ID: id, Time: epoch(), Repeated: repeated}, nil
