@@ -55,9 +55,9 @@ type world struct {
 	queries []parley.RunQuery
 	letters []*parley.DeadLetter
 	// signals are the events that were published, approvals those that wait.
-	signals   []parley.SignalRequest
+	signals []parley.SignalRequest
 	// traces are those of replays.
-	traces []parley.Trace
+	traces    []parley.Trace
 	approvals []parley.ApprovalItem
 	// circuits and logs are those of agents, by name.
 	circuits map[string]parley.BreakerState

@@ -125,7 +125,7 @@ type foreignRig struct {
 	results map[string][]records.AgentResult
 	// traced is the trace of our own executor's tasks.
 	traced parley.Trace
-	dead    []bus.DeadLetter
+	dead   []bus.DeadLetter
 	// unkept is the error of the keeper of dead letters, or nil.
 	unkept error
 }

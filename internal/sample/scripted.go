@@ -21,8 +21,9 @@ type Call struct {
 	AgentTaskID string
 	// Input is the input of Simple A2A, or the text of the message as JSON.
 	Input json.RawMessage
-	// CorrelationID is the header's.
-	CorrelationID string
+	// CorrelationID is the header's, and so are Traceparent and Tracestate.
+	CorrelationID           string
+	Traceparent, Tracestate string
 	// At is when the request had been read.
 	At time.Time
 	// N counts the requests that send this task id, from 1; 0 for tasks/get and
@@ -153,7 +154,10 @@ func (s *Scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &req) {
 		return
 	}
-	c := Call{CorrelationID: r.Header.Get("X-Correlation-ID"), At: s.script.Now()}
+	c := Call{
+		CorrelationID: r.Header.Get("X-Correlation-ID"), Traceparent: r.Header.Get("traceparent"), Tracestate: r.Header.Get("tracestate"),
+		At: s.script.Now(),
+	}
 	if req.JSONRPC == "" {
 		c.TaskID, c.Method, c.Input = req.TaskID, "simple-a2a", req.Input
 	} else {

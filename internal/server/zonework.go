@@ -77,7 +77,7 @@ func (w *zoneWork) Start(ctx context.Context, key string, in execution.Input) er
 	}
 	_, existing, err := w.executor.Start(ctx, parley.StartRequest{
 		Workflow: w.workflow, CallAgent: w.agent, Input: input, IdempotencyKey: zoneKey(key), TriggeredBy: "zone", Timeout: w.limit,
-		Labels: map[string]string{"zone": "execution"},
+		Labels: map[string]string{"zone": "execution"}, Trace: in.Trace,
 	})
 	switch parley.CodeOf(err) {
 	case parley.CodeIdempotencyConflict: // somebody was faster with it

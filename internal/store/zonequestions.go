@@ -11,9 +11,9 @@ import (
 
 const (
 	zoneColumns = `id, event_id, team, channel, ts, thread_ts, user_id, text, attachments, correlation_id, state, outcome, affinity, task_id,
- attempts, polls, tries, answer, posted, due_at, lease_owner, fence, created_at, expires_at, sent_at, answered_at, ended_at`
+ attempts, polls, tries, answer, posted, due_at, lease_owner, fence, created_at, expires_at, sent_at, answered_at, ended_at, trace`
 	insertZone = `INSERT INTO zone_question (` + zoneColumns + `)
- VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	selectZone = `SELECT ` + zoneColumns + ` FROM zone_question WHERE id = ?`
 
 	// The text of the condition is that of index zone_question_due.
@@ -71,6 +71,8 @@ type ZoneQuestion struct {
 	Text          string
 	Attachments   []byte
 	CorrelationID string
+	// Trace is that of the request that has brought it.
+	Trace parley.Trace
 
 	State ZoneState
 	// Outcome says in one word what it came to.
@@ -102,6 +104,7 @@ func readZone(r *record) ZoneQuestion {
 		Affinity: r.str(), TaskID: r.str(), Attempts: int(r.int()), Polls: int(r.int()), Tries: int(r.int()),
 		Answer: slices.Clone(r.bytes()), Posted: int(r.int()), DueAt: r.time(), Owner: r.str(), Fence: r.int(),
 		CreatedAt: r.time(), ExpiresAt: r.time(), SentAt: r.time(), AnsweredAt: r.time(), EndedAt: r.time(),
+		Trace: parley.ParseTrace(r.str()),
 	}
 }
 
@@ -124,7 +127,7 @@ func (db *DB) AddZoneQuestion(ctx context.Context, q ZoneQuestion) (added bool, 
 		n, err := s.exec(insertZone, q.ID, text(q.EventID), q.Team, q.Channel, q.TS, q.ThreadTS, q.User, text(q.Text), blob(q.Attachments),
 			q.CorrelationID, string(q.State), text(q.Outcome), text(q.Affinity), text(q.TaskID), int64(q.Attempts), int64(q.Polls), int64(q.Tries),
 			blob(q.Answer), int64(q.Posted), unixMicro(q.DueAt), text(q.Owner), q.Fence, unixMicro(q.CreatedAt), unixMicro(q.ExpiresAt),
-			micros(q.SentAt), micros(q.AnsweredAt), micros(q.EndedAt))
+			micros(q.SentAt), micros(q.AnsweredAt), micros(q.EndedAt), text(q.Trace.String()))
 		added = n > 0
 		return err
 	})

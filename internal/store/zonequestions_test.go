@@ -17,7 +17,7 @@ func zoneQuestion(id string) ZoneQuestion {
 	return ZoneQuestion{
 		ID: id, EventID: "Ev-" + id, Team: "T1", Channel: "C1", TS: "1." + id, ThreadTS: "1." + id, User: "U1", Text: "why\u0000 " + id,
 		Attachments: []byte(`[{"id":"F1"}]`), CorrelationID: "corr-" + id, State: ZoneReceived, DueAt: epoch, CreatedAt: epoch,
-		ExpiresAt: epoch.Add(2 * time.Minute),
+		ExpiresAt: epoch.Add(2 * time.Minute), Trace: parley.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "a=1"},
 	}
 }
 

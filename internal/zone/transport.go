@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/parley-project/parley"
 )
 
 // A Transport carries one request to the other zone and brings its response
@@ -30,9 +32,10 @@ type Releaser interface {
 
 // Meta goes beside a request, as headers or what the transport has instead.
 type Meta struct {
-	// CorrelationID is found in the logs of both zones, Traceparent is a W3C trace
-	// context; "" for none.
-	CorrelationID, Traceparent string
+	// CorrelationID is found in the logs of both zones; "" for none.
+	CorrelationID string
+	// Trace is the trace context of whoever has asked, which the other zone passes on.
+	Trace parley.Trace
 	// IdempotencyKey is the same for every repetition of one request.
 	IdempotencyKey string
 	// Affinity is what an earlier Info said, so that the call reaches the one who

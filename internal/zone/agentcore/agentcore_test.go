@@ -169,7 +169,7 @@ func TestZN6_AgentCoreCarriesBytesAndHeaders(t *testing.T) {
 				t.Errorf("%s %s %q", r.Method, r.URL, got)
 			}
 			for name, want := range map[string]string{
-				"Content-Type": "application/json", "Accept": "application/json", "Traceparent": trace,
+				"Content-Type": "application/json", "Accept": "application/json", "Traceparent": trace, "Tracestate": "a=1",
 				agentcore.CorrelationHeader: "corr-1", "Authorization": "", "Idempotency-Key": "",
 			} {
 				if got := r.Header.Get(name); got != want {
@@ -180,7 +180,7 @@ func TestZN6_AgentCoreCarriesBytesAndHeaders(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, good+"\n")
 		}), func(p *agentcoretest.Config, c *agentcore.Config) { p.Qualifier, c.Qualifier = "prod-1", "prod-1" })
-		meta := zone.Meta{CorrelationID: "corr-1", Traceparent: trace, IdempotencyKey: "key-1"}
+		meta := zone.Meta{CorrelationID: "corr-1", Trace: parley.Trace{Parent: trace, State: "a=1"}, IdempotencyKey: "key-1"}
 		got, info, err := r.Call(within(t, 10*time.Second), body, meta)
 		if err != nil || string(got) != good+"\n" {
 			t.Fatalf("%q, %v; refused %v", got, err, r.platform.Refused())

@@ -16,7 +16,7 @@
 //
 // # What goes beside a request
 //
-// The trace context is the member TraceParent, since Go's SDK signs that header.
+// The trace context is the members TraceParent and TraceState, since Go's SDK signs those headers.
 // The correlation id is the header [CorrelationHeader], which is signed, too, and
 // which a runtime passes on if its header allow-list names it; whether or not, the
 // params hold the id. An idempotency key is not sent: it is the id of the request.

@@ -63,7 +63,7 @@ func TestZN6_AgentCoreBothModesAskTheSame(t *testing.T) {
 	seen := make(map[AuthMode][]string)
 	for _, mode := range []AuthMode{SigV4, JWT} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			seen[mode] = append(seen[mode], r.Method+" "+r.RequestURI, r.Header.Get("Content-Type"), r.Header.Get(sessionHeader), r.Header.Get("Traceparent"), r.Header.Get(CorrelationHeader))
+			seen[mode] = append(seen[mode], r.Method+" "+r.RequestURI, r.Header.Get("Content-Type"), r.Header.Get(sessionHeader), r.Header.Get("Traceparent"), r.Header.Get("Tracestate"), r.Header.Get(CorrelationHeader))
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte("{}"))
 		}))
@@ -74,7 +74,7 @@ func TestZN6_AgentCoreBothModesAskTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, info, err := tr.Call(ctx, []byte("{}"), zone.Meta{Traceparent: "00-a", CorrelationID: "c"})
+		_, info, err := tr.Call(ctx, []byte("{}"), zone.Meta{Trace: parley.Trace{Parent: "00-a", State: "a=1"}, CorrelationID: "c"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,9 +66,11 @@ func (t *Transport) callSigned(ctx context.Context, body []byte, meta zone.Meta)
 		in.Qualifier = &t.cfg.Qualifier
 	}
 	beside := http.Header{}
-	direct.SetHeader(beside, "Traceparent", meta.Traceparent)
-	if trace := beside.Get("Traceparent"); trace != "" {
-		in.TraceParent = &trace
+	if t := meta.Trace; !t.IsZero() { // the SDK signs both
+		in.TraceParent = &t.Parent
+		if t.State != "" {
+			in.TraceState = &t.State
+		}
 	}
 	direct.SetHeader(beside, CorrelationHeader, meta.CorrelationID)
 	options := func(o *bedrockagentcore.Options) {

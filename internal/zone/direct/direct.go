@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/zone"
 )
 
@@ -147,7 +148,7 @@ func (t *Transport) Call(ctx context.Context, body []byte, meta zone.Meta) ([]by
 		"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {"parley"},
 	}
 	SetHeader(header, "X-Correlation-ID", meta.CorrelationID)
-	SetHeader(header, "Traceparent", meta.Traceparent)
+	setTrace(header, meta.Trace)
 	SetHeader(header, "Idempotency-Key", meta.IdempotencyKey)
 	var affinity string
 	if t.cfg.Platform.Header != nil {
@@ -185,6 +186,17 @@ func SetHeader(h http.Header, name, value string) {
 		return
 	}
 	h.Set(name, value)
+}
+
+// setTrace sets the trace context, if there is one.
+func setTrace(h http.Header, t parley.Trace) {
+	if t.IsZero() {
+		return
+	}
+	h.Set(parley.HeaderTraceparent, t.Parent)
+	if t.State != "" {
+		h.Set(parley.HeaderTracestate, t.State)
+	}
 }
 
 // once sends the request one time, or two if a token has to be renewed.

@@ -32,7 +32,7 @@ func TestZN6_DirectCarriesBytesAndHeaders(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json", "X-Correlation-Id": "corr-1",
-			"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Idempotency-Key": "key-1", "Authorization": "Bearer tok",
+			"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate": "a=1", "Idempotency-Key": "key-1", "Authorization": "Bearer tok",
 		} {
 			if got := r.Header.Get(name); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)
@@ -48,7 +48,7 @@ func TestZN6_DirectCarriesBytesAndHeaders(t *testing.T) {
 	defer srv.Close()
 	tr := open(t, direct.Config{URL: srv.URL + "/x/invocations?q=1", Authorize: direct.Bearer(parley.NewSecret([]byte("tok")))})
 	got, info, err := tr.Call(within(t, 10*time.Second), body, zone.Meta{
-		CorrelationID: "corr-1", Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", IdempotencyKey: "key-1",
+		CorrelationID: "corr-1", Trace: parley.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "a=1"}, IdempotencyKey: "key-1",
 	})
 	if err != nil || string(got) != good+"\n" {
 		t.Fatalf("%q, %v", got, err)

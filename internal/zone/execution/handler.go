@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/zone"
 	"github.com/parley-project/parley/internal/zone/zoneauth"
 	"github.com/parley-project/parley/jsonrpc"
@@ -85,17 +86,20 @@ func document(text json.RawMessage) http.HandlerFunc {
 
 // invoke is POST /invocations.
 func (z *Zone) invoke(w http.ResponseWriter, r *http.Request) {
-	z.receive(w, r, func(ctx context.Context, body []byte, correlation string) ([]byte, int) {
-		return z.answer(ctx, body, correlation), http.StatusOK
+	z.receive(w, r, func(ctx context.Context, body []byte, with beside) ([]byte, int) {
+		return z.answer(ctx, body, with), http.StatusOK
 	})
 }
 
 // receive reads the body of a request and has it answered.
-func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(context.Context, []byte, string) ([]byte, int)) {
-	correlation := z.correlation(r)
+func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(context.Context, []byte, beside) ([]byte, int)) {
+	with := beside{
+		correlation: z.correlation(r),
+		trace:       parley.TraceOf(r.Header.Values(parley.HeaderTraceparent), r.Header.Values(parley.HeaderTracestate)),
+	}
 	began := z.cfg.Now()
 	unread := func(status int, fault *zone.Error, cause error) {
-		c := &call{correlation: correlation, cause: cause}
+		c := &call{beside: with, cause: cause}
 		z.log(r.Context(), c, fault, began)
 		z.write(w, status, z.encode(c, nil, fault))
 	}
@@ -115,7 +119,7 @@ func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(conte
 		unread(http.StatusOK, fault, err)
 		return
 	}
-	response, status := answer(r.Context(), body, correlation)
+	response, status := answer(r.Context(), body, with)
 	z.write(w, status, response)
 }
 
@@ -180,9 +184,9 @@ func (z *Zone) read(w http.ResponseWriter, r *http.Request) ([]byte, *zone.Error
 }
 
 // answer gives the response to the body of a request of the contract.
-func (z *Zone) answer(ctx context.Context, body []byte, correlation string) (response []byte) {
+func (z *Zone) answer(ctx context.Context, body []byte, with beside) (response []byte) {
 	began := z.cfg.Now()
-	c := &call{correlation: correlation}
+	c := &call{beside: with}
 	var fault *zone.Error
 	defer func() {
 		if v := recover(); v != nil {

@@ -6,17 +6,24 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/zone"
 	"github.com/parley-project/parley/jsonrpc"
 )
 
 // call is one request that is being answered, and what its line in the log tells.
 type call struct {
-	req         zone.Request
+	beside
+	req     zone.Request
+	task    string // its id
+	outcome string
+	cause   error // for the log only
+}
+
+// beside is what came with a request, not in it.
+type beside struct {
 	correlation string
-	task        string // its id
-	outcome     string
-	cause       error // for the log only
+	trace       parley.Trace
 }
 
 // serve answers a request that was read. The result is to be sent if there is no
@@ -42,7 +49,7 @@ func (z *Zone) execute(ctx context.Context, c *call) (any, *zone.Error) {
 	if c.task == "" {
 		c.task = z.cfg.NewID()
 	}
-	in := inputOf(c.req.Task, c.correlation)
+	in := inputOf(c.req.Task, c.beside)
 	z.serving.Add(1)
 	defer z.serving.Add(-1)
 	if fault := z.start(ctx, c, in); fault != nil {
@@ -207,10 +214,10 @@ func (z *Zone) carried(members map[string]json.RawMessage, c *call) map[string]j
 	return members
 }
 
-func inputOf(t *zone.Task, correlation string) Input {
+func inputOf(t *zone.Task, with beside) Input {
 	return Input{
 		Text: t.Text, Channel: t.Channel, ThreadTS: t.ThreadTS, TeamID: t.TeamID, UserID: t.UserID,
-		CorrelationID: correlation, Attachments: t.Attachments,
+		CorrelationID: with.correlation, Attachments: t.Attachments, Trace: with.trace,
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/zone"
 )
 
@@ -79,6 +80,9 @@ type Input struct {
 	UserID        string            `json:"user_id,omitempty"`
 	CorrelationID string            `json:"correlation_id,omitempty"`
 	Attachments   []zone.Attachment `json:"attachments,omitempty"`
+	// Trace is the trace context of the request that starts the task; that of a task
+	// which was started is not told.
+	Trace parley.Trace `json:"-"`
 }
 
 // Fingerprint tells inputs apart that one key must not have. What differs when a

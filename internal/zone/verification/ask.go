@@ -26,7 +26,7 @@ const (
 )
 
 func (v *visit) meta() zone.Meta {
-	return zone.Meta{CorrelationID: v.q.CorrelationID, IdempotencyKey: v.q.ID, Affinity: v.q.Affinity}
+	return zone.Meta{CorrelationID: v.q.CorrelationID, IdempotencyKey: v.q.ID, Affinity: v.q.Affinity, Trace: v.q.Trace}
 }
 
 func (v *visit) task() zone.Task {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/zone"
 )
 
@@ -17,6 +18,7 @@ type envelope struct {
 	self               []string // our bot users, as the authorizations have them
 	inner              event
 	tokens             bool // the bot's tokens were revoked
+	trace              parley.Trace
 }
 
 // event is the inner event.

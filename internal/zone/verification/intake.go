@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
 	"github.com/parley-project/parley/internal/zone"
 )
@@ -136,6 +137,7 @@ func (z *Zone) newQuestion(e *envelope, waiting int) (q store.ZoneQuestion, take
 	q = store.ZoneQuestion{
 		ID: z.cfg.NewID(), EventID: e.eventID, Team: e.team, Channel: in.channel, TS: in.ts, ThreadTS: in.ts, User: in.user,
 		CorrelationID: z.cfg.NewID(), State: store.ZoneReceived, DueAt: now, CreatedAt: now, ExpiresAt: now.Add(z.cfg.Timing.Deadline),
+		Trace: e.trace,
 	}
 	if in.thread != "" {
 		q.ThreadTS = in.thread
@@ -279,6 +281,8 @@ func (z *Zone) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		d := delivery{retry: r.Header.Get("X-Slack-Retry-Num"), reason: r.Header.Get("X-Slack-Retry-Reason")}
+		// Slack has none; what stands in front of this may have begun one.
+		e.trace = parley.TraceOf(r.Header.Values(parley.HeaderTraceparent), r.Header.Values(parley.HeaderTracestate))
 		if z.take(context.WithoutCancel(r.Context()), &e, d) != nil {
 			http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 			return

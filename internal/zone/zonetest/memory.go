@@ -31,8 +31,9 @@ func (m memory) Call(ctx context.Context, body []byte, meta zone.Meta) ([]byte, 
 	if meta.CorrelationID != "" {
 		r.Header.Set("X-Correlation-ID", meta.CorrelationID)
 	}
-	if meta.Traceparent != "" {
-		r.Header.Set("Traceparent", meta.Traceparent)
+	if !meta.Trace.IsZero() {
+		r.Header.Set("Traceparent", meta.Trace.Parent)
+		r.Header.Set("Tracestate", meta.Trace.State)
 	}
 	answered := make(chan *httptest.ResponseRecorder, 1)
 	go func() {

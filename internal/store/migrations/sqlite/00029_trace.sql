@@ -5,7 +5,10 @@
 ALTER TABLE attempt ADD COLUMN trace TEXT;
 -- That of the runs which an event starts.
 ALTER TABLE signal ADD COLUMN trace TEXT;
+-- That of the request which has brought a question.
+ALTER TABLE zone_question ADD COLUMN trace TEXT;
 
 -- +goose Down
+ALTER TABLE zone_question DROP COLUMN trace;
 ALTER TABLE signal DROP COLUMN trace;
 ALTER TABLE attempt DROP COLUMN trace;
