@@ -70,6 +70,8 @@ func TestAuthKindsFaults(t *testing.T) {
 		{"no headers", headers(nil), "auth.headers"},
 		{"17 headers", headers(many), "auth.headers"},
 		{"header of ours", headers(map[string]parley.SecretSpec{"Host": ref, "X-A": ref}), "auth.headers.Host"},
+		{"traceparent", headers(map[string]parley.SecretSpec{"Traceparent": ref}), "auth.headers.Traceparent"},
+		{"tracestate", auth(parley.AuthSpec{Type: parley.AuthHeader, Header: "tracestate", Secret: "env:AGENT_TOKEN"}), "auth.header"},
 		{"a header twice", headers(map[string]parley.SecretSpec{"X-A": ref, "x-a": ref}), "auth.headers.x-a"},
 		{"header without a secret", headers(map[string]parley.SecretSpec{"X-A": {}}), "auth.headers.X-A"},
 		{"header and no reference", headers(map[string]parley.SecretSpec{"X-A": {Secret: "t0p"}}), "auth.headers.X-A"},
