@@ -42,7 +42,8 @@ func TestTraceIsSent(t *testing.T) {
 		"publish": func(v parley.Trace) error { _, err := c.Publish(ctx, parley.Signal{Name: "e", Trace: v}); return err },
 	} {
 		for _, want := range []parley.Trace{
-			{}, {Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+			{},
+			{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 			{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "a=1, b=2"},
 		} {
 			if err := call(want); err != nil {

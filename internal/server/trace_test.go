@@ -127,7 +127,10 @@ func TestTrace_OfACancel(t *testing.T) {
 	w := newWorld(t, map[string]http.Handler{"new jsonrpc-2.0 , protocol_config: {a2a: \"0.3\"}": agent}, "name: all\nsteps: [{id: a, agent: new, input: {text: hi}}]\n")
 	status, body := w.call("POST", "/api/v1/workflows/all/execute", `{"input_data":{}}`, "traceparent", traceOne.Parent)
 	run := started(t, status, body)
-	waitFor(t, "the task is not followed:", func() bool { r, err := w.server.Executor().Get(t.Context(), run.ID); return err == nil && r.Steps[0].AgentTaskID != "" })
+	waitFor(t, "the task is not followed:", func() bool {
+		r, err := w.server.Executor().Get(t.Context(), run.ID)
+		return err == nil && r.Steps[0].AgentTaskID != ""
+	})
 	log := agent.Handler.(*sample.Scripted).Log
 	if status, body := w.call("POST", "/api/v1/runs/"+run.ID+"/cancel", ""); status != http.StatusOK {
 		t.Fatalf("%d %s", status, body)
