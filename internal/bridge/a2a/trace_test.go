@@ -41,7 +41,7 @@ func TestBatchTrace(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			onBatch(t, func(t *testing.T, r *batchRig) {
 				h := &headed{posts: r.posts}
-				r.batched.binding = h
+				r.binding = h
 				for i, trace := range tt.ops {
 					op := r.op(verbSend, "run-1.ask."+string(rune('1'+i)))
 					op.task.Trace = trace
