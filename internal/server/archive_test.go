@@ -133,6 +133,38 @@ func TestC7_ArchiveIsChecked(t *testing.T) {
 	}
 }
 
+// bringBack imports what an archive holds, and counts the runs that came. A run that is
+// gone leaves rows behind for a moment, and is refused until they are gone too: then it
+// is imported again, as the answer says.
+func (w *world) bringBack(dir string) (added int) {
+	w.t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.ndjson")) // two, around midnight
+	if err != nil || len(files) == 0 {
+		w.t.Fatal(files, err)
+	}
+	var lines []byte
+	for _, f := range files {
+		l, err := os.ReadFile(f)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		lines = append(lines, l...)
+	}
+	for {
+		r := w.bringIn(string(lines))
+		added += r.Added
+		if r.Conflict == 0 {
+			return added
+		}
+		for _, c := range r.Refused {
+			if !strings.Contains(c.Detail, "is being removed here: import it again") {
+				w.t.Fatalf("%+v", r)
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestC7_ServerRemovesRuns: a server with a retention archives and removes runs by
 // itself, and takes them back from that archive.
 func TestC7_ServerRemovesRuns(t *testing.T) {
@@ -163,16 +195,8 @@ func TestC7_ServerRemovesRuns(t *testing.T) {
 			t.Errorf("run %s: %d", id, code)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	lines, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := w.bringIn(string(lines)); r.Added != 2 {
-		t.Errorf("%+v", r)
+	if added := w.bringBack(dir); added != 2 {
+		t.Errorf("%d runs were brought back, want 2", added)
 	}
 	for _, id := range append(kept, gone...) {
 		if !strings.Contains(w.export(), id) || status(id) != http.StatusOK {
