@@ -280,11 +280,12 @@ func TestC6_OtherCasesOfRetries(t *testing.T) {
 // TestC6_OneCopyOfAStep: a step that could not use what was taken over for it is handed
 // on once, as it has ended.
 func TestC6_OneCopyOfAStep(t *testing.T) {
-	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"},{"id":"b","agent":"x","needs":[],"on_error":"continue"}]}`)
-	s.answer("b", `1`)
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"},
+		{"id":"b","plan":[{"id":"p","agent":"y"},{"id":"q","agent":"y"}],"allow":{"agents":["y"]},"needs":[],"on_error":"continue"}]}`)
+	s.answer("b/p", `1`)
 	s.apply(Terminate{At: s.now})
 	limits := DefaultRunLimits()
-	limits.Running = 1
+	limits.PlanBytes = 1
 	state := NewState("run-1", s.state.Definition(), limits)
 	state.Apply(Start{At: s.now, Input: json.RawMessage(`{}`), RetriedFrom: "run-0", Copied: s.state.Copies()})
 	state.Apply(Terminate{At: s.now})

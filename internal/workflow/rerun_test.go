@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,31 @@ func TestC6_EditsCount(t *testing.T) {
 	}
 	if state.RerunFrom() != "a" || len(state.Edits()) != 1 {
 		t.Errorf("begun at %q with %v", state.RerunFrom(), state.Edits())
+	}
+}
+
+// TestC6_CopiesTakeNoPlace: a step that was copied or is skipped does not run, so that
+// the limit of steps that run beside each other is no reason for it to fail.
+func TestC6_CopiesTakeNoPlace(t *testing.T) {
+	const doc = `{"name":"t","steps":[{"id":"a","agent":"x","needs":[]},{"id":"b","agent":"x","needs":[]},{"id":"no","agent":"x","if":"false","needs":[]},
+		{"id":"g","needs":[],"steps":[{"id":"c","agent":"x"}]}%s]}`
+	old := play(t, fmt.Sprintf(doc, ""))
+	old.answer("b", `2`).answer("g/c", `3`).fail("a", parley.CodeAgentRejected)
+	limits := DefaultRunLimits()
+	limits.Running = 1
+	for more, want := range map[string]parley.RunStatus{"": parley.RunRunning, `,{"id":"d","agent":"x","needs":[]}`: parley.RunFailed} {
+		s := play(t, fmt.Sprintf(doc, more))
+		s.state, s.open, s.types = NewState("run-2", s.state.Definition(), limits), make(map[string]Schedule), nil
+		s.apply(Start{At: s.now, Input: json.RawMessage(`{"x":1}`), RetriedFrom: "run-1", Copied: old.state.Copies()})
+		if s.state.Status() != want {
+			t.Errorf("with %q the run is %s: %v", more, s.state.Status(), s.state.Err())
+		}
+		if e := s.state.Err(); want == parley.RunFailed && (e == nil || e.Code != parley.CodeLimit) {
+			t.Errorf("a step that begins beside another one: %v", e)
+		}
+		if want == parley.RunRunning {
+			s.answer("a", `1`).output(`3`)
+		}
 	}
 }
 

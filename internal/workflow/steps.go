@@ -23,10 +23,6 @@ func (a *decider) consider(r *region, step *Step) *execution {
 		a.fail(x, a.exhaustion(), attemptEnd{})
 		return x
 	}
-	if n := a.leaves + x.leaf(); n > a.limits.Running {
-		a.failFinally(x, limitError("running", int64(a.limits.Running), int64(n)), attemptEnd{})
-		return x
-	}
 	c, ok := a.copied[x.path]
 	if ok && !c.Entered {
 		a.takeOver(x, c)
@@ -42,6 +38,11 @@ func (a *decider) consider(r *region, step *Step) *execution {
 			a.record(parley.EventStepSkipped, x, stepEnded{Kind: step.Kind})
 			return x
 		}
+	}
+	// What was taken over or skipped has not run: it takes no place from what runs.
+	if n := a.leaves + x.leaf(); n > a.limits.Running {
+		a.failFinally(x, limitError("running", int64(a.limits.Running), int64(n)), attemptEnd{})
+		return x
 	}
 	a.begin(x)
 	return x
