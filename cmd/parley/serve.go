@@ -52,7 +52,7 @@ func (a *app) serve(ctx context.Context, f *settingFlags) error {
 	return a.serveWith(ctx, loaded, cfg)
 }
 
-// serveWith runs a server until ctx ends, and says where it is.
+// serveWith runs a server until ctx ends, and says where it is once it can be asked.
 func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.Config) error {
 	for _, note := range loaded.Notes {
 		cfg.Logger.Warn("configuration", "note", note)
@@ -61,13 +61,19 @@ func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.C
 	if err != nil {
 		return a.notStarted(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case <-s.Started():
+	case err := <-ended:
+		return err
+	}
+
 	fmt.Fprintln(a.stdout, s.URL())
 	a.note("serving %s at %s", strings.Join(loaded.Roles, ", "), s.URL())
 	for _, url := range s.ZoneURLs() {
 		a.note("execution zone at %s", url)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
 	select {
 	case err := <-ended:
 		return err
