@@ -16,27 +16,11 @@ const Sealed = "[redacted]"
 // defaultKeyHeader carries the credential of AuthAPIKey if no header is named.
 const defaultKeyHeader = "X-API-Key"
 
-// PublicAuth gives the part of a that may be shown: references as they are,
-// everything else as [Sealed].
-func PublicAuth(a parley.Auth) parley.Auth {
-	a.Secret = public(a.Secret)
-	a.Headers = maps.Clone(a.Headers)
-	for name, ref := range a.Headers {
-		a.Headers[name] = public(ref)
-	}
-	return a
-}
-
-// PublicTLS does for TLS settings what [PublicAuth] does.
-func PublicTLS(t parley.AgentTLS) parley.AgentTLS {
-	return parley.AgentTLS{Cert: public(t.Cert), Key: public(t.Key), CA: public(t.CA)}
-}
-
-func public(ref string) string {
-	if kind, _ := splitRef(ref); ref != "" && kind != refEnv && kind != refFile {
-		return Sealed
-	}
-	return ref
+// unreadable reports whether ref holds a secret, not where one is: who reads the record
+// is shown [Sealed].
+func unreadable(ref string) bool {
+	kind, _ := splitRef(ref)
+	return ref != "" && kind != refEnv && kind != refFile
 }
 
 // wantedSecret is one secret as a caller wants it. If keep is not empty it is
@@ -77,7 +61,7 @@ type wantedTLS struct{ cert, key, ca wantedSecret }
 // to another token endpoint than the one that it was given for. Whoever names
 // another one knows the secret, and gives it again.
 func movesToken(o *parley.OAuth2, stored parley.Auth) bool {
-	return o != nil && stored.OAuth2 != nil && o.TokenURL != stored.OAuth2.TokenURL && public(stored.Secret) == Sealed
+	return o != nil && stored.OAuth2 != nil && o.TokenURL != stored.OAuth2.TokenURL && unreadable(stored.Secret)
 }
 
 // wanted reads spec; stored secrets can stay if they are of the same type.

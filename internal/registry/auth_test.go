@@ -109,17 +109,6 @@ func FuzzAuthFromOld(f *testing.F) {
 	})
 }
 
-func TestPublicAuth(t *testing.T) {
-	for secret, want := range map[string]string{
-		"": "", "env:A": "env:A", "file:a": "file:a", "sealed:YWJj": "[redacted]", "plain": "[redacted]",
-	} {
-		got := registry.PublicAuth(parley.Auth{Type: parley.AuthAPIKey, Header: "X-K", Secret: secret})
-		if diff := cmp.Diff(parley.Auth{Type: parley.AuthAPIKey, Header: "X-K", Secret: want}, got); diff != "" {
-			t.Errorf("PublicAuth(%q) (-want +got):\n%s", secret, diff)
-		}
-	}
-}
-
 // A literal is stored sealed, and a change that does not give one keeps it.
 func TestAD5_LiteralsAreSealedAndKept(t *testing.T) {
 	f := newFixture(t)

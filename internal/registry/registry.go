@@ -325,7 +325,8 @@ func (r *Registry) lay(agent parley.Agent, spec parley.AgentSpec, f *faults) (pa
 }
 
 // Get gives an agent's record by its id or name, also a deleted one. The error
-// is a [*parley.Error] of code not_found. Show its Auth through [PublicAuth].
+// is a [*parley.Error] of code not_found. Its Auth and TLS may hold sealed
+// credentials: whoever shows them says [Sealed] in their place.
 func (r *Registry) Get(ctx context.Context, idOrName string) (parley.Agent, error) {
 	return r.cfg.Store.Agent(ctx, idOrName)
 }

@@ -284,7 +284,6 @@ func TestCanaryOfCredentials(t *testing.T) {
 	_, problems := registry.LoadFile("a.yaml", []byte("agents: [{name: a, url: 'http://u:"+canary+"@h', auth: {type: bearer, secret: "+canary+"}}, {name: b, url: 'http://h', auth: {type: none, token: "+canary+"}}]"))
 	values := map[string]any{
 		"agents": agents,
-		"public": []parley.Auth{registry.PublicAuth(agents[0].Auth), registry.PublicAuth(agents[2].Auth)},
 		"errors": []any{
 			bad(withAuth(parley.AuthSpec{Type: parley.AuthBearer, Secret: canary})),
 			bad(withAuth(parley.AuthSpec{Type: canary, Literal: parley.NewSecret([]byte(canary))})),
