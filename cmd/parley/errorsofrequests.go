@@ -40,7 +40,7 @@ func refusalErrors() []errorEntry {
 		},
 		{
 			Code: string(parley.CodeIdempotencyConflict), In: []string{metRequest}, Retry: retryNo,
-			Meaning: "The same idempotency key was used with other input.",
+			Meaning: "The same idempotency key was used for another request: a start with other input, a retry or rerun of something else, a webhook with another body.",
 			Causes:  []string{"a key that is not made anew for each thing to do", "an input that holds the time"},
 			Next:    []string{"repeat with the same input, or take another --idempotency-key"},
 		},

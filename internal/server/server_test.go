@@ -211,6 +211,45 @@ func TestC7_IdempotentStart(t *testing.T) {
 	}
 }
 
+// TestC7_WhatAKeyCompares holds docs/errors.md to what it says of idempotency_conflict.
+func TestC7_WhatAKeyCompares(t *testing.T) {
+	t.Parallel()
+	const schema = `"input":{"type":"object","properties":{"n":{"type":"number","default":7}}}`
+	w := newWorld(t, nil, `{"name":"still","version":"1",`+schema+`,"steps":[{"id":"a","set":1}]}`,
+		`{"name":"still","version":"2",`+schema+`,"steps":[{"id":"a","set":2}]}`, `{"name":"other","steps":[{"id":"a","set":1}]}`)
+	first, _, err := w.server.Executor().Start(t.Context(), parley.StartRequest{Workflow: "still", Version: "1", Input: json.RawMessage(`{"b":"é"}`), IdempotencyKey: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		req  parley.StartRequest
+		want string // "same", "new" or the code
+	}{
+		"a default that is given":            {parley.StartRequest{Input: json.RawMessage(` {"n": 7.0, "b":"\u00e9"}`)}, "same"},
+		"another version":                    {parley.StartRequest{Version: "2", Input: json.RawMessage(`{"b":"é"}`)}, "same"},
+		"other labels, priority and timeout": {parley.StartRequest{Input: json.RawMessage(`{"b":"é"}`), Labels: map[string]string{"x": "y"}, Priority: new(9), Timeout: time.Hour}, "same"},
+		"another value":                      {parley.StartRequest{Input: json.RawMessage(`{"b":"e"}`)}, "idempotency_conflict"},
+		"null for none":                      {parley.StartRequest{Input: json.RawMessage(`{"b":"é","c":null}`)}, "idempotency_conflict"},
+		"the same of another workflow":       {parley.StartRequest{Workflow: "other", Input: json.RawMessage(`{"b":"e"}`)}, "new"},
+	} {
+		if c.req.Workflow == "" {
+			c.req.Workflow = "still"
+		}
+		c.req.IdempotencyKey = "k"
+		run, existing, err := w.server.Executor().Start(t.Context(), c.req)
+		got := string(parley.CodeOf(err))
+		switch {
+		case err == nil && existing && run.ID == first.ID:
+			got = "same"
+		case err == nil && !existing:
+			got = "new"
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s (%v)", name, got, c.want, err)
+		}
+	}
+}
+
 // TestC3_CancelClosesTheConnection cancels a run whose agent does not answer.
 func TestC3_CancelClosesTheConnection(t *testing.T) {
 	t.Parallel()
