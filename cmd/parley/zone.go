@@ -149,7 +149,7 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 
 // zoneTransport says how the other zone is called.
 func zoneTransport(z config.ZoneVerification) server.ZoneTransport {
-	t := server.ZoneTransport{Wrap: z.Wrap, WrapBinding: z.WrapBinding, Timeout: z.CallTimeout}
+	t := server.ZoneTransport{Wrap: z.Wrap, WrapBinding: z.WrapBinding, Timeout: z.CallTimeout, MaxResponse: int(z.MaxResult)}
 	if z.Transport == config.TransportAgentCore {
 		c := z.AgentCore
 		t.RuntimeARN, t.Qualifier, t.Region, t.Endpoint = c.RuntimeARN, c.Qualifier, c.Region, c.Endpoint

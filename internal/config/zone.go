@@ -101,6 +101,8 @@ type ZoneVerification struct {
 	// Deadline is how long a question may take in all, CallTimeout one call.
 	Deadline    time.Duration `koanf:"deadline"`
 	CallTimeout time.Duration `koanf:"call_timeout"`
+	// MaxResult bounds one response of the other zone, in bytes.
+	MaxResult int64 `koanf:"max_result"`
 	// Concurrency bounds the questions in hand, Backlog those that wait.
 	Concurrency int `koanf:"concurrency"`
 	Backlog     int `koanf:"backlog"`
@@ -266,6 +268,7 @@ func verificationSettings() []Setting {
 		{Path: "direct.auth.google_audience", Kind: KindText, Default: "", Help: "audience of Google's ID tokens for the other zone, such as the URL of a Cloud Run service"},
 		{Path: "deadline", Kind: KindDuration, Default: 2 * time.Minute, least: second, most: 8 * 3600 * second, Help: "how long a question may take"},
 		{Path: "call_timeout", Kind: KindDuration, Default: time.Minute, least: second / 10, most: 900 * second, Help: "time limit of one call of the other zone; more than its sync_limit"},
+		{Path: "max_result", Kind: KindSize, Default: int64(10 << 20), least: 1 << 10, most: 100_000_000, Help: "one response of the other zone; as much as its max_result"},
 	}
 	return below("zone.verification", append(all, questionSettings()...))
 }

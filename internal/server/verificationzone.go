@@ -105,7 +105,7 @@ func NewVerification(ctx context.Context, cfg VerificationConfig) (v *Verificati
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	v.zone, err = verification.New(verification.Config{
 		DB: v.db, Alone: v.lock != nil,
-		Execution: zone.NewClient(zone.ClientConfig{Transport: v.transport, Profile: cfg.Profile, NewID: uuid.NewString}),
+		Execution: zone.NewClient(zone.ClientConfig{Transport: v.transport, Profile: cfg.Profile, NewID: uuid.NewString, MaxResponse: cfg.Transport.MaxResponse}),
 		Slack:     cfg.Slack, Limits: cfg.Limits, Timing: cfg.Timing, Profile: cfg.Profile,
 		Language: cfg.Language, Texts: cfg.Texts, Now: cfg.Now, NewID: uuid.NewString, Random: mathrand.Float64,
 		Logger: v.log, Metrics: metrics,

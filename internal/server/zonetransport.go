@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -37,8 +38,10 @@ type ZoneTransport struct {
 	// Wrap is the version of A2A whose messages carry the requests, "" for bare ones,
 	// and WrapBinding what they go by, JSONRPC or HTTP+JSON.
 	Wrap, WrapBinding string
-	// Timeout bounds one call.
-	Timeout time.Duration
+	// Timeout bounds one call, MaxResponse a response of the other zone without what
+	// it is wrapped in, in bytes; 0 is zone.DefaultMaxResponse.
+	Timeout     time.Duration
+	MaxResponse int
 }
 
 // ZoneOIDC gets tokens by client credentials.
@@ -104,11 +107,12 @@ func (t ZoneTransport) bare(ctx context.Context, log *slog.Logger, now func() ti
 		if t.URL == "" {
 			return nil, parley.Errorf(parley.CodeInvalid, "direct.url or agentcore.runtime_arn is required: where the other zone is")
 		}
-		return direct.New(direct.Config{URL: t.URL, TLS: secure, Authorize: authorize, Timeout: t.Timeout})
+		return direct.New(direct.Config{URL: t.URL, TLS: secure, Authorize: authorize, Timeout: t.Timeout, MaxResponse: t.carried()})
 	}
 	cfg := agentcore.Config{
 		RuntimeARN: t.RuntimeARN, Qualifier: t.Qualifier, Region: t.Region, Endpoint: t.Endpoint,
-		Auth: agentcore.SigV4, Timeout: t.Timeout, NewID: uuid.NewString, Logger: log,
+		Auth: agentcore.SigV4, Timeout: t.Timeout, MaxResponse: t.carried(),
+		NewID: uuid.NewString, Logger: log,
 	}
 	if t.JWT {
 		cfg.Auth, cfg.Authorize = agentcore.JWT, authorize
@@ -117,6 +121,14 @@ func (t ZoneTransport) bare(ctx context.Context, log *slog.Logger, now func() ti
 		}
 	}
 	return agentcore.New(ctx, cfg)
+}
+
+// carried is how much comes at most where a response has MaxResponse: messages that
+// carry responses quote them, which makes them longer. The client looks at what is
+// inside.
+func (t ZoneTransport) carried() int64 {
+	inside := int64(cmp.Or(t.MaxResponse, zone.DefaultMaxResponse))
+	return min(inside+inside/2+1<<20, zone.MaxPayload)
 }
 
 // authorizer gives what proves who calls; nil for nothing.

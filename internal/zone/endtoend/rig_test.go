@@ -46,6 +46,7 @@ type agent struct {
 	calls map[string]map[string]int // by question and task
 	delay func(question string) time.Duration
 	wait  <-chan struct{} // to be closed before it answers, nil for no such thing
+	file  []byte          // what it answers with besides a text, nil for nothing
 }
 
 func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,13 +65,18 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.calls[task.Input.Text] = map[string]int{}
 	}
 	a.calls[task.Input.Text][task.TaskID]++
-	delay, wait := a.delay(task.Input.Text), a.wait
+	delay, wait, file := a.delay(task.Input.Text), a.wait, a.file
 	a.mu.Unlock()
 	pause(delay)
 	if wait != nil {
 		<-wait
 	}
 	answer := map[string]any{"task_id": task.TaskID, "status": "success", "output": map[string]any{"text": "answer to " + task.Input.Text}}
+	if file != nil {
+		part := map[string]any{"kind": "file", "contentBase64": file, "fileName": "a.bin", "mimeType": "application/octet-stream"}
+		artifact := map[string]any{"artifactId": "a", "name": "generated_file", "parts": []any{part}}
+		answer["output"] = map[string]any{"response_text": "here it is", "file_artifact": artifact}
+	}
 	if strings.HasPrefix(task.Input.Text, "fail") {
 		answer["status"], answer["error"] = "error", "the model at 10.0.0.7 is out of order"
 	}
@@ -78,7 +84,12 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // options of a rig: members of the two configurations, with their indentation.
-type options struct{ execution, verification string }
+// top are whole members of that of the Execution Zone; bare leaves the answer of the
+// agent as it is.
+type options struct {
+	execution, verification, top string
+	bare                         bool
+}
 
 func newRig(t *testing.T, o options) *rig {
 	t.Helper()
@@ -94,22 +105,27 @@ func newRig(t *testing.T, o options) *rig {
 	env := []string{
 		"BOT_TOKEN=" + botToken, "APP_TOKEN=" + appToken, "SIGNING_SECRET=" + signingSecret, "ZONE_TOKEN=" + zoneToken,
 	}
+	output := `output: "${think.output.text}"`
+	if o.bare {
+		output = ""
+	}
 	r.write("flows/answer.yaml", `
 name: answer
 steps: [{id: think, agent: thinker, input: {text: "${workflow.input.text}"}}]
-output: "${think.output.text}"`)
+`+output)
 	r.write("execution.yaml", fmt.Sprintf(`
 data: ./execution
 listen: 127.0.0.1:0
 log: {level: debug, format: json}
 workflows: [./flows]
 egress: {allow: [127.0.0.0/8]}
+%s
 agents: [{name: thinker, url: %q, protocol: simple-a2a, retry: {max_retries: 0}}]
 zone:
   execution:
     workflow: answer
     auth: {bearer: env:ZONE_TOKEN}
-%s`, behind.URL, o.execution))
+%s`, o.top, behind.URL, o.execution))
 	r.execution = &process{t: t, kind: "execution", file: filepath.Join(r.dir, "execution.yaml"), env: env, announced: regexp.MustCompile(`execution zone at http://(\S+)`)}
 	r.execution.start()
 	t.Cleanup(r.execution.kill)

@@ -1,6 +1,7 @@
 package endtoend
 
 import (
+	"bytes"
 	"flag"
 	"math/rand/v2"
 	"net/http"
@@ -118,6 +119,42 @@ func TestZN6_WrappedQuestions(t *testing.T) {
 		if got := r.thread(failing); len(got) != 1 || strings.Contains(got[0], "answer") {
 			t.Errorf("%s: %q", wrap, got)
 		}
+	}
+}
+
+// TestZN5_ResultsAsLargeAsBothTake: a result may be as large as max_result of both zones
+// says, also inside of a message; beyond either of them a person is told of it.
+func TestZN5_ResultsAsLargeAsBothTake(t *testing.T) {
+	t.Parallel()
+	const more, tooMuch = "    max_result: 16MiB\n", "That is more than I can work with"
+	for name, o := range map[string]options{
+		"both":    {execution: more, verification: more},
+		"wrapped": {execution: more + "    a2a_listen: 127.0.0.1:0\n", verification: more + "    wrap: \"1.0\"\n"},
+		"sent":    {verification: more},
+		"read":    {execution: more},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o.top, o.bare = "limits: {value: 16MiB}", true
+			r := newRig(t, o)
+			r.agent.file = bytes.Repeat([]byte{0, 1, 2}, 3<<20) // 9 MiB, 12 MiB in a response
+			m := question(1, "the file, please")
+			if status := r.deliver(t.Context(), m, 3); status != http.StatusOK {
+				t.Fatal(status)
+			}
+			r.answered(m)
+			if name == "both" || name == "wrapped" {
+				eventually(t, "the file has not come", func() bool {
+					return slices.ContainsFunc(r.slack.Thread("C0CHAN", m.TS), func(p slacktest.Post) bool {
+						return p.File != nil && bytes.Equal(p.File.Content, r.agent.file)
+					})
+				})
+				return
+			}
+			if got := r.thread(m); len(got) != 1 || !strings.HasPrefix(got[0], tooMuch) {
+				t.Errorf("the thread: %.300q", got)
+			}
+		})
 	}
 }
 
