@@ -18,12 +18,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/parley-project/parley"
 )
 
-// MaxBody is the longest response body that a client reads, and the longest
-// single event of a stream, in bytes.
-const MaxBody = 64 << 20
+// MaxBody is the longest response body that a client reads unless its options say
+// otherwise, and the longest single event of a stream, in bytes: a run with as many
+// values as it may have by default (256 MiB), and what stands in its answer twice.
+const MaxBody = MaxArchiveLine
 
 // maxErrorBody bounds what is read of a refusal.
 const maxErrorBody = 1 << 20
@@ -42,6 +46,9 @@ type Options struct {
 	HTTPClient *http.Client
 	// UserAgent is sent with every request; "" is "parley-client".
 	UserAgent string
+	// MaxBody bounds a response body and a single event of a stream, in bytes; 0 is
+	// [MaxBody].
+	MaxBody int64
 }
 
 // Client talks to one server. It is made by [New] and may be used
@@ -51,6 +58,7 @@ type Client struct {
 	key       parley.Secret
 	http      *http.Client
 	userAgent string
+	maxBody   int64
 
 	// What watching needs of the world.
 	now    func() time.Time
@@ -74,7 +82,7 @@ func New(o Options) (*Client, error) {
 	}
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
-		base: base, key: o.Key, http: &hc, userAgent: cmp.Or(o.UserAgent, "parley-client"),
+		base: base, key: o.Key, http: &hc, userAgent: cmp.Or(o.UserAgent, "parley-client"), maxBody: cmp.Or(max(o.MaxBody, 0), MaxBody),
 		now: time.Now, sleep: sleep, jitter: rand.Float64,
 	}, nil
 }
@@ -135,12 +143,6 @@ type call struct {
 	trace parley.Trace
 }
 
-// reply is a response whose body was read as a whole.
-type reply struct {
-	status int
-	body   []byte
-}
-
 // path joins segments below /api/v1, each escaped.
 func path(segments ...string) string {
 	var p strings.Builder
@@ -153,28 +155,80 @@ func path(segments ...string) string {
 }
 
 // do sends a call, reads the answer and decodes it into out, unless that is
-// nil. An answer that is no success is an *Error.
-func (c *Client) do(ctx context.Context, k call, out any) (reply, error) {
+// nil. An answer that is no success is an *Error. What is read is decoded as it comes,
+// so that a run of many values takes the memory of those values and not twice as much.
+func (c *Client) do(ctx context.Context, k call, out any) (status int, err error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
-		return reply{}, err
+		return 0, err
 	}
 	defer resp.Body.Close()
-	body, err := readBody(resp.Body, MaxBody)
-	if err != nil {
-		if parley.CodeOf(err) == parley.CodeLimit {
-			return reply{}, err
-		}
-		return reply{}, c.broken(ctx, err, true)
-	}
-	r := reply{status: resp.StatusCode, body: body}
+	body := &bounded{r: resp.Body, left: c.maxBody}
 	if out == nil {
-		return r, nil
+		_, err = io.Copy(io.Discard, body)
+	} else {
+		err = jsonv2.UnmarshalRead(body, out, jsonv1.DefaultOptionsV1(), jsonv1.ReportErrorsWithLegacySemantics(false))
 	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return r, parley.Errorf(parley.CodeInternal, "%s %s: the server's answer is not what the API promises: %w", k.method, k.path, err)
+	switch {
+	case body.beyond:
+		return 0, tooLong(k, c.maxBody)
+	case body.broke != nil:
+		return 0, c.broken(ctx, body.broke, true)
+	case err != nil:
+		return resp.StatusCode, parley.Errorf(parley.CodeInternal, "%s %s: the server's answer is not what the API promises: %w", k.method, k.path, err)
 	}
-	return r, nil
+	return resp.StatusCode, nil
+}
+
+// bounded reads left bytes of r at most. It keeps what became of the reading, which
+// who decodes tells in its own words.
+type bounded struct {
+	r    io.Reader
+	left int64
+	// beyond: there was more; broke: r has failed.
+	beyond bool
+	broke  error
+}
+
+// Read reads.
+func (b *bounded) Read(p []byte) (n int, err error) {
+	if b.beyond {
+		return 0, io.ErrShortBuffer
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1] // one more tells whether there is more
+	}
+	n, err = b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		b.beyond = true
+		return 0, io.ErrShortBuffer
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.broke = err
+	}
+	return n, err
+}
+
+// TooLongError is an answer that is longer than the client reads. It comes as the cause
+// of an error of [parley.CodeLimit]. [Client.Send] gives any answer as it comes.
+type TooLongError struct {
+	// Method and Path are those of the request, the path with its query.
+	Method, Path string
+	// Limit is what the client reads, in bytes.
+	Limit int64
+}
+
+// Error says how long the answer may be.
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("the server's answer to %s %s is longer than %d bytes", e.Method, e.Path, e.Limit)
+}
+
+func tooLong(k call, limit int64) error {
+	e := &TooLongError{Method: k.method, Path: k.path, Limit: limit}
+	if len(k.query) > 0 {
+		e.Path += "?" + k.query.Encode()
+	}
+	return parley.Errorf(parley.CodeLimit, "%w", e)
 }
 
 // send gives a successful response whose body is open: the caller closes it.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -443,18 +444,58 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestOversizeAnswerIsRefused: an answer is read up to the limit, and not a byte
+// further; the error names the request.
 func TestOversizeAnswerIsRefused(t *testing.T) {
 	t.Parallel()
-	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		block := []byte(strings.Repeat(" ", 1<<20))
-		for range 80 {
-			if _, err := w.Write(block); err != nil {
-				return
-			}
+	const most = 1 << 20
+	size := most
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[]`+strings.Repeat(" ", size-12)+`}`)
+	}))
+	t.Cleanup(s.Close)
+	c, err := client.New(client.Options{URL: s.URL, MaxBody: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Events(t.Context(), "r", client.EventQuery{Limit: 7}); err != nil {
+		t.Errorf("with %d bytes: %v", size, err)
+	}
+	for _, size = range []int{most + 1, 3 * most} {
+		_, err := c.Events(t.Context(), "r", client.EventQuery{Limit: 7})
+		e, ok := errors.AsType[*client.TooLongError](err)
+		if !ok || parley.CodeOf(err) != parley.CodeLimit || e.Limit != most || e.Path != "/api/v1/runs/r/events?limit=7" {
+			t.Errorf("with %d bytes: %v", size, err)
 		}
+		if err := c.DeleteWorkflow(t.Context(), "w"); parley.CodeOf(err) != parley.CodeLimit {
+			t.Errorf("with %d bytes that nobody wants: %v", size, err)
+		}
+	}
+}
+
+// TestRunOfManyValues: a run with more values than fit into any buffer of reasonable
+// size is read, and takes hardly more memory than its values.
+func TestRunOfManyValues(t *testing.T) {
+	const steps, size = 24, 4 << 20 // 96 MiB
+	value := `"` + strings.Repeat("v", size) + `"`
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"id":"r","input":1,"input_data":1,"steps":[`)
+		for i := range steps {
+			_, _ = fmt.Fprintf(w, `%.*s{"id":"s%d","output":`, min(i, 1), ",", i)
+			_, _ = io.WriteString(w, value)
+			_, _ = io.WriteString(w, `}`)
+		}
+		_, _ = io.WriteString(w, `],"status":"COMPLETED"}`)
 	})
-	if _, err := c.Run(t.Context(), "r"); parley.CodeOf(err) != parley.CodeLimit {
-		t.Errorf("err = %v", err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	run, err := c.Run(t.Context(), "r")
+	runtime.ReadMemStats(&after)
+	if err != nil || len(run.Steps) != steps || run.Status != parley.RunCompleted || string(run.Steps[steps-1].Output) != value {
+		t.Fatalf("%d steps, %v", len(run.Steps), err)
+	}
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 2*steps*size>>20 {
+		t.Errorf("%d MiB were allocated for %d MiB of values", took, steps*size>>20)
 	}
 }
 

@@ -26,8 +26,8 @@
 //
 // # Limits
 //
-// A response body is read up to [MaxBody] bytes; one that is longer is an error
-// and nothing of it is used. Redirects are not followed, so that the key goes
+// A response body is read up to [MaxBody] bytes, or what the options say; one that is
+// longer is a [*TooLongError] and nothing of it is used. Redirects are not followed, so that the key goes
 // to the server that it was meant for and to no other.
 //
 // # Concurrency

@@ -39,8 +39,8 @@ func (c *Client) SetAlias(ctx context.Context, req parley.AliasRequest) (AliasSe
 	if err != nil {
 		return AliasSet{}, err
 	}
-	reply, err := c.do(ctx, call{method: http.MethodPut, path: p, body: body}, &out)
-	return AliasSet{out, reply.status == http.StatusCreated}, err
+	status, err := c.do(ctx, call{method: http.MethodPut, path: p, body: body}, &out)
+	return AliasSet{out, status == http.StatusCreated}, err
 }
 
 // RemoveAlias removes an alias. Version and By are not sent.

@@ -191,7 +191,7 @@ func (w *watch) stream(ctx context.Context) error {
 		idle.Reset(idleLimit)
 		w.contact = w.c.now()
 	}}
-	err = w.read(newSSEReader(body, MaxBody))
+	err = w.read(newSSEReader(body, int(w.c.maxBody)))
 	if errors.Is(err, ErrUnreachable) && errors.Is(context.Cause(ctx), errSilent) {
 		return &UnreachableError{URL: w.c.URL(), err: errSilent}
 	}

@@ -69,8 +69,8 @@ func document(p string, r parley.ApplyRequest) call {
 // findings. The version's Warnings are what was found besides.
 func (c *Client) ApplyWorkflow(ctx context.Context, r parley.ApplyRequest) (Applied, error) {
 	var w workflowWire
-	reply, err := c.do(ctx, document(path("workflows"), r), &w)
-	return Applied{WorkflowVersion: w.value(), Created: reply.status == http.StatusCreated}, err
+	status, err := c.do(ctx, document(path("workflows"), r), &w)
+	return Applied{WorkflowVersion: w.value(), Created: status == http.StatusCreated}, err
 }
 
 // ValidateWorkflow has the server check the document in r.Source, with what

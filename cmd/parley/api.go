@@ -208,7 +208,8 @@ func (a *app) answerJSON(body io.Reader, tty bool) error {
 	case err != nil:
 		return err
 	case len(b) > client.MaxBody:
-		return &failure{exit: exitFailed, code: parley.CodeLimit, text: fmt.Sprintf("the answer is longer than %d bytes", client.MaxBody)}
+		return (&failure{exit: exitFailed, code: parley.CodeLimit, text: fmt.Sprintf("the answer is longer than %d bytes", client.MaxBody)}).
+			withHint("it can be written to a file as it comes: > FILE, without -o")
 	case len(bytes.TrimSpace(b)) == 0:
 		return nil
 	case !json.Valid(b):

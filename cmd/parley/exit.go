@@ -153,6 +153,11 @@ func classify(err error) *failure {
 		}
 		return f
 	}
+	if long, ok := errors.AsType[*client.TooLongError](err); ok {
+		f := &failure{exit: exitFailed, code: parley.CodeLimit, text: long.Error()}
+		f.hint = "ask for less at a time (--limit, --step), or write it to a file as it comes: parley api " + long.Method + " " + shellWord(long.Path) + " > FILE"
+		return f
+	}
 	if errors.Is(err, context.Canceled) {
 		return &failure{exit: exitFailed, code: parley.CodeCancelled, text: "interrupted"}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -43,5 +44,16 @@ func TestOtherServers(t *testing.T) {
 	}
 	if exit := a.execute(t.Context(), []string{"run", "list", "--url", s.URL, "--key", "k"}); exit != exitNotFound || !strings.Contains(errs.String(), "hint: no Parley server has said that") {
 		t.Errorf("%d %s", exit, errs.String())
+	}
+}
+
+// TestTooLongAnswers: what is longer than the command reads comes with a command that
+// has no such limit.
+func TestTooLongAnswers(t *testing.T) {
+	cause := &client.TooLongError{Method: "GET", Path: "/api/v1/runs/r/events?after=3&limit=500", Limit: 1 << 20}
+	f := classify(parley.Errorf(parley.CodeLimit, "%w", cause))
+	want := "ask for less at a time (--limit, --step), or write it to a file as it comes: parley api GET '/api/v1/runs/r/events?after=3&limit=500' > FILE"
+	if f.exit != exitFailed || f.code != parley.CodeLimit || f.hint != want || !strings.Contains(f.text, "longer than 1048576 bytes") {
+		t.Errorf("%+v", f)
 	}
 }
