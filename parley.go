@@ -38,6 +38,9 @@ type Task struct {
 	Agent string
 	// Input is one JSON value, never empty.
 	Input json.RawMessage
+	// Foreign: an executor of the existing platform wants it done. Where its input
+	// becomes a text, that is spelled as that platform spells it (formats.md).
+	Foreign bool
 	// CorrelationID is sent to the agent as X-Correlation-ID and stands on
 	// every log line about the task; see [CorrelationID].
 	CorrelationID string

@@ -22,6 +22,9 @@ import (
 func TestForeign(t *testing.T) {
 	onLedgers(t, func(r *foreignRig) {
 		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if !task.Foreign {
+				r.t.Error("the adapter is not told whose task it is")
+			}
 			return takes(ctx, task, 3*time.Second), nil
 		}
 		p := r.begin("b", nil)

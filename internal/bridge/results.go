@@ -173,7 +173,7 @@ func (c *call) foreign() bool { return c.row.HandOff == store.HandOffForeign }
 func (c *call) task() parley.Task {
 	t := c.row.Task
 	if c.foreign() {
-		t.ID = t.Step
+		t.ID, t.Foreign = t.Step, true
 		if replay := store.ForeignReplay(c.row.ID); replay != "" {
 			t.ID += ".r" + replay
 		}

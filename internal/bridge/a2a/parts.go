@@ -1,10 +1,10 @@
 package a2a
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
+	"strconv"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -58,6 +58,8 @@ type content struct {
 	mode    PartsMode
 	input   json.RawMessage
 	reply   *parley.Reply
+	// python: texts are spelled as the existing platform spells them.
+	python bool
 }
 
 // appendParts appends the parts of c.
@@ -81,15 +83,24 @@ func appendParts(b []byte, c content) ([]byte, error) {
 	case mode == PartsData:
 		b = appendPart(b, v, part{text: raw})
 	default:
-		b = appendPart(b, v, part{text: words(raw)})
+		b = appendPart(b, v, part{text: c.words(raw)})
 	}
 	return append(b, ']'), nil
 }
 
 // words is what of an input is sent as its text (BR-6), as a JSON value.
-func words(raw []byte) []byte {
+func (c *content) words(raw []byte) []byte {
+	text, whole := chosen(raw)
+	if c.python && text[0] != '"' {
+		return pythonText(text, whole)
+	}
+	return text
+}
+
+// chosen is the value that is sent as a text; whole: it is all of the input.
+func chosen(raw []byte) (value []byte, whole bool) {
 	if raw[0] != '{' {
-		return raw
+		return raw, true
 	}
 	var text, query []byte
 	for name, v := range bridge.Members(raw) {
@@ -102,11 +113,11 @@ func words(raw []byte) []byte {
 	}
 	switch {
 	case truthy(text):
-		return text
+		return text, false
 	case truthy(query):
-		return query
+		return query, false
 	}
-	return raw
+	return raw, true
 }
 
 // truthy reports whether raw would count as true where the old platform asks
@@ -133,8 +144,8 @@ func truthy(raw []byte) bool {
 	case 'f', 'n':
 		return false
 	}
-	mantissa, _, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
-	return bytes.ContainsAny(mantissa, "123456789")
+	f, _ := strconv.ParseFloat(string(raw), 64) // what is too small for one is zero
+	return f != 0
 }
 
 // part is one part of a message in no dialect: raw JSON values, nil if absent.

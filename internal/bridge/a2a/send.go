@@ -151,7 +151,7 @@ func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
 	ex.write = func() ([]byte, error) {
 		m := message{
 			to: e.to.Endpoint, plain: e.to.plain, id: l.id, contextID: l.contextID, taskID: l.taskID,
-			content: content{version: e.to.Version, mode: e.to.mode(), input: e.task.Input, reply: l.reply},
+			content: content{version: e.to.Version, mode: e.to.mode(), input: e.task.Input, reply: l.reply, python: e.task.Foreign},
 			wait:    e.to.cfg.Send == SendBlocking,
 		}
 		if a.opts.Push != nil && e.to.Push {
