@@ -37,14 +37,19 @@ func (x *Executor) shown(ctx context.Context, s *workflow.State, h store.History
 			open[a.Step] = a
 		}
 	}
+	now := x.now()
 	var lacking []*parley.Step
 	for i := range run.Steps {
 		step := &run.Steps[i]
 		a, ok := open[step.ID]
 		if ok && step.Status == parley.StepRunning {
+			if step.Phase == parley.PhaseBackoff && (a.State != store.AttemptOpen || !a.Held && !s.RetryAt(step.ID).After(now)) {
+				step.Phase, step.Attempts = parley.PhaseQueued, a.Attempt // what it waited for has come
+			}
 			underWay(step, a)
 		}
-		if step.Kind == string(workflow.KindAgent) && step.StartedAt == nil && (step.Attempts > 1 || step.Attempts == 1 && !ok) {
+		waits := step.Phase == parley.PhaseBackoff // for an attempt after one that may have begun
+		if step.Kind == string(workflow.KindAgent) && step.StartedAt == nil && (step.Attempts > 1 || step.Attempts == 1 && (waits || !ok)) {
 			lacking = append(lacking, step) // one of its attempts may have begun
 		}
 	}

@@ -84,6 +84,37 @@ func TestE4_StartedAtIsThatOfTheLastAttempt(t *testing.T) {
 	})
 }
 
+// TestR1_AttemptsShown: an attempt counts when its time has come, and the step is with
+// its agent when somebody has taken it.
+func TestR1_AttemptsShown(t *testing.T) {
+	onStore(t, func(r *rig) {
+		r.apply("name: talk\nsteps:\n  - {id: x, agent: writer, retry: {attempts: 3, delay: 1m, multiplier: 1, jitter: none}}\n")
+		run := r.start()
+		want := func(when string, attempts int, phase parley.StepPhase) {
+			r.t.Helper()
+			synctest.Wait()
+			if s := r.step(run, "x"); s.Attempts != attempts || s.Phase != phase || (s.StartedAt == nil) != (when == "waiting") {
+				r.t.Errorf("%s: %s after %d attempts since %v, want %s after %d", when, s.Phase, s.Attempts, s.StartedAt, phase, attempts)
+			}
+		}
+		want("waiting", 1, parley.PhaseQueued)
+		r.follow(run + ".x.1")
+		want("called", 1, parley.PhaseWorking)
+		r.fail(run + ".x.1")
+		want("in backoff", 1, parley.PhaseBackoff)
+		time.Sleep(time.Minute)
+		want("after it", 2, parley.PhaseQueued)
+		r.lease()
+		r.follow(run + ".x.2")
+		want("called again", 2, parley.PhaseWorking)
+		r.fail(run + ".x.2")
+		r.steer(pause, run)
+		want("paused in backoff", 2, parley.PhaseBackoff)
+		r.steer(terminate, run)
+		want("ended", 2, "")
+	})
+}
+
 // TestE4_StartedAtInFinally: what ends by a timer tells expressions when it began.
 func TestE4_StartedAtInFinally(t *testing.T) {
 	onStore(t, func(r *rig) {

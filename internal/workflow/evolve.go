@@ -227,6 +227,7 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 }
 
 func (s *State) evolveRetrying(e parley.Event, x *execution, p stepRetrying) {
+	x.atOnce(e.At)
 	s.landed(x)
 	s.quiet(x)
 	x.err, x.retryAt, x.hedgeAt = p.Error, p.At, at(p.HedgeAt)
@@ -251,6 +252,14 @@ func (s *State) evolveRetrying(e parley.Event, x *execution, p stepRetrying) {
 	if p.TaskID != "" {
 		x.attempts++
 		s.launched(x, p.TaskID)
+	}
+}
+
+// atOnce counts an attempt that has begun and ended in one event, of which nothing else
+// tells: that of a step which calls no agent and was done again.
+func (e *execution) atOnce(at time.Time) {
+	if e.step.Kind != KindAgent && !e.retryAt.IsZero() && !at.Before(e.retryAt) {
+		e.attempts++
 	}
 }
 
@@ -292,6 +301,10 @@ func (s *State) landed(x *execution) {
 }
 
 func (s *State) endStep(x *execution, status parley.StepStatus, e parley.Event, started *time.Time) {
+	if status == parley.StepCompleted || status == parley.StepFailed {
+		x.atOnce(e.At)
+	}
+	x.early = status == parley.StepCancelled && started == nil && x.begunBy(e.At) < x.attempts
 	s.landed(x)
 	s.quiet(x)
 	at := e.At

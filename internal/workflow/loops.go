@@ -356,7 +356,7 @@ func (r *region) previous() *expr.PreviousInfo {
 	info := &expr.PreviousInfo{Step: func(id string) (expr.StepInfo, bool) {
 		for i, step := range r.block.Steps {
 			if step.ID == id && r.steps[i] != nil {
-				return r.steps[i].info(), true
+				return r.steps[i].info(r.steps[i].endedAt), true
 			}
 		}
 		return expr.StepInfo{Status: parley.StepCancelled}, true // the iteration is over

@@ -294,3 +294,42 @@ func TestT1_TimeoutNamesTheAttempt(t *testing.T) {
 		})
 	}
 }
+
+// TestR1_AttemptsAreCalls: an attempt that waits for the end of its delay is not
+// counted, for callers and for expressions, whatever the kind of the step, also if it
+// never begins.
+func TestR1_AttemptsAreCalls(t *testing.T) {
+	const doc = `{"name":"t","steps":[{"id":"a","agent":"one","retry":{"attempts":3,"delay":"30s","multiplier":1,"jitter":"none"}},
+		{"id":"w","set":"${workflow.input.none}","needs":[],"retry":{"attempts":3,"delay":"30s","multiplier":1,"jitter":"none","on":["expression"]}},{"id":"b","agent":"other","needs":[]}],
+		"finally":[{"id":"f","set":"${[steps.a.attempts, steps.w.attempts]}"}]}`
+	began := func(agent int) *script {
+		s := play(t, doc)
+		s.fail("a", parley.CodeAgentError)
+		if a, w := s.step("a"), s.step("w"); a.Attempts != 1 || w.Attempts != 1 || a.Phase != parley.PhaseBackoff || w.Phase != parley.PhaseBackoff {
+			t.Errorf("in backoff: a %s after %d, w %s after %d attempts", a.Phase, a.Attempts, w.Phase, w.Attempts)
+		}
+		if agent == 2 {
+			s.after(30 * time.Second)
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		agent int
+		end   func(*script)
+		want  string
+	}{
+		"in backoff":     {1, func(s *script) { s.fail("b", parley.CodeAgentRejected) }, `[1,1]`},
+		"after it":       {2, func(s *script) { s.fail("b", parley.CodeAgentRejected) }, `[2,2]`},
+		"failed again":   {2, func(s *script) { s.fail("a", parley.CodeAgentRejected) }, `[2,2]`},
+		"answered early": {1, func(s *script) { s.fail("a", parley.CodeAgentRejected) }, `[2,1]`},
+	} {
+		s := began(c.agent)
+		c.end(s)
+		if got := string(s.step("f").Output); got != c.want {
+			t.Errorf("%s: finally sees %s, want %s", name, got, c.want)
+		}
+		if got := fmt.Sprintf("[%d,%d]", s.step("a").Attempts, s.step("w").Attempts); got != c.want {
+			t.Errorf("%s: callers see %s, want %s", name, got, c.want)
+		}
+	}
+}

@@ -149,10 +149,13 @@ type execution struct {
 	copied bool
 	// agent is the one called last, or whose output the step has.
 	agent string
-	// attempts counts the attempts begun; flights are those that have not ended,
-	// in the order in which they began: more than one only of hedged agents.
+	// attempts counts the attempts that were scheduled, the newest of which has its
+	// number by that; flights are those that have not ended, in the order in which they
+	// were: more than one only of hedged agents. early: the step was cancelled
+	// before the time of the newest had come.
 	attempts int
 	flights  []*flight
+	early    bool
 	// tried counts the agents of a list that were called: in the round of calls
 	// under way if they are hedged. hedgeAt is when the next of them is called.
 	tried   int

@@ -15,7 +15,7 @@ func (s *State) newScope(now time.Time, from *region) *expr.Scope {
 		Run: expr.RunInfo{
 			ID: s.run, Labels: s.labels, Trigger: s.trigger, ScheduledAt: s.scheduledAt, StartedAt: s.startedAt, Deadline: s.deadline, Parent: s.parent.run(),
 		},
-		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id) },
+		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id, now) },
 	}
 	s.tellErrors(sc, from)
 	if x := from.planAround(); x != nil {
@@ -65,7 +65,7 @@ func (a *decider) shaping(x *execution, result json.RawMessage) *expr.Scope {
 	return scope
 }
 
-func (s *State) stepInfo(from *region, id string) (expr.StepInfo, bool) {
+func (s *State) stepInfo(from *region, id string, now time.Time) (expr.StepInfo, bool) {
 	step := s.stepNamed(from, id)
 	if step == nil {
 		return expr.StepInfo{}, false
@@ -74,7 +74,7 @@ func (s *State) stepInfo(from *region, id string) (expr.StepInfo, bool) {
 	if x == nil {
 		return expr.StepInfo{Status: s.notBegun(from, step)}, true
 	}
-	return x.info(), true
+	return x.info(now), true
 }
 
 // notBegun is the status of a step that look does not find: that of what has not begun
@@ -96,11 +96,29 @@ func (s *State) notBegun(from *region, step *Step) parley.StepStatus {
 	return s.unbegun(s.body)
 }
 
-// info is the step as expressions see it.
-func (e *execution) info() expr.StepInfo {
+// begunBy counts the attempts of which the time has come: one that waits for the end of
+// a retry's delay is no call yet (rule R1).
+func (e *execution) begunBy(now time.Time) int {
+	if e.early || e.step.Kind == KindAgent && e.retryAt.After(now) {
+		return e.attempts - 1
+	}
+	return e.attempts
+}
+
+// RetryAt is when the next attempt of a step may begin, or could; zero if it waits for
+// none.
+func (s *State) RetryAt(path string) time.Time {
+	if x := s.execs[path]; x != nil {
+		return x.retryAt
+	}
+	return time.Time{}
+}
+
+// info is the step as expressions see it at that time.
+func (e *execution) info(now time.Time) expr.StepInfo {
 	info := expr.StepInfo{
 		Status: e.status, Output: e.output, Error: e.err, Handled: e.handled,
-		Attempts: e.attempts, StartedAt: e.startedAt, EndedAt: e.endedAt,
+		Attempts: e.begunBy(now), StartedAt: e.startedAt, EndedAt: e.endedAt,
 	}
 	if e.step.Kind == KindSwitch && e.entered {
 		info.Case = &e.chosen
@@ -207,7 +225,7 @@ func (s *State) unreached(r *region, steps *[]parley.Step) {
 func (s *State) viewStep(x *execution) parley.Step {
 	v := parley.Step{
 		ID: x.path, Kind: string(x.step.Kind), Status: x.status, Handled: x.handled, Agent: x.agent,
-		Attempts: x.attempts, Input: x.input, Output: x.output, Error: x.err, AgentTaskID: x.agentTaskID, Child: x.child.view(x.step),
+		Attempts: x.begunBy(x.endedAt), Input: x.input, Output: x.output, Error: x.err, AgentTaskID: x.agentTaskID, Child: x.child.view(x.step),
 		ScheduledAt: ptr(x.scheduledAt), StartedAt: ptr(x.startedAt), EndedAt: ptr(x.endedAt),
 	}
 	if x.status == parley.StepRunning {
