@@ -183,6 +183,33 @@ func TestBombsEndInLimitErrors(t *testing.T) {
 	}
 }
 
+// TestE10_UnknownNamesTakeLittleTime: names like those that do not exist are looked for
+// as long as a person reads the findings, however many of either there are.
+func TestE10_UnknownNamesTakeLittleTime(t *testing.T) {
+	var steps, one, many strings.Builder
+	for i := range 1999 {
+		fmt.Fprintf(&steps, `{"id":"step_%04d","set":1,"needs":[]},`, i)
+		fmt.Fprintf(&many, `"${stop_%04d}",`, i*7%2000)
+	}
+	for i := 0; one.Len() < 8000; i++ {
+		fmt.Fprintf(&one, ",stop_%04d", i)
+	}
+	for name, set := range map[string]string{"in one text": `"${[1` + one.String() + `]}"`, "in many": "[" + many.String() + "1]"} {
+		start := time.Now()
+		_, problems := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[`+steps.String()+`{"id":"last","set":`+set+`}]}`))
+		took := time.Since(start)
+		suggested := 0
+		for _, p := range problems {
+			if strings.HasPrefix(p.Suggestion, `did you mean "step_`) {
+				suggested++
+			}
+		}
+		if len(problems) < 20 || took > 30*time.Second || suggested == 0 || suggested > 60 {
+			t.Errorf("%s: %d of %d findings have a suggestion, which took %s", name, suggested, len(problems), took)
+		}
+	}
+}
+
 // TestManyExpressionsTakeTheirTimeOnce: what a document costs grows with its length,
 // also where all of it is wrong or stands in one line. Plans of agents are read in the
 // middle of a decision.

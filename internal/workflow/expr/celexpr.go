@@ -96,7 +96,7 @@ func (c *Compiler) explainOne(env *environment, message string) Finding {
 		return c.unknownName(env, name)
 	}
 	if name, ok := quotedAfter(message, "undefined field '"); ok {
-		return noMember(name, env.records.fieldNames())
+		return c.noMember(name, env.records.fieldNames())
 	}
 	if name, ok := quotedAfter(message, "found no matching overload for '"); ok {
 		_, rest, _ := strings.Cut(message, "applied to '")
@@ -116,10 +116,10 @@ func (c *Compiler) explainOne(env *environment, message string) Finding {
 	return Finding{Code: CodeExpression, Text: message}
 }
 
-func noMember(name string, names []string) Finding {
+func (c *Compiler) noMember(name string, names []string) Finding {
 	return Finding{
 		Code: CodeExpression, Text: fmt.Sprintf("there is no member %q", name),
-		Suggestion: didYouMean(name, names),
+		Suggestion: c.didYouMean(name, names),
 	}
 }
 
@@ -158,11 +158,11 @@ func (c *Compiler) unknownName(env *environment, name string) Finding {
 		f.Suggestion = fmt.Sprintf("write steps[%q]", name)
 		return f
 	}
-	if near := nearest(name, env.functions); near != "" && nearest(name, env.names) == "" {
+	if near := c.nearest(name, env.functions); near != "" && c.nearest(name, env.names) == "" {
 		f.Code = CodeExpression
-		f.Suggestion = didYouMean(name, env.functions)
+		f.Suggestion = c.didYouMean(name, env.functions)
 		return f
 	}
-	f.Suggestion = didYouMean(name, env.names)
+	f.Suggestion = c.didYouMean(name, env.names)
 	return f
 }

@@ -59,6 +59,9 @@ func (c *Compiler) check(env *environment, src string) *checkedText {
 	if depth := astDepth(ast.NativeRep().Expr(), 0); depth > maxASTDepth {
 		return &checkedText{findings: []Finding{tooMuch("expression_depth", maxASTDepth, "levels").finding()}}
 	}
+	if names := c.unknownNames(env, ast.NativeRep().Expr()); names != nil {
+		return &checkedText{findings: c.explainUnknown(env, names)}
+	}
 	ast, issues = env.check(ast)
 	if issues.Err() != nil {
 		return &checkedText{findings: c.explain(env, issues)}

@@ -172,7 +172,7 @@ func (c *Compiler) members(s schema, path string, chain []access) []Finding {
 		}
 		next, v := s.member(step.name)
 		if v == excluded || v == unmentioned && !step.soft {
-			f := Finding{Code: CodeExpression, Warning: v == unmentioned, Suggestion: didYouMean(step.name, s.names())}
+			f := Finding{Code: CodeExpression, Warning: v == unmentioned, Suggestion: c.didYouMean(step.name, s.names())}
 			f.Text = fmt.Sprintf("the schema of `%s` does not mention %q", path, step.name)
 			if v == excluded {
 				f.Text = fmt.Sprintf("the schema of `%s` excludes %q", path, step.name)

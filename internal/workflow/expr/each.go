@@ -141,7 +141,7 @@ func (k *checker) previous(chain []access) {
 		return
 	}
 	if fields := k.env.records.step.names(); !slices.Contains(fields, chain[1].name) {
-		k.add(noMember(chain[1].name, fields))
+		k.add(k.c.noMember(chain[1].name, fields))
 		return
 	}
 	if chain[1].name == "output" {

@@ -15,7 +15,7 @@ func (k *checker) trigger(root string, chain []access) {
 		}
 		k.add(Finding{
 			Code: CodeExpression, Text: fmt.Sprintf("`event` of this trigger has no member %q", chain[0].name),
-			Suggestion: didYouMean(chain[0].name, k.at.Trigger),
+			Suggestion: k.c.didYouMean(chain[0].name, k.at.Trigger),
 		})
 	case root == "workflow" && len(chain) > 0 && slices.Contains([]string{"id", "name", "version"}, chain[0].name):
 	default:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Options says what a workflow declares.
@@ -86,6 +87,8 @@ type Compiler struct {
 	steps map[string]schema
 	env   func() (*environment, error)
 	texts checkedTexts
+	// looked is how much was done to find similar names, see maxLooked.
+	looked atomic.Int64
 }
 
 // NewCompiler prepares a compiler. It fails if a schema is not JSON.
@@ -253,6 +256,6 @@ func (c *Compiler) visible(id string, at At) *Finding {
 func (c *Compiler) unknownStep(id string) Finding {
 	return Finding{
 		Code: CodeReference, Text: fmt.Sprintf("there is no step %q", id),
-		Suggestion: didYouMean(id, c.ids),
+		Suggestion: c.didYouMean(id, c.ids),
 	}
 }
