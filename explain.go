@@ -52,6 +52,9 @@ type Explanation struct {
 	Deadline *time.Time `json:"deadline,omitempty"`
 	// Turn is set for a run that waits for its turn.
 	Turn *Turn `json:"turn,omitempty"`
+	// Late counts the answers that came after the end of their attempts, also after
+	// that of the run. The attempts show them.
+	Late int `json:"late,omitempty"`
 	// Steps has an entry for each open step, and for each agent that is called for
 	// it; none for a run that has ended.
 	Steps []StepWait `json:"steps" nullable:"false"`

@@ -3,14 +3,17 @@ package server_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // asked is one request that an agent of a test holds back.
@@ -171,6 +174,34 @@ steps:
 		t.Errorf("%d tasks were executed, want 4 of the old run and 2 of the new", n)
 	}
 	w.post("/api/v1/runs/"+old.ID+"/rerun", `{"from":"nobody"}`, http.StatusNotFound)
+}
+
+// TestExplainLateAnswers: of a run that has ended it is told how many answers came after
+// the end of their attempts, and where to see them.
+func TestExplainLateAnswers(t *testing.T) {
+	t.Parallel()
+	agent, busy := slowAgent(newCallLog().simpleAgent("one", 0))
+	defer close(busy.answer)
+	w := newWorld(t, map[string]http.Handler{"one simple-a2a": agent}, `{"name":"ask","steps":[{"id":"a","agent":"one"}]}`)
+	run := w.start("ask", `{}`)
+	<-busy.called
+	w.post("/api/v1/runs/"+run.ID+"/terminate", `{}`, http.StatusOK)
+	for i := range 2 {
+		late := store.Answer{Result: parley.Result{TaskID: run.ID + ".a.1", Outcome: parley.OutcomeOK, Output: json.RawMessage(`1`)}, At: time.Unix(int64(i+1), 0), From: "b"}
+		if ok, err := w.server.Executor().Answer(t.Context(), late); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	code, b := w.call("GET", "/api/v1/runs/"+run.ID+"/explain", "")
+	var e parley.Explanation
+	if err := json.Unmarshal(b, &e); err != nil || code != http.StatusOK {
+		t.Fatalf("%d %s", code, b)
+	}
+	// The bridge may have told of the call that was cut, too.
+	want := fmt.Sprintf("The run has ended: it is CANCELLED; %d answers came after their attempts had ended: parley run attempts %s", e.Late, run.ID)
+	if e.Late < 2 || e.Late > 3 || e.Text != want {
+		t.Errorf("%d: %s, want %s", e.Late, e.Text, want)
+	}
 }
 
 // TestExplain: a task that waits for its agent tells its place, and an open circuit

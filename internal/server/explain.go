@@ -9,11 +9,17 @@ import (
 )
 
 // Explain says what each open step of a run waits for: to what the run itself
-// tells comes how its agents do.
+// tells comes how its agents do, and what came too late.
 func (r runs) Explain(ctx context.Context, id string) (parley.Explanation, error) {
 	e, err := r.Executor.Explain(ctx, id)
 	if err != nil {
 		return e, err
+	}
+	if e.Late, err = r.db.LateCount(ctx, id); err != nil {
+		return e, err
+	}
+	if e.Late > 0 {
+		e.Text += lateText(e.Late, e.Run)
 	}
 	look := agentLook{runs: r, states: make(map[string]*agentState)}
 	for i := range e.Steps {
@@ -26,6 +32,14 @@ func (r runs) Explain(ctx context.Context, id string) (parley.Explanation, error
 		}
 	}
 	return e, nil
+}
+
+// lateText tells of answers that nobody waited for any more.
+func lateText(n int, run string) string {
+	if n == 1 {
+		return "; 1 answer came after its attempt had ended: parley run attempts " + run
+	}
+	return fmt.Sprintf("; %d answers came after their attempts had ended: parley run attempts %s", n, run)
 }
 
 // agentLook finds out how agents do, each once.

@@ -31,6 +31,7 @@ const (
 	seeLate = `UPDATE late SET news_for = NULL WHERE id = ?`
 
 	selectLate     = `SELECT at, source, outcome, output, meta FROM late WHERE attempt = ? ORDER BY id LIMIT ?`
+	countLate      = `SELECT count(*) FROM late WHERE attempt >= ? AND attempt < ?`
 	selectHaveLate = `SELECT DISTINCT attempt FROM late WHERE attempt >= ? AND attempt < ?`
 	selectLateRuns = `SELECT DISTINCT news_for FROM late WHERE news_for > ? ORDER BY news_for LIMIT ?`
 	// Joined, all attempts might be read for the few of a run that were late.
@@ -131,6 +132,13 @@ func (db *DB) Late(ctx context.Context, task string) ([]LateAnswer, error) {
 		return nil
 	}, task, int64(lateShown))
 	return list, err
+}
+
+// LateCount counts the answers that came after the end of attempts of a run.
+func (db *DB) LateCount(ctx context.Context, run string) (n int, err error) {
+	from, to := idRange(run)
+	err = db.read(ctx, countLate, func(r *record) error { n = int(r.int()); return r.err }, from, to)
+	return n, err
 }
 
 // showLate adds the late answers to a page of a run's attempts.

@@ -68,6 +68,7 @@ func TestLateNews(t *testing.T) {
 			}
 		}
 		diff(t, runs(), []string{"run-1", "run-2"})
+		diff(t, []int{must(db.LateCount(ctx, "run-1"))(t), must(db.LateCount(ctx, "run-2"))(t), must(db.LateCount(ctx, "run-3"))(t)}, []int{2, 1, 0})
 		news := must(db.LateNews(ctx, "run-1", 10))(t)
 		diff(t, len(news), 2)
 		first.Result.Output = nil

@@ -107,7 +107,7 @@ func hotQueries(db *DB) map[string]string {
 		"tardy":     selectLateRuns,
 		"tardy of":  selectLateNews,
 		"is late":   isLate,
-		"have late": selectHaveLate,
+		"have late": selectHaveLate, "how many late": countLate,
 	}
 }
 
