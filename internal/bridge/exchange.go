@@ -155,7 +155,7 @@ func NewExchange(cfg ExchangeConfig) *Exchange {
 		return t
 	}}
 	x.direct = &direct{
-		pool: newConnPool(cfg.IdleTimeout, x.limits.MaxIdle), life: life, dial: x.dialers.plain,
+		pool: newConnPool(cfg.IdleTimeout, x.limits.MaxIdle, x.now), life: life, dial: x.dialers.plain,
 		maxHead: x.limits.MaxHeader, firstByte: x.limits.FirstByte,
 	}
 	return x
@@ -222,7 +222,7 @@ func (x *Exchange) transport(secure bool, settings *tls.Config) *http.Transport 
 // Close closes the connections that are idle. Exchanges under way go on.
 func (x *Exchange) Close() {
 	x.pools.closeIdle()
-	x.direct.pool.closeIdle(time.Now())
+	x.direct.pool.closeIdle(x.now())
 }
 
 // Reply is the response to one exchange. The caller owns it.

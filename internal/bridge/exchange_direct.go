@@ -101,7 +101,7 @@ func (d *direct) connect(ctx context.Context, to *url.URL, deadline time.Time) (
 		return nil, errors.Join(err, conn.Close())
 	}
 	c := newDirectConn(conn, to.Host)
-	c.until = time.Now().Add(d.life.draw())
+	c.until = d.pool.now().Add(d.life.draw())
 	return c, nil
 }
 

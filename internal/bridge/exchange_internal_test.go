@@ -118,7 +118,7 @@ func TestKeepAlive(t *testing.T) {
 // TestConnPoolShares: a host has as many idle connections as it had calls, but
 // never the last places.
 func TestConnPoolShares(t *testing.T) {
-	p := newConnPool(time.Minute, 100)
+	p := newConnPool(time.Minute, 100, time.Now)
 	defer p.closeIdle(time.Now().Add(time.Minute))
 	put := func(host string, n int) {
 		for range n {

@@ -11,6 +11,7 @@ import (
 type connPool struct {
 	idleTimeout time.Duration
 	most        int
+	now         func() time.Time
 
 	mu sync.Mutex
 	// idle has the most recently used connection of each host last.
@@ -21,8 +22,8 @@ type connPool struct {
 	sweeping bool
 }
 
-func newConnPool(idleTimeout time.Duration, most int) *connPool {
-	return &connPool{idleTimeout: idleTimeout, most: most, idle: map[string][]*directConn{}}
+func newConnPool(idleTimeout time.Duration, most int, now func() time.Time) *connPool {
+	return &connPool{idleTimeout: idleTimeout, most: most, now: now, idle: map[string][]*directConn{}}
 }
 
 // take gives a connection to host that seems to be alive, with the deadline of
@@ -30,7 +31,10 @@ func newConnPool(idleTimeout time.Duration, most int) *connPool {
 func (p *connPool) take(host string, deadline time.Time) *directConn {
 	for {
 		c := p.pop(host)
-		if c == nil || time.Since(c.idleSince) < p.idleTimeout && time.Now().Before(c.until) && c.alive(deadline) {
+		if c == nil {
+			return nil
+		}
+		if now := p.now(); now.Sub(c.idleSince) < p.idleTimeout && now.Before(c.until) && c.alive(deadline) {
 			return c
 		}
 		_ = c.Close()
@@ -55,7 +59,7 @@ func (p *connPool) pop(host string) *directConn {
 // put keeps c, or closes it if it is too old or enough are kept: a host never
 // gets the last places, but one more while it has fewer than are free.
 func (p *connPool) put(c *directConn) error {
-	c.idleSince = time.Now()
+	c.idleSince = p.now()
 	if cap(c.out) > maxKeptBuffer {
 		c.out = nil
 	}
@@ -84,7 +88,7 @@ func (p *connPool) sweepLaterLocked() {
 // sweep closes what was idle for too long. A connection goes at the latest
 // after twice the timeout.
 func (p *connPool) sweep() {
-	p.closeIdle(time.Now().Add(-p.idleTimeout))
+	p.closeIdle(p.now().Add(-p.idleTimeout))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sweeping = p.count > 0; p.sweeping {

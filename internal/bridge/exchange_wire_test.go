@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,21 +43,24 @@ type wireTest struct {
 
 func newWireTest(t *testing.T, level slog.Level, body string) *wireTest {
 	t.Helper()
+	// Each part of a call takes a millisecond.
+	var passed atomic.Int64
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		passed.Add(int64(time.Millisecond))
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, body)
 	})
 	w := &wireTest{log: &bytes.Buffer{}, seen: &counts{}}
-	now := time.Unix(0, 0)
 	cfg := loopback()
-	cfg.Now = func() time.Time { now = now.Add(time.Millisecond); return now }
+	cfg.Now = func() time.Time { return time.Unix(0, passed.Load()) }
 	logger := slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: level}))
 	w.wire = bridge.NewWire(newExchange(t, cfg), logger, w.seen)
 	w.agent = parley.Agent{Name: "a", URL: s.URL, Auth: parley.Auth{Type: parley.AuthBearer}, Credential: parley.NewSecret([]byte("s3cr3t"))}
 	w.conv = bridge.Conversation{
 		Protocol: "test",
-		Request:  func() ([]byte, error) { return []byte(`{"ask":1}`), nil },
+		Request:  func() ([]byte, error) { passed.Add(int64(time.Millisecond)); return []byte(`{"ask":1}`), nil },
 		Answer: func(b []byte) (bridge.Outcome, []bridge.Warning, error) {
+			passed.Add(int64(time.Millisecond))
 			return bridge.Outcome{Disposition: bridge.Answered, Result: parley.Result{Outcome: parley.OutcomeOK, Output: b}}, nil, nil
 		},
 	}

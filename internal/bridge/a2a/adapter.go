@@ -70,12 +70,12 @@ func New(opts Options) *Adapter {
 	}
 	a := &Adapter{opts: opts, wire: bridge.NewWire(opts.Exchange, opts.Logger, opts.Observer)}
 	a.known = knowledge{now: opts.Now, of: map[string]*lesson{}}
-	together := newBatched(&rpcHTTP{x: opts.Exchange})
+	together := newBatched(&rpcHTTP{x: opts.Exchange}, opts.Now)
 	links := newLink(linkOptions{
-		Exchange: opts.Exchange, Logger: opts.Logger, Stdio: opts.Stdio, LookupEnv: opts.LookupEnv, Random: opts.Random,
+		Exchange: opts.Exchange, Logger: opts.Logger, Stdio: opts.Stdio, LookupEnv: opts.LookupEnv, Random: opts.Random, Now: opts.Now,
 	})
 	a.http, a.link = together, links
-	over := newGRPC(grpcOptions{Exchange: opts.Exchange})
+	over := newGRPC(grpcOptions{Exchange: opts.Exchange, Now: opts.Now})
 	a.rest, a.grpc = &restBinding{x: opts.Exchange}, over
 	a.closers = append(a.closers, together.close, links.close, over.close)
 	return a

@@ -42,6 +42,7 @@ const (
 // Whoever makes it calls close.
 type batched struct {
 	binding
+	now   func() time.Time
 	ctx   context.Context //nolint:containedctx // ends with close; that of all batches
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
@@ -88,8 +89,8 @@ type batchMember struct {
 }
 
 // newBatched wraps inner.
-func newBatched(inner binding) *batched {
-	b := &batched{binding: inner, pending: map[batchKey]*batch{}, alone: map[batchKey]time.Time{}}
+func newBatched(inner binding, now func() time.Time) *batched {
+	b := &batched{binding: inner, now: now, pending: map[batchKey]*batch{}, alone: map[batchKey]time.Time{}}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -140,7 +141,7 @@ func (b *batched) join(m *batchMember) *batch {
 	key := batchKey{(&oneCall{op: m.op}).key(), m.op.agent.ID + "\x00" + m.op.agent.Name, m.op.verb, m.op.to.Version}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if until, ok := b.alone[key]; ok && time.Now().Before(until) || b.closed {
+	if until, ok := b.alone[key]; ok && b.now().Before(until) || b.closed {
 		return nil
 	}
 	g := b.pending[key]
@@ -342,7 +343,7 @@ func (b *batched) remember(key batchKey) {
 	if len(b.alone) >= maxAlone {
 		clear(b.alone)
 	}
-	b.alone[key] = time.Now().Add(alonePeriod)
+	b.alone[key] = b.now().Add(alonePeriod)
 }
 
 // share hands every member its own part of the answer.

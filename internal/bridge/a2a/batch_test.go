@@ -97,7 +97,7 @@ func onBatch(t *testing.T, test func(t *testing.T, r *batchRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &batchRig{posts: &posts{answer: inOrder(func([]string) {})}, max: 100}
-		r.batched = newBatched(r.posts)
+		r.batched = newBatched(r.posts, time.Now)
 		test(t, r)
 		r.close()
 	})

@@ -19,6 +19,8 @@ import (
 
 // grpcOptions is what agents over gRPC need.
 type grpcOptions struct {
+	// Now reads the clock; nil is time.Now.
+	Now func() time.Time
 	// Exchange opens the connections under its egress policy, authorizes the
 	// calls, and bounds requests and answers.
 	Exchange *bridge.Exchange
@@ -48,6 +50,9 @@ var _ binding = (*grpcBinding)(nil)
 
 // newGRPC makes the binding. Whoever makes it calls close.
 func newGRPC(opts grpcOptions) *grpcBinding {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
 	if opts.Idle <= 0 {
 		opts.Idle = defaultGRPCIdle
 	}
@@ -56,7 +61,7 @@ func newGRPC(opts grpcOptions) *grpcBinding {
 	}
 	return &grpcBinding{
 		exchange: opts.Exchange, limits: opts.Exchange.Limits(),
-		conns: grpcConns{exchange: opts.Exchange, idle: opts.Idle, most: opts.Conns, watch: grpcWatch{}, all: map[grpcTarget]*grpcConn{}, old: map[*grpcConn]struct{}{}},
+		conns: grpcConns{now: opts.Now, exchange: opts.Exchange, idle: opts.Idle, most: opts.Conns, watch: grpcWatch{}, all: map[grpcTarget]*grpcConn{}, old: map[*grpcConn]struct{}{}},
 	}
 }
 

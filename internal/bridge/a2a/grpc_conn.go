@@ -128,6 +128,7 @@ func tlsIdentity(agent parley.Agent) (digest [sha256.Size]byte) {
 // is too old. It
 // may be used concurrently.
 type grpcConns struct {
+	now      func() time.Time
 	exchange *bridge.Exchange
 	idle     time.Duration
 	most     int
@@ -164,7 +165,7 @@ func (s *grpcConns) acquire(target grpcTarget, agent parley.Agent) (*grpcConn, e
 		return nil, nil
 	}
 	c := s.all[target]
-	if c != nil && c.aged() {
+	if c != nil && c.aged(s.now()) {
 		s.retireLocked(target, c)
 		c = nil
 	}
@@ -196,9 +197,9 @@ func (s *grpcConns) release(c *grpcConn) {
 
 // aged reports whether the connection is too old for another call: the agent's name
 // is to be resolved anew.
-func (c *grpcConn) aged() bool {
+func (c *grpcConn) aged(now time.Time) bool {
 	until := c.until.Load()
-	return until != nil && !time.Now().Before(*until)
+	return until != nil && !now.Before(*until)
 }
 
 // retireLocked takes a connection out of use. Calls under way end on it.
@@ -263,7 +264,7 @@ func (s *grpcConns) connect(target grpcTarget, agent parley.Agent) (*grpcConn, e
 			return nil, err
 		}
 		c.broken.Store(nil)
-		until := time.Now().Add(s.exchange.Lifetime())
+		until := s.now().Add(s.exchange.Lifetime())
 		c.until.Store(&until)
 		return conn, nil
 	}

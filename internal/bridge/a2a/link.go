@@ -20,6 +20,8 @@ import (
 
 // linkOptions is what agents on stdio and WebSocket need.
 type linkOptions struct {
+	// Now reads the clock; nil is time.Now.
+	Now func() time.Time
 	// Exchange opens the connections of WebSocket agents under its egress
 	// policy, authorizes them, and bounds requests and answers.
 	Exchange *bridge.Exchange
@@ -63,6 +65,9 @@ func newLink(opts linkOptions) *links {
 	}
 	if opts.StopWait <= 0 {
 		opts.StopWait = defaultStopWait
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
 	}
 	if opts.Random == nil {
 		opts.Random = func() float64 { return 0 }

@@ -89,7 +89,7 @@ func (l *links) dialProcess(ctx context.Context, to linkTarget) (jsonrpc.Stream,
 		Framing: jsonrpc.NewLineStream,
 		Command: func(cmd *exec.Cmd) { cmd.Env = env },
 		Subprocess: jsonrpc.SubprocessConfig{
-			StderrLine:      newStderrLog(l.ctx, l.opts.Logger, to.agent).line,
+			StderrLine:      newStderrLog(l.ctx, l.opts.Logger, to.agent, l.opts.Now).line,
 			StderrLineLimit: maxStderrLine, StderrTail: maxStderrLine,
 			CloseWait: l.opts.StopWait, TermWait: l.opts.StopWait, KillWait: killWait,
 		},

@@ -156,7 +156,7 @@ func (l *links) acquire(ctx context.Context, c *oneCall) (*link, *jsonrpc.Conn, 
 func (l *links) awaitLocked(ctx context.Context, c *oneCall, k *link) (*jsonrpc.Conn, error) {
 	before := k.why
 	for {
-		wait := time.Until(k.notBefore)
+		wait := k.notBefore.Sub(l.opts.Now())
 		switch {
 		case l.closed:
 			return nil, mayRetry(c.fail(bridge.NotSent, parley.CodeAgentUnavailable, "this server is stopping; nothing was sent"))
@@ -199,14 +199,14 @@ func (k *link) pausing(c *oneCall, wait time.Duration) *bridge.ExchangeError {
 func (l *links) findLocked(c *oneCall) (*link, error) {
 	key := c.key()
 	if k := l.all[key]; k != nil {
-		if !k.aged() {
+		if !k.aged(l.opts.Now()) {
 			return k, nil
 		}
 		l.retireLocked(k)
 	}
 	if len(l.all) >= maxLinks {
 		maps.DeleteFunc(l.all, func(_ linkKey, k *link) bool {
-			return k.conn == nil && k.change == nil && k.users == 0 && time.Until(k.notBefore) <= 0
+			return k.conn == nil && k.change == nil && k.users == 0 && k.notBefore.Sub(l.opts.Now()) <= 0
 		})
 	}
 	if len(l.all) >= maxLinks {
@@ -227,7 +227,7 @@ func (l *links) release(k *link) {
 
 func (l *links) releaseLocked(k *link) {
 	k.users--
-	k.lastUsed = time.Now()
+	k.lastUsed = l.opts.Now()
 	if k.old && k.users == 0 {
 		close(k.spent)
 	}
@@ -235,7 +235,9 @@ func (l *links) releaseLocked(k *link) {
 
 // aged reports whether a link that is up is too old for another call: the agent's
 // name is to be resolved anew.
-func (k *link) aged() bool { return k.conn != nil && !k.until.IsZero() && !time.Now().Before(k.until) }
+func (k *link) aged(now time.Time) bool {
+	return k.conn != nil && !k.until.IsZero() && !now.Before(k.until)
+}
 
 // retireLocked takes a link that is up out of the pool. Calls under way, and those
 // that have waited for it, end on it.
@@ -283,7 +285,8 @@ func (l *links) run(k *link) {
 	}
 	conn := jsonrpc.NewConn(stream, l.connConfig(k.target))
 	l.mu.Lock()
-	k.conn, k.upSince, k.lastUsed = conn, time.Now(), time.Now()
+	now := l.opts.Now()
+	k.conn, k.upSince, k.lastUsed = conn, now, now
 	close(k.change)
 	k.change = nil
 	if k.scheme != schemeStdio {
@@ -302,7 +305,7 @@ func (l *links) run(k *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if failed {
-		if time.Since(k.upSince) >= healthyAfter {
+		if l.opts.Now().Sub(k.upSince) >= healthyAfter {
 			k.failures = 0
 		}
 		if k.scheme == schemeStdio {
@@ -332,7 +335,7 @@ func (l *links) watch(k *link, conn *jsonrpc.Conn) (failed bool) {
 		l.mu.Lock()
 		rest := linkIdle
 		if k.users == 0 {
-			rest -= time.Since(k.lastUsed)
+			rest -= l.opts.Now().Sub(k.lastUsed)
 		}
 		if over || rest <= 0 {
 			k.conn, k.change = nil, make(chan struct{})
@@ -353,7 +356,7 @@ func (l *links) failedLocked(k *link, why *bridge.ExchangeError) {
 		pause = min(p.first<<shift, p.most)
 	}
 	pause -= time.Duration(l.opts.Random() * float64(pause) / 2)
-	k.why, k.notBefore = why, time.Now().Add(pause)
+	k.why, k.notBefore = why, l.opts.Now().Add(pause)
 	if l.closed {
 		return
 	}

@@ -479,7 +479,7 @@ func TestProcessStderr(t *testing.T) {
 func TestStderrRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logLines{}
-		s := newStderrLog(t.Context(), slog.New(slog.NewTextHandler(log, nil)), parley.Agent{Name: "local"})
+		s := newStderrLog(t.Context(), slog.New(slog.NewTextHandler(log, nil)), parley.Agent{Name: "local"}, time.Now)
 		for range 500 {
 			s.line([]byte("x"))
 		}

@@ -23,20 +23,21 @@ type stderrLog struct {
 	ctx   context.Context //nolint:containedctx // for the handler of the log
 	log   *slog.Logger
 	agent parley.Agent
+	now   func() time.Time
 
 	window  time.Time
 	lines   int // in the window
 	dropped int // since the last line that was logged
 }
 
-func newStderrLog(ctx context.Context, log *slog.Logger, agent parley.Agent) *stderrLog {
-	return &stderrLog{ctx: ctx, log: log, agent: agent}
+func newStderrLog(ctx context.Context, log *slog.Logger, agent parley.Agent, now func() time.Time) *stderrLog {
+	return &stderrLog{ctx: ctx, log: log, agent: agent, now: now}
 }
 
 // line logs one line without the agent's credential, or counts it if there were
 // too many in this second.
 func (s *stderrLog) line(text []byte) {
-	if now := time.Now(); now.Sub(s.window) >= time.Second {
+	if now := s.now(); now.Sub(s.window) >= time.Second {
 		s.window, s.lines = now, 0
 	}
 	if s.lines++; s.lines > maxStderrRate {

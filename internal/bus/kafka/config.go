@@ -110,7 +110,7 @@ type Config struct {
 	OpenBytes int64
 	// Logger gets what goes wrong in the background; default none.
 	Logger *slog.Logger
-	// Now is the clock of [State]; default time.Now.
+	// Now is the clock of [State], and measures pauses; default time.Now.
 	Now func() time.Time
 	// Dialer opens connections, below TLS; default that of net with 10 s.
 	Dialer func(ctx context.Context, network, address string) (net.Conn, error)

@@ -159,7 +159,7 @@ func (g *group) steward(ctx context.Context) {
 		if g.paused.Load() > 0 {
 			g.ease()
 		}
-		wait := g.bus.cfg.CommitInterval - time.Since(last)
+		wait := g.bus.cfg.CommitInterval - g.bus.cfg.Now().Sub(last)
 		if wait > 0 {
 			if again == nil {
 				again = time.After(wait)
@@ -170,7 +170,7 @@ func (g *group) steward(ctx context.Context) {
 		if left := g.commit(); left {
 			again = time.After(g.bus.cfg.CommitInterval)
 		}
-		last = time.Now()
+		last = g.bus.cfg.Now()
 	}
 }
 

@@ -258,10 +258,10 @@ func (b *Bus) Missing(ctx context.Context, subjects ...string) ([]string, error)
 // lookFor looks until topics that were made are seen: a broker that is asked may
 // learn of them a little later.
 func (b *Bus) lookFor(ctx context.Context, made []string) (Report, error) {
-	for until := time.Now().Add(settleLimit); ; {
+	for until := b.cfg.Now().Add(settleLimit); ; {
 		r, err := b.look(ctx)
 		unseen := slices.ContainsFunc(r.Topics, func(t TopicReport) bool { return !t.Exists && slices.Contains(made, t.Plan.Topic) })
-		if err != nil || !unseen || time.Now().After(until) {
+		if err != nil || !unseen || b.cfg.Now().After(until) {
 			return r, err
 		}
 		select {
@@ -310,9 +310,9 @@ func (b *Bus) look(ctx context.Context) (Report, error) {
 // knownSettings are those of a topic that one broker knows. Another one, which is
 // asked now, may learn of it a little later.
 func (b *Bus) knownSettings(ctx context.Context, topic string) (map[string]string, error) {
-	for until := time.Now().Add(settleLimit); ; {
+	for until := b.cfg.Now().Add(settleLimit); ; {
 		settings, err := patiently(ctx, func(ctx context.Context) (map[string]string, error) { return b.settings(ctx, topic) })
-		if !errors.Is(err, kerr.UnknownTopicOrPartition) || ctx.Err() != nil || time.Now().After(until) {
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) || ctx.Err() != nil || b.cfg.Now().After(until) {
 			return settings, err
 		}
 	}
