@@ -16,17 +16,32 @@ import (
 // callLog is what the agents saw: the judge of how often they were called.
 type callLog struct {
 	mu    sync.Mutex
-	calls map[string][]string // the agent of each call, by task
+	calls map[string][]string    // the agent of each call, by task
+	at    map[string][]time.Time // when each came
 	count int
 }
 
-func newCallLog() *callLog { return &callLog{calls: map[string][]string{}} }
+func newCallLog() *callLog {
+	return &callLog{calls: map[string][]string{}, at: map[string][]time.Time{}}
+}
 
 func (l *callLog) saw(task, agent string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls[task] = append(l.calls[task], agent)
+	l.at[task] = append(l.at[task], time.Now())
 	l.count++
+}
+
+// times are when the calls of each task came.
+func (l *callLog) times() map[string][]time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	copied := make(map[string][]time.Time, len(l.at))
+	for task, at := range l.at {
+		copied[task] = slices.Clone(at)
+	}
+	return copied
 }
 
 // total is how many calls there were.
@@ -105,6 +120,24 @@ steps:
   - {id: c, agent: fail, input: {text: "${b.output.text}"}}
 output: {text: "${c.output.text}"}
 `
+
+// hurry is the same with less time for a step than its agent needs now and then.
+const hurry = `name: hurry
+steps:
+  - {id: a, agent: resend, input: {text: "${workflow.input.n}"}, timeout: 1s}
+  - {id: b, agent: lookup, input: {text: "${a.output.text}"}, timeout: 1s}
+  - {id: c, agent: fail, input: {text: "${b.output.text}"}, timeout: 1s}
+output: {text: "${c.output.text}"}
+`
+
+// The names of the workflows.
+const (
+	flowChain = "chain"
+	flowHurry = "hurry"
+)
+
+// flows are the workflows by their names.
+func flows() map[string]string { return map[string]string{flowChain: chain, flowHurry: hurry} }
 
 // simple speaks Simple A2A. It goes on when the caller has hung up: agents
 // finish what they have begun.

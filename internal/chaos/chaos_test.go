@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,12 +25,16 @@ const (
 	dailyRuns   = 300
 	dailyFaults = 21
 	faultEvery  = 1500 * time.Millisecond
+	// dailyShare is how many runs of a hundred are cancelled, how many
+	// terminated, paused, and in a hurry.
+	dailyShare = 4
 )
 
 // TestChaos hurts a whole cluster in every way it knows, at times drawn from a
-// seed, while runs are started, and judges what remains: every accepted run
-// ended exactly once, no agent was called more often than its policy allows,
-// nothing is left over (protocol.md §5).
+// seed, while runs are started, cancelled, terminated, paused, resumed, retried and
+// too late, and judges what remains: every accepted run ended exactly once and as
+// it was asked to, no agent was called more often than its policy allows or after
+// the end, nothing is left over (protocol.md §5).
 func TestChaos(t *testing.T) {
 	kafkatest.NeedServer(t)
 	t.Parallel()
@@ -55,24 +60,31 @@ func chaos(t *testing.T, seed uint64) {
 	}
 	faults := schedule(seed, count, faultEvery)
 	c := newCluster(t, wholeCluster())
+	c.steers = newSteerer(c, steered(seed, dailyShare))
 	accepted := c.load(0, 3, 0)
-	c.awaitRest(3, time.Minute)
+	more := c.steers.wait()
+	c.awaitRest(3+more, time.Minute)
 	if t.Failed() {
 		return // it does not even work unhurt
 	}
 	hurting, stop := context.WithCancel(t.Context())
 	defer stop()
 	var working sync.WaitGroup
-	working.Go(func() { (&faulter{c: c}).run(hurting, faults) })
+	all := &faulter{c: c}
+	working.Go(func() { all.run(hurting, faults) })
 	began := time.Now()
 	maps.Copy(accepted, c.load(3, runs, (time.Duration(count)*faultEvery+overLease)/time.Duration(runs)))
 	t.Logf("%d runs accepted after %.1f s", len(accepted), time.Since(began).Seconds())
 	working.Wait()
 	t.Logf("the faults end after %.1f s", time.Since(began).Seconds())
-	c.awaitRest(runs, time.Minute*busyFactor())
+	resting := time.AfterFunc(time.Minute*busyFactor(), func() { c.resting.Store(true) })
+	more = c.steers.wait()
+	resting.Stop()
+	c.awaitRest(runs+more, time.Minute*busyFactor())
 	t.Logf("rest after %.1f s, %d calls of agents", time.Since(began).Seconds(), c.agents.log.total())
 	c.stopAll()
 	e := c.collect(accepted)
+	e.delays = all.delays
 	c.report(judge(e))
 	c.sum(e)
 }
@@ -90,9 +102,17 @@ func (c *cluster) report(wrong []string) {
 
 // sum tells what the faults have led to, so that one sees that they did.
 func (c *cluster) sum(e evidence) {
-	completed, orphaned, repeated, starts, unasked := 0, 0, 0, 0, 0
+	orphaned, repeated, starts, unasked := 0, 0, 0, 0
+	accepted, retried := map[verb]int{}, 0
+	for _, d := range e.deeds {
+		if d.accepted {
+			accepted[d.verb]++
+		}
+		retried += boolInt(len(d.retries) > 0)
+	}
+	ends := map[string]int{}
 	for _, r := range e.runs {
-		completed += boolInt(r.code == "")
+		ends[strings.TrimSpace(string(r.status)+" "+string(r.code))]++
 	}
 	for _, a := range e.attempts {
 		orphaned += boolInt(a.orphanings > 0)
@@ -108,8 +128,8 @@ func (c *cluster) sum(e evidence) {
 			c.t.Logf("ended by itself: %.300s", words)
 		}
 	}
-	c.t.Logf("%d runs completed of %d; %d attempts, %d orphaned, %d repeated calls, %d late answers; %d starts of processes, %d after an end by itself",
-		completed, len(e.runs), len(e.attempts), orphaned, repeated, len(e.late), starts, unasked)
+	c.t.Logf("%d runs: %v; %d attempts, %d orphaned, %d repeated calls, %d late answers; %d starts of processes, %d after an end by itself; accepted %v, %d runs retried",
+		len(e.runs), ends, len(e.attempts), orphaned, repeated, len(e.late), starts, unasked, accepted, retried)
 }
 
 // TestSchedule: a seed always gives the same faults, and the daily number has

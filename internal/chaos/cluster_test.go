@@ -1,17 +1,15 @@
 package chaos_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +40,10 @@ type cluster struct {
 	executors, bridges []*process
 	skews              []time.Duration
 	running            sync.WaitGroup
+	// steers, if set, does more to runs than to start them.
+	steers *steerer
+	// resting: nothing more is waited for but rest.
+	resting atomic.Bool
 }
 
 // shape is what a cluster consists of.
@@ -139,8 +141,11 @@ func (c *cluster) process(ctx context.Context, name string, roles ...server.Role
 			Name: name, Roles: roles, Data: filepath.Join(c.dir, name), Key: apiKey, Seal: filepath.Join(c.dir, "seal"),
 			Listen: freeAddress(c.t, func() int { return rand.IntN(12_000) }), Database: c.databaseURL(), Routes: map[string]string{},
 			Agents:   writeFile(c.t, filepath.Join(c.dir, "agents.yaml"), c.agents.file()),
-			Workflow: filepath.Dir(writeFile(c.t, filepath.Join(c.dir, "flows", "chain.yaml"), chain)),
+			Workflow: filepath.Join(c.dir, "flows"),
 		},
+	}
+	for flow, source := range flows() {
+		writeFile(c.t, filepath.Join(p.spec.Workflow, flow+".yaml"), source)
 	}
 	if c.kafka != nil {
 		p.spec.Brokers = c.kafka.Brokers()
@@ -242,26 +247,13 @@ func pause(t *testing.T, d time.Duration) {
 // start starts a run of the workflow at one executor, under the idempotency key
 // of n.
 func (c *cluster) start(p *process, n int) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
 	body := fmt.Appendf(nil, `{"input_data":{"n":"%d"},"idempotency_key":"k%d"}`, n, n)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url()+"/api/v1/workflows/chain/execute", bytes.NewReader(body))
+	status, b, err := c.post(p, "/api/v1/workflows/"+c.steers.flow(n)+"/execute", body)
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("Authorization", "Bearer "+apiKey)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "", err
-	}
-	if resp.StatusCode/100 != 2 {
-		return "", fmt.Errorf("%s: %s", resp.Status, b)
+	if status/100 != 2 {
+		return "", fmt.Errorf("%d: %s", status, b)
 	}
 	var run parley.Run
 	err = json.Unmarshal(b, &run)
@@ -269,8 +261,8 @@ func (c *cluster) start(p *process, n int) (string, error) {
 }
 
 // load starts runs numbered from first until before, one each interval, each
-// until it is accepted by some executor; one in eight is started twice. It gives
-// the ids that were answered, by number.
+// until it is accepted by some executor; one in eight is started twice. What else
+// is done to them begins then. It gives the ids that were answered, by number.
 func (c *cluster) load(first, before int, every time.Duration) map[int][]string {
 	ids := make(map[int][]string, before-first)
 	var mu sync.Mutex
@@ -290,7 +282,9 @@ func (c *cluster) load(first, before int, every time.Duration) map[int][]string 
 					continue
 				}
 				mu.Lock()
-				ids[n] = append(ids[n], id)
+				if ids[n] = append(ids[n], id); len(ids[n]) == 1 {
+					c.steers.began(n, id)
+				}
 				mu.Unlock()
 				left--
 			}

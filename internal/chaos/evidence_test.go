@@ -73,7 +73,12 @@ func (c *cluster) connect() *pgx.Conn {
 // collect reads what remains. Every process has ended.
 func (c *cluster) collect(accepted map[int][]string) evidence {
 	c.t.Helper()
-	e := evidence{accepted: accepted, calls: c.agents.log.snapshot(), runs: map[string]runEnd{}, attempts: map[string]attemptEnd{}}
+	e := evidence{
+		accepted: accepted, calls: c.agents.log.snapshot(), called: c.agents.log.times(), runs: map[string]runEnd{}, attempts: map[string]attemptEnd{},
+	}
+	if c.steers != nil {
+		e.deeds = c.steers.deeds
+	}
 	conn := c.connect()
 	defer conn.Close(context.Background())
 	c.collectRows(conn, &e)
@@ -142,7 +147,10 @@ func (c *cluster) collectRuns(conn *pgx.Conn, e *evidence) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		r := runEnd{key: key, status: h.Run.Status, seq: h.Run.Seq, events: h.Events, replayed: replayed(c.t, h)}
+		r := runEnd{
+			key: key, flow: h.Run.Workflow, status: h.Run.Status, ended: h.Run.EndedAt, retriedFrom: h.Run.RetriedFrom, seq: h.Run.Seq, events: h.Events,
+			replayed: replayed(c.t, h),
+		}
 		var why parley.Error
 		if json.Unmarshal(h.Run.Error, &why) == nil {
 			r.code = why.Code
@@ -153,7 +161,7 @@ func (c *cluster) collectRuns(conn *pgx.Conn, e *evidence) {
 
 func replayed(t *testing.T, h store.History) parley.RunStatus {
 	t.Helper()
-	def, problems := workflow.Parse(workflow.ParseOptions{}, []byte(chain))
+	def, problems := workflow.Parse(workflow.ParseOptions{}, []byte(flows()[h.Run.Workflow]))
 	if def == nil {
 		t.Fatal(problems)
 	}

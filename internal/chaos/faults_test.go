@@ -18,6 +18,8 @@ const overLease = 17 * time.Second
 type faultKind struct {
 	name string
 	of   func(c *cluster, rnd *rand.Rand) (lock string, hurt, heal func(), last time.Duration)
+	// delays: what was sent to an agent before, or is about to be, may come later.
+	delays bool
 }
 
 // fault is one drawn fault.
@@ -45,10 +47,11 @@ func schedule(seed uint64, count int, spacing time.Duration) []fault {
 
 // faulter performs a schedule and heals what it hurt.
 type faulter struct {
-	c     *cluster
-	mu    sync.Mutex
-	locks map[string]*sync.Mutex
-	began time.Time
+	c      *cluster
+	mu     sync.Mutex
+	locks  map[string]*sync.Mutex
+	delays []delay
+	began  time.Time
 }
 
 func (f *faulter) run(ctx context.Context, faults []fault) {
@@ -104,6 +107,11 @@ func (f *faulter) perform(ctx context.Context, x fault) {
 	case <-time.After(last):
 	}
 	heal()
+	if x.kind.delays {
+		f.mu.Lock()
+		f.delays = append(f.delays, delay{f.began.Add(from), time.Now()})
+		f.mu.Unlock()
+	}
 	f.c.t.Logf("%6.1f s to %6.1f s: %s of %s", from.Seconds(), time.Since(f.began).Seconds(), x.kind.name, lock)
 }
 
@@ -120,7 +128,7 @@ func faultKinds() []faultKind {
 	bridge := func(c *cluster) []*process { return c.bridges }
 	all := []faultKind{
 		killProcess("death of an executor", executor), killProcess("death of a bridge", bridge),
-		stopProcess("stop of an executor", executor), stopProcess("stop of a bridge", bridge),
+		stopProcess("stop of an executor", executor), delaying(stopProcess("stop of a bridge", bridge)),
 		killBroker(), stopBroker(), restartDatabase("crash", true), restartDatabase("restart", false), promoteStandby(),
 	}
 	targets := map[string]func(c *cluster, rnd *rand.Rand) (*process, string){
@@ -136,7 +144,11 @@ func faultKinds() []faultKind {
 	}
 	for _, name := range []string{"PostgreSQL", "a broker", "an agent"} {
 		for _, way := range []string{"silent", "half silent", "torn"} {
-			all = append(all, cut(way+" network to "+name, way, targets[name]))
+			kind := cut(way+" network to "+name, way, targets[name])
+			if name == "an agent" {
+				kind = delaying(kind)
+			}
+			all = append(all, kind)
 		}
 	}
 	if hasMesh {
@@ -147,9 +159,15 @@ func faultKinds() []faultKind {
 	return all
 }
 
+// delaying is a kind after which calls may come later than they were sent.
+func delaying(k faultKind) faultKind {
+	k.delays = true
+	return k
+}
+
 // cutBrokers takes the network between two brokers away, or one way of it.
 func cutBrokers(way string) faultKind {
-	return faultKind{way + " network between brokers", func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: way + " network between brokers", of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		pair := rnd.Perm(len(c.brokers()))[:2]
 		ways := [][2]int{{pair[0], pair[1]}, {pair[1], pair[0]}}
 		if way == "half silent" {
@@ -178,7 +196,7 @@ func cutBrokers(way string) faultKind {
 }
 
 func killProcess(name string, which func(*cluster) []*process) faultKind {
-	return faultKind{name, func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: name, of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		p := pick(rnd, which(c))
 		last := between(rnd, 50*time.Millisecond, 2*time.Second)
 		if rnd.IntN(3) == 0 {
@@ -189,28 +207,28 @@ func killProcess(name string, which func(*cluster) []*process) faultKind {
 }
 
 func stopProcess(name string, which func(*cluster) []*process) faultKind {
-	return faultKind{name, func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: name, of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		p := pick(rnd, which(c))
 		return p.spec.Name, func() { p.signal(syscall.SIGSTOP) }, func() { p.signal(syscall.SIGCONT) }, between(rnd, overLease, overLease+4*time.Second)
 	}}
 }
 
 func killBroker() faultKind {
-	return faultKind{"death of a broker", func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: "death of a broker", of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		i := rnd.IntN(len(c.brokers()))
 		return "the brokers", func() { c.kafka.Kill(i) }, func() { c.kafka.Start(c.t, i) }, between(rnd, 500*time.Millisecond, 4*time.Second)
 	}}
 }
 
 func stopBroker() faultKind {
-	return faultKind{"stop of a broker", func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: "stop of a broker", of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		i := rnd.IntN(len(c.brokers()))
 		return "the brokers", func() { c.kafka.Pause(c.t, i) }, func() { c.kafka.Continue(c.t, i) }, between(rnd, 4*time.Second, 8*time.Second)
 	}}
 }
 
 func restartDatabase(name string, crash bool) faultKind {
-	return faultKind{name + " of PostgreSQL", func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: name + " of PostgreSQL", of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		hurt := func() {
 			if crash {
 				c.primary.Kill()
@@ -225,7 +243,7 @@ func restartDatabase(name string, crash bool) faultKind {
 // promoteStandby lets the primary die for good. Without a standby it dies, and
 // comes back.
 func promoteStandby() faultKind {
-	return faultKind{"failover of PostgreSQL", func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: "failover of PostgreSQL", of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		heal := func() {
 			if c.standby == nil {
 				c.primary.Restart()
@@ -241,7 +259,7 @@ func promoteStandby() faultKind {
 // cut takes the network between one process and something else away. What was
 // silent arrives later, or its connections are reset.
 func cut(name, way string, ends func(*cluster, *rand.Rand) (*process, string)) faultKind {
-	return faultKind{name, func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
+	return faultKind{name: name, of: func(c *cluster, rnd *rand.Rand) (string, func(), func(), time.Duration) {
 		p, target := ends(c, rnd)
 		proxies := []*proxy{p.proxies[target]}
 		if target == "PostgreSQL" {

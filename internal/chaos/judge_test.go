@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,18 +23,28 @@ type evidence struct {
 	// results counts the records on the topic of results, by task.
 	results map[string]int
 	late    []lateAnswer
+	// deeds are what was done to runs after their starts.
+	deeds map[string]deed
+	// called is when the calls of each task came, delays are when they could come
+	// late.
+	called map[string][]time.Time
+	delays []delay
 	// counted are the sums of the processes' own counters; nil if they are of no use.
 	counted counts
 }
 
 // runEnd is what the store holds of a run.
 type runEnd struct {
-	key      string // of idempotency
-	status   parley.RunStatus
-	code     parley.Code // why it failed
-	seq      int64
-	events   []parley.Event
-	replayed parley.RunStatus // by the events alone
+	key    string // of idempotency
+	flow   string
+	status parley.RunStatus
+	ended  time.Time
+	// retriedFrom is the run that this one is a retry of.
+	retriedFrom string
+	code        parley.Code // why it failed
+	seq         int64
+	events      []parley.Event
+	replayed    parley.RunStatus // by the events alone
 }
 
 // attemptEnd is what the store holds of an attempt.
@@ -52,7 +63,10 @@ func judge(e evidence) []string {
 	judgeStarts(e, report)
 	for _, id := range slices.Sorted(maps.Keys(e.runs)) {
 		judgeRun(id, e.runs[id], report)
+		judgeSteered(id, e.runs[id], e.deeds[id], report)
 	}
+	judgeRetries(e, report)
+	judgeTimes(e, report)
 	for _, id := range slices.Sorted(maps.Keys(e.attempts)) {
 		if a := e.attempts[id]; a.state != "closed" {
 			report("attempt %s is left %s", id, a.state)
@@ -77,8 +91,10 @@ func judge(e evidence) []string {
 // judgeStarts: every accepted run is there, once for each key.
 func judgeStarts(e evidence, report func(string, ...any)) {
 	byKey := map[string][]string{}
+	started := 0
 	for _, id := range slices.Sorted(maps.Keys(e.runs)) {
 		byKey[e.runs[id].key] = append(byKey[e.runs[id].key], id)
+		started += boolInt(e.runs[id].retriedFrom == "")
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		if ids := byKey[key]; len(ids) > 1 {
@@ -96,18 +112,19 @@ func judgeStarts(e evidence, report func(string, ...any)) {
 			}
 		}
 	}
-	if len(e.runs) != len(e.accepted) {
-		report("%d runs for %d starts", len(e.runs), len(e.accepted))
+	if started != len(e.accepted) {
+		report("%d runs for %d starts", started, len(e.accepted))
 	}
 }
 
 // judgeRun: one terminal event, the last; no gap; the events alone give what is
-// stored. Only an unknown outcome may make a run fail here.
+// stored. Only an unknown outcome may make a run fail here, and too little time
+// one that is in a hurry.
 func judgeRun(id string, r runEnd, report func(string, ...any)) {
 	if !r.status.Terminal() {
 		report("run %s is left %s", id, r.status)
 	}
-	if r.status == parley.RunFailed && r.code != parley.CodeOutcomeUnknown || r.status == parley.RunCancelled {
+	if late := r.flow == flowHurry && r.code == parley.CodeTimeout; r.status == parley.RunFailed && r.code != parley.CodeOutcomeUnknown && !late {
 		report("run %s is %s: %s", id, r.status, r.code)
 	}
 	terminal := 0
