@@ -1,0 +1,262 @@
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bus/memory"
+	"github.com/parley-project/parley/internal/executor"
+	"github.com/parley-project/parley/internal/store"
+)
+
+// simulatedRuns are the runs of one simulation.
+const simulatedRuns = 10
+
+// chance is a source of randomness for many goroutines.
+type chance struct {
+	mu  sync.Mutex
+	rnd *rand.Rand
+}
+
+func (c *chance) of(percent int) bool { return c.n(100) < percent }
+
+func (c *chance) n(limit int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rnd.IntN(limit)
+}
+
+func (c *chance) upTo(d time.Duration) time.Duration {
+	return time.Duration(c.n(int(d/time.Millisecond))) * time.Millisecond
+}
+
+// simWorld is what outlives the processes: database, bus and agents.
+type simWorld struct {
+	t     *testing.T
+	c     *chance
+	apart bool
+	file  string
+	db    *store.DB
+	hub   *memory.Bus
+	calm  atomic.Bool
+	late  sync.WaitGroup
+	// intruding is held by who lets others decide first.
+	intruding sync.Mutex
+	lives     int
+	runs      []string
+	agents    *simAgents
+
+	mu    sync.Mutex // protects what follows
+	procs map[string]*simProc
+	seen  observed
+}
+
+func newSimWorld(t *testing.T, file string, c *chance, apart bool) *simWorld {
+	t.Helper()
+	db, err := store.Open(t.Context(), file, store.Options{Readers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &simWorld{
+		t: t, c: c, apart: apart, file: file, db: db, hub: memory.New(memory.Options{}), procs: map[string]*simProc{},
+		seen: observed{moves: map[string][]store.Move{}, answers: map[string][]parley.Result{}, ended: map[string]time.Time{}, cancels: map[string]bool{}},
+	}
+	w.agents = newSimAgents(c)
+	return w
+}
+
+// simulatedDatabase is one that knows the workflow, and keeps a journal.
+func simulatedDatabase(t *testing.T) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "parley.db")
+	db, err := store.Open(t.Context(), file, store.Options{})
+	if err == nil {
+		err = db.Migrate(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := executor.New(executor.Config{Store: db, Now: time.Now})
+	catalog := executor.NewCatalog(executor.CatalogConfig{
+		DB: db, Executor: x, Now: time.Now, NewID: func() string { return "d-1" }, KnownAgent: func(context.Context, string) bool { return true },
+	})
+	if _, _, err := catalog.Apply(t.Context(), parley.ApplyRequest{File: "simulated.yaml", Source: []byte(simulated)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return journaled(t, file)
+}
+
+// names are those of the processes: two executors and two bridges, or two that
+// are both, one after the other.
+func (w *simWorld) names() []string {
+	if w.apart {
+		return []string{"executor-1", "executor-2", "bridge-1", "bridge-2"}
+	}
+	return []string{"whole"}
+}
+
+// simProc is one process.
+type simProc struct {
+	w    *simWorld
+	name string
+	dead atomic.Bool
+	died time.Time
+	// cut is until when the process does not reach the database.
+	cut      atomic.Int64
+	cancel   context.CancelFunc
+	ended    chan struct{}
+	executor *executor.Executor // nil in a bridge
+	bridge   *bridge.Bridge     // nil in an executor
+}
+
+// proc gives the process of that name.
+func (w *simWorld) proc(name string) *simProc {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.procs[name]
+}
+
+// begin starts a process. Each life of one that is everything has a name of its own
+// or the same again, as processes have.
+func (w *simWorld) begin(ctx context.Context, name string) {
+	w.t.Helper()
+	w.lives++
+	running, cancel := context.WithCancel(ctx)
+	p := &simProc{w: w, name: name, cancel: cancel, ended: make(chan struct{})}
+	w.mu.Lock()
+	w.procs[name] = p
+	w.mu.Unlock()
+	var serve []func(context.Context) error
+	if name != "bridge-1" && name != "bridge-2" {
+		p.executor = executor.New(p.executorConfig(w.lives))
+		serve = append(serve, p.executor.Run)
+	}
+	if name != "executor-1" && name != "executor-2" {
+		b, err := bridge.New(p.bridgeConfig(w.lives))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		p.bridge = b
+		serve = append(serve, b.Run)
+	}
+	var wg sync.WaitGroup
+	for _, run := range serve {
+		wg.Go(func() {
+			if err := run(running); err != nil && !p.dead.Load() {
+				w.t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	go func() { wg.Wait(); close(p.ended) }()
+}
+
+func (p *simProc) executorConfig(life int) executor.Config {
+	w := p.w
+	ids := 0
+	cfg := executor.Config{
+		Store: unsureStore{w.db, p}, LateAnswers: w.db, Bus: unsureBus{w.hub, p}, Now: time.Now, Clock: w.db.Now, Shared: w.apart, Take: w.db.Publish,
+		Jitter: func() float64 { return 0.5 }, CancelGrace: 5 * time.Second,
+		NewID: func() string { ids++; return fmt.Sprintf("run-%d-%d", life, ids) },
+		Agent: func(_ context.Context, name string) (executor.AgentInfo, bool) {
+			a, ok := simAgent(name)
+			return executor.AgentInfo{Protocol: a.Protocol, Policy: a.OutcomeUnknown, Idempotent: a.Idempotent, Retry: parley.RetryConfig{Budget: parley.RetryBudget{Off: true}}}, ok
+		},
+	}
+	if !w.apart {
+		cfg.Reserve = func(agent string) (executor.Reservation, bool) {
+			r, ok := p.bridge.Reserve(agent)
+			return executor.Reservation{Claim: r.Claim, Start: r.Start, Release: r.Release}, ok
+		}
+	}
+	return cfg
+}
+
+func (p *simProc) bridgeConfig(life int) bridge.Config {
+	tokens := 0
+	cfg := bridge.Config{
+		Worker: p.name, Ledger: unsureStore{p.w.db, p}, Agents: simAgentBook{}, Bus: unsureBus{p.w.hub, p}, Clock: p.w.db.Now,
+		Adapters: []bridge.Adapter{simAdapter{p, parley.ProtocolSimpleA2A}, simFollower{simAdapter{p, parley.ProtocolJSONRPC}}},
+		NewToken: func() string { tokens++; return fmt.Sprintf("t%d.%d.", life, tokens) },
+		Jitter:   func() float64 { return 0.5 }, Logger: slog.New(slog.DiscardHandler), DrainGrace: 50 * time.Millisecond,
+	}
+	if p.executor != nil {
+		cfg.Ledger, cfg.AnswerWakes, cfg.Progress = wholeUnsureStore{unsureStore{p.w.db, p}}, true, p.executor.TakeProgress
+	}
+	return cfg
+}
+
+// kill ends the process as kill -9 does: nothing that it does counts any more.
+func (p *simProc) kill() {
+	if !p.dead.Swap(true) {
+		p.died = time.Now()
+	}
+	p.cancel()
+	<-p.ended
+}
+
+// stop ends the process in order.
+func (p *simProc) stop() {
+	p.cancel()
+	<-p.ended
+	p.kill()
+}
+
+// someExecutor gives one that lives, or nil.
+func (w *simWorld) someExecutor() *executor.Executor {
+	var all []*executor.Executor
+	for _, name := range w.names() {
+		if p := w.proc(name); p.executor != nil && !p.dead.Load() {
+			all = append(all, p.executor)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[w.c.n(len(all))]
+}
+
+// start starts a run, by one key until somebody has taken it.
+func (w *simWorld) start(ctx context.Context) {
+	key := fmt.Sprintf("k%d", len(w.runs))
+	for range 90 {
+		if x := w.someExecutor(); x != nil {
+			run, _, err := x.Start(ctx, parley.StartRequest{Workflow: "simulated", Input: []byte(`{}`), IdempotencyKey: key})
+			if err == nil {
+				w.runs = append(w.runs, run.ID)
+				return
+			}
+		}
+		time.Sleep(w.c.upTo(time.Second))
+		for _, name := range w.names() {
+			if w.proc(name).dead.Load() {
+				w.begin(ctx, name)
+			}
+		}
+	}
+	w.t.Errorf("run %s is not taken", key)
+}
+
+// declareDead declares some bridge dead, whatever it does.
+func (w *simWorld) declareDead(ctx context.Context) {
+	workers, err := w.db.Sweep(ctx, nil, w.db.Now())
+	if err != nil {
+		w.t.Error(err)
+	}
+	if len(workers) > 0 {
+		if _, err := w.db.Sweep(ctx, []store.Worker{workers[w.c.n(len(workers))]}, w.db.Now()); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
