@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	simulationSeeds = flag.Int("executor.seeds", 12, "how many simulations TestSimulation runs of each kind")
+	simulationSeeds = flag.Int("executor.seeds", 10, "how many simulations TestSimulation runs of each kind")
 	simulationFirst = flag.Int("executor.seed", 0, "the first seed of TestSimulation")
 )
 

@@ -142,7 +142,7 @@ func (s simAdapter) Protocol() string { return s.protocol }
 
 func (s simAdapter) Call(ctx context.Context, task parley.Task, agent parley.Agent, _ bridge.Progress) (bridge.Outcome, error) {
 	w := s.p.w
-	if w.c.of(20) {
+	if w.c.of(20) || time.Now().UnixNano() < s.p.cut.Load() {
 		time.Sleep(w.c.upTo(8 * time.Second)) // for a connection
 	}
 	if e, ok := errors.AsType[*bridge.ExchangeError](bridge.Guarded(ctx, task, agent)); ok {

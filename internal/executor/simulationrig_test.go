@@ -154,7 +154,7 @@ func (w *simWorld) begin(ctx context.Context, name string) {
 	var wg sync.WaitGroup
 	for _, run := range serve {
 		wg.Go(func() {
-			if err := run(running); err != nil && !p.dead.Load() {
+			if err := run(running); err != nil && running.Err() == nil {
 				w.t.Errorf("%s: %v", name, err)
 			}
 		})
