@@ -162,7 +162,10 @@ func (s unsureStore) Answer(ctx context.Context, a store.Answer) (bool, error) {
 		}
 		return err
 	})
-	return ok && err == nil, err
+	if err != nil {
+		return false, err // what was written late is not looked at
+	}
+	return ok, nil
 }
 
 func (s unsureStore) Sweep(ctx context.Context, dead []store.Worker, at time.Time) (list []store.Worker, err error) {
@@ -202,7 +205,10 @@ func (s unsureStore) Move(ctx context.Context, m store.Move) (bool, error) {
 	s.p.w.moves(m)
 	ok := false
 	err := s.write(ctx, func(ctx context.Context) (err error) { ok, err = s.DB.Move(ctx, m); return err })
-	return ok && err == nil, err
+	if err != nil {
+		return false, err // what was written late is not looked at
+	}
+	return ok, nil
 }
 
 // wholeUnsureStore brings answers to the executor of the same process.
