@@ -316,9 +316,12 @@ func (j *judgment) calls(task string) {
 	}
 }
 
-// patience is how long a process may need for storing an answer that it has: it may
-// be cut off for most of that.
-const patience = 45 * time.Second
+// A process stores an answer that it has promptly, while commits fail now and then;
+// one that was cut off may need patience.
+const (
+	prompt   = 5 * time.Second
+	patience = 45 * time.Second
+)
 
 // given: an answer that a process had in hand, and lived on with, is the outcome,
 // unless the attempt had ended before (I2, I10).
@@ -326,8 +329,12 @@ func (j *judgment) given(task string) {
 	t, r := j.tasks[task], j.rows[task]
 	end := j.observed.ended[task]
 	for _, g := range t.given {
-		died := g.p.dead.Load() && g.p.died.Sub(g.at) < patience
-		over := !end.IsZero() && end.Sub(g.at) < patience
+		within := prompt
+		if g.p.cut.Load() != 0 {
+			within = patience
+		}
+		died := g.p.dead.Load() && g.p.died.Sub(g.at) < within
+		over := !end.IsZero() && end.Sub(g.at) < within
 		if r.Outcome == parley.OutcomeUnknown && !died && !over {
 			j.report("I2: %s is unknown, %s had the answer %s in hand", task, g.p.name, g.result.Outcome)
 		}

@@ -77,7 +77,7 @@ func TestSimulationJudge(t *testing.T) {
 		"I2: entry 105: r.a.1 has its outcome, and goes on": func(s *story) { s.then(5, func(r *row) { r.State, r.Token = store.AttemptClaimed, "t2" }) },
 		"I2: r.a.1 is unknown": func(s *story) {
 			s.changes[6].now.Outcome = parley.OutcomeUnknown
-			s.observed.ended["r.a.1"] = begun.Add(time.Hour)
+			s.ended["r.a.1"] = begun.Add(time.Hour)
 		},
 		"I3: entry 107: r.a.1 has ended, and changes": func(s *story) { s.then(7, func(r *row) { r.Orphanings++ }) },
 		"I3: r.a.1 has ended 2 times": history(func(h *store.History) {

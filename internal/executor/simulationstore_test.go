@@ -134,7 +134,7 @@ func (s unsureStore) Decide(ctx context.Context, d store.Decision) error {
 		if c.Absorb || w.calm.Load() || !w.c.of(50) {
 			continue
 		}
-		if a, ok, err := s.DB.Attempt(ctx, c.TaskID); err == nil && ok {
+		if a, ok, err := w.db.Attempt(ctx, c.TaskID); err == nil && ok {
 			w.answerMeanwhile(ctx, s.p, []store.Attempt{a})
 		}
 	}
