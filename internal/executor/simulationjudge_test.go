@@ -335,6 +335,9 @@ func (j *judgment) given(task string) {
 		}
 		died := g.p.dead.Load() && g.p.died.Sub(g.at) < within
 		over := !end.IsZero() && end.Sub(g.at) < within
+		if again := slices.IndexFunc(t.sent, func(at time.Time) bool { return at.Sub(g.at) > within }); again >= 0 && !died {
+			j.report("I10: %s was called again, %s had its answer in hand", task, g.p.name)
+		}
 		if r.Outcome == parley.OutcomeUnknown && !died && !over {
 			j.report("I2: %s is unknown, %s had the answer %s in hand", task, g.p.name, g.result.Outcome)
 		}
