@@ -70,7 +70,7 @@ func (x *Executor) control(ctx context.Context, req parley.ControlRequest, verb 
 		if d.Hold != nil && !*d.Hold {
 			// What became due while the run was paused, and what was held back.
 			x.cfg.Publish()
-			if _, err := x.catchUp(ctx, req.Run, l); err != nil && !errors.Is(err, store.ErrStale) {
+			if _, err := x.catchUp(ctx, req.Run, l, false); err != nil && !errors.Is(err, store.ErrStale) {
 				return parley.Run{}, err
 			}
 		}

@@ -204,7 +204,7 @@ func closes(cs []workflow.Close) []store.Close {
 	}
 	out := make([]store.Close, len(cs))
 	for i, c := range cs {
-		out[i] = store.Close{TaskID: c.TaskID, Absorb: c.Absorb, Outcome: c.Outcome, CancelAgent: !c.Absorb}
+		out[i] = store.Close{TaskID: c.TaskID, Absorb: c.Absorb, Outcome: c.Outcome, Unanswered: c.Unanswered, CancelAgent: !c.Absorb}
 	}
 	return out
 }

@@ -143,7 +143,7 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 			return parley.Run{}, err
 		}
 		// Attempts that nobody had claimed are settled by the cancel itself.
-		if _, err := x.catchUp(ctx, req.Run, l); err != nil && !errors.Is(err, store.ErrStale) {
+		if _, err := x.catchUp(ctx, req.Run, l, false); err != nil && !errors.Is(err, store.ErrStale) {
 			return parley.Run{}, err
 		}
 		return x.Get(ctx, req.Run)

@@ -51,8 +51,8 @@ func (x *Executor) attend(ctx context.Context, w wakeup) error {
 		}
 		refused = true
 	}
-	for range maxStale {
-		acted, err := x.catchUp(ctx, w.run, l)
+	for try := range maxStale {
+		acted, err := x.catchUp(ctx, w.run, l, try >= maxSpared)
 		if !errors.Is(err, store.ErrStale) {
 			if !acted && x.cfg.Shared && (refused || w.stranger) {
 				l.state = nil // somebody else decides about it (protocol.md §4.10)
@@ -85,9 +85,13 @@ func (x *Executor) attendTask(ctx context.Context, l *liveRun, w wakeup) (done b
 // somebody else was faster.
 const maxStale = 10
 
-// catchUp loads the run and decides about everything that the store shows.
-// acted is false if there was nothing to decide.
-func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) (acted bool, err error) {
+// maxSpared bounds how often that is because agents have answered what a timer was
+// about to end.
+const maxSpared = 5
+
+// catchUp loads the run and decides about everything that the store shows; hurry is
+// that of [workflow.Tick]. acted is false if there was nothing to decide.
+func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun, hurry bool) (acted bool, err error) {
 	read := x.resultsRead()
 	h, err := x.load(ctx, run, l)
 	if err != nil {
@@ -108,7 +112,7 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun) (acted b
 	if err := x.adopt(ctx, l); err != nil {
 		return true, err
 	}
-	if err := x.fireDue(ctx, l, h, read); err != nil {
+	if err := x.fireDue(ctx, l, view{h.Attempts, read, hurry}); err != nil {
 		return true, err
 	}
 	return l.state.Seq() != h.Run.Seq, nil
@@ -139,10 +143,18 @@ func (x *Executor) absorb(ctx context.Context, l *liveRun, h store.History) erro
 	return nil
 }
 
+// view is what was known of a run's attempts when it was loaded: read is up to when the
+// results of an old bridge were in the store before.
+type view struct {
+	attempts []store.Attempt
+	read     time.Time
+	hurry    bool
+}
+
 // fireDue fires the run's timers. With an old bridge none acts that ends what
 // that works on before the results that were there when it was due are in the
-// store; read is up to when they were before the run was loaded.
-func (x *Executor) fireDue(ctx context.Context, l *liveRun, h store.History, read time.Time) error {
+// store.
+func (x *Executor) fireDue(ctx context.Context, l *liveRun, v view) error {
 	due := l.state.Due()
 	if due.IsZero() {
 		return nil
@@ -152,13 +164,13 @@ func (x *Executor) fireDue(ctx context.Context, l *liveRun, h store.History, rea
 		x.at(timer{at: due, run: l.state.RunID()})
 		return nil
 	}
-	if x.old != nil && read.Before(due) && len(l.state.InFlight()) > 0 {
+	if x.old != nil && v.read.Before(due) && len(l.state.InFlight()) > 0 {
 		if !x.old.gate.await(due, l.state.RunID()) {
 			x.wake(wakeup{run: l.state.RunID()})
 		}
 		return nil
 	}
-	d := l.state.Apply(workflow.Tick{At: now, Jitter: x.cfg.Jitter(), Calls: calls(h.Attempts)})
+	d := l.state.Apply(workflow.Tick{At: now, Jitter: x.cfg.Jitter(), Calls: calls(v.attempts), Hurry: v.hurry})
 	if len(d.Events) == 0 {
 		return nil
 	}

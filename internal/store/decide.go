@@ -48,8 +48,8 @@ const (
  WHERE id = ? AND ` + unsettled
 	closeSettled = `UPDATE attempt SET state = 'closed', reply = NULL, cancel_requested = cancel_requested | ? WHERE id = ? AND state = 'settled'`
 	// What is not known may have become an answer since it was read.
-	closeUnknown = closeSettled + ` AND outcome = 'unknown'`
-	closeTimeout = `UPDATE attempt SET state = 'closed', reply = NULL, outcome = 'timeout', settled_at = ?, cancel_requested = cancel_requested | ?
+	closeUnknown    = closeSettled + ` AND outcome = 'unknown'`
+	closeUnanswered = `UPDATE attempt SET state = 'closed', reply = NULL, outcome = ?, settled_at = ?, cancel_requested = cancel_requested | ?
  WHERE id = ? AND ` + unsettled
 	// A cancelled attempt that was settled meanwhile keeps its own result.
 	closeCancelled = `UPDATE attempt SET state = 'closed', reply = NULL, outcome = coalesce(outcome, 'cancelled'),
@@ -348,7 +348,7 @@ func foresee(s *session, d *decision) error {
 		switch {
 		case c.Absorb:
 			ok = st == AttemptSettled && (!c.unknown() || outcome == parley.OutcomeUnknown)
-		case c.Outcome == parley.OutcomeCancelled:
+		case !c.unanswered():
 			ok = ok || st == AttemptSettled
 		}
 		if !ok {
@@ -360,6 +360,9 @@ func foresee(s *session, d *decision) error {
 
 // unknown reports whether it was absorbed that nobody knows what became of the attempt.
 func (c Close) unknown() bool { return c.Absorb && c.Outcome == parley.OutcomeUnknown }
+
+// unanswered reports whether an answer is a reason not to close the attempt.
+func (c Close) unanswered() bool { return c.Unanswered || c.Outcome == parley.OutcomeTimeout }
 
 // unsettled reports whether nobody has an answer to the attempt.
 func (st AttemptState) unsettled() bool {
@@ -382,8 +385,8 @@ func endAttempts(s *session, d *decision) error {
 			err = must(closeUnknown, flag(c.CancelAgent), c.TaskID)
 		case c.Absorb:
 			err = must(closeSettled, flag(c.CancelAgent), c.TaskID)
-		case c.Outcome == parley.OutcomeTimeout:
-			err = must(closeTimeout, d.at, flag(c.CancelAgent), c.TaskID)
+		case c.unanswered():
+			err = must(closeUnanswered, string(c.Outcome), d.at, flag(c.CancelAgent), c.TaskID)
 		default:
 			err = must(closeCancelled, d.at, flag(c.CancelAgent), c.TaskID)
 		}

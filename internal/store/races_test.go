@@ -75,6 +75,11 @@ func races() []race {
 			d.Close = []Close{{TaskID: k + ".a.1", Outcome: parley.OutcomeTimeout, CancelAgent: true}}
 			return answerer(t, db, answer(k+".a.1", `1`)), decider(t, db, d)
 		}},
+		{"answer/end of the grace", func(t *testing.T, db *DB, k string) (a, b func() bool) {
+			d := next(begin(t, db, k, attempt(k, "a", 1)), 1)
+			d.Close = []Close{{TaskID: k + ".a.1", Outcome: parley.OutcomeCancelled, Unanswered: true, CancelAgent: true}}
+			return answerer(t, db, answer(k+".a.1", `1`)), decider(t, db, d)
+		}},
 		{"merged answer/timer", func(t *testing.T, db *DB, k string) (a, b func() bool) {
 			run := begin(t, db, k, attempt(k, "a", 1))
 			d, e := next(run, 1), next(run, 1)

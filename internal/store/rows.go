@@ -272,8 +272,10 @@ type Close struct {
 	Absorb bool
 	// Outcome without Absorb closes an attempt that is not settled: cancelled or timeout.
 	// If the attempt is settled meanwhile, a timeout is refused (P12: absorb
-	// it instead) and a cancelled one keeps its own result (P11).
-	Outcome parley.Outcome
+	// it instead), so is what is to be Unanswered (P14), and any other cancelled one
+	// keeps its own result (P11).
+	Outcome    parley.Outcome
+	Unanswered bool
 	// CancelAgent asks the owner to cancel at the agent, best effort.
 	CancelAgent bool
 }

@@ -46,7 +46,7 @@ func (a *decider) apply(f Fact) {
 		a.replied(f)
 	case Tick:
 		a.at, a.jitter, a.calls = f.At, f.Jitter, f.Calls
-		a.tick()
+		a.tick(f.Hurry)
 	case Cancel:
 		a.at = f.At
 		a.cancel(f)
@@ -149,10 +149,12 @@ func failure(r parley.Result) *parley.Error {
 }
 
 // tick fires every timer that is due.
-func (a *decider) tick() {
+func (a *decider) tick(hurry bool) {
 	if a.status.Terminal() || a.seq == 0 {
 		return
 	}
+	// While the run is being cancelled nothing begins, so that answers come to an end.
+	spare := a.cancelling || !hurry
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(a.at) }
 	switch {
 	case a.phase != phaseBody && due(a.cleanupUntil):
@@ -170,6 +172,10 @@ func (a *decider) tick() {
 		a.stepTimers(due)
 	}
 	a.advance()
+	for i := range a.d.Close {
+		c := &a.d.Close[i]
+		c.Unanswered = spare && !c.Absorb
+	}
 }
 
 func (a *decider) stepTimers(due func(time.Time) bool) {

@@ -213,7 +213,7 @@ func (a *decider) childOver(f ChildEnded) {
 	if f.Status == parley.RunFailed && f.Err != nil && f.Err.Code == parley.CodeTimeout {
 		// The time of the child is no longer than that of the step, and this is
 		// what ends the step then (rule T1).
-		a.tick()
+		a.tick(true)
 		if a.settle(); !x.waitsForChild() {
 			return
 		}

@@ -77,6 +77,9 @@ type Tick struct {
 	Calls map[string]Call
 	// Jitter as in Settled.
 	Jitter float64
+	// Hurry: what a timer ends is not spared for an answer that nobody has read yet.
+	// Without it a run whose agents answer all the time might not reach its end.
+	Hurry bool
 }
 
 // Call is what is known of an attempt that has begun and may not have ended.
@@ -153,4 +156,7 @@ type Close struct {
 	// ends it.
 	Absorb  bool
 	Outcome parley.Outcome
+	// Unanswered: a timer ends it, which is not to stand in the place of an answer: if
+	// there is one by now, all of the decision is to be made anew (protocol.md P12, P14).
+	Unanswered bool
 }
