@@ -114,16 +114,20 @@ func (a *simAgents) says(task parley.Task, n int) bridge.Outcome {
 	return bridge.Outcome{Disposition: bridge.Answered, Result: r}
 }
 
-// hands notes that a process has an answer in hand.
+// hands notes that a process has an answer in hand, if it lives.
 func (p *simProc) hands(out bridge.Outcome) bridge.Outcome {
-	a := p.w.agents
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if out.Disposition == bridge.Answered && !p.dead.Load() {
-		t := a.tasks[out.Result.TaskID]
-		t.given = append(t.given, givenAnswer{time.Now(), p, out.Result})
+		p.w.agents.gives(p, out.Result)
 	}
 	return out
+}
+
+// gives notes that p has an answer in hand.
+func (a *simAgents) gives(p *simProc, r parley.Result) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.tasks[r.TaskID]
+	t.given = append(t.given, givenAnswer{time.Now(), p, r})
 }
 
 func simFailed(d bridge.Disposition, code parley.Code) bridge.Outcome {

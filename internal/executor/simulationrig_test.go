@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -154,7 +155,10 @@ func (w *simWorld) begin(ctx context.Context, name string) {
 	var wg sync.WaitGroup
 	for _, run := range serve {
 		wg.Go(func() {
-			if err := run(running); err != nil && running.Err() == nil {
+			switch err := run(running); {
+			case errors.Is(err, errDoubt): // it could not register
+				p.fall()
+			case err != nil && running.Err() == nil:
 				w.t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -199,11 +203,16 @@ func (p *simProc) bridgeConfig(life int) bridge.Config {
 
 // kill ends the process as kill -9 does: nothing that it does counts any more.
 func (p *simProc) kill() {
+	p.fall()
+	<-p.ended
+}
+
+// fall is kill without waiting.
+func (p *simProc) fall() {
 	if !p.dead.Swap(true) {
 		p.died = time.Now()
 	}
 	p.cancel()
-	<-p.ended
 }
 
 // stop ends the process in order.

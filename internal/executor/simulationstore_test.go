@@ -15,8 +15,9 @@ import (
 var errDoubt = errors.New("connection reset: the outcome of the commit is unknown")
 
 // answerMeanwhile stores an answer to one of these attempts, as a bridge does that
-// has it in hand.
+// has it in hand: p, even if it has died just now.
 func (w *simWorld) answerMeanwhile(ctx context.Context, p *simProc, list []store.Attempt) {
+	ctx = context.WithoutCancel(ctx)
 	for i := range list {
 		if a := &list[i]; w.agents.hasDone(a.Task) {
 			out := w.agents.says(a.Task, 1)
@@ -26,7 +27,7 @@ func (w *simWorld) answerMeanwhile(ctx context.Context, p *simProc, list []store
 				w.answered(ctx, out.Result, taken)
 			}
 			if taken {
-				p.hands(out)
+				w.agents.gives(p, out.Result)
 			}
 			return
 		}
@@ -113,7 +114,7 @@ func (s unsureStore) Orphans(ctx context.Context, worker string, inc int64, limi
 	}
 	list, err := s.DB.Orphans(ctx, worker, inc, limit)
 	if w := s.p.w; len(list) > 0 && !w.calm.Load() && w.c.of(20) {
-		w.declareDead(ctx)
+		w.declareDead(context.WithoutCancel(ctx))
 	}
 	return list, err
 }
