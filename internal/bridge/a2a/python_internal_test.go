@@ -171,9 +171,10 @@ func (g *inputs) text() string {
 		`a`, ` `, `'`, `\"`, `\\`, `\/`, `\n`, `\r`, `\t`, `\b`, `\f`, `\u0000`, `\u001b`, `\u007f`, "\x7f", `\u0085`, `\u00a0`, `\u00ad`, `\u00e9`, "é", `\u0378`,
 		`\u200b`, `\u2028`, `\u202e`, `\u3000`, "日本", `\ue000`, `\ufeff`, `\ufffe`, "😀", `\ud83d\ude00`, "\U000e0001", "\U0010ffff", "\u0301",
 	}
-	b := `"x`
+	var b strings.Builder
+	b.WriteString(`"x`)
 	for range g.IntN(5) {
-		b += signs[g.IntN(len(signs))]
+		b.WriteString(signs[g.IntN(len(signs))])
 	}
-	return b + `"`
+	return b.String() + `"`
 }
