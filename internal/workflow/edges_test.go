@@ -189,6 +189,22 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
+// TestLimits_ValuesAboveTheDefault: where more than 8 MiB are allowed, they go from step
+// to step, whole, in parts and read from an agent's text.
+func TestLimits_ValuesAboveTheDefault(t *testing.T) {
+	const large = 9 << 20
+	def := testParse(t, `{"name":"t","steps":[{"id":"a","set":"${workflow.input}"},{"id":"b","set":{"in":"${a.output.s}"}},
+		{"id":"c","agent":"x","input":"${b.output}","parse":"json"}]}`)
+	limits := DefaultRunLimits()
+	limits.Value = 2 * large
+	s := &script{t: t, state: NewState("run-1", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+	s.apply(Start{At: s.now, Input: json.RawMessage(`{"s":"` + strings.Repeat("x", large) + `"}`)})
+	s.answer("c", `{"text":"[\"`+strings.Repeat("y", large)+`\"]"}`)
+	if e := s.state.Err(); s.state.Status() != parley.RunCompleted {
+		t.Errorf("the run is %s: %v", s.state.Status(), e)
+	}
+}
+
 // TestLimits_NothingGoesOnWithTooManyExecutions: whatever makes up for the failure of a
 // step, the limit of executions ends the run.
 func TestLimits_NothingGoesOnWithTooManyExecutions(t *testing.T) {

@@ -16,6 +16,7 @@ func (s *State) newScope(now time.Time, from *region) *expr.Scope {
 			ID: s.run, Labels: s.labels, Trigger: s.trigger, ScheduledAt: s.scheduledAt, StartedAt: s.startedAt, Deadline: s.deadline, Parent: s.parent.run(),
 		},
 		Now: now, Each: from.each(), Step: func(id string) (expr.StepInfo, bool) { return s.stepInfo(from, id, now) },
+		MaxValue: s.limits.Value,
 	}
 	s.tellErrors(sc, from)
 	if x := from.planAround(); x != nil {

@@ -297,7 +297,7 @@ func TestE9_ParseJSON(t *testing.T) {
 		"": "expression", "``````": "expression", "```json\n```": "expression", "Here it is: {}": "expression",
 		"{} {}": "expression", "```\n1\n```\n```\n2\n```": "expression", "```\n1": "expression", `{"a":1,"a":2}`: "expression",
 		"{'a':1}": "expression", "NaN": "expression", "\"\xff\"": "expression", "[1,]": "expression",
-		"[" + deep + "]": "limit", `"` + strings.Repeat("x", maxValue) + `"`: "limit",
+		"[" + deep + "]": "limit",
 	} {
 		got, err := ParseJSON(text)
 		if err == nil {
@@ -462,7 +462,21 @@ func TestE11_LimitsAtRunTime(t *testing.T) {
 	wantError(t, err, parley.CodeLimit, "json_depth")
 	d.input = quote(half)
 	_, err = evalTemplate(t, c, `[`+strings.Repeat(one("workflow.input")+",", 17)+`1]`, At{}, d.scope())
-	wantError(t, err, parley.CodeLimit, "larger than")
+	wantError(t, err, parley.CodeLimit, "larger than 8388608")
+	larger := d.scope()
+	larger.MaxValue = 9 << 20
+	if got, err := evalTemplate(t, c, `[`+strings.Repeat(one("workflow.input")+",", 17)+`1]`, At{}, larger); err != nil || len(got) < maxValue {
+		t.Errorf("%d bytes, %v: more than 8 MiB were allowed", len(got), err)
+	}
+	_, err = evalTemplate(t, c, `[`+strings.Repeat(one("workflow.input")+",", 20)+`1]`, At{}, larger)
+	wantError(t, err, parley.CodeLimit, "larger than 9437184")
+	larger.MaxValue = 9 // never less
+	if got, err := evalTemplate(t, c, one("workflow.input"), At{}, larger); err != nil || got != d.input {
+		t.Errorf("a small limit is that of values, not of templates: %v", err)
+	}
+	if _, f := parseJSON(`"` + strings.Repeat("x", maxValue) + `"`); f == nil || f.limit != "value_size" {
+		t.Errorf("CEL reads JSON of any length: %v", f)
+	}
 	_, err = evalTemplate(t, c, one("lists.range(1000000)"), At{}, d.scope())
 	wantError(t, err, parley.CodeLimit, "expression_result")
 }

@@ -31,7 +31,12 @@ type Scope struct {
 	PlanInput json.RawMessage
 	// Values has what [Options.Values] names.
 	Values map[string]json.RawMessage
+	// MaxValue is what a template may give, in bytes, where that is more than 8 MiB.
+	MaxValue int64
 }
+
+// maxValue bounds what a template gives.
+func (s *Scope) maxValue() int64 { return max(s.MaxValue, maxValue) }
 
 // WorkflowInfo is `workflow`.
 type WorkflowInfo struct {

@@ -15,10 +15,10 @@ import (
 // ParseJSON reads one JSON value from text (rules E9 and P1). Space around it
 // and one Markdown code fence, with or without a language name, are allowed.
 // The bytes of the value are given as they stand. The error is a *parley.Error
-// of code expression, or limit for a value that is larger than 8 MiB or nested
-// deeper than 64.
+// of code expression, or limit for a value that is nested deeper than 64. How long
+// text may be is for the caller to say.
 func ParseJSON(text string) (json.RawMessage, error) {
-	raw, f := parseJSON(text)
+	raw, f := readJSON(text)
 	if f != nil {
 		e := parley.Errorf(f.code, "%s", f.text)
 		if f.limit != "" {
@@ -33,6 +33,10 @@ func parseJSON(text string) (json.RawMessage, *fault) {
 	if len(text) > maxValue {
 		return nil, tooMuch("value_size", maxValue, "bytes")
 	}
+	return readJSON(text)
+}
+
+func readJSON(text string) (json.RawMessage, *fault) {
 	body := strings.TrimSpace(unfence(strings.TrimSpace(text)))
 	if body == "" {
 		return nil, faultf("not JSON: there is no value")

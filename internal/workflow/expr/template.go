@@ -65,8 +65,8 @@ func (t *Template) Eval(s *Scope) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(v) > maxValue {
-			return nil, t.tooLarge()
+		if int64(len(v)) > s.maxValue() {
+			return nil, tooLarge(s)
 		}
 		return v, nil
 	}
@@ -80,8 +80,8 @@ func (t *Template) Eval(s *Scope) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if size += len(v); size > maxValue {
-			return nil, t.tooLarge()
+		if size += len(v); int64(size) > s.maxValue() {
+			return nil, tooLarge(s)
 		}
 		values = append(values, v)
 	}
@@ -122,9 +122,9 @@ func (p *part) eval(s *Scope) (json.RawMessage, error) {
 	return v, nil
 }
 
-func (t *Template) tooLarge() *parley.Error {
-	return parley.Errorf(parley.CodeLimit, "The value is larger than %d bytes", maxValue).
-		WithDetails(map[string]any{"limit": "value_size", "value": maxValue})
+func tooLarge(s *Scope) *parley.Error {
+	return parley.Errorf(parley.CodeLimit, "The value is larger than %d bytes", s.maxValue()).
+		WithDetails(map[string]any{"limit": "value_size", "value": s.maxValue()})
 }
 
 // pathExpr is a path reference.
