@@ -49,6 +49,7 @@ bench: ## the benchmarks; ONLY=name picks one, QUICK=1 ends within a minute each
 
 chaos: ## random faults on one process and on a whole cluster: SEED=n MINUTES=m RUNS=n
 	@CGO_ENABLED=1 go test -race -count=1 -timeout $$(($(MINUTES)+5))m -run TestCrash ./internal/server -crash.seed=$(SEED) -crash.minutes=$(MINUTES)
+	@CGO_ENABLED=1 go test -race -count=1 -timeout 30m -run TestFailpointMatrix ./internal/server -server.matrix
 	@CGO_ENABLED=1 go test -race -count=1 -v -timeout $$(($(MINUTES)+60))m -run 'TestChaos$$|TestScenarios|TestClocks' ./internal/chaos -chaos.seed=$(SEED) -chaos.minutes=$(MINUTES) -chaos.runs=$(RUNS)
 
 fuzz: ## all fuzz targets and property tests in turn: MINUTES=m each

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,20 +95,21 @@ func TestPublishDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &slowBus{limit: 4096, got: map[string]bus.Message{}}
 		row := store.Attempt{Task: parley.Task{ID: "run-1.a.1", Run: "run-1", Agent: "writer", CorrelationID: "corr-1", Input: json.RawMessage(`{}`)}}
-		died := 0
+		var died atomic.Int64
 		p := executor.NewPublisher(executor.PublisherConfig{
 			Bus: b, Now: time.Now, Every: time.Second,
 			Take: func(context.Context, time.Time, int) ([]store.Attempt, error) {
-				if died > 1 {
+				if died.Load() > 1 {
 					return nil, nil
 				}
 				return []store.Attempt{row}, nil
 			},
 			Failpoint: func(name string) error {
-				if died++; name != "P2.before-publish" || len(b.got) > 0 {
-					t.Errorf("%s with %d announced", name, len(b.got))
+				n := died.Add(1)
+				if name != "P2.before-publish" || b.count() > 0 {
+					t.Errorf("%s with %d announced", name, b.count())
 				}
-				if died == 1 {
+				if n == 1 {
 					return errors.New("dead")
 				}
 				return nil
@@ -117,13 +119,14 @@ func TestPublishDies(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(ctx) }()
 		time.Sleep(500 * time.Millisecond)
-		if died != 1 || len(b.got) != 0 {
-			t.Errorf("%d announced, %d deaths", len(b.got), died)
+		synctest.Wait()
+		if died.Load() != 1 || b.count() != 0 {
+			t.Errorf("%d announced, %d deaths", b.count(), died.Load())
 		}
 		time.Sleep(time.Second)
 		cancel()
-		if err := <-ended; err != nil || len(b.got) != 1 || died != 2 {
-			t.Errorf("%d announced, %d looks, %v", len(b.got), died, err)
+		if err := <-ended; err != nil || b.count() != 1 || died.Load() != 2 {
+			t.Errorf("%d announced, %d looks, %v", b.count(), died.Load(), err)
 		}
 	})
 }

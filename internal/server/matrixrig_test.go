@@ -361,8 +361,9 @@ func (r *matrixRig) api() *server.Server {
 		r.mu.Lock()
 		for _, name := range []string{"x1", "m1", "x2", "m2"} {
 			if n := r.nodes[name]; n != nil && n.server != nil {
+				s := n.server
 				r.mu.Unlock()
-				return n.server
+				return s
 			}
 		}
 		r.mu.Unlock()
