@@ -265,7 +265,7 @@ func (g *group) poll(ctx context.Context) {
 	}
 	g.client.AllowRebalance()
 	if g.fenced.Load() {
-		// To join again would throw the other process out in its turn.
+		// To join again could throw another process out in its turn.
 		g.shut()
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	parley "github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
@@ -129,6 +131,56 @@ func TestSessionEnds(t *testing.T) {
 	publishMany(t, publisher, at.subject, 30, 60)
 	eventually(t, "everything was handled by one or the other", func() bool { n, _ := got.count(); return n >= 60-8 })
 	eventually(t, "the one that stays has all partitions", func() bool { return len(stays.State().Assigned[at.group][topics[at.subject]]) == 3 })
+}
+
+// TestFencedByNobody: a member that the brokers refuse, although no other process has its
+// instance id, joins anew, and handles what came meanwhile. Here somebody has taken the
+// membership and is gone; a coordinator that could not write it down does the same.
+func TestFencedByNobody(t *testing.T) {
+	t.Parallel()
+	brokers, topics := genuine(t)
+	at := spotOf(t, "bustest.errors")
+	b := open(t, kafka.Config{Brokers: brokers, Topics: topics, InstanceID: "alone", SessionTimeout: 6 * time.Second})
+	var got tally
+	subscribe(t, b, at, got.handle)
+	publishMany(t, b, at.subject, 0, 5)
+	eventually(t, "it works", func() bool { n, _ := got.count(); return n == 5 })
+	other, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for round := range 2 {
+		join := kmsg.NewPtrJoinGroupRequest()
+		join.Group, join.InstanceID, join.ProtocolType = at.group, new("alone"), "consumer"
+		join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 6000, 6000
+		join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "cooperative-sticky", Metadata: []byte{0, 1, 0, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0}}}
+		if answer, err := join.RequestWith(t.Context(), other); err != nil || kerr.ErrorForCode(answer.ErrorCode) != nil {
+			t.Fatalf("join: %+v, %v", answer, err)
+		}
+		eventually(t, "it is refused", func() bool {
+			err := b.Health(t.Context())
+			return err != nil && strings.Contains(err.Error(), "bus.kafka.instance_id")
+		})
+		leave := kmsg.NewPtrLeaveGroupRequest()
+		leave.Group, leave.Members = at.group, []kmsg.LeaveGroupRequestMember{{InstanceID: new("alone")}}
+		if answer, err := leave.RequestWith(t.Context(), other); err != nil || kerr.ErrorForCode(answer.ErrorCode) != nil {
+			t.Fatalf("leave: %+v, %v", answer, err)
+		}
+		from := 100 * (round + 1)
+		publishMany(t, b, at.subject, from, from+5)
+		eventually(t, "it goes on", func() bool {
+			got.mu.Lock()
+			defer got.mu.Unlock()
+			for i := from; i < from+5; i++ {
+				if got.seen[strconv.Itoa(i)] == 0 {
+					return false
+				}
+			}
+			return true
+		})
+		eventually(t, "it is well", func() bool { return b.Health(t.Context()) == nil })
+	}
 }
 
 // TestFenced: of two processes under one instance id the older one gives up, and

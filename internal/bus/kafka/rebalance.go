@@ -234,16 +234,6 @@ func (g *group) committed(err error) {
 	}
 }
 
-// fence stops the member for good: another process has its instance id.
-func (g *group) fence(err error) {
-	err = explain(err, "group "+g.name)
-	g.note(err)
-	if !g.fenced.Swap(true) {
-		g.bus.cfg.Logger.Error("membership lost", "group", g.name, "error", err)
-		g.cancel() // the poller closes the client
-	}
-}
-
 // groupHook hears what ends a group's sessions.
 type groupHook struct{ g *group }
 
