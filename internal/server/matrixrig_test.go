@@ -29,6 +29,9 @@ const (
 	matrixSweeps = 1500 * time.Millisecond
 	// matrixGrace is how long a cancelled run waits for its agents.
 	matrixGrace = 300 * time.Millisecond
+	// matrixHaste is that where the end of the grace is to come before the bridge has
+	// cut its call.
+	matrixHaste = 20 * time.Millisecond
 	// matrixWithin bounds each wait of a case, on a machine that is busy.
 	matrixWithin = 90 * time.Second
 )
@@ -177,6 +180,9 @@ func newMatrixRig(t *testing.T, m *matrix, c matrixCase) *matrixRig {
 		DrainGrace: 50 * time.Millisecond, CancelGrace: matrixGrace, Lease: matrixLease,
 		Readers: 2, Writers: 2,
 	}
+	if strings.HasPrefix(c.point, "P14.") {
+		r.base.CancelGrace = matrixHaste
+	}
 	database := ""
 	target := filepath.Join(r.dir, "m1", "parley.db")
 	if c.layout == layoutSQLite {
@@ -249,7 +255,7 @@ func (r *matrixRig) look() {
 // watched reports whether others see that a process is stopped: it is a bridge that
 // has registered, and not the only process.
 func (r *matrixRig) watched(l *life) bool {
-	return r.c.layout != layoutSQLite && !strings.Contains(l.name, ".x") && l.passes("P16.after") > 0
+	return r.c.point != "P16.before" && r.c.layout != layoutSQLite && !strings.Contains(l.name, ".x") && l.passes("P16.after") > 0
 }
 
 // outlast returns when a stopped process has been so for longer than its lease, and

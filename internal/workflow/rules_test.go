@@ -338,7 +338,7 @@ func TestT1_StepTimeoutEndsAtOnceAndIsNotRetried(t *testing.T) {
 	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"one","timeout":"1m","retry":{"attempts":9,"on":["*"]}}]}`)
 	s.after(59*time.Second).want(parley.RunRunning, "run.started", "scheduled a")
 	s.after(time.Second).want(parley.RunFailed, "failed a", "run.failed")
-	if diff := cmp.Diff([]Close{{TaskID: "run-1.a.1", Outcome: parley.OutcomeTimeout}}, s.last.Close); diff != "" {
+	if diff := cmp.Diff([]Close{{TaskID: "run-1.a.1", Outcome: parley.OutcomeTimeout, Unanswered: true}}, s.last.Close); diff != "" {
 		t.Errorf("close (-want +got):\n%s", diff)
 	}
 	if e := s.state.Err(); e.Code != parley.CodeTimeout || !strings.Contains(string(e.Details), `"timeout"`) {
