@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -60,6 +61,21 @@ func (w *world) post(path, body string, status int) (run parley.Run) {
 	return run
 }
 
+// until waits for a run to be as it is wanted, which what names, and gives it so.
+func (w *world) until(id, what string, wanted func(parley.Run) bool) (run parley.Run) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	err := w.server.Executor().Await(ctx, id, func() (done bool, err error) {
+		run, err = w.server.Executor().Get(ctx, id)
+		return err == nil && wanted(run), err
+	})
+	if err != nil {
+		w.t.Fatalf("waiting until %s: %v: %+v", what, err, run)
+	}
+	return run
+}
+
 // TestC3_TerminateClosesTheConnection: the run is over at once; the agent that
 // works hears of it as one that has lost.
 func TestC3_TerminateClosesTheConnection(t *testing.T) {
@@ -91,13 +107,7 @@ func TestC5_PauseAndResume(t *testing.T) {
 		t.Error("not paused")
 	}
 	close(slow.answer)
-	err := w.server.Executor().Await(t.Context(), run.ID, func() (bool, error) {
-		got, err := w.server.Executor().Get(t.Context(), run.ID)
-		return err != nil || got.Steps[0].Status == parley.StepCompleted, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.until(run.ID, "a is completed", func(run parley.Run) bool { return run.Steps[0].Status == parley.StepCompleted })
 	if n := len(log.counts()); n != 1 {
 		t.Errorf("%d tasks were executed while the run was paused", n)
 	}
@@ -125,12 +135,9 @@ func TestC5_RetryIsHeldBack(t *testing.T) {
 	<-slow.called
 	w.post("/api/v1/runs/"+run.ID+"/pause", ``, http.StatusOK)
 	close(slow.answer)
-	err := w.server.Executor().Await(t.Context(), run.ID, func() (bool, error) {
-		got, err := w.server.Executor().Get(t.Context(), run.ID)
-		return err != nil || got.Steps[0].Attempts == 2, err
-	})
-	if err != nil {
-		t.Fatal(err)
+	held := w.until(run.ID, "the step is held back", func(run parley.Run) bool { return run.Steps[0].Phase == parley.PhaseBackoff })
+	if n := held.Steps[0].Attempts; n != 1 {
+		t.Errorf("%d attempts are counted, want the one that has begun", n)
 	}
 	_, b := w.call("GET", "/api/v1/runs/"+run.ID+"/attempts", "")
 	var page struct{ Items []parley.Attempt }
