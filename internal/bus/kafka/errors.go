@@ -99,7 +99,7 @@ func explain(err error, what string) error {
 		errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.SaslAuthenticationFailed):
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: %w; give the user of bus.kafka.sasl the right to", what, err)
 	case errors.Is(err, kerr.FencedInstanceID):
-		return parley.Errorf(parley.CodeConflict, "Kafka: %s: another process has taken the instance id over: %w; give every process its own bus.kafka.instance_id and restart this one",
+		return parley.Errorf(parley.CodeConflict, "Kafka: %s: another process has taken the instance id over: %w; give every process its own bus.kafka.instance_id; this one goes on when that one has ended",
 			what, err)
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		return parley.Errorf(parley.CodeConflict, "Kafka: %s: %w; %s", what, err, alienAdvice)

@@ -3,22 +3,24 @@ package kafka
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // fenceLook is how long after a member was fenced it is looked who has its instance id,
-// and how long between two looks while the brokers do not say.
+// and how long between two looks until it is known.
 const fenceLook = time.Second
 
-// fence stops the member: the brokers know its instance id by another member id. That
-// is for good if another process has it.
+// fence stops the member: the brokers know its instance id by another member id.
 func (g *group) fence(err error) {
 	err = explain(err, "group "+g.name)
 	g.note(err)
 	if g.fenced.Swap(true) {
 		return
 	}
-	g.bus.cfg.Logger.Warn("membership lost; it is looked who has it", "group", g.name, "error", err)
+	g.bus.cfg.Logger.Warn("membership lost; it is looked whether another process has it", "group", g.name, "error", err)
 	g.cancel() // the poller closes the client
 	g.bus.mu.Lock()
 	defer g.bus.mu.Unlock()
@@ -27,43 +29,43 @@ func (g *group) fence(err error) {
 	}
 }
 
-// unfence joins a group anew whose member was fenced though no other process has its
-// instance id: a coordinator that could not write a membership down, for want of
-// replicas, takes it back, and from then on refuses the member id that it gave out. All
-// members of a group can be fenced so at once. The library would stay with that id, so
+// unfence joins a group anew once nobody is a member of it under this process's instance
+// id. Not every member that was fenced has a successor: a coordinator that could not write
+// a membership down, for want of replicas, takes it back, and from then on refuses the
+// member id that it gave out, in all processes of a group at once; and a successor ends.
+//
+// The brokers do not say whose a membership is: client id and host stay those of who had
+// the instance id first. But one that nobody uses ends with the session, be it this
+// process's, or one of an earlier life of it; one that stays is another process's. To join
+// while it lives would fence that in turn. The library would stay with its member id, so
 // there is a new client.
 func (b *Bus) unfence(g *group, why error) {
-	for {
+	wait := fenceLook
+	for listed := time.Duration(0); ; {
 		select {
 		case <-b.ended:
 			return
-		case <-time.After(fenceLook):
+		case <-time.After(wait):
 		}
-		other, err := b.instanceHolder(g.name)
-		if err != nil {
-			continue
-		}
-		if other != "" {
-			b.cfg.Logger.Error("membership lost to another process", "group", g.name, "at", other, "error", why)
-			return
-		}
-		select {
-		case b.setup <- struct{}{}:
-		case <-b.ended:
-			return
-		}
-		err = b.rejoin(g)
-		b.unlock()
-		if err == nil {
-			b.cfg.Logger.Info("membership taken up again", "group", g.name)
-			return
+		taken, err := b.instanceTaken(g.name)
+		switch {
+		case err != nil: // the brokers do not say
+		case !taken:
+			if b.replace(g) {
+				return
+			}
+		case listed <= b.cfg.SessionTimeout:
+			listed += fenceLook
+		case wait == fenceLook:
+			b.cfg.Logger.Error("another process has the membership; it is taken up again when that one has ended", "group", g.name, "error", why)
+			wait = b.cfg.SessionTimeout
 		}
 	}
 }
 
-// instanceHolder says where the process is that is a member of a group under this
-// one's instance id, or gives "" if there is none but this one.
-func (b *Bus) instanceHolder(name string) (host string, err error) {
+// instanceTaken reports whether somebody is a member of a group under this process's
+// instance id.
+func (b *Bus) instanceTaken(name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 	defer cancel()
 	described, err := b.admin.DescribeGroups(ctx, name)
@@ -71,14 +73,27 @@ func (b *Bus) instanceHolder(name string) (host string, err error) {
 		err = described[name].Err
 	}
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	for _, m := range described[name].Members {
-		if m.InstanceID != nil && *m.InstanceID == b.cfg.InstanceID && m.ClientID != b.self {
-			return m.ClientHost, nil
-		}
+	return slices.ContainsFunc(described[name].Members, func(m kadm.DescribedGroupMember) bool {
+		return m.InstanceID != nil && *m.InstanceID == b.cfg.InstanceID
+	}), nil
+}
+
+// replace takes setup to let a group rejoin, and reports whether there is nothing left to
+// do.
+func (b *Bus) replace(g *group) bool {
+	select {
+	case b.setup <- struct{}{}:
+	case <-b.ended:
+		return true
 	}
-	return "", nil
+	defer b.unlock()
+	if err := b.rejoin(g); err != nil {
+		return false
+	}
+	b.cfg.Logger.Info("membership taken up again", "group", g.name)
+	return true
 }
 
 // rejoin puts a new member in the place of one that was fenced, with its feeds. What

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -48,6 +49,36 @@ func (c *tally) count() (different, twice int) {
 		}
 	}
 	return len(c.seen), twice
+}
+
+// has reports whether all of a range came.
+func (c *tally) has(from, to int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := from; i < to; i++ {
+		if c.seen[strconv.Itoa(i)] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// record is what a logger wrote.
+type record struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *record) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(line)
+}
+
+func (r *record) contains(s string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Contains(r.text.String(), s)
 }
 
 func publishMany(t *testing.T, b *kafka.Bus, subject string, from, to int) {
@@ -135,7 +166,8 @@ func TestSessionEnds(t *testing.T) {
 
 // TestFencedByNobody: a member that the brokers refuse, although no other process has its
 // instance id, joins anew, and handles what came meanwhile. Here somebody has taken the
-// membership and is gone; a coordinator that could not write it down does the same.
+// membership and is gone, with a farewell or without; a coordinator that could not write it
+// down does the same.
 func TestFencedByNobody(t *testing.T) {
 	t.Parallel()
 	brokers, topics := genuine(t)
@@ -150,7 +182,7 @@ func TestFencedByNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	for round := range 2 {
+	for round, leaves := range []bool{true, false, true} {
 		join := kmsg.NewPtrJoinGroupRequest()
 		join.Group, join.InstanceID, join.ProtocolType = at.group, new("alone"), "consumer"
 		join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 6000, 6000
@@ -162,36 +194,33 @@ func TestFencedByNobody(t *testing.T) {
 			err := b.Health(t.Context())
 			return err != nil && strings.Contains(err.Error(), "bus.kafka.instance_id")
 		})
-		leave := kmsg.NewPtrLeaveGroupRequest()
-		leave.Group, leave.Members = at.group, []kmsg.LeaveGroupRequestMember{{InstanceID: new("alone")}}
-		if answer, err := leave.RequestWith(t.Context(), other); err != nil || kerr.ErrorForCode(answer.ErrorCode) != nil {
-			t.Fatalf("leave: %+v, %v", answer, err)
+		if leaves {
+			leave := kmsg.NewPtrLeaveGroupRequest()
+			leave.Group, leave.Members = at.group, []kmsg.LeaveGroupRequestMember{{InstanceID: new("alone")}}
+			if answer, err := leave.RequestWith(t.Context(), other); err != nil || kerr.ErrorForCode(answer.ErrorCode) != nil {
+				t.Fatalf("leave: %+v, %v", answer, err)
+			}
 		}
 		from := 100 * (round + 1)
 		publishMany(t, b, at.subject, from, from+5)
-		eventually(t, "it goes on", func() bool {
-			got.mu.Lock()
-			defer got.mu.Unlock()
-			for i := from; i < from+5; i++ {
-				if got.seen[strconv.Itoa(i)] == 0 {
-					return false
-				}
-			}
-			return true
-		})
+		eventually(t, "it goes on", func() bool { return got.has(from, from+5) })
 		eventually(t, "it is well", func() bool { return b.Health(t.Context()) == nil })
 	}
 }
 
-// TestFenced: of two processes under one instance id the older one gives up, and
-// says why. What it has in hand then comes to the newer one, however late the
-// older one is done with it, and what it was handed meanwhile counts for nothing.
+// TestFenced: of two processes under one instance id the older one stops, and says why.
+// What it has in hand then comes to the newer one, however late the older one is done with
+// it, and what it was handed meanwhile counts for nothing. It does not take the membership
+// back while the newer one lives, and goes on when that has ended.
 func TestFenced(t *testing.T) {
 	t.Parallel()
 	brokers, topics := genuine(t)
 	at := spotOf(t, "bustest.errors")
 	config := kafka.Config{Brokers: brokers, Topics: topics, InstanceID: "same", SessionTimeout: 2 * time.Second}
-	older, newer := open(t, config), open(t, config)
+	newer := open(t, config)
+	var log record
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	older := open(t, config)
 	var got, later, last tally
 	stuck, begun := make(chan struct{}), make(chan struct{}, 3)
 	subscribe(t, older, at, func(ctx context.Context, m bus.Message) error {
@@ -211,28 +240,25 @@ func TestFenced(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "bus.kafka.instance_id")
 	})
 	publishMany(t, newer, at.subject, 5, 15)
-	eventually(t, "the newer one gets everything", func() bool {
-		later.mu.Lock()
-		defer later.mu.Unlock()
-		for i := 5; i < 15; i++ {
-			if later.seen[strconv.Itoa(i)] == 0 {
-				return false
-			}
-		}
-		return later.seen["100"] > 0 && later.seen["101"] > 0 && later.seen["102"] > 0
-	})
+	eventually(t, "the newer one gets everything", func() bool { return later.has(5, 15) && later.has(100, 103) })
 	close(stuck)
 	eventually(t, "the older one is done, too late", func() bool { n, _ := got.count(); return n >= 6 })
+	eventually(t, "the older one says that it waits", func() bool { return log.contains("another process has the membership") })
+	publishMany(t, newer, at.subject, 15, 20)
+	eventually(t, "the newer one goes on", func() bool { return later.has(15, 20) })
 	if err := newer.Health(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := older.Subscribe(t.Context(), at.subject, at.group, got.handle); parley.CodeOf(err) != parley.CodeConflict {
 		t.Errorf("subscribe again: %v, want a conflict", err)
 	}
-	if err := older.Close(); err != nil {
+	if err := newer.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := newer.Close(); err != nil {
+	publishMany(t, older, at.subject, 20, 25)
+	eventually(t, "the older one goes on", func() bool { return got.has(20, 25) })
+	eventually(t, "the older one is well", func() bool { return older.Health(t.Context()) == nil })
+	if err := older.Close(); err != nil {
 		t.Error(err)
 	}
 	third := open(t, config)

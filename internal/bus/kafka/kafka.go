@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -46,8 +45,6 @@ type Bus struct {
 	admin  *kadm.Client
 	state  *state
 	counts *counters
-	// self is this process's client id, which no other has.
-	self string
 
 	// setup is held while a subscription is made or ended, which takes round
 	// trips: a lock that can be waited for with a context.
@@ -81,10 +78,7 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 	}
 	b := &Bus{
 		cfg: cfg, state: newState(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
-		groups: make(map[string]*group), ended: make(chan struct{}), gained: make(chan struct{}, 1), self: "parley",
-	}
-	if cfg.InstanceID != "" {
-		b.self += "-" + rand.Text()[:10]
+		groups: make(map[string]*group), ended: make(chan struct{}), gained: make(chan struct{}, 1),
 	}
 	opts := append(b.options(),
 		kgo.ProducerLinger(cfg.Linger), kgo.ProducerBatchCompression(codec(cfg.Compression)),
@@ -119,7 +113,7 @@ func codec(name string) kgo.CompressionCodec {
 // options are those of every client of this bus.
 func (b *Bus) options() []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(b.cfg.Brokers...), kgo.ClientID(b.self), kgo.Dialer(b.dial),
+		kgo.SeedBrokers(b.cfg.Brokers...), kgo.ClientID("parley"), kgo.Dialer(b.dial),
 		// A new leader is found quickly, and new partitions are seen soon.
 		kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(metadataAge),
 		// A broker that closes connections at once may be one that starts.

@@ -194,7 +194,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after 30 s it is not so that %s", what)
+			t.Fatalf("after 2 min it is not so that %s", what)
 		}
 	}
 }
