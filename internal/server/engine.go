@@ -141,11 +141,20 @@ func (s *Server) buildBridge(adapters []bridge.Adapter, observed *bridge.Metrics
 	}
 	if s.localBus() {
 		s.publisher = executor.NewPublisher(executor.PublisherConfig{
-			Take: s.db.Publish, Bus: s.bus, Told: true, Now: s.db.Now, Every: publishEvery, Batch: publishBatch, Logger: s.log, Failpoint: s.cfg.Failpoint,
+			Take: s.takeOpen, Bus: s.bus, Told: true, Now: s.db.Now, Every: publishEvery, Batch: publishBatch, Logger: s.log, Failpoint: s.cfg.Failpoint,
 		})
 	}
 	s.bridge, err = bridge.New(cfg)
 	return err
+}
+
+// takeOpen takes open attempts for the own bridge, unless that begins nothing: who is in
+// its place would have to wait until they are visible again.
+func (s *Server) takeOpen(ctx context.Context, now time.Time, limit int) ([]store.Attempt, error) {
+	if s.bridge.Replaced() {
+		return nil, nil
+	}
+	return s.db.Publish(ctx, now, limit)
 }
 
 // worker names the bridge in the store. Where nobody else is, it stays the same.

@@ -154,15 +154,7 @@ func (r *rolesRig) start(name, roles string, args ...string) *roleProcess {
 
 func (r *rolesRig) awaitReady(p *roleProcess) {
 	r.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; wait(r.t, 5*time.Millisecond) {
-		status, body, err := r.get(p, "/readyz")
-		if err == nil && status == http.StatusOK {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s (%s) is not ready: %d %s %v\n%s", p.name, p.roles, status, body, err, p.output)
-		}
-	}
+	r.awaitStatus(p, http.StatusOK)
 }
 
 func (r *rolesRig) get(p *roleProcess, path string) (int, string, error) {
