@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,11 +68,18 @@ func serve(t *testing.T, name string, s setup) (address string) {
 	}
 }
 
+// nextPort gives each of the tests' programs another port: two that start at a time must
+// not take each other's. It is below those ports that systems give to whoever asks for
+// any, so that nobody gets it while the program starts.
+var nextPort = func() func() int {
+	var given atomic.Int64
+	first := rand.Int64N(20_000)
+	return func() int { return 10_000 + int((first+given.Add(1))%20_000) }
+}()
+
 func serveOnce(t *testing.T, name string, s setup) (string, error) {
 	t.Helper()
-	// It is below those ports that systems give to whoever asks for any, so that
-	// nobody gets it while the program starts.
-	port := strconv.Itoa(10_000 + rand.IntN(20_000))
+	port := strconv.Itoa(nextPort())
 	address := net.JoinHostPort("127.0.0.1", port)
 	l, err := net.Listen("tcp", address)
 	if err != nil {
