@@ -16,7 +16,6 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/bus/kafka"
-	"github.com/parley-project/parley/internal/kafkatest"
 	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/server"
 )
@@ -135,15 +134,7 @@ func TestDeadLettersByFilter(t *testing.T) {
 // letters, and what may be published again comes again.
 func TestPoisonRecords(t *testing.T) {
 	t.Parallel()
-	topic, brokers := kafkatest.Topics(t), kafkatest.Brokers(t)
-	cfg := kafka.Config{Brokers: brokers, Topics: server.KafkaTopics(server.TopicNames{
-		Tasks: topic("tasks"), Results: topic("results"), Monitoring: topic("monitoring"), ExecutionRequests: topic("starts"),
-		CancellationRequests: topic("stops"), Runs: topic("runs"), Progress: topic("progress"), Hints: topic("hints"),
-		Cancels: topic("cancels"), Changes: topic("changes"), DeadLetters: topic("dead"),
-	})}
-	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	cfg, topic := onKafka(t)
 	w := &world{t: t, cfg: server.Config{
 		Data: filepath.Join(t.TempDir(), "data"), Listen: "127.0.0.1:0", Kafka: &cfg, DrainGrace: 100 * time.Millisecond,
 		BridgeGroup: topic("bridges"), ExecutorGroup: topic("executors"),
@@ -164,7 +155,7 @@ func TestPoisonRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	raw, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(topic("tasks")), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	raw, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.DefaultProduceTopic(topic("tasks")), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -39,50 +38,20 @@ func newLongAgent() *longAgent {
 	return &longAgent{works: 300 * time.Millisecond, tasks: map[string]*longTask{}, sends: map[string]int{}, answers: map[string]int{}}
 }
 
-type longRequest struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params struct {
-		ID      string `json:"id"`
-		Message struct {
-			MessageID string `json:"messageId"`
-			TaskID    string `json:"taskId"`
-		} `json:"message"`
-	} `json:"params"`
-}
-
 func (a *longAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var req longRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	switch req.Method {
-	case "SendMessage":
-		id, swallowed := a.take(req)
-		if swallowed {
-			panic(http.ErrAbortHandler) // the connection breaks
-		}
-		reply(w, req, map[string]any{"task": a.state(id)})
-	case "GetTask":
-		reply(w, req, a.state(req.Params.ID))
-	case "ListTasks":
-		reply(w, req, map[string]any{"tasks": a.list(), "nextPageToken": ""})
-	case "SubscribeToTask":
-		a.stream(w, r, req)
-	default:
-		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, req.ID)
-	}
+	serveA2A(w, r, a, 30*time.Millisecond)
 }
 
-func reply(w http.ResponseWriter, req longRequest, result any) {
-	b, _ := json.Marshal(result)
-	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, b)
+func (a *longAgent) send(w http.ResponseWriter, _ *http.Request, req *a2aRequest) {
+	id, swallowed := a.take(req)
+	if swallowed {
+		panic(http.ErrAbortHandler) // the connection breaks
+	}
+	req.reply(w, map[string]any{"task": a.state(id)})
 }
 
 // take executes a message: a new task, or an answer to one.
-func (a *longAgent) take(req longRequest) (id string, swallowed bool) {
+func (a *longAgent) take(req *a2aRequest) (id string, swallowed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m := req.Params.Message
@@ -129,44 +98,15 @@ func (a *longAgent) list() []any {
 	defer a.mu.Unlock()
 	list := []any{}
 	for _, id := range a.order {
-		list = append(list, map[string]any{
-			"id": id, "contextId": "ctx-" + id, "status": map[string]any{"state": "TASK_STATE_WORKING"},
-			"history": []any{map[string]any{"messageId": a.tasks[id].message, "role": "ROLE_USER", "parts": []any{}}},
-		})
+		list = append(list, listedTask(id, a.tasks[id].message))
 	}
 	return list
 }
 
-// stream tells the task's state and then a piece of its output now and then,
-// until it waits or has ended.
-func (a *longAgent) stream(w http.ResponseWriter, r *http.Request, req longRequest) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	id := req.Params.ID
-	tell := func(result any) {
-		b, _ := json.Marshal(result)
-		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", req.ID, b)
-		w.(http.Flusher).Flush()
-	}
-	tell(map[string]any{"task": a.state(id)})
-	for n := 0; ; n++ {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-time.After(30 * time.Millisecond):
-		}
-		task := a.state(id)
-		if status := task["status"].(map[string]any); status["state"] != "TASK_STATE_WORKING" {
-			tell(map[string]any{"statusUpdate": map[string]any{"taskId": id, "contextId": "ctx-" + id, "status": status}})
-			return
-		}
-		tell(map[string]any{"artifactUpdate": map[string]any{
-			"taskId": id, "contextId": "ctx-" + id, "append": n > 0,
-			"artifact": map[string]any{"artifactId": "a", "parts": []any{map[string]any{"text": fmt.Sprint(n, " ")}}},
-		}})
-		a.mu.Lock()
-		a.tasks[id].pieces++
-		a.mu.Unlock()
-	}
+func (a *longAgent) told(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tasks[id].pieces++
 }
 
 // most is how often a message was sent at most, and how many there were.

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -85,49 +84,13 @@ func (a *matrixAgent) executions(task string) (all []execution) {
 	return all
 }
 
-type matrixRequest struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params struct {
-		ID      string `json:"id"`
-		Message struct {
-			MessageID string `json:"messageId"`
-			Parts     []struct {
-				Text string `json:"text"`
-			} `json:"parts"`
-		} `json:"message"`
-	} `json:"params"`
-}
-
 func (a *matrixAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var req matrixRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	switch req.Method {
-	case "SendMessage":
-		a.send(w, r, req)
-	case "GetTask":
-		a.write(w, req, a.state(req.Params.ID))
-	case "ListTasks":
-		a.write(w, req, map[string]any{"tasks": a.list(), "nextPageToken": ""})
-	case "SubscribeToTask":
-		a.stream(w, r, req)
-	default:
-		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, req.ID)
-	}
-}
-
-func (a *matrixAgent) write(w http.ResponseWriter, req matrixRequest, result any) {
-	b, _ := json.Marshal(result)
-	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, b)
+	serveA2A(w, r, a, 100*time.Millisecond)
 }
 
 // send executes a message and answers it. The caller's process may have its fault
 // when the agent has all of the request, and when it has the head of the answer.
-func (a *matrixAgent) send(w http.ResponseWriter, r *http.Request, req matrixRequest) {
+func (a *matrixAgent) send(w http.ResponseWriter, r *http.Request, req *a2aRequest) {
 	if parts := req.Params.Message.Parts; len(parts) > 0 && parts[0].Text == "busy" {
 		http.Error(w, "busy", http.StatusServiceUnavailable)
 		return
@@ -150,14 +113,13 @@ func (a *matrixAgent) send(w http.ResponseWriter, r *http.Request, req matrixReq
 	case mode == "slower":
 		time.Sleep(2 * matrixSlow)
 	}
-	b, _ := json.Marshal(map[string]any{"task": task})
-	text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, b)
+	text := req.answer(map[string]any{"task": task})
 	half := len(text) / 2
-	_, err := w.Write([]byte(text[:half]))
+	_, err := w.Write(text[:half])
 	w.(http.Flusher).Flush()
 	_ = e.life.reached("head", "")
 	if err == nil {
-		_, err = w.Write([]byte(text[half:]))
+		_, err = w.Write(text[half:])
 	}
 	w.(http.Flusher).Flush()
 	a.mu.Lock()
@@ -166,7 +128,7 @@ func (a *matrixAgent) send(w http.ResponseWriter, r *http.Request, req matrixReq
 }
 
 // execute notes an execution and makes a task of it.
-func (a *matrixAgent) execute(r *http.Request, req matrixRequest) (id string, e *execution, first bool) {
+func (a *matrixAgent) execute(r *http.Request, req *a2aRequest) (id string, e *execution, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m := req.Params.Message
@@ -206,43 +168,14 @@ func (a *matrixAgent) state(id string) map[string]any {
 	return task
 }
 
-// list gives the tasks with the messages that they were made of.
 func (a *matrixAgent) list() []any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := []any{}
 	for id, t := range a.tasks {
-		list = append(list, map[string]any{
-			"id": id, "contextId": "ctx-" + id, "status": map[string]any{"state": "TASK_STATE_WORKING"},
-			"history": []any{map[string]any{"messageId": t.message, "role": "ROLE_USER", "parts": []any{}}},
-		})
+		list = append(list, listedTask(id, t.message))
 	}
 	return list
 }
 
-// stream tells how a task stands until it is done.
-func (a *matrixAgent) stream(w http.ResponseWriter, r *http.Request, req matrixRequest) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	id := req.Params.ID
-	tell := func(result any) {
-		b, _ := json.Marshal(result)
-		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", req.ID, b)
-		w.(http.Flusher).Flush()
-	}
-	tell(map[string]any{"task": a.state(id)})
-	for n := 0; ; n++ {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-time.After(100 * time.Millisecond):
-		}
-		if status := a.state(id)["status"].(map[string]any); status["state"] != "TASK_STATE_WORKING" {
-			tell(map[string]any{"statusUpdate": map[string]any{"taskId": id, "contextId": "ctx-" + id, "status": status}})
-			return
-		}
-		tell(map[string]any{"artifactUpdate": map[string]any{
-			"taskId": id, "contextId": "ctx-" + id, "append": n > 0,
-			"artifact": map[string]any{"artifactId": "a", "parts": []any{map[string]any{"text": fmt.Sprint(n, " ")}}},
-		}})
-	}
-}
+func (*matrixAgent) told(string) {}

@@ -13,7 +13,6 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/bus/kafka"
-	"github.com/parley-project/parley/internal/kafkatest"
 	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/server"
 )
@@ -38,15 +37,7 @@ func TestBridgeWithoutLedger(t *testing.T) {
 	}))
 	defer oldAPI.Close()
 
-	topic, brokers := kafkatest.Topics(t), kafkatest.Brokers(t)
-	cfg := kafka.Config{Brokers: brokers, Topics: server.KafkaTopics(server.TopicNames{
-		Tasks: topic("tasks"), Results: topic("results"), Monitoring: topic("monitoring"), ExecutionRequests: topic("starts"),
-		CancellationRequests: topic("cancels"), Runs: topic("runs"), Progress: topic("progress"), Hints: topic("hints"),
-		Cancels: topic("own-cancels"), Changes: topic("changes"), DeadLetters: topic("dead"),
-	})}
-	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	cfg, topic := onKafka(t)
 	peer, err := kafka.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

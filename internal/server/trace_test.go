@@ -15,8 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/parley-project/parley"
-	"github.com/parley-project/parley/internal/bus/kafka"
-	"github.com/parley-project/parley/internal/kafkatest"
 	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/sample"
 	"github.com/parley-project/parley/internal/server"
@@ -178,15 +176,7 @@ func TestTrace_OfAZoneTask(t *testing.T) {
 // trace; so has a run that was asked for by HTTP.
 func TestTrace_ThroughKafka(t *testing.T) {
 	t.Parallel()
-	topic, brokers := kafkatest.Topics(t), kafkatest.Brokers(t)
-	cfg := kafka.Config{Brokers: brokers, Topics: server.KafkaTopics(server.TopicNames{
-		Tasks: topic("tasks"), Results: topic("results"), Monitoring: topic("monitoring"), ExecutionRequests: topic("starts"),
-		CancellationRequests: topic("stops"), Runs: topic("runs"), Progress: topic("progress"), Hints: topic("hints"),
-		Cancels: topic("cancels"), Changes: topic("changes"), DeadLetters: topic("dead"),
-	})}
-	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	cfg, topic := onKafka(t)
 	agent := &tracedHandler{Handler: sample.NewScripted(sample.Script{})}
 	srv := httptest.NewServer(agent)
 	defer srv.Close()
@@ -200,7 +190,7 @@ func TestTrace_ThroughKafka(t *testing.T) {
 	second.Data, second.Roles, second.WorkflowDirs = filepath.Join(t.TempDir(), "data"), []server.Role{server.RoleBridge}, nil
 	startServer(t, second)
 
-	raw, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic("tasks"), topic("results")), kgo.DefaultProduceTopic(topic("starts")))
+	raw, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumeTopics(topic("tasks"), topic("results")), kgo.DefaultProduceTopic(topic("starts")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,22 @@ func TestC8_TriggerFailpoints(t *testing.T) {
 	}
 }
 
+// onKafka creates the topics of a test. topic gives them their names, by what they are
+// for, and names groups and other topics that are the own of this test, too.
+func onKafka(t *testing.T) (cfg kafka.Config, topic func(string) string) {
+	t.Helper()
+	topic = kafkatest.Topics(t)
+	cfg = kafka.Config{Brokers: kafkatest.Brokers(t), Topics: server.KafkaTopics(server.TopicNames{
+		Tasks: topic("tasks"), Results: topic("results"), Monitoring: topic("monitoring"), ExecutionRequests: topic("starts"),
+		CancellationRequests: topic("stops"), Runs: topic("runs"), Progress: topic("progress"), Hints: topic("hints"),
+		Cancels: topic("cancels"), Changes: topic("changes"), DeadLetters: topic("dead"),
+	})}
+	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	return cfg, topic
+}
+
 // onDatabase gives the configuration of a server with workflows.
 func onDatabase(t *testing.T, kind string, flows ...string) server.Config {
 	t.Helper()
@@ -193,16 +209,8 @@ func TestC7_WebhookAcrossTheServer(t *testing.T) {
 // and one that is not there makes nobody unready.
 func TestTrigger_KafkaRecordsStartRuns(t *testing.T) {
 	t.Parallel()
-	topic, brokers := kafkatest.Topics(t), kafkatest.Brokers(t)
-	cfg := kafka.Config{Brokers: brokers, Topics: server.KafkaTopics(server.TopicNames{
-		Tasks: topic("tasks"), Results: topic("results"), Monitoring: topic("monitoring"), ExecutionRequests: topic("starts"),
-		CancellationRequests: topic("stops"), Runs: topic("runs"), Progress: topic("progress"), Hints: topic("hints"),
-		Cancels: topic("cancels"), Changes: topic("changes"), DeadLetters: topic("dead"),
-	})}
-	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	kafkatest.Create(t, brokers, 3, topic("orders"))
+	cfg, topic := onKafka(t)
+	kafkatest.Create(t, cfg.Brokers, 3, topic("orders"))
 	conf := onDatabase(t, "postgres")
 	conf.Kafka, conf.BridgeGroup, conf.ExecutorGroup = &cfg, topic("bridges"), topic("executors")
 	w := &world{t: t, cfg: conf, server: startServer(t, conf)}
@@ -222,7 +230,7 @@ func TestTrigger_KafkaRecordsStartRuns(t *testing.T) {
 	if n != 0 || deploy(`{"name":"ours","triggers":[{"kafka":{"topic":"`+topic("runs")+`"}}],"steps":[{"id":"a","set":1}]}`) != 1 {
 		t.Errorf("%d warnings of topics that can start runs, or none of one that cannot", n)
 	}
-	raw, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(topic("orders")))
+	raw, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.DefaultProduceTopic(topic("orders")))
 	if err != nil {
 		t.Fatal(err)
 	}
