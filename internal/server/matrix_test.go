@@ -11,13 +11,16 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/server"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // The layouts of the failpoint matrix: executor and bridge in processes of their own
-// on PostgreSQL (SQLite has one process, see TestRolesWithoutDatabase), both in one
-// process on PostgreSQL, and both in one on SQLite.
+// on PostgreSQL (SQLite has one process, see TestRolesWithoutDatabase), with its
+// notifications or Kafka between them; both in one process on PostgreSQL, and both in one
+// on SQLite.
 const (
 	layoutApart    = "apart"
+	layoutKafka    = "kafka"
 	layoutPostgres = "postgres"
 	layoutSQLite   = "sqlite"
 )
@@ -33,6 +36,9 @@ type matrixCase struct {
 func (c matrixCase) String() string {
 	return strings.Join([]string{c.layout, string(c.kind), c.policy, c.point}, "/")
 }
+
+// apart reports whether executor and bridge are processes of their own.
+func (c matrixCase) apart() bool { return c.layout == layoutApart || c.layout == layoutKafka }
 
 var (
 	matrixPolicies = []string{"fail", "lookup", "resend"}
@@ -59,9 +65,9 @@ func (c matrixCase) possible() bool {
 	case name == "P10":
 		return c.policy == "fail" // it is what that policy means
 	case name == "merged":
-		return c.layout != layoutApart
+		return !c.apart()
 	case c.point == "P7.before-wakeup":
-		return c.layout == layoutApart || c.kind == faultKill
+		return c.apart() || c.kind == faultKill
 	}
 	return true
 }
@@ -92,6 +98,7 @@ func matrixCases(whole bool) (cases []matrixCase) {
 	merged := []string{"merged.before", "merged.after"}
 	add(layoutApart, faultKill, matrixPolicies, all)
 	add(layoutSQLite, faultKill, matrixPolicies, slices.Concat(all, merged))
+	add(layoutKafka, faultKill, []string{"resend", "fail", "lookup"}, slices.Concat(commits("after"), between))
 	add(layoutApart, faultStop, []string{"fail"}, commits("before"))
 	add(layoutApart, faultStop, []string{"resend"}, slices.Concat(commits("after"), between))
 	// The trap of a reply that is lost on its way is before the commit.
@@ -104,6 +111,11 @@ func matrixCases(whole bool) (cases []matrixCase) {
 	}
 	add(layoutPostgres, faultKill, []string{"fail"}, slices.Concat(commits("before"), commits("after"), merged))
 	add(layoutApart, faultStop, []string{"fail"}, between)
+	add(layoutKafka, faultKill, matrixPolicies, commits("before"))
+	add(layoutKafka, faultStop, []string{"fail"}, slices.Concat(commits("after"), between))
+	add(layoutKafka, faultStop, []string{"resend"}, commits("before"))
+	add(layoutKafka, faultLost, two, commits("before"))
+	add(layoutKafka, faultDelayed, []string{"resend"}, commits("before"))
 	add(layoutSQLite, faultStop, []string{"fail"}, slices.Concat(commits("before"), between, merged))
 	add(layoutPostgres, faultStop, []string{"resend"}, slices.Concat(commits("after"), merged))
 	add(layoutPostgres, faultLost, []string{"fail"}, append(commits("before"), "merged.before"))
@@ -162,7 +174,7 @@ func (r *matrixRig) run() {
 	if r.s.drive != nil {
 		r.s.drive(r, id)
 	}
-	if r.c.point == "P14.after" && r.overtaken(own, id) {
+	if r.c.avoidable() && r.overtaken(own, id) {
 		r.judge(id)
 		return
 	}
@@ -199,8 +211,15 @@ func (r *matrixRig) follow(t *trap) {
 	}
 }
 
-// overtaken reports whether the run has ended without the case's trap: the bridge had
-// settled the attempt before the grace was over, so that P14 was refused, as it has to be.
+// avoidable reports whether a run can end without the case's point. A bridge may settle
+// its attempt before the grace is over, so that P14 is refused, as it has to be. It may
+// find an attempt that nobody has announced on Kafka, where P2 is after something that
+// was held back.
+func (c matrixCase) avoidable() bool {
+	return c.point == "P14.after" || c.layout == layoutKafka && strings.HasPrefix(c.point, "P2.")
+}
+
+// overtaken reports whether the run has ended without the case's trap.
 func (r *matrixRig) overtaken(own *trap, id string) bool {
 	r.await(id)
 	select {
@@ -216,7 +235,7 @@ func (r *matrixRig) overtaken(own *trap, id string) bool {
 func (r *matrixRig) beginAll() {
 	all := []server.Role{server.RoleAPI, server.RoleExecutor, server.RoleBridge}
 	second := r.c.kind == faultStop && r.c.layout != layoutSQLite
-	if r.c.layout != layoutApart {
+	if !r.c.apart() {
 		r.begin("m1", all...)
 		if second {
 			r.begin("m2", all...)
@@ -237,6 +256,9 @@ func (r *matrixRig) beginAll() {
 // deciding reports whether it is executors that come by the point.
 func (c matrixCase) deciding() bool {
 	name, _, _ := strings.Cut(c.point, ".")
+	if name == "P2" && c.layout == layoutKafka {
+		return true // whoever shares a bus with the bridges announces
+	}
 	return slices.Contains([]string{"P1", "P10", "P11", "P12", "P13", "P14", "P15", "P17"}, name)
 }
 
@@ -315,10 +337,13 @@ type scenario struct {
 // scenarioOf gives the one that leads to the case's point.
 func scenarioOf(c matrixCase) scenario {
 	name, _, _ := strings.Cut(c.point, ".")
-	embedded := c.layout != layoutApart
+	embedded := !c.apart()
 	switch name {
 	case "P2":
-		if embedded {
+		switch {
+		case c.layout == layoutKafka:
+			return scenario{workflow: "slow", drive: holdsBack} // what is due at once is announced with its insertion
+		case embedded:
 			return scenario{workflow: "crowd"} // what has a slot is claimed at once
 		}
 	case "P3":
@@ -384,6 +409,19 @@ func cancels(r *matrixRig, id string) {
 		_, err := s.Executor().Cancel(r.ctx, parley.CancelRequest{Run: id, By: "ann"})
 		return err
 	})
+}
+
+// holdsBack pauses the run and resumes it when its next attempt is held back.
+func holdsBack(r *matrixRig, id string) {
+	ask := parley.ControlRequest{Run: id, By: "ann"}
+	r.control("pause", id, func(s *server.Server) error { _, err := s.Executor().Pause(r.ctx, ask); return err })
+	for deadline := time.Now().Add(matrixWithin); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		rows, err := r.db.Attempts(r.ctx, id)
+		if err == nil && slices.ContainsFunc(rows, func(a store.Attempt) bool { return a.Step == "b" }) {
+			break
+		}
+	}
+	r.control("resume", id, func(s *server.Server) error { _, err := s.Executor().Resume(r.ctx, ask); return err })
 }
 
 // pauses pauses the run and resumes it.

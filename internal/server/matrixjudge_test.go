@@ -155,7 +155,7 @@ func (r *matrixRig) mayBeUnknown() bool {
 		}
 	}
 	// What is not there yet was written as claimed by the one who started the run.
-	return len(r.before) == 0 && c.layout != layoutApart
+	return len(r.before) == 0 && !c.apart()
 }
 
 // guarded is how often an attempt may be executed whose bridge was stopped between

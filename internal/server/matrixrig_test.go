@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus/kafka"
 	"github.com/parley-project/parley/internal/pgtest"
 	"github.com/parley-project/parley/internal/server"
 	"github.com/parley-project/parley/internal/store"
@@ -32,6 +33,8 @@ const (
 	// matrixHaste is that where the end of the grace is to come before the bridge has
 	// cut its call.
 	matrixHaste = 20 * time.Millisecond
+	// matrixSession is how long a member of a consumer group may be silent.
+	matrixSession = 3 * time.Second
 	// matrixWithin bounds each wait of a case, on a machine that is busy.
 	matrixWithin = 90 * time.Second
 )
@@ -44,15 +47,19 @@ type matrix struct {
 	pg     *pgtest.Server
 	folder string // the data folder of an embedded server that has ended
 
-	mu    sync.Mutex // protects what follows
-	free  []string   // databases that nobody uses
-	made  int
-	cases int
+	mu   sync.Mutex // protects what follows
+	free []string   // databases that nobody uses
+	made int
+	// topics are those of a database's processes, where Kafka is between them.
+	topics map[string]kafka.Config
+	cases  int
 }
 
 func newMatrix(t *testing.T) *matrix {
 	t.Helper()
-	m := &matrix{t: t, web: &matrixWeb{agents: map[string]*matrixAgent{}}, folder: filepath.Join(t.TempDir(), "data")}
+	m := &matrix{
+		t: t, web: &matrixWeb{agents: map[string]*matrixAgent{}}, folder: filepath.Join(t.TempDir(), "data"), topics: map[string]kafka.Config{},
+	}
 	web := httptest.NewServer(m.web)
 	t.Cleanup(web.Close)
 	m.pg = pgtest.Start(t, pgtest.Options{Settings: map[string]string{"max_connections": "800", "shared_buffers": "64MB"}})
@@ -115,6 +122,21 @@ func (m *matrix) database() string {
 	name := fmt.Sprint("m", m.made)
 	m.pg.Exec("CREATE DATABASE " + name + " TEMPLATE seed")
 	return name
+}
+
+// kafkaFor gives the topics of a database's processes, which are made once.
+func (m *matrix) kafkaFor(database string) kafka.Config {
+	m.mu.Lock()
+	cfg, ok := m.topics[database]
+	m.mu.Unlock()
+	if !ok {
+		cfg, _ = onKafka(m.t)
+		cfg.SessionTimeout = matrixSession
+		m.mu.Lock()
+		m.topics[database] = cfg
+		m.mu.Unlock()
+	}
+	return cfg
 }
 
 // giveBack lets others use a database whose runs have all ended.
@@ -193,6 +215,10 @@ func newMatrixRig(t *testing.T, m *matrix, c matrixCase) *matrixRig {
 		database = m.database()
 		target = m.pg.URL(database)
 		r.base.DatabaseURL = parley.NewSecret([]byte(target))
+	}
+	if c.layout == layoutKafka {
+		topics := m.kafkaFor(database)
+		r.base.Kafka, r.base.BridgeGroup, r.base.ExecutorGroup = &topics, id+"-bridges-"+database, id+"-executors-"+database
 	}
 	own := newTrap(c.point, c.kind)
 	own.stopped, own.wire, own.seen = r.outlast, c.layout != layoutSQLite, r.look
@@ -324,6 +350,11 @@ func (r *matrixRig) live(n *matrixNode, l *life, began chan struct{}) error {
 	cfg := r.base
 	cfg.Data, cfg.Roles, cfg.Instance, cfg.Version = filepath.Join(r.dir, n.name), n.roles, n.name, l.name
 	cfg.Failpoint, cfg.Dial = l.hit, l.dial
+	if r.base.Kafka != nil {
+		kafka := *r.base.Kafka
+		kafka.InstanceID = n.name
+		cfg.Kafka = &kafka
+	}
 	s, err := server.New(r.ctx, cfg)
 	if err != nil {
 		return err
