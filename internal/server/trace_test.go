@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,4 +245,59 @@ func traceOfRecord(r *kgo.Record) (t parley.Trace) {
 		}
 	}
 	return t
+}
+
+// TestTrace_OfAnArchive: what an archive says of a trace is read like a header: a run
+// that goes on from an imported one hands on what is valid, and nothing else, and no
+// such text adds headers or keeps it from going on.
+func TestTrace_OfAnArchive(t *testing.T) {
+	t.Parallel()
+	deny := sample.NewScripted(sample.Script{Error: func(sample.Call) string { return "no" }})
+	agents := func(h http.Handler) map[string]http.Handler {
+		return map[string]http.Handler{"one simple-a2a , retry: {max_retries: 0}": h}
+	}
+	from := newWorld(t, agents(deny), "name: single\nsteps: [{id: a, agent: one, input: {text: hi}}]\n")
+	status, body := from.call("POST", "/api/v1/workflows/single/execute", `{"input_data":{}}`, "traceparent", traceOne.Parent, "tracestate", "a=1")
+	old := from.end(started(t, status, body).ID)
+	line := from.export()
+	given := `"traceparent":"` + traceOne.Parent + `","tracestate":"a=1"`
+	if !strings.Contains(line, given) {
+		t.Fatalf("%s is not in %s", given, line)
+	}
+	var evil atomic.Int64
+	seen := &tracedHandler{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		evil.Add(int64(len(r.Header.Values("X-Evil"))))
+		sample.NewScripted(sample.Script{}).ServeHTTP(w, r)
+	})}
+	to := newWorld(t, agents(seen))
+	for _, tt := range []struct {
+		name, parent, state string
+		want                parley.Trace
+	}{
+		{"as-it-was", traceOne.Parent, "a=1", parley.Trace{Parent: traceOne.Parent, State: "a=1"}},
+		{"line-break", traceOne.Parent + `\r\nX-Evil: 1`, "a=1", parley.Trace{}},
+		{"zero-byte", `\u0000`, "a=1", parley.Trace{}},
+		{"capitals", strings.ToUpper(traceOne.Parent), "", parley.Trace{}},
+		{"large", strings.Repeat("x", 1<<20), "", parley.Trace{}},
+		{"state-alone", "", "a=1", parley.Trace{}},
+		{"state-of-a-line", traceOne.Parent, `a=1\r\nX-Evil: 1`, parley.Trace{Parent: traceOne.Parent}},
+	} {
+		id := "run-" + tt.name
+		changed := strings.ReplaceAll(strings.Replace(line, given, `"traceparent":"`+tt.parent+`","tracestate":"`+tt.state+`"`, 1), old.ID, id)
+		if r := to.bringIn(changed); r.Added != 1 {
+			t.Fatalf("%s: %+v", tt.name, r)
+		}
+		status, body := to.call("POST", "/api/v1/runs/"+id+"/retry", "")
+		again := to.end(started(t, status, body).ID)
+		if got := (parley.Trace{Parent: again.Traceparent, State: again.Tracestate}); got != tt.want || again.Status != parley.RunCompleted {
+			t.Errorf("%s: the retry is %s with %.90q", tt.name, again.Status, got)
+		}
+		if got := seen.take(); len(got) != 1 || got[0] != tt.want || evil.Load() > 0 {
+			t.Errorf("%s: the agent got %.90q, and %d other headers", tt.name, got, evil.Load())
+		}
+		status, body = to.call("GET", "/api/v1/runs/"+id, "")
+		if text := string(body); status != http.StatusOK || strings.Contains(text, "Evil") || len(text) > 64<<10 {
+			t.Errorf("%s: %d, the run shows %.200s", tt.name, status, text)
+		}
+	}
 }

@@ -65,7 +65,8 @@ func (s *State) evolveAccepted(e parley.Event, p runStarted) {
 		turn.Wait, s.turn = false, &turn
 	}
 	s.retriedFrom, s.priority, s.chain = p.RetriedFrom, p.Priority, p.Chain
-	s.trace = parley.Trace{Parent: p.Traceparent, State: p.Tracestate}
+	// A history may have come with an archive: what it says is sent to agents as headers.
+	s.trace = parley.TraceOf([]string{p.Traceparent}, []string{p.Tracestate})
 	if p.ScheduledAt != nil {
 		s.scheduledAt = *p.ScheduledAt
 	}

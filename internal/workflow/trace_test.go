@@ -42,3 +42,28 @@ func TestTrace(t *testing.T) {
 		}
 	}
 }
+
+// TestTraceOfAHistory: a history may come from elsewhere. What in it is no trace is none,
+// and what is not valid beside one is left out.
+func TestTraceOfAHistory(t *testing.T) {
+	def, problems := Parse(ParseOptions{}, []byte("---\n{name: x, steps: [{id: a, agent: one}]}"))
+	if def == nil {
+		t.Fatal(problems)
+	}
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for given, want := range map[parley.Trace]parley.Trace{
+		{Parent: parent, State: "a=1"}:            {Parent: parent, State: "a=1"},
+		{Parent: parent + "\r\nx: y"}:             {},
+		{Parent: "\x00", State: "a=1"}:            {},
+		{State: "a=1"}:                            {},
+		{Parent: parent, State: "a=1\r\nx: y"}:    {Parent: parent},
+		{Parent: strings.Repeat(parent+"-", 999)}: {},
+	} {
+		s := NewState("run-1", def, DefaultRunLimits())
+		d := s.Apply(Start{At: time.Unix(1, 0).UTC(), Input: json.RawMessage(`{}`), Trace: given})
+		v := s.View()
+		if got := (parley.Trace{Parent: v.Traceparent, State: v.Tracestate}); got != want || s.Trace() != want || d.Schedule[0].Task.Trace != want {
+			t.Errorf("of %q: the run shows %q, has %q and its task %q", given, got, s.Trace(), d.Schedule[0].Task.Trace)
+		}
+	}
+}
