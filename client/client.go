@@ -195,7 +195,7 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	if b.beyond {
 		return 0, io.ErrShortBuffer
 	}
-	if int64(len(p)) > b.left+1 {
+	if int64(len(p)) > b.left {
 		p = p[:b.left+1] // one more tells whether there is more
 	}
 	n, err = b.r.Read(p)
@@ -269,10 +269,11 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	maps.Copy(req.Header, k.header)
-	if !k.trace.IsZero() {
-		req.Header.Set(parley.HeaderTraceparent, k.trace.Parent)
-		if k.trace.State != "" {
-			req.Header.Set(parley.HeaderTracestate, k.trace.State)
+	// What somebody made without TraceOf may not be valid: then there is none.
+	if t := parley.TraceOf([]string{k.trace.Parent}, []string{k.trace.State}); !t.IsZero() {
+		req.Header.Set(parley.HeaderTraceparent, t.Parent)
+		if t.State != "" {
+			req.Header.Set(parley.HeaderTracestate, t.State)
 		}
 	}
 	if !c.key.IsZero() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -470,6 +471,36 @@ func TestOversizeAnswerIsRefused(t *testing.T) {
 		if err := c.DeleteWorkflow(t.Context(), "w"); parley.CodeOf(err) != parley.CodeLimit {
 			t.Errorf("with %d bytes that nobody wants: %v", size, err)
 		}
+	}
+}
+
+// TestLargestLimit: who wants no limit gives the largest number.
+func TestLargestLimit(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "id: 1\nevent: run.completed\ndata: {\"seq\":1,\"type\":\"run.completed\",\"run\":\"r\"}\n\n")
+			return
+		}
+		_, _ = io.WriteString(w, `{"id":"r"}`)
+	}))
+	t.Cleanup(s.Close)
+	c, err := client.New(client.Options{URL: s.URL, MaxBody: math.MaxInt64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run, err := c.Run(t.Context(), "r"); err != nil || run.ID != "r" {
+		t.Errorf("%+v, %v", run, err)
+	}
+	events := 0
+	for e, err := range c.Watch(t.Context(), "r", client.WatchOptions{}) {
+		if events++; err != nil || e.Seq != 1 {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+	if events != 1 {
+		t.Errorf("%d events", events)
 	}
 }
 

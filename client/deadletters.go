@@ -50,10 +50,16 @@ func (c *Client) DeadLetter(ctx context.Context, id string) (parley.DeadLetter, 
 // does not wait any more is refused with [parley.CodeConflict] unless force is
 // set.
 func (c *Client) ReplayDeadLetter(ctx context.Context, id string, force bool) (parley.DeadLetter, error) {
+	return c.Replay(ctx, parley.ReplayRequest{ID: id, Force: force})
+}
+
+// Replay is [Client.ReplayDeadLetter] with the trace of the run that goes on. By is
+// not sent: the server knows who calls.
+func (c *Client) Replay(ctx context.Context, r parley.ReplayRequest) (parley.DeadLetter, error) {
 	in := struct {
 		Force bool `json:"force,omitempty"`
-	}{force}
-	return c.changeDeadLetter(ctx, id, "replay", in)
+	}{r.Force}
+	return c.changeDeadLetter(ctx, call{path: path("dead-letters", r.ID, "replay"), trace: r.Trace}, r.ID, in)
 }
 
 // DiscardDeadLetter notes that nothing is to be done about a dead letter, and why
@@ -63,15 +69,15 @@ func (c *Client) DiscardDeadLetter(ctx context.Context, id, reason string) (parl
 	in := struct {
 		Reason string `json:"reason,omitempty"`
 	}{reason}
-	return c.changeDeadLetter(ctx, id, "discard", in)
+	return c.changeDeadLetter(ctx, call{path: path("dead-letters", id, "discard")}, id, in)
 }
 
-func (c *Client) changeDeadLetter(ctx context.Context, id, what string, in any) (parley.DeadLetter, error) {
+func (c *Client) changeDeadLetter(ctx context.Context, k call, id string, in any) (parley.DeadLetter, error) {
 	var l parley.DeadLetter
 	if err := needName("dead letter", id); err != nil {
 		return l, err
 	}
-	err := c.post(ctx, call{path: path("dead-letters", id, what)}, in, &l)
+	err := c.post(ctx, k, in, &l)
 	return l, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"mime"
 	"net/http"
 	"time"
@@ -191,7 +192,7 @@ func (w *watch) stream(ctx context.Context) error {
 		idle.Reset(idleLimit)
 		w.contact = w.c.now()
 	}}
-	err = w.read(newSSEReader(body, int(w.c.maxBody)))
+	err = w.read(newSSEReader(body, int(min(w.c.maxBody, math.MaxInt))))
 	if errors.Is(err, ErrUnreachable) && errors.Is(context.Cause(ctx), errSilent) {
 		return &UnreachableError{URL: w.c.URL(), err: errSilent}
 	}

@@ -69,7 +69,7 @@ func (a *app) dlqReplay(ctx context.Context, id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	l, err := c.ReplayDeadLetter(ctx, id, force)
+	l, err := c.Replay(ctx, parley.ReplayRequest{ID: id, Force: force, Trace: a.trace()})
 	if err != nil {
 		return err
 	}

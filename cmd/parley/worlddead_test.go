@@ -96,6 +96,9 @@ func (w *worldDeadLetters) Replay(_ context.Context, req parley.ReplayRequest) (
 	w.resolve(l, parley.DeadLetterReplayed, req.By)
 	if l.Replays++; l.Run != "" {
 		l.ReplayRun = l.Run + "0"
+		if id := req.Trace.ID(); id != "" {
+			l.ReplayRun += "-of-" + id
+		}
 	}
 	return *l, nil
 }
