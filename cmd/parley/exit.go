@@ -156,6 +156,9 @@ func classify(err error) *failure {
 	if long, ok := errors.AsType[*client.TooLongError](err); ok {
 		f := &failure{exit: exitFailed, code: parley.CodeLimit, text: long.Error()}
 		f.hint = "ask for less at a time (--limit, --step), or write it to a file as it comes: parley api " + long.Method + " " + shellWord(long.Path) + " > FILE"
+		if long.Method != http.MethodGet { // what was done is not to be done again to see the answer
+			f.hint = "the server has done what was asked for: do not repeat it, look at what came of it"
+		}
 		return f
 	}
 	if errors.Is(err, context.Canceled) {

@@ -56,4 +56,8 @@ func TestTooLongAnswers(t *testing.T) {
 	if f.exit != exitFailed || f.code != parley.CodeLimit || f.hint != want || !strings.Contains(f.text, "longer than 1048576 bytes") {
 		t.Errorf("%+v", f)
 	}
+	cause.Method, cause.Path = "POST", "/api/v1/runs/r/retry"
+	if f := classify(cause); f.code != parley.CodeLimit || strings.Contains(f.hint, "parley api") || !strings.Contains(f.hint, "do not repeat it") {
+		t.Errorf("of what is done once: %+v", f)
+	}
 }
