@@ -74,8 +74,10 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	for _, run := range s.rim(ended) {
 		layers.Go(part(run))
 	}
-	s.running.Store(true)
-	close(s.begun)
+	if ended.Err() == nil { // else a part has failed before the others were there, or this is to stop
+		s.running.Store(true)
+		close(s.begun)
+	}
 
 	<-ended.Done()
 	s.refuse()
