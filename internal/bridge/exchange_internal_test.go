@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -347,6 +348,25 @@ func TestEgressTunnels(t *testing.T) {
 	} {
 		if err := g(t.Context(), "tcp6", address, nil); err == nil {
 			t.Errorf("%s is reached", address)
+		}
+	}
+}
+
+// TestTraceOnTheWire: no trace adds headers of its own, wherever it comes from.
+func TestTraceOnTheWire(t *testing.T) {
+	t.Parallel()
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for trace, want := range map[parley.Trace]int{
+		{}:                                   0,
+		{Parent: parent}:                     1,
+		{Parent: parent, State: "a=1"}:       2,
+		{Parent: parent + "\r\nX: y"}:        0,
+		{Parent: parent, State: "a=1\nX: y"}: 0,
+		{Parent: parent, State: "a=1\x00"}:   0,
+	} {
+		h := http.Header{}
+		if addTrace(h, trace); len(h) != want {
+			t.Errorf("%q becomes %q", trace, h)
 		}
 	}
 }

@@ -82,9 +82,11 @@ func (x *Exchange) header(e errand, auth Authorization) (http.Header, error) {
 }
 
 // addTrace adds the trace context of a task. One that the credential of an agent
-// brings along counts: records from before that was refused may have it.
+// brings along counts: records from before that was refused may have it. Whoever hands
+// the task over has checked the trace; here it comes to the wire, where a line break
+// would begin another header.
 func addTrace(h http.Header, t parley.Trace) {
-	if t.IsZero() {
+	if t.IsZero() || !validValue(t.Parent) || !validValue(t.State) {
 		return
 	}
 	for name := range h {
