@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"strconv"
 
@@ -25,7 +26,7 @@ func (s *Server) openBus(ctx context.Context, metrics *prometheus.Registry) erro
 	if !s.cfg.shared() {
 		return nil
 	}
-	s.notices = notify.New(notify.Config{DB: s.db, Local: local, Process: s.process, Now: s.cfg.Now, Logger: s.log})
+	s.notices = notify.New(notify.Config{DB: s.db, Local: local, Process: senderName(s.process), Now: s.cfg.Now, Logger: s.log})
 	s.bus = s.notices
 	count := func(name, help string, which func() int64) {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(which()) }))
@@ -79,6 +80,18 @@ func (s *Server) announce() {
 	if err := s.bus.Publish(context.Background(), bus.Message{Subject: bus.SubjectOpen}); err != nil {
 		s.log.Debug("open attempts not announced", "error", err)
 	}
+}
+
+// senderName names what a process sends over the database: with something random, since
+// an instance id names two processes while the one replaces the other, and each would
+// take for its own what comes from the other one. It is one word, and not long.
+func senderName(process string) string {
+	const most = 200
+	name := url.PathEscape(process)
+	if len(name) > most {
+		name = name[:most]
+	}
+	return name + "/" + newToken()
 }
 
 // processName names this process to others: the configured instance, or the

@@ -50,6 +50,28 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// TestTwinsHear: of two processes with all roles under one instance id the older one
+// begins nothing any more, but what it decides reaches the newer one at once, not with
+// the look of each second that finds what nobody has told.
+func TestTwinsHear(t *testing.T) {
+	kafkatest.NeedServer(t)
+	t.Parallel()
+	r := newRolesRig(t, buildBinary(t), "postgres", 0)
+	older := r.start("older", "api,executor,bridge", "--bus.kafka.instance_id", "one of two")
+	r.start("newer", "api,executor,bridge", "--bus.kafka.instance_id", "one of two")
+	r.awaitStatus(older, http.StatusServiceUnavailable)
+	r.execute(older, 0)
+	best := time.Hour
+	for n := range 6 {
+		best = min(best, r.execute(older, n+1))
+	}
+	if best >= 900*time.Millisecond {
+		t.Errorf("a run of three steps takes at least %s", best.Round(time.Millisecond))
+	}
+	r.stopAll()
+	r.log.check(t)
+}
+
 // awaitStatus waits for what /readyz of a process answers.
 func (r *rolesRig) awaitStatus(p *roleProcess, want int) {
 	r.t.Helper()
