@@ -32,6 +32,9 @@ func (b *Bus) anchor(ctx context.Context, subject, group string) (map[int32]int6
 	if err := b.sameKind(ctx, group); err != nil {
 		return nil, err
 	}
+	if err := b.know(ctx, topic); err != nil {
+		return nil, explain(err, what)
+	}
 	ends, err := b.listed(ctx, topic, b.admin.ListEndOffsets)
 	if err != nil {
 		return nil, explain(err, what)
@@ -232,8 +235,13 @@ func (b *Bus) CaughtUp(ctx context.Context, subject, group string, ends map[int3
 	if err != nil {
 		return false, explain(err, what)
 	}
+	now, err := b.listed(ctx, topic, b.admin.ListEndOffsets)
+	if err != nil {
+		return false, explain(err, what)
+	}
 	for partition, end := range ends {
-		if max(done[partition], starts[partition]) < end {
+		// A topic that was made anew since ends earlier.
+		if max(done[partition], starts[partition]) < min(end, now[partition]) {
 			return false, nil
 		}
 	}

@@ -91,7 +91,10 @@ func explain(err error, what string) error {
 	switch {
 	case errors.Is(err, kgo.ErrClientClosed):
 		return ErrClosed
-	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+	case errors.Is(err, kerr.UnknownTopicID):
+		return parley.Errorf(parley.CodeNotFound,
+			"Kafka: %s: the topic was deleted: %w; make it with `parley topics create` if it is missing; one that was made anew is used within %v", what, err, 2*remadeLook)
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return parley.Errorf(parley.CodeNotFound, "Kafka: %s: the topic does not exist: %w; make it with `parley topics create`", what, err)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return parley.Errorf(parley.CodeLimit, "Kafka: %s: %w; raise max.message.bytes of the topic, or lower bus.kafka.max_record", what, err)

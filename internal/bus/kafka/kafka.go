@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -47,14 +48,20 @@ type Bus struct {
 	counts *counters
 
 	// setup is held while a subscription is made or ended, which takes round
-	// trips: a lock that can be waited for with a context.
+	// trips: a lock that can be waited for with a context. It protects what follows.
 	setup  chan struct{}
 	tail   *tail
 	closed bool
+	// ids are those of the topics that are read.
+	ids map[string]kadm.TopicID
 
 	mu     sync.Mutex // protects groups, which change while setup is held, too, and ending
 	groups map[string]*group
 	ending bool // nobody is asked any more
+
+	// purging is held while the client forgets a topic; purges counts that.
+	purging sync.Mutex
+	purges  atomic.Int64
 
 	ended chan struct{}
 	once  sync.Once
@@ -78,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 	}
 	b := &Bus{
 		cfg: cfg, state: newState(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
-		groups: make(map[string]*group), ended: make(chan struct{}), gained: make(chan struct{}, 1),
+		groups: make(map[string]*group), ids: make(map[string]kadm.TopicID), ended: make(chan struct{}), gained: make(chan struct{}, 1),
 	}
 	opts := append(b.options(),
 		kgo.ProducerLinger(cfg.Linger), kgo.ProducerBatchCompression(codec(cfg.Compression)),
@@ -97,6 +104,7 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 	looking, unlook := context.WithCancel(context.Background()) //nolint:gosec // Close ends it
 	b.unlook = unlook
 	b.asking.Go(func() { b.watchLag(looking) })
+	b.asking.Go(func() { b.watchTopics(looking) })
 	return b, nil
 }
 

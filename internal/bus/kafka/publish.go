@@ -55,7 +55,8 @@ func (b *Bus) unpublished(ctx, limited context.Context, topic string, err error)
 	return explain(err, "publish to "+topic)
 }
 
-func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
+// produceOnce writes a record, and waits no longer than ctx.
+func (b *Bus) produceOnce(ctx context.Context, r *kgo.Record) error {
 	accepted := make(chan error, 1)
 	// Produce waits for room in the client's buffer, no longer than ctx.
 	b.client.Produce(ctx, r, func(_ *kgo.Record, err error) { accepted <- err })

@@ -53,6 +53,9 @@ func (b *Bus) subscribeTail(ctx context.Context, subject string, h handleFunc) (
 	}
 	limited, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
+	if err := b.know(limited, topic); err != nil {
+		return nil, explain(err, "subscribe to "+topic)
+	}
 	ends, err := b.listed(limited, topic, b.admin.ListEndOffsets)
 	if err != nil {
 		return nil, explain(err, "subscribe to "+topic)

@@ -1,0 +1,210 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A topic that was deleted and made anew has another id under the same name. The
+// client library stays with the one that it knew, and refuses to write and read the
+// other one until it is told to forget. What was in the old one is gone; the store
+// knows of it, and has it published again.
+
+const (
+	// remadeLook is how often it is looked whether topics that are read were made anew.
+	remadeLook = 5 * time.Second
+	// produceTries bounds how often one record is written, to a topic that is forgotten
+	// in between.
+	produceTries = 3
+)
+
+// produce writes a record. A topic that the library refuses is forgotten before the
+// next try.
+func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
+	for tries := 1; ; tries++ {
+		seen := b.purges.Load()
+		err := b.produceOnce(ctx, r)
+		if err == nil || ctx.Err() != nil || tries == produceTries {
+			return err
+		}
+		// What waited while somebody else had a topic forgotten fails with that.
+		if !errors.Is(err, kerr.UnknownTopicID) && b.purges.Load() == seen {
+			return err
+		}
+		b.purge(r.Topic, seen)
+	}
+}
+
+// purge lets the publishing client forget a topic, unless that was done since the
+// caller has looked.
+func (b *Bus) purge(topic string, seen int64) {
+	b.purging.Lock()
+	defer b.purging.Unlock()
+	if b.purges.Load() == seen {
+		b.purges.Add(1)
+		b.client.PurgeTopicsFromProducing(topic)
+	}
+}
+
+// watchTopics has topics that were deleted and made anew read again, until ctx ends.
+func (b *Bus) watchTopics(ctx context.Context) {
+	tick := time.NewTicker(remadeLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			b.lookForRemade(ctx)
+		}
+	}
+}
+
+// know notes the id of a topic that is about to be read. The caller holds setup.
+func (b *Bus) know(ctx context.Context, topic string) error {
+	if _, known := b.ids[topic]; known {
+		return nil
+	}
+	answer, err := b.admin.Metadata(ctx, topic)
+	if err != nil {
+		return err
+	}
+	b.ids[topic] = answer.Topics[topic].ID
+	return nil
+}
+
+// lookForRemade asks once for the topics that this process reads.
+func (b *Bus) lookForRemade(ctx context.Context) {
+	if b.lock(ctx) != nil {
+		return
+	}
+	topics := b.topicsRead()
+	maps.DeleteFunc(b.ids, func(topic string, _ kadm.TopicID) bool { return !slices.Contains(topics, topic) })
+	b.unlock()
+	if len(topics) == 0 {
+		return // asked for none, Kafka would tell of all
+	}
+	asking, cancel := context.WithTimeout(ctx, adminLimit)
+	defer cancel()
+	answer, err := b.admin.Metadata(asking, topics...)
+	if err != nil || b.lock(ctx) != nil {
+		return // the next look is soon
+	}
+	defer b.unlock()
+	if b.closed {
+		return
+	}
+	remade := make(map[string]kadm.TopicDetail)
+	for _, topic := range topics {
+		d, before := answer.Topics[topic], b.ids[topic]
+		if d.Err != nil || d.ID == (kadm.TopicID{}) || d.ID == before {
+			continue // it is not there, or the brokers know no ids
+		}
+		b.ids[topic] = d.ID
+		if before != (kadm.TopicID{}) {
+			remade[topic] = d
+		}
+	}
+	b.readAnew(remade)
+}
+
+// topicsRead are the topics that this process subscribes to. The caller holds setup.
+func (b *Bus) topicsRead() []string {
+	all := make(map[string]bool)
+	for _, g := range b.list() {
+		for _, topic := range g.topics() {
+			all[topic] = true
+		}
+	}
+	if b.tail != nil {
+		for _, topic := range b.tail.topics() {
+			all[topic] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// readAnew has everybody who subscribes to these topics read them from their starts.
+// The caller holds setup.
+func (b *Bus) readAnew(remade map[string]kadm.TopicDetail) {
+	for topic := range remade {
+		b.cfg.Logger.Warn("a topic was deleted and made anew; it is read from its start", "topic", topic)
+	}
+	for _, g := range b.list() {
+		abandoned := false
+		for topic := range remade {
+			if g.feed(topic) != nil {
+				g.abandon(topic)
+				abandoned = true
+			}
+		}
+		// Who has lost the membership joins anew when it may, and finds the topic then.
+		if !abandoned || g.fenced.Load() {
+			continue
+		}
+		if err := b.rejoin(g); err != nil {
+			g.note(explain(err, "group "+g.name))
+		}
+	}
+	for topic, d := range remade {
+		if b.tail != nil {
+			b.tail.restart(topic, d)
+		}
+	}
+}
+
+func (g *group) topics() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Keys(g.feeds))
+}
+
+// abandon forgets how far a topic was read: none of its offsets is committed any more,
+// which could leave out as many records of the one that has its name now.
+func (g *group) abandon(topic string) {
+	g.mu.Lock()
+	maps.DeleteFunc(g.anchors, func(at place, _ int64) bool { return at.topic == topic })
+	gone := make(map[string][]int32)
+	for at := range g.parts {
+		if at.topic == topic {
+			gone[topic] = append(gone[topic], at.partition)
+		}
+	}
+	g.mu.Unlock()
+	g.end(g.drop(gone))
+	g.bus.state.forget(g.where(topic))
+}
+
+func (t *tail) topics() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.listeners))
+}
+
+// restart reads a topic from its start for everybody who listens.
+func (t *tail) restart(topic string, d kadm.TopicDetail) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.listeners[topic]) == 0 {
+		return
+	}
+	for _, l := range t.listeners[topic] {
+		l.from = nil
+	}
+	t.client.RemoveConsumePartitions(map[string][]int32{topic: slices.Collect(maps.Keys(t.reading[topic]))})
+	t.client.PurgeTopicsFromConsuming(topic)
+	delete(t.reading, topic)
+	t.bus.state.forget(tailOf(topic))
+	from := make(map[int32]int64)
+	for partition := range d.Partitions {
+		from[partition] = 0
+	}
+	t.readLocked(topic, from)
+}
