@@ -210,6 +210,37 @@ func TestE10_UnknownNamesTakeLittleTime(t *testing.T) {
 	}
 }
 
+// TestE10_LongUnknownNamesTakeLittleTime: neither do long names, functions and names
+// with many members, of which the checker looks for similar ones by itself.
+func TestE10_LongUnknownNamesTakeLittleTime(t *testing.T) {
+	var steps strings.Builder
+	for i := range 1999 {
+		fmt.Fprintf(&steps, `{"id":"step_%s_%04d","set":1,"needs":[]},`, strings.Repeat("a", 40), i)
+	}
+	long := func(i int) string { return fmt.Sprintf("stop_%s_%04d", strings.Repeat("a", 60), i) }
+	for name, word := range map[string]func(i int) string{
+		"names":     long,
+		"functions": func(i int) string { return long(i) + "(1)" },
+		"methods":   func(i int) string { return "now." + long(i) + "()" },
+		"types":     func(i int) string { return long(i) + "{}" },
+		"members":   func(i int) string { return fmt.Sprintf("x%04d", i) + strings.Repeat("."+strings.Repeat("m", 120), 50) },
+	} {
+		var many strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&many, `"${%s}",`, word(i))
+		}
+		set := many.String()
+		if len(set) > 800_000 {
+			set = set[:strings.LastIndex(set[:800_000], ",")+1]
+		}
+		start := time.Now()
+		_, problems := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[`+steps.String()+`{"id":"last","set":[`+set+`1]}]}`))
+		if took := time.Since(start); len(problems) < 20 || took > 20*time.Second {
+			t.Errorf("%s: %d findings took %s", name, len(problems), took)
+		}
+	}
+}
+
 // TestManyExpressionsTakeTheirTimeOnce: what a document costs grows with its length,
 // also where all of it is wrong or stands in one line. Plans of agents are read in the
 // middle of a decision.

@@ -89,6 +89,8 @@ type Compiler struct {
 	texts checkedTexts
 	// looked is how much was done to find similar names, see maxLooked.
 	looked atomic.Int64
+	// sought is how much the checker was left to do of that.
+	sought atomic.Int64
 }
 
 // NewCompiler prepares a compiler. It fails if a schema is not JSON.
