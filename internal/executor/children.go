@@ -216,7 +216,7 @@ func (x *Executor) stopChild(ctx context.Context, c *store.Child) error {
 
 // adopt decides about everything that has become of the runs that steps of a run
 // have asked for.
-func (x *Executor) adopt(ctx context.Context, l *liveRun) error {
+func (x *Executor) adopt(ctx context.Context, l *liveRun, v view) error {
 	for x.cfg.Children != nil && l.state.HasChildren() {
 		list, err := x.cfg.Children.ChildNews(ctx, l.state.RunID(), childBatch)
 		if err != nil {
@@ -231,6 +231,10 @@ func (x *Executor) adopt(ctx context.Context, l *liveRun) error {
 			f, err := x.childFact(ctx, c)
 			if err != nil {
 				return err
+			}
+			if end, ok := f.(workflow.ChildEnded); ok {
+				end.Hurry, end.Calls = v.hurry, calls(v.attempts)
+				f = end
 			}
 			d, e := l.state.Apply(f), extra{}
 			if e.begun = []string{c.Task}; !l.state.WaitsForChild(c.Task) {
@@ -301,7 +305,7 @@ func (x *Executor) attendChildren(ctx context.Context, l *liveRun, w wakeup) (do
 	if !w.child || w.stranger || l.state == nil {
 		return false, nil
 	}
-	return true, x.adopt(ctx, l)
+	return true, x.adopt(ctx, l, view{})
 }
 
 // tell has a run looked at by whoever holds it.

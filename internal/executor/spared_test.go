@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,6 +95,36 @@ func TestT3_AnswersDoNotPutOffTheEnd(t *testing.T) {
 		}
 		if n := len(*decisions); n != 6 {
 			t.Errorf("the end was decided %d times, want 5 times in vain and once more", n)
+		}
+	})
+}
+
+// TestT3_AnswerAtTheEndOfAChildsTime: the same where a child says that the time is over,
+// which is that of the run and of what stands beside it.
+func TestT3_AnswerAtTheEndOfAChildsTime(t *testing.T) {
+	onStore(t, func(r *rig) {
+		r.apply("name: part\nsteps:\n  - {id: p, wait: 1h}\n")
+		r.apply("name: talk\ntimeout: 10s\nsteps:\n  - {id: one, workflow: part}\n  - {id: a, agent: writer, needs: []}\n")
+		run := r.start()
+		r.child(run, "one")
+		r.follow(run + ".a.1")
+		r.answersBeforeTimer()
+		answers, own := r.fault, 0
+		r.breaks(func(d store.Decision) error { // the run's own timer comes too late
+			if d.Run.ID != run {
+				return nil
+			}
+			if own++; own == 1 {
+				return errors.New("the disk is full")
+			}
+			return answers(d)
+		})
+		time.Sleep(15 * time.Second)
+		if got := r.get(run); got.Status != parley.RunFailed || got.Error.Code != parley.CodeTimeout {
+			t.Errorf("the run is %s: %v", got.Status, got.Error)
+		}
+		if s := r.step(run, "a"); s.Status != parley.StepCompleted || string(s.Output) != `{"n":2}` {
+			t.Errorf("the step beside it is %s with %s", s.Status, s.Output)
 		}
 	})
 }

@@ -109,10 +109,11 @@ func (x *Executor) catchUp(ctx context.Context, run string, l *liveRun, hurry bo
 	if err := x.deliver(ctx, l); err != nil {
 		return true, err
 	}
-	if err := x.adopt(ctx, l); err != nil {
+	seen := view{h.Attempts, read, hurry}
+	if err := x.adopt(ctx, l, seen); err != nil {
 		return true, err
 	}
-	if err := x.fireDue(ctx, l, view{h.Attempts, read, hurry}); err != nil {
+	if err := x.fireDue(ctx, l, seen); err != nil {
 		return true, err
 	}
 	return l.state.Seq() != h.Run.Seq, nil

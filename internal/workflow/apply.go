@@ -60,7 +60,7 @@ func (a *decider) apply(f Fact) {
 		a.at, a.jitter = f.At, f.Jitter
 		a.childBegun(f)
 	case ChildEnded:
-		a.at, a.jitter = f.At, f.Jitter
+		a.at, a.jitter, a.calls = f.At, f.Jitter, f.Calls
 		a.childOver(f)
 	default:
 		a.control(f)

@@ -51,6 +51,9 @@ type ChildEnded struct {
 	Err                    *parley.Error
 	// Jitter as in Settled.
 	Jitter float64
+	// Hurry and Calls as in Tick: the end of a child may be that of its parent's time.
+	Hurry bool
+	Calls map[string]Call
 }
 
 func (ChildStarted) fact() {}
@@ -213,7 +216,7 @@ func (a *decider) childOver(f ChildEnded) {
 	if f.Status == parley.RunFailed && f.Err != nil && f.Err.Code == parley.CodeTimeout {
 		// The time of the child is no longer than that of the step, and this is
 		// what ends the step then (rule T1).
-		a.tick(true)
+		a.tick(f.Hurry)
 		if a.settle(); !x.waitsForChild() {
 			return
 		}
