@@ -43,8 +43,11 @@ func (x *Executor) shown(ctx context.Context, s *workflow.State, h store.History
 		step := &run.Steps[i]
 		a, ok := open[step.ID]
 		if ok && step.Status == parley.StepRunning {
-			if step.Phase == parley.PhaseBackoff && (a.State != store.AttemptOpen || !a.Held && !s.RetryAt(step.ID).After(now)) {
-				step.Phase, step.Attempts = parley.PhaseQueued, a.Attempt // what it waited for has come
+			if at := s.RetryAt(step.ID); !at.IsZero() && (a.State != store.AttemptOpen || !a.Held && !at.After(now)) {
+				step.Attempts++ // what it waited for has come
+				if step.Phase == parley.PhaseBackoff {
+					step.Phase = parley.PhaseQueued
+				}
 			}
 			underWay(step, a)
 		}

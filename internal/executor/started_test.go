@@ -133,3 +133,22 @@ func TestE4_StartedAtInFinally(t *testing.T) {
 		}
 	})
 }
+
+// TestR1_AttemptsWhileTheRunIsCancelled: the call after a retry's delay counts while the
+// agent is asked to stop, too.
+func TestR1_AttemptsWhileTheRunIsCancelled(t *testing.T) {
+	onStore(t, func(r *rig) {
+		r.apply("name: talk\nsteps:\n  - {id: x, agent: writer, retry: {attempts: 3, delay: 1m, multiplier: 1, jitter: none}}\n")
+		run := r.start()
+		r.follow(run + ".x.1")
+		r.fail(run + ".x.1")
+		time.Sleep(time.Minute)
+		r.lease()
+		r.follow(run + ".x.2")
+		_, err := r.x.Cancel(r.t.Context(), parley.CancelRequest{Run: run, By: "ann"})
+		check(r.t, err)
+		if s := r.step(run, "x"); s.Attempts != 2 || s.Phase != parley.PhaseCancelling {
+			t.Errorf("it is %s after %d attempts, want cancelling after 2", s.Phase, s.Attempts)
+		}
+	})
+}

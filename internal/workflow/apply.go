@@ -195,7 +195,9 @@ func (a *decider) stepTimers(due func(time.Time) bool) {
 		case due(x.deadline):
 			a.timeOut(x)
 		case len(x.flights) == 0 && due(x.retryAt):
+			a.again = x
 			a.begin(x)
+			a.again = nil
 		case due(x.hedgeAt):
 			a.hedgeDue(x)
 		}

@@ -218,9 +218,11 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 	if p.Case != nil {
 		x.chosen = *p.Case
 	}
-	x.attempts++
+	x.attempts = max(x.attempts+1, e.Attempt)
 	if p.TaskID != "" {
 		s.launched(x, p.TaskID)
+	} else if x.step.Kind == KindAgent {
+		x.uncalled++
 	}
 	if p.Child != nil {
 		s.evolveChildAsked(x, *p.Child)
@@ -228,7 +230,7 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 }
 
 func (s *State) evolveRetrying(e parley.Event, x *execution, p stepRetrying) {
-	x.atOnce(e.At)
+	x.atOnce(e)
 	s.landed(x)
 	s.quiet(x)
 	x.err, x.retryAt, x.hedgeAt = p.Error, p.At, at(p.HedgeAt)
@@ -257,10 +259,10 @@ func (s *State) evolveRetrying(e parley.Event, x *execution, p stepRetrying) {
 }
 
 // atOnce counts an attempt that has begun and ended in one event, of which nothing else
-// tells: that of a step which calls no agent and was done again.
-func (e *execution) atOnce(at time.Time) {
-	if e.step.Kind != KindAgent && !e.retryAt.IsZero() && !at.Before(e.retryAt) {
-		e.attempts++
+// tells: that of a step which calls no agent and was done again. Its number says so.
+func (e *execution) atOnce(of parley.Event) {
+	if e.step.Kind != KindAgent && !e.retryAt.IsZero() && of.Attempt > e.attempts {
+		e.attempts = of.Attempt
 	}
 }
 
@@ -302,10 +304,8 @@ func (s *State) landed(x *execution) {
 }
 
 func (s *State) endStep(x *execution, status parley.StepStatus, e parley.Event, started *time.Time) {
-	if status == parley.StepCompleted || status == parley.StepFailed {
-		x.atOnce(e.At)
-	}
-	x.early = status == parley.StepCancelled && started == nil && x.begunBy(e.At) < x.attempts
+	x.atOnce(e)
+	x.early = status == parley.StepCancelled && started == nil && x.waitsToBegin(e.At)
 	s.landed(x)
 	s.quiet(x)
 	at := e.At
@@ -326,6 +326,8 @@ type decider struct {
 	*State
 	at     time.Time
 	jitter float64
+	// again is the step that is being done again.
+	again *execution
 	// calls is as in Tick.
 	calls map[string]Call
 	d     Decision
@@ -339,7 +341,11 @@ type decider struct {
 
 // record appends an event to the decision and applies it.
 func (a *decider) record(t parley.EventType, x *execution, payload any) {
-	a.recordAt(t, x.path, x.attempts, payload)
+	attempt := x.attempts
+	if a.again == x && x.step.Kind != KindAgent && !x.retryAt.IsZero() {
+		attempt++ // it ends in the event in which it begins
+	}
+	a.recordAt(t, x.path, attempt, payload)
 }
 
 // recordOf is record for what has happened to one attempt of several.

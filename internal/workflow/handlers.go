@@ -196,7 +196,7 @@ func (a *decider) jump(x *execution, p stepFailed) {
 }
 
 func (s *State) evolveHandling(e parley.Event, x *execution, p stepHandling) {
-	x.atOnce(e.At)
+	x.atOnce(e)
 	s.landed(x)
 	s.quiet(x)
 	x.failed(e.At)

@@ -156,6 +156,9 @@ type execution struct {
 	attempts int
 	flights  []*flight
 	early    bool
+	// uncalled counts the attempts of an agent step that were none: its input could not
+	// be evaluated.
+	uncalled int
 	// tried counts the agents of a list that were called: in the round of calls
 	// under way if they are hedged. hedgeAt is when the next of them is called.
 	tried   int

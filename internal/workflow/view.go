@@ -100,10 +100,16 @@ func (s *State) notBegun(from *region, step *Step) parley.StepStatus {
 // begunBy counts the attempts of which the time has come: one that waits for the end of
 // a retry's delay is no call yet (rule R1).
 func (e *execution) begunBy(now time.Time) int {
-	if e.early || e.step.Kind == KindAgent && e.retryAt.After(now) {
-		return e.attempts - 1
+	n := e.attempts - e.uncalled
+	if e.early || e.waitsToBegin(now) {
+		n--
 	}
-	return e.attempts
+	return n
+}
+
+// waitsToBegin reports whether the time of the newest call has not come.
+func (e *execution) waitsToBegin(now time.Time) bool {
+	return e.step.Kind == KindAgent && e.attempts > e.uncalled && e.retryAt.After(now)
 }
 
 // RetryAt is when the next attempt of a step may begin, or could; zero if it waits for

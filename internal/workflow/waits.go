@@ -155,6 +155,7 @@ func (s *State) evolveWaiting(x *execution, p stepWaiting) {
 	if call := x.flight(p.TaskID); call != nil {
 		call.question, call.news = p.Question, p.News
 		call.asked++
+		x.retryAt = time.Time{} // whoever asks has begun
 	}
 	if p.Question != nil {
 		s.bytes += int64(len(p.Question.Text) + len(p.Question.Note) + len(p.Question.Parts))
