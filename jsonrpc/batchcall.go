@@ -130,6 +130,7 @@ func (c *Conn) batch(ctx context.Context, b *Batch, opts []CallOption) (sent boo
 	}
 	for _, e := range b.calls {
 		if e.notification {
+			e.err = nil // that of an attempt before, which did not come so far
 			continue
 		}
 		e.call.sent = true
@@ -154,14 +155,12 @@ func (b *Batch) giveUp(c *Conn) {
 	}
 }
 
-// finish sets what became of the entry.
+// finish sets what became of the entry: of a notification, why it was not sent.
 func (b *BatchCall) finish(ctx context.Context, c *Conn, err error) {
-	b.err = nil
-	switch {
-	case !b.notification:
-		b.err = c.callDone(ctx, &b.call, err)
-	case err != nil:
+	if b.notification {
 		b.err = c.wrap(ctx, &b.call, err)
+	} else {
+		b.err = c.callDone(ctx, &b.call, err)
 	}
 }
 
