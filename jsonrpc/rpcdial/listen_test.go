@@ -2,12 +2,17 @@ package rpcdial_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parley-project/parley/jsonrpc"
 	"github.com/parley-project/parley/jsonrpc/rpcdial"
+	"github.com/parley-project/parley/jsonrpc/rpchttp"
+	"github.com/parley-project/parley/jsonrpc/rpcws"
 )
 
 // TestServePlaces: Config.MaxConns bounds the connections of Serve, and who has
@@ -105,5 +110,38 @@ func TestListenEnds(t *testing.T) {
 	}
 	if _, err := child.Write([]byte("{}\n")); err == nil {
 		t.Error("stdio: the Stream is open after Listen")
+	}
+}
+
+// TestNoCredentials: without the credentials that were asked for nothing is sent,
+// and the error says why. The headers of the caller stay as they are.
+func TestNoCredentials(t *testing.T) {
+	var came atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		came.Add(1)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer srv.Close()
+	why := errors.New("no token today")
+	none := func(context.Context) (string, error) { return "", why }
+	own := http.Header{"X-Own": {"1"}}
+	for name, cfg := range map[string]rpcdial.Config{
+		"bearer":  {Bearer: none},
+		"headers": {Header: http.Header{"X": {"y"}}, HTTP: rpchttp.ClientConfig{Headers: func(context.Context, http.Header) error { return why }}},
+		"ws":      {Header: http.Header{"X": {"y"}}, Bearer: none, WS: rpcws.DialConfig{Header: own}},
+	} {
+		url := srv.URL
+		if name == "ws" {
+			url = "ws" + strings.TrimPrefix(url, "http")
+		}
+		s, err := rpcdial.Dial(t.Context(), url, cfg)
+		if err == nil {
+			c := jsonrpc.NewConn(s, jsonrpc.Config{})
+			err = c.Call(t.Context(), "m", nil, nil)
+			c.Close()
+		}
+		if !errors.Is(err, why) || came.Load() != 0 || len(own) != 1 {
+			t.Errorf("%s: %v, %d requests, %v", name, err, came.Load(), own)
+		}
 	}
 }
