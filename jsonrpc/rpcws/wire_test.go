@@ -1,6 +1,7 @@
 package rpcws
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"testing"
@@ -48,4 +49,31 @@ func TestControlBounded(t *testing.T) {
 		}
 		w.background.Wait()
 	})
+}
+
+// TestPiecesBounded proves that a message that is written piece by piece is kept up
+// to a bound only, and that the memory of a large one is not kept.
+func TestPiecesBounded(t *testing.T) {
+	s := serverStream(t, new(script))
+	piece := bytes.Repeat([]byte("x"), 10<<10)
+	for range 100 {
+		if _, err := s.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.partial) > fragment {
+			t.Fatalf("%d bytes are kept", len(s.partial))
+		}
+	}
+	if _, err := s.Write([]byte("\n")); err != nil || s.parts != nil || len(s.partial) != 0 {
+		t.Errorf("at the end: %v, %d bytes are kept", err, len(s.partial))
+	}
+	large := append(bytes.Repeat([]byte("x"), wholeMessage), '\n')
+	for range 3 {
+		if _, err := s.Write(large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := cap(s.wire.spare); n > 2*keepBuffer {
+		t.Errorf("a buffer of %d bytes is kept", n)
+	}
 }
