@@ -221,7 +221,7 @@ func (s *State) evolveScheduled(e parley.Event, x *execution, p stepScheduled) {
 	x.attempts = max(x.attempts+1, e.Attempt)
 	if p.TaskID != "" {
 		s.launched(x, p.TaskID)
-	} else if x.step.Kind == KindAgent {
+	} else if x.step.Kind == KindAgent && !s.def.Recorded {
 		x.uncalled++
 	}
 	if p.Child != nil {

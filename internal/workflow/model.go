@@ -77,6 +77,8 @@ type Definition struct {
 	Children []ChildRef
 	// Warnings are the findings that did not keep the document from compiling.
 	Warnings []Problem
+	// Recorded: it is made of the history of a run that was carried out elsewhere.
+	Recorded bool
 }
 
 // HedgedAgent is an agent that a step calls beside others.

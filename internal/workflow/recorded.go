@@ -7,7 +7,7 @@ import "github.com/parley-project/parley"
 // each path that the events name, in their order. Such a run has ended, and
 // what it was meant to do is not in it; only what was recorded of it is.
 func Recorded(id, name string, events []parley.Event) *Definition {
-	def := &Definition{ID: id, Name: name, Form: FormGraph, Body: &Block{}, Steps: make(map[string]*Step)}
+	def := &Definition{ID: id, Name: name, Form: FormGraph, Body: &Block{}, Steps: make(map[string]*Step), Recorded: true}
 	for i := range events {
 		path := events[i].Step
 		if path == "" || def.Steps[path] != nil {
