@@ -393,9 +393,9 @@ func lateForGuard() func(*life, string) {
 	}
 }
 
-// silent keeps a bridge from beating until it was declared dead by its own process.
+// silent keeps the first bridge from beating until it was declared dead by its own process.
 func silent(l *life, point string) {
-	for point == "beat.before" && l.passes("P17.before") == 0 && !l.isDead() {
+	for point == "beat.before" && strings.HasSuffix(l.name, ".1") && l.passes("P17.before") == 0 && !l.isDead() {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
