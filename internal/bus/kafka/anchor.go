@@ -96,23 +96,26 @@ func (b *Bus) lookBack(ctx context.Context, topic, group string, ends map[int32]
 	return nil
 }
 
+// describe gives a group as the brokers know it; one that they do not know has no
+// members.
+func (b *Bus) describe(ctx context.Context, group string) (kadm.DescribedGroup, error) {
+	described, err := b.admin.DescribeGroups(ctx, group)
+	if err == nil {
+		err = described[group].Err
+	}
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return kadm.DescribedGroup{Group: group}, nil
+	}
+	return described[group], err
+}
+
 // sameKind refuses a group whose members share partitions in another way: the
 // bridge of the existing platform, say.
 func (b *Bus) sameKind(ctx context.Context, group string) error {
-	described, err := patiently(ctx, func(ctx context.Context) (kadm.DescribedGroups, error) {
-		d, err := b.admin.DescribeGroups(ctx, group)
-		if err == nil {
-			err = d[group].Err
-		}
-		return d, err
-	})
-	if errors.Is(err, kerr.GroupIDNotFound) {
-		return nil
-	}
+	g, err := patiently(ctx, func(ctx context.Context) (kadm.DescribedGroup, error) { return b.describe(ctx, group) })
 	if err != nil {
 		return explain(err, "look at the group "+group)
 	}
-	g := described[group]
 	if len(g.Members) == 0 || g.Protocol == "" || g.Protocol == balancer {
 		return nil
 	}

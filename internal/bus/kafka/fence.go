@@ -68,16 +68,10 @@ func (b *Bus) unfence(g *group, why error) {
 func (b *Bus) instanceTaken(name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 	defer cancel()
-	described, err := b.admin.DescribeGroups(ctx, name)
-	if err == nil {
-		err = described[name].Err
-	}
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(described[name].Members, func(m kadm.DescribedGroupMember) bool {
+	g, err := b.describe(ctx, name)
+	return slices.ContainsFunc(g.Members, func(m kadm.DescribedGroupMember) bool {
 		return m.InstanceID != nil && *m.InstanceID == b.cfg.InstanceID
-	}), nil
+	}), err
 }
 
 // replace takes setup to let a group rejoin, and reports whether there is nothing left to

@@ -166,8 +166,8 @@ func TestSessionEnds(t *testing.T) {
 
 // TestFencedByNobody: a member that the brokers refuse, although no other process has its
 // instance id, joins anew, and handles what came meanwhile. Here somebody has taken the
-// membership and is gone, with a farewell or without; a coordinator that could not write it
-// down does the same.
+// membership and is gone, with a farewell or without, or the whole group is; a coordinator
+// that could not write it down does the same.
 func TestFencedByNobody(t *testing.T) {
 	t.Parallel()
 	brokers, topics := genuine(t)
@@ -182,7 +182,8 @@ func TestFencedByNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	for round, leaves := range []bool{true, false, true} {
+	const leaves, deleted = 0, 2
+	for round := range 3 {
 		join := kmsg.NewPtrJoinGroupRequest()
 		join.Group, join.InstanceID, join.ProtocolType = at.group, new("alone"), "consumer"
 		join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 6000, 6000
@@ -194,11 +195,16 @@ func TestFencedByNobody(t *testing.T) {
 			err := b.Health(t.Context())
 			return err != nil && strings.Contains(err.Error(), "bus.kafka.instance_id")
 		})
-		if leaves {
+		if round == leaves || round == deleted {
 			leave := kmsg.NewPtrLeaveGroupRequest()
 			leave.Group, leave.Members = at.group, []kmsg.LeaveGroupRequestMember{{InstanceID: new("alone")}}
 			if answer, err := leave.RequestWith(t.Context(), other); err != nil || kerr.ErrorForCode(answer.ErrorCode) != nil {
 				t.Fatalf("leave: %+v, %v", answer, err)
+			}
+		}
+		if round == deleted {
+			if gone, err := administer(t, brokers).DeleteGroup(t.Context(), at.group); err != nil || gone.Err != nil {
+				t.Fatal(err, gone.Err)
 			}
 		}
 		from := 100 * (round + 1)

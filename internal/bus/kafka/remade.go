@@ -34,23 +34,26 @@ func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
 		if err == nil || ctx.Err() != nil || tries == produceTries {
 			return err
 		}
-		// What waited while somebody else had a topic forgotten fails with that.
-		if !errors.Is(err, kerr.UnknownTopicID) && b.purges.Load() == seen {
+		if !b.purge(r.Topic, seen, errors.Is(err, kerr.UnknownTopicID)) {
 			return err
 		}
-		b.purge(r.Topic, seen)
 	}
 }
 
-// purge lets the publishing client forget a topic, unless that was done since the
-// caller has looked.
-func (b *Bus) purge(topic string, seen int64) {
+// purge lets the publishing client forget a topic that it was refused, unless a topic was
+// forgotten since the caller has looked. It reports whether one was: what waited
+// meanwhile has failed for that alone.
+func (b *Bus) purge(topic string, seen int64, refused bool) bool {
 	b.purging.Lock()
 	defer b.purging.Unlock()
-	if b.purges.Load() == seen {
-		b.purges.Add(1)
-		b.client.PurgeTopicsFromProducing(topic)
+	if b.purges.Load() != seen {
+		return true
 	}
+	if refused {
+		b.client.PurgeTopicsFromProducing(topic)
+		b.purges.Add(1) // behind it: who has looked before may have failed for it
+	}
+	return refused
 }
 
 // watchTopics has topics that were deleted and made anew read again, until ctx ends.
