@@ -27,7 +27,6 @@ type muxTable struct {
 }
 
 type muxEntry struct {
-	name    string
 	inline  bool
 	streams bool
 	plain   Handler
@@ -64,34 +63,38 @@ func (m *Mux) register(method string, h Handler, how muxEntry) {
 		if t.methods[method] != nil {
 			panic("jsonrpc: method " + strconv.Quote(method) + " is registered twice")
 		}
-		how.name, how.plain = strings.Clone(method), h
+		how.plain, how.wrapped = h, t.wrap(h)
 		t.methods[method] = &how
 	})
 }
 
 // Use adds middleware around all handlers, those registered already and those
 // to come, and around the answer to unknown methods. The first one added is
-// the outermost; each is called once per method, not once per request.
+// the outermost. Each is called once per method, not once per request, so that it
+// may keep something for a method; a later Use calls it again for all of them.
 func (m *Mux) Use(middleware ...Middleware) {
-	m.change(func(t *muxTable) { t.middleware = append(t.middleware, middleware...) })
+	m.change(func(t *muxTable) {
+		t.middleware = append(t.middleware, middleware...)
+		for name, e := range t.methods {
+			changed := *e
+			changed.wrapped = t.wrap(e.plain)
+			t.methods[name] = &changed
+		}
+		t.missing = t.wrap(HandlerFunc(methodNotFound))
+	})
 }
 
 // change replaces the table by a changed copy.
 func (m *Mux) change(f func(*muxTable)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	next := &muxTable{methods: map[string]*muxEntry{}}
+	next := &muxTable{methods: map[string]*muxEntry{}, missing: HandlerFunc(methodNotFound)}
 	if old := m.table.Load(); old != nil {
 		next.methods = maps.Clone(old.methods)
 		next.middleware = slices.Clone(old.middleware)
+		next.missing = old.missing
 	}
 	f(next)
-	for name, e := range next.methods {
-		changed := *e
-		changed.wrapped = next.wrap(e.plain)
-		next.methods[name] = &changed
-	}
-	next.missing = next.wrap(HandlerFunc(methodNotFound))
 	m.table.Store(next)
 }
 

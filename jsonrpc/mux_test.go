@@ -101,6 +101,32 @@ func TestMuxMiddleware(t *testing.T) {
 	}
 }
 
+// TestMuxMiddlewareOnce proves that middleware is called once per method, so that
+// what it keeps for one is not lost when others are registered.
+func TestMuxMiddlewareOnce(t *testing.T) {
+	var mux Mux
+	wrapped := 0
+	mux.Use(func(next Handler) Handler {
+		wrapped++
+		calls := 0
+		return HandlerFunc(func(ctx context.Context, req *Request) (any, error) {
+			if calls++; calls > 1 {
+				return nil, Errorf(1, "once only")
+			}
+			return next.Handle(ctx, req)
+		})
+	})
+	for i, want := range []string{`"result":"x"`, `"once only"`, `"once only"`} {
+		mux.Register(fmt.Sprintf("m%d", i), named("x"))
+		if got := answerText(&mux, `{"jsonrpc":"2.0","id":1,"method":"m0"}`); !strings.Contains(got, want) {
+			t.Errorf("with %d methods: %s", i+1, got)
+		}
+	}
+	if wrapped != 4 { // the answer to unknown methods is one of them
+		t.Errorf("called %d times for 3 methods", wrapped)
+	}
+}
+
 // TestMuxConcurrent registers while requests are handled.
 func TestMuxConcurrent(t *testing.T) {
 	var mux Mux
