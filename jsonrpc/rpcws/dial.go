@@ -37,7 +37,7 @@ type DialConfig struct {
 	// are any, the server must choose one.
 	Subprotocols []string
 	// DialTimeout bounds connecting and the handshake, besides the context.
-	// Default 30 s.
+	// Default 30 s; negative: only the context does.
 	DialTimeout time.Duration
 	// PingInterval is how long the peer may be silent before it is pinged.
 	// Default 30 s; negative: never.
@@ -127,11 +127,14 @@ func Dial(ctx context.Context, rawURL string, cfg DialConfig) (jsonrpc.Stream, e
 }
 
 func dial(ctx context.Context, target *url.URL, cfg DialConfig) (*stream, error) {
-	if cfg.DialTimeout <= 0 {
+	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 30 * time.Second
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
-	defer cancel()
+	if cfg.DialTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cfg.DialTimeout)
+		defer cancel()
+	}
 	header := cfg.Header.Clone()
 	if header == nil {
 		header = make(http.Header)
