@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -146,4 +147,133 @@ func fillBatch(b *Batch, n int) {
 	for range n {
 		b.Call("m", nil, nil)
 	}
+}
+
+// TestBatchWhileClosing proves that the entries of a batch that comes while the
+// connection closes are refused, as requests by themselves are, and not handled.
+func TestBatchWhileClosing(t *testing.T) {
+	h := HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		if req.Method() != "slow" {
+			t.Error(req.Method(), "was handled")
+		}
+		time.Sleep(time.Second)
+		return "done", nil
+	})
+	withPeer(t, Config{Handler: h}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		peer.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+		synctest.Wait()
+		go c.Close()
+		synctest.Wait()
+		peer.send(`[{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","id":3,"method":"m"}]`,
+			`[{"jsonrpc":"2.0","method":"n"}]`)
+		const closing = `"error":{"code":-32052,"message":"connection closing"}}`
+		peer.want(`[{"jsonrpc":"2.0","id":2,`+closing+`,{"jsonrpc":"2.0","id":3,`+closing+`]`, `{"jsonrpc":"2.0","id":1,"result":"done"}`)
+	})
+}
+
+// TestBatchInline proves that the inline entries of a batch are handled where it is
+// read: in order, and with all places taken.
+func TestBatchInline(t *testing.T) {
+	var mux Mux
+	var order []string
+	mux.RegisterInline("quick", HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		order = append(order, string(req.Params())) // without a lock
+		return nil, nil
+	}))
+	mux.Register("slow", HandlerFunc(func(context.Context, *Request) (any, error) {
+		time.Sleep(time.Second)
+		return nil, nil
+	}))
+	withPeer(t, Config{Handler: &mux, MaxHandlers: 1}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		peer.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
+		synctest.Wait()
+		start := time.Now()
+		const entry = `{"jsonrpc":"2.0","id":2,"method":"quick","params":[`
+		peer.send(`[` + entry + `1]},` + entry + `2]},` + entry + `3]}]`)
+		peer.want(`[{"jsonrpc":"2.0","id":2,"result":null},{"jsonrpc":"2.0","id":2,"result":null},{"jsonrpc":"2.0","id":2,"result":null}]`)
+		if got := strings.Join(order, ""); got != "[1][2][3]" || time.Since(start) != 0 {
+			t.Errorf("%s after %v", got, time.Since(start))
+		}
+	})
+}
+
+// TestBatchNotificationsOnly proves that nothing at all is written for a batch of
+// notifications, an empty line neither, however they are handled, and that their
+// errors are told.
+func TestBatchNotificationsOnly(t *testing.T) {
+	failing := func(context.Context, *Request) (any, error) { return nil, errors.New("secret") }
+	for name, h := range map[string]Handler{"pool": HandlerFunc(failing), "inline": inlineAll{failing}} {
+		var seen notices
+		synctest.Test(t, func(t *testing.T) {
+			near, far := bytePipe()
+			c := NewConn(NewLineStream(near), Config{Handler: h, Hooks: Hooks{Notice: seen.add}})
+			far.Write([]byte(`[{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","method":"n"}]` + "\n"))
+			far.CloseWrite()
+			if got, err := io.ReadAll(far); len(got) > 0 || err != nil {
+				t.Errorf("%s: %q, %v", name, got, err)
+			}
+			c.Close()
+			far.Close()
+		})
+		if got := seen.text(); got != "handler error, handler error" {
+			t.Errorf("%s: notices %s", name, got)
+		}
+	}
+}
+
+// TestBatchRefusedForgotten proves that a request of a batch for which there was no
+// place is not remembered: the next one with its id can be cancelled.
+func TestBatchRefusedForgotten(t *testing.T) {
+	h := HandlerFunc(func(ctx context.Context, _ *Request) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	withPeer(t, Config{Handler: h, MaxHandlers: 1, Cancel: LSPCancel}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		cancel := func(id string) {
+			peer.send(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":` + id + `}}`)
+			time.AfterFunc(time.Minute, func() { peer.s.Close() })
+			if got := peer.next(); !strings.Contains(got, "-32800") {
+				t.Errorf("request %s: %s", id, got)
+			}
+		}
+		peer.send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		synctest.Wait()
+		peer.send(`[{"jsonrpc":"2.0","id":2,"method":"m"}]`)
+		if got := peer.next(); !strings.Contains(got, "-32050") {
+			t.Error(got)
+		}
+		cancel("1")
+		synctest.Wait()
+		peer.send(`{"jsonrpc":"2.0","id":2,"method":"m"}`)
+		synctest.Wait()
+		cancel("2")
+	})
+}
+
+// TestBatchAnswerWaitsForRoom proves that the answer to a batch waits for room to
+// write like any other message: by its size, and in its turn.
+func TestBatchAnswerWaitsForRoom(t *testing.T) {
+	result := json.RawMessage(`"` + strings.Repeat("x", 5000) + `"`)
+	h := HandlerFunc(func(context.Context, *Request) (any, error) {
+		time.Sleep(time.Second)
+		return result, nil
+	})
+	withPeer(t, Config{Handler: h, WriteBuffer: 1000, StallTimeout: -1}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		peer.send(`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`)
+		synctest.Wait()
+		c.w.mu.Lock()
+		c.w.flying += 2000 // as if that much were being written
+		c.w.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		c.w.mu.Lock()
+		if r := c.w.room.first; r == nil || r.size < 10_000 || r.size > 11_000 {
+			t.Errorf("%+v waits", r)
+		}
+		c.w.flying -= 2000
+		c.w.tellRoom()
+		c.w.mu.Unlock()
+		if got := peer.next(); len(got) < 10_000 {
+			t.Error(got)
+		}
+	})
 }

@@ -167,3 +167,43 @@ func TestBatchSentLater(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchWaitsForRoom proves that a batch waits for room to write by its size, in
+// its turn, and no longer than Config.Timeout where there is no other bound.
+func TestBatchWaitsForRoom(t *testing.T) {
+	large := json.RawMessage(`["` + strings.Repeat("x", 5000) + `"]`)
+	withPeer(t, Config{WriteBuffer: 1000, StallTimeout: -1, Timeout: 3 * time.Second}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		c.w.mu.Lock()
+		c.w.flying += 2000 // as if that much were being written
+		c.w.mu.Unlock()
+		notify := func() error {
+			var b Batch
+			b.Notify("m", large)
+			b.Notify("m", large)
+			return c.Batch(context.Background(), &b)
+		}
+		start := time.Now()
+		err := notify()
+		if late, ok := errors.AsType[*TimeoutError](err); !ok || late.After != 3*time.Second || time.Since(start) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		var sent sync.WaitGroup
+		sent.Go(func() {
+			if err := notify(); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		c.w.mu.Lock()
+		if r := c.w.room.first; r == nil || r.size < 10_000 || r.size > 11_000 {
+			t.Errorf("%+v waits", r)
+		}
+		c.w.flying -= 2000
+		c.w.tellRoom()
+		c.w.mu.Unlock()
+		sent.Wait()
+		if got := peer.next(); len(got) < 10_000 {
+			t.Error(got)
+		}
+	})
+}

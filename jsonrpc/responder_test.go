@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 // longResult is a result that is read in several pieces.
@@ -115,6 +116,143 @@ func TestResponderBounds(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// TestResponderNotices proves that a Responder tells what it refuses and drops, and
+// counts it, in batches too.
+func TestResponderNotices(t *testing.T) {
+	failing := HandlerFunc(func(context.Context, *Request) (any, error) { return nil, errors.New("secret") })
+	for msg, want := range map[string]string{
+		`{`:                              "malformed",
+		`{"jsonrpc":"2.0","id":1}`:       "invalid",
+		`[{"jsonrpc":"2.0","id":1},2]`:   "invalid, invalid",
+		`[]`:                             "invalid",
+		`{"jsonrpc":"2.0","method":"m"}`: "handler error",
+		`[{"jsonrpc":"2.0","method":"m"},{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}]`: "unknown response, handler error",
+		`{"jsonrpc":"2.0","id":1,"result":1}`:                                                        "unknown response",
+	} {
+		var seen notices
+		r := NewResponder(Config{Name: "r", Handler: failing, Hooks: Hooks{Notice: seen.add}})
+		if _, err := r.Respond(t.Context(), []byte(msg), nil); err != nil {
+			t.Error(err)
+		}
+		r.Close()
+		s := r.Stats()
+		if got := seen.text(); got != want || s.Malformed != uint64(strings.Count(want, "malformed")) || s.Invalid != uint64(strings.Count(want, "invalid")) {
+			t.Errorf("%s: %s, %+v, want %s", msg, got, s, want)
+		}
+	}
+}
+
+// TestResponderWaits proves that Close waits until everybody has an answer, and
+// that Stats knows how many handlers run until then.
+func TestResponderWaits(t *testing.T) {
+	slow := HandlerFunc(func(ctx context.Context, _ *Request) (any, error) {
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		return 1, nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResponder(Config{Handler: slow})
+		answered := make(chan string, 2)
+		for _, msg := range []string{`{"jsonrpc":"2.0","id":1,"method":"m"}`, `[{"jsonrpc":"2.0","id":1,"method":"m"}]`} {
+			go func() {
+				got, _ := r.Respond(context.Background(), []byte(msg), nil)
+				answered <- string(got)
+			}()
+		}
+		synctest.Wait()
+		if s := r.Stats(); s.Handling != 2 || s.Requests != 2 {
+			t.Errorf("%+v", s)
+		}
+		r.Close()
+		for range 2 {
+			synctest.Wait()
+			select {
+			case got := <-answered:
+				if !strings.Contains(got, `"result":1`) {
+					t.Error(got)
+				}
+			default:
+				t.Fatal("Close came before the answer")
+			}
+		}
+		if s := r.Stats(); s.Handling != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestResponderInline proves that what a handler promises to do at once is done on
+// the caller's goroutine, in batches too: in order, and with all places taken.
+func TestResponderInline(t *testing.T) {
+	var mux Mux
+	var order []string
+	mux.RegisterInline("note", HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		order = append(order, string(req.Params())) // without a lock
+		return nil, nil
+	}))
+	release := make(chan struct{})
+	mux.Register("wait", HandlerFunc(func(context.Context, *Request) (any, error) {
+		<-release
+		return nil, nil
+	}))
+	synctest.Test(t, func(t *testing.T) {
+		release = make(chan struct{})
+		r := NewResponder(Config{Handler: &mux, MaxHandlers: 1})
+		go r.Respond(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"wait"}`), nil)
+		synctest.Wait()
+		var msg strings.Builder
+		for i := range 10 {
+			msg.WriteString(`,{"jsonrpc":"2.0","id":1,"method":"note","params":[` + string(rune('0'+i)) + `]}`)
+		}
+		got, err := r.Respond(t.Context(), []byte("["+msg.String()[1:]+"]"), nil)
+		if strings.Count(string(got), `"result":null`) != 10 || err != nil {
+			t.Errorf("%s, %v", got, err)
+		}
+		if got := strings.Join(order, ""); got != "[0][1][2][3][4][5][6][7][8][9]" {
+			t.Error(got)
+		}
+		close(release)
+		r.Close()
+	})
+}
+
+// TestResponderForgets proves that nothing of a request is kept once it was
+// answered, however it was handled.
+func TestResponderForgets(t *testing.T) {
+	var contexts []weak.Pointer[requestContext]
+	var mux Mux
+	h := HandlerFunc(func(ctx context.Context, _ *Request) (any, error) {
+		contexts = append(contexts, weak.Make(ctx.(*requestContext)))
+		return 1, nil
+	})
+	mux.Register("m", h)
+	mux.RegisterInline("inline", h)
+	r := NewResponder(Config{Handler: &mux})
+	defer r.Close()
+	for _, msg := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"m"}`, `{"jsonrpc":"2.0","method":"inline"}`,
+		`[{"jsonrpc":"2.0","id":1,"method":"m"}]`, `[{"jsonrpc":"2.0","id":1,"method":"inline"}]`,
+	} {
+		if _, err := r.Respond(t.Context(), []byte(msg), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; runtime.GC() {
+		kept := 0
+		for _, p := range contexts {
+			if p.Value() != nil {
+				kept++
+			}
+		}
+		if kept == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the contexts of %d of %d requests are kept", kept, len(contexts))
+		}
+	}
 }
 
 // TestHooks shows what hooks are told of calls and requests (RPC-21).

@@ -76,6 +76,30 @@ func TestRespondTo(t *testing.T) {
 	}
 }
 
+// hiccup fails once, and takes everything afterwards.
+type hiccup struct{ pieces }
+
+func (h *hiccup) Write(b []byte) (int, error) {
+	if h.n++; h.n == 2 {
+		return 0, io.ErrShortWrite
+	}
+	return h.Buffer.Write(b)
+}
+
+// TestRespondToHole: nothing is written behind what the writer did not take, and
+// the error is the writer's.
+func TestRespondToHole(t *testing.T) {
+	r := NewResponder(Config{Handler: HandlerFunc(func(context.Context, *Request) (any, error) {
+		return strings.NewReader(`"` + strings.Repeat("x", 5*streamPiece) + `"`), nil
+	})})
+	defer r.Close()
+	var w hiccup
+	_, err := r.RespondTo(t.Context(), []byte(`{"jsonrpc":"2.0","id":7,"method":"m"}`), nil, &w)
+	if !errors.Is(err, io.ErrShortWrite) || w.n != 2 {
+		t.Errorf("%v after %d writes", err, w.n)
+	}
+}
+
 type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("disk on fire") }

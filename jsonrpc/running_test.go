@@ -1,0 +1,95 @@
+package jsonrpc
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestCancelNothingElse proves that nothing but the notification of the
+// Config.Cancel is taken for a cancellation, and that one ends the request that it
+// names and no other.
+func TestCancelNothingElse(t *testing.T) {
+	told := make(chan string, 10)
+	h := HandlerFunc(func(ctx context.Context, req *Request) (any, error) {
+		if req.Method() != "wait" {
+			told <- req.Method()
+			return nil, nil
+		}
+		select {
+		case <-ctx.Done():
+			told <- "cancelled"
+		case <-time.After(time.Minute):
+			told <- "waited"
+		}
+		return nil, ctx.Err()
+	})
+	heard := func(t *testing.T, want string) {
+		t.Helper()
+		synctest.Wait()
+		select {
+		case got := <-told:
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		default:
+			t.Errorf("nothing, want %q", want)
+		}
+	}
+	for name, style := range map[string]CancelStyle{"silent": CancelSilent, "LSP": LSPCancel} {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, Config{Cancel: style, Handler: h}, func(t *testing.T, c *Conn, peer *rawPeer) {
+				peer.send(`{"jsonrpc":"2.0","method":"note","params":{"id":1}}`)
+				heard(t, "note")
+				peer.send(`{"jsonrpc":"2.0","method":""}`)
+				heard(t, "")
+				peer.send(`{"jsonrpc":"2.0","id":1,"method":"$/cancelRequest","params":{"id":1}}`)
+				peer.want(`{"jsonrpc":"2.0","id":1,"result":null}`) // a request is answered
+				heard(t, "$/cancelRequest")
+
+				peer.send(`{"jsonrpc":"2.0","method":"wait"}`, `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{}}`)
+				if style == CancelSilent {
+					heard(t, "$/cancelRequest")
+				}
+				time.Sleep(time.Minute)
+				heard(t, "waited") // a notification has no id by which it could be named
+			})
+		})
+	}
+}
+
+// TestCancelSameIDAgain proves that a request with the id of one that was answered
+// can be cancelled as that one could, and that those answered take no memory.
+func TestCancelSameIDAgain(t *testing.T) {
+	h := HandlerFunc(func(ctx context.Context, req *Request) (any, error) {
+		if req.Method() == "wait" {
+			<-ctx.Done()
+		}
+		return nil, ctx.Err()
+	})
+	withPeer(t, Config{Cancel: LSPCancel, Handler: h}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		for _, msg := range []string{
+			`{"jsonrpc":"2.0","id":7,"method":"m"}`, `[{"jsonrpc":"2.0","id":7,"method":"m"}]`,
+		} {
+			peer.send(msg)
+			peer.next()
+		}
+		for range 2 {
+			start := time.Now()
+			peer.send(`{"jsonrpc":"2.0","id":7,"method":"wait"}`)
+			peer.send(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":7}}`)
+			time.AfterFunc(time.Minute, func() { peer.s.Close() })
+			if got := peer.next(); !strings.Contains(got, "-32800") || time.Since(start) != 0 {
+				t.Errorf("after %v: %s", time.Since(start), got)
+			}
+		}
+		synctest.Wait()
+		c.srv.running.mu.Lock()
+		if n := len(c.srv.running.contexts); n != 0 {
+			t.Errorf("%d requests are remembered", n)
+		}
+		c.srv.running.mu.Unlock()
+	})
+}
