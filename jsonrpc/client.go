@@ -146,15 +146,15 @@ func (cl *Client) Batch(ctx context.Context, b *Batch, opts ...CallOption) error
 	})
 	for _, e := range b.calls {
 		switch {
-		case e.err != nil:
-			e.err = everSent(e.err, sent)
-		case own != nil && !written:
+		case own != nil && (!written || repeatable(e.err)): // it would have been made again
 			each := *own
 			each.Method = e.method
 			e.err = &each
 			if !e.notification {
 				cl.told(&each)
 			}
+		case e.err != nil:
+			e.err = everSent(e.err, sent)
 		}
 	}
 	if written {

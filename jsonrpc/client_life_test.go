@@ -1,0 +1,228 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestClientDefaults proves that a Client that was told nothing gives a call 30 s,
+// tries to connect 101 times, with a pause that never falls, and then gives up.
+func TestClientDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{down: syscall.ECONNREFUSED}
+		cl := NewClient(s.dial, ClientConfig{Random: noJitter})
+		start := time.Now()
+		if err := cl.Call(context.Background(), "m", nil, nil); !errors.Is(err, ErrTimeout) || time.Since(start) != 30*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if err := cl.Call(context.Background(), "m", nil, nil, WithTimeout(0)); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error(err)
+		}
+		if n := len(s.dials); n != 101 {
+			t.Fatalf("%d dials", n)
+		}
+		for i := range s.dials[1:] {
+			want := min(100*time.Millisecond<<min(i, 20), 30*time.Second)
+			if got := s.dials[i+1].Sub(s.dials[i]); got != want {
+				t.Errorf("pause %d took %v, want %v", i+1, got, want)
+			}
+		}
+		cl.Close()
+	})
+}
+
+// TestClientDialContext proves that the context of dialing ends with the connection,
+// and with a dial that failed, while the Client goes on; and that the Stream is closed.
+func TestClientDialContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var contexts []context.Context
+		var nears, fars []Stream
+		cl := NewClient(func(ctx context.Context) (Stream, error) {
+			contexts = append(contexts, ctx)
+			if len(contexts) == 1 {
+				return nil, syscall.ECONNREFUSED
+			}
+			near, far := Pipe()
+			nears, fars = append(nears, near), append(fars, far)
+			return near, nil
+		}, ClientConfig{})
+		time.Sleep(time.Second)
+		if len(contexts) != 2 || contexts[0].Err() == nil || contexts[1].Err() != nil {
+			t.Errorf("%d dials", len(contexts))
+		}
+		fars[0].Close()
+		time.Sleep(time.Second)
+		if len(contexts) != 3 || contexts[1].Err() == nil || contexts[2].Err() != nil {
+			t.Errorf("%d dials, or a context outlives its connection", len(contexts))
+		}
+		if _, err := nears[0].Write([]byte("{}\n")); err == nil {
+			t.Error("the Stream of the connection that ended is open")
+		}
+		cl.Close()
+		if contexts[2].Err() == nil {
+			t.Error("a context outlives the Client")
+		}
+		fars[1].Close()
+	})
+}
+
+// TestClientAnsweredIsOver proves that a call is not made again that was answered,
+// whatever the answer advises, and that the hook is told of each call once.
+func TestClientAnsweredIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, told := 0, 0
+		s := &site{cfg: Config{Handler: HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+			calls++
+			if req.Method() == "busy" {
+				return nil, Errorf(CodeServerBusy, "busy")
+			}
+			return 1, nil
+		})}}
+		cl := NewClient(s.dial, ClientConfig{Config: Config{Hooks: Hooks{CallDone: func(CallInfo) { told++ }}}})
+		err := cl.Call(t.Context(), "busy", nil, nil, Idempotent())
+		if !errors.Is(err, &Error{Code: CodeServerBusy}) || AdviceFor(err) != AdviceRetry || calls != 1 || told != 1 {
+			t.Errorf("%v after %d calls, %d told", err, calls, told)
+		}
+		if err := cl.Call(t.Context(), "m", nil, nil); err != nil || calls != 2 || told != 2 {
+			t.Errorf("%v after %d calls, %d told", err, calls, told)
+		}
+		cl.Close()
+		s.hangUp()
+		var b Batch
+		b.Call("m", nil, nil)
+		if err := cl.Batch(t.Context(), &b); !errors.Is(err, ErrClosed) {
+			t.Errorf("a batch after Close: %v", err)
+		}
+	})
+}
+
+// TestClientRepeatsWithoutTimeout proves that a call that has no bound is made again
+// like any other, after a pause of MaxBackoff at most.
+func TestClientRepeatsWithoutTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPosts(func(n int) error {
+			if n > 1 {
+				return nil
+			}
+			return &UndeliveredError{Err: verdictError(true), NotSent: true, RetryAfter: 30 * time.Second}
+		})
+		cl := NewClient(func(context.Context) (Stream, error) { return s, nil }, ClientConfig{})
+		defer cl.Close()
+		start := time.Now()
+		if err := cl.Call(context.Background(), "m", nil, nil, WithTimeout(0)); err != nil || s.n != 2 || time.Since(start) != 30*time.Second {
+			t.Errorf("%v after %v and %d posts", err, time.Since(start), s.n)
+		}
+	})
+}
+
+// TestClientBatchPartlyAnswered proves that an Idempotent batch is made again as a
+// whole when the connection ends before the last of its answers (RPC-22).
+func TestClientBatchPartlyAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fars []Stream
+		cl := NewClient(func(context.Context) (Stream, error) {
+			near, far := Pipe()
+			fars = append(fars, far)
+			return near, nil
+		}, ClientConfig{})
+		var one, two int
+		var b Batch
+		calls := []*BatchCall{b.Call("a", nil, &one), b.Call("b", nil, &two)}
+		go func() {
+			synctest.Wait()
+			readMessage(fars[0])
+			io.WriteString(fars[0], `{"jsonrpc":"2.0","id":4096,"result":1}`+"\n")
+			synctest.Wait()
+			fars[0].Close()
+			time.Sleep(time.Second)
+			readMessage(fars[1])
+			io.WriteString(fars[1], `[{"jsonrpc":"2.0","id":4096,"result":3},{"jsonrpc":"2.0","id":4097,"result":4}]`+"\n")
+		}()
+		if err := cl.Batch(t.Context(), &b, Idempotent()); err != nil || calls[0].Err() != nil || calls[1].Err() != nil || one != 3 || two != 4 {
+			t.Errorf("%v, %v, %v, results %d and %d", err, calls[0].Err(), calls[1].Err(), one, two)
+		}
+		cl.Close()
+		fars[1].Close()
+	})
+}
+
+// readMessage reads one message of a Stream.
+func readMessage(s Stream) {
+	for {
+		if part, err := s.Read(); err != nil || part.End {
+			return
+		}
+	}
+}
+
+// TestClientBatchWaitsInVain proves that the entries of a batch say why it could not
+// be made again, as a call does: not what had become of the attempt before. Their
+// hooks are told of both; those that were answered stay so.
+func TestClientBatchWaitsInVain(t *testing.T) {
+	for _, sent := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var far Stream
+			dials := 0
+			var told []string
+			cl := NewClient(func(ctx context.Context) (Stream, error) {
+				if dials++; dials > 1 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				var near Stream
+				near, far = Pipe()
+				return near, nil
+			}, ClientConfig{Config: Config{WriteBuffer: 100, StallTimeout: -1, Hooks: Hooks{CallDone: func(i CallInfo) {
+				if i.Err != nil {
+					told = append(told, i.Method)
+				}
+			}}}})
+			synctest.Wait()
+			if !sent { // then the batch still waits for room when the connection ends
+				cl.conn.w.mu.Lock()
+				cl.conn.w.flying += 1000
+				cl.conn.w.mu.Unlock()
+			}
+			go func() {
+				time.Sleep(time.Second)
+				if sent {
+					readMessage(far)
+					io.WriteString(far, `{"jsonrpc":"2.0","id":4096,"result":1}`+"\n")
+					synctest.Wait()
+				}
+				far.Close()
+			}()
+			var b Batch
+			calls := []*BatchCall{b.Call("a", nil, nil), b.Call("b", nil, nil), b.Notify("n", nil)}
+			start := time.Now()
+			err := cl.Batch(t.Context(), &b, WithTimeout(5*time.Second), Idempotent())
+			if took := time.Since(start); took != 5*time.Second || (err == nil) != sent {
+				t.Errorf("%v after %v", err, took)
+			}
+			want := "a b a b"
+			for i, c := range calls {
+				if sent && i != 1 {
+					want = "b b"
+					if c.Err() != nil {
+						t.Errorf("%s: %v", c.method, c.Err())
+					}
+					continue
+				}
+				e, ok := errors.AsType[*CallError](c.Err())
+				if !ok || !errors.Is(e, ErrTimeout) || e.Method != c.method || e.Elapsed != 5*time.Second || e.Sent != sent {
+					t.Errorf("%s, sent %v: %v", c.method, sent, c.Err())
+				}
+			}
+			if got := strings.Join(told, " "); got != want {
+				t.Errorf("the hook was told %s, want %s", got, want)
+			}
+			cl.Close()
+		})
+	}
+}
