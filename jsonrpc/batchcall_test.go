@@ -207,3 +207,42 @@ func TestBatchWaitsForRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchEntriesSayWhich proves that the error of an entry tells of this call: its
+// method, its id, its time; and that hooks are told of calls and not of notifications.
+func TestBatchEntriesSayWhich(t *testing.T) {
+	var told []string
+	cfg := Config{MaxPending: 2, Hooks: Hooks{CallDone: func(i CallInfo) { told = append(told, i.Method) }}}
+	withPeer(t, cfg, func(t *testing.T, c *Conn, peer *rawPeer) {
+		go func() {
+			peer.next()
+			time.Sleep(time.Second)
+			peer.send(`[{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"no"}},{"jsonrpc":"2.0","id":3,"error":{"code":2,"message":"no"}}]`)
+		}()
+		var b Batch
+		calls := []*BatchCall{b.Call("a", nil, nil), b.Call("b", nil, nil)}
+		b.Notify("n", nil)
+		if err := c.Batch(t.Context(), &b); err != nil {
+			t.Error(err)
+		}
+		for i, call := range calls {
+			e, ok := errors.AsType[*CallError](call.Err())
+			if !ok || e.Method != string(rune('a'+i)) || e.ID != IntegerID(int64(2+i)) || e.Elapsed != time.Second || !errors.Is(e, &Error{Code: Code(1 + i)}) {
+				t.Errorf("entry %d: %+v", i, call.Err())
+			}
+		}
+		var more Batch
+		more.Notify("x", nil)
+		more.Call("c", nil, nil)
+		more.Notify("y", json.RawMessage("[1"))
+		if err := c.Batch(t.Context(), &more); err == nil {
+			t.Error("params that are no JSON were sent")
+		}
+		if got := strings.Join(told, " "); got != "a b c" {
+			t.Errorf("the hook was told of %s", got)
+		}
+		if s := c.Stats(); s.Pending != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
