@@ -218,3 +218,141 @@ func TestOwnTransportEnds(t *testing.T) {
 		t.Error("the connection is open after the end of the Stream")
 	}
 }
+
+// TestHeaders: headers and tokens of the Config and of the transport's own go out
+// together; the Config's headers where both have one.
+func TestHeaders(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer srv.Close()
+	bearer := func(token string) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { return token, nil }
+	}
+	add := func(_ context.Context, header http.Header) error {
+		header.Set("X-Own", "own")
+		header.Set("X-Both", "own")
+		return nil
+	}
+	ours := http.Header{"x-config": {"config"}, "X-Both": {"config"}}
+	own := http.Header{"X-Own": {"own"}, "X-Both": {"own"}}
+	for _, tt := range []struct {
+		cfg  rpcdial.Config
+		want string // X-Own, X-Config, X-Both, Authorization
+	}{
+		{rpcdial.Config{}, ",,,"},
+		{rpcdial.Config{Header: ours}, ",config,config,"},
+		{rpcdial.Config{Bearer: bearer("t")}, ",,,Bearer t"},
+		{rpcdial.Config{HTTP: rpchttp.ClientConfig{Headers: add}, WS: rpcws.DialConfig{Header: own}}, "own,,own,"},
+		{rpcdial.Config{Header: ours, Bearer: bearer("t"), HTTP: rpchttp.ClientConfig{Headers: add}, WS: rpcws.DialConfig{Header: own}}, "own,config,config,Bearer t"},
+	} {
+		for _, scheme := range []string{"http", "ws"} {
+			s, err := rpcdial.Dial(t.Context(), scheme+strings.TrimPrefix(srv.URL, "http"), tt.cfg)
+			if err == nil {
+				io.WriteString(s, `{"jsonrpc":"2.0","method":"m"}`+"\n")
+				defer s.Close()
+			}
+			h := <-seen
+			if got := strings.Join([]string{h.Get("X-Own"), h.Get("X-Config"), h.Get("X-Both"), h.Get("Authorization")}, ","); got != tt.want {
+				t.Errorf("%s: %s, want %s", scheme, got, tt.want)
+			}
+		}
+	}
+	_, err := rpcdial.Dial(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), rpcdial.Config{Bearer: bearer("theirs"), WS: rpcws.DialConfig{Bearer: bearer("own")}})
+	if h := <-seen; err == nil || h.Get("Authorization") != "Bearer own" {
+		t.Errorf("%v, %v", err, h)
+	}
+	if len(own) != 2 || own.Get("X-Both") != "own" || len(ours) != 2 {
+		t.Error("the caller's headers were changed")
+	}
+}
+
+// A watched connection knows whether it was closed.
+type watched struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (w *watched) Close() error {
+	close(w.closed)
+	return w.Conn.Close()
+}
+
+// TestTLSName: the name that the server's certificate must have is that of the URL
+// unless Config.TLS says another, and a connection is closed whose handshake fails.
+func TestTLSName(t *testing.T) {
+	secure, trusting := certificate(t) // for 127.0.0.1
+	at := serve(t, "tls://127.0.0.1:0", rpcdial.Config{TLS: secure})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(at, "tls://"))
+	named := trusting.Clone()
+	named.ServerName = "127.0.0.1"
+	for _, tt := range []struct {
+		url  string
+		tls  *tls.Config
+		fits bool
+	}{
+		{at, trusting, true},
+		{at, nil, false}, // nobody knows its authority
+		{"tls://localhost:" + port, trusting, false},
+		{"tls://localhost:" + port, named, true},
+	} {
+		var conn *watched
+		s, err := rpcdial.Dial(t.Context(), tt.url, rpcdial.Config{TLS: tt.tls, NetDial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, "127.0.0.1:"+port)
+			conn = &watched{c, make(chan struct{})}
+			return conn, err
+		}})
+		if (err == nil) != tt.fits {
+			t.Errorf("%s: %v", tt.url, err)
+		}
+		if err == nil {
+			s.Close()
+		}
+		select {
+		case <-conn.closed:
+		default:
+			t.Errorf("%s: the connection is open", tt.url)
+		}
+	}
+	if trusting.ServerName != "" {
+		t.Error("the caller's configuration was changed")
+	}
+}
+
+// TestWrongURLs: URLs that are wrong only for their scheme are refused, by servers
+// too, and no Stream comes with the error.
+func TestWrongURLs(t *testing.T) {
+	for _, url := range []string{"https://", "http://a b/", "tcp://h", "nonsense:", "stdio:/nonexistent/prog"} {
+		s, err := rpcdial.Dial(t.Context(), url, rpcdial.Config{TLS: &tls.Config{}})
+		if s != nil || err == nil {
+			t.Errorf("Dial %s: %v, %v", url, s, err)
+		}
+		if err := rpcdial.Serve(t.Context(), url, rpcdial.Config{}, jsonrpc.Config{}); err == nil {
+			t.Errorf("Serve %s: no error", url)
+		}
+		if err := rpcdial.Listen(t.Context(), url, rpcdial.Config{}, nil); err == nil {
+			t.Errorf("Listen %s: no error", url)
+		}
+	}
+	if err := rpcdial.Listen(t.Context(), "https://127.0.0.1:0/", rpcdial.Config{}, nil); err == nil || !strings.Contains(err.Error(), "use Serve") {
+		t.Error(err)
+	}
+}
+
+// TestListenChild: Listen tells of the process it speaks with, and ends with its
+// context though handle waits for the process.
+func TestListenChild(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var at string
+	err := rpcdial.Listen(ctx, "stdio:cat", rpcdial.Config{Listening: func(url string) { at = url }}, func(s jsonrpc.Stream) {
+		cancel()
+		if _, err := s.Read(); err == nil {
+			t.Error("cat has said something")
+		}
+	})
+	if err != nil || at != "stdio:cat" {
+		t.Errorf("%v at %q", err, at)
+	}
+}
