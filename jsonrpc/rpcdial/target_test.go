@@ -28,6 +28,7 @@ func TestCommandWords(t *testing.T) {
 		`a "b\"`:                  nil,
 		`a "b\`:                   nil,
 		`a '`:                     nil,
+		`a 'b\"c' 'd\\'`:          {"a", `b\"c`, `d\\`},
 		`"" a`:                    nil,
 		`$HOME *`:                 {"$HOME", "*"},
 	} {
