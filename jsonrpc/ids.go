@@ -85,7 +85,7 @@ func (f *idForm) parse(text []byte) (id uint64, ok bool) {
 		}
 		id = id<<4 | uint64(c)
 	}
-	return id &^ f.high, id&f.high == f.high && (id^f.high)>>idBits == 0
+	return id &^ f.high, (id^f.high)>>idBits == 0
 }
 
 // parseInteger reads a positive decimal integer below 2^53, the way it was

@@ -77,15 +77,18 @@ func TestPoolTrim(t *testing.T) {
 		for range 4 {
 			p.submit(&job{})
 		}
-		for range 5 { // until 49 seconds are over
-			time.Sleep(idleTime - time.Second/5)
-			p.submit(&job{})
-			time.Sleep(time.Second / 5)
-		}
+		time.Sleep(2*idleTime - time.Second) // just before it is looked for the second time
+		p.mu.Lock()
+		before := len(p.idle)
+		p.mu.Unlock()
+		p.submit(&job{})
+		time.Sleep(time.Second / 2)
+		p.has(t, before, before)
+		time.Sleep(time.Second)
 		p.has(t, 1, 1)
-		time.Sleep(idleTime - time.Second)
+		time.Sleep(idleTime - 2*time.Second)
 		p.has(t, 1, 1)
-		time.Sleep(idleTime + time.Second)
+		time.Sleep(idleTime)
 		p.has(t, 0, 0)
 		round := p.round
 		time.Sleep(time.Hour)
@@ -94,7 +97,9 @@ func TestPoolTrim(t *testing.T) {
 		}
 		p.submit(&job{})
 		p.has(t, 1, 0)
-		time.Sleep(2*idleTime + time.Second)
+		time.Sleep(idleTime)
+		p.has(t, 1, 1)
+		time.Sleep(idleTime + time.Second)
 		p.has(t, 0, 0)
 	})
 }

@@ -152,35 +152,31 @@ func TestResponderWaits(t *testing.T) {
 		time.Sleep(time.Second)
 		return 1, nil
 	})
-	synctest.Test(t, func(t *testing.T) {
-		r := NewResponder(Config{Handler: slow})
-		answered := make(chan string, 2)
-		for _, msg := range []string{`{"jsonrpc":"2.0","id":1,"method":"m"}`, `[{"jsonrpc":"2.0","id":1,"method":"m"}]`} {
+	for _, msg := range []string{`{"jsonrpc":"2.0","id":1,"method":"m"}`, `[{"jsonrpc":"2.0","id":1,"method":"m"}]`} {
+		synctest.Test(t, func(t *testing.T) {
+			r := NewResponder(Config{Handler: slow})
+			answered := make(chan string, 1)
 			go func() {
 				got, _ := r.Respond(context.Background(), []byte(msg), nil)
 				answered <- string(got)
 			}()
-		}
-		synctest.Wait()
-		if s := r.Stats(); s.Handling != 2 || s.Requests != 2 {
-			t.Errorf("%+v", s)
-		}
-		r.Close()
-		for range 2 {
 			synctest.Wait()
-			select {
-			case got := <-answered:
-				if !strings.Contains(got, `"result":1`) {
-					t.Error(got)
-				}
-			default:
-				t.Fatal("Close came before the answer")
+			if s := r.Stats(); s.Handling != 1 || s.Requests != 1 {
+				t.Errorf("%+v", s)
 			}
-		}
-		if s := r.Stats(); s.Handling != 0 {
-			t.Errorf("%+v", s)
-		}
-	})
+			start := time.Now()
+			r.Close()
+			if took := time.Since(start); took != 6*time.Second { // the grace and the handler's rest
+				t.Errorf("%s: Close took %v", msg, took)
+			}
+			if got := <-answered; !strings.Contains(got, `"result":1`) {
+				t.Error(got)
+			}
+			if s := r.Stats(); s.Handling != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
 }
 
 // TestResponderInline proves that what a handler promises to do at once is done on

@@ -69,11 +69,12 @@ func (r *running) cancels(m *message, name string) bool {
 	return true
 }
 
-// tellCancelled tells the peer that nobody waits for the answer any more. It
-// waits for nothing: where there is no room to write, the peer goes on in vain.
+// tellCancelled tells the peer that nobody waits any more for the answer to a call
+// that was sent. It waits for nothing: where there is no room to write, the peer goes
+// on in vain.
 func (c *Conn) tellCancelled(call *outCall) {
 	method, member := c.cfg.Cancel.method()
-	if method == "" || !call.sent {
+	if method == "" {
 		return
 	}
 	params := append([]byte(`{"`), member...)

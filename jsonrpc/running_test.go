@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,5 +92,28 @@ func TestCancelSameIDAgain(t *testing.T) {
 			t.Errorf("%d requests are remembered", n)
 		}
 		c.srv.running.mu.Unlock()
+	})
+}
+
+// TestCancelUnsent proves that the peer is not told of the end of a call that it
+// never got.
+func TestCancelUnsent(t *testing.T) {
+	withPeer(t, Config{Cancel: LSPCancel, WriteBuffer: 100, StallTimeout: -1}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		c.w.mu.Lock()
+		c.w.flying += 1000 // as if that much were being written
+		c.w.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { // when the time of the call is over there is room again
+			time.Sleep(time.Second / 2)
+			c.w.mu.Lock()
+			time.Sleep(time.Second / 2)
+			c.w.flying -= 1000
+			c.w.mu.Unlock()
+		}()
+		if err := c.Call(ctx, "m", nil, nil); !errors.Is(err, ErrTimeout) {
+			t.Error(err)
+		}
+		peer.quiet()
 	})
 }
