@@ -243,6 +243,10 @@ func TestID(t *testing.T) {
 		if id, err := ParseID([]byte(text)); err == nil {
 			t.Errorf("%q became %v", text, id)
 		}
+		id := IntegerID(1)
+		if err := id.UnmarshalJSON([]byte(text)); err == nil || id != IntegerID(1) {
+			t.Errorf("%q was taken from a text: %v, %v", text, id, err)
+		}
 	}
 	if IntegerID(-5).String() != "-5" || StringID("a\"\xff").String() != "\"a\\\"\uFFFD\"" || NullID().String() != "null" {
 		t.Error("constructors")
