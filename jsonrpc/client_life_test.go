@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -41,34 +42,38 @@ func TestClientDefaults(t *testing.T) {
 // and with a dial that failed, while the Client goes on; and that the Stream is closed.
 func TestClientDialContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var contexts []context.Context
-		var nears, fars []Stream
+		type dialed struct {
+			ctx       context.Context
+			near, far Stream
+		}
+		dials, n := make(chan dialed, 9), 0
 		cl := NewClient(func(ctx context.Context) (Stream, error) {
-			contexts = append(contexts, ctx)
-			if len(contexts) == 1 {
+			if n++; n == 1 {
+				dials <- dialed{ctx: ctx}
 				return nil, syscall.ECONNREFUSED
 			}
 			near, far := Pipe()
-			nears, fars = append(nears, near), append(fars, far)
+			dials <- dialed{ctx, near, far}
 			return near, nil
 		}, ClientConfig{})
-		time.Sleep(time.Second)
-		if len(contexts) != 2 || contexts[0].Err() == nil || contexts[1].Err() != nil {
-			t.Errorf("%d dials", len(contexts))
+		failed, first := <-dials, <-dials
+		if failed.ctx.Err() == nil || first.ctx.Err() != nil {
+			t.Errorf("%v after a dial that failed, %v after one that did not", failed.ctx.Err(), first.ctx.Err())
 		}
-		fars[0].Close()
-		time.Sleep(time.Second)
-		if len(contexts) != 3 || contexts[1].Err() == nil || contexts[2].Err() != nil {
-			t.Errorf("%d dials, or a context outlives its connection", len(contexts))
+		synctest.Wait()
+		first.far.Close()
+		second := <-dials
+		if first.ctx.Err() == nil || second.ctx.Err() != nil {
+			t.Errorf("%v after the end of the connection, %v for the next one", first.ctx.Err(), second.ctx.Err())
 		}
-		if _, err := nears[0].Write([]byte("{}\n")); err == nil {
+		if _, err := first.near.Write([]byte("{}\n")); err == nil {
 			t.Error("the Stream of the connection that ended is open")
 		}
 		cl.Close()
-		if contexts[2].Err() == nil {
+		if second.ctx.Err() == nil {
 			t.Error("a context outlives the Client")
 		}
-		fars[1].Close()
+		second.far.Close()
 	})
 }
 
@@ -125,30 +130,33 @@ func TestClientRepeatsWithoutTimeout(t *testing.T) {
 // whole when the connection ends before the last of its answers (RPC-22).
 func TestClientBatchPartlyAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var fars []Stream
+		fars := make(chan Stream, 2)
 		cl := NewClient(func(context.Context) (Stream, error) {
 			near, far := Pipe()
-			fars = append(fars, far)
+			fars <- far
 			return near, nil
 		}, ClientConfig{})
 		var one, two int
 		var b Batch
 		calls := []*BatchCall{b.Call("a", nil, &one), b.Call("b", nil, &two)}
-		go func() {
+		var peer sync.WaitGroup
+		peer.Go(func() {
+			far := <-fars
+			readMessage(far)
+			io.WriteString(far, `{"jsonrpc":"2.0","id":4096,"result":1}`+"\n")
 			synctest.Wait()
-			readMessage(fars[0])
-			io.WriteString(fars[0], `{"jsonrpc":"2.0","id":4096,"result":1}`+"\n")
-			synctest.Wait()
-			fars[0].Close()
-			time.Sleep(time.Second)
-			readMessage(fars[1])
-			io.WriteString(fars[1], `[{"jsonrpc":"2.0","id":4096,"result":3},{"jsonrpc":"2.0","id":4097,"result":4}]`+"\n")
-		}()
+			far.Close()
+			far = <-fars
+			readMessage(far)
+			io.WriteString(far, `[{"jsonrpc":"2.0","id":4096,"result":3},{"jsonrpc":"2.0","id":4097,"result":4}]`+"\n")
+			readMessage(far) // until the Client is closed
+			far.Close()
+		})
 		if err := cl.Batch(t.Context(), &b, Idempotent()); err != nil || calls[0].Err() != nil || calls[1].Err() != nil || one != 3 || two != 4 {
 			t.Errorf("%v, %v, %v, results %d and %d", err, calls[0].Err(), calls[1].Err(), one, two)
 		}
 		cl.Close()
-		fars[1].Close()
+		peer.Wait()
 	})
 }
 

@@ -399,13 +399,16 @@ func (p *player) surplus() {
 
 var repetition = regexp.MustCompile(`\$\{([^}]*)\*([0-9]+)\}`)
 
+// longestText is how long a repetition may become, in bytes.
+const longestText = 64 << 20
+
 // expand replaces ${TEXT*N} by N times TEXT, 64 MiB at most.
 func (p *player) expand(text string) string {
 	p.Helper()
 	return repetition.ReplaceAllStringFunc(text, func(m string) string {
 		part := repetition.FindStringSubmatch(m)
 		n, err := strconv.Atoi(part[2])
-		if err != nil || n*len(part[1]) > 64<<20 {
+		if err != nil || n > longestText/max(len(part[1]), 1) {
 			p.fail("%s is too long", m)
 		}
 		return strings.Repeat(part[1], n)
