@@ -277,3 +277,23 @@ func TestBatchAnswerWaitsForRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchAllRefused proves that with no place to be had each request of a batch is
+// told so under its own id, and notifications are dropped (RPC-23).
+func TestBatchAllRefused(t *testing.T) {
+	h := HandlerFunc(func(ctx context.Context, _ *Request) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	withPeer(t, Config{Handler: h, MaxHandlers: 1, Grace: -1}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		peer.send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		synctest.Wait()
+		peer.send(`[{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","method":"n"},5,{"jsonrpc":"2.0","id":"3","method":"m"},{"jsonrpc":"2.0","id":4,"method":"m"}]`)
+		const busy = `,"error":{"code":-32050,"message":"server busy","data":{"limit":1,"unit":"requests"}}}`
+		peer.want(`[{"jsonrpc":"2.0","id":2` + busy + `,{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: an entry of a batch is an object"}},` +
+			`{"jsonrpc":"2.0","id":"3"` + busy + `,{"jsonrpc":"2.0","id":4` + busy + `]`)
+		if s := c.Stats(); s.Busy != 4 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

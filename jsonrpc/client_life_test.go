@@ -43,7 +43,7 @@ func TestClientDefaults(t *testing.T) {
 func TestClientDialContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type dialed struct {
-			ctx       context.Context
+			ctx       context.Context //nolint:containedctx // that of the dial
 			near, far Stream
 		}
 		dials, n := make(chan dialed, 9), 0

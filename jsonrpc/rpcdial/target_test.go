@@ -87,8 +87,11 @@ func TestServeTargets(t *testing.T) {
 		cfg  *tls.Config
 		fits bool
 	}{
-		{nil, false}, {&tls.Config{}, false}, {&tls.Config{Certificates: make([]tls.Certificate, 1)}, true},
-		{&tls.Config{GetCertificate: certificates}, true}, {&tls.Config{GetConfigForClient: configs}, true},
+		{nil, false},
+		{&tls.Config{}, false},
+		{&tls.Config{Certificates: make([]tls.Certificate, 1)}, true},
+		{&tls.Config{GetCertificate: certificates}, true},
+		{&tls.Config{GetConfigForClient: configs}, true},
 	} {
 		ln, err := Config{TLS: tt.cfg}.listener(t.Context(), target{scheme: "tls", address: "127.0.0.1:0"})
 		if (err == nil) != tt.fits {
