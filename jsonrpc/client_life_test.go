@@ -234,3 +234,80 @@ func TestClientBatchWaitsInVain(t *testing.T) {
 		})
 	}
 }
+
+// TestClientBatchWriter proves that a batch one of whose results goes to a Writer is
+// not made again, which may have got something of it.
+func TestClientBatchWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fars := make(chan Stream, 2)
+		cl := NewClient(func(context.Context) (Stream, error) {
+			near, far := Pipe()
+			fars <- far
+			return near, nil
+		}, ClientConfig{})
+		var text strings.Builder
+		var b Batch
+		written, lost := b.Call("a", nil, &text), b.Call("b", nil, nil)
+		go func() {
+			far := <-fars
+			readMessage(far)
+			io.WriteString(far, `{"jsonrpc":"2.0","id":4096,"result":1}`+"\n")
+			synctest.Wait()
+			far.Close()
+		}()
+		if err := cl.Batch(t.Context(), &b, Idempotent()); err != nil || written.Err() != nil || text.String() != "1" {
+			t.Errorf("%v, %v, %q", err, written.Err(), text.String())
+		}
+		if e, ok := errors.AsType[*CallError](lost.Err()); !ok || !e.Sent || AdviceFor(e) != AdviceReconnect {
+			t.Errorf("%v", lost.Err())
+		}
+		next := <-fars // with nothing to do
+		cl.Close()
+		next.Close()
+	})
+}
+
+// TestClientToldAttempts proves that what the hook was told of an attempt stays as it
+// was, whatever becomes of the call.
+func TestClientToldAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPosts(func(n int) error {
+			return &UndeliveredError{Err: verdictError(true), NotSent: n > 1}
+		})
+		var told []error
+		cl := NewClient(func(context.Context) (Stream, error) { return s, nil }, ClientConfig{
+			MaxAttempts: 2, Config: Config{Hooks: Hooks{CallDone: func(i CallInfo) { told = append(told, i.Err) }}},
+		})
+		defer cl.Close()
+		err := cl.Call(t.Context(), "m", nil, nil, Idempotent())
+		var sent []bool
+		for _, err := range append([]error{err}, told...) {
+			e, ok := errors.AsType[*CallError](err)
+			sent = append(sent, ok && e.Sent)
+		}
+		if len(sent) != 3 || !sent[0] || !sent[1] || sent[2] {
+			t.Errorf("sent: call and attempts %v", sent)
+		}
+	})
+}
+
+// TestClientCallsFromHook proves that a hook that hears of the connection may use it.
+func TestClientCallsFromHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{cfg: Config{Handler: HandlerFunc(echo)}}
+		called := make(chan error, 1)
+		ready := make(chan *Client, 1)
+		cl := NewClient(s.dial, ClientConfig{Config: Config{Hooks: Hooks{StateChange: func(change StateChange) {
+			if change.To == StateConnected {
+				called <- (<-ready).Call(context.Background(), "m", nil, nil)
+			}
+		}}}})
+		ready <- cl
+		start := time.Now()
+		if err := <-called; err != nil || time.Since(start) != 0 {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		cl.Close()
+		s.hangUp()
+	})
+}

@@ -87,6 +87,17 @@ func TestCodecKeepsErrors(t *testing.T) {
 		if _, err := codec.Append(nil, v); !errors.Is(err, errOdd) {
 			t.Errorf("%s: %v", name, err)
 		}
+		data := []byte(`{"a":1}`)
+		kept, own := json.RawMessage(nil), json.RawMessage("........")
+		for _, into := range []*json.RawMessage{&kept, &own} {
+			if err := codec.Decode(data, into); err != nil || string(*into) != `{"a":1}` {
+				t.Errorf("%s: %s, %v", name, *into, err)
+			}
+		}
+		clear(data) // which is somebody else's
+		if string(kept) != `{"a":1}` || string(own) != `{"a":1}` {
+			t.Errorf("%s: the text was kept: %s, %s", name, kept, own)
+		}
 		for _, target := range []any{(*json.RawMessage)(nil), (*int)(nil), nil, 5} {
 			if err := codec.Decode([]byte(`1`), target); err == nil {
 				t.Errorf("%s: decoded into %T", name, target)
