@@ -23,9 +23,12 @@ func (s *Server) back(w http.ResponseWriter, r *http.Request) {
 		resume = true
 	}
 	var ses *Session
-	if id := r.Header[cfg.Header]; len(id) > 0 {
+	switch id := r.Header[cfg.Header]; {
+	case len(id) > 0:
 		ses = s.find(w, r, id[0])
-	} else {
+	case after > 0: // of a session that is not named
+		refuseGone(w)
+	default:
 		ses = s.open(w, r)
 	}
 	if ses == nil {
@@ -34,7 +37,7 @@ func (s *Server) back(w http.ResponseWriter, r *http.Request) {
 	defer ses.use()()
 	after, more, kick, ok := ses.stream.out.attach(after, resume)
 	if !ok {
-		refuse(w, http.StatusGone, invalid("the events after this Last-Event-ID are not kept any more; open a new session"))
+		refuseGone(w)
 		return
 	}
 	h := w.Header()
@@ -68,6 +71,10 @@ func (s *Server) back(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func refuseGone(w http.ResponseWriter) {
+	refuse(w, http.StatusGone, invalid("the events after this Last-Event-ID are not kept any more; open a new session"))
+}
+
 // A pump sends the events of a session to the client.
 type pump struct {
 	out     *backlog
@@ -82,7 +89,7 @@ type pump struct {
 // send sends what is there; false when the client does not take it.
 func (p *pump) send() bool {
 	for {
-		p.buf, p.cursor = p.out.appendAfter(p.buf, p.cursor)
+		p.buf, p.cursor = p.out.appendAfter(p.buf, p.cursor, p.more)
 		if len(p.buf) == 0 {
 			return true
 		}

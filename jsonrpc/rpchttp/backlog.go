@@ -18,7 +18,7 @@ type backlog struct {
 	events [][]byte
 	first  uint64 // id of events[0]; ids begin with 1
 	bytes  int
-	sent   uint64        // id of the last event that was given out
+	sent   uint64        // id of the last event that was given out to who is attached
 	more   chan struct{} // one signal, to who is attached: events were added
 	kick   chan struct{} // closed when somebody else is attached
 }
@@ -51,9 +51,9 @@ func (b *backlog) add(msg []byte) bool {
 }
 
 // attach makes the caller the one who sends: whoever was it before is kicked.
-// The events behind the one with the id after are next; without one (resume
-// false) those that were never sent. False: some of them are gone, or after is
-// an id that was never given.
+// The events behind the one with the id after are next, and kept until they are
+// sent again; without one (resume false) those that were never sent. False: some
+// of them are gone, or after is an id that was never given.
 func (b *backlog) attach(after uint64, resume bool) (cursor uint64, more, kick <-chan struct{}, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,17 +64,21 @@ func (b *backlog) attach(after uint64, resume bool) (cursor uint64, more, kick <
 		return 0, nil, nil, false
 	}
 	close(b.kick)
-	b.more, b.kick = make(chan struct{}, 1), make(chan struct{})
+	b.sent, b.more, b.kick = after, make(chan struct{}, 1), make(chan struct{})
 	return after, b.more, b.kick, true
 }
 
 // appendAfter appends the events behind the one with the id cursor, a bounded
-// number of bytes of them, and returns the id of the last one.
-func (b *backlog) appendAfter(dst []byte, cursor uint64) ([]byte, uint64) {
+// number of bytes of them, and returns the id of the last one. more is what attach
+// gave the caller: who was kicked gets nothing, since it would count as sent.
+func (b *backlog) appendAfter(dst []byte, cursor uint64, more <-chan struct{}) ([]byte, uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if more != b.more {
+		return dst, cursor
+	}
 	last := b.first + uint64(len(b.events)) - 1
-	for cursor = max(cursor, b.first-1); cursor < last && len(dst) < eventBatch; {
+	for cursor < last && len(dst) < eventBatch {
 		cursor++
 		dst = appendEvent(dst, cursor, b.events[cursor-b.first])
 	}
