@@ -86,7 +86,7 @@ func (a *answer) json() error {
 			missed = unanswered(a.job.msg, text)
 		}
 		if missed != nil {
-			why = a.refused("the answer has none to this call", text)
+			why = a.whyMissed(text)
 		}
 	}
 	// The Conn gets it all the same: it knows best which calls it answers.
@@ -108,11 +108,7 @@ func (a *answer) check(text []byte) error {
 	e := peek(text)
 	switch {
 	case e.fault != nil && e.responses == 1:
-		// The server could not even read the id, but here it can only mean the
-		// message of this POST.
-		err := a.refused("the server could not read the message", nil)
-		err.Err = decodeFault(e.fault)
-		return err
+		return a.unread(e.fault)
 	case e.responses > 0:
 		return nil
 	case skipSpace(text, 0) == len(text) && a.res.StatusCode < 300:
@@ -122,6 +118,22 @@ func (a *answer) check(text []byte) error {
 	default:
 		return a.refused("the answer is JSON, but no JSON-RPC response", text)
 	}
+}
+
+// unread is the error of a server that could not even read the id: here it can
+// only mean the message of this POST.
+func (a *answer) unread(fault []byte) error {
+	err := a.refused("the server could not read the message", nil)
+	err.Err = decodeFault(fault)
+	return err
+}
+
+// whyMissed is the error of the calls that text, the whole answer, does not answer.
+func (a *answer) whyMissed(text []byte) error {
+	if e := peek(text); e.fault != nil && e.responses == 1 {
+		return a.unread(e.fault)
+	}
+	return a.refused("the answer has none to this call", text)
 }
 
 // handOver ends the message at hand; nobody reading any more is no failure of

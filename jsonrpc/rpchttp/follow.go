@@ -141,9 +141,7 @@ func (s *Stream) openBack(ctx context.Context, p *eventParser, opened *bool, att
 	}
 	*opened = true
 	l.timer, l.span = nil, s.cfg.WayBackIdle
-	if l.span > 0 {
-		l.timer = time.AfterFunc(l.span, func() { l.cancel(ErrTimeout) })
-	}
+	l.touch()
 	began := time.Now()
 	err = follow(res.Body, p, l.touch)
 	if time.Since(began) > stable {
@@ -249,7 +247,7 @@ func (a *answer) event(kind string) error {
 	}
 	e := peek(text)
 	if e.fault != nil && e.responses == 1 {
-		return a.check(text)
+		return a.unread(e.fault)
 	}
 	a.count(e.responses)
 	return a.rcv.end()

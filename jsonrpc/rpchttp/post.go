@@ -45,31 +45,40 @@ func (j *job) again() (io.ReadCloser, error) {
 // rest of what the client adds to net/http.
 type lease struct {
 	cancel context.CancelCauseFunc
-	timer  *time.Timer // nil without a timeout
-	span   time.Duration
+	timer  *time.Timer   // nil while nothing ends the request
+	span   time.Duration // what a request has; none: as long as it takes
 }
 
 func newLease(base context.Context, span time.Duration) (context.Context, *lease) {
 	ctx, cancel := context.WithCancelCause(base)
 	l := &lease{cancel: cancel, span: span}
-	if span > 0 {
-		l.timer = time.AfterFunc(span, func() { cancel(ErrTimeout) })
-	}
+	l.touch()
 	return ctx, l
 }
 
 // touch begins the span anew.
 func (l *lease) touch() {
-	if l.timer != nil {
-		l.timer.Reset(l.span)
+	if l.span > 0 {
+		l.end(l.span)
 	}
 }
 
 // soon lets the span end early: what was asked for is there.
 func (l *lease) soon() {
-	if l.timer != nil {
-		l.timer.Reset(min(l.span, afterAnswer))
+	if l.span > 0 {
+		l.end(min(l.span, afterAnswer))
+		return
 	}
+	l.end(afterAnswer)
+}
+
+// end cuts the request short when d has passed.
+func (l *lease) end(d time.Duration) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(d, func() { l.cancel(ErrTimeout) })
+		return
+	}
+	l.timer.Reset(d)
 }
 
 // afterAnswer is how long a stream of events may stay open after the answer was
@@ -77,7 +86,16 @@ func (l *lease) soon() {
 const afterAnswer = time.Second
 
 // rest says that no request is running; false: the lease is used up.
-func (l *lease) rest() bool { return l.timer == nil || l.timer.Stop() }
+func (l *lease) rest() bool {
+	if l.timer == nil {
+		return true
+	}
+	usable := l.timer.Stop()
+	if l.span <= 0 {
+		l.timer = nil // the next request has all the time that there is
+	}
+	return usable
+}
 
 // work is a worker: it delivers first, and then what it finds in its lane.
 func (s *Stream) work(base context.Context, ln *lane, first *job) {
@@ -255,8 +273,14 @@ func (s *Stream) ready(ctx context.Context) bool {
 	select {
 	case <-s.established:
 		return true
+	default:
+	}
+	select {
+	case <-s.established:
+		return true
 	case <-s.in.dead:
 	case <-ctx.Done():
+	case <-s.closing: // Close has ended the way back
 	}
 	return false
 }
