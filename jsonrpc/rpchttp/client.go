@@ -85,8 +85,9 @@ type ClientConfig struct {
 	// to send comments; Server does so every 15 s.
 	WayBackIdle time.Duration
 	// MaxReconnects bounds the attempts in a row to open the way back again,
-	// after which the Stream ends with the last error. Default 8, which takes
-	// about half a minute; negative: none.
+	// after which the Stream ends with the last error; and those to have the rest
+	// of an answer that was cut. Default 10, which takes about half a minute;
+	// negative: none.
 	MaxReconnects int
 }
 
@@ -100,7 +101,7 @@ func (cfg ClientConfig) withDefaults() ClientConfig {
 	setDefault(&cfg.MaxQueue, 4<<20)
 	setDefault(&cfg.MaxMessage, 1<<20)
 	setDefault(&cfg.MaxSend, 64<<20)
-	setDefault(&cfg.MaxReconnects, 8)
+	setDefault(&cfg.MaxReconnects, 10)
 	setDefault(&cfg.Timeout, 2*time.Minute)
 	setDefault(&cfg.CloseTimeout, time.Second)
 	setDefault(&cfg.SessionHeader, DefaultSessionHeader)

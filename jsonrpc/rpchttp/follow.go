@@ -163,7 +163,7 @@ func (s *Stream) over(err error, opened bool, attempt int) bool {
 		// The server has none to offer.
 	case opened && e.Status == http.StatusNotFound:
 		s.in.fail(io.EOF)
-	case (opened || s.cfg.WayBack == WayBackWithSession) && e.Recoverable() && (s.cfg.MaxReconnects < 0 || attempt <= s.cfg.MaxReconnects):
+	case (opened || s.cfg.WayBack == WayBackWithSession) && e.Recoverable() && (s.cfg.MaxReconnects < 0 || attempt < s.cfg.MaxReconnects):
 		return false
 	default:
 		if opened && e.Status == http.StatusGone {

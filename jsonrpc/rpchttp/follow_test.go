@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +17,7 @@ import (
 // A transport answers requests without a network.
 type transport func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper. The body ends with the request's context,
-// as those of net/http do.
+// RoundTrip implements http.RoundTripper.
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := f(r)
 	if err != nil {
@@ -47,15 +48,41 @@ func open(r *http.Request, kind, body string) *http.Response {
 	return res
 }
 
-// streamOver returns a Stream whose requests f answers.
+// A counted body knows how many are not closed.
+type counted struct {
+	io.ReadCloser
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.ReadCloser.Close()
+}
+
+// streamOver returns a Stream whose requests f answers. It has closed the bodies of
+// all answers when the test ends: else net/http would keep their connections.
 func streamOver(t *testing.T, cfg ClientConfig, f transport) *Stream {
 	t.Helper()
-	cfg.Client = &http.Client{Transport: f}
+	open := new(atomic.Int64)
+	cfg.Client = &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+		res, err := f(r)
+		if err == nil && res.Body != nil {
+			open.Add(1)
+			res.Body = &counted{ReadCloser: res.Body, open: open}
+		}
+		return res, err
+	})}
 	s, err := NewStream("http://ada:S3cret@host/rpc", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() {
+		s.Close()
+		if n := open.Load(); n != 0 {
+			t.Errorf("%d bodies are open", n)
+		}
+	})
 	return s
 }
 
