@@ -1,0 +1,345 @@
+package rpchttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A gate lets POSTs through one by one, and notes them.
+type gate struct {
+	open chan struct{}
+
+	mu      sync.Mutex
+	arrived []string
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{})} }
+
+func (g *gate) answer(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	g.mu.Lock()
+	g.arrived = append(g.arrived, r.Method+" "+string(body))
+	g.mu.Unlock()
+	select {
+	case <-g.open:
+		return respond(http.StatusAccepted, "", ""), nil
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+}
+
+// seen returns the requests that have arrived since it was called before.
+func (g *gate) seen() []string {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	got := g.arrived
+	g.arrived = nil
+	return got
+}
+
+// note is a notification of n bytes.
+func note(n int) string {
+	const head, tail = `{"jsonrpc":"2.0","method":"`, `"}`
+	return head + strings.Repeat("m", n-len(head)-len(tail)) + tail
+}
+
+// TestQueueLimit: no more than MaxQueue bytes wait for their turn; who writes waits, or
+// is told that nothing was taken.
+func TestQueueLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 100}, g.answer)
+		try := func(want int) {
+			t.Helper()
+			if n, err := s.TryWrite([]byte(note(50) + "\n")); err != nil || n != want {
+				t.Errorf("TryWrite: %d, %v, want %d", n, err, want)
+			}
+		}
+		try(51) // is on its way
+		synctest.Wait()
+		try(51)
+		try(51)
+		try(0)
+		if n, err := s.TryWrite([]byte("\n" + note(50))); err != nil || n != 0 {
+			t.Errorf("TryWrite of the beginning of a message: %d, %v", n, err)
+		}
+		wrote := make(chan error)
+		go func() {
+			_, err := io.WriteString(s, note(60)+"\n")
+			wrote <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-wrote:
+			t.Errorf("Write did not wait: %v", err)
+		default:
+		}
+		g.open <- struct{}{}
+		if err := <-wrote; err != nil {
+			t.Error(err)
+		}
+		try(0)
+		g.open <- struct{}{}
+		synctest.Wait()
+		try(51)
+		try(0)
+		close(g.open)
+		if got := g.seen(); len(got) != 5 {
+			t.Errorf("%d messages arrived", len(got))
+		}
+	})
+}
+
+// TestQueueLength: short messages have a limit, too.
+func TestQueueLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		s := streamOver(t, ClientConfig{MaxInFlight: 1}, g.answer)
+		many := []byte(strings.Repeat("1\n", maxQueued))
+		n, err := s.TryWrite(many)
+		synctest.Wait()
+		// One of them has left the queue.
+		if most := 2 * (maxQueued/3 + 1); err != nil || n < most-2 || n > most {
+			t.Errorf("%d bytes taken, %v", n, err)
+		}
+		close(g.open)
+		if n, err := s.Write(many); err != nil || n != len(many) {
+			t.Errorf("Write: %d, %v", n, err)
+		}
+	})
+}
+
+// TestWaitingWriteEnds: Write returns when the Stream ends, and says why.
+func TestWaitingWriteEnds(t *testing.T) {
+	lost := errors.New("lost")
+	for want, end := range map[error]func(*Stream){
+		net.ErrClosed: func(s *Stream) { s.Close() },
+		lost:          func(s *Stream) { s.in.fail(lost) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 1}, newGate().answer)
+			say(t, s, aCall, aCall)
+			synctest.Wait()
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := io.WriteString(s, aCall+"\n")
+				wrote <- err
+			}()
+			synctest.Wait()
+			end(s)
+			synctest.Wait()
+			if err := <-wrote; !errors.Is(err, want) {
+				t.Errorf("Write: %v, want %v", err, want)
+			}
+			if n, err := s.TryWrite([]byte(aCall + "\n")); n != 0 || !errors.Is(err, want) {
+				t.Errorf("TryWrite: %d, %v, want %v", n, err, want)
+			}
+		})
+	}
+}
+
+// TestMaxSend: a message of exactly so many bytes is sent, in whatever pieces it comes.
+func TestMaxSend(t *testing.T) {
+	const limit = 100
+	for _, pieces := range [][]string{{note(limit) + "\n"}, {note(limit)[:60], note(limit)[60:], "\n"}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			s := streamOver(t, ClientConfig{MaxSend: limit}, g.answer)
+			for _, piece := range pieces {
+				if n, err := io.WriteString(s, piece); err != nil || n != len(piece) {
+					t.Fatalf("%d, %v", n, err)
+				}
+			}
+			if got := g.seen(); len(got) != 1 || got[0] != "POST "+note(limit) {
+				t.Errorf("%q arrived", got)
+			}
+			close(g.open)
+			for _, piece := range pieces[:len(pieces)-1] {
+				if _, err := io.WriteString(s, piece); err != nil {
+					t.Fatal(err)
+				}
+			}
+			more := "x" + pieces[len(pieces)-1]
+			if n, err := io.WriteString(s, more); err == nil || n != 0 {
+				t.Errorf("%d bytes of a message that is too long were taken: %v", n, err)
+			}
+		})
+	}
+}
+
+// TestLanes: notifications and answers do not wait for calls, except that
+// notifications keep their place where one thing is sent at a time.
+func TestLanes(t *testing.T) {
+	const answer = `{"jsonrpc":"2.0","id":7,"result":1}`
+	for _, c := range []struct {
+		inFlight int
+		messages []string
+		want     int // are sent while nothing is answered
+	}{
+		{1, []string{aCall, aCall, aNotice, answer}, 2},
+		{1, []string{aNotice, aCall, answer, answer}, 2},
+		{2, []string{aCall, aCall, aCall, aNotice, aNotice, aNotice, answer, answer, answer}, 6},
+		{-1, []string{aCall, aCall}, 1},
+		{3, []string{aCall, aCall}, 2},
+		{0, strings.Split(strings.Repeat(aCall+"\n", 70)[:70*len(aCall)+69], "\n"), 64},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			s := streamOver(t, ClientConfig{MaxInFlight: c.inFlight}, g.answer)
+			say(t, s, c.messages...)
+			if got := g.seen(); len(got) != c.want {
+				t.Errorf("%d at a time: %d are on their way: %q", c.inFlight, len(got), got)
+			}
+			close(g.open)
+			for range c.messages {
+				synctest.Wait() // one call is answered 202, which is an error, and must be read
+				if s.in.faults.Load() > 0 {
+					_, _ = s.Read()
+				}
+			}
+			if got := g.seen(); len(got) != len(c.messages)-c.want {
+				t.Errorf("%d at a time: then %d came", c.inFlight, len(got))
+			}
+		})
+	}
+}
+
+// TestWorkersReused: messages one after the other need one worker.
+func TestWorkersReused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		close(g.open)
+		s := streamOver(t, ClientConfig{}, g.answer)
+		for range 5 {
+			say(t, s, aNotice, " \t\r", "")
+			if got := g.seen(); len(got) != 1 {
+				t.Errorf("%q arrived", got)
+			}
+		}
+		if len(s.slots) != 1 {
+			t.Errorf("%d workers", len(s.slots))
+		}
+	})
+}
+
+// TestCloseWaits: Close gives notifications CloseTimeout, then the DELETE as long; a
+// second Close waits with the first.
+func TestCloseWaits(t *testing.T) {
+	const patience = 3 * time.Second
+	for _, c := range []struct {
+		session bool
+		say     string
+		want    time.Duration
+		sent    string
+	}{
+		{false, aCall, 0, "POST " + aCall},
+		{false, aNotice, patience, "POST " + aNotice},
+		{true, aCall, patience, "POST " + aCall + " DELETE "},
+		{true, aNotice, 2 * patience, "POST " + aNotice + " DELETE "},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			s := streamOver(t, ClientConfig{CloseTimeout: patience, SessionHeader: "x-session"}, func(r *http.Request) (*http.Response, error) {
+				if got := r.Header["X-Session"]; (len(got) == 1 && got[0] == "abc") != c.session {
+					t.Errorf("%s in session %q", r.Method, got)
+				}
+				return g.answer(r)
+			})
+			if c.session {
+				s.learn("abc")
+			}
+			say(t, s, c.say)
+			sent := strings.Join(g.seen(), " ")
+			begin := time.Now()
+			var closing sync.WaitGroup
+			for range 2 {
+				closing.Go(func() {
+					s.Close()
+					if took := time.Since(begin); took != c.want {
+						t.Errorf("session %t, %s: Close took %v, want %v", c.session, c.say, took, c.want)
+					}
+				})
+			}
+			closing.Wait()
+			if sent = strings.TrimSpace(sent + " " + strings.Join(g.seen(), " ")); sent != strings.TrimSpace(c.sent) {
+				t.Errorf("session %t: %q was sent, want %q", c.session, sent, c.sent)
+			}
+		})
+	}
+}
+
+// TestCloseAfterFailure: a session that is lost is not ended once more.
+func TestCloseAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		s := streamOver(t, ClientConfig{}, g.answer)
+		s.learn("abc")
+		s.in.fail(io.EOF)
+		s.Close()
+		if got := g.seen(); len(got) != 0 {
+			t.Errorf("%q was sent", got)
+		}
+	})
+}
+
+// TestSessionChanges: the id of the latest answer is the one that is sent.
+func TestSessionChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		s := streamOver(t, ClientConfig{}, func(r *http.Request) (*http.Response, error) {
+			got = append(got, r.Header.Get(DefaultSessionHeader))
+			res := respond(http.StatusAccepted, "", "")
+			if n := len(got); n < 3 {
+				res.Header.Set(DefaultSessionHeader, []string{"one", "two"}[n-1])
+			}
+			return res, nil
+		})
+		if s.SessionID() != "" {
+			t.Errorf("session %q before the first answer", s.SessionID())
+		}
+		for range 4 {
+			say(t, s, aNotice)
+			synctest.Wait()
+		}
+		if want := "|one|two|two"; strings.Join(got, "|") != want || s.SessionID() != "two" {
+			t.Errorf("%q, then %q", got, s.SessionID())
+		}
+	})
+}
+
+// TestOwnTransport: the client of our own neither compresses nor forgets connections,
+// uses the proxy of the environment, and leaves the caller's client alone.
+func TestOwnTransport(t *testing.T) {
+	s, err := NewStream("http://host/#part", ClientConfig{MaxInFlight: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if tr := s.own; tr == nil || !tr.DisableCompression || tr.Proxy == nil || !tr.ForceAttemptHTTP2 || tr.MaxIdleConnsPerHost != 15 {
+		t.Errorf("%+v", s.own)
+	}
+	if s.url.Fragment != "" || s.url.User != nil {
+		t.Errorf("requests go to %v", s.url)
+	}
+	client := &http.Client{Timeout: time.Second}
+	theirs, err := NewStream("http://host/", ClientConfig{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	if client.CheckRedirect != nil || theirs.own != nil {
+		t.Error("the caller's client was changed")
+	}
+}
