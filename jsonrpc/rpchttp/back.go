@@ -49,9 +49,8 @@ func (s *Server) back(w http.ResponseWriter, r *http.Request) {
 		out: ses.stream.out, cursor: after, more: more,
 		w: w, control: http.NewResponseController(w), timeout: cfg.WriteTimeout,
 	}
-	// The timeouts of the http.Server are for requests that end.
-	_ = p.control.SetReadDeadline(time.Time{})
-	defer func() { _ = p.control.SetWriteDeadline(time.Time{}) }()
+	// For the proper end of the answer; the http.Server makes it none afterwards.
+	defer func() { _ = p.control.SetWriteDeadline(time.Now().Add(cfg.WriteTimeout)) }()
 	p.buf = appendPrimer(p.buf, after)
 	keepAlives := time.NewTicker(cfg.KeepAlive)
 	defer keepAlives.Stop()
