@@ -18,7 +18,7 @@ import (
 )
 
 func refusedWith(status int, header ...string) *Error {
-	res := respond(status, "", "")
+	res := &http.Response{StatusCode: status, Header: make(http.Header)}
 	for i := 0; i < len(header); i += 2 {
 		res.Header.Set(header[i], header[i+1])
 	}

@@ -24,42 +24,56 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
+// A part of an answer in events: a status in their place, events, or events that are
+// cut off.
+type part struct {
+	status int
+	text   string
+	cut    bool
+}
+
+func (p part) response() *http.Response {
+	switch {
+	case p.status != 0:
+		return respond(p.status, "text/plain", "")
+	case p.cut:
+		return cut(p.text)
+	}
+	return respond(http.StatusOK, eventType, p.text)
+}
+
 const resultEvent = "data: " + aResult + "\n\n"
 
 // TestResumedAnswer: an answer in events that was cut is asked for again, behind what
 // is there, as often as MaxReconnects allows and with the pauses that the server
 // asks for; what cannot be had is an error of the call.
 func TestResumedAnswer(t *testing.T) {
-	events := func(text string) func() *http.Response {
-		return func() *http.Response { return respond(http.StatusOK, eventType, text) }
-	}
-	broken := func(text string) func() *http.Response { return func() *http.Response { return cut(text) } }
-	fails := func(code int) func() *http.Response {
-		return func() *http.Response { return respond(code, "text/plain", "") }
-	}
+	events := func(text string) part { return part{text: text} }
+	broken := func(text string) part { return part{text: text, cut: true} }
+	fails := func(code int) part { return part{status: code} }
 	for name, c := range map[string]struct {
-		answers []func() *http.Response // to the POST and the GETs; the last one for ever
-		from    string                  // the Last-Event-IDs of the GETs
-		read    []string                // messages; without the result there is an error
-		least   time.Duration           // that it takes
+		answers []part        // to the POST and the GETs; the last one for ever
+		from    string        // the Last-Event-IDs of the GETs
+		read    []string      // messages; without the result there is an error
+		least   time.Duration // that it takes
 		problem string
 	}{
-		"whole":                {[]func() *http.Response{events(resultEvent)}, "", []string{aResult}, 0, ""},
-		"whole, and cut then":  {[]func() *http.Response{broken("id: 1\n" + resultEvent + "id: 2\n\n")}, "", []string{aResult}, 0, ""},
-		"no ids":               {[]func() *http.Response{events("data: [1]\n\n")}, "", []string{"[1]"}, 0, "unexpected EOF"},
-		"no ids, cut":          {[]func() *http.Response{broken("data: [1]\n\n")}, "", []string{"[1]"}, 0, "unexpected EOF"},
-		"ended early":          {[]func() *http.Response{events("id: 1\ndata: [1]\n\n"), events("id: 2\n" + resultEvent)}, "1", []string{"[1]", aResult}, 0, ""},
-		"cut":                  {[]func() *http.Response{broken("id: 1\n\nid: 2\ndata: [1"), events("id: 2\n" + resultEvent)}, "1", []string{aResult}, 0, ""},
-		"cut twice":            {[]func() *http.Response{broken("id: 1\n\n"), broken("id: 2\n\n"), events(resultEvent)}, "1,2", []string{aResult}, 0, ""},
-		"busy":                 {[]func() *http.Response{broken("id: 1\n\n"), fails(503), fails(429), events(resultEvent)}, "1,1,1", []string{aResult}, 0, ""},
-		"busy for ever":        {[]func() *http.Response{broken("id: 1\n\n"), fails(503)}, "1,1,1", nil, 0, "unexpected EOF"},
-		"ends for ever":        {[]func() *http.Response{broken("id: 1\n\n"), events("")}, "1,1,1", nil, 0, "unexpected EOF"},
-		"gone":                 {[]func() *http.Response{broken("id: 1\n\n"), fails(410)}, "1", nil, 0, "status 410"},
-		"the server asks":      {[]func() *http.Response{broken("retry: 4000\nid: 1\n\n"), events(resultEvent)}, "1", []string{aResult}, 4 * time.Second, ""},
-		"another type":         {[]func() *http.Response{events("event: ping\ndata: [9\n\nevent: message\n" + resultEvent)}, "", []string{aResult}, 0, ""},
-		"too long":             {[]func() *http.Response{events("id: 1\n\ndata: " + strings.Repeat("x", 2000) + "\n\n")}, "", nil, 0, "longer than 1000 bytes"},
-		"an error of the POST": {[]func() *http.Response{events("id: 1\ndata: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-5,\"message\":\"m\"},\"id\":null}\n\n")}, "", nil, 0, "could not read the message"},
-		"the id of another":    {[]func() *http.Response{events("data: {\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-5,\"message\":\"m\"}}\n\n")}, "", []string{`{"jsonrpc":"2.0","id":9,"error":{"code":-5,"message":"m"}}`}, 0, "none"},
+		"whole":                {[]part{events(resultEvent)}, "", []string{aResult}, 0, ""},
+		"whole, and cut then":  {[]part{broken("id: 1\n" + resultEvent + "id: 2\n\n")}, "", []string{aResult}, 0, ""},
+		"no ids":               {[]part{events("data: [1]\n\n")}, "", []string{"[1]"}, 0, "unexpected EOF"},
+		"no ids, cut":          {[]part{broken("data: [1]\n\n")}, "", []string{"[1]"}, 0, "unexpected EOF"},
+		"ended early":          {[]part{events("id: 1\ndata: [1]\n\n"), events("id: 2\n" + resultEvent)}, "1", []string{"[1]", aResult}, 0, ""},
+		"cut":                  {[]part{broken("id: 1\n\nid: 2\ndata: [1"), events("id: 2\n" + resultEvent)}, "1", []string{aResult}, 0, ""},
+		"cut twice":            {[]part{broken("id: 1\n\n"), broken("id: 2\n\n"), events(resultEvent)}, "1,2", []string{aResult}, 0, ""},
+		"busy":                 {[]part{broken("id: 1\n\n"), fails(503), fails(429), events(resultEvent)}, "1,1,1", []string{aResult}, 0, ""},
+		"busy for ever":        {[]part{broken("id: 1\n\n"), fails(503)}, "1,1,1", nil, 0, "unexpected EOF"},
+		"ends for ever":        {[]part{broken("id: 1\n\n"), events("")}, "1,1,1", nil, 0, "unexpected EOF"},
+		"gone":                 {[]part{broken("id: 1\n\n"), fails(410)}, "1", nil, 0, "status 410"},
+		"the server asks":      {[]part{broken("retry: 4000\nid: 1\n\n"), events(resultEvent)}, "1", []string{aResult}, 4 * time.Second, ""},
+		"another type":         {[]part{events("event: ping\ndata: [9\n\nevent: message\n" + resultEvent)}, "", []string{aResult}, 0, ""},
+		"too long":             {[]part{events("id: 1\n\ndata: " + strings.Repeat("x", 2000) + "\n\n")}, "", nil, 0, "longer than 1000 bytes"},
+		"an error of the POST": {[]part{events("id: 1\ndata: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-5,\"message\":\"m\"},\"id\":null}\n\n")}, "", nil, 0, "could not read the message"},
+		"the id of another":    {[]part{events("data: {\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-5,\"message\":\"m\"}}\n\n")}, "", []string{`{"jsonrpc":"2.0","id":9,"error":{"code":-5,"message":"m"}}`}, 0, "none"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, from := 0, []string{}
@@ -71,7 +85,7 @@ func TestResumedAnswer(t *testing.T) {
 					t.Errorf("%s: request %d is a %s", name, n, r.Method)
 				}
 				n++
-				return c.answers[min(n, len(c.answers))-1](), nil
+				return c.answers[min(n, len(c.answers))-1].response(), nil
 			})
 			begin := time.Now()
 			say(t, s, aCall)

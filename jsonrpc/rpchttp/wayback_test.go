@@ -89,8 +89,11 @@ func (b *backs) seen() (at []time.Duration, from string) {
 	return slices.Clone(b.at), strings.Join(b.from, ",")
 }
 
-func status(code int) func(*http.Request) *http.Response {
-	return func(*http.Request) *http.Response { return respond(code, "text/plain", "told "+fmt.Sprint(code)) }
+// A status is an answer of its own.
+type status int
+
+func (s status) answer(*http.Request) *http.Response {
+	return respond(int(s), "text/plain", "told "+fmt.Sprint(int(s)))
 }
 
 // lives answers with a way back that says text, and ends after d; zero: it says
@@ -126,27 +129,27 @@ func TestWayBackEnds(t *testing.T) {
 		advice jsonrpc.Advice
 		lasts  bool // Read returns nothing
 	}{
-		"no way back":                 {WayBackAtOnce, answers{status(405)}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"busy at first":               {WayBackAtOnce, answers{status(503)}, 1, false, jsonrpc.AdviceReconnect, false},
+		"no way back":                 {WayBackAtOnce, answers{status(405).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
+		"busy at first":               {WayBackAtOnce, answers{status(503).answer}, 1, false, jsonrpc.AdviceReconnect, false},
 		"another kind":                {WayBackAtOnce, answers{func(*http.Request) *http.Response { return respond(200, jsonType, "{}") }}, 1, false, jsonrpc.AdviceGiveUp, false},
 		"another status":              {WayBackAtOnce, answers{func(*http.Request) *http.Response { return respond(201, eventType, "") }}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"unknown at first":            {WayBackAtOnce, answers{status(404)}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"gone at first":               {WayBackAtOnce, answers{status(410)}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"session ended":               {WayBackAtOnce, answers{lives(opened, ""), status(404)}, 2, true, jsonrpc.AdviceNone, false},
-		"events gone":                 {WayBackAtOnce, answers{lives(opened, ""), status(410)}, 2, false, jsonrpc.AdviceReconnect, false},
-		"no more way back":            {WayBackAtOnce, answers{lives(opened, ""), status(405)}, 2, false, jsonrpc.AdviceGiveUp, false},
-		"busy for ever":               {WayBackAtOnce, answers{lives(opened, ""), status(503)}, 4, false, jsonrpc.AdviceReconnect, false},
-		"busy for a while":            {WayBackAtOnce, answers{lives(opened, ""), status(503), status(502), lives(0, "")}, 4, false, jsonrpc.AdviceNone, true},
-		"session, none":               {WayBackWithSession, answers{status(405)}, 1, false, jsonrpc.AdviceNone, true},
-		"session, unknown":            {WayBackWithSession, answers{status(404)}, 1, false, jsonrpc.AdviceNone, true},
-		"session, not implemented":    {WayBackWithSession, answers{status(501)}, 1, false, jsonrpc.AdviceNone, true},
-		"session, unauthorized":       {WayBackWithSession, answers{status(401)}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"session, forbidden":          {WayBackWithSession, answers{status(403)}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"session, slow down":          {WayBackWithSession, answers{status(429), status(408), lives(0, "")}, 3, false, jsonrpc.AdviceNone, true},
-		"session, too early for ever": {WayBackWithSession, answers{status(425)}, 3, false, jsonrpc.AdviceReconnect, false},
-		"session, broken for ever":    {WayBackWithSession, answers{status(500)}, 3, false, jsonrpc.AdviceReconnect, false},
-		"session, ended":              {WayBackWithSession, answers{lives(opened, ""), status(404)}, 2, true, jsonrpc.AdviceNone, false},
-		"session, no more way back":   {WayBackWithSession, answers{lives(opened, ""), status(405)}, 2, false, jsonrpc.AdviceGiveUp, false},
+		"unknown at first":            {WayBackAtOnce, answers{status(404).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
+		"gone at first":               {WayBackAtOnce, answers{status(410).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
+		"session ended":               {WayBackAtOnce, answers{lives(opened, ""), status(404).answer}, 2, true, jsonrpc.AdviceNone, false},
+		"events gone":                 {WayBackAtOnce, answers{lives(opened, ""), status(410).answer}, 2, false, jsonrpc.AdviceReconnect, false},
+		"no more way back":            {WayBackAtOnce, answers{lives(opened, ""), status(405).answer}, 2, false, jsonrpc.AdviceGiveUp, false},
+		"busy for ever":               {WayBackAtOnce, answers{lives(opened, ""), status(503).answer}, 4, false, jsonrpc.AdviceReconnect, false},
+		"busy for a while":            {WayBackAtOnce, answers{lives(opened, ""), status(503).answer, status(502).answer, lives(0, "")}, 4, false, jsonrpc.AdviceNone, true},
+		"session, none":               {WayBackWithSession, answers{status(405).answer}, 1, false, jsonrpc.AdviceNone, true},
+		"session, unknown":            {WayBackWithSession, answers{status(404).answer}, 1, false, jsonrpc.AdviceNone, true},
+		"session, not implemented":    {WayBackWithSession, answers{status(501).answer}, 1, false, jsonrpc.AdviceNone, true},
+		"session, unauthorized":       {WayBackWithSession, answers{status(401).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
+		"session, forbidden":          {WayBackWithSession, answers{status(403).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
+		"session, slow down":          {WayBackWithSession, answers{status(429).answer, status(408).answer, lives(0, "")}, 3, false, jsonrpc.AdviceNone, true},
+		"session, too early for ever": {WayBackWithSession, answers{status(425).answer}, 3, false, jsonrpc.AdviceReconnect, false},
+		"session, broken for ever":    {WayBackWithSession, answers{status(500).answer}, 3, false, jsonrpc.AdviceReconnect, false},
+		"session, ended":              {WayBackWithSession, answers{lives(opened, ""), status(404).answer}, 2, true, jsonrpc.AdviceNone, false},
+		"session, no more way back":   {WayBackWithSession, answers{lives(opened, ""), status(405).answer}, 2, false, jsonrpc.AdviceGiveUp, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &backs{answers: c.first, born: time.Now()}

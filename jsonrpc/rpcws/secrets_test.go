@@ -81,7 +81,7 @@ func TestIOError(t *testing.T) {
 		fmt.Errorf("of the library: %w", os.ErrClosed): "rpcws: read: of the library: file already closed",
 	} {
 		got := ioError("read", err)
-		if got.Error() != want || errors.Is(got, err) == (err == os.ErrDeadlineExceeded) { //nolint:errorlint // the very one
+		if got.Error() != want || errors.Is(got, err) == (err == os.ErrDeadlineExceeded) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
@@ -119,12 +119,10 @@ func TestDialHeader(t *testing.T) {
 func TestDialTimeoutDefault(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, -1: 30 * time.Second, time.Minute: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			var handshake context.Context
 			begin := time.Now()
 			_, err := Dial(t.Context(), "ws://h/", DialConfig{DialTimeout: timeout, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-				handshake = r.Context()
-				<-handshake.Done()
-				return nil, handshake.Err()
+				<-r.Context().Done()
+				return nil, r.Context().Err()
 			})}})
 			if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took != want {
 				t.Errorf("%v: %v after %v", timeout, err, took)

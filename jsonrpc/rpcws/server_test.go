@@ -50,9 +50,9 @@ type valueKey struct{}
 // TestServeContext: the context of a connection has the request's values, and ends
 // with the connection at the latest; the server keeps nothing of it.
 func TestServeContext(t *testing.T) {
-	var got context.Context
+	contexts := make(chan context.Context, 1)
 	s := Handler(AcceptConfig{PingInterval: -1, CloseTimeout: time.Millisecond}, func(ctx context.Context, _ jsonrpc.Stream) {
-		got = ctx
+		contexts <- ctx
 		if ctx.Err() != nil || ctx.Value(valueKey{}) != "value" {
 			t.Errorf("%v, %v", ctx.Err(), ctx.Value(valueKey{}))
 		}
@@ -61,7 +61,7 @@ func TestServeContext(t *testing.T) {
 	ctx, hangUp := context.WithCancel(context.WithValue(r.Context(), valueKey{}, "value"))
 	hangUp() // the library's affair: the connection was taken over
 	s.ServeHTTP(hijackWriter{httptest.NewRecorder(), new(script)}, r.WithContext(ctx))
-	if got == nil || got.Err() == nil {
+	if (<-contexts).Err() == nil {
 		t.Error("the context goes on")
 	}
 	if len(s.conns) != 0 || s.count != 0 {
@@ -120,7 +120,7 @@ func TestShutdownWaits(t *testing.T) {
 			} else {
 				err = s.Shutdown(ctx)
 			}
-			if took := time.Since(begin); err != c.err || took != c.took { //nolint:errorlint // not wrapped
+			if took := time.Since(begin); err != c.err || took != c.took {
 				t.Errorf("%s: %v after %v, want %v after %v", c.name, err, took, c.err, c.took)
 			}
 			if err := s.Close(); err != nil || s.count != 0 {
