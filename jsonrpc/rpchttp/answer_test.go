@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/parley-project/parley/jsonrpc"
 )
@@ -207,4 +208,49 @@ func TestPartsAndLimits(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestGivenUpLate: a POST that ends long after its call was given up does not take the
+// next call with the same id along, which can be given up, too.
+func TestGivenUpLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late, g := make(chan struct{}), newGate()
+		n := 0
+		s := streamOver(t, ClientConfig{Cancel: jsonrpc.LSPCancel}, func(r *http.Request) (*http.Response, error) {
+			if n++; n == 1 {
+				<-late // net/http takes its time
+				return nil, r.Context().Err()
+			}
+			return g.answer(r)
+		})
+		say(t, s, aCall)
+		synctest.Wait()
+		say(t, s, cancels("1"), aCall)
+		if got := g.seen(); len(got) != 1 {
+			t.Errorf("%q on their way", got)
+		}
+		close(late)
+		synctest.Wait()
+		if len(s.calls) != 1 {
+			t.Errorf("%d calls are noted", len(s.calls))
+		}
+		begin := time.Now()
+		say(t, s, cancels("1"))
+		synctest.Wait()
+		if s.calls["1"] != nil || s.slots[1].job != nil || time.Since(begin) != 0 {
+			t.Error("the second call was not given up")
+		}
+	})
+}
+
+// TestTimeoutDefault: a call that nobody answers ends after two minutes.
+func TestTimeoutDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := streamOver(t, ClientConfig{}, newGate().answer)
+		begin := time.Now()
+		say(t, s, aCall)
+		if e := lostBy(t, s); !errors.Is(e, ErrTimeout) || time.Since(begin) != 2*time.Minute {
+			t.Errorf("%v after %v", e, time.Since(begin))
+		}
+	})
 }

@@ -148,6 +148,7 @@ func TestWayBackEnds(t *testing.T) {
 		"session, slow down":          {WayBackWithSession, answers{status(429).answer, status(408).answer, lives(0, "")}, 3, false, jsonrpc.AdviceNone, true},
 		"session, too early for ever": {WayBackWithSession, answers{status(425).answer}, 3, false, jsonrpc.AdviceReconnect, false},
 		"session, broken for ever":    {WayBackWithSession, answers{status(500).answer}, 3, false, jsonrpc.AdviceReconnect, false},
+		"session, redirected":         {WayBackWithSession, answers{status(302).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
 		"session, ended":              {WayBackWithSession, answers{lives(opened, ""), status(404).answer}, 2, true, jsonrpc.AdviceNone, false},
 		"session, no more way back":   {WayBackWithSession, answers{lives(opened, ""), status(405).answer}, 2, false, jsonrpc.AdviceGiveUp, false},
 	} {
@@ -294,6 +295,77 @@ func TestWayBackSecrets(t *testing.T) {
 		_, err := s.Read()
 		if e, ok := errors.AsType[*Error](err); !ok || e.Snippet != "not you, […]" || e.Status != http.StatusUnauthorized {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestWayBackKind: an answer of another kind is named.
+func TestWayBackKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := streamOver(t, ClientConfig{WayBack: WayBackAtOnce}, func(*http.Request) (*http.Response, error) {
+			return respond(http.StatusOK, "application/json; charset=utf-8", "{}"), nil
+		})
+		if _, err := s.Read(); err == nil || !strings.Contains(err.Error(), "not opened: the answer is application/json, not text/event-stream") {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWayBackHeaders: what ClientConfig.Headers cannot do for the GET ends the Stream,
+// and for the DELETE is nobody's affair.
+func TestWayBackHeaders(t *testing.T) {
+	locked := errors.New("locked")
+	for at, gets := range map[string]int{http.MethodGet: 0, http.MethodDelete: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			method := http.MethodGet
+			b := &backs{answers: answers{lives(0, "")}, born: time.Now()}
+			s := streamOver(t, ClientConfig{WayBack: WayBackAtOnce, Headers: func(context.Context, http.Header) error {
+				if method == at {
+					return locked
+				}
+				return nil
+			}}, b.answer)
+			synctest.Wait()
+			if err := s.in.failure(); errors.Is(err, locked) != (at == method) {
+				t.Errorf("%s: %v", at, err)
+			}
+			method = http.MethodDelete
+			s.Close()
+			if seen, _ := b.seen(); len(seen) != gets {
+				t.Errorf("%s: %d GETs", at, len(seen))
+			}
+		})
+	}
+}
+
+// TestReconnectsUnlimited: a negative MaxReconnects gives up never, neither the way back
+// nor the rest of an answer.
+func TestReconnectsUnlimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := answers{lives(2*time.Second, "")}
+		for range 30 {
+			busy = append(busy, status(503).answer)
+		}
+		b := &backs{answers: append(busy, lives(time.Second, "data: [1]\n\n")), born: time.Now()}
+		s := streamOver(t, ClientConfig{WayBack: WayBackAtOnce, MaxReconnects: -1}, b.answer)
+		if part, err := s.Read(); err != nil || string(part.Data) != "[1]" {
+			t.Errorf("%s, %v", part.Data, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		s := streamOver(t, ClientConfig{MaxReconnects: -1, Timeout: time.Hour}, func(*http.Request) (*http.Response, error) {
+			switch n++; n {
+			case 1:
+				return cut("id: 1\n\n"), nil
+			case 30:
+				return respond(http.StatusOK, eventType, resultEvent), nil
+			}
+			return respond(http.StatusServiceUnavailable, "", ""), nil
+		})
+		say(t, s, aCall)
+		if part, err := s.Read(); err != nil || string(part.Data) != aResult {
+			t.Errorf("%s, %v", part.Data, err)
 		}
 	})
 }
