@@ -32,7 +32,7 @@ func follow(body io.Reader, p *eventParser, touch func()) error {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

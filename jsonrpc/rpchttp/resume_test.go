@@ -102,7 +102,7 @@ func TestResumedAnswer(t *testing.T) {
 					t.Errorf("%s: %v, want %s", name, e, c.problem)
 				}
 			}
-			synctest.Wait()
+			time.Sleep(time.Minute) // nothing more is asked for
 			s.Close()
 			if got := strings.Join(from, ","); got != c.from {
 				t.Errorf("%s: asked for the events behind %q, want %q", name, got, c.from)
