@@ -96,24 +96,27 @@ func (s status) answer(*http.Request) *http.Response {
 	return respond(int(s), "text/plain", "told "+fmt.Sprint(int(s)))
 }
 
-// lives answers with a way back that says text, and ends after d; zero: it says
-// nothing, and never ends.
-func lives(d time.Duration, text string) func(*http.Request) *http.Response {
-	return func(r *http.Request) *http.Response {
-		if d == 0 {
-			return inSession(0, r)
-		}
-		read, write := io.Pipe()
-		go func() {
-			_, _ = io.WriteString(write, text)
-			time.Sleep(d)
-			write.Close()
-		}()
-		res := respond(http.StatusOK, eventType, "")
-		res.Body = read
-		res.Header.Set(DefaultSessionHeader, "1")
-		return res
+// A life is a way back that says text, and ends after a while; zero: it says nothing,
+// and never ends.
+type life struct {
+	lasts time.Duration
+	text  string
+}
+
+func (l life) answer(r *http.Request) *http.Response {
+	if l.lasts == 0 {
+		return inSession(0, r)
 	}
+	read, write := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(write, l.text)
+		time.Sleep(l.lasts)
+		write.Close()
+	}()
+	res := respond(http.StatusOK, eventType, "")
+	res.Body = read
+	res.Header.Set(DefaultSessionHeader, "1")
+	return res
 }
 
 type answers = []func(*http.Request) *http.Response
@@ -135,22 +138,22 @@ func TestWayBackEnds(t *testing.T) {
 		"another status":              {WayBackAtOnce, answers{func(*http.Request) *http.Response { return respond(201, eventType, "") }}, 1, false, jsonrpc.AdviceGiveUp, false},
 		"unknown at first":            {WayBackAtOnce, answers{status(404).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
 		"gone at first":               {WayBackAtOnce, answers{status(410).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"session ended":               {WayBackAtOnce, answers{lives(opened, ""), status(404).answer}, 2, true, jsonrpc.AdviceNone, false},
-		"events gone":                 {WayBackAtOnce, answers{lives(opened, ""), status(410).answer}, 2, false, jsonrpc.AdviceReconnect, false},
-		"no more way back":            {WayBackAtOnce, answers{lives(opened, ""), status(405).answer}, 2, false, jsonrpc.AdviceGiveUp, false},
-		"busy for ever":               {WayBackAtOnce, answers{lives(opened, ""), status(503).answer}, 4, false, jsonrpc.AdviceReconnect, false},
-		"busy for a while":            {WayBackAtOnce, answers{lives(opened, ""), status(503).answer, status(502).answer, lives(0, "")}, 4, false, jsonrpc.AdviceNone, true},
+		"session ended":               {WayBackAtOnce, answers{life{opened, ""}.answer, status(404).answer}, 2, true, jsonrpc.AdviceNone, false},
+		"events gone":                 {WayBackAtOnce, answers{life{opened, ""}.answer, status(410).answer}, 2, false, jsonrpc.AdviceReconnect, false},
+		"no more way back":            {WayBackAtOnce, answers{life{opened, ""}.answer, status(405).answer}, 2, false, jsonrpc.AdviceGiveUp, false},
+		"busy for ever":               {WayBackAtOnce, answers{life{opened, ""}.answer, status(503).answer}, 4, false, jsonrpc.AdviceReconnect, false},
+		"busy for a while":            {WayBackAtOnce, answers{life{opened, ""}.answer, status(503).answer, status(502).answer, life{0, ""}.answer}, 4, false, jsonrpc.AdviceNone, true},
 		"session, none":               {WayBackWithSession, answers{status(405).answer}, 1, false, jsonrpc.AdviceNone, true},
 		"session, unknown":            {WayBackWithSession, answers{status(404).answer}, 1, false, jsonrpc.AdviceNone, true},
 		"session, not implemented":    {WayBackWithSession, answers{status(501).answer}, 1, false, jsonrpc.AdviceNone, true},
 		"session, unauthorized":       {WayBackWithSession, answers{status(401).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
 		"session, forbidden":          {WayBackWithSession, answers{status(403).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"session, slow down":          {WayBackWithSession, answers{status(429).answer, status(408).answer, lives(0, "")}, 3, false, jsonrpc.AdviceNone, true},
+		"session, slow down":          {WayBackWithSession, answers{status(429).answer, status(408).answer, life{0, ""}.answer}, 3, false, jsonrpc.AdviceNone, true},
 		"session, too early for ever": {WayBackWithSession, answers{status(425).answer}, 3, false, jsonrpc.AdviceReconnect, false},
 		"session, broken for ever":    {WayBackWithSession, answers{status(500).answer}, 3, false, jsonrpc.AdviceReconnect, false},
 		"session, redirected":         {WayBackWithSession, answers{status(302).answer}, 1, false, jsonrpc.AdviceGiveUp, false},
-		"session, ended":              {WayBackWithSession, answers{lives(opened, ""), status(404).answer}, 2, true, jsonrpc.AdviceNone, false},
-		"session, no more way back":   {WayBackWithSession, answers{lives(opened, ""), status(405).answer}, 2, false, jsonrpc.AdviceGiveUp, false},
+		"session, ended":              {WayBackWithSession, answers{life{opened, ""}.answer, status(404).answer}, 2, true, jsonrpc.AdviceNone, false},
+		"session, no more way back":   {WayBackWithSession, answers{life{opened, ""}.answer, status(405).answer}, 2, false, jsonrpc.AdviceGiveUp, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &backs{answers: c.first, born: time.Now()}
@@ -198,7 +201,7 @@ func TestWayBackPauses(t *testing.T) {
 		{2 * stable, "retry: 7000\n", 2*stable + 7*time.Second, 2*stable + 7*time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := &backs{answers: answers{lives(c.lives, c.text)}, born: time.Now()}
+			b := &backs{answers: answers{life{c.lives, c.text}.answer}, born: time.Now()}
 			streamOver(t, ClientConfig{WayBack: WayBackAtOnce}, b.answer)
 			time.Sleep(3 * time.Minute)
 			at, _ := b.seen()
@@ -229,7 +232,7 @@ func TestWayBackIdle(t *testing.T) {
 			res := respond(http.StatusOK, eventType, "")
 			res.Body = read
 			return res
-		}, lives(0, "")}}
+		}, life{0, ""}.answer}}
 		streamOver(t, ClientConfig{WayBack: WayBackAtOnce, WayBackIdle: time.Minute}, b.answer)
 		time.Sleep(250*time.Second + time.Minute - time.Second)
 		synctest.Wait()
@@ -244,7 +247,7 @@ func TestWayBackIdle(t *testing.T) {
 	})
 	// Without it silence means nothing, whatever the timeout of requests.
 	synctest.Test(t, func(t *testing.T) {
-		b := &backs{born: time.Now(), answers: answers{lives(0, "")}}
+		b := &backs{born: time.Now(), answers: answers{life{0, ""}.answer}}
 		streamOver(t, ClientConfig{WayBack: WayBackAtOnce, Timeout: time.Second}, b.answer)
 		time.Sleep(time.Hour)
 		if at, _ := b.seen(); len(at) != 1 {
@@ -259,9 +262,9 @@ func TestWayBackEvents(t *testing.T) {
 	large := `"` + strings.Repeat("x", 2<<20) + `"` // more than MaxMessage: that is for the Conn
 	synctest.Test(t, func(t *testing.T) {
 		b := &backs{born: time.Now(), answers: answers{
-			lives(time.Second, "id: 1\ndata: [1]\n\nevent: ping\ndata: [9]\n\nid: 2\nevent: message\ndata: [2]\n\nid: 3\ndata: [7"),
-			lives(time.Second, "id: 3\ndata: [3]\n\ndata:  \n\ndata: "+large+"\n\nid: 4\ndata: [4]\n\n"),
-			lives(0, ""),
+			life{time.Second, "id: 1\ndata: [1]\n\nevent: ping\ndata: [9]\n\nid: 2\nevent: message\ndata: [2]\n\nid: 3\ndata: [7"}.answer,
+			life{time.Second, "id: 3\ndata: [3]\n\ndata:  \n\ndata: " + large + "\n\nid: 4\ndata: [4]\n\n"}.answer,
+			life{0, ""}.answer,
 		}}
 		s := streamOver(t, ClientConfig{WayBack: WayBackAtOnce}, b.answer)
 		for _, want := range []string{"[1]", "[2]", "[3]", large, "[4]"} {
@@ -318,7 +321,7 @@ func TestWayBackHeaders(t *testing.T) {
 	for at, gets := range map[string]int{http.MethodGet: 0, http.MethodDelete: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			method := http.MethodGet
-			b := &backs{answers: answers{lives(0, "")}, born: time.Now()}
+			b := &backs{answers: answers{life{0, ""}.answer}, born: time.Now()}
 			s := streamOver(t, ClientConfig{WayBack: WayBackAtOnce, Headers: func(context.Context, http.Header) error {
 				if method == at {
 					return locked
@@ -342,11 +345,11 @@ func TestWayBackHeaders(t *testing.T) {
 // nor the rest of an answer.
 func TestReconnectsUnlimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		busy := answers{lives(2*time.Second, "")}
+		busy := answers{life{2 * time.Second, ""}.answer}
 		for range 30 {
 			busy = append(busy, status(503).answer)
 		}
-		b := &backs{answers: append(busy, lives(time.Second, "data: [1]\n\n")), born: time.Now()}
+		b := &backs{answers: append(busy, life{time.Second, "data: [1]\n\n"}.answer), born: time.Now()}
 		s := streamOver(t, ClientConfig{WayBack: WayBackAtOnce, MaxReconnects: -1}, b.answer)
 		if part, err := s.Read(); err != nil || string(part.Data) != "[1]" {
 			t.Errorf("%s, %v", part.Data, err)
