@@ -243,10 +243,22 @@ func TestGivenUpLate(t *testing.T) {
 	})
 }
 
-// TestTimeoutDefault: a call that nobody answers ends after two minutes.
+// TestTimeoutDefault: a call that nobody answers ends after two minutes, whether one was
+// answered before or not.
 func TestTimeoutDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := streamOver(t, ClientConfig{}, newGate().answer)
+		g, n := newGate(), 0
+		s := streamOver(t, ClientConfig{}, func(r *http.Request) (*http.Response, error) {
+			if n++; n == 1 {
+				return respond(http.StatusOK, jsonType, aResult), nil
+			}
+			return g.answer(r)
+		})
+		say(t, s, aCall)
+		if _, err := s.Read(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
 		begin := time.Now()
 		say(t, s, aCall)
 		if e := lostBy(t, s); !errors.Is(e, ErrTimeout) || time.Since(begin) != 2*time.Minute {

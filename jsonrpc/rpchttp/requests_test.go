@@ -214,3 +214,67 @@ func TestCredentialsEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// TestHeaderOfPosts: without a session, too, no POST leaves anything in the header that
+// all of them begin with.
+func TestHeaderOfPosts(t *testing.T) {
+	for kind, client := range clients(t) {
+		tap := &wireTap{answer: func(int, *http.Request) *http.Response { return respond(http.StatusOK, jsonType, aResult) }}
+		client.Transport = tap
+		cookies := 0
+		if client.Jar != nil {
+			client.Jar.SetCookies(&url.URL{Scheme: "http", Host: "host"}, []*http.Cookie{{Name: "a", Value: "1"}})
+			cookies = 1
+		}
+		for _, own := range []int{0, 1} {
+			cfg := ClientConfig{Client: client}
+			if own == 1 {
+				cfg.Headers = func(_ context.Context, h http.Header) error {
+					h.Add("X-Request", "yes")
+					return nil
+				}
+			}
+			tap.requests = nil
+			synctest.Test(t, func(t *testing.T) {
+				s, err := NewStream("http://host/rpc", cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				for range 3 {
+					say(t, s, aCall)
+					if _, err := s.Read(); err != nil {
+						t.Error(err)
+					}
+				}
+				if len(s.header) != 2 {
+					t.Errorf("%s: the header of all POSTs became %v", kind, s.header)
+				}
+			})
+			for _, r := range tap.requests {
+				if len(r.Header["X-Request"]) != own || len(r.Cookies()) != cookies || r.Header["Authorization"] != nil {
+					t.Errorf("%s: sent with %v", kind, r.Header)
+				}
+			}
+		}
+	}
+}
+
+// TestRedirectsClosed: the answer that redirects is closed, and a server in a session
+// that fails is not one that has forgotten it.
+func TestRedirectsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		s := streamOver(t, ClientConfig{}, func(*http.Request) (*http.Response, error) {
+			if n++; n == 1 {
+				return redirectTo(http.StatusTemporaryRedirect, "/other"), nil
+			}
+			return respond(http.StatusInternalServerError, "", ""), nil
+		})
+		s.learn("abc")
+		say(t, s, aCall)
+		if e := lostBy(t, s); e.Status != http.StatusInternalServerError || s.in.failure() != nil || n != 2 {
+			t.Errorf("%v after %d requests, %v", e, n, s.in.failure())
+		}
+	})
+}
