@@ -42,8 +42,10 @@ internal/values:
 internal/values/...:          internal/values
 internal/values/s3:           . internal/values
 internal/store:               . internal/values
-internal/executor:            . internal/bus internal/records internal/store internal/workflow internal/workflow/expr
-internal/bridge:              . internal/admission internal/breaker internal/bus internal/records internal/store
+internal/tracing:             .
+internal/tracing/tracingtest:
+internal/executor:            . internal/bus internal/records internal/store internal/tracing internal/workflow internal/workflow/expr
+internal/bridge:              . internal/admission internal/breaker internal/bus internal/records internal/store internal/tracing
 internal/bridge/simplea2a:    . internal/bridge
 internal/bridge/a2a:          . internal/bridge internal/bridge/a2a/a2apb internal/bridge/a2a/agentcard jsonrpc jsonrpc/rpcdial jsonrpc/rpcws
 internal/bridge/a2a/a2apb:

@@ -1,6 +1,10 @@
 package parley
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // The names of a [Trace]'s two parts as headers: of HTTP requests, of Kafka
 // records, and of gRPC calls.
@@ -19,12 +23,15 @@ const (
 	MaxTraceMembers = 32
 
 	plainTraceparent = 55
+	// flagSampled says that the trace is recorded, flagRandom that its id is random
+	// (level 2 of the recommendation).
+	flagSampled, flagRandom = 1, 2
 )
 
-// Trace is a trace context of the W3C (https://www.w3.org/TR/trace-context/) as it
-// came with what has started a run. It is passed on byte for byte: nothing here
-// records spans, so that nothing here has an id to put in its place. The zero value
-// is none, and [TraceOf] makes no other that is not valid.
+// Trace is a trace context of the W3C (https://www.w3.org/TR/trace-context/): what
+// came with what has started a run, or names a span of Parley's own ([Trace.Under]).
+// It is passed on byte for byte. The zero value is none, and [TraceOf] makes no other
+// that is not valid.
 type Trace struct {
 	Parent string `json:"traceparent,omitempty"`
 	// State is "" without a Parent.
@@ -76,6 +83,43 @@ func (t Trace) ID() string {
 		return ""
 	}
 	return t.Parent[3:35]
+}
+
+// SpanID gives the parent-id, 16 hexadecimal digits, or "" without a trace: the span
+// that what is sent with it belongs below.
+func (t Trace) SpanID() string {
+	if len(t.Parent) < plainTraceparent {
+		return ""
+	}
+	return t.Parent[36:52]
+}
+
+// Sampled reports whether whoever has sent the trace says that it is recorded.
+func (t Trace) Sampled() bool {
+	if len(t.Parent) < plainTraceparent {
+		return false
+	}
+	return t.flags()&flagSampled != 0
+}
+
+// flags gives those of a trace; what is not valid has none.
+func (t Trace) flags() uint64 {
+	flags, err := strconv.ParseUint(t.Parent[53:plainTraceparent], 16, 8)
+	if err != nil {
+		return 0
+	}
+	return flags
+}
+
+// Under gives the same trace with another span, of 16 lower-case hexadecimal digits,
+// that what is sent with it belongs below. Flags that version 00 does not know, and
+// what a later version has behind them, are left out, as the recommendation asks of
+// who writes that version. Without a trace there is none.
+func (t Trace) Under(span string) Trace {
+	if t.IsZero() {
+		return t
+	}
+	return Trace{Parent: fmt.Sprintf("00-%s-%s-%02x", t.ID(), span, t.flags()&(flagSampled|flagRandom)), State: t.State}
 }
 
 // Into adds both parts to the headers of a record, or nothing.

@@ -119,3 +119,31 @@ func FuzzTraceOf(f *testing.F) {
 		}
 	})
 }
+
+// TestTraceUnder: a span of ours takes the place of the parent-id, and of the rest only
+// what version 00 knows is sent on.
+func TestTraceUnder(t *testing.T) {
+	const span = "b7ad6b7169203331"
+	under := "00-" + traceID + "-" + span
+	for _, tt := range []struct {
+		name    string
+		trace   parley.Trace
+		want    parley.Trace
+		sampled bool
+	}{
+		{"none", parley.Trace{}, parley.Trace{}, false},
+		{"recorded", parley.Trace{Parent: plain, State: "a=1"}, parley.Trace{Parent: under + "-01", State: "a=1"}, true},
+		{"not recorded", parley.Trace{Parent: plain[:53] + "00"}, parley.Trace{Parent: under + "-00"}, false},
+		{"random id", parley.Trace{Parent: plain[:53] + "02"}, parley.Trace{Parent: under + "-02"}, false},
+		{"flags of a later level", parley.Trace{Parent: plain[:53] + "ff"}, parley.Trace{Parent: under + "-03"}, true},
+		{"later version", parley.Trace{Parent: "cc" + plain[2:] + "-more"}, parley.Trace{Parent: under + "-01"}, true},
+	} {
+		got := tt.trace.Under(span)
+		if got != tt.want || tt.trace.Sampled() != tt.sampled {
+			t.Errorf("%s: %+v under a span is %+v, want %+v; sampled %v", tt.name, tt.trace, got, tt.want, tt.trace.Sampled())
+		}
+		if again := parley.TraceOf([]string{got.Parent}, []string{got.State}); !got.IsZero() && (again != got || got.SpanID() != span) {
+			t.Errorf("%s: %+v is read as %+v, its span is %q", tt.name, got, again, got.SpanID())
+		}
+	}
+}

@@ -28,6 +28,7 @@ type devFlags struct {
 	allow               []string
 	allowStdio          bool
 	pushURL             string
+	traces              string
 }
 
 // defaultData is the data folder if nothing else is said.
@@ -57,6 +58,7 @@ func newDevCommand(a *app) *cobra.Command {
 	flags.StringArrayVar(&f.allow, "egress-allow", nil, "range that agents may be at besides public addresses and this machine, such as 10.0.0.0/8; may be repeated")
 	flags.BoolVar(&f.allowStdio, "allow-stdio", true, "run the programs that agents with a stdio: URL name")
 	flags.StringVar(&f.pushURL, "push-url", "", "URL at which agents reach this server, to post there when a task goes on; none: they are asked")
+	flags.StringVar(&f.traces, "traces", "", "where spans of runs, steps and calls are sent (OTLP over HTTP), such as http://127.0.0.1:4318; none: nowhere")
 	return cmd
 }
 
@@ -118,6 +120,9 @@ func (a *app) devConfig(f devFlags) (server.Config, error) {
 		AllowStdio:  f.allowStdio, PushURL: f.pushURL,
 		SecretSeen: redactor.Add, Now: a.now, Health: &parley.HealthCheck{},
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
+	}
+	if f.traces != "" {
+		cfg.Traces = &server.Traces{Receiver: server.SpanReceiver{URL: f.traces}, Sample: 1}
 	}
 	if f.secretsDir != "" {
 		cfg.SecretsDir = a.path(f.secretsDir)

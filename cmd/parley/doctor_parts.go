@@ -113,6 +113,18 @@ func (d *doctor) bus(ctx context.Context) []finding {
 	return append([]finding{fine(name, "Kafka, "+plural(report.Brokers, "broker"))}, judgeTopics(report)...)
 }
 
+// traces asks whoever is to get spans whether it takes any.
+func (d *doctor) traces(ctx context.Context) []finding {
+	const name = "traces"
+	if d.cfg.Traces == nil {
+		return nil
+	}
+	if err := server.CheckSpanReceiver(ctx, d.cfg.Traces.Receiver); err != nil {
+		return []finding{odd(name, classify(err).text, "runs are not affected; correct telemetry.traces, or start what is to get spans")}
+	}
+	return []finding{fine(name, d.cfg.Traces.Receiver.URL+" takes spans")}
+}
+
 // judgeTopics gives a line for each thing that is wrong with a topic, or one for
 // all of them.
 func judgeTopics(report server.TopicsReport) []finding {

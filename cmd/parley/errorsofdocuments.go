@@ -137,12 +137,6 @@ func settingErrors() []errorEntry {
 			Next:    []string{"remove one of the two; where a value comes from: parley config view --origin"},
 		},
 		{
-			Code: "not_in_this_version", In: []string{metDocument}, Retry: retryNo,
-			Meaning: "The setting has a name and no effect in this version of Parley.",
-			Causes:  []string{"a configuration of a newer version"},
-			Next:    []string{"remove it, or take a newer version"},
-		},
-		{
 			Code: "secret", In: []string{metDocument}, Retry: retryNo,
 			Meaning: "A secret's reference leads nowhere, or the secret is written where a reference belongs.",
 			Causes:  []string{"a variable or file that is not there", "a literal"},

@@ -123,10 +123,10 @@ func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ se
 		Breaker: defaultBreaker(l.Bridge.Breaker), CancelGrace: l.Limits.CancelGrace, DrainGrace: l.Limits.DrainGrace, Limits: runLimits(l.Limits), Documents: documentLimits(l.Limits), EventChain: l.Limits.EventChain,
 		Values: valuesConfig(l.Values), Retention: retention(l.Retention),
 		Health: &parley.HealthCheck{Off: !l.Health.Enabled, Interval: l.Health.Interval, Timeout: l.Health.Timeout},
-		Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
+		Traces: traces(l.Telemetry.Traces), Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
 	}
-	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Bus.Kafka.SASL.Password, l.Values.S3.SecretKey} {
+	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Bus.Kafka.SASL.Password, l.Values.S3.SecretKey, l.Telemetry.Traces.Header.Value} {
 		if !secret.IsZero() {
 			redactor.Add(secret)
 		}
@@ -140,6 +140,18 @@ func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ se
 		}
 	}
 	return cfg, redactor, nil
+}
+
+// traces says where spans go, nil for nowhere.
+func traces(t config.Traces) *server.Traces {
+	if t.URL == "" {
+		return nil
+	}
+	out := &server.Traces{Receiver: server.SpanReceiver{URL: t.URL, CA: t.CA, Timeout: t.Timeout}, Sample: t.Sample}
+	if !t.Header.Value.IsZero() {
+		out.Receiver.Header, out.Receiver.Value = t.Header.Name, t.Header.Value
+	}
+	return out
 }
 
 // exchangeLimits bound each exchange with an agent.

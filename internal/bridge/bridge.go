@@ -18,6 +18,7 @@ import (
 	"github.com/parley-project/parley/internal/admission"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/tracing"
 )
 
 // Config of a [Bridge]. Worker, Ledger, Agents, Bus and Adapters are required.
@@ -47,7 +48,9 @@ type Config struct {
 	Breaker *parley.Breaker
 	// Metrics may be nil.
 	Metrics *Metrics
-	Limits  Limits
+	// Tracer records calls; nil records none.
+	Tracer *tracing.Tracer
+	Limits Limits
 	// Lease is how long a bridge may be silent before its claims are taken
 	// over; the same for all processes, default 15 s. It beats three times.
 	Lease time.Duration

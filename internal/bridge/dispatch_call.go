@@ -38,6 +38,7 @@ type call struct {
 	// uncalled: the present try has ended before the adapter was asked.
 	uncalled bool
 	tell     *parley.Result
+	span     callSpan
 	agent    parley.Agent
 	out      Outcome
 	// status is the HTTP status that the newest call was answered with, or 0.
@@ -132,12 +133,14 @@ func (e limitError) Is(target error) bool { return target == context.DeadlineExc
 // run works on the call until its end.
 func (c *call) run(first step) {
 	defer c.b.cfg.Metrics.inHand(c.row.Agent)()
+	c.openSpan()
 	for s := first; s != nil; {
 		s = s(c)
 	}
 	b := c.b
 	c.hangUp()
 	c.stopReports()
+	c.tellSpan()
 	// Nobody else is to have a foreign task in hand before its result is told.
 	tells := c.tell != nil && c.foreign()
 	b.mu.Lock()

@@ -53,6 +53,7 @@ func backoff(r parley.RetryConfig, n int) time.Duration {
 func (c *call) tryAgain(wait time.Duration) step {
 	b := c.b
 	c.stopReports()
+	c.tellSpan()
 	at, failed := b.now().Add(wait), b.firstFailure(&c.row)
 	ok, known := c.move(store.Move{Kind: store.MoveRetry, At: at, Source: failed})
 	switch {

@@ -172,6 +172,7 @@ func (c *call) foreign() bool { return c.row.HandOff == store.HandOffForeign }
 // a new one.
 func (c *call) task() parley.Task {
 	t := c.row.Task
+	t.Trace = c.span.own
 	if c.foreign() {
 		t.ID, t.Foreign = t.Step, true
 		if replay := store.ForeignReplay(c.row.ID); replay != "" {

@@ -18,6 +18,7 @@ func (c *call) shielded(op string, exchange func() (Outcome, error)) (out Outcom
 			out, err = c.stumbled(op, v), nil
 		}
 	}()
+	c.exchanges()
 	return exchange()
 }
 

@@ -61,6 +61,7 @@ type Config struct {
 	Retention Retention `koanf:"retention"`
 	Auth      Auth      `koanf:"auth"`
 	Log       Log       `koanf:"log"`
+	Telemetry Telemetry `koanf:"telemetry"`
 	Egress    Egress    `koanf:"egress"`
 	Push      Push      `koanf:"push"`
 	Secrets   Secrets   `koanf:"secrets"`
@@ -257,6 +258,27 @@ type Auth struct {
 type Log struct {
 	Level  string `koanf:"level"`
 	Format string `koanf:"format"`
+}
+
+// Telemetry says what is told of runs to other systems.
+type Telemetry struct {
+	Traces Traces `koanf:"traces"`
+}
+
+// Traces says where spans go.
+type Traces struct {
+	// URL is "" for nowhere.
+	URL     string        `koanf:"url"`
+	Sample  float64       `koanf:"sample"`
+	Header  TracesHeader  `koanf:"header"`
+	CA      string        `koanf:"ca"`
+	Timeout time.Duration `koanf:"timeout"`
+}
+
+// TracesHeader is sent along with spans, unless Value is zero.
+type TracesHeader struct {
+	Name  string        `koanf:"name"`
+	Value parley.Secret `koanf:"-"`
 }
 
 // Egress bounds where agents may be.

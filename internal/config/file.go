@@ -21,9 +21,6 @@ const maxFile = 1 << 20
 // agentsSection is the section that the registry reads.
 const agentsSection = "agents"
 
-// later are sections and members that nothing in this program acts upon.
-func later() []string { return []string{"telemetry"} }
-
 // readFile takes the values of the file.
 func (l *loader) readFile() {
 	if l.src.File == "" {
@@ -104,10 +101,6 @@ func (l *loader) member(key, value *yaml.Node, path string) {
 	if path == agentsSection {
 		return
 	}
-	if slices.Contains(later(), path) {
-		l.problem(l.at(key), path, codeLater, "is not in this version: remove it")
-		return
-	}
 	s, isSetting := l.known[path]
 	below := l.below(path + ".")
 	switch {
@@ -171,7 +164,7 @@ func (s Setting) node(n *yaml.Node) (any, error) {
 		if tag != "!!int" {
 			return nil, wrongType("must be %s", s.expected())
 		}
-	case KindShare:
+	case KindShare, KindPart:
 		if tag != "!!int" && tag != "!!float" {
 			return nil, wrongType("must be %s", s.expected())
 		}

@@ -129,7 +129,6 @@ const (
 	codeTwice   = "duplicate"
 	codeType    = "type"
 	codeValue   = "value"
-	codeLater   = "not_in_this_version"
 	codeSecret  = "secret"
 )
 

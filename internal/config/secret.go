@@ -26,6 +26,7 @@ func (l *loader) resolve(c *Config) {
 	c.Database.URL = l.databaseURL()
 	c.Auth.Key = l.secret("auth.key")
 	l.resolveZone(&c.Zone)
+	c.Telemetry.Traces.Header.Value = l.secret("telemetry.traces.header.value")
 	c.Values.S3.SecretKey = l.secret("values.s3.secret_key")
 	c.Bus.Kafka.SASL.Password = l.secret("bus.kafka.sasl.password")
 	if ref := l.values["bus.kafka.sasl.token"].(string); ref != "" {

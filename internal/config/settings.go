@@ -14,7 +14,9 @@ const (
 	KindDuration Kind = "duration"
 	KindSwitch   Kind = "switch"
 	// KindShare is more than 0 and at most 1.
-	KindShare   Kind = "share"
+	KindShare Kind = "share"
+	// KindPart is from 0 to 1.
+	KindPart    Kind = "part"
 	KindFolder  Kind = "folder"
 	KindFile    Kind = "file"
 	KindFolders Kind = "folders"
@@ -66,6 +68,7 @@ func Settings() []Setting {
 	all = append(all, healthSettings()...)
 	all = append(all, retentionSettings()...)
 	all = append(all, edgeSettings()...)
+	all = append(all, telemetrySettings()...)
 	all = append(all, executionSettings()...)
 	return append(all, verificationSettings()...)
 }
@@ -223,6 +226,18 @@ func healthSettings() []Setting {
 		{Path: "health.enabled", Kind: KindSwitch, Default: true, Help: "look in the background whether agents are well (role bridge); off: at none, whatever their records say"},
 		{Path: "health.interval", Kind: KindDuration, Default: 30 * time.Second, least: second, most: 3600 * second, Help: "time between two looks at an agent, by all processes together"},
 		{Path: "health.timeout", Kind: KindDuration, Default: 5 * time.Second, least: second / 10, most: 30 * second, Help: "time limit of one look; never more than the interval"},
+	}
+}
+
+// telemetrySettings are about what is told of runs to systems that show traces.
+func telemetrySettings() []Setting {
+	return []Setting{
+		{Path: "telemetry.traces.url", Kind: KindText, Default: "", Help: "where spans of runs, steps and calls are sent by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty: nowhere"},
+		{Path: "telemetry.traces.sample", Kind: KindPart, Default: 1.0, Help: "share of the runs that are recorded if they bring no trace; one that is brought says it itself"},
+		{Path: "telemetry.traces.header.name", Kind: KindText, Default: "Authorization", Help: "header that telemetry.traces.header.value is sent in"},
+		{Path: "telemetry.traces.header.value", Kind: KindSecret, Default: "", Help: "its whole value, such as one of `Bearer ...`; empty: none is sent"},
+		{Path: "telemetry.traces.ca", Kind: KindFile, Default: "", Help: "certificates (PEM) that the receiver's is signed by; empty: those of the system"},
+		{Path: "telemetry.traces.timeout", Kind: KindDuration, Default: 10 * time.Second, least: int64(100 * time.Millisecond), most: int64(time.Minute), Help: "time limit of one delivery with all its tries"},
 	}
 }
 

@@ -33,9 +33,9 @@ func (s Setting) parse(text string) (any, error) {
 			return nil, fmt.Errorf("must be %s", s.expected())
 		}
 		return n, s.within(n)
-	case KindShare:
+	case KindShare, KindPart:
 		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(f > 0 && f <= 1) {
+		if err != nil || !(f >= 0 && f <= 1) || f == 0 && s.Kind == KindShare {
 			return nil, fmt.Errorf("must be %s", s.expected())
 		}
 		return f, nil
@@ -136,6 +136,8 @@ func (s Setting) expected() string {
 		return "a whole number"
 	case KindShare:
 		return "a number of more than 0 and at most 1, such as 0.5"
+	case KindPart:
+		return "a number from 0 to 1, such as 0.1"
 	case KindSize:
 		return "a size such as 512KiB or 1MiB"
 	case KindDuration:

@@ -46,7 +46,7 @@ func (x *Executor) family(s *workflow.State, d workflow.Decision, e extra) store
 	for _, a := range d.Children {
 		c.Ask = append(c.Ask, store.Child{
 			Task: a.Parent.TaskID, Parent: a.Parent.Run, Step: a.Parent.Step, Input: a.Input, Detached: a.Detached,
-			Spec: store.ChildSpec{Workflow: a.Workflow, Version: a.Version, Until: a.Until, Depth: a.Parent.Depth, Chain: s.Chain(), Priority: a.Priority, Trace: s.Trace()},
+			Spec: store.ChildSpec{Workflow: a.Workflow, Version: a.Version, Until: a.Until, Depth: a.Parent.Depth, Chain: s.Chain(), Priority: a.Priority, Trace: x.cfg.Tracer.Step(s.RunID(), s.Trace(), a.Parent.Step)},
 		})
 	}
 	for _, a := range d.StopChildren {

@@ -28,6 +28,7 @@ func (x *Executor) attempts(l *liveRun, d workflow.Decision, now time.Time, rese
 			Task: s.Task, State: store.AttemptOpen, Held: s.Held, VisibleAt: s.At, Urgency: l.state.Priority() - parley.DefaultRunPriority,
 			Policy: store.Policy{AttemptTimeout: s.AttemptTimeout, Silence: s.Silence},
 		}
+		rows[i].Trace = x.cfg.Tracer.Step(s.Task.Run, s.Task.Trace, s.Task.Step)
 		if s.HasNext {
 			rows[i].Policy.OnOpen = parley.OnOpenFail
 		}
@@ -125,6 +126,7 @@ func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt,
 	}
 	x.count(d)
 	x.cfg.Metrics.decided(l.state, d.Events)
+	x.trace(l.state, d.Events)
 	for _, id := range d.RequestCancel {
 		x.tellCancel(id)
 	}

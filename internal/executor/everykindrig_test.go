@@ -16,6 +16,7 @@ import (
 	"github.com/parley-project/parley/internal/bridge"
 	"github.com/parley-project/parley/internal/bus/memory"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/tracing"
 )
 
 var errDead = errors.New("the process is dead")
@@ -122,6 +123,8 @@ type world struct {
 	database string
 	input    string
 	pace
+	// tracer may be nil.
+	tracer *tracing.Tracer
 
 	mu    sync.Mutex // protects what follows
 	lives int
@@ -142,6 +145,7 @@ type world struct {
 type agentCall struct {
 	life         int
 	agent, input string
+	trace        parley.Trace
 }
 
 func newWorld(database, input string, p pace) *world {
@@ -227,7 +231,7 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 	defer func() { err = errors.Join(err, hub.Close(), db.Close()) }()
 	var b *bridge.Bridge
 	l.executor = New(Config{
-		Store: mortalStore{db, l}, Signals: db, Turns: db, Children: db, LateAnswers: db, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
+		Store: mortalStore{db, l}, Signals: db, Turns: db, Children: db, LateAnswers: db, Tracer: w.tracer, Take: db.Publish, Bus: hub, Now: time.Now, Clock: db.Now, Jitter: func() float64 { return 0.5 },
 		NewID: w.newID, SweepEvery: w.sweep, Lease: w.patience / 4,
 		Reserve: func(agent string) (Reservation, bool) {
 			r, ok := b.Reserve(agent)
@@ -238,7 +242,7 @@ func (w *world) live(ctx context.Context, d *dying) (err error) {
 		},
 	})
 	b, err = bridge.New(bridge.Config{
-		Worker: "bridge", Ledger: wholeLedger{db, l.executor}, Agents: l, Bus: hub, Adapters: []bridge.Adapter{l}, Clock: db.Now, Lease: w.patience / 4,
+		Worker: "bridge", Ledger: wholeLedger{db, l.executor}, Agents: l, Bus: hub, Adapters: []bridge.Adapter{l}, Clock: db.Now, Lease: w.patience / 4, Tracer: w.tracer,
 		DrainGrace: time.Millisecond, AnswerWakes: true, Progress: l.executor.TakeProgress, Failpoint: d.hit,
 	})
 	if err != nil {
@@ -413,7 +417,7 @@ func (l *life) Call(ctx context.Context, task parley.Task, _ parley.Agent, _ bri
 func (l *life) took(task parley.Task) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls[task.ID] = append(l.calls[task.ID], agentCall{l.number, task.Agent, string(task.Input)})
+	l.calls[task.ID] = append(l.calls[task.ID], agentCall{l.number, task.Agent, string(task.Input), task.Trace})
 	if l.first[task.ID].IsZero() {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(task.ID))

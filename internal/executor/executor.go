@@ -23,6 +23,7 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/tracing"
 	"github.com/parley-project/parley/internal/workflow"
 )
 
@@ -144,6 +145,8 @@ type Config struct {
 	DeadLetters bus.DeadLetters
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Tracer records runs and steps; nil records none.
+	Tracer *tracing.Tracer
 	// Failpoint is that of the [Publisher], for crash tests; nil in production.
 	Failpoint func(name string) error
 }

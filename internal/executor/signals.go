@@ -50,7 +50,7 @@ func (l *liveRun) notPublished(err error) error {
 
 // signals is what a decision changes about events.
 func (x *Executor) signals(s *workflow.State, d workflow.Decision, looked []store.WaiterSeen) store.Signals {
-	g := store.Signals{Unsubscribe: d.Unsubscribe, Emit: d.Emit, Limit: x.cfg.Limits.WaitingEvents, Chain: s.Chain() + 1, Seen: looked}
+	g := store.Signals{Unsubscribe: d.Unsubscribe, Emit: x.traced(s, d.Emit), Limit: x.cfg.Limits.WaitingEvents, Chain: s.Chain() + 1, Seen: looked}
 	for _, w := range d.Subscribe {
 		g.Subscribe = append(g.Subscribe, store.Waiter{Run: s.RunID(), Step: w.Step, Name: w.Name, Key: w.Key, Since: w.Since})
 	}

@@ -60,6 +60,8 @@ type Config struct {
 	// WorkflowDirs are folders whose .yaml, .yml and .json documents are
 	// deployed at each start.
 	WorkflowDirs []string
+	// Traces says where spans of runs, steps and calls are sent; nil is nowhere.
+	Traces *Traces
 	// Logger gets every log line; default none.
 	Logger *slog.Logger
 	// Version is what /openapi.json and the User-Agent say.

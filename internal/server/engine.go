@@ -78,7 +78,7 @@ func (s *Server) buildExecutor(metrics *prometheus.Registry) {
 		Jitter: mathrand.Float64, CancelGrace: s.cfg.CancelGrace, Lease: s.cfg.Lease, Failpoint: s.cfg.Failpoint, Agent: s.agentInfo,
 		Signals: s.db, Turns: s.db, Children: s.db, LateAnswers: s.db, Triggers: s.db, Secret: s.secrets.Resolve, EventChain: s.cfg.EventChain, Shared: s.cfg.shared(), Guest: !s.cfg.has(RoleExecutor),
 		Group: s.cfg.ExecutorGroup, HandOffs: s.db, Monitoring: s.kafka != nil && s.cfg.Requests, Metrics: executor.NewMetrics(metrics),
-		DeadLetters: s.keepRecord,
+		DeadLetters: s.keepRecord, Tracer: s.tracer,
 	}
 	if s.cfg.OldBridge {
 		cfg.OldBridge = &executor.OldBridge{NewToken: newToken, Group: s.cfg.ExecutorGroup}
@@ -130,7 +130,7 @@ func (s *Server) buildBridge(adapters []bridge.Adapter, observed *bridge.Metrics
 			PerAgent: s.cfg.MaxConcurrent, Global: s.cfg.MaxCalls, Following: s.cfg.MaxFollowing, GlobalBytes: s.cfg.MaxRequestBytes,
 		},
 		DrainGrace: s.cfg.DrainGrace, Lease: s.cfg.Lease, Failpoint: s.cfg.Failpoint,
-		Group: s.cfg.BridgeGroup, Results: s.kafka != nil, DeadLetters: s.keepRecord,
+		Group: s.cfg.BridgeGroup, Results: s.kafka != nil, DeadLetters: s.keepRecord, Tracer: s.tracer,
 	}
 	if s.db == nil {
 		cfg.Ledger = bridge.NewMemoryLedger()

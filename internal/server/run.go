@@ -219,6 +219,7 @@ func (s *Server) Close() error {
 	if s.exchange != nil {
 		s.exchange.Close()
 	}
+	s.closeTracer()
 	if s.db != nil {
 		errs = append(errs, s.db.Close())
 	}

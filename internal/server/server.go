@@ -41,6 +41,7 @@ import (
 	"github.com/parley-project/parley/internal/retention"
 	"github.com/parley-project/parley/internal/schedule"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/tracing"
 	"github.com/parley-project/parley/internal/workflow/schemas"
 )
 
@@ -72,6 +73,7 @@ type Server struct {
 	checker   *health.Checker     // nil where nobody looks at agents
 	sweeper   *retention.Sweeper  // nil where all runs are kept
 	exchange  *bridge.Exchange
+	tracer    *tracing.Tracer // nil where spans go nowhere
 	secrets   *registry.Secrets
 	cards     *agentcard.Detector
 	a2a       *a2a.Adapter
@@ -123,6 +125,9 @@ func New(ctx context.Context, cfg Config) (s *Server, err error) {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.openBus(ctx, metrics); err != nil {
+		return s, err
+	}
+	if err := s.openTracer(ctx, metrics); err != nil {
 		return s, err
 	}
 	if err := s.buildEngine(metrics); err != nil {

@@ -30,6 +30,12 @@ type world struct {
 // its handler; each workflow is a document.
 func newWorld(t *testing.T, agents map[string]http.Handler, workflows ...string) *world {
 	t.Helper()
+	return newWorldWith(t, nil, agents, workflows...)
+}
+
+// newWorldWith is newWorld with a configuration that change may adjust.
+func newWorldWith(t *testing.T, change func(*server.Config), agents map[string]http.Handler, workflows ...string) *world {
+	t.Helper()
 	dir := t.TempDir()
 	w := &world{t: t, log: newCallLog(), cfg: server.Config{
 		Data: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", EgressAllow: []string{"127.0.0.0/8"},
@@ -51,6 +57,9 @@ func newWorld(t *testing.T, agents map[string]http.Handler, workflows ...string)
 	for i, doc := range workflows {
 		write(t, filepath.Join(dir, "flows", fmt.Sprintf("%d.yaml", i)), doc)
 		w.cfg.WorkflowDirs = []string{filepath.Join(dir, "flows")}
+	}
+	if change != nil {
+		change(&w.cfg)
 	}
 	w.server = startServer(t, w.cfg)
 	return w

@@ -249,8 +249,8 @@ func (b *batched) exchange(g *batch) {
 	var calls []context.Context
 	op := g.members[0].op
 	for i, m := range g.members {
-		if m.op.task.Trace != op.task.Trace {
-			op.task.Trace = parley.Trace{}
+		if m.op.task.Trace.ID() != op.task.Trace.ID() {
+			op.task.Trace = parley.Trace{} // one request belongs to one trace
 		}
 		body = append(append(body, "[,"[min(i, 1)]), m.body...)
 		calls = append(calls, m.ctx)
