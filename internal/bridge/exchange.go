@@ -264,7 +264,12 @@ type Request struct {
 // [*parley.Error] if there was nothing that could be sent: a URL, a credential
 // or a body that is not fit for a request.
 func (x *Exchange) Do(ctx context.Context, task parley.Task, agent parley.Agent, r Request) (Reply, error) {
-	p, err := x.post(ctx, errand{task, agent}, r)
+	return x.do(ctx, &errand{task, agent}, r)
+}
+
+// do is Do for an errand, which must not be changed any more.
+func (x *Exchange) do(ctx context.Context, e *errand, r Request) (Reply, error) {
+	p, err := x.post(ctx, e, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -282,11 +287,13 @@ func (x *Exchange) Do(ctx context.Context, task parley.Task, agent parley.Agent,
 }
 
 // post prepares an exchange, which ctx alone bounds so far.
-func (x *Exchange) post(ctx context.Context, e errand, r Request) (*post, error) {
+func (x *Exchange) post(ctx context.Context, e *errand, r Request) (*post, error) {
 	if r.URL != "" {
-		e.agent.URL = r.URL
+		other := *e
+		other.agent.URL = r.URL
+		e = &other
 	}
-	target, err := x.target(e.task, e.agent, r.Body)
+	target, err := x.target(e, r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +303,7 @@ func (x *Exchange) post(ctx context.Context, e errand, r Request) (*post, error)
 			return nil, err
 		}
 	}
-	auth, err := x.Authorize(ctx, e.task, e.agent)
+	auth, err := x.authorize(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +328,7 @@ func (x *Exchange) post(ctx context.Context, e errand, r Request) (*post, error)
 type post struct {
 	x            *Exchange
 	outer, inner context.Context //nolint:containedctx // a post is one call
-	errand
+	*errand
 	pool   *http.Transport
 	auth   Authorization
 	method string
@@ -353,7 +360,7 @@ func (p *post) anyRoundTrip() (*http.Response, error) {
 	if !p.direct() {
 		return p.send()
 	}
-	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.method, p.url, p.header, p.body, p.due, &p.errand})
+	resp, sent, err := p.x.direct.roundTrip(p.outer, &directRequest{p.method, p.url, p.header, p.body, p.due, p.errand})
 	if refused, ok := errors.AsType[*ExchangeError](err); ok {
 		return nil, refused // by the guard
 	}

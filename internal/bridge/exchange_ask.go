@@ -38,7 +38,7 @@ func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Repl
 	u, err := url.Parse(q.URL)
 	if err != nil {
 		// The text of url.Parse repeats the URL, which may hold a secret.
-		return Reply{}, errand{agent: agent}.errorf(parley.CodeInvalid, "an address of the agent cannot be read as a URL")
+		return Reply{}, (&errand{agent: agent}).errorf(parley.CodeInvalid, "an address of the agent cannot be read as a URL")
 	}
 	known := agent
 	agent.Timeout = min(orDefault(agent.Timeout, probeTimeout), probeTimeout)
@@ -62,7 +62,7 @@ func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Repl
 		err = nil
 	}
 	if err == nil && len(reply.Body) > limit { // of a refusal more is read
-		return Reply{}, errand{agent: agent}.errorf(parley.CodeLimit, "%s is larger than %d bytes and was not read", place(u), limit)
+		return Reply{}, (&errand{agent: agent}).errorf(parley.CodeLimit, "%s is larger than %d bytes and was not read", place(u), limit)
 	}
 	reply.Body = redactOutput(known, reply.Body)
 	redactHeader(known, reply.Header)

@@ -36,10 +36,14 @@ type header struct{ name, value string }
 // can be had, else a [*parley.Error]: there is no credential, or one that a
 // request cannot carry.
 func (x *Exchange) Authorize(ctx context.Context, task parley.Task, agent parley.Agent) (Authorization, error) {
-	e := errand{task, agent}
+	return x.authorize(ctx, &errand{task, agent})
+}
+
+// authorize is Authorize for an errand.
+func (x *Exchange) authorize(ctx context.Context, e *errand) (Authorization, error) {
 	var auth Authorization
 	var err error
-	if agent.Auth.Type == parley.AuthOAuth2 {
+	if e.agent.Auth.Type == parley.AuthOAuth2 {
 		auth, err = x.bearerToken(ctx, e, "")
 	} else {
 		auth, err = e.authorization()
@@ -68,15 +72,16 @@ func (x *Exchange) Renew(ctx context.Context, task parley.Task, agent parley.Age
 	}
 	var next Authorization
 	var err error
+	e := &errand{task, agent}
 	if agent.Auth.Type == parley.AuthOAuth2 {
-		next, err = x.bearerToken(ctx, errand{task, agent}, refused.value)
+		next, err = x.bearerToken(ctx, e, refused.value)
 	} else {
-		next, err = errand{task, agent}.authorization()
+		next, err = e.authorization()
 	}
 	if err != nil || next.equal(refused) {
 		return Authorization{}, false, err
 	}
-	if err := guarded(ctx, errand{task, agent}); err != nil {
+	if err := guarded(ctx, e); err != nil {
 		return Authorization{}, false, err
 	}
 	return next, true, nil
@@ -171,8 +176,8 @@ func (a Authorization) InURL() bool { return a.query != "" }
 func (a Authorization) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redactedMark)) }
 
 // authorization gives what the record and its resolved secrets say.
-func (e errand) authorization() (Authorization, error) {
-	auth := e.agent.Auth
+func (e *errand) authorization() (Authorization, error) {
+	auth := &e.agent.Auth
 	switch auth.Type {
 	case "", parley.AuthNone, parley.AuthMTLS:
 		return Authorization{}, nil
@@ -191,7 +196,7 @@ func (e errand) authorization() (Authorization, error) {
 }
 
 // secret gives the credential, which a header can carry.
-func (e errand) secret() (string, error) {
+func (e *errand) secret() (string, error) {
 	value := string(e.agent.Credential.Reveal())
 	if value == "" {
 		return "", e.errorf(parley.CodeAgentRejected, "the agent wants %s authentication, and its credential is empty", e.agent.Auth.Type)
@@ -202,7 +207,7 @@ func (e errand) secret() (string, error) {
 	return value, nil
 }
 
-func (e errand) oneHeader(name, prefix string) (Authorization, error) {
+func (e *errand) oneHeader(name, prefix string) (Authorization, error) {
 	if !validName(name) || reserved(name) {
 		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
 	}
@@ -214,7 +219,7 @@ func (e errand) oneHeader(name, prefix string) (Authorization, error) {
 }
 
 // key puts the key where its scheme says.
-func (e errand) key() (Authorization, error) {
+func (e *errand) key() (Authorization, error) {
 	auth := e.agent.Auth
 	switch auth.In {
 	case "", parley.InHeader:
@@ -241,7 +246,7 @@ func (e errand) key() (Authorization, error) {
 	return Authorization{name: "Cookie", value: auth.Header + "=" + value}, nil
 }
 
-func (e errand) headers() (Authorization, error) {
+func (e *errand) headers() (Authorization, error) {
 	var a Authorization
 	if len(e.agent.Auth.Headers) == 0 {
 		return a, e.errorf(parley.CodeInvalid, "the agent's auth names no headers")
@@ -262,7 +267,7 @@ func (e errand) headers() (Authorization, error) {
 	return a, nil
 }
 
-func (e errand) basic() (Authorization, error) {
+func (e *errand) basic() (Authorization, error) {
 	if strings.Contains(e.agent.Auth.User, ":") || !validValue(e.agent.Auth.User) {
 		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth has a user name that basic authentication cannot carry (a colon?)")
 	}

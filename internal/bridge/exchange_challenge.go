@@ -68,7 +68,7 @@ func isWord(s string) bool {
 
 // unauthorized says for an answer 401 or 403 what the agent asks for and what
 // to check.
-func (e errand) unauthorized(status int, h http.Header) string {
+func (e *errand) unauthorized(status int, h http.Header) string {
 	c := readChallenge(h)
 	asked := ""
 	if len(c.schemes) > 0 {

@@ -66,7 +66,7 @@ func (d *direct) roundTrip(ctx context.Context, r *directRequest) (resp *http.Re
 			if c, err = d.connect(ctx, r.url, r.due); err != nil {
 				return nil, false, err
 			}
-			if err = guarded(ctx, *r.errand); err != nil { // that took its time
+			if err = guarded(ctx, r.errand); err != nil { // that took its time
 				return nil, false, errors.Join(err, c.Close())
 			}
 		}

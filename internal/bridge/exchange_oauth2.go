@@ -204,7 +204,7 @@ func (t *tokens) makeRoomLocked() {
 
 // bearerToken gives the access token of an agent with OAuth2, another one than
 // the header refused if that is not "".
-func (x *Exchange) bearerToken(ctx context.Context, e errand, refused string) (Authorization, error) {
+func (x *Exchange) bearerToken(ctx context.Context, e *errand, refused string) (Authorization, error) {
 	const scheme = "Bearer "
 	auth := e.agent.Auth.OAuth2
 	if auth == nil || auth.TokenURL == "" || auth.ClientID == "" {

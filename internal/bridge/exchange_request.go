@@ -37,27 +37,27 @@ func (x *Exchange) parseURL(raw string) (*url.URL, error) {
 }
 
 // target checks what can be checked without a connection.
-func (x *Exchange) target(task parley.Task, agent parley.Agent, body []byte) (*url.URL, error) {
-	u, err := x.parseURL(agent.URL)
+func (x *Exchange) target(e *errand, body []byte) (*url.URL, error) {
+	u, err := x.parseURL(e.agent.URL)
 	switch {
 	case err != nil:
 		// The text of url.Parse repeats the URL, which may hold a secret.
-		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent cannot be read")
+		return nil, e.errorf(parley.CodeInvalid, "the URL of the agent cannot be read")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent has the scheme %q; it must be http or https", u.Scheme)
+		return nil, e.errorf(parley.CodeInvalid, "the URL of the agent has the scheme %q; it must be http or https", u.Scheme)
 	case u.Hostname() == "":
-		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent names no host")
+		return nil, e.errorf(parley.CodeInvalid, "the URL of the agent names no host")
 	case u.User != nil:
-		return nil, errand{task, agent}.errorf(parley.CodeInvalid, "the URL of the agent holds a user name; put credentials into its auth")
+		return nil, e.errorf(parley.CodeInvalid, "the URL of the agent holds a user name; put credentials into its auth")
 	case len(body) > x.limits.MaxRequest:
-		e := errand{task, agent}.errorf(parley.CodeLimit, "the request to %s has %d bytes; max_request allows %d", place(u), len(body), x.limits.MaxRequest)
-		return nil, e.WithDetails(map[string]any{"limit": "max_request", "value": x.limits.MaxRequest})
+		tooLarge := e.errorf(parley.CodeLimit, "the request to %s has %d bytes; max_request allows %d", place(u), len(body), x.limits.MaxRequest)
+		return nil, tooLarge.WithDetails(map[string]any{"limit": "max_request", "value": x.limits.MaxRequest})
 	}
 	return u, nil
 }
 
 // header makes the headers of BR-5 and AD-8, spelled as the seeds spell them.
-func (x *Exchange) header(e errand, auth Authorization) (http.Header, error) {
+func (x *Exchange) header(e *errand, auth Authorization) (http.Header, error) {
 	correlation := e.task.CorrelationID
 	if correlation == "" {
 		correlation = e.task.ID
@@ -137,7 +137,7 @@ type errand struct {
 }
 
 // errorf makes an error about the errand; it cannot be retried.
-func (e errand) errorf(code parley.Code, format string, args ...any) *parley.Error {
+func (e *errand) errorf(code parley.Code, format string, args ...any) *parley.Error {
 	err := parley.Errorf(code, format, args...)
 	err.Agent, err.Step, err.Attempt = e.agent.Name, e.task.Step, e.task.Attempt
 	return err

@@ -22,7 +22,7 @@ const maxStreamed = 64
 // agent.Timeout bound the exchange until the head of a stream is there; the
 // stream goes on until its owner closes it.
 func (x *Exchange) Stream(ctx context.Context, task parley.Task, agent parley.Agent, r Request) (*StreamBody, Reply, error) {
-	p, err := x.post(ctx, errand{task, agent}, r)
+	p, err := x.post(ctx, &errand{task, agent}, r)
 	if err != nil {
 		return nil, Reply{}, err
 	}

@@ -37,7 +37,7 @@ func (x *Exchange) TLSConfig(agent parley.Agent) (*tls.Config, error) {
 	if !hasTLS(agent) {
 		return cfg, nil
 	}
-	e := errand{agent: agent}
+	e := &errand{agent: agent}
 	r := agent.Resolved
 	if r == nil {
 		r = &parley.ResolvedAuth{}
@@ -73,7 +73,7 @@ func (x *Exchange) transportFor(agent parley.Agent, target *url.URL) (*http.Tran
 	key := poolKey{scheme: target.Scheme, host: target.Host}
 	switch {
 	case target.Scheme != "https" && hasTLS(agent):
-		return nil, errand{agent: agent}.errorf(parley.CodeInvalid, "the agent has TLS settings, and its URL is not https")
+		return nil, (&errand{agent: agent}).errorf(parley.CodeInvalid, "the agent has TLS settings, and its URL is not https")
 	case !hasTLS(agent):
 		return x.pools.of(key, nil), nil
 	}

@@ -178,7 +178,7 @@ func (t *talk) carry(c Conversation, body []byte) (reply Reply, err error) {
 	if c.Carry != nil {
 		reply, err = c.Carry(t.ctx, body)
 	} else {
-		reply, err = t.x.Post(t.ctx, t.task, t.agent, body)
+		reply, err = t.x.do(t.ctx, &t.errand, Request{Body: body})
 	}
 	if !t.log.Enabled(t.ctx, slog.LevelInfo) {
 		return reply, err

@@ -71,12 +71,12 @@ func (g *sendGuard) note(status int32) {
 // for a connection; they ask directly before that. It gives an [*ExchangeError] of
 // disposition NotSent if the call that ctx is for may not be sent any more.
 func Guarded(ctx context.Context, task parley.Task, agent parley.Agent) error {
-	return guarded(ctx, errand{task, agent})
+	return guarded(ctx, &errand{task, agent})
 }
 
 // guarded gives an error if the call that ctx is for may not be sent any more.
 // Contexts without a guard are those of questions, which may always be asked.
-func guarded(ctx context.Context, e errand) error {
+func guarded(ctx context.Context, e *errand) error {
 	g, ok := ctx.Value(guardKey{}).(*sendGuard)
 	if !ok || g.may() {
 		return nil
