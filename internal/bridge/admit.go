@@ -32,7 +32,7 @@ type queuedTask struct {
 	// source is the record that it was taken from, nil for foreign tasks.
 	source *store.Source
 	// foreign is set for foreign tasks.
-	foreign *queuedForeign
+	foreign *waitingForeign
 	// moves: it does not wait while the agent's circuit is open.
 	moves bool
 }
@@ -53,7 +53,7 @@ func (b *Bridge) waitLocked(l *lane, q *queuedTask) {
 	if l.queue.Len() == 0 && l.gate.Idle(q.since) {
 		l.pace.promised = time.Time{} // whoever was to come has come
 	}
-	b.queued[q.task] = q.foreign != nil && q.foreign.stored
+	b.queued[q.task] = q.foreign != nil && q.foreign.row != nil
 	b.carryLocked(l, q.bytes)
 	l.queue.bytes += q.bytes
 	l.queue.Push(q, q.turn)
@@ -97,7 +97,7 @@ func (b *Bridge) giveWayLocked(l *lane, turn int64) bool {
 // backLocked has a task that has left the queue wait in the ledger.
 func (b *Bridge) backLocked(l *lane, q *queuedTask) {
 	if q.foreign != nil {
-		b.putOffLocked(l, *q.foreign)
+		b.putOffLocked(l, q.foreign.queued())
 		return
 	}
 	b.deferLocked(l, q.task)

@@ -177,15 +177,15 @@ func (b *Bridge) serveClaims(ctx context.Context) {
 			b.writeDeferrals()
 			claim, own, foreign := b.batch()
 			b.recall()
-			if len(own.reqs)+len(foreign.tasks) == 0 {
+			if len(own.reqs)+len(foreign) == 0 {
 				break
 			}
 			if len(own.reqs) > 0 {
 				b.claimBatch(claim, own)
 			}
-			if len(foreign.tasks) == 0 || b.claimForeign(claim, foreign) {
+			if len(foreign) == 0 || b.claimForeign(claim, foreign) {
 				wait = repeatAfter
-				if len(foreign.tasks) > 1 && !b.volatile {
+				if len(foreign) > 1 && !b.volatile {
 					pause(ctx, gather)
 				}
 				continue
@@ -256,7 +256,7 @@ type slot struct {
 
 // batch takes from the queues what there are slots for, from each lane its
 // share, and occupies the slots.
-func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign foreignBatch) {
+func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign []foreignClaim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	claim = store.Claim{Worker: b.cfg.Worker, Inc: b.inc}
@@ -276,10 +276,7 @@ func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign foreignBatch)
 			own.reqs, own.slots = append(own.reqs, store.ClaimRequest{TaskID: q.task, Token: token, Source: q.source}), append(own.slots, s)
 			return
 		}
-		t := q.foreign
-		t.row.State, t.row.Policy.OutcomeUnknown = store.AttemptClaimed, l.frozenPolicy()
-		t.row.Claim = store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: token}
-		foreign.tasks, foreign.slots = append(foreign.tasks, t), append(foreign.slots, s)
+		foreign = append(foreign, foreignClaim{task: q.foreign, slot: s, token: token, policy: l.frozenPolicy()})
 	})
 	b.waiting.Remove(func(l *lane) bool {
 		if l.queue.Len() > 0 {

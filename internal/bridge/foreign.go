@@ -34,17 +34,11 @@ const (
 	foreignPurge = 1000
 )
 
-// queuedForeign is a foreign task that waits for a slot.
+// queuedForeign is a foreign task that is to wait for a slot.
 type queuedForeign struct {
 	row store.Attempt
 	// stored: the ledger has its row.
 	stored bool
-}
-
-// waitingForeign is both sides of one, in one piece: there may be 65,536 of an agent.
-type waitingForeign struct {
-	task    queuedTask
-	foreign queuedForeign
 }
 
 // subscribeTasks takes task records: foreign ones are acknowledged when they
@@ -150,8 +144,8 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 		b.putOffLocked(l, q)
 		b.cfg.Metrics.putOff(why, 1)
 	} else {
-		w := &waitingForeign{task: queuedTask{task: id, bytes: size, turn: turn}, foreign: q}
-		w.task.foreign = &w.foreign
+		w := newWaiting(&q)
+		w.task.turn, w.task.bytes = turn, size
 		b.waitLocked(l, &w.task)
 	}
 	learn := l.limit == 0 && !l.learning
@@ -268,23 +262,35 @@ func (b *Bridge) writePutOff() {
 	}
 }
 
-// foreignBatch is foreign tasks that are about to be claimed; each has a slot
-// of its lane.
-type foreignBatch struct {
-	tasks []*queuedForeign
-	slots []slot
+// foreignClaim is a foreign task that is about to be claimed. It has a slot of its
+// lane.
+type foreignClaim struct {
+	task   *waitingForeign
+	slot   slot
+	token  string
+	policy parley.OutcomePolicy
+}
+
+// row is the attempt as it is claimed.
+func (c *foreignClaim) row(claim store.Claim, at time.Time) store.Attempt {
+	row := c.task.queued().row
+	row.State, row.Policy.OutcomeUnknown, row.Claim, row.ClaimedAt = store.AttemptClaimed, c.policy, claim, at
+	if c.task.row == nil {
+		row.VisibleAt = at
+	}
+	return row
 }
 
 // claimForeign is P4 for tasks whose rows it inserts. What is in doubt waits
 // for the next try; what somebody else has, or has ended, needs nothing more. It
 // reports whether the ledger has written.
-func (b *Bridge) claimForeign(claim store.Claim, batch foreignBatch) bool {
+func (b *Bridge) claimForeign(claim store.Claim, batch []foreignClaim) bool {
 	began := b.cfg.Now()
-	rows := make([]store.Attempt, len(batch.tasks))
+	rows := make([]store.Attempt, len(batch))
 	at := b.now()
-	for i, q := range batch.tasks {
-		rows[i] = q.row
-		rows[i].ClaimedAt = at
+	for i := range batch {
+		claim.Token = batch[i].token
+		rows[i] = batch[i].row(claim, at)
 	}
 	got, err := b.foreign.ClaimForeign(b.hard, rows, at)
 	if err != nil {
@@ -298,9 +304,11 @@ func (b *Bridge) claimForeign(claim store.Claim, batch foreignBatch) bool {
 	for i := range got {
 		mine[got[i].ID] = &got[i]
 	}
-	for i, q := range batch.tasks {
-		r := Reservation{Claim: store.Claim{Worker: claim.Worker, Inc: claim.Inc, Token: q.row.Claim.Token}, b: b, slot: batch.slots[i], began: began}
-		switch row := mine[q.row.ID]; {
+	for i := range batch {
+		c := &batch[i]
+		claim.Token = c.token
+		r := Reservation{Claim: claim, b: b, slot: c.slot, began: began}
+		switch row := mine[c.task.task.task]; {
 		case row != nil:
 			r.Start(*row)
 			if !b.volatile {
@@ -308,11 +316,11 @@ func (b *Bridge) claimForeign(claim store.Claim, batch foreignBatch) bool {
 			}
 		case err != nil:
 			r.Release()
-			b.enqueueForeign(*q, nil)
+			b.enqueueForeign(c.task.queued(), nil)
 		default:
 			r.Release()
-			if !b.volatile || !b.working(q.row.ID) {
-				b.acknowledge(q.row.ID)
+			if id := c.task.task.task; !b.volatile || !b.working(id) {
+				b.acknowledge(id)
 			}
 		}
 	}
@@ -327,8 +335,8 @@ func (b *Bridge) expireForeign(now time.Time) {
 	var over []queuedForeign
 	b.mu.Lock()
 	for l := range b.waiting.Flows {
-		for l.queue.Len() > 0 && l.queue.Head().foreign != nil && !now.Before(l.queue.Head().foreign.row.Deadline) {
-			over = append(over, *l.queue.Head().foreign)
+		for l.queue.Len() > 0 && l.queue.Head().foreign != nil && !now.Before(l.queue.Head().foreign.deadline()) {
+			over = append(over, l.queue.Head().foreign.queued())
 			l.popLocked(b)
 		}
 	}

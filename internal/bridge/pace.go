@@ -100,7 +100,7 @@ func (b *Bridge) overdueLocked(l *lane, now time.Time) func(*queuedTask) bool {
 	}
 	return func(q *queuedTask) bool {
 		limit := own
-		if q.foreign != nil && !q.foreign.stored {
+		if q.foreign != nil && q.foreign.row == nil {
 			if b.volatile {
 				return false
 			}
