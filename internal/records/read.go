@@ -199,11 +199,14 @@ func exactly(want string) func([]byte) *wrong {
 // instant takes a string, which need not be a time, or null.
 func instant(to *time.Time) func([]byte) *wrong {
 	return func(raw []byte) *wrong {
-		v := ""
-		if err := optional(&v)(raw); err != nil {
-			return err
-		}
 		*to = time.Time{}
+		if raw[0] != '"' {
+			if string(raw) == "null" {
+				return nil
+			}
+			return unlike(raw, "a string or null")
+		}
+		v := unquote(raw)
 		for _, layout := range []string{"2006-01-02T15:04:05.999999999", time.RFC3339Nano, "2006-01-02 15:04:05.999999999"} {
 			if t, err := time.Parse(layout, v); err == nil {
 				*to = t.UTC()

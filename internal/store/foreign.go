@@ -75,12 +75,14 @@ func ForeignTaskID(run, task, correlation, replay string) string {
 	if replay != "" {
 		ids, prefix = append(ids, replay), replayPrefix
 	}
-	h := sha256.New()
+	var buf [256]byte // on the stack: the usual ids fit in
+	sums := make([]byte, 0, 4*sha256.Size)
 	for _, s := range ids {
-		sum := sha256.Sum256([]byte(s))
-		h.Write(sum[:])
+		sum := sha256.Sum256(append(buf[:0], s...))
+		sums = append(sums, sum[:]...)
 	}
-	return prefix + hex.EncodeToString(h.Sum(nil)[:20])
+	sum := sha256.Sum256(sums)
+	return string(hex.AppendEncode(append(buf[:0], prefix...), sum[:20]))
 }
 
 // ForeignReplay tells the replay of a foreign task from the task and from others:

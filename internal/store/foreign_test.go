@@ -190,6 +190,10 @@ func TestForeignTaskID(t *testing.T) {
 		}
 		seen[id] = true
 	}
+	// Rows of before have these.
+	diff(t, ForeignTaskID("run", "task", "corr", ""), "foreign:6de2c54b64e0e5aa96f94e82269df52aa9bc6a0f")
+	diff(t, ForeignTaskID("run", "task", "corr", "r1"), "foreign:again:01ecc7c0ef0a3096202b5f823b78148f44099a7b")
+	diff(t, ForeignTaskID("run", "task", strings.Repeat("corr", 100), ""), "foreign:25ac857e828176d8b65882deaded351c13641145")
 }
 
 // Each answer of a group stands for itself: taken, repeated, or too late.
