@@ -185,12 +185,14 @@ func (r *matrixRig) run() {
 	case faultStop:
 		<-own.over
 		r.awaitLife(victim)
-	case faultDelayed:
-		time.Sleep(2 * lateCommit)
-	case faultKill, faultLost:
-	}
-	if own.wire && (r.c.kind == faultLost || r.c.kind == faultDelayed) && victim.lostReplies() == 0 {
-		r.t.Errorf("no commit of %s has lost its reply", victim.name)
+	case faultLost, faultDelayed:
+		if own.wire {
+			r.awaitLoss(victim)
+		}
+		if r.c.kind == faultDelayed {
+			time.Sleep(2 * lateCommit)
+		}
+	case faultKill:
 	}
 	r.judge(id)
 	// Whoever is there goes on to work.
@@ -272,6 +274,17 @@ func (r *matrixRig) awaitLife(l *life) {
 		}
 	}
 	time.Sleep(500 * time.Millisecond)
+}
+
+// awaitLoss waits until a commit has lost its reply. The trap is before the commit, and
+// the run may have ended before that, so there is nothing else that could be waited for.
+func (r *matrixRig) awaitLoss(l *life) {
+	for deadline := time.Now().Add(matrixWithin / 3); l.lostReplies() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Errorf("no commit of %s has lost its reply", l.name)
+			return
+		}
+	}
 }
 
 // matrixAgents are the agents of the matrix, for each policy.
