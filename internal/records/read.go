@@ -15,7 +15,7 @@ import (
 type field struct {
 	name     string
 	required bool
-	take     func(raw []byte) *wrong
+	take     taker
 }
 
 // read goes through a record and gives the first fault of all. It goes on
@@ -35,7 +35,7 @@ func read(record string, value []byte, fields []field) error {
 	at := ""
 	err := s.members(func(s *scanner, name []byte) *wrong {
 		s.space()
-		i := slices.IndexFunc(fields, func(f field) bool { return names(name, f.name) })
+		i := find(fields, name)
 		start := s.pos
 		if at = ""; i >= 0 {
 			at = fields[i].name
@@ -50,7 +50,7 @@ func read(record string, value []byte, fields []field) error {
 		seen[i] = true
 		note(at, s.odd)
 		s.odd = nil
-		note(at, fields[i].take(value[start:s.pos]))
+		note(at, fields[i].take.value(value[start:s.pos]))
 		at = ""
 		return nil
 	})
@@ -76,6 +76,16 @@ func read(record string, value []byte, fields []field) error {
 		return first
 	}
 	return nil
+}
+
+// find gives the place of the field of that name as it stands in the record, or -1.
+func find(fields []field, name []byte) int {
+	for i := range fields {
+		if names(name, fields[i].name) {
+			return i
+		}
+	}
+	return -1
 }
 
 // names reports whether a member's name as it stands in the record is that one.
@@ -126,93 +136,115 @@ func unlike(raw []byte, want string) *wrong {
 	return &wrong{parley.CodeInvalid, "it is " + kind(raw) + " instead of " + want}
 }
 
-// text takes a string of at most limit bytes that is not empty.
-func text(to *string, limit int) func([]byte) *wrong {
-	return func(raw []byte) *wrong {
-		*to = ""
-		if raw[0] != '"' {
-			return unlike(raw, "a string")
-		}
-		v := unquote(raw)
-		switch {
-		case v == "":
-			return &wrong{parley.CodeInvalid, "it is empty"}
-		case len(v) > limit:
-			return &wrong{parley.CodeLimit, fmt.Sprintf("it has %d bytes, the limit is %d bytes", len(v), limit)}
-		case strings.IndexByte(v, 0) >= 0:
-			return &wrong{parley.CodeInvalid, "U+0000 cannot stand in it"}
-		}
-		*to = v
-		return nil
-	}
+// taker is what a member may hold and where that goes. It is no function: each of those
+// would be made anew on the heap for every member of every record.
+type taker struct {
+	kind   takerKind
+	text   *string
+	object *json.RawMessage
+	at     *time.Time
+	// limit is that of a text in bytes, want the only text that is taken. needed: null
+	// is not.
+	limit  int
+	want   string
+	needed bool
 }
+
+type takerKind uint8
+
+const (
+	takesText takerKind = iota
+	takesOptional
+	takesObject
+	takesExactly
+	takesInstant
+)
+
+// text takes a string of at most limit bytes that is not empty.
+func text(to *string, limit int) taker { return taker{kind: takesText, text: to, limit: limit} }
 
 // optional takes a string or null.
-func optional(to *string) func([]byte) *wrong {
-	return func(raw []byte) *wrong {
-		*to = ""
-		switch {
-		case raw[0] == '"':
-			*to = unquote(raw)
-		case string(raw) != "null":
-			return unlike(raw, "a string or null")
-		}
-		return nil
-	}
-}
+func optional(to *string) taker { return taker{kind: takesOptional, text: to} }
 
 // object takes an object or null.
-func object(to *json.RawMessage) func([]byte) *wrong {
-	return func(raw []byte) *wrong {
-		*to = nil
-		switch {
-		case raw[0] == '{':
-			*to = raw
-		case string(raw) != "null":
-			return unlike(raw, "an object")
-		}
-		return nil
-	}
-}
+func object(to *json.RawMessage) taker { return taker{kind: takesObject, object: to} }
 
 // needed refuses null.
-func needed(take func([]byte) *wrong) func([]byte) *wrong {
-	return func(raw []byte) *wrong {
-		if string(raw) == "null" {
-			return unlike(raw, "an object")
-		}
-		return take(raw)
-	}
+func needed(t taker) taker {
+	t.needed = true
+	return t
 }
 
 // exactly takes one text, or null.
-func exactly(want string) func([]byte) *wrong {
-	return func(raw []byte) *wrong {
-		v := ""
-		if err := optional(&v)(raw); err != nil || v == want || string(raw) == "null" {
-			return err
-		}
-		return &wrong{parley.CodeInvalid, fmt.Sprintf("it is %.100q instead of %q", v, want)}
-	}
-}
+func exactly(want string) taker { return taker{kind: takesExactly, want: want} }
 
 // instant takes a string, which need not be a time, or null.
-func instant(to *time.Time) func([]byte) *wrong {
-	return func(raw []byte) *wrong {
-		*to = time.Time{}
-		if raw[0] != '"' {
-			if string(raw) == "null" {
-				return nil
-			}
-			return unlike(raw, "a string or null")
-		}
-		v := unquote(raw)
-		for _, layout := range []string{"2006-01-02T15:04:05.999999999", time.RFC3339Nano, "2006-01-02 15:04:05.999999999"} {
-			if t, err := time.Parse(layout, v); err == nil {
-				*to = t.UTC()
-				break
-			}
-		}
-		return nil
+func instant(to *time.Time) taker { return taker{kind: takesInstant, at: to} }
+
+// value takes a JSON value that was scanned.
+func (t *taker) value(raw []byte) *wrong {
+	switch t.kind {
+	case takesText:
+		return t.takeText(raw)
+	case takesObject:
+		return t.takeObject(raw)
+	case takesOptional, takesExactly, takesInstant:
 	}
+	v := ""
+	if raw[0] == '"' {
+		v = unquote(raw)
+	} else if string(raw) != "null" {
+		if t.kind == takesOptional {
+			*t.text = ""
+		}
+		return unlike(raw, "a string or null")
+	}
+	switch {
+	case t.kind == takesOptional:
+		*t.text = v
+	case t.kind == takesInstant:
+		*t.at = readInstant(v)
+	case v != t.want && raw[0] == '"':
+		return &wrong{parley.CodeInvalid, fmt.Sprintf("it is %.100q instead of %q", v, t.want)}
+	}
+	return nil
+}
+
+func (t *taker) takeText(raw []byte) *wrong {
+	*t.text = ""
+	if raw[0] != '"' {
+		return unlike(raw, "a string")
+	}
+	v := unquote(raw)
+	switch {
+	case v == "":
+		return &wrong{parley.CodeInvalid, "it is empty"}
+	case len(v) > t.limit:
+		return &wrong{parley.CodeLimit, fmt.Sprintf("it has %d bytes, the limit is %d bytes", len(v), t.limit)}
+	case strings.IndexByte(v, 0) >= 0:
+		return &wrong{parley.CodeInvalid, "U+0000 cannot stand in it"}
+	}
+	*t.text = v
+	return nil
+}
+
+func (t *taker) takeObject(raw []byte) *wrong {
+	*t.object = nil
+	switch {
+	case raw[0] == '{':
+		*t.object = raw
+	case t.needed || string(raw) != "null":
+		return unlike(raw, "an object")
+	}
+	return nil
+}
+
+// readInstant gives a time as peers write it, or zero.
+func readInstant(v string) time.Time {
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", time.RFC3339Nano, "2006-01-02 15:04:05.999999999"} {
+		if t, err := time.Parse(layout, v); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
 }

@@ -311,3 +311,37 @@ func roundTrip[R interface{ Encode() ([]byte, error) }](t *testing.T, r R, decod
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestReadAgain: of a member that is there twice the last one counts, and one that is
+// wrong leaves nothing of the one before.
+func TestReadAgain(t *testing.T) {
+	const rest = `"run_id": "r", "status": "FAILURE", "correlation_id": "c", "error_message": "old", "output_data": {"n": 1}, `
+	for _, record := range []string{
+		`{` + rest + `"task_id": "old", "task_id": 1, "error_message": 2, "output_data": []}`,
+		`{` + rest + `"task_id": "old", "task_id": "", "error_message": {}, "output_data": "x"}`,
+	} {
+		r, err := records.DecodeResult([]byte(record))
+		if err == nil || r.TaskID != "" || r.Error != "" || r.Output != nil {
+			t.Errorf("%s is read as %+v, %v", record, r, err)
+		}
+	}
+	r, err := records.DecodeResult([]byte(`{` + rest + `"task_id": "t", "error_message": null, "output_data": null}`))
+	if err != nil || r.Error != "" || r.Output != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestDecodeTaskAllocations: what a task is read into is made once, and nothing else but
+// its texts: a bridge reads thousands in a second.
+func TestDecodeTaskAllocations(t *testing.T) {
+	value := []byte(`{"run_id": "run-1", "task_id": "task-1", "agent_name": "one", "input_data": {"a": [1, {"b": null}]}, ` +
+		`"correlation_id": "corr-1", "timestamp": "2026-11-26T12:00:00.123456"}`)
+	n := testing.AllocsPerRun(100, func() {
+		if _, err := records.DecodeTask(value); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 8 {
+		t.Errorf("%v allocations", n)
+	}
+}
