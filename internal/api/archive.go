@@ -99,7 +99,7 @@ func (s *server) exportRuns(w http.ResponseWriter, r *http.Request) error {
 			_, err = w.Write(line)
 		}
 		if err != nil {
-			s.cfg.Logger.Error("an export of runs ends early", "run", id, "request_id", requestID(r), "error", err.Error())
+			s.cfg.Logger.Error("an export of runs ends early", "run", id, "request_id", requestID(r), "error", err)
 			panic(http.ErrAbortHandler)
 		}
 	}

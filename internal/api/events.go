@@ -215,7 +215,7 @@ func (s *server) streamFailed(out *eventWriter, r *http.Request, err error) {
 	}
 	e := translate(err, false)
 	if e.status == http.StatusInternalServerError {
-		s.cfg.Logger.Error("event stream failed", "path", r.URL.Path, "request_id", requestID(r), "error", err.Error())
+		s.cfg.Logger.Error("event stream failed", "path", r.URL.Path, "request_id", requestID(r), "error", err)
 	}
 	body, encodeErr := encode(s.problem(r, e))
 	if encodeErr == nil {

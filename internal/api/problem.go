@@ -242,7 +242,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error, old boo
 	e := translate(err, old)
 	if e.status == http.StatusInternalServerError {
 		s.cfg.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path,
-			"request_id", requestID(r), "error", err.Error())
+			"request_id", requestID(r), "error", err)
 	}
 	if t, ok := w.(*tracked); ok && t.status != 0 {
 		return

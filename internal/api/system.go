@@ -94,7 +94,7 @@ func (s *server) checkReady(r *http.Request) (string, bool) {
 	if err == nil {
 		return "ready", true
 	}
-	s.cfg.Logger.Warn("not ready", "request_id", requestID(r), "error", err.Error())
+	s.cfg.Logger.Warn("not ready", "request_id", requestID(r), "error", err)
 	if e, ok := errors.AsType[*parley.Error](err); ok && e.Code == parley.CodeUnavailable && ownWords(e) {
 		return e.Message, false
 	}

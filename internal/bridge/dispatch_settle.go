@@ -45,7 +45,7 @@ func (c *call) answer() step {
 			return c.answered(a, accepted)
 		}
 		b.log.LogAttrs(b.hard, slog.LevelWarn, "answer not known to be written; it is written again",
-			c.attrs("bridge_answer", slog.String("error", err.Error()))...)
+			c.attrs("bridge_answer", slog.Any("error", err))...)
 		switch parley.CodeOf(err) {
 		case parley.CodeNotFound, parley.CodeConflict:
 			return nil // the row is gone
@@ -417,7 +417,7 @@ func (c *call) move(m store.Move) (ok, known bool) {
 		}
 		inDoubt = true
 		b.log.LogAttrs(b.hard, slog.LevelWarn, "transition not known to be written; it is written again",
-			c.attrs("bridge_move", slog.String("move", string(m.Kind)), slog.String("error", err.Error()))...)
+			c.attrs("bridge_move", slog.String("move", string(m.Kind)), slog.Any("error", err))...)
 		if parley.CodeOf(err) == parley.CodeInvalid || !pause(b.hard, wait) {
 			return false, false
 		}

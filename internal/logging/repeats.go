@@ -61,6 +61,14 @@ func (h *repeats) WithGroup(name string) slog.Handler {
 
 // Handle implements [slog.Handler].
 func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
+	if told(r) {
+		if !h.Enabled(ctx, slog.LevelDebug) {
+			return nil
+		}
+		r = r.Clone()
+		r.Level = slog.LevelDebug
+		return h.Handler.Handle(ctx, r)
+	}
 	if why := unreachable(r); why != "" && !h.known.first(why, r.Message, h.later(ctx, r)) {
 		if !h.Enabled(ctx, slog.LevelDebug) {
 			return nil
@@ -119,24 +127,37 @@ func (k *causes) sum(why string) {
 // ownPort is the end of a connection that is another one each time.
 var ownPort = regexp.MustCompile(`:\d+->`)
 
-// unreachable gives why a warning or an error says that somebody cannot be reached;
-// "" for all others.
-func unreachable(r slog.Record) (why string) {
+// told reports whether a warning or an error is about something of which the log has
+// a line already, and gets one when it is over: the error says so by Told.
+func told(r slog.Record) bool {
+	e, ok := errors.AsType[interface {
+		error
+		Told() bool
+	}](errorOf(r))
+	return ok && e.Told()
+}
+
+// errorOf gives the error of a warning or an error; nil for all other lines.
+func errorOf(r slog.Record) (err error) {
 	if r.Level < slog.LevelWarn {
-		return ""
+		return nil
 	}
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key != "error" || a.Value.Kind() != slog.KindAny {
 			return true
 		}
-		err, ok := a.Value.Any().(error)
-		if !ok {
-			return false
-		}
-		if _, wire := errors.AsType[net.Error](err); wire || parley.CodeOf(err) == parley.CodeUnavailable {
-			why = ownPort.ReplaceAllString(err.Error(), "->")
-		}
+		err, _ = a.Value.Any().(error)
 		return false
 	})
-	return why
+	return err
+}
+
+// unreachable gives why a warning or an error says that somebody cannot be reached;
+// "" for all others.
+func unreachable(r slog.Record) string {
+	err := errorOf(r)
+	if _, wire := errors.AsType[net.Error](err); wire || parley.CodeOf(err) == parley.CodeUnavailable {
+		return ownPort.ReplaceAllString(err.Error(), "->")
+	}
+	return ""
 }

@@ -3,6 +3,7 @@ package logging_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -83,4 +84,25 @@ func TestRepeats(t *testing.T) {
 		}
 		time.Sleep(21 * time.Second)
 	})
+}
+
+// toldError is an error that has a line of its own.
+type toldError struct{ told bool }
+
+func (toldError) Error() string { return "the schema is another one" }
+func (e toldError) Told() bool  { return e.told }
+
+// TestTold: what the log has a line about already has no others, but at level debug.
+func TestTold(t *testing.T) {
+	for level, want := range map[slog.Level]int{slog.LevelInfo: 1, slog.LevelDebug: 3} {
+		var out guarded
+		l := logging.New(&out, logging.Config{Level: level})
+		for range 2 {
+			l.Warn("not read", "error", fmt.Errorf("sweep: %w", toldError{true}))
+		}
+		l.Warn("not read", "error", toldError{false})
+		if text := out.take(); strings.Count(text, "\n") != want || strings.Count(text, "level=WARN") != 1 {
+			t.Errorf("at %s:\n%s", level, text)
+		}
+	}
 }

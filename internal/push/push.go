@@ -150,7 +150,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), publishWithin)
 	defer cancel()
 	if err := r.cfg.Bus.Publish(ctx, bus.Message{Subject: bus.SubjectHint, Key: taskID}); err != nil {
-		r.cfg.Logger.WarnContext(req.Context(), "push_not_passed_on", "task_id", taskID, "error", err.Error())
+		r.cfg.Logger.WarnContext(req.Context(), "push_not_passed_on", "task_id", taskID, "error", err)
 		refuse(w, http.StatusServiceUnavailable)
 		return
 	}
