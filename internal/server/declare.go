@@ -17,7 +17,8 @@ import (
 )
 
 // declare brings the registry and the catalog in line with the configuration:
-// agent files, workflow folders, samples.
+// agent files, workflow folders, samples. It may be called again, where the database
+// may have lost what it had.
 func (s *Server) declare(ctx context.Context) error {
 	if _, _, _, err := s.registry.Declare(ctx, s.cfg.AgentSpecs); err != nil {
 		return fmt.Errorf("agents of the configuration: %w", err)
@@ -36,7 +37,7 @@ func (s *Server) declare(ctx context.Context) error {
 		}
 	}
 	if s.cfg.Samples {
-		if err := s.startSamples(ctx); err != nil {
+		if err := s.declareSamples(ctx); err != nil {
 			return err
 		}
 	}
@@ -93,12 +94,38 @@ func (s *Server) deploy(ctx context.Context, file string, source []byte) error {
 type samples struct {
 	servers []*http.Server
 	listens []net.Listener
+	specs   []parley.AgentSpec
 	records []parley.Agent
 }
 
-// startSamples serves the sample agents, registers them and deploys hello.
-func (s *Server) startSamples(ctx context.Context) error {
-	s.samples = &samples{}
+// declareSamples registers the sample agents and deploys hello. The first call
+// listens for the agents, too.
+func (s *Server) declareSamples(ctx context.Context) error {
+	first := s.samples == nil
+	if first {
+		s.samples = &samples{}
+		if err := s.samples.open(ctx); err != nil {
+			return err
+		}
+	}
+	if _, _, _, err := s.registry.Declare(ctx, s.samples.specs); err != nil {
+		return err
+	}
+	if first { // what others read does not change
+		for _, spec := range s.samples.specs {
+			record, err := s.registry.Get(ctx, *spec.Name)
+			if err != nil {
+				return err
+			}
+			s.samples.records = append(s.samples.records, record)
+		}
+	}
+	_, _, err := s.catalog.Apply(ctx, parley.ApplyRequest{File: "hello.yaml", Source: []byte(sample.Workflow()), By: "sample"})
+	return err
+}
+
+// open listens for the sample agents.
+func (p *samples) open(ctx context.Context) error {
 	agents := []struct {
 		name, protocol, about string
 		handler               http.Handler
@@ -106,28 +133,16 @@ func (s *Server) startSamples(ctx context.Context) error {
 		{"greeter", parley.ProtocolSimpleA2A, "Sample agent: greets whoever it is given", sample.Greeter()},
 		{"polisher", parley.ProtocolJSONRPC, "Sample agent: polishes a text", sample.Polisher("")},
 	}
-	var specs []parley.AgentSpec
 	for _, a := range agents {
-		url, err := s.samples.listen(ctx, a.handler)
+		url, err := p.listen(ctx, a.handler)
 		if err != nil {
 			return err
 		}
-		specs = append(specs, parley.AgentSpec{
+		p.specs = append(p.specs, parley.AgentSpec{
 			Name: &a.name, URL: &url, Protocol: &a.protocol, Description: &a.about, By: "sample",
 		})
 	}
-	if _, _, _, err := s.registry.Declare(ctx, specs); err != nil {
-		return err
-	}
-	for _, a := range agents {
-		record, err := s.registry.Get(ctx, a.name)
-		if err != nil {
-			return err
-		}
-		s.samples.records = append(s.samples.records, record)
-	}
-	_, _, err := s.catalog.Apply(ctx, parley.ApplyRequest{File: "hello.yaml", Source: []byte(sample.Workflow()), By: "sample"})
-	return err
+	return nil
 }
 
 func (p *samples) listen(ctx context.Context, h http.Handler) (url string, err error) {

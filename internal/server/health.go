@@ -88,6 +88,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	checks := map[string]func(context.Context) error{"bus": s.busReady}
 	if s.db != nil {
 		checks["database"] = s.databaseReady
+		checks["schema"] = func(context.Context) error { return s.db.SchemaReady() }
 	}
 	for name, err := range ask(ctx, &s.asking, checks) {
 		body.Checks[name] = "ok"

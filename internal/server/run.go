@@ -44,20 +44,16 @@ func (s *Server) Run(ctx context.Context) (err error) {
 			return unlessStopped(ctx, run())
 		}
 	}
+	for _, run := range s.base(hints) {
+		base.Go(part(run))
+	}
 	if s.notices != nil {
-		base.Go(part(func() error { return s.notices.Run(hints) }))
-		select {
-		case <-s.notices.Ready():
-		case <-ended.Done():
-		}
+		await(ended, s.notices.Ready())
 	}
 	bridgeDone := make(chan struct{})
 	layers.Go(part(func() error { defer close(bridgeDone); return s.runBridge(calls) }))
 	if s.bridge != nil {
-		select {
-		case <-s.bridge.Taking(): // what is announced before would be lost for 5 s
-		case <-ended.Done():
-		}
+		await(ended, s.bridge.Taking()) // what is announced before would be lost for 5 s
 	}
 	if s.executor != nil {
 		layers.Go(part(func() error { return s.executor.Run(engine) }))
@@ -101,6 +97,25 @@ func unlessStopped(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
+}
+
+// await waits until a part has begun, or ctx ends.
+func await(ctx context.Context, begun <-chan struct{}) {
+	select {
+	case <-begun:
+	case <-ctx.Done():
+	}
+}
+
+// base gives the parts that the others stand on to their end.
+func (s *Server) base(ctx context.Context) (parts []func() error) {
+	if s.db != nil {
+		parts = append(parts, func() error { return s.db.WatchSchema(ctx, s.declare) })
+	}
+	if s.notices != nil {
+		parts = append(parts, func() error { return s.notices.Run(ctx) })
+	}
+	return parts
 }
 
 // rim gives the parts that look at the others, and those that others call. The

@@ -215,6 +215,9 @@ func (s *Server) ready(ctx context.Context) error {
 	if err := s.admit(); err != nil {
 		return err
 	}
+	if err := s.db.SchemaReady(); err != nil {
+		return err
+	}
 	return s.databaseReady(ctx)
 }
 

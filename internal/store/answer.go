@@ -44,7 +44,7 @@ func (db *DB) Answer(ctx context.Context, a Answer) (accepted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = db.transition(ctx, synced, point("P7"), func(s *session) error {
+	err = db.transition(endsCalls(ctx), synced, point("P7"), func(s *session) error {
 		r := &a.Result
 		s.at(r.TaskID)
 		n, err := s.exec(answerAttempt, string(r.Outcome), blob(output), blob(meta), unixMicro(a.At), r.TaskID)

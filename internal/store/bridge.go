@@ -36,7 +36,7 @@ const laterLife = `SELECT 1 FROM worker WHERE name = ? AND inc > ? AND dead = 0`
 // Beat renews the lease of all of a bridge's claims. ErrStale: it was declared
 // dead and has to register; ErrReplaced: somebody else has registered. Lazy.
 func (db *DB) Beat(ctx context.Context, worker string, inc int64) error {
-	return db.transition(ctx, lazy, point("beat"), func(s *session) error {
+	return db.transition(endsCalls(ctx), lazy, point("beat"), func(s *session) error {
 		s.at(worker)
 		n, err := s.exec(beatWorker, worker, inc)
 		if err != nil || n > 0 {
@@ -59,7 +59,7 @@ const selectOwned = `SELECT id, token, state, orphanings, cancel_requested, ques
 // that is missing here was settled, closed or taken over.
 func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, error) {
 	var list []Owned
-	err := db.read(ctx, selectOwned, func(r *record) error {
+	err := db.read(endsCalls(ctx), selectOwned, func(r *record) error {
 		o := Owned{
 			TaskID: r.str(), Token: r.str(), State: AttemptState(r.str()), Orphanings: int(r.int()), CancelRequested: r.flag(),
 			Questions: int(r.int()),

@@ -124,7 +124,8 @@ type DB struct {
 	failed  atomic.Pointer[error]
 	commits atomic.Int64
 	// risk is what was warned of last.
-	risk atomic.Pointer[string]
+	risk   atomic.Pointer[string]
+	schema schemaWatch
 	// clock is nil for a database without one of its own; unwatch ends what
 	// follows it.
 	clock   *clock
@@ -153,7 +154,7 @@ func open(ctx context.Context, d dialect, target string, o Options) (_ *DB, err 
 	o = o.withDefaults()
 	db := &DB{
 		path: target, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{}), committing: newCommits(),
-		lookups: lookups{turn: make(chan struct{}, 1)},
+		lookups: lookups{turn: make(chan struct{}, 1)}, schema: schemaWatch{soon: make(chan struct{}, 1)},
 	}
 	if d.writers > 0 {
 		db.options.Writers = min(d.writers, o.Writers)
@@ -253,9 +254,10 @@ func (db *DB) Close() error {
 	return errors.Join(append(errs, db.readers.Close())...)
 }
 
-// Ping reports whether the database answers.
+// Ping reports whether the database answers, whatever its schema is.
 func (db *DB) Ping(ctx context.Context) error {
-	return db.read(ctx, `SELECT 1`, func(*record) error { return nil })
+	var one int
+	return db.readFailure(ctx, db.begun(ctx, func() error { return db.readers.QueryRowContext(ctx, `SELECT 1`).Scan(&one) }))
 }
 
 // Fatal is closed when the disk has failed in a way after which nothing may be
@@ -270,6 +272,9 @@ func (db *DB) SyncedCommits() int64 { return db.commits.Load() }
 func (db *DB) failure(err error) error {
 	if errors.Is(err, ErrInDoubt) {
 		return parley.Errorf(parley.CodeUnavailable, "the database did not say what became of a write: %w", err)
+	}
+	if fault := db.schemaFault(err); fault != nil {
+		return fault
 	}
 	switch db.dialect.classify(err) {
 	case classConflict:
@@ -299,6 +304,9 @@ const readTries = 3
 
 // read runs a query on the readers and calls each with every row.
 func (db *DB) read(ctx context.Context, query string, each func(*record) error, args ...any) error {
+	if err := db.schemaAllows(ctx); err != nil {
+		return err
+	}
 	args = db.textArgs(args)
 	var rows *sql.Rows
 	err := db.begun(ctx, func() error {
@@ -316,6 +324,9 @@ func (db *DB) read(ctx context.Context, query string, each func(*record) error, 
 
 // readVaried is read for texts of which there is any number: none is kept prepared.
 func (db *DB) readVaried(ctx context.Context, query string, each func(*record) error, args ...any) error {
+	if err := db.schemaAllows(ctx); err != nil {
+		return err
+	}
 	args = db.textArgs(args)
 	var rows *sql.Rows
 	err := db.begun(ctx, func() (err error) {
@@ -370,6 +381,9 @@ func (db *DB) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // snapshot runs f with a reader that sees one state of the database throughout.
 func (db *DB) snapshot(ctx context.Context, f func(reader) error) error {
+	if err := db.schemaAllows(ctx); err != nil {
+		return err
+	}
 	var tx *sql.Tx
 	err := db.begun(ctx, func() (err error) {
 		tx, err = db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: db.dialect.snapshot})
@@ -379,7 +393,9 @@ func (db *DB) snapshot(ctx context.Context, f func(reader) error) error {
 		return db.readFailure(ctx, err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	return db.readFailure(ctx, f(tx))
+	err = f(tx)
+	_ = tx.Rollback() // what looks why it failed needs a connection, too
+	return db.readFailure(ctx, err)
 }
 
 // readOn is read within a snapshot.

@@ -28,6 +28,8 @@ const (
 	// classLost: the connection is gone, or there was none. What was not yet
 	// committed is not written.
 	classLost
+	// classSchema: there is no such table or column.
+	classSchema
 	// classFatal: what is on the disk is not known any more. Nothing may be
 	// written after it: an fsync that is repeated can report success on lost data.
 	classFatal

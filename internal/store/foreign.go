@@ -210,7 +210,7 @@ func (db *DB) AnswerForeign(ctx context.Context, list []Answer) (accepted []bool
 		return nil, nil
 	}
 	names := func() []string { return slices.Repeat(point("P7")(), len(list)) }
-	err = db.transition(ctx, synced, names, func(s *session) error {
+	err = db.transition(endsCalls(ctx), synced, names, func(s *session) error {
 		accepted = make([]bool, len(list))
 		settled := make([]int64, len(list))
 		for i := range list {
@@ -291,7 +291,7 @@ func (db *DB) CloseForeign(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return db.transition(ctx, lazy, point("P24"), func(s *session) error {
+	return db.transition(endsCalls(ctx), lazy, point("P24"), func(s *session) error {
 		for _, id := range ids {
 			s.at(id)
 			if err := s.later(-1, closeForeign, id); err != nil {

@@ -88,6 +88,9 @@ func (db *DB) Move(ctx context.Context, m Move) (ok bool, err error) {
 			return false, err
 		}
 	}
+	if m.Kind != MoveAgain && m.Kind != MoveTakeover { // these begin a call
+		ctx = endsCalls(ctx)
+	}
 	err = db.transition(ctx, synced, point(name), func(s *session) error {
 		moved, written, err := move(s, &stored)
 		if ok = moved; err == nil && !ok && !written {

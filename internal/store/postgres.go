@@ -151,6 +151,8 @@ func postgresClassify(err error) errorClass {
 		return classRepeat
 	case strings.HasPrefix(e.Code, "23"):
 		return classConflict
+	case e.Code == "42P01" || e.Code == "42703" || e.Code == "3F000": // no such table, column, schema
+		return classSchema
 	case strings.HasPrefix(e.Code, "54"):
 		return classLimit
 	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "55"): // resources, locks

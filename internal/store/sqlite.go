@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
@@ -89,9 +90,13 @@ func sqliteClassify(err error) errorClass {
 		return classBusy
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return classFatal
-	default:
-		return classOther
+	case sqlite3.SQLITE_ERROR:
+		// It has no code of its own for what is not there.
+		if text := e.Error(); strings.Contains(text, "no such table") || strings.Contains(text, "no such column") || strings.Contains(text, "has no column named") {
+			return classSchema
+		}
 	}
+	return classOther
 }
 
 // sqliteLink is the write connection of SQLite, used below database/sql because

@@ -62,6 +62,9 @@ func (db *DB) submit(ctx context.Context, d durability, exec func(*session) erro
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
+	if err := db.schemaAllows(ctx); err != nil {
+		return err
+	}
 	u := &unit{durability: d, exec: exec, done: make(chan error, 1)}
 	if err := db.enqueue(ctx, u); err != nil {
 		return err
@@ -294,15 +297,21 @@ func (w *writer) single(units []*unit) {
 
 // ends reports whether an error of a transaction is that of each of its units.
 func (w *writer) ends(err error) bool {
-	return err != nil && (errors.Is(err, ErrInDoubt) || w.db.dialect.classify(err) == classLost)
+	if err == nil || errors.Is(err, ErrInDoubt) || w.db.dialect.classify(err) == classLost {
+		return err != nil
+	}
+	// A newer schema may fit some of them.
+	fault := w.db.schemaFault(err)
+	return fault != nil && fault.Has < fault.Needs
 }
 
 // fail answers units whose transaction has failed.
 func (w *writer) fail(units []*unit, err error) {
 	answer := ErrStale
 	if !errors.Is(err, errLate) {
-		w.db.options.Logger.Warn("a write has failed", "error", err, "units", len(units))
-		answer = w.db.failure(err)
+		if answer = w.db.failure(err); !errors.Is(answer, ErrSchema) { // that has its line
+			w.db.options.Logger.Warn("a write has failed", "error", err, "units", len(units))
+		}
 	}
 	for _, u := range units {
 		u.err = answer
