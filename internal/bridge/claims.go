@@ -31,13 +31,19 @@ func (b *Bridge) register(ctx context.Context) error {
 	return nil
 }
 
+// beatPause is the least pause between two beats.
+const beatPause = 100 * time.Millisecond
+
 // serveBeats renews the lease three times as often as it runs out, and sooner
-// after a failure.
+// after a failure. One that took its time is renewed at once: it runs from the start
+// of that beat.
 func (b *Bridge) serveBeats(ctx context.Context) {
 	wait := b.cfg.Lease / 3
 	for pause(ctx, wait) {
-		wait = b.cfg.Lease / 3
-		if err := b.beatOnce(ctx); err != nil && ctx.Err() == nil {
+		began := b.cfg.Now()
+		err := b.beatOnce(ctx)
+		wait = max(b.cfg.Lease/3-age(began, b.cfg.Now()), beatPause)
+		if err != nil && ctx.Err() == nil {
 			b.log.Warn("lease not renewed", "event", "bridge_beat", "error", err)
 			if !b.Replaced() { // that takes its time
 				wait = min(time.Second, wait)
@@ -81,6 +87,7 @@ func (b *Bridge) beatOnce(ctx context.Context) error {
 		b.mu.Lock()
 		b.beat = began
 		b.mu.Unlock()
+		nudge(b.dispatch) // what waited for a good lease
 	}
 	return err
 }
@@ -132,7 +139,7 @@ func (b *Bridge) Reserve(agent string) (Reservation, bool) {
 	defer b.mu.Unlock()
 	l := b.laneLocked(agent)
 	// What waits for the agent's rate comes first.
-	if b.freeLocked(l) == 0 || !b.fitsLocked(l, 0) || (l.gate.Spacing() > 0 && l.queue.Len() > 0) || age(b.beat, began) >= b.cfg.Lease*2/3 {
+	if b.freeLocked(l) == 0 || !b.fitsLocked(l, 0) || (l.gate.Spacing() > 0 && l.queue.Len() > 0) {
 		return Reservation{}, false
 	}
 	b.occupyLocked(l)

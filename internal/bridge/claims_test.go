@@ -14,13 +14,17 @@ import (
 )
 
 // TestGuardStaleLease: while no beat gets through, nothing begins: whatever was
-// claimed is released, and is called once the lease is good again (§4.3).
+// claimed is released, nothing more is claimed, and all is called once the lease is
+// good again (§4.3).
 func TestGuardStaleLease(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		blind := true
 		r.ledger.fault = func(op, _ string) fault {
 			if op == "beat" && blind {
 				return refusedConnection
+			}
+			if op == "P4" {
+				time.Sleep(100 * time.Millisecond) // else one that is in vain again and again takes no time
 			}
 			return noFault
 		}
@@ -31,17 +35,21 @@ func TestGuardStaleLease(t *testing.T) {
 			t.Fatal("no slot though the lease is good")
 		}
 		r.wait(2 * time.Second) // ⅔ of the lease are over
-		if _, ok := p.Reserve("one"); ok {
+		if slot, ok := p.Reserve("one"); ok {
 			t.Error("a slot though the lease may be over")
+			slot.Release()
 		}
 		id := r.task("one", 1, nil)
 		reserved := r.task("one", 2, func(a *store.Attempt) { a.State, a.Claim = store.AttemptClaimed, early.Claim })
 		early.Start(r.ledger.row(reserved))
 		r.wait(20 * time.Second)
+		if n := r.ledger.count("P4"); n > 0 {
+			t.Errorf("%d claims that the guard would refuse", n)
+		}
 		if r.agent.calls(id)+r.agent.calls(reserved) > 0 {
 			t.Error("called under a lease that may be over")
 		}
-		if n := r.ledger.count(string(store.MoveRelease)); n < 2 {
+		if n := r.ledger.count(string(store.MoveRelease)); n != 1 {
 			t.Errorf("%d releases", n)
 		}
 		blind = false
@@ -79,6 +87,30 @@ func TestGuardSlowBeat(t *testing.T) {
 		r.wait(time.Second)
 		if _, ok := p.Reserve("one"); ok {
 			t.Error("a slot 10.5 s after the beat began")
+		}
+		p.stop()
+	})
+}
+
+// TestSlowBeatIsRenewed: after a beat that took longer than the lease, as while a
+// table was locked, work goes on at once and not with the next regular beat.
+func TestSlowBeatIsRenewed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		slow := true
+		r.ledger.fault = func(op, _ string) fault {
+			if op == "beat" && slow {
+				slow = false
+				time.Sleep(20 * time.Second) // from 5 s to 25 s
+			}
+			return noFault
+		}
+		p := r.start("b", nil)
+		r.wait(24 * time.Second)
+		id := r.task("one", 1, nil)
+		r.wait(1500 * time.Millisecond)
+		r.wantCalls(r.agent, id, 1)
+		if n := r.ledger.count(string(store.MoveRelease)); n > 0 {
+			t.Errorf("%d releases", n)
 		}
 		p.stop()
 	})

@@ -73,6 +73,12 @@ func (b *Bridge) laneLocked(agent string) *lane {
 
 // freeLocked is how many more calls of a lane may begin now.
 func (b *Bridge) freeLocked(l *lane) int {
+	now := b.cfg.Now()
+	// What the guard would refuse is not claimed: it would be released and come back
+	// at once, again and again.
+	if !b.leadsLocked(b.inc, now) {
+		return 0
+	}
 	if b.inc == 0 || b.stopping || l.learning || b.following >= b.cfg.Limits.Following || b.settling >= settlingMost {
 		return 0
 	}
@@ -81,7 +87,7 @@ func (b *Bridge) freeLocked(l *lane) int {
 	if l.inFlight*parley.DefaultPriority >= (b.cfg.Limits.Global-b.inFlight)*l.Weight() {
 		return 0
 	}
-	return b.breakerRoomLocked(l, l.gate.Room(b.cfg.Now(), l.inFlight))
+	return b.breakerRoomLocked(l, l.gate.Room(now, l.inFlight))
 }
 
 // learn notes the limit of an agent's record.
