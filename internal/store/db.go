@@ -287,6 +287,9 @@ func (db *DB) failure(err error) error {
 		return parley.Errorf(parley.CodeUnavailable, "the database %s cannot be reached: %w", db.dialect.name(db.path), err)
 	case classLimit:
 		return parley.Errorf(parley.CodeLimit, "a value is too long for the database: %w", err)
+	case classDenied:
+		return parley.Errorf(parley.CodeUnavailable, "the database %s refuses its user the right to this: %w; "+
+			"grant it all rights to the tables of Parley, or name their owner in database.url", db.dialect.name(db.path), err)
 	case classFatal:
 		return parley.Errorf(parley.CodeUnavailable, "the database has failed and must be opened anew: %w", err)
 	default:

@@ -30,6 +30,8 @@ const (
 	classLost
 	// classSchema: there is no such table or column.
 	classSchema
+	// classDenied: the database's user has not the right to it.
+	classDenied
 	// classFatal: what is on the disk is not known any more. Nothing may be
 	// written after it: an fsync that is repeated can report success on lost data.
 	classFatal

@@ -153,6 +153,8 @@ func postgresClassify(err error) errorClass {
 		return classConflict
 	case e.Code == "42P01" || e.Code == "42703" || e.Code == "3F000": // no such table, column, schema
 		return classSchema
+	case e.Code == "42501":
+		return classDenied
 	case strings.HasPrefix(e.Code, "54"):
 		return classLimit
 	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "55"): // resources, locks

@@ -307,3 +307,33 @@ func (c *boundedConn) Write(b []byte) (int, error) {
 	}
 	return c.Conn.Write(b)
 }
+
+// What the database's user has no right to is said with words about that, to writers
+// and readers, and is no fault of Parley.
+func TestMissingRights(t *testing.T) {
+	ctx := t.Context()
+	target := pgtest.Copy(t, migrated(t))
+	conn := must(pgx.Connect(ctx, target))(t)
+	defer func() { check(t, conn.Close(context.Background())) }()
+	role := fmt.Sprintf("limited_%d", time.Now().UnixNano())
+	for _, statement := range []string{
+		"CREATE ROLE " + role + " LOGIN PASSWORD 'secret'", "GRANT ALL ON ALL TABLES IN SCHEMA public TO " + role, "REVOKE ALL ON agents FROM " + role,
+	} {
+		must(conn.Exec(ctx, statement))(t)
+	}
+	defer func() { must(conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role))(t) }()
+	u := must(url.Parse(target))(t)
+	u.User = url.UserPassword(role, "secret")
+	lines := &lineCounter{}
+	db := openedAt(t, u.String(), Options{Logger: slog.New(lines)})
+	_, _, read := db.Agents(ctx, parley.AgentQuery{})
+	for _, err := range []error{read, db.CreateAgent(ctx, newAgent("a"))} {
+		if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "grant it") || !strings.Contains(err.Error(), "table agents") {
+			t.Errorf("error %v", err)
+		}
+	}
+	// By its code the log bounds how often it says so.
+	if log := strings.Join(lines.above(slog.LevelWarn), "\n"); !strings.Contains(log, "a write has failed error=unavailable: ") {
+		t.Errorf("the log says %s", log)
+	}
+}

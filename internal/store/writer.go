@@ -310,7 +310,7 @@ func (w *writer) fail(units []*unit, err error) {
 	answer := ErrStale
 	if !errors.Is(err, errLate) {
 		if answer = w.db.failure(err); !errors.Is(answer, ErrSchema) { // that has its line
-			w.db.options.Logger.Warn("a write has failed", "error", err, "units", len(units))
+			w.db.options.Logger.Warn("a write has failed", "error", answer, "units", len(units))
 		}
 	}
 	for _, u := range units {
