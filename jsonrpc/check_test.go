@@ -55,13 +55,14 @@ func TestCheckerEnds(t *testing.T) {
 		}
 	}
 	for at := range depth {
-		text := strings.Join(open, "") + "1"
+		var text strings.Builder
+		text.WriteString(strings.Join(open, "") + "1")
 		for i := depth - 1; i > at; i-- {
-			text += end[i]
+			text.WriteString(end[i])
 		}
 		for wrong, fits := range map[string]bool{end[at]: true, map[string]string{"}": "]", "]": "}"}[end[at]]: false} {
 			c := valueChecker{maxDepth: depth}
-			if err := c.Write([]byte(text + wrong)); (err == nil) != fits {
+			if err := c.Write([]byte(text.String() + wrong)); (err == nil) != fits {
 				t.Errorf("level %d ended by %s: %v", at, wrong, err)
 			}
 		}

@@ -192,9 +192,9 @@ func TestCredentialsEverywhere(t *testing.T) {
 					t.Errorf("%s %s: the header of all POSTs became %v", kind, name, s.header)
 				}
 			})
-			methods := ""
+			var methods strings.Builder
 			for _, r := range tap.requests {
-				methods += r.Method + " "
+				methods.WriteString(r.Method + " ")
 				want, cookies, own := basic, 0, 0
 				if headers != nil {
 					want, own = "Bearer T0ken", 1
@@ -208,8 +208,8 @@ func TestCredentialsEverywhere(t *testing.T) {
 					t.Errorf("%s %s: %s has %v", kind, name, r.Method, r.Header)
 				}
 			}
-			if methods != "GET POST POST POST DELETE " {
-				t.Errorf("%s %s: %s", kind, name, methods)
+			if methods.String() != "GET POST POST POST DELETE " {
+				t.Errorf("%s %s: %s", kind, name, methods.String())
 			}
 		}
 	}
