@@ -27,6 +27,7 @@ func judge(p TopicPlan, d kadm.TopicDetail, settings map[string]string) []Findin
 	}
 	found = append(found, judgeCopies(p, copies(d), settings)...)
 	judgeCleanup(p, settings, warn, fatal)
+	judgeClocks(settings, warn)
 	if most := number(settings[settingMaxMessage]); most >= 0 && most < number(p.Settings[settingMaxMessage]) {
 		fatal("%s is %d: records that bus.kafka.max_record allows would be refused; set it to %s", settingMaxMessage, most, p.Settings[settingMaxMessage])
 	}
@@ -59,7 +60,23 @@ func judgeCopies(p TopicPlan, have int, settings map[string]string) []Finding {
 	case have > 1 && minISR == have:
 		found = append(found, Finding{Text: fmt.Sprintf("%s is %d with %d copies: nothing can be published while one broker is away", settingMinISR, minISR, have)})
 	}
+	if have > 1 && settings[settingUnclean] == "true" {
+		found = append(found, Finding{Fatal: shared(p.Subject) || p.Subject == bus.SubjectDeadLetters, Text: fmt.Sprintf(
+			"%s is true: a copy that lacks confirmed records may take the lead, and they are lost; set it to false", settingUnclean,
+		)})
+	}
 	return found
+}
+
+// judgeClocks warns of brokers that refuse records of a process whose clock is a
+// little off.
+func judgeClocks(settings map[string]string, warn func(string, ...any)) {
+	for _, name := range []string{settingBefore, settingAfter} {
+		if most := number(settings[name]); most >= 0 && most < clocksApart.Milliseconds() {
+			warn("%s is %d: records of a process whose clock is off by more than %v are refused; set it to %d at least", name, most,
+				time.Duration(most)*time.Millisecond, clocksApart.Milliseconds())
+		}
+	}
 }
 
 func judgeCleanup(p TopicPlan, settings map[string]string, warn, fatal func(string, ...any)) {
@@ -76,6 +93,9 @@ func judgeCleanup(p TopicPlan, settings map[string]string, warn, fatal func(stri
 	if !deletes {
 		warn("%s is %s: it grows for ever; set it to %s", settingCleanup, settings[settingCleanup], p.Settings[settingCleanup])
 		return
+	}
+	if most := number(settings[settingBytes]); most >= 0 {
+		warn("%s is %d: of what is not read the oldest is lost as soon as a partition is larger than that; set it to -1", settingBytes, most)
 	}
 	keeps, wanted := number(settings[settingRetention]), number(p.Settings[settingRetention])
 	if day := (24 * time.Hour).Milliseconds(); keeps >= 0 && keeps < day && wanted > day {

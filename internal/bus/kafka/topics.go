@@ -25,7 +25,16 @@ const (
 	settingRetention   = "retention.ms"
 	settingMaxMessage  = "max.message.bytes"
 	settingCompression = "compression.type"
+	settingUnclean     = "unclean.leader.election.enable"
+	settingBytes       = "retention.bytes"
+	// By how much the time of a record may differ from the broker's.
+	settingBefore = "message.timestamp.before.max.ms"
+	settingAfter  = "message.timestamp.after.max.ms"
 )
+
+// clocksApart is how far the clocks of processes and brokers may be apart without
+// anybody having to look after them.
+const clocksApart = time.Minute
 
 // partitions is how many a topic gets: so many processes of a group can share
 // its work.
