@@ -90,6 +90,7 @@ func (p *pump) send() bool {
 	for {
 		p.buf, p.cursor = p.out.appendAfter(p.buf, p.cursor, p.more)
 		if len(p.buf) == 0 {
+			_ = p.control.SetWriteDeadline(time.Time{}) // in HTTP/2 it ends silence, too
 			return true
 		}
 		// Not every ResponseWriter knows deadlines; then TCP's have to do.

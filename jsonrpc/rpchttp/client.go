@@ -86,8 +86,8 @@ type ClientConfig struct {
 	WayBackIdle time.Duration
 	// MaxReconnects bounds the attempts in a row to open the way back again,
 	// after which the Stream ends with the last error; and those to have the rest
-	// of an answer that was cut. Default 10, which takes about half a minute;
-	// negative: none.
+	// of an answer that was cut. Default 10, which takes about half a minute, and
+	// longer if the server asks for it; negative: none.
 	MaxReconnects int
 }
 

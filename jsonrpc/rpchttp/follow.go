@@ -115,10 +115,18 @@ func (s *Stream) wayBack(ctx context.Context) {
 		if err != nil && s.over(err, opened, attempt) {
 			return
 		}
-		if !pause(ctx, attempt, p.retry) {
+		if !pause(ctx, attempt, max(p.retry, askedIn(err))) {
 			return
 		}
 	}
+}
+
+// askedIn gives how long the server that has refused with err asks to wait.
+func askedIn(err error) time.Duration {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.RetryAfter
+	}
+	return 0
 }
 
 // openBack opens the way back once and follows it to its end.
@@ -191,14 +199,15 @@ func (a *answer) events(ctx context.Context) error {
 	a.want = peek(a.job.msg).calls
 	p := &eventParser{sink: a}
 	err := follow(a.res.Body, p, func() {})
+	asked := time.Duration(0)
 	for attempt := 1; a.responses < a.want && a.resumable(ctx, err) && p.lastID != ""; attempt++ {
 		a.rcv.drop()
 		p.forget()
-		if attempt > a.s.cfg.MaxReconnects && a.s.cfg.MaxReconnects >= 0 || !pause(ctx, attempt, p.retry) {
+		if attempt > a.s.cfg.MaxReconnects && a.s.cfg.MaxReconnects >= 0 || !pause(ctx, attempt, max(p.retry, asked)) {
 			break
 		}
 		res, getErr := a.s.get(ctx, p.lastID)
-		if getErr != nil {
+		if asked = askedIn(getErr); getErr != nil {
 			if e, ok := errors.AsType[*Error](getErr); ok && e.Recoverable() {
 				continue
 			}

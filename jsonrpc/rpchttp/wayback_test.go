@@ -372,3 +372,52 @@ func TestReconnectsUnlimited(t *testing.T) {
 		}
 	})
 }
+
+// TestWayBackRetryAfter: a server that is busy says when to come again, as far as that is
+// no longer than the longest pause.
+func TestWayBackRetryAfter(t *testing.T) {
+	for asked, want := range map[string]time.Duration{"7": 7 * time.Second, "3600": maxBackoff} {
+		synctest.Test(t, func(t *testing.T) {
+			const lived = 2 * time.Second
+			busy := func(*http.Request) *http.Response {
+				res := respond(http.StatusServiceUnavailable, "text/plain", "busy")
+				res.Header.Set("Retry-After", asked)
+				return res
+			}
+			b := &backs{answers: answers{life{lived, ""}.answer, busy, life{0, ""}.answer}, born: time.Now()}
+			streamOver(t, ClientConfig{WayBack: WayBackAtOnce}, b.answer)
+			time.Sleep(time.Minute)
+			if at, _ := b.seen(); len(at) != 3 || at[2]-at[1] != want {
+				t.Errorf("asked for %s s: GETs at %v", asked, at)
+			}
+		})
+	}
+}
+
+// TestAnswerRetryAfter: the same of the rest of an answer that was cut.
+func TestAnswerRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var at []time.Time
+		s := streamOver(t, ClientConfig{}, func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				return respond(http.StatusOK, eventType, "id: 1\ndata:\n\n"), nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if at = append(at, time.Now()); len(at) == 1 {
+				res := respond(http.StatusServiceUnavailable, "text/plain", "busy")
+				res.Header.Set("Retry-After", "7")
+				return res, nil
+			}
+			return respond(http.StatusOK, eventType, "id: 2\ndata: "+aResult+"\n\n"), nil
+		})
+		say(t, s, aCall)
+		if part, err := s.Read(); err != nil || string(part.Data) != aResult {
+			t.Fatalf("%s, %v", part.Data, err)
+		}
+		if len(at) != 2 || at[1].Sub(at[0]) != 7*time.Second {
+			t.Errorf("GETs at %v", at)
+		}
+	})
+}
