@@ -163,7 +163,8 @@ func TestSpans_OfCalls(t *testing.T) {
 				got := s.end(r.t)
 				ok := len(got) == len(tt.want)
 				for i := range got {
-					ok = ok && strings.HasPrefix(got[i], tt.want[i])
+					open := strings.HasSuffix(tt.want[i], ", ") // how long it took is not what matters
+					ok = ok && (got[i] == tt.want[i] || open && strings.HasPrefix(got[i], tt.want[i]))
 				}
 				if !ok {
 					r.t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
