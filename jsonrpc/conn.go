@@ -96,7 +96,7 @@ func newConn(s Stream, cfg Config) *Conn {
 	c.state.now.Store(uint32(StateConnected))
 	c.w = newWriter(s, &c.cfg, func(err error) { c.end(err, true) })
 	c.srv = newServer(&c.cfg, &c.report, &c.bufs, c)
-	c.in.c = c
+	c.in.c, c.in.enough = c, firstFlush
 	c.sweeper = time.AfterFunc(time.Hour, c.sweep)
 	c.sweeper.Stop()
 	return c

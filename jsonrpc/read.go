@@ -20,6 +20,7 @@ type receiver struct {
 	inline   job // the request being handled inline
 	contexts contextSlab
 	unsent   bool // answers were appended and not flushed
+	enough   int  // bytes of answers that do not wait for further messages
 	more     bool // the rest of a message is to come, or the next one is there
 	assembly assembly
 }
@@ -31,9 +32,14 @@ const (
 	maxNameLen = 64  // bytes
 )
 
-// flushSize is how many bytes of answers wait for further messages that are
-// there already, at most.
-const flushSize = 32 << 10
+// Answers wait for further messages that are there already, so that many go out
+// in one write. The first of them go out early all the same, then twice as many
+// each time: with all in one write the peer would have nothing to do while they
+// are made, and nor would we while the peer takes them in.
+const (
+	firstFlush = 2 << 10  // bytes of answers that do not wait any longer
+	lastFlush  = 32 << 10 // the same, after many
+)
 
 // read is the goroutine that reads, until the Stream ends.
 func (c *Conn) read() {
@@ -96,7 +102,7 @@ func (in *receiver) next() error {
 
 // flush sees to it that the answers get written.
 func (in *receiver) flush() {
-	in.unsent = false
+	in.unsent, in.enough = false, firstFlush
 	in.c.w.mu.Lock()
 	in.c.w.flush(false)
 }
@@ -145,7 +151,7 @@ func (in *receiver) refuse(m *message) {
 }
 
 // answer appends a response to the write buffer; it is flushed when no further
-// message is there.
+// message is there, or enough wait.
 func (in *receiver) answer(id []byte, r *response) {
 	w := in.c.w
 	if w.lockAnswer() != nil {
@@ -159,13 +165,13 @@ func (in *receiver) answer(id []byte, r *response) {
 
 // appended unlocks the writer after an answer was appended.
 func (in *receiver) appended(waiting int) {
-	if waiting < flushSize {
+	if waiting < in.enough {
 		in.c.w.mu.Unlock()
 		in.unsent = true
 		return
 	}
 	in.c.w.flush(false)
-	in.unsent = false
+	in.unsent, in.enough = false, min(2*in.enough, lastFlush)
 }
 
 // name returns the message's method: its bytes, and as a string.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ func TestAnswersDoNotWaitLong(t *testing.T) {
 	}
 	for name, parts := range map[string][]Part{
 		"part": {{Data: request(1), End: true, More: true}, {Data: request(100)[:50]}},
-		"many": {{Data: request(flushSize / 2), End: true, More: true}, {Data: request(flushSize), End: true, More: true}},
+		"many": {{Data: request(firstFlush / 2), End: true, More: true}, {Data: request(firstFlush), End: true, More: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -78,6 +79,46 @@ func TestAnswersDoNotWaitLong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A writeSizes is a script that notes how much is written at once.
+type writeSizes struct {
+	*script
+	sizes []int // guarded by mu
+}
+
+func (s *writeSizes) TryWrite(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sizes = append(s.sizes, len(p))
+	return len(p), nil
+}
+
+// TestAnswersGoOutInPieces proves that of many requests that are there at once
+// the first are answered while the others are handled, with few writes; and that
+// the next ones that come are treated alike.
+func TestAnswersGoOutInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &writeSizes{script: newScript()}
+		c := NewConn(s, Config{Handler: inlineAll{echo}})
+		defer c.Close()
+		request := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":["%s"]}`, strings.Repeat("x", 1000))
+		const answer = 1000 + len(`{"jsonrpc":"2.0","id":1,"result":[""]}`+"\n")
+		for range 2 {
+			for i := range 99 {
+				s.parts <- Part{Data: request, End: true, More: i < 98}
+			}
+			synctest.Wait()
+			var answers []int
+			for _, n := range s.sizes {
+				answers = append(answers, n/answer)
+			}
+			if want := []int{2, 4, 8, 16, 32, 32, 5}; !slices.Equal(answers, want) {
+				t.Errorf("written together: %v answers, want %v", answers, want)
+			}
+			s.sizes = nil
+		}
+	})
 }
 
 // TestCutInValue proves that a result that is no JSON is none, though the next
