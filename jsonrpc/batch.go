@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -35,22 +36,27 @@ func (in *receiver) batch(text []byte) {
 		in.refuse(m)
 		return
 	}
+	defer in.tellFilled() // should a hook or a handler end the goroutine
 	b := in.newBatch()
 	responses := true
 	for i := range in.entries {
 		e := &in.entries[i]
 		if e.kind == kindResult || e.kind == kindError {
-			in.c.settle(e, false)
+			if s := in.c.fill(e, false); s != nil {
+				in.filled = append(in.filled, s)
+			}
 			continue
 		}
 		if responses {
 			responses = false
 			in.contexts.reserve(min(len(in.entries)-i, keepEntries))
 		}
+		in.tellFilled() // before a handler takes its time
 		in.batchEntry(b, i, e)
 	}
+	in.tellFilled()
 	if cap(in.entries) > keepEntries {
-		in.entries = nil
+		in.entries, in.filled = nil, nil
 	}
 	if b.left > 1 {
 		in.spare = nil // others have it, and may look at it after its end
@@ -62,6 +68,17 @@ func (in *receiver) batch(text []byte) {
 	if b.last() {
 		in.replyBatch(b)
 	}
+}
+
+// tellFilled tells the calls whose answers have come, the first one last: who waits
+// for the calls of a batch does so in their order, and is woken once then, instead of
+// again and again while the others are on the way.
+func (in *receiver) tellFilled() {
+	for _, s := range slices.Backward(in.filled) {
+		s.done <- struct{}{}
+	}
+	clear(in.filled)
+	in.filled = in.filled[:0]
 }
 
 // newBatch returns a batch for the entries at hand: the one before if none but

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -245,4 +247,41 @@ func TestBatchEntriesSayWhich(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// TestBatchToldBeforeHandlers proves that a call whose answer has come in an array is
+// told before the requests behind it are handled, and also when a hook ends the
+// goroutine that reads.
+func TestBatchToldBeforeHandlers(t *testing.T) {
+	var release chan struct{}
+	cfg := Config{
+		Handler: inlineAll{HandlerFunc(func(context.Context, *Request) (any, error) { <-release; return 1, nil })},
+		Hooks: Hooks{Notice: func(n Notice) {
+			if n.Kind == NoticeUnknown {
+				runtime.Goexit()
+			}
+		}},
+	}
+	for name, behind := range map[string]string{
+		"handler": `{"jsonrpc":"2.0","id":7,"method":"slow"}`,
+		"hook":    `{"jsonrpc":"2.0","id":"nobody's","result":2}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, cfg, func(t *testing.T, c *Conn, peer *rawPeer) {
+				release = make(chan struct{})
+				defer close(release)
+				go func() {
+					var call struct{ ID json.RawMessage }
+					if err := json.Unmarshal([]byte(peer.next()), &call); err != nil {
+						t.Error(err)
+					}
+					peer.send(fmt.Sprintf(`[{"jsonrpc":"2.0","id":%s,"result":1},%s]`, call.ID, behind))
+				}()
+				var got int
+				if err := c.Call(t.Context(), "m", nil, &got); err != nil || got != 1 {
+					t.Errorf("%d, %v", got, err)
+				}
+			})
+		})
+	}
 }

@@ -14,6 +14,7 @@ type receiver struct {
 	c        *Conn
 	msg      message
 	entries  []message // of the batch at hand
+	filled   []*slot   // of calls that the batch at hand answers, to be told
 	spare    *batch    // for the next one; nil: it needs its own
 	names    map[string]string
 	nameBuf  [maxNameLen]byte
@@ -123,7 +124,7 @@ func (in *receiver) whole(text []byte) {
 	case kindRequest, kindNotification:
 		in.request(m)
 	case kindResult, kindError:
-		in.c.settle(m, true)
+		in.c.settle(m)
 	default:
 		in.refuse(m)
 	}

@@ -9,12 +9,20 @@ import (
 // errNoCalls reports a response with an id of no call of ours.
 var errNoCalls = errors.New("jsonrpc: a response with an id that no call had")
 
-// settle gives a response to the call that waits for it (RPC-7). alone says that it
-// is a message by itself, and no entry of a batch.
-func (c *Conn) settle(m *message, alone bool) {
+// settle gives a response to the call that waits for it (RPC-7).
+func (c *Conn) settle(m *message) {
+	if s := c.fill(m, true); s != nil {
+		s.done <- struct{}{}
+	}
+}
+
+// fill puts a response into the slot of the call that waits for it, which has to be
+// told; nil when there is none. alone says that it is a message by itself, and no
+// entry of a batch.
+func (c *Conn) fill(m *message, alone bool) *slot {
 	s := c.claim(m, alone)
 	if s == nil {
-		return
+		return nil
 	}
 	switch {
 	case m.kind == kindError:
@@ -25,7 +33,7 @@ func (c *Conn) settle(m *message, alone bool) {
 		s.answer = c.bufs.get()
 		s.answer.b = append(s.answer.b[:0], m.result...)
 	}
-	s.done <- struct{}{}
+	return s
 }
 
 // claim takes the right to settle the call that a response is for; nil when
