@@ -41,7 +41,9 @@ type ClientConfig struct {
 	Client *http.Client
 	// Headers adds to the header of each request: credentials, usually. It is
 	// called from several goroutines at once; ctx ends with the request. An
-	// error means that the message is not delivered.
+	// error means that the message is not delivered, or the way back not opened;
+	// whether it may be tried again is what jsonrpc.Recoverable says of the error:
+	// a network that fails may pass, an error without more to it does not.
 	Headers func(ctx context.Context, header http.Header) error
 	// MaxInFlight bounds the POSTs of calls at the same time; more calls wait.
 	// Notifications and answers to the server's calls have as many for
@@ -137,7 +139,7 @@ type Stream struct {
 
 	// These begin a worker, and the way back; they hold the contexts.
 	start     func(*lane, *job)
-	startBack func()
+	startBack func(greeted <-chan struct{})
 	backOnce  sync.Once
 	kill      context.CancelCauseFunc // ends every request
 	killBack  context.CancelFunc      // ends the way back
@@ -206,10 +208,10 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 	for i := range s.lanes {
 		s.lanes[i].jobs = make(chan *job, maxQueued/len(s.lanes))
 	}
-	s.startBack = func() { s.wg.Go(func() { s.wayBack(back) }) }
+	s.startBack = func(greeted <-chan struct{}) { s.wg.Go(func() { s.wayBack(back, greeted) }) }
 	if cfg.WayBack == WayBackAtOnce {
 		s.established = make(chan struct{})
-		s.backOnce.Do(s.startBack)
+		s.backOnce.Do(func() { s.startBack(nil) })
 	}
 	return s, nil
 }

@@ -99,8 +99,9 @@ func (b *backSink) event(kind string) error {
 }
 
 // wayBack keeps the way back open until ctx ends, the session ends, or it
-// cannot be opened any more.
-func (s *Stream) wayBack(ctx context.Context) {
+// cannot be opened any more. greeted is closed when the answer that brought the
+// session was handed over; nil: there was none.
+func (s *Stream) wayBack(ctx context.Context, greeted <-chan struct{}) {
 	// The Conn decides about messages that are too long, and answers them.
 	sink := &backSink{rcv: receiver{in: s.in, limit: -1}}
 	p := &eventParser{sink: sink}
@@ -109,6 +110,12 @@ func (s *Stream) wayBack(ctx context.Context) {
 		err := s.openBack(ctx, p, &opened, &attempt)
 		sink.rcv.drop() // an event that was cut comes again, whole
 		p.forget()
+		if err != nil && greeted != nil { // the end of the Stream must not be quicker than that answer
+			select {
+			case <-greeted:
+			case <-ctx.Done():
+			}
+		}
 		if ctx.Err() != nil {
 			return
 		}

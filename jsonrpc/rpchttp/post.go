@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
 )
 
 const (
@@ -184,8 +186,12 @@ func (s *Stream) request(ctx context.Context, method string, header http.Header)
 		return req, nil
 	}
 	if err := s.cfg.Headers(ctx, header); err != nil {
+		may := never
+		if jsonrpc.Recoverable(err) {
+			may = later
+		}
 		return nil, &Error{
-			Method: method, URL: bareURL(s.url), NotSent: true, Err: err, verdict: never,
+			Method: method, URL: bareURL(s.url), NotSent: true, Err: err, verdict: may,
 			Problem: "no header for the request", Advice: "see why ClientConfig.Headers failed",
 		}
 	}
@@ -212,7 +218,7 @@ func (s *Stream) post(ctx context.Context, j *job, l *lease) {
 	}
 	defer res.Body.Close()
 	if id := res.Header[s.cfg.SessionHeader]; len(id) > 0 {
-		s.learn(id[0])
+		defer s.learn(id[0])()
 	}
 	a := answer{s: s, job: j, res: res, lease: l, rcv: receiver{in: s.in, limit: s.cfg.MaxMessage}}
 	if s.cancel.on() {
@@ -308,15 +314,22 @@ func (s *Stream) lost(j *job, msg []byte, err error) {
 	}
 }
 
-// learn takes the session id that an answer brought.
-func (s *Stream) learn(id string) {
+// learn takes the session id that an answer brought. greeted is to be called when that
+// answer was handed over.
+func (s *Stream) learn(id string) (greeted func()) {
+	greeted = func() {}
 	if old := s.session.Load(); old != nil && *old == id {
-		return
+		return greeted
 	}
 	s.session.Store(&id)
 	if s.cfg.WayBack == WayBackWithSession {
-		s.backOnce.Do(s.startBack)
+		s.backOnce.Do(func() {
+			done := make(chan struct{})
+			greeted = func() { close(done) }
+			s.startBack(done)
+		})
 	}
+	return greeted
 }
 
 // sessionOver returns what ends the Stream when the server does not know the

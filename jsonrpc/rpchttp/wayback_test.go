@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,6 +313,56 @@ func TestWayBackKind(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestGreetingBeforeTheEnd: the answer that brings the session is read, however quickly
+// the way back is refused, and then the refusal.
+func TestGreetingBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backs{answers: answers{status(401).answer}, born: time.Now()}
+		s := streamOver(t, ClientConfig{WayBack: WayBackWithSession}, func(r *http.Request) (*http.Response, error) {
+			res, err := b.answer(r)
+			if r.Method == http.MethodPost {
+				text, write := res.Body, new(io.PipeWriter)
+				res.Body, write = io.Pipe()
+				go func() {
+					time.Sleep(time.Second)
+					_, err := io.Copy(write, text)
+					write.CloseWithError(err)
+				}()
+			}
+			return res, err
+		})
+		say(t, s, aCall)
+		if part, err := s.Read(); err != nil || string(part.Data) != aResult {
+			t.Errorf("%q, %v", part.Data, err)
+		}
+		if _, err := s.Read(); err == nil || !strings.Contains(err.Error(), "status 401") {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHeadersThatMayCome: whether a message that had no header may be sent again is
+// what the error of ClientConfig.Headers says.
+func TestHeadersThatMayCome(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want jsonrpc.Advice
+	}{
+		{errors.New("no key"), jsonrpc.AdviceGiveUp},
+		{fmt.Errorf("token: %w", context.DeadlineExceeded), jsonrpc.AdviceRetry},
+		{fmt.Errorf("token: %w", syscall.ECONNREFUSED), jsonrpc.AdviceRetry},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := streamOver(t, ClientConfig{Headers: func(context.Context, http.Header) error { return c.err }}, nil)
+			say(t, s, aCall)
+			_, err := s.Read()
+			if got := jsonrpc.AdviceFor(err); got != c.want || !errors.Is(err, c.err) {
+				t.Errorf("%v: %v, want %v", err, got, c.want)
+			}
+		})
+	}
 }
 
 // TestWayBackHeaders: what ClientConfig.Headers cannot do for the GET ends the Stream,
