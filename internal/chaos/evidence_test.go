@@ -153,7 +153,7 @@ func (c *cluster) collectRuns(conn *pgx.Conn, e *evidence) {
 		}
 		var why parley.Error
 		if json.Unmarshal(h.Run.Error, &why) == nil {
-			r.code = why.Code
+			r.code, r.why = why.Code, why.Message
 		}
 		e.runs[id] = r
 	}

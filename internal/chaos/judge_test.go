@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type runEnd struct {
 	// retriedFrom is the run that this one is a retry of.
 	retriedFrom string
 	code        parley.Code // why it failed
+	why         string      // in words
 	seq         int64
 	events      []parley.Event
 	replayed    parley.RunStatus // by the events alone
@@ -125,7 +127,7 @@ func judgeRun(id string, r runEnd, report func(string, ...any)) {
 		report("run %s is left %s", id, r.status)
 	}
 	if late := r.flow == flowHurry && r.code == parley.CodeTimeout; r.status == parley.RunFailed && r.code != parley.CodeOutcomeUnknown && !late {
-		report("run %s is %s: %s", id, r.status, r.code)
+		report("run %s is %s: %s", id, r.status, strings.TrimSuffix(string(r.code)+": "+r.why, ": "))
 	}
 	terminal := 0
 	for i, e := range r.events {

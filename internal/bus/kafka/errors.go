@@ -93,7 +93,7 @@ func explain(err error, what string) error {
 		return ErrClosed
 	case errors.Is(err, kerr.UnknownTopicID):
 		return parley.Errorf(parley.CodeNotFound,
-			"Kafka: %s: the topic was deleted: %w; make it with `parley topics create` if it is missing; one that was made anew is used within %v", what, err, 2*remadeLook)
+			"Kafka: %s: the topic was deleted, or a broker has just started and does not know it yet: %w; make it with `parley topics create` if it is missing; one that was made anew is used within %v", what, err, 2*remadeLook)
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return parley.Errorf(parley.CodeNotFound, "Kafka: %s: the topic does not exist: %w; make it with `parley topics create`", what, err)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):

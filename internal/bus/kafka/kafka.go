@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -59,9 +58,10 @@ type Bus struct {
 	groups map[string]*group
 	ending bool // nobody is asked any more
 
-	// purging is held while the client forgets a topic; purges counts that.
+	// written has the ids ([kadm.TopicID]) of the topics that were written to; purging is
+	// held while it is looked whether one of them was made anew.
+	written sync.Map
 	purging sync.Mutex
-	purges  atomic.Int64
 
 	ended chan struct{}
 	once  sync.Once

@@ -17,43 +17,61 @@ import (
 // other one until it is told to forget. What was in the old one is gone; the store
 // knows of it, and has it published again.
 
-const (
-	// remadeLook is how often it is looked whether topics that are read were made anew.
-	remadeLook = 5 * time.Second
-	// produceTries bounds how often one record is written, to a topic that is forgotten
-	// in between.
-	produceTries = 3
-)
+// remadeLook is how often it is looked whether topics that are read were made anew.
+const remadeLook = 5 * time.Second
 
-// produce writes a record. A topic that the library refuses is forgotten before the
-// next try.
+// produce writes a record, once: what has failed may be in the log all the same, and
+// whoever must not write twice could not tell. A topic that was made anew is forgotten, so
+// that the next record goes there.
 func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
-	for tries := 1; ; tries++ {
-		seen := b.purges.Load()
-		err := b.produceOnce(ctx, r)
-		if err == nil || ctx.Err() != nil || tries == produceTries {
-			return err
-		}
-		if !b.purge(r.Topic, seen, errors.Is(err, kerr.UnknownTopicID)) {
-			return err
-		}
+	err := b.produceOnce(ctx, r)
+	switch {
+	case err == nil:
+		b.noteWritten(ctx, r.Topic)
+	case errors.Is(err, kerr.UnknownTopicID):
+		b.forgetRemade(ctx, r.Topic)
+	}
+	return err
+}
+
+// noteWritten notes the id of a topic that was written to, unless it is known. If it
+// cannot be had, the next record asks again.
+func (b *Bus) noteWritten(ctx context.Context, topic string) {
+	if _, known := b.written.Load(topic); known || !b.purging.TryLock() {
+		return
+	}
+	defer b.purging.Unlock()
+	if id, there := b.topicID(ctx, topic); there {
+		b.written.Store(topic, id)
 	}
 }
 
-// purge lets the publishing client forget a topic that it was refused, unless a topic was
-// forgotten since the caller has looked. It reports whether one was: what waited
-// meanwhile has failed for that alone.
-func (b *Bus) purge(topic string, seen int64, refused bool) bool {
-	b.purging.Lock()
+// forgetRemade has the publishing client forget a topic that it was refused, if that was
+// made anew: all that is under way to any of its partitions fails then, and may be in the
+// log. A broker that has just started refuses topics that are as they were, too.
+func (b *Bus) forgetRemade(ctx context.Context, topic string) {
+	if !b.purging.TryLock() {
+		return // somebody looks; who is refused again looks again
+	}
 	defer b.purging.Unlock()
-	if b.purges.Load() != seen {
-		return true
+	id, there := b.topicID(ctx, topic)
+	if before, known := b.written.Load(topic); !there || known && before == id {
+		return
 	}
-	if refused {
-		b.client.PurgeTopicsFromProducing(topic)
-		b.purges.Add(1) // behind it: who has looked before may have failed for it
+	b.client.PurgeTopicsFromProducing(topic)
+	b.written.Delete(topic)
+}
+
+// topicID gives the id of a topic as the brokers know it now, zero where they know no ids.
+// It reports whether the topic is there.
+func (b *Bus) topicID(ctx context.Context, topic string) (id kadm.TopicID, there bool) {
+	asking, cancel := context.WithTimeout(ctx, adminLimit)
+	defer cancel()
+	answer, err := b.admin.Metadata(asking, topic)
+	if err != nil || answer.Topics[topic].Err != nil {
+		return kadm.TopicID{}, false
 	}
-	return refused
+	return answer.Topics[topic].ID, true
 }
 
 // watchTopics has topics that were deleted and made anew read again, until ctx ends.
