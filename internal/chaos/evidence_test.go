@@ -153,7 +153,9 @@ func (c *cluster) collectRuns(conn *pgx.Conn, e *evidence) {
 		}
 		var why parley.Error
 		if json.Unmarshal(h.Run.Error, &why) == nil {
-			r.code, r.why = why.Code, why.Message
+			var details struct{ Limit string }
+			_ = json.Unmarshal(why.Details, &details) // others have other details
+			r.code, r.why, r.limit = why.Code, why.Message, details.Limit
 		}
 		e.runs[id] = r
 	}

@@ -44,6 +44,7 @@ type runEnd struct {
 	retriedFrom string
 	code        parley.Code // why it failed
 	why         string      // in words
+	limit       string      // that kept a retry from being made
 	seq         int64
 	events      []parley.Event
 	replayed    parley.RunStatus // by the events alone
@@ -121,12 +122,12 @@ func judgeStarts(e evidence, report func(string, ...any)) {
 
 // judgeRun: one terminal event, the last; no gap; the events alone give what is
 // stored. Only an unknown outcome may make a run fail here, and too little time
-// one that is in a hurry.
+// one that is in a hurry: for an answer, or for another try (language.md T1).
 func judgeRun(id string, r runEnd, report func(string, ...any)) {
 	if !r.status.Terminal() {
 		report("run %s is left %s", id, r.status)
 	}
-	if late := r.flow == flowHurry && r.code == parley.CodeTimeout; r.status == parley.RunFailed && r.code != parley.CodeOutcomeUnknown && !late {
+	if late := r.flow == flowHurry && (r.code == parley.CodeTimeout || r.limit == "timeout"); r.status == parley.RunFailed && r.code != parley.CodeOutcomeUnknown && !late {
 		report("run %s is %s: %s", id, r.status, strings.TrimSuffix(string(r.code)+": "+r.why, ": "))
 	}
 	terminal := 0
@@ -219,6 +220,9 @@ func TestJudge(t *testing.T) {
 		"run run-1 is FAILED: internal": run(func(r *runEnd) {
 			r.status, r.replayed, r.code = parley.RunFailed, parley.RunFailed, "internal"
 		}),
+		"run run-1 is FAILED: agent_unavailable: gone": run(func(r *runEnd) {
+			r.status, r.replayed, r.code, r.why, r.limit = parley.RunFailed, parley.RunFailed, "agent_unavailable", "gone", "timeout"
+		}),
 		"run run-1: event 4 stands at place 3":                               run(func(r *runEnd) { r.events[2].Seq = 4 }),
 		"run run-1: seq 4 with 3 events":                                     run(func(r *runEnd) { r.seq = 4 }),
 		"run run-1 has 0 terminal events":                                    run(func(r *runEnd) { r.events[2].Type = parley.EventStepCompleted }),
@@ -246,6 +250,20 @@ func TestJudge(t *testing.T) {
 		plant(&e)
 		if wrong := judge(e); !slices.Contains(wrong, want) {
 			t.Errorf("%s\n%s", want, cmp.Diff([]string{want}, wrong))
+		}
+	}
+}
+
+// TestJudgeHurry: a run in a hurry may fail with what its last try failed with, when there
+// is no time for another one; no other run may.
+func TestJudgeHurry(t *testing.T) {
+	t.Parallel()
+	for flow, want := range map[string]int{flowHurry: 0, flowChain: 1} {
+		found := 0
+		r := runEnd{flow: flow, status: parley.RunFailed, replayed: parley.RunFailed, code: parley.CodeAgentUnavailable, limit: "timeout"}
+		judgeRun("run-1", r, func(format string, _ ...any) { found += boolInt(format == "run %s is %s: %s") })
+		if found != want {
+			t.Errorf("%s: %d faults", flow, found)
 		}
 	}
 }
