@@ -184,7 +184,7 @@ type Bridge struct {
 	// tasks that are to wait in the ledger, done those whose results are
 	// published and that are not known to be closed.
 	acks   map[string]func()
-	putOff []queuedForeign
+	putOff []*queuedForeign
 	done   map[string]struct{}
 	// ending are such tasks that are being ended without a call.
 	ending map[string]struct{}

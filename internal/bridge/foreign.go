@@ -223,7 +223,7 @@ func (b *Bridge) putOffLocked(l *lane, q queuedForeign) {
 		d.At = b.now().Add(foreignAgain)
 		b.rememberLocked(l, d)
 	}
-	b.putOff = append(b.putOff, q)
+	b.putOff = append(b.putOff, &q)
 }
 
 // frozenPolicy is what the row of a foreign task of that lane says about lost
@@ -239,7 +239,7 @@ func (b *Bridge) writePutOff() {
 		nudge(b.dispatch)
 	}
 	b.mu.Unlock()
-	var rows []store.Attempt
+	rows := make([]store.Attempt, 0, len(list))
 	for i := range list {
 		if !list[i].stored {
 			rows = append(rows, list[i].row)
