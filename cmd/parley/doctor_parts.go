@@ -133,7 +133,10 @@ func judgeTopics(report server.TopicsReport) []finding {
 	for _, t := range report.Topics {
 		for _, f := range t.Findings {
 			text, advice := t.Plan.Topic+": "+f.Text, "parley topics check shows all"
-			if !t.Exists {
+			switch {
+			case f.Unchecked:
+				advice = "allow that, or have somebody run parley topics check who may"
+			case !t.Exists:
 				advice = "parley topics create makes what is missing"
 			}
 			if f.Fatal {

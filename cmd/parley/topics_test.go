@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/server"
@@ -33,13 +35,7 @@ func TestTopicsOfRequests(t *testing.T) {
 	}
 	brokers := "--bus.kafka.brokers=" + strings.Join(broker.ListenAddrs(), ",")
 	check := func(args ...string) (exit int, said string) {
-		var out bytes.Buffer
-		a := &app{
-			stdin: strings.NewReader(""), stdout: &out, stderr: &out, dir: t.TempDir(), now: time.Now, zone: time.UTC,
-			terminal: func(io.Writer) (int, bool) { return 0, false },
-		}
-		exit = a.execute(t.Context(), append([]string{"topics", "check", brokers}, args...))
-		return exit, out.String()
+		return checkTopics(t, append([]string{brokers}, args...)...)
 	}
 	missing := []string{"workflow.monitoring.updates", "workflow.execution.requests", "workflow.cancellation.requests"}
 	if exit, said := check(); exit != 0 || strings.Count(said, "does not exist") != len(missing) {
@@ -66,6 +62,60 @@ func TestTopicsOfRequests(t *testing.T) {
 	}
 	settings := "bus:\n  kafka:\n    requests: true\n    brokers: [" + strings.Join(broker.ListenAddrs(), ",") + "]\n"
 	if found, exit, said := examined(t, settings); exit == 0 || found["topics"].Status != checkFail {
+		t.Errorf("doctor: exit code %d\n%s", exit, said)
+	}
+}
+
+// checkTopics is `parley topics check`.
+func checkTopics(t *testing.T, args ...string) (exit int, said string) {
+	t.Helper()
+	var out bytes.Buffer
+	a := &app{
+		stdin: strings.NewReader(""), stdout: &out, stderr: &out, dir: t.TempDir(), now: time.Now, zone: time.UTC,
+		terminal: func(io.Writer) (int, bool) { return 0, false },
+	}
+	exit = a.execute(t.Context(), append([]string{"topics", "check"}, args...))
+	return exit, out.String()
+}
+
+// TestTopicsUnchecked: settings that may not be seen are named with what to allow, the rest
+// is looked at all the same, and the exit code tells it from topics that are wrong. For
+// doctor it is a warning.
+func TestTopicsUnchecked(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	cfg := server.KafkaConfig{Brokers: broker.ListenAddrs()}
+	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	broker.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		for _, asked := range req.(*kmsg.DescribeConfigsRequest).Resources {
+			r := kmsg.NewDescribeConfigsResponseResource()
+			r.ResourceType, r.ResourceName = asked.ResourceType, asked.ResourceName
+			if asked.ResourceName == "parley.runs" {
+				r.ErrorCode = kerr.TopicAuthorizationFailed.Code
+			}
+			resp.Resources = append(resp.Resources, r)
+		}
+		return resp, nil, true
+	})
+	const wants = "DESCRIBE_CONFIGS on the topic parley.runs"
+	brokers := strings.Join(broker.ListenAddrs(), ",")
+	exit, said := checkTopics(t, "--bus.kafka.brokers="+brokers)
+	if exit != exitNotAllowed || !strings.Contains(said, "unknown  parley.runs") || !strings.Contains(said, wants) || !strings.Contains(said, "parley.hints") {
+		t.Errorf("exit code %d\n%s", exit, said)
+	}
+	if exit, said := checkTopics(t, "--bus.kafka.brokers="+brokers, "-o", "json"); exit != exitNotAllowed || !strings.Contains(said, `"unchecked":`) {
+		t.Errorf("as JSON: exit code %d\n%s", exit, said)
+	}
+	found, exit, said := examined(t, "bus:\n  kafka:\n    brokers: ["+brokers+"]\n")
+	if found["topics"].Status != checkWarn || !strings.Contains(said, wants) {
 		t.Errorf("doctor: exit code %d\n%s", exit, said)
 	}
 }

@@ -33,22 +33,22 @@ func (b *Bus) anchor(ctx context.Context, subject, group string) (map[int32]int6
 		return nil, err
 	}
 	if err := b.know(ctx, topic); err != nil {
-		return nil, explain(err, what)
+		return nil, explain(err, what, toRead(topic), toJoin(group))
 	}
 	ends, err := b.listed(ctx, topic, b.admin.ListEndOffsets)
 	if err != nil {
-		return nil, explain(err, what)
+		return nil, explain(err, what, toRead(topic), toJoin(group))
 	}
 	known, err := b.committed(ctx, topic, group)
 	if err != nil {
-		return nil, explain(err, what)
+		return nil, explain(err, what, toRead(topic), toJoin(group))
 	}
 	if len(known) > 0 {
 		return nil, nil // partitions without an offset are new: they are read from their start
 	}
 	if awaited(subject) && b.cfg.Lookback > 0 {
 		if err := b.lookBack(ctx, topic, group, ends); err != nil {
-			return nil, explain(err, what)
+			return nil, explain(err, what, toRead(topic), toJoin(group))
 		}
 	}
 	var first kadm.Offsets
@@ -68,7 +68,7 @@ func (b *Bus) anchor(ctx context.Context, subject, group string) (map[int32]int6
 	if errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) {
 		return ends, nil
 	}
-	return nil, explain(err, what)
+	return nil, explain(err, what, toRead(topic), toJoin(group))
 }
 
 // lookBack sets the places to begin at to the first records that are no older than
@@ -114,7 +114,7 @@ func (b *Bus) describe(ctx context.Context, group string) (kadm.DescribedGroup, 
 func (b *Bus) sameKind(ctx context.Context, group string) error {
 	g, err := patiently(ctx, func(ctx context.Context) (kadm.DescribedGroup, error) { return b.describe(ctx, group) })
 	if err != nil {
-		return explain(err, "look at the group "+group)
+		return explain(err, "look at the group "+group, toJoin(group))
 	}
 	if len(g.Members) == 0 || g.Protocol == "" || g.Protocol == balancer {
 		return nil
@@ -209,7 +209,7 @@ func (b *Bus) EndOffsets(ctx context.Context, subject string) (map[int32]int64, 
 	ctx, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
 	ends, err := b.listed(ctx, topic, b.admin.ListEndOffsets)
-	return ends, explain(err, "ends of "+topic)
+	return ends, explain(err, "ends of "+topic, toSee(topic))
 }
 
 // CaughtUp says whether a group has acknowledged everything of a subject up to
@@ -225,7 +225,7 @@ func (b *Bus) CaughtUp(ctx context.Context, subject, group string, ends map[int3
 	what := "offsets of " + group + " in " + topic
 	done, err := b.committed(ctx, topic, group)
 	if err != nil {
-		return false, explain(err, what)
+		return false, explain(err, what, toRead(topic), toJoin(group))
 	}
 	behind := false
 	for partition, end := range ends {
@@ -236,11 +236,11 @@ func (b *Bus) CaughtUp(ctx context.Context, subject, group string, ends map[int3
 	}
 	starts, err := b.listed(ctx, topic, b.admin.ListStartOffsets)
 	if err != nil {
-		return false, explain(err, what)
+		return false, explain(err, what, toRead(topic), toJoin(group))
 	}
 	now, err := b.listed(ctx, topic, b.admin.ListEndOffsets)
 	if err != nil {
-		return false, explain(err, what)
+		return false, explain(err, what, toRead(topic), toJoin(group))
 	}
 	for partition, end := range ends {
 		// A topic that was made anew since ends earlier.

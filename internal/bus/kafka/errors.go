@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -26,6 +24,18 @@ type tlsError struct {
 
 func (e *tlsError) Error() string { return "TLS with " + e.address + ": " + e.err.Error() }
 func (e *tlsError) Unwrap() error { return e.err }
+
+// elsewhereError is an address that cannot be reached and is none of bus.kafka.brokers: a
+// broker has named it.
+type elsewhereError struct {
+	address string
+	err     error
+}
+
+func (e *elsewhereError) Error() string {
+	return e.err.Error() + " (" + e.address + " is what a broker names as its address)"
+}
+func (e *elsewhereError) Unwrap() error { return e.err }
 
 // tokenError is a token that could not be had. Its text names no cause: who
 // makes tokens may put anything into it.
@@ -83,8 +93,9 @@ func tlsAdvice(err error) string {
 	return "check bus.kafka.tls: the authority, and the own certificate if the broker asks for one"
 }
 
-// explain makes an error of Kafka's one for people. what is what was tried.
-func explain(err error, what string) error {
+// explain makes an error of Kafka's one for people. what is what was tried, rights are
+// those that it takes.
+func explain(err error, what string, rights ...string) error {
 	if _, ok := errors.AsType[*parley.Error](err); ok || err == nil {
 		return err
 	}
@@ -98,9 +109,10 @@ func explain(err error, what string) error {
 		return parley.Errorf(parley.CodeNotFound, "Kafka: %s: the topic does not exist: %w; make it with `parley topics create`", what, err)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return parley.Errorf(parley.CodeLimit, "Kafka: %s: %w; raise max.message.bytes of the topic, or lower bus.kafka.max_record", what, err)
-	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed),
-		errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.SaslAuthenticationFailed):
-		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: %w; give the user of bus.kafka.sasl the right to", what, err)
+	case denied(err):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: %w; %s", what, err, grantAdvice(err, rights))
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: the login is refused: %w; check bus.kafka.sasl", what, err)
 	case errors.Is(err, kerr.FencedInstanceID):
 		return parley.Errorf(parley.CodeConflict, "Kafka: %s: another process has taken the instance id over: %w; give every process its own bus.kafka.instance_id; this one goes on when that one has ended",
 			what, err)
@@ -109,10 +121,38 @@ func explain(err error, what string) error {
 	case errors.Is(err, kerr.NotEnoughReplicas), errors.Is(err, kerr.NotEnoughReplicasAfterAppend):
 		return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: too few replicas are in sync: %w; bring the brokers back", what, err)
 	}
+	if advice := brokerAdvice(err); advice != "" {
+		return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: %w; %s", what, err, advice)
+	}
 	return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: %w", what, err)
 }
 
+// brokerAdvice says what to do about limits that brokers and topics are set to; "" where
+// it knows nothing.
+func brokerAdvice(err error) string {
+	switch {
+	case isElsewhere(err):
+		return "that address has to be reached from here, too: check advertised.listeners of the brokers, names and firewalls"
+	case errors.Is(err, kerr.GroupMaxSizeReached):
+		return "raise group.max.size of the brokers, or run fewer processes; that is tried again"
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		return "set group.min.session.timeout.ms of the brokers to 10000 or less, and group.max.session.timeout.ms to no less; that is tried again"
+	case errors.Is(err, kerr.InvalidTimestamp):
+		return "compare the clock of this machine with the brokers', and look at message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic"
+	case errors.Is(err, kerr.InvalidRecord):
+		return "a topic whose cleanup.policy is compact takes no record without a key; set it to delete"
+	case errors.Is(err, kerr.PolicyViolation):
+		return "a policy of the brokers forbids it; ask who runs them"
+	}
+	return ""
+}
+
 const alienAdvice = "the group has members of another kind, such as the bridge of the existing platform; stop them, or choose another group (bus.kafka.groups)"
+
+func isElsewhere(err error) bool {
+	_, ok := errors.AsType[*elsewhereError](err)
+	return ok
+}
 
 func noGroup(subject string) error {
 	return parley.Errorf(parley.CodeInvalid, "%s: acknowledging later needs a group", subject)
@@ -120,20 +160,4 @@ func noGroup(subject string) error {
 
 func noTopic(subject string) error {
 	return parley.Errorf(parley.CodeInvalid, "the subject %s has no topic; name one in bus.kafka.topics", subject)
-}
-
-// clientLog passes on what the client library says.
-type clientLog struct{ to *slog.Logger }
-
-// Level implements [kgo.Logger].
-func (clientLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
-
-// Log implements [kgo.Logger]. The library's errors are ones that it retries,
-// so they are warnings here.
-func (l clientLog) Log(level kgo.LogLevel, msg string, args ...any) {
-	to := slog.LevelInfo
-	if level == kgo.LogLevelError {
-		to = slog.LevelWarn
-	}
-	l.to.Log(context.Background(), to, fmt.Sprint("kafka: ", msg), args...)
 }

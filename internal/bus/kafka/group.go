@@ -324,10 +324,10 @@ func (g *group) failed(topic string, partition int32, err error) {
 	}
 	g.bus.counts.fetchError(topic)
 	if topic == "" {
-		g.note(explain(err, "group "+g.name))
+		g.note(explain(err, "group "+g.name, toJoin(g.name)))
 		return
 	}
-	err = explain(err, "consume "+topic+" as "+g.name)
+	err = explain(err, "consume "+topic+" as "+g.name, toRead(topic), toJoin(g.name))
 	if g.feed(topic).isForeign() {
 		g.bus.cfg.Logger.Warn("a topic cannot be read; that is tried again", "topic", topic, "partition", partition, "group", g.name, "error", err)
 		return

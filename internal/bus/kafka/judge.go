@@ -19,12 +19,7 @@ func judge(p TopicPlan, d kadm.TopicDetail, settings map[string]string) []Findin
 	fatal := func(format string, args ...any) {
 		found = append(found, Finding{Fatal: true, Text: fmt.Sprintf(format, args...)})
 	}
-	if n := len(d.Partitions); n < int(p.Partitions) {
-		warn("it has %d partitions; with %d, as many processes can share its work", n, p.Partitions)
-	}
-	if none := leaderless(d); len(none) > 0 {
-		fatal("partitions %v have no leader; bring their brokers back", none)
-	}
+	found = append(found, judgePlaces(p, d)...)
 	found = append(found, judgeCopies(p, copies(d), settings)...)
 	judgeCleanup(p, settings, warn, fatal)
 	judgeClocks(settings, warn)
@@ -37,6 +32,18 @@ func judge(p TopicPlan, d kadm.TopicDetail, settings map[string]string) []Findin
 		if shared(p.Subject) {
 			fatal("%s is %s, which peers of the existing platform cannot read: one record would stop them; set it to producer", settingCompression, codec)
 		}
+	}
+	return found
+}
+
+// judgePlaces looks at the partitions of a topic, for which its settings need not be known.
+func judgePlaces(p TopicPlan, d kadm.TopicDetail) []Finding {
+	var found []Finding
+	if n := len(d.Partitions); n < int(p.Partitions) {
+		found = append(found, Finding{Text: fmt.Sprintf("it has %d partitions; with %d, as many processes can share its work", n, p.Partitions)})
+	}
+	if none := leaderless(d); len(none) > 0 {
+		found = append(found, Finding{Fatal: true, Text: fmt.Sprintf("partitions %v have no leader; bring their brokers back", none)})
 	}
 	return found
 }

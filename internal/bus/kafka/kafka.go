@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,10 +42,13 @@ const pollRecords = 500
 // is a prometheus.Collector, too.
 type Bus struct {
 	cfg    Config
-	client *kgo.Client // publishes and asks; consumes nothing
+	client *kgo.Client // asks; consumes nothing
+	writer *writer
 	admin  *kadm.Client
 	state  *state
 	counts *counters
+	// repeats is of all clients.
+	repeats *repeats
 
 	// setup is held while a subscription is made or ended, which takes round
 	// trips: a lock that can be waited for with a context. It protects what follows.
@@ -84,15 +88,13 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 		return nil, err
 	}
 	b := &Bus{
-		cfg: cfg, state: newState(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
+		cfg: cfg, state: newState(cfg.Now, cfg.Logger), repeats: newRepeats(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
 		groups: make(map[string]*group), ids: make(map[string]kadm.TopicID), ended: make(chan struct{}), gained: make(chan struct{}, 1),
 	}
-	opts := append(b.options(),
-		kgo.ProducerLinger(cfg.Linger), kgo.ProducerBatchCompression(codec(cfg.Compression)),
-		kgo.ProducerBatchMaxBytes(batchBytes(cfg.MaxRecord)), kgo.MaxBufferedBytes(64<<20),
-		// A topic that is not there is said so, not waited for.
-		kgo.UnknownTopicRetries(2))
-	if b.client, err = kgo.NewClient(opts...); err != nil {
+	another := func(more ...kgo.Opt) (*kgo.Client, error) {
+		return kgo.NewClient(slices.Concat(b.options(), publishingOptions(cfg), more)...)
+	}
+	if b.client, err = another(); err != nil {
 		return nil, explain(err, "bus.kafka")
 	}
 	if err := b.ping(ctx); err != nil {
@@ -100,12 +102,23 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 		b.asking.Wait()
 		return nil, err
 	}
+	b.writer = newWriter(b.client, another, cfg.Now)
 	b.admin = kadm.NewClient(b.client)
 	looking, unlook := context.WithCancel(context.Background()) //nolint:gosec // Close ends it
 	b.unlook = unlook
 	b.asking.Go(func() { b.watchLag(looking) })
 	b.asking.Go(func() { b.watchTopics(looking) })
 	return b, nil
+}
+
+// publishingOptions are those of a client that publishes.
+func publishingOptions(cfg Config) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.ProducerLinger(cfg.Linger), kgo.ProducerBatchCompression(codec(cfg.Compression)),
+		kgo.ProducerBatchMaxBytes(batchBytes(cfg.MaxRecord)), kgo.MaxBufferedBytes(64 << 20),
+		// A topic that is not there is said so, not waited for.
+		kgo.UnknownTopicRetries(2),
+	}
 }
 
 // batchBytes leaves room for what a batch adds to its one record.
@@ -125,7 +138,7 @@ func (b *Bus) options() []kgo.Opt {
 		// A new leader is found quickly, and new partitions are seen soon.
 		kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(metadataAge),
 		// A broker that closes connections at once may be one that starts.
-		kgo.AlwaysRetryEOF(), kgo.WithHooks(b.state), kgo.WithLogger(clientLog{b.cfg.Logger}),
+		kgo.AlwaysRetryEOF(), kgo.WithHooks(b.state), kgo.WithLogger(clientLog{b.cfg.Logger, b.repeats}),
 	}
 	if b.cfg.SASL != nil {
 		opts = append(opts, kgo.SASL(mechanism(b.cfg.SASL)))
@@ -136,6 +149,9 @@ func (b *Bus) options() []kgo.Opt {
 // dial opens a connection to a broker.
 func (b *Bus) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := b.cfg.Dialer(ctx, network, address)
+	if err != nil && !slices.Contains(b.cfg.Brokers, address) {
+		err = &elsewhereError{address: address, err: err}
+	}
 	if err != nil || b.cfg.TLS == nil {
 		return conn, err
 	}
@@ -235,11 +251,12 @@ func (b *Bus) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 	defer cancel()
-	err := b.client.Flush(ctx)
+	err := b.writer.flush(ctx)
 	b.mu.Lock()
 	b.ending = true
 	b.mu.Unlock()
 	b.unlook()
+	b.writer.close()
 	b.client.Close()
 	b.asking.Wait()
 	if err != nil {

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -50,16 +51,16 @@ func (b *Bus) unpublished(ctx, limited context.Context, topic string, err error)
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case limited.Err() != nil:
-		return errUnconfirmed(topic, b.cfg.PublishTimeout)
+		return errUnconfirmed(topic, b.cfg.PublishTimeout, b.state.unreachable())
 	}
-	return explain(err, "publish to "+topic)
+	return explain(err, "publish to "+topic, toWrite(topic))
 }
 
 // produceOnce writes a record, and waits no longer than ctx.
-func (b *Bus) produceOnce(ctx context.Context, r *kgo.Record) error {
+func produceOnce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	accepted := make(chan error, 1)
 	// Produce waits for room in the client's buffer, no longer than ctx.
-	b.client.Produce(ctx, r, func(_ *kgo.Record, err error) { accepted <- err })
+	client.Produce(ctx, r, func(_ *kgo.Record, err error) { accepted <- err })
 	select {
 	case err := <-accepted:
 		return err
@@ -73,7 +74,11 @@ func (b *Bus) produceOnce(ctx context.Context, r *kgo.Record) error {
 	}
 }
 
-func errUnconfirmed(topic string, limit time.Duration) error {
+func errUnconfirmed(topic string, limit time.Duration, unreachable string) error {
+	if unreachable != "" {
+		return parley.Errorf(parley.CodeUnavailable,
+			"Kafka: publish to %s: not confirmed within %v, it may arrive all the same; %w", topic, limit, errors.New(unreachable))
+	}
 	return parley.Errorf(parley.CodeUnavailable,
 		"Kafka: publish to %s: not confirmed within %v, it may arrive all the same; check that enough brokers run (min.insync.replicas)", topic, limit)
 }

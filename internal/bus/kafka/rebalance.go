@@ -230,8 +230,17 @@ func (g *group) committed(err error) {
 		errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
 		// It is repeated, or others do the work again.
 	default:
-		g.note(explain(err, "commit offsets of "+g.name))
+		g.note(explain(err, "commit offsets of "+g.name, g.toCommit()...))
 	}
+}
+
+// toCommit are the rights that a commit takes.
+func (g *group) toCommit() []string {
+	rights := []string{toJoin(g.name)}
+	for _, topic := range g.topics() {
+		rights = append(rights, toRead(topic))
+	}
+	return rights
 }
 
 // groupHook hears what ends a group's sessions.
@@ -243,5 +252,5 @@ func (h groupHook) OnGroupManageError(err error) {
 		h.g.fence(err)
 		return
 	}
-	h.g.note(explain(err, "group "+h.g.name))
+	h.g.note(explain(err, "group "+h.g.name, toJoin(h.g.name)))
 }

@@ -21,15 +21,22 @@ import (
 const remadeLook = 5 * time.Second
 
 // produce writes a record, once: what has failed may be in the log all the same, and
-// whoever must not write twice could not tell. A topic that was made anew is forgotten, so
-// that the next record goes there.
+// whoever must not write twice could not tell. Only a batch that is too large is in no log
+// for sure; its records are written one by one. A topic that was made anew is forgotten,
+// and a client that the brokers refuse replaced, so that the next record gets through.
 func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
-	err := b.produceOnce(ctx, r)
+	client := b.writer.client()
+	err := produceOnce(ctx, client, r)
 	switch {
 	case err == nil:
 		b.noteWritten(ctx, r.Topic)
+	case ctx.Err() != nil:
+	case tooLarge(err):
+		return b.writer.alone(ctx, r)
 	case errors.Is(err, kerr.UnknownTopicID):
 		b.forgetRemade(ctx, r.Topic)
+	default:
+		b.writer.renew(ctx, client, err)
 	}
 	return err
 }
@@ -58,7 +65,7 @@ func (b *Bus) forgetRemade(ctx context.Context, topic string) {
 	if before, known := b.written.Load(topic); !there || known && before == id {
 		return
 	}
-	b.client.PurgeTopicsFromProducing(topic)
+	b.writer.client().PurgeTopicsFromProducing(topic)
 	b.written.Delete(topic)
 }
 
@@ -67,7 +74,7 @@ func (b *Bus) forgetRemade(ctx context.Context, topic string) {
 func (b *Bus) topicID(ctx context.Context, topic string) (id kadm.TopicID, there bool) {
 	asking, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
-	answer, err := b.admin.Metadata(asking, topic)
+	answer, err := b.metadata(asking, topic)
 	if err != nil || answer.Topics[topic].Err != nil {
 		return kadm.TopicID{}, false
 	}
@@ -93,11 +100,15 @@ func (b *Bus) know(ctx context.Context, topic string) error {
 	if _, known := b.ids[topic]; known {
 		return nil
 	}
-	answer, err := b.admin.Metadata(ctx, topic)
+	answer, err := b.metadata(ctx, topic)
 	if err != nil {
 		return err
 	}
-	b.ids[topic] = answer.Topics[topic].ID
+	d := answer.Topics[topic]
+	if denied(d.Err) {
+		return d.Err
+	}
+	b.ids[topic] = d.ID
 	return nil
 }
 
@@ -114,7 +125,7 @@ func (b *Bus) lookForRemade(ctx context.Context) {
 	}
 	asking, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
-	answer, err := b.admin.Metadata(asking, topics...)
+	answer, err := b.metadata(asking, topics...)
 	if err != nil || b.lock(ctx) != nil {
 		return // the next look is soon
 	}

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -19,6 +20,7 @@ import (
 // whoever tries again waits: who publishes, and the client, which reads on by
 // itself and tells each failure, at most metadataAge apart.
 const (
+	connection  = "broker "     // begins the Where of a connection
 	publishing  = "publish to " // begins the Where of a publication
 	publishPast = 30 * time.Second
 	reading     = "topic " // begins the Where of a topic that is consumed
@@ -33,6 +35,8 @@ type Trouble struct {
 	Text string
 	// Since is when it was first seen, Last when last.
 	Since, Last time.Time
+	// told says that its beginning is in the log.
+	told bool
 }
 
 // State is what a bus knows of itself without asking anybody.
@@ -50,31 +54,44 @@ type State struct {
 
 // state collects what the clients notice. Its hooks are called concurrently.
 type state struct {
-	now func() time.Time
+	now     func() time.Time
+	log     *slog.Logger
+	repeats *repeats
 
 	mu       sync.Mutex // protects what follows
 	heard    time.Time
 	troubles map[string]*Trouble
 }
 
-func newState(now func() time.Time) *state {
-	return &state{now: now, troubles: make(map[string]*Trouble)}
+func newState(now func() time.Time, log *slog.Logger) *state {
+	return &state{now: now, log: log, repeats: newRepeats(now), troubles: make(map[string]*Trouble)}
 }
 
-// note says how it stands with something; nil is well.
+// note says how it stands with something; nil is well. The log has the beginning and the
+// end of a trouble, but of one that comes and goes only now and then; of connections the
+// library tells.
 func (s *state) note(where string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
+		if e := s.troubles[where]; e != nil && e.told {
+			s.log.Info("what was wrong with Kafka is over", "where", where, "since", e.Since)
+		}
 		delete(s.troubles, where)
 		return
 	}
-	text := err.Error()
-	if e := s.troubles[where]; e != nil {
-		e.Text, e.Last = text, s.now()
+	e := s.troubles[where]
+	if e == nil {
+		e = &Trouble{Where: where, Since: s.now()}
+		s.troubles[where] = e
+	}
+	e.Text, e.Last = err.Error(), s.now()
+	if e.told || strings.HasPrefix(where, connection) {
 		return
 	}
-	s.troubles[where] = &Trouble{Where: where, Text: text, Since: s.now(), Last: s.now()}
+	if _, e.told = s.repeats.due(where + " " + e.Text); e.told {
+		s.log.Warn("something is wrong with Kafka", "where", where, "error", err)
+	}
 }
 
 // forget drops what was noted of something that is no more.
@@ -82,9 +99,13 @@ func (s *state) forget(where string) { s.note(where, nil) }
 
 // OnBrokerConnect implements [kgo.HookBrokerConnect].
 func (s *state) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	where := "broker " + net.JoinHostPort(meta.Host, portOf(meta))
+	where := connection + net.JoinHostPort(meta.Host, portOf(meta))
 	if err != nil {
-		err = parley.Errorf(parley.CodeUnavailable, "no connection: %w", err)
+		advice := brokerAdvice(err)
+		if advice != "" {
+			advice = "; " + advice
+		}
+		err = parley.Errorf(parley.CodeUnavailable, "no connection: %w%s", err, advice)
 	}
 	s.note(where, err)
 }
@@ -108,7 +129,7 @@ func (b *Bus) State() State {
 	}
 	b.state.mu.Unlock()
 	s.Connected = !s.Heard.IsZero() && !slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
-		return strings.HasPrefix(t.Where, "broker ") && t.Last.After(s.Heard)
+		return strings.HasPrefix(t.Where, connection) && t.Last.After(s.Heard)
 	})
 	for name, g := range b.list() {
 		topics := make(map[string][]int32)
@@ -121,6 +142,19 @@ func (b *Bus) State() State {
 		s.Assigned[name] = topics
 	}
 	return s
+}
+
+// unreachable tells of brokers that cannot be reached now; "" if there are none.
+func (s *state) unreachable() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for _, where := range slices.Sorted(maps.Keys(s.troubles)) {
+		if strings.HasPrefix(where, connection) {
+			all = append(all, where+": "+s.troubles[where].Text)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // ping asks any broker, for as long as ctx lets it and at most pingLimit. The client
@@ -175,7 +209,7 @@ func (b *Bus) Health(ctx context.Context) error {
 	for _, t := range b.State().Troubles {
 		age := b.cfg.Now().Sub(t.Last)
 		past := strings.HasPrefix(t.Where, publishing) && age > publishPast || strings.HasPrefix(t.Where, reading) && age > readPast
-		if !past && !strings.HasPrefix(t.Where, "broker ") {
+		if !past && !strings.HasPrefix(t.Where, connection) {
 			// Wrapped, it is not taken for words of ours that everybody may read.
 			return parley.Errorf(parley.CodeUnavailable, "%s: %w", t.Where, errors.New(t.Text))
 		}

@@ -54,15 +54,15 @@ func (b *Bus) subscribeTail(ctx context.Context, subject string, h handleFunc) (
 	limited, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
 	if err := b.know(limited, topic); err != nil {
-		return nil, explain(err, "subscribe to "+topic)
+		return nil, explain(err, "subscribe to "+topic, toRead(topic))
 	}
 	ends, err := b.listed(limited, topic, b.admin.ListEndOffsets)
 	if err != nil {
-		return nil, explain(err, "subscribe to "+topic)
+		return nil, explain(err, "subscribe to "+topic, toRead(topic))
 	}
 	if b.tail == nil {
 		if b.tail, err = b.newTail(); err != nil {
-			return nil, explain(err, "subscribe to "+topic)
+			return nil, explain(err, "subscribe to "+topic, toRead(topic))
 		}
 	}
 	t := b.tail
@@ -192,7 +192,7 @@ func (t *tail) failed(topic string, partition int32, err error) {
 		return
 	}
 	t.bus.counts.fetchError(topic)
-	t.note(topic, explain(err, "consume "+topic))
+	t.note(topic, explain(err, "consume "+topic, toRead(topic)))
 }
 
 // note says how it stands with a topic that somebody listens to still.
@@ -270,7 +270,7 @@ func (t *tail) look(ctx context.Context) {
 	t.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
-	known, err := t.bus.admin.Metadata(ctx, topics...)
+	known, err := t.bus.metadata(ctx, topics...)
 	if err != nil {
 		return // the next look is soon
 	}

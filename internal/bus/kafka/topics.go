@@ -102,6 +102,8 @@ type Finding struct {
 	// Fatal findings keep Parley or its peers from working, or lose records; the
 	// others are worth knowing.
 	Fatal bool `json:"fatal"`
+	// Unchecked ones say what may not be looked at, and so is not known.
+	Unchecked bool `json:"unchecked,omitempty"`
 	// Text says what it is and what to do.
 	Text string `json:"text"`
 }
@@ -131,6 +133,8 @@ func (r Report) String() string {
 			state = "created"
 		case slices.ContainsFunc(t.Findings, func(f Finding) bool { return f.Fatal }):
 			state = "wrong"
+		case slices.ContainsFunc(t.Findings, func(f Finding) bool { return f.Unchecked }):
+			state = "unknown"
 		case len(t.Findings) > 0:
 			state = "warning"
 		}
@@ -143,24 +147,31 @@ func (r Report) String() string {
 }
 
 // Err is nil, or an error of code invalid that names the topics with a fatal
-// finding.
+// finding. Where there is none, what was not checked is one of code unauthorized.
 func (r Report) Err() error {
-	var wrong []string
+	var wrong, unchecked []string
 	for _, t := range r.Topics {
 		for _, f := range t.Findings {
-			if f.Fatal {
+			switch {
+			case f.Fatal:
 				wrong = append(wrong, t.Plan.Topic+": "+f.Text)
+			case f.Unchecked:
+				unchecked = append(unchecked, t.Plan.Topic+": "+f.Text)
 			}
 		}
 	}
-	if len(wrong) == 0 {
+	switch {
+	case len(wrong) == 0 && len(unchecked) == 0:
 		return nil
+	case len(wrong) == 0:
+		return parley.Errorf(parley.CodeUnauthorized, "not all of Kafka's topics could be checked: %s", strings.Join(unchecked, "; "))
 	}
 	return parley.Errorf(parley.CodeInvalid, "Kafka's topics are not as they should be: %s", strings.Join(wrong, "; "))
 }
 
 // CreateTopics makes the topics that are missing, leaves the others as they are,
-// and reports on all as CheckTopics does.
+// and reports on all as CheckTopics does. One that may not be made keeps none of the
+// others from being made.
 func (b *Bus) CreateTopics(ctx context.Context) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*adminLimit)
 	defer cancel()
@@ -169,19 +180,19 @@ func (b *Bus) CreateTopics(ctx context.Context) (Report, error) {
 		return r, err
 	}
 	var made []string
+	refused := make(map[string]string)
 	for _, t := range r.Topics {
-		if t.Exists {
+		if t.Exists || t.unseen() {
 			continue
 		}
-		settings := make(map[string]*string)
-		for name, value := range t.Plan.Settings {
-			settings[name] = &value
+		switch err := b.createTopic(ctx, t.Plan); {
+		case parley.CodeOf(err) == parley.CodeUnauthorized:
+			refused[t.Plan.Topic] = "it does not exist, and may not be made: " + err.Error()
+		case err != nil:
+			return r, err
+		default:
+			made = append(made, t.Plan.Topic)
 		}
-		_, err := b.admin.CreateTopic(ctx, t.Plan.Partitions, t.Plan.Replicas, settings, t.Plan.Topic)
-		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return r, explain(err, "create the topic "+t.Plan.Topic)
-		}
-		made = append(made, t.Plan.Topic)
 	}
 	if err := b.awaitTopics(ctx, made); err != nil {
 		return r, explain(err, "wait for the topics that were made")
@@ -190,9 +201,31 @@ func (b *Bus) CreateTopics(ctx context.Context) (Report, error) {
 		return r, err
 	}
 	for i := range r.Topics {
-		r.Topics[i].Created = slices.Contains(made, r.Topics[i].Plan.Topic)
+		t := &r.Topics[i]
+		t.Created = slices.Contains(made, t.Plan.Topic)
+		if why := refused[t.Plan.Topic]; why != "" && !t.Exists {
+			t.Findings = []Finding{{Fatal: !t.Plan.Optional, Text: why}}
+		}
 	}
 	return r, nil
+}
+
+// createTopic makes one topic, unless somebody else does.
+func (b *Bus) createTopic(ctx context.Context, p TopicPlan) error {
+	settings := make(map[string]*string)
+	for name, value := range p.Settings {
+		settings[name] = &value
+	}
+	_, err := b.admin.CreateTopic(ctx, p.Partitions, p.Replicas, settings, p.Topic)
+	if errors.Is(err, kerr.TopicAlreadyExists) {
+		return nil
+	}
+	return explain(err, "create the topic "+p.Topic, toMake(p.Topic))
+}
+
+// unseen says that it is not even known whether the topic is there.
+func (t *TopicReport) unseen() bool {
+	return !t.Exists && slices.ContainsFunc(t.Findings, func(f Finding) bool { return f.Unchecked })
 }
 
 // awaitTopics waits until topics that were made can be published to.
@@ -215,11 +248,6 @@ func (b *Bus) awaitTopics(ctx context.Context, topics []string) error {
 	return err
 }
 
-// metadata asks the brokers, not what the client remembers.
-func (b *Bus) metadata(ctx context.Context, topics ...string) (kadm.Metadata, error) {
-	return b.admin.Metadata(kadm.WithAuthorizedOps(ctx), topics...)
-}
-
 // CheckTopics reports on every topic of the plan: what is missing, and which
 // settings would lose records, stop peers, or refuse what Parley publishes. It
 // changes nothing. An error says that Kafka could not be asked.
@@ -231,7 +259,7 @@ func (b *Bus) CheckTopics(ctx context.Context) (Report, error) {
 
 // Missing gives those topics of the subjects that no broker knows, sorted. Topics
 // that are not known get a second, since they may just have been made. An error says
-// that Kafka could not be asked.
+// that Kafka could not be asked, or does not let the process see one of them.
 func (b *Bus) Missing(ctx context.Context, subjects ...string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
@@ -243,12 +271,13 @@ func (b *Bus) Missing(ctx context.Context, subjects ...string) ([]string, error)
 		return nil, nil // asked for none, Kafka would tell of all
 	}
 	slices.Sort(names)
-	var missing []string
+	var missing, hidden []string
 	_, err := patiently(ctx, func(ctx context.Context) (struct{}, error) {
 		known, err := b.metadata(ctx, names...)
 		if err != nil {
 			return struct{}{}, err
 		}
+		hidden = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !denied(known.Topics[name].Err) })
 		missing = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			d := known.Topics[name]
 			return d.Topic != "" && !errors.Is(d.Err, kerr.UnknownTopicOrPartition)
@@ -258,8 +287,15 @@ func (b *Bus) Missing(ctx context.Context, subjects ...string) ([]string, error)
 		}
 		return struct{}{}, nil
 	})
-	if len(missing) > 0 {
+	switch {
+	case len(missing) > 0:
 		return missing, nil
+	case err == nil && len(hidden) > 0:
+		var rights []string
+		for _, topic := range hidden {
+			rights = append(rights, toRead(topic))
+		}
+		return nil, explain(kerr.TopicAuthorizationFailed, "look at the topics", rights...)
 	}
 	return nil, explain(err, "look at the topics")
 }
@@ -301,19 +337,33 @@ func (b *Bus) look(ctx context.Context) (Report, error) {
 		switch {
 		case errors.Is(d.Err, kerr.UnknownTopicOrPartition) || d.Topic == "":
 			t.Findings = []Finding{{Fatal: !p.Optional, Text: "it does not exist; make it with `parley topics create`"}}
+		case denied(d.Err):
+			t.Findings = []Finding{{Unchecked: true, Text: "it may not be looked at, or does not exist: " + explain(d.Err, "look at it", toSee(p.Topic)).Error()}}
 		case d.Err != nil:
 			t.Findings = []Finding{{Fatal: true, Text: explain(d.Err, "look at it").Error()}}
 		default:
 			t.Exists = true
-			settings, err := b.knownSettings(ctx, p.Topic)
-			if err != nil {
-				return r, explain(err, "look at the settings of "+p.Topic)
+			if t.Findings, err = b.judgeTopic(ctx, p, d); err != nil {
+				return r, err
 			}
-			t.Findings = append([]Finding{}, judge(p, d, settings)...) // in JSON none are []
 		}
 		r.Topics = append(r.Topics, t)
 	}
 	return r, nil
+}
+
+// judgeTopic gives what is wrong with a topic that is there. Where its settings may not be
+// seen, that is a finding, and the rest is looked at all the same.
+func (b *Bus) judgeTopic(ctx context.Context, p TopicPlan, d kadm.TopicDetail) ([]Finding, error) {
+	settings, err := b.knownSettings(ctx, p.Topic)
+	switch {
+	case denied(err):
+		why := explain(err, "look at its settings", toSeeConfig(p.Topic)).Error()
+		return append(judgePlaces(p, d), Finding{Unchecked: true, Text: "its settings may not be looked at, and are not checked: " + why}), nil
+	case err != nil:
+		return nil, explain(err, "look at the settings of "+p.Topic)
+	}
+	return append([]Finding{}, judge(p, d, settings)...), nil // in JSON none are []
 }
 
 // knownSettings are those of a topic that one broker knows. Another one, which is

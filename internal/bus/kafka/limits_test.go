@@ -1,0 +1,106 @@
+package kafka_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	parley "github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bus"
+)
+
+// TestGroupRefused: limits of the brokers that keep a process out of its group are in the
+// log at once with what to change, a few lines of it, and the process joins when it may.
+func TestGroupRefused(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		refusal *kerr.Error
+		says    string
+	}{
+		{kerr.GroupMaxSizeReached, "raise group.max.size"},
+		{kerr.InvalidSessionTimeout, "set group.min.session.timeout.ms of the brokers to 10000 or less"},
+	} {
+		t.Run(test.refusal.Message, func(t *testing.T) {
+			t.Parallel()
+			broker, cfg := oneTopic(t)
+			var refuses atomic.Bool
+			refuses.Store(true)
+			broker.ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				broker.KeepControl()
+				resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
+				resp.ErrorCode = test.refusal.Code
+				return resp, nil, refuses.Load()
+			})
+			var log loggedLines
+			cfg.Logger = log.logger()
+			b := open(t, cfg)
+			heard := make(chan struct{}, 1)
+			stop, err := b.Subscribe(t.Context(), bus.SubjectRuns, "g", func(context.Context, bus.Message) error {
+				heard <- struct{}{}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			if err := b.Publish(t.Context(), bus.Message{Subject: bus.SubjectRuns, Key: "k"}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the log says "+test.says, func() bool { return strings.Contains(log.String(), test.says) })
+			if err := b.Health(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("health: %v", err)
+			}
+			time.Sleep(5 * time.Second) // of trying again
+			if n := strings.Count(log.String(), "\n"); n > 4 {
+				t.Errorf("%d lines:\n%s", n, log.String())
+			}
+			refuses.Store(false)
+			<-heard
+			eventually(t, "all is well", func() bool { return b.Health(t.Context()) == nil })
+		})
+	}
+}
+
+// TestRecordRefused: what a topic does not take at all is refused with what to look at.
+func TestRecordRefused(t *testing.T) {
+	for _, test := range []struct {
+		refusal *kerr.Error
+		says    string
+	}{
+		{kerr.InvalidTimestamp, "compare the clock of this machine with the brokers'"},
+		{kerr.InvalidRecord, "cleanup.policy"},
+		{kerr.TopicAuthorizationFailed, "WRITE on the topic runs"},
+	} {
+		broker, cfg := oneTopic(t)
+		broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			resp := req.ResponseKind().(*kmsg.ProduceResponse)
+			for _, topic := range req.(*kmsg.ProduceRequest).Topics {
+				rt := kmsg.NewProduceResponseTopic()
+				rt.Topic, rt.TopicID = topic.Topic, topic.TopicID
+				for _, p := range topic.Partitions {
+					rp := kmsg.NewProduceResponseTopicPartition()
+					rp.Partition, rp.ErrorCode = p.Partition, test.refusal.Code
+					rt.Partitions = append(rt.Partitions, rp)
+				}
+				resp.Topics = append(resp.Topics, rt)
+			}
+			return resp, nil, true
+		})
+		b := open(t, cfg)
+		publish := func() error { return b.Publish(t.Context(), bus.Message{Subject: bus.SubjectRuns, Key: "k"}) }
+		if err := publish(); parley.CodeOf(err) == "" || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", test.refusal.Message, err, test.says)
+		}
+		if err := b.Health(t.Context()); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: health: %v", test.refusal.Message, err)
+		}
+		if err := publish(); err != nil {
+			t.Errorf("after %s: %v", test.refusal.Message, err)
+		}
+	}
+}
