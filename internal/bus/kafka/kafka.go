@@ -35,6 +35,9 @@ const (
 // there are, at the latest.
 const metadataAge = 30 * time.Second
 
+// clientID is the name that quotas of the brokers may be for.
+const clientID = "parley"
+
 // pollRecords bounds the records that are taken over at a time.
 const pollRecords = 500
 
@@ -134,7 +137,7 @@ func codec(name string) kgo.CompressionCodec {
 // options are those of every client of this bus.
 func (b *Bus) options() []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(b.cfg.Brokers...), kgo.ClientID("parley"), kgo.Dialer(b.dial),
+		kgo.SeedBrokers(b.cfg.Brokers...), kgo.ClientID(clientID), kgo.Dialer(b.dial),
 		// A new leader is found quickly, and new partitions are seen soon.
 		kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(metadataAge),
 		// A broker that closes connections at once may be one that starts.

@@ -78,18 +78,7 @@ func TestRecordRefused(t *testing.T) {
 	} {
 		broker, cfg := oneTopic(t)
 		broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			resp := req.ResponseKind().(*kmsg.ProduceResponse)
-			for _, topic := range req.(*kmsg.ProduceRequest).Topics {
-				rt := kmsg.NewProduceResponseTopic()
-				rt.Topic, rt.TopicID = topic.Topic, topic.TopicID
-				for _, p := range topic.Partitions {
-					rp := kmsg.NewProduceResponseTopicPartition()
-					rp.Partition, rp.ErrorCode = p.Partition, test.refusal.Code
-					rt.Partitions = append(rt.Partitions, rp)
-				}
-				resp.Topics = append(resp.Topics, rt)
-			}
-			return resp, nil, true
+			return produced(req.(*kmsg.ProduceRequest), test.refusal.Code), nil, true
 		})
 		b := open(t, cfg)
 		publish := func() error { return b.Publish(t.Context(), bus.Message{Subject: bus.SubjectRuns, Key: "k"}) }
@@ -102,5 +91,59 @@ func TestRecordRefused(t *testing.T) {
 		if err := publish(); err != nil {
 			t.Errorf("after %s: %v", test.refusal.Message, err)
 		}
+	}
+}
+
+// produced answers for each partition of a request with a code.
+func produced(req *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
+	resp := req.ResponseKind().(*kmsg.ProduceResponse)
+	for _, topic := range req.Topics {
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic, rt.TopicID = topic.Topic, topic.TopicID
+		for _, p := range topic.Partitions {
+			rp := kmsg.NewProduceResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// TestQuota: a process that a quota holds back goes on, is ready, and has a line in its log
+// now and then; what is not confirmed because of it says so.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	broker, cfg := oneTopic(t)
+	var stuck atomic.Bool
+	broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		if stuck.Load() {
+			broker.SleepControl(func() { time.Sleep(4 * time.Second) })
+		}
+		resp := produced(req.(*kmsg.ProduceRequest), 0)
+		resp.ThrottleMillis = 1500
+		return resp, nil, true
+	})
+	var log loggedLines
+	cfg.Logger, cfg.PublishTimeout = log.logger(), 3*time.Second
+	b := open(t, cfg)
+	publish := func(ctx context.Context) error {
+		return b.Publish(ctx, bus.Message{Subject: bus.SubjectRuns, Key: "k"})
+	}
+	for range 3 {
+		if err := publish(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "producer_byte_rate") || !strings.Contains(text, "client_id=parley") {
+		t.Errorf("the log:\n%s", text)
+	}
+	if err := b.Health(t.Context()); err != nil {
+		t.Error(err)
+	}
+	stuck.Store(true)
+	if err := publish(t.Context()); err == nil || !strings.Contains(err.Error(), "a quota of the brokers holds this process back") {
+		t.Errorf("not confirmed in time: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func (b *Bus) unpublished(ctx, limited context.Context, topic string, err error)
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case limited.Err() != nil:
-		return errUnconfirmed(topic, b.cfg.PublishTimeout, b.state.unreachable())
+		return errUnconfirmed(topic, b.cfg.PublishTimeout, b.state.delays())
 	}
 	return explain(err, "publish to "+topic, toWrite(topic))
 }
@@ -74,10 +74,10 @@ func produceOnce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	}
 }
 
-func errUnconfirmed(topic string, limit time.Duration, unreachable string) error {
-	if unreachable != "" {
+func errUnconfirmed(topic string, limit time.Duration, delays string) error {
+	if delays != "" {
 		return parley.Errorf(parley.CodeUnavailable,
-			"Kafka: publish to %s: not confirmed within %v, it may arrive all the same; %w", topic, limit, errors.New(unreachable))
+			"Kafka: publish to %s: not confirmed within %v, it may arrive all the same; %w", topic, limit, errors.New(delays))
 	}
 	return parley.Errorf(parley.CodeUnavailable,
 		"Kafka: publish to %s: not confirmed within %v, it may arrive all the same; check that enough brokers run (min.insync.replicas)", topic, limit)

@@ -60,6 +60,7 @@ type state struct {
 
 	mu       sync.Mutex // protects what follows
 	heard    time.Time
+	held     time.Time // when a quota last held this process back
 	troubles map[string]*Trouble
 }
 
@@ -120,6 +121,23 @@ func (s *state) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
 	s.mu.Unlock()
 }
 
+// heldBack is from when on it is worth telling that a quota makes a process wait.
+const heldBack = time.Second
+
+// OnBrokerThrottle implements [kgo.HookBrokerThrottle]. Work goes on, only slower.
+func (s *state) OnBrokerThrottle(_ kgo.BrokerMetadata, wait time.Duration, _ bool) {
+	if wait < heldBack {
+		return
+	}
+	s.mu.Lock()
+	s.held = s.now()
+	s.mu.Unlock()
+	if left, ok := s.repeats.due("quota"); ok {
+		s.log.Warn("a quota of Kafka holds this process back; raise producer_byte_rate, consumer_byte_rate or request_percentage of its user or client id",
+			"client_id", clientID, "wait", wait, "left_out", left)
+	}
+}
+
 // State gives what the bus knows now.
 func (b *Bus) State() State {
 	b.state.mu.Lock()
@@ -144,11 +162,15 @@ func (b *Bus) State() State {
 	return s
 }
 
-// unreachable tells of brokers that cannot be reached now; "" if there are none.
-func (s *state) unreachable() string {
+// delays tells of brokers that cannot be reached now, and of a quota that has held this
+// process back lately; "" if there is none of it.
+func (s *state) delays() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []string
+	if !s.held.IsZero() && s.now().Sub(s.held) < publishPast {
+		all = append(all, "a quota of the brokers holds this process back")
+	}
 	for _, where := range slices.Sorted(maps.Keys(s.troubles)) {
 		if strings.HasPrefix(where, connection) {
 			all = append(all, where+": "+s.troubles[where].Text)
