@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	parley "github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 )
@@ -54,24 +52,6 @@ func (b *Bus) unpublished(ctx, limited context.Context, topic string, err error)
 		return errUnconfirmed(topic, b.cfg.PublishTimeout, b.state.delays())
 	}
 	return explain(err, "publish to "+topic, toWrite(topic))
-}
-
-// produceOnce writes a record, and waits no longer than ctx.
-func produceOnce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
-	accepted := make(chan error, 1)
-	// Produce waits for room in the client's buffer, no longer than ctx.
-	client.Produce(ctx, r, func(_ *kgo.Record, err error) { accepted <- err })
-	select {
-	case err := <-accepted:
-		return err
-	case <-ctx.Done():
-		select {
-		case err := <-accepted:
-			return err
-		default:
-			return ctx.Err()
-		}
-	}
 }
 
 func errUnconfirmed(topic string, limit time.Duration, delays string) error {

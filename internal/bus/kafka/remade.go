@@ -26,7 +26,7 @@ const remadeLook = 5 * time.Second
 // and a client that the brokers refuse replaced, so that the next record gets through.
 func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
 	client := b.writer.client()
-	err := produceOnce(ctx, client, r)
+	err := b.writer.adrift.produceOnce(ctx, client, r)
 	switch {
 	case err == nil:
 		b.noteWritten(ctx, r.Topic)

@@ -22,6 +22,8 @@ type writer struct {
 	asks *kgo.Client
 	// turn is held while a record is written by itself.
 	turn chan struct{}
+	// adrift are records that nobody waits for any more.
+	adrift adrift
 
 	mu      sync.Mutex // protects what follows
 	current *kgo.Client
@@ -88,7 +90,7 @@ func (w *writer) alone(ctx context.Context, r *kgo.Record) error {
 	if err != nil {
 		return err
 	}
-	if err = produceOnce(ctx, client, r); err != nil && !tooLarge(err) {
+	if err = w.adrift.produceOnce(ctx, client, r); err != nil && !tooLarge(err) {
 		w.forget(client) // whatever it is that it cannot get over
 	}
 	return err
