@@ -126,9 +126,10 @@ type Bridge struct {
 	unsupported string
 
 	// foreign is the ledger of foreign tasks, nil if there are none; volatile: it
-	// is in memory.
+	// is in memory, and it is memory then.
 	foreign  ForeignLedger
 	volatile bool
+	memory   *MemoryLedger
 	breakers Breakers
 	// moreForeign: the last look at what waits in the ledger was not at all of it.
 	moreForeign atomic.Bool
@@ -201,7 +202,7 @@ type Bridge struct {
 
 // meetForeign finds out whether there are foreign tasks.
 func (b *Bridge) meetForeign() error {
-	_, b.volatile = b.cfg.Ledger.(*MemoryLedger)
+	b.memory, b.volatile = b.cfg.Ledger.(*MemoryLedger)
 	if _, waits := b.cfg.Bus.(bus.Deferred); b.volatile && (!waits || !b.cfg.Results) {
 		return parley.Errorf(parley.CodeInvalid, "%w", errNoLedger)
 	}

@@ -186,13 +186,6 @@ func (b *Bridge) noteAckLocked(id string, done func()) {
 	b.acks[id] = done
 }
 
-// working reports whether a task has a call.
-func (b *Bridge) working(id string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.calls[id] != nil
-}
-
 // acknowledge lets go of a task's records.
 func (b *Bridge) acknowledge(id string) {
 	b.mu.Lock()
@@ -201,6 +194,15 @@ func (b *Bridge) acknowledge(id string) {
 	b.mu.Unlock()
 	if done != nil {
 		done()
+	}
+}
+
+// acknowledgeKept lets go of the records of a task that the ledger has: it has its row.
+// In memory that is worth nothing to who comes after a crash, so there it has to have
+// ended.
+func (b *Bridge) acknowledgeKept(id string) {
+	if b.memory == nil || b.memory.over(id) {
+		b.acknowledge(id)
 	}
 }
 
@@ -255,10 +257,8 @@ func (b *Bridge) writePutOff() {
 		b.mu.Unlock()
 		return
 	}
-	if !b.volatile {
-		for i := range rows {
-			b.acknowledge(rows[i].ID)
-		}
+	for i := range rows {
+		b.acknowledgeKept(rows[i].ID)
 	}
 }
 
@@ -319,9 +319,7 @@ func (b *Bridge) claimForeign(claim store.Claim, batch []foreignClaim) bool {
 			b.enqueueForeign(c.task.queued(), nil)
 		default:
 			r.Release()
-			if id := c.task.task.task; !b.volatile || !b.working(id) {
-				b.acknowledge(id)
-			}
+			b.acknowledgeKept(c.task.task.task)
 		}
 	}
 	if err == nil {
@@ -382,10 +380,10 @@ func (b *Bridge) refuse(m bus.Message, t records.AgentTask, why error, done func
 	b.aside(func() {
 		b.log.Error("task record refused", "event", "task_refused", "topic", m.At.Topic, "partition", m.At.Partition, "offset", m.At.Offset,
 			"run", cut(t.RunID, maxNote), "task_id", cut(t.TaskID, maxNote), "error", why)
-		fate := fateDeadLetter
+		fate, at := fateDeadLetter, b.now()
 		if t.Answerable() {
 			fate = fateRejected
-			if !b.insist(func() error { return b.publishRefusal(t, why) }) {
+			if !b.insist(func() error { return b.publishRefusal(t, at, why) }) {
 				return
 			}
 		}
@@ -396,7 +394,9 @@ func (b *Bridge) refuse(m bus.Message, t records.AgentTask, why error, done func
 	})
 }
 
-// insist repeats f until it succeeds; false if the bridge ends before that.
+// insist repeats f until it succeeds; false if the bridge ends before that. A bridge
+// that stops has a grace for it beside that of its calls: what it gives up here was
+// answered, and is called again.
 func (b *Bridge) insist(f func() error) bool {
 	for wait := repeatAfter; ; wait = min(2*wait, repeatAtMost) {
 		err := f()
@@ -404,7 +404,7 @@ func (b *Bridge) insist(f func() error) bool {
 			return true
 		}
 		b.log.Warn("not written; it is tried again", "event", "bridge_insist", "error", err)
-		if !pause(b.calling, wait) {
+		if !pause(b.hard, wait) {
 			return false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/bus/memory"
 	"github.com/parley-project/parley/internal/records"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // foreignOnly is a ledger that is not called.
@@ -54,3 +55,38 @@ func TestForeignRecordAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignRecordAgainWhileOpen: the record of a task comes again that waits in a
+// ledger in memory for its second try. It is acknowledged when the task has ended, and
+// not when the claim of what it says is refused: a crash would lose the task.
+func TestForeignRecordAgainWhileOpen(t *testing.T) {
+	ledger := NewMemoryLedger()
+	b, err := New(Config{Worker: "b", Ledger: ledger, Agents: noAgents{}, Bus: deferredBus{}, Adapters: []Adapter{noProtocol{}}, Results: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := records.AgentTask{RunID: "r", TaskID: "t", AgentName: "a", Input: json.RawMessage("{}"), CorrelationID: "c", At: time.Now()}
+	q := queuedForeign{row: b.foreignRow(task, bus.Message{})}
+	open := q.row
+	open.Attempt = 2
+	if err := ledger.DeferForeign(t.Context(), []store.Attempt{open}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	acked := false
+	claim := func() {
+		b.noteAckLocked(q.row.ID, func() { acked = true })
+		b.claimForeign(store.Claim{Worker: "b"}, []foreignClaim{{task: newWaiting(&q), token: "t"}})
+	}
+	if claim(); acked {
+		t.Error("acknowledged before the end")
+	}
+	if err := ledger.CloseForeign(t.Context(), []string{q.row.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if claim(); !acked {
+		t.Error("not acknowledged after the end")
+	}
+}
+
+// deferredBus is a bus that is not called.
+type deferredBus struct{ bus.Deferred }

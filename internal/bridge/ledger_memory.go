@@ -143,6 +143,15 @@ func (l *MemoryLedger) Foreign(_ context.Context, now time.Time, limit int) ([]s
 	return list, nil
 }
 
+// over reports whether a task has ended, and its result is on the bus, as far back as
+// that is remembered.
+func (l *MemoryLedger) over(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, over := l.ended[id]
+	return over
+}
+
 // Source implements [ForeignLedger].
 func (l *MemoryLedger) Source(_ context.Context, id string) (*store.Source, error) {
 	l.mu.Lock()

@@ -17,7 +17,7 @@ func (b *Bridge) buryRecord(m bus.Message, t records.AgentTask, why error) error
 	if t.RunID == "" && t.TaskID == "" {
 		t, _ = records.DecodeTask(m.Value) // as far as it can be read
 	}
-	return b.cfg.DeadLetters(b.calling, bus.DeadLetter{
+	return b.cfg.DeadLetters(b.hard, bus.DeadLetter{
 		Message: m, Code: string(parley.CodeOf(why)), Reason: messageOf(why), Attempts: 1, Group: b.cfg.Group, Agent: t.AgentName,
 		Run: t.RunID, Task: t.TaskID,
 	})

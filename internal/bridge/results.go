@@ -27,10 +27,14 @@ const (
 )
 
 // resultRecord is the record for executors of the existing platform. Whatever
-// cannot be written is a failure that says so.
+// cannot be written is a failure that says so. Of a row that says when it was settled
+// it is always the same: a bus that has it in hand from an earlier try adds no other.
 func (b *Bridge) resultRecord(row *store.Attempt, r *parley.Result) ([]byte, error) {
 	rec := records.AgentResult{
-		RunID: row.Run, TaskID: row.ID, Status: records.StatusFailure, CorrelationID: row.CorrelationID, At: b.now(),
+		RunID: row.Run, TaskID: row.ID, Status: records.StatusFailure, CorrelationID: row.CorrelationID, At: row.SettledAt,
+	}
+	if rec.At.IsZero() {
+		rec.At = b.now()
 	}
 	if row.HandOff == store.HandOffForeign {
 		rec.TaskID = row.Step
@@ -74,10 +78,12 @@ func (b *Bridge) publishResult(ctx context.Context, row *store.Attempt, r *parle
 }
 
 // publishRefusal answers a record that no attempt was made of.
-func (b *Bridge) publishRefusal(t records.AgentTask, why error) error {
-	row := store.Attempt{Task: parley.Task{Run: t.RunID, Step: t.TaskID, CorrelationID: t.CorrelationID}, HandOff: store.HandOffForeign}
+func (b *Bridge) publishRefusal(t records.AgentTask, at time.Time, why error) error {
+	row := store.Attempt{
+		Task: parley.Task{Run: t.RunID, Step: t.TaskID, CorrelationID: t.CorrelationID}, HandOff: store.HandOffForeign, SettledAt: at,
+	}
 	e := parley.Errorf(parley.CodeOf(why), "the task cannot be taken: %s", messageOf(why))
-	return b.publishResult(b.calling, &row, &parley.Result{Outcome: parley.OutcomeError, Err: e})
+	return b.publishResult(b.hard, &row, &parley.Result{Outcome: parley.OutcomeError, Err: e})
 }
 
 // conclude ends a foreign task: its result is published, and one that failed is a
@@ -86,18 +92,22 @@ func (b *Bridge) publishRefusal(t records.AgentTask, why error) error {
 // published once. Who is alone with the task goes on until it is done, with the
 // result first, since its executor waits for it.
 func (b *Bridge) conclude(row *store.Attempt, r parley.Result, alone bool) bool {
-	publish := func(ctx context.Context) error { return b.publishResult(ctx, row, &r) }
-	bury := func(ctx context.Context) error { return b.buryTask(ctx, row, &r) }
+	told := *row
+	publish := func() error { return b.publishResult(b.hard, &told, &r) }
+	bury := func() error { return b.buryTask(b.hard, row, &r) }
 	if alone || b.volatile {
-		if !b.insist(func() error { return publish(b.calling) }) || !b.insist(func() error { return bury(b.calling) }) {
+		if told.SettledAt.IsZero() {
+			told.SettledAt = b.now()
+		}
+		if !b.insist(publish) || !b.insist(bury) {
 			return false
 		}
 		b.delivered(row.ID)
 		return true
 	}
-	err := bury(b.hard)
+	err := bury()
 	if err == nil {
-		err = publish(b.hard)
+		err = publish()
 	}
 	if err != nil {
 		b.log.Warn("result not published; it is tried again", "event", "bridge_result", "task_id", row.Step, "run", row.Run, "error", err)

@@ -1,0 +1,103 @@
+package bridge_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/records"
+)
+
+// TestForeignResultSame: a result that nobody has confirmed, and the answer to a record
+// of no use, are published again as the same record, to the byte: the bus may have it
+// in hand still, and knows it by that.
+func TestForeignResultSame(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		var mu sync.Mutex
+		tries := map[string][]string{}
+		down := true
+		r.acks.refuseIf(func(m bus.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if m.Subject == bus.SubjectResults && down {
+				tries[m.Key] = append(tries[m.Key], string(m.Value))
+				return errNoBus
+			}
+			return nil
+		})
+		none := strings.HasSuffix(r.t.Name(), "/none")
+		r.begin("b", nil)
+		r.send(record("task-1", "one"))
+		r.wait(time.Minute)
+		r.put("r", []byte(`{"run_id":"r","task_id":"bad","correlation_id":"c"}`))
+		r.wait(20 * time.Second)
+		mu.Lock()
+		down = false
+		for key, list := range tries {
+			// With a store the first try does not know when the row was settled.
+			if rest := slices.Compact(list[1:]); len(list) < 3 || len(rest) != 1 || none && rest[0] != list[0] {
+				r.t.Errorf("%s: %d tries have given %d records, the first is %s", key, len(list), len(slices.Compact(list)), list[0])
+			}
+		}
+		mu.Unlock()
+		r.result("task-1", time.Minute)
+		r.wantQuiet()
+	})
+}
+
+// TestForeignResultInTheGrace: a bridge that stops has a grace for what its calls have
+// brought beside that for the calls themselves. An answer is not given up before.
+func TestForeignResultInTheGrace(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, 9*time.Second), nil
+		}
+		p := r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.DrainGrace = 10 * time.Second })
+		r.send(record("task-1", "one"))
+		r.wait(time.Second)
+		r.acks.refuseIf(down(bus.SubjectResults))
+		p.cancel()
+		r.wait(14 * time.Second)
+		r.acks.refuseIf(nil)
+		p.stop()
+		r.begin("c", nil)
+		if got := r.result("task-1", time.Minute); got.Status != records.StatusSuccess {
+			r.t.Errorf("%+v", got)
+		}
+		r.wantOne("task-1")
+		r.wantQuiet()
+		r.wantCalls(r.agent, "task-1", 1)
+	})
+}
+
+// TestForeignEndedAgain: the record of an ended task comes again while its agent's
+// circuit is open. Without a store such a record, and all behind it on its partition,
+// would never be acknowledged if nobody saw that it is over.
+func TestForeignEndedAgain(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		r.breakable(parley.OnOpenWait, time.Hour)
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if task.Step == "task-1" {
+				return answered(task, `{"text":"well"}`), nil
+			}
+			return notSent(), nil
+		}
+		r.begin("b", nil)
+		over := record("task-1", "one")
+		r.send(over)
+		r.result("task-1", 10*time.Second)
+		r.send(record("task-2", "one")) // opens the circuit
+		r.wait(20 * time.Second)
+		r.send(over)
+		r.wantFailure("task-2", "it waited too long for its turn")
+		r.wantQuiet()
+		r.wantOne("task-1")
+		r.wantCalls(r.agent, "task-1", 1)
+	})
+}
