@@ -151,6 +151,7 @@ func (b *Bridge) boundLocked(l *lane, room int, within time.Duration) int {
 
 // costLocked is what the next task of a lane costs its turn, 0 if it has to wait.
 func (b *Bridge) costLocked(l *lane, now time.Time) int {
+	b.dropMovedLocked(l)
 	if l.queue.Len() == 0 {
 		return 0
 	}

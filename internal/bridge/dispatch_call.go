@@ -165,7 +165,7 @@ func (c *call) run(first step) {
 		b.hint(&c.row, c.tell)
 	}
 	if c.requeue {
-		b.enqueueForeign(queuedForeign{row: c.row, stored: true}, nil)
+		b.enqueueForeign(queuedForeign{row: c.row, stored: true}, ack{})
 		nudge(b.dispatch)
 	}
 	b.inHand.Done()

@@ -82,7 +82,7 @@ func (b *Bridge) takeAny(ctx context.Context, m bus.Message, done func()) {
 		b.refuse(m, t, err, done)
 		return
 	}
-	b.cfg.Metrics.record(b.enqueueForeign(queuedForeign{row: b.foreignRow(t, m)}, done), 1)
+	b.cfg.Metrics.record(b.enqueueForeign(queuedForeign{row: b.foreignRow(t, m)}, ack{done: done, moved: ctx.Done()}), 1)
 	nudge(b.dispatch)
 }
 
@@ -109,9 +109,9 @@ func (b *Bridge) foreignRow(t records.AgentTask, m bus.Message) store.Attempt {
 	}
 }
 
-// enqueueForeign lets a foreign task wait for a slot of its agent. done may be
-// nil.
-func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
+// enqueueForeign lets a foreign task wait for a slot of its agent. Without a record of
+// its own, a is empty.
+func (b *Bridge) enqueueForeign(q queuedForeign, a ack) (fate string) {
 	id := q.row.ID
 	b.mu.Lock()
 	stored, queued := b.queued[id]
@@ -120,8 +120,8 @@ func (b *Bridge) enqueueForeign(q queuedForeign, done func()) (fate string) {
 		b.mu.Unlock()
 		return fateDuplicate // it was not acknowledged, or has its row: it comes again
 	}
-	if done != nil {
-		b.noteAckLocked(id, done)
+	if a.done != nil {
+		b.noteAckLocked(id, a)
 	}
 	if queued || working {
 		b.mu.Unlock()
@@ -174,36 +174,6 @@ func (b *Bridge) meetLane(l *lane) {
 	l.learning = false
 	b.mu.Unlock()
 	nudge(b.dispatch)
-}
-
-// noteAckLocked keeps what acknowledges a record. One that came again is
-// acknowledged together with the first.
-func (b *Bridge) noteAckLocked(id string, done func()) {
-	if before := b.acks[id]; before != nil {
-		b.acks[id] = func() { before(); done() }
-		return
-	}
-	b.acks[id] = done
-}
-
-// acknowledge lets go of a task's records.
-func (b *Bridge) acknowledge(id string) {
-	b.mu.Lock()
-	done := b.acks[id]
-	delete(b.acks, id)
-	b.mu.Unlock()
-	if done != nil {
-		done()
-	}
-}
-
-// acknowledgeKept lets go of the records of a task that the ledger has: it has its row.
-// In memory that is worth nothing to who comes after a crash, so there it has to have
-// ended.
-func (b *Bridge) acknowledgeKept(id string) {
-	if b.memory == nil || b.memory.over(id) {
-		b.acknowledge(id)
-	}
 }
 
 // putOffLocked has a foreign task wait in the ledger.
@@ -316,7 +286,7 @@ func (b *Bridge) claimForeign(claim store.Claim, batch []foreignClaim) bool {
 			}
 		case err != nil:
 			r.Release()
-			b.enqueueForeign(c.task.queued(), nil)
+			b.enqueueForeign(c.task.queued(), ack{})
 		default:
 			r.Release()
 			b.acknowledgeKept(c.task.task.task)
@@ -333,6 +303,7 @@ func (b *Bridge) expireForeign(now time.Time) {
 	var over []queuedForeign
 	b.mu.Lock()
 	for l := range b.waiting.Flows {
+		b.dropMovedLocked(l)
 		for l.queue.Len() > 0 && l.queue.Head().foreign != nil && !now.Before(l.queue.Head().foreign.deadline()) {
 			over = append(over, l.queue.Head().foreign.queued())
 			l.popLocked(b)

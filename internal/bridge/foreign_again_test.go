@@ -101,3 +101,51 @@ func TestForeignEndedAgain(t *testing.T) {
 		r.wantCalls(r.agent, "task-1", 1)
 	})
 }
+
+// TestForeignMoved: the records of tasks that wait go to another bridge, as when it
+// joins the group. Without a store nobody but the bus tells the first one: it begins
+// none of them any more, nor does it answer them when their time is over, also those
+// that wait for their agent's circuit or for another try. What it has called, it ends.
+func TestForeignMoved(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		a, _ := r.agents.Lookup(r.t.Context(), "one")
+		a.MaxConcurrent = 1
+		a.Retry.InitialDelay = 5 * time.Second
+		r.agents.put(a)
+		r.agents.put(parley.Agent{Name: "sick", Protocol: parley.ProtocolSimpleA2A, Retry: a.Retry})
+		joined := time.Time{}
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if task.Agent == "sick" && joined.IsZero() {
+				return notSent(), nil
+			}
+			return takes(ctx, task, 6*time.Second), nil
+		}
+		r.begin("b", nil)
+		tasks := []string{"task-0", "task-1", "task-2", "task-3", "again"}
+		for _, id := range tasks[:4] {
+			r.send(record(id, "one"))
+			r.wait(10 * time.Millisecond)
+		}
+		r.send(record("again", "sick"))
+		r.wait(2 * time.Second)
+		joined = time.Now()
+		r.begin("c", nil)
+		r.wait(5 * time.Minute)
+		for _, id := range tasks {
+			if got := r.result(id, time.Second); got.Status != records.StatusSuccess {
+				r.t.Errorf("%+v", got)
+			}
+			most := 1
+			if id == "task-0" {
+				most = 2 // it was under way
+			}
+			if n := r.agent.calls(id) + r.agent.calls(id+".2"); id != "again" && n > most || n > 2 {
+				r.t.Errorf("%s was called %d times", id, n)
+			}
+			if n := len(r.resultsOf(id)); n > most {
+				r.t.Errorf("%s has %d results", id, n)
+			}
+		}
+		r.wantQuiet()
+	})
+}

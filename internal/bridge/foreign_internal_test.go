@@ -43,9 +43,9 @@ func TestForeignRecordAgain(t *testing.T) {
 		}
 		task := records.AgentTask{RunID: "r", TaskID: "t", AgentName: "a", Input: json.RawMessage("{}"), CorrelationID: "c", At: time.Now()}
 		row := b.foreignRow(task, bus.Message{})
-		b.enqueueForeign(queuedForeign{row: row, stored: stored}, nil)
+		b.enqueueForeign(queuedForeign{row: row, stored: stored}, ack{})
 		acked := false
-		b.enqueueForeign(queuedForeign{row: row}, func() { acked = true })
+		b.enqueueForeign(queuedForeign{row: row}, ack{done: func() { acked = true }})
 		b.crew.dismiss()
 		if acked != stored || len(b.acks) == 0 != stored {
 			t.Errorf("the task has its row: %v; its record is acknowledged: %v", stored, acked)
@@ -74,7 +74,7 @@ func TestForeignRecordAgainWhileOpen(t *testing.T) {
 	}
 	acked := false
 	claim := func() {
-		b.noteAckLocked(q.row.ID, func() { acked = true })
+		b.noteAckLocked(q.row.ID, ack{done: func() { acked = true }})
 		b.claimForeign(store.Claim{Worker: "b"}, []foreignClaim{{task: newWaiting(&q), token: "t"}})
 	}
 	if claim(); acked {

@@ -34,6 +34,9 @@ type ackBus struct {
 	mu   sync.Mutex
 	next int
 	open map[int]bus.Message
+	// ours is the context of all records in hand; move ends it: they are others' now.
+	ours context.Context
+	move context.CancelFunc
 	// refuse, if set, is asked about every message that is published.
 	refuse func(m bus.Message) error
 	// acked, if set, is told of each record that is acknowledged.
@@ -69,15 +72,20 @@ func (b *ackBus) SubscribeDeferred(ctx context.Context, subject, group string, h
 	b.mu.Lock()
 	again := b.open
 	b.open = map[int]bus.Message{}
+	if b.move != nil {
+		b.move()
+	}
+	b.ours, b.move = context.WithCancel(context.WithoutCancel(ctx))
 	stopped := false
 	b.mu.Unlock()
-	hand := func(ctx context.Context, m bus.Message) error {
+	hand := func(_ context.Context, m bus.Message) error {
 		b.mu.Lock()
 		id := b.next
 		b.next++
 		b.open[id] = m
+		ours := b.ours
 		b.mu.Unlock()
-		h(ctx, m, func() {
+		h(ours, m, func() {
 			b.mu.Lock()
 			if stopped {
 				b.mu.Unlock()

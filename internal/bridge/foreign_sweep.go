@@ -97,10 +97,12 @@ func (b *Bridge) lookAfter(row store.Attempt) {
 	case row.State == store.AttemptSettled && row.Result != nil:
 		b.endAside(row.ID, func() { b.conclude(&row, *row.Result, false) })
 	case row.State != store.AttemptOpen:
+	case b.moved(row.ID):
+		b.cfg.Metrics.record(fateRefused, 1)
 	case !b.cfg.Clock().Before(row.Deadline):
 		b.endAside(row.ID, func() { b.tooLate(q) })
 	default:
-		b.cfg.Metrics.record(b.enqueueForeign(q, nil), 1)
+		b.cfg.Metrics.record(b.enqueueForeign(q, ack{}), 1)
 	}
 }
 

@@ -152,6 +152,16 @@ func (l *MemoryLedger) over(id string) bool {
 	return over
 }
 
+// forget drops a task that waits, and that somebody else does.
+func (l *MemoryLedger) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.rows[id]; a != nil && a.State == store.AttemptOpen {
+		delete(l.rows, id)
+		delete(l.open, id)
+	}
+}
+
 // Source implements [ForeignLedger].
 func (l *MemoryLedger) Source(_ context.Context, id string) (*store.Source, error) {
 	l.mu.Lock()

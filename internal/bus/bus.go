@@ -199,6 +199,8 @@ type Deferred interface {
 	// and all of them are delivered again after a restart or when the partition has
 	// moved. The handler should return at once; messages with equal key may be in
 	// hand together. Delivery pauses while as many messages are open as the bus
-	// allows.
+	// allows. The handler's ctx ends with the subscription, and when the message is
+	// no longer this process's, since its partition has moved: what has not begun by
+	// then somebody else does.
 	SubscribeDeferred(ctx context.Context, subject, group string, h func(ctx context.Context, m Message, done func())) (stop func(), err error)
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -45,6 +46,10 @@ type partition struct {
 	start   int64
 	running int
 	idle    chan struct{} // closed when nothing runs; nil unless waited for
+	// ours are the contexts of members' handlers for records of this partition; leave
+	// ends them.
+	ours  map[*member]context.Context
+	leave []context.CancelFunc
 }
 
 func newPartition(p place) *partition {
@@ -215,11 +220,40 @@ func (p *partition) finished() {
 	}
 }
 
+// during gives the context of a member's handlers for records of this partition: that
+// of the member, until the partition moves.
+func (p *partition) during(m *member) context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx := p.ours[m]; ctx != nil {
+		return ctx
+	}
+	ctx, cancel := context.WithCancel(m.ctx)
+	if p.halted {
+		cancel()
+		return ctx
+	}
+	if p.ours == nil {
+		p.ours = make(map[*member]context.Context)
+	}
+	p.ours[m], p.leave = ctx, append(p.leave, cancel)
+	return ctx
+}
+
+// haltLocked lets no handler begin, and tells those that have records in hand.
+func (p *partition) haltLocked() {
+	p.halted = true
+	for _, leave := range p.leave {
+		leave()
+	}
+	p.leave = nil
+}
+
 // drain lets no handler begin, and waits until those that run have returned or
 // limit is closed.
 func (p *partition) drain(limit <-chan struct{}) {
 	p.mu.Lock()
-	p.halted = true
+	p.haltLocked()
 	if p.running == 0 {
 		p.mu.Unlock()
 		return
@@ -241,7 +275,8 @@ func (p *partition) close() (held int64, paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held, paused = p.bytes, p.paused
-	p.halted, p.closed, p.paused, p.entries, p.bytes, p.done = true, true, false, nil, 0, 0
+	p.haltLocked()
+	p.closed, p.paused, p.entries, p.bytes, p.done = true, false, nil, 0, 0
 	return held, paused
 }
 

@@ -18,6 +18,8 @@ type item struct {
 	// owns partitions.
 	part *partition
 	done func()
+	// deferred: the record stays in hand after its handler has returned.
+	deferred bool
 }
 
 // member is one subscription of this process.
@@ -127,7 +129,11 @@ func (q *queue) work() {
 		q.busy++
 		q.mu.Unlock()
 		if it.part == nil || it.part.begin() {
-			to.handle(to.ctx, it.message, it.done)
+			ctx := to.ctx
+			if it.deferred {
+				ctx = it.part.during(to)
+			}
+			to.handle(ctx, it.message, it.done)
 			if it.part != nil {
 				it.part.finished()
 			}

@@ -1,0 +1,74 @@
+package bridge
+
+// ack acknowledges the records of a foreign task. moved is closed when the newest of
+// them is in the hands of another bridge; nil: it never is.
+type ack struct {
+	done  func()
+	moved <-chan struct{}
+}
+
+// noteAckLocked keeps what acknowledges a record. One that came again is
+// acknowledged together with the first.
+func (b *Bridge) noteAckLocked(id string, a ack) {
+	if before, done := b.acks[id], a.done; before.done != nil {
+		a.done = func() { before.done(); done() }
+	}
+	b.acks[id] = a
+}
+
+// acknowledge lets go of a task's records.
+func (b *Bridge) acknowledge(id string) {
+	b.mu.Lock()
+	done := b.acks[id].done
+	delete(b.acks, id)
+	b.mu.Unlock()
+	if done != nil {
+		done()
+	}
+}
+
+// acknowledgeKept lets go of the records of a task that the ledger has: it has its row.
+// In memory that is worth nothing to who comes after a crash, so there it has to have
+// ended.
+func (b *Bridge) acknowledgeKept(id string) {
+	if b.memory == nil || b.memory.over(id) {
+		b.acknowledge(id)
+	}
+}
+
+// movedLocked reports whether a task is another bridge's by now, which has its record
+// and, without a store, knows nothing of this one.
+func (b *Bridge) movedLocked(id string) bool {
+	if !b.volatile {
+		return false // the ledger gives it to one of them
+	}
+	select {
+	case <-b.acks[id].moved:
+		return true
+	default:
+		return false
+	}
+}
+
+// dropMovedLocked drops the tasks at the head of a queue that are another bridge's by
+// now: else both would call the agent.
+func (b *Bridge) dropMovedLocked(l *lane) {
+	for l.queue.Len() > 0 && b.movedLocked(l.queue.Head().task) {
+		q := l.popLocked(b)
+		delete(b.acks, q.task)
+		b.memory.forget(q.task)
+		b.cfg.Metrics.record(fateRefused, 1)
+	}
+}
+
+// moved is movedLocked for a task that waits in the ledger, which forgets it then.
+func (b *Bridge) moved(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.movedLocked(id) {
+		return false
+	}
+	delete(b.acks, id)
+	b.memory.forget(id)
+	return true
+}
