@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/server"
@@ -125,11 +128,7 @@ func (d *drained) refusesWork() {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		text, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "being stopped") {
-			d.t.Errorf("%s: %d %v %s", c.path, resp.StatusCode, resp.Header, text)
-		}
+		d.isStopping(c.path, resp)
 	}
 	for _, path := range []string{"/api/v1/agents", "/api/v1/dead-letters", "/api/v1/runs"} {
 		if status, body := d.call("GET", path, ""); status != http.StatusOK || strings.Contains(string(body), `"new"`) {
@@ -138,6 +137,31 @@ func (d *drained) refusesWork() {
 	}
 	if status, body := d.call("GET", "/api/v1/dead-letters/"+d.letter, ""); status != http.StatusOK || !strings.Contains(string(body), `"waiting"`) {
 		d.t.Errorf("the dead letter: %d %s", status, body)
+	}
+}
+
+// isStopping holds the answer to a request that would begin something: all of its text,
+// and what clients and proxies go by.
+func (d *drained) isStopping(path string, resp *http.Response) {
+	d.t.Helper()
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	var got map[string]any
+	if err = errors.Join(err, json.Unmarshal(text, &got)); err != nil {
+		d.t.Fatalf("%s: %v %q", path, err, text)
+	}
+	want := map[string]any{
+		"type": "https://github.com/parley-project/parley/blob/main/docs/errors.md#unavailable", "title": "Service Unavailable",
+		"status": 503.0, "code": "unavailable", "request_id": resp.Header.Get("X-Correlation-Id"),
+		"detail": "this process is being stopped and takes no new work; send the request again: another process takes it, or this one when it has started anew",
+		// What clients of the existing platform read.
+		"error": "Service Unavailable", "status_code": 503.0, "path": path, "timestamp": got["timestamp"],
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		d.t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" || resp.Header.Get("Content-Type") != "application/problem+json" {
+		d.t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
 	}
 }
 
