@@ -35,7 +35,7 @@ type ackBus struct {
 	next int
 	open map[int]bus.Message
 	// ours is the context of all records in hand; move ends it: they are others' now.
-	ours context.Context
+	ours context.Context //nolint:containedctx // it is what the bus hands on
 	move context.CancelFunc
 	// refuse, if set, is asked about every message that is published.
 	refuse func(m bus.Message) error

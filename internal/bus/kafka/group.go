@@ -156,11 +156,13 @@ func (b *Bus) newGroup(name string) (*group, error) {
 	if b.cfg.InstanceID != "" {
 		opts = append(opts, kgo.InstanceID(b.cfg.InstanceID))
 	}
-	client, err := kgo.NewClient(opts...)
+	asking, giveUp := context.WithCancel(context.Background())
+	client, err := kgo.NewClient(append(opts, kgo.WithContext(asking))...)
 	if err != nil {
+		giveUp()
 		return nil, err
 	}
-	g.client, g.shut = client, sync.OnceFunc(client.CloseAllowingRebalance)
+	g.client, g.shut = client, sync.OnceFunc(func() { g.quit(giveUp) })
 	ctx, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
 	g.tasks.Go(func() { g.poll(ctx) })
@@ -212,27 +214,37 @@ func (g *group) anchor(topic string, anchors map[int32]int64) {
 }
 
 // remove ends the consuming of a topic that nobody here subscribes to, and says
-// whether it was the last.
+// whether it was the last: then close has the rest to do.
 func (g *group) remove(f *feed) (empty bool) {
 	f.queue.tasks.Wait()
+	g.mu.Lock()
+	empty = len(g.feeds) == 1
+	g.mu.Unlock()
+	if empty {
+		return true
+	}
 	g.commit()
 	g.mu.Lock()
 	delete(g.feeds, f.topic)
 	maps.DeleteFunc(g.anchors, func(at place, _ int64) bool { return at.topic == f.topic })
-	empty = len(g.feeds) == 0
-	gone := make(map[string][]int32)
+	g.mu.Unlock()
+	g.end(g.drop(g.parted(func(at place) bool { return at.topic == f.topic })))
+	g.bus.state.forget(g.where(f.topic))
+	g.client.PurgeTopicsFromConsuming(f.topic)
+	return false
+}
+
+// parted gives the partitions of which that is so, as the client library names them.
+func (g *group) parted(is func(place) bool) map[string][]int32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := make(map[string][]int32)
 	for at := range g.parts {
-		if at.topic == f.topic {
-			gone[at.topic] = append(gone[at.topic], at.partition)
+		if is(at) {
+			list[at.topic] = append(list[at.topic], at.partition)
 		}
 	}
-	g.mu.Unlock()
-	if !empty {
-		g.end(g.drop(gone))
-		g.bus.state.forget(g.where(f.topic))
-		g.client.PurgeTopicsFromConsuming(f.topic)
-	}
-	return empty
+	return list
 }
 
 // close ends the membership: with an instance id it stays until the session
@@ -246,10 +258,30 @@ func (g *group) close() {
 		g.bus.state.forget(g.where(f.topic))
 	}
 	g.commit()
+	// What could not be committed now is not tried again when they are revoked.
+	g.end(g.drop(g.parted(func(place) bool { return true })))
 	g.cancel()
 	g.shut()
 	g.tasks.Wait()
 	g.bus.state.forget("group " + g.name)
+}
+
+// quit leaves the group, and closes the client. Brokers that say nothing are not waited
+// for as long as the client would, which giveUp ends: the session ends without them.
+func (g *group) quit(giveUp context.CancelFunc) {
+	limit := leaveLimit
+	if g.bus.silent.Load() {
+		limit = 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	context.AfterFunc(ctx, giveUp)
+	g.client.AllowRebalance()
+	_ = g.client.LeaveGroupContext(ctx) // who does not hear it sees the session end
+	g.client.CloseAllowingRebalance()
+	if ctx.Err() != nil {
+		g.bus.silent.Store(true)
+	}
 }
 
 // poll takes over what the client has fetched.

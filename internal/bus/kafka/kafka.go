@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -27,7 +28,9 @@ const (
 	pingLimit   = 10 * time.Second // New, to reach a broker
 	revokeLimit = 5 * time.Second  // handlers of a partition that has to go
 	commitLimit = 5 * time.Second  // one commit of offsets
+	leaveLimit  = 2 * time.Second  // to leave a group
 	flushLimit  = 5 * time.Second  // Close, for what is being published
+	silentFlush = 100 * time.Millisecond
 	adminLimit  = 15 * time.Second // one look at topics and groups
 )
 
@@ -64,6 +67,10 @@ type Bus struct {
 	mu     sync.Mutex // protects groups, which change while setup is held, too, and ending
 	groups map[string]*group
 	ending bool // nobody is asked any more
+
+	// silent: brokers have said nothing to the last thing that they were asked with a
+	// limit. Who ends does not ask them again and again, each time to that limit.
+	silent atomic.Bool
 
 	// written has the ids ([kadm.TopicID]) of the topics that were written to; purging is
 	// held while it is looked whether one of them was made anew.
@@ -252,7 +259,11 @@ func (b *Bus) Close() error {
 		b.tail.close()
 		b.tail = nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
+	limit := flushLimit
+	if b.silent.Load() {
+		limit = silentFlush
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := b.writer.flush(ctx)
 	b.mu.Lock()

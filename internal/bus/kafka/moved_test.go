@@ -22,7 +22,7 @@ func (h *inHand) take(ctx context.Context, m bus.Message, _ func()) {
 	if h.ctx == nil {
 		h.ctx = make(map[string]context.Context)
 	}
-	h.ctx[string(m.Value)] = ctx
+	h.ctx[string(m.Value)] = ctx //nolint:fatcontext // one beside the others
 }
 
 // ours gives the messages that are still this process's, and how many came.

@@ -236,7 +236,7 @@ func (p *partition) during(m *member) context.Context {
 	if p.ours == nil {
 		p.ours = make(map[*member]context.Context)
 	}
-	p.ours[m], p.leave = ctx, append(p.leave, cancel)
+	p.ours[m], p.leave = ctx, append(p.leave, cancel) //nolint:fatcontext // one beside the others
 	return ctx
 }
 

@@ -216,6 +216,7 @@ func (g *group) commitLocked(parts []*partition) (left bool) {
 		}
 	})
 	g.committed(failed)
+	g.bus.silent.Store(failed != nil && ctx.Err() != nil)
 	return failed != nil
 }
 
