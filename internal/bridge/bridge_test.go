@@ -170,7 +170,11 @@ func TestCannotBeSent(t *testing.T) {
 			"unsupported protocol", func(r *rig) { r.agents.put(parley.Agent{Name: "one", Protocol: "soap"}) }, parley.CodeUnsupportedProtocol,
 			"Unsupported protocol: soap. Supported protocols: jsonrpc-2.0, simple-a2a",
 		},
-		{"registry away", func(r *rig) { r.agents.fail = errors.New("no disk") }, parley.CodeAgentUnavailable, "no disk"},
+		{"secret away", func(r *rig) {
+			e := parley.Errorf(parley.CodeAgentUnavailable, "no secret")
+			e.Retryable = true
+			r.agents.fail = e
+		}, parley.CodeAgentUnavailable, "no secret"},
 		{"translation", func(r *rig) {
 			r.agent.call = func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) {
 				return bridge.Outcome{}, &bridge.TranslationError{Protocol: "p", Direction: "request", Err: errors.New("no text")}
@@ -203,6 +207,37 @@ func TestCannotBeSent(t *testing.T) {
 				if r.wakeups(a.Run) != 1 {
 					t.Errorf("%d wake-ups", r.wakeups(a.Run))
 				}
+				p.stop()
+			})
+		})
+	}
+}
+
+// TestLookupFails: while what knows the agents does not answer, for whatever reason, no
+// task fails and no try is spent: the attempt waits, and the agent is called once.
+func TestLookupFails(t *testing.T) {
+	for name, err := range map[string]error{
+		"away":    parley.Errorf(parley.CodeUnavailable, "the database cannot be reached"),
+		"failing": parley.Errorf(parley.CodeInternal, "database: no such column"),
+		"unnamed": errors.New("no disk"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.agents.answer(err)
+				p := r.start("b", nil)
+				id := r.task("one", 1, policy(parley.OutcomeFail))
+				for range 60 {
+					r.wait(time.Second)
+				}
+				if a := r.ledger.row(id); a.State == store.AttemptSettled || a.Attempt != 1 {
+					t.Errorf("after a minute it is %s: %+v", a.State, a.Result)
+				}
+				if n := r.ledger.count(string(store.MoveRelease)); n < 5 || n > 40 {
+					t.Errorf("it was given back %d times in a minute", n)
+				}
+				r.agents.answer(nil)
+				r.want(id, parley.OutcomeOK, "")
+				r.wantCalls(r.agent, id, 1)
 				p.stop()
 			})
 		})

@@ -35,6 +35,8 @@ type call struct {
 	// requeue: the task is to wait for another slot after this call. tell is the
 	// result that is to be told when the slot is free, or nil.
 	requeue bool
+	// unread: the agent was not looked up, because what knows it did not answer.
+	unread bool
 	// uncalled: the present try has ended before the adapter was asked.
 	uncalled bool
 	tell     *parley.Result
@@ -197,6 +199,9 @@ func (c *call) send() step {
 	c.uncalled = true
 	if err := c.meet(b.hard); err != nil {
 		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}
+		if c.unread {
+			return (*call).unmet
+		}
 		return (*call).fail
 	}
 	if err := c.mayCall(); err != nil {
@@ -247,32 +252,6 @@ func (c *call) send() step {
 	c.noteLoad(&out)
 	c.out = out
 	return c.judge()
-}
-
-// meet finds the agent and the adapter that speaks its protocol.
-func (c *call) meet(ctx context.Context) *parley.Error {
-	b := c.b
-	agent, err := b.cfg.Agents.Lookup(ctx, c.row.Agent)
-	if err != nil {
-		if e, ok := errors.AsType[*parley.Error](err); ok && (e.Code == parley.CodeUnknownAgent || e.Retryable) {
-			return e
-		}
-		e := parley.Errorf(parley.CodeAgentUnavailable, "agent %q cannot be looked up: %w", c.row.Agent, err)
-		e.Retryable = true
-		return e
-	}
-	adapter := b.adapters[agent.Protocol]
-	if adapter == nil {
-		return parley.Errorf(parley.CodeUnsupportedProtocol, "Unsupported protocol: %s. %s", agent.Protocol, b.unsupported)
-	}
-	if agent.MaxConcurrent != c.agent.MaxConcurrent || c.adapter == nil {
-		b.refresh(c.lane, agent)
-	}
-	c.agent = agent
-	c.mu.Lock()
-	c.adapter = adapter
-	c.mu.Unlock()
-	return nil
 }
 
 // untranslatable is the error of a call that could not even be put into words.

@@ -65,6 +65,8 @@ const (
 
 	// maxOrphanings is how often the outcome of one attempt may be lost.
 	maxOrphanings = 2
+	// unmetPause is how long an attempt waits whose agent could not be looked up.
+	unmetPause = 2 * time.Second
 	// againAfter is the delay before the same attempt is sent once more; it
 	// doubles with each time, up to laterAtMost.
 	againAfter  = time.Second
