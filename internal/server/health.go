@@ -171,4 +171,10 @@ func (s *Server) started(role Role) bool {
 	}
 }
 
-func (s *Server) databaseReady(ctx context.Context) error { return s.db.Ping(ctx) }
+// databaseReady asks what reads and what writes: a database may do the first only.
+func (s *Server) databaseReady(ctx context.Context) error {
+	if err := s.db.Ping(ctx); err != nil {
+		return err
+	}
+	return s.db.TakesWrites(ctx)
+}

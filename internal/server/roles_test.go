@@ -78,6 +78,12 @@ output: {text: "${c.output.text}"}
 // how long an agent works.
 func newRolesRig(t *testing.T, binary, kind string, delay time.Duration) *rolesRig {
 	t.Helper()
+	return newRolesRigOn(t, binary, kind, delay, pgtest.Database(t))
+}
+
+// newRolesRigOn is newRolesRig for the database at a URL.
+func newRolesRigOn(t *testing.T, binary, kind string, delay time.Duration, url string) *rolesRig {
+	t.Helper()
 	r := &rolesRig{t: t, binary: binary, dir: t.TempDir(), log: newCallLog(), procs: map[string]*roleProcess{}}
 	resend := httptest.NewServer(r.log.simpleAgent("resend", delay))
 	t.Cleanup(resend.Close)
@@ -92,7 +98,7 @@ func newRolesRig(t *testing.T, binary, kind string, delay time.Duration) *rolesR
 	}
 	write(t, filepath.Join(r.dir, "parley.yaml"), file)
 	write(t, filepath.Join(r.dir, "flows", "chain.yaml"), rolesWorkflow)
-	r.env = append(os.Environ(), "PARLEY_DATABASE__URL="+pgtest.Database(t), "PARLEY_CONFIG="+filepath.Join(r.dir, "parley.yaml"))
+	r.env = append(os.Environ(), "PARLEY_DATABASE__URL="+url, "PARLEY_CONFIG="+filepath.Join(r.dir, "parley.yaml"))
 	r.command("migrate", "up")
 	if kind == "kafka" {
 		r.command("topics", "create")

@@ -229,12 +229,17 @@ func (b *besideRig) ask(t *testing.T, method, path, body string) (status int, he
 // startsUntilTaken starts runs, each until it is accepted: what refuses one has to be a
 // 503 that says when to come again.
 func (b *besideRig) startsUntilTaken(n int, pace time.Duration) []string {
+	return b.startsNamed("u", n, pace)
+}
+
+// startsNamed is startsUntilTaken with idempotency keys that begin so.
+func (b *besideRig) startsNamed(key string, n int, pace time.Duration) []string {
 	ids := make([]string, n)
 	var all sync.WaitGroup
 	for i := range n {
 		wait(b.t, pace)
 		all.Go(func() {
-			body := fmt.Sprintf(`{"input_data":{"n":"%d"},"idempotency_key":"u%d"}`, i, i)
+			body := fmt.Sprintf(`{"input_data":{"n":"%d"},"idempotency_key":"%s%d"}`, i, key, i)
 			for ids[i] == "" && b.t.Context().Err() == nil {
 				status, header, answer := b.ask(b.t, http.MethodPost, "/api/v1/workflows/chain/execute", body)
 				var run parley.Run

@@ -9,12 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/values"
@@ -126,6 +123,7 @@ type DB struct {
 	// risk is what was warned of last.
 	risk   atomic.Pointer[string]
 	schema schemaWatch
+	writes writeLook
 	// clock is nil for a database without one of its own; unwatch ends what
 	// follows it.
 	clock   *clock
@@ -154,7 +152,7 @@ func open(ctx context.Context, d dialect, target string, o Options) (_ *DB, err 
 	o = o.withDefaults()
 	db := &DB{
 		path: target, options: o, dialect: d, queue: make(chan *unit, o.Queue), fatal: make(chan struct{}), committing: newCommits(),
-		lookups: lookups{turn: make(chan struct{}, 1)}, schema: schemaWatch{soon: make(chan struct{}, 1)},
+		lookups: lookups{turn: make(chan struct{}, 1)}, schema: schemaWatch{soon: make(chan struct{}, 1)}, writes: writeLook{turn: make(chan struct{}, 1)},
 	}
 	if d.writers > 0 {
 		db.options.Writers = min(d.writers, o.Writers)
@@ -192,16 +190,10 @@ func (db *DB) unopened(err error) error {
 	if _, ok := errors.AsType[*parley.Error](err); ok {
 		return err
 	}
-	name := db.dialect.name(db.path)
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch {
-		case strings.HasPrefix(e.Code, "28"):
-			return parley.Errorf(parley.CodeUnavailable, "the database %s refuses the login: %w; check database.url and database.password", name, e)
-		case e.Code == "3D000":
-			return parley.Errorf(parley.CodeUnavailable, "the database %s is not there: %w; create it, or check database.url", name, e)
-		}
+	if said := db.explained(err); said != nil {
+		return said
 	}
-	return parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", name, err)
+	return parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", db.dialect.name(db.path), err)
 }
 
 // connect opens a connection that writes. It warns of a database that is not
@@ -257,7 +249,7 @@ func (db *DB) Close() error {
 // Ping reports whether the database answers, whatever its schema is.
 func (db *DB) Ping(ctx context.Context) error {
 	var one int
-	return db.readFailure(ctx, db.begun(ctx, func() error { return db.readers.QueryRowContext(ctx, `SELECT 1`).Scan(&one) }))
+	return inPublic(db.readFailure(ctx, db.begun(ctx, func() error { return db.readers.QueryRowContext(ctx, `SELECT 1`).Scan(&one) })))
 }
 
 // Fatal is closed when the disk has failed in a way after which nothing may be
@@ -276,7 +268,12 @@ func (db *DB) failure(err error) error {
 	if fault := db.schemaFault(err); fault != nil {
 		return fault
 	}
+	if said := db.explained(err); said != nil {
+		return said
+	}
 	switch db.dialect.classify(err) {
+	case classSchema:
+		return db.lacks(err)
 	case classConflict:
 		return parley.Errorf(parley.CodeConflict, "the database has this already: %w", err)
 	case classBusy:
@@ -317,7 +314,7 @@ func (db *DB) read(ctx context.Context, query string, each func(*record) error, 
 		if err == nil {
 			rows, err = st.QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
 		}
-		return err
+		return lacking(db.dialect.classify, err, query)
 	})
 	if err != nil {
 		return db.readFailure(ctx, err)
@@ -334,7 +331,7 @@ func (db *DB) readVaried(ctx context.Context, query string, each func(*record) e
 	var rows *sql.Rows
 	err := db.begun(ctx, func() (err error) {
 		rows, err = db.readers.QueryContext(ctx, db.dialect.rebind(query), args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
-		return err
+		return lacking(db.dialect.classify, err, query)
 	})
 	if err != nil {
 		return db.readFailure(ctx, err)
@@ -405,7 +402,7 @@ func (db *DB) snapshot(ctx context.Context, f func(reader) error) error {
 func (db *DB) readOn(ctx context.Context, r reader, query string, each func(*record) error, args ...any) error {
 	rows, err := r.QueryContext(ctx, db.dialect.rebind(query), db.textArgs(args)...)
 	if err != nil {
-		return err
+		return lacking(db.dialect.classify, err, query)
 	}
 	return db.eachRow(rows, each)
 }

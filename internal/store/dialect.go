@@ -107,6 +107,15 @@ type dialect struct {
 	prepare func(target string) error
 	// classify tells the errors of the driver apart.
 	classify func(error) errorClass
+	// explain gives what a refusal of the database means and what to do, as a format
+	// for the database's name and the error; "" for what class says enough of. nil is
+	// none.
+	explain func(error) (format string, cause error)
+	// readOnly is a query for whether what writes may not ("on"); "" where nobody can
+	// set that.
+	readOnly string
+	// there is a query for whether there is a table.
+	there string
 	// name is how the database is called in texts: without a password.
 	name func(target string) string
 }

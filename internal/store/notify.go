@@ -23,6 +23,8 @@ const (
 	listenAgain, listenAgainMost = 100 * time.Millisecond, 5 * time.Second
 	// listenCheck is how often a silent connection is looked at.
 	listenCheck = 30 * time.Second
+	// listenLasts is how long a connection has to last to be one.
+	listenLasts = 2 * listenAgainMost
 )
 
 // Notify wakes the processes that listen on the same database: each of them
@@ -79,11 +81,13 @@ func (db *DB) Listen(ctx context.Context, each func(payload string)) error {
 	}
 	wait := listenAgain
 	for {
-		heard, err := db.listen(ctx, each)
+		began := db.options.Now()
+		err := db.listen(ctx, each)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if heard {
+		// A connection that is cut soon after it was made is no better than none.
+		if db.options.Now().Sub(began) >= listenLasts {
 			wait = listenAgain
 		}
 		db.options.Logger.Warn("wake-ups of the database are not heard", "error", err, "again", wait)
@@ -97,15 +101,15 @@ func (db *DB) Listen(ctx context.Context, each func(payload string)) error {
 	}
 }
 
-// listen is Listen with one connection. heard says that there was one.
-func (db *DB) listen(ctx context.Context, each func(string)) (heard bool, err error) {
+// listen is Listen with one connection.
+func (db *DB) listen(ctx context.Context, each func(string)) (err error) {
 	c, err := postgresConfig(db.path, db.options, nil)
 	if err != nil {
-		return false, err
+		return err
 	}
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() {
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -113,7 +117,7 @@ func (db *DB) listen(ctx context.Context, each func(string)) (heard bool, err er
 		err = errors.Join(err, conn.Close(end))
 	}()
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
-		return false, err
+		return err
 	}
 	for {
 		silence, stop := context.WithTimeout(ctx, listenCheck)
@@ -125,10 +129,10 @@ func (db *DB) listen(ctx context.Context, each func(string)) (heard bool, err er
 			each(n.Payload)
 		case quiet && !conn.IsClosed():
 			if err := conn.Ping(ctx); err != nil {
-				return true, err
+				return err
 			}
 		default:
-			return true, err
+			return err
 		}
 	}
 }

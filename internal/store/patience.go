@@ -42,8 +42,11 @@ func openPatiently(ctx context.Context, o Options, open func() (*DB, error)) (*D
 // that is starting, stopping, or a standby. What a server has refused for good, and
 // a host that nobody knows, will not change.
 func absent(err error) bool {
+	if takesNoWrites(err) {
+		return true
+	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return strings.HasPrefix(e.Code, "57P") || e.Code == "25006" || e.Code == "53300"
+		return strings.HasPrefix(e.Code, "57P") || e.Code == "53300"
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
 		return false
@@ -51,5 +54,5 @@ func absent(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, pgconn.ErrStandbyConnection)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

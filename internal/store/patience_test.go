@@ -84,6 +84,7 @@ func TestAbsent(t *testing.T) {
 		{pgconn.ErrStandbyConnection, true},
 		{&pgconn.PgError{Code: "57P03"}, true},
 		{&pgconn.PgError{Code: "25006"}, true},
+		{pgconn.ErrReadOnlyConnection, true},
 		{&pgconn.PgError{Code: "53300"}, true},
 		{&pgconn.PgError{Code: "28P01"}, false},
 		{&pgconn.PgError{Code: "3D000"}, false},

@@ -59,6 +59,9 @@ func postgresDialect() dialect {
 		connect:   postgresConnect,
 		prepare:   func(string) error { return nil },
 		classify:  postgresClassify,
+		explain:   postgresExplain,
+		there:     `SELECT to_regclass(?) IS NOT NULL`,
+		readOnly:  `SELECT current_setting('transaction_read_only')`,
 		name:      postgresName,
 	}
 }
@@ -88,7 +91,7 @@ func postgresConfig(target string, o Options, parameters map[string]string) (*pg
 		c.ConnectTimeout = dialTimeout
 	}
 	// No decision from a standby.
-	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	c.ValidateConnect = settled(pgconn.ValidateConnectTargetSessionAttrsPrimary)
 	return c, nil
 }
 
@@ -118,6 +121,37 @@ func postgresName(target string) string {
 	return fmt.Sprintf("%s on %s as %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.User)
 }
 
+// settled ends the limits of sessions that only newer servers have, whatever the
+// server, the database or the user is set to: an older server refuses to be asked
+// for them at the start. Then check looks at what the server is.
+func settled(check pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
+	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		var sets []string
+		version := serverVersion(conn.ParameterStatus("server_version"))
+		if version >= 17 { // it would cut a COMMIT off, too
+			sets = append(sets, "SET transaction_timeout = 0")
+		}
+		if version >= 14 { // who listens is silent for long
+			sets = append(sets, "SET idle_session_timeout = 0")
+		}
+		if len(sets) > 0 {
+			if _, err := conn.Exec(ctx, strings.Join(sets, "; ")).ReadAll(); err != nil {
+				return err
+			}
+		}
+		return check(ctx, conn)
+	}
+}
+
+// serverVersion gives the first number of a version such as 17.2 or 18beta1, 0 for
+// none.
+func serverVersion(text string) (version int) {
+	for i := 0; i < len(text) && text[i] >= '0' && text[i] <= '9' && version < 1000; i++ {
+		version = version*10 + int(text[i]-'0')
+	}
+	return version
+}
+
 // postgresClassify tells errors apart by their SQLSTATE. Without one there was
 // no answer of the server.
 func postgresClassify(err error) errorClass {
@@ -125,6 +159,9 @@ func postgresClassify(err error) errorClass {
 		return classOther
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return classLost
+	}
+	if takesNoWrites(err) {
 		return classLost
 	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
@@ -144,10 +181,11 @@ func postgresClassify(err error) errorClass {
 	// Admin shutdown, crash, idle or transaction timeout: the session is over.
 	case strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08") || e.Code == "25P03" || e.Code == "25P04":
 		return classLost
-	case e.Code == "25006" || e.Code == "53300": // a standby; too many connections
+	case e.Code == "53300": // too many connections
 		return classLost
-	// Deadlock, serialization, a unique key that somebody else was faster with.
-	case e.Code == "40P01" || e.Code == "40001" || e.Code == "23505":
+	// Deadlock, serialization, a unique key that somebody else was faster with, a
+	// statement that somebody has cancelled: no limit of ours does.
+	case e.Code == "40P01" || e.Code == "40001" || e.Code == "23505" || e.Code == "57014":
 		return classRepeat
 	case strings.HasPrefix(e.Code, "23"):
 		return classConflict
@@ -157,7 +195,8 @@ func postgresClassify(err error) errorClass {
 		return classDenied
 	case strings.HasPrefix(e.Code, "54"):
 		return classLimit
-	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "55"): // resources, locks
+	// Resources, locks, the server's own disk.
+	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "55") || strings.HasPrefix(e.Code, "58"):
 		return classBusy
 	default:
 		return classOther

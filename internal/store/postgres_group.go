@@ -240,7 +240,7 @@ func (l *pgLink) prepare(text string) (*pgStatement, error) {
 	}
 	st, err := l.prepareRaw(numberParameters(text))
 	if err != nil {
-		return nil, err
+		return nil, lacking(postgresClassify, err, text)
 	}
 	st.phase = phaseOf(text)
 	st.merged, st.returns = mergedText(text, st.ParamOIDs)
@@ -378,7 +378,7 @@ func (g *pgGroup) send(batch []*pgCall) error {
 	}
 	steps, err := l.steps(batch)
 	if err != nil {
-		return err
+		return lackingBatch(err, batch)
 	}
 	if err := l.within(statementWait); err != nil {
 		return err
@@ -407,7 +407,7 @@ func (g *pgGroup) send(batch []*pgCall) error {
 		err = closed
 	}
 	if err != nil && !errors.Is(err, errLate) && !errors.Is(err, errRow) {
-		return l.lost(err)
+		return lackingBatch(l.lost(err), batch)
 	}
 	return err
 }

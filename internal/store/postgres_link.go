@@ -43,7 +43,7 @@ func postgresConnect(ctx context.Context, _ *dialect, target string, o Options) 
 		return nil, err
 	}
 	l := &pgLink{statements: map[string]*pgStatement{}}
-	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	c.ValidateConnect = settled(pgconn.ValidateConnectTargetSessionAttrsReadWrite)
 	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
 			l.warned = n.Message
@@ -123,6 +123,9 @@ func (l *pgLink) run(units []*unit, synced bool) error {
 	g := newPGGroup(l, units, synced)
 	err := g.execute()
 	g.stop()
+	if takesNoWrites(err) {
+		l.gone = true // the next connection may find another server, or this one changed
+	}
 	if err != nil {
 		l.rollback(g.begun)
 		return err

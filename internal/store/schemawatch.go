@@ -27,8 +27,8 @@ const (
 )
 
 // ErrSchema is in the chain of errors of calls that were refused because the
-// schema of the database is not the one of this program. The error is a
-// [parley.Error] of code unavailable that says what to do.
+// schema of the database is not the one of this program, or has lost a table. The
+// error is a [parley.Error] of code unavailable that says what to do.
 var ErrSchema = errors.New("store: the schema is not that of this program")
 
 // SchemaError says that the schema of the database is another one than this
@@ -61,6 +61,9 @@ type schemaWatch struct {
 	// soon asks for a look.
 	soon chan struct{}
 
+	// lack is what the schema lacks though it has the right version.
+	lack atomic.Pointer[lack]
+
 	looking sync.Mutex // one look at a time, so that an older one is never noted after a newer one
 	// lapsed: there was a fault that is not over, lost: of an older schema, without
 	// some of what was in it. Both are protected by looking.
@@ -75,6 +78,9 @@ type schemaWatch struct {
 // over. If the schema is only newer, what ends a call that is under way is still
 // tried: the answer of an agent, what its bridge knows of it, and the bridge's sign
 // of life (see [DB.Answer], [DB.Move], [DB.Beat]).
+//
+// A schema of the right version that lacks a table refuses only what needs that,
+// with the same error, and has a line at its begin and its end, too.
 //
 // When a schema that was older is whole again, again is called before
 // [DB.SchemaReady] says so: what was in the database may be gone. It is repeated
@@ -94,6 +100,7 @@ func (db *DB) WatchSchema(ctx context.Context, again func(context.Context) error
 		if err := db.lookAtVersion(ctx); err != nil {
 			continue // a database that does not answer says so elsewhere
 		}
+		db.lookForLack(ctx)
 		lapsed, lost := db.schemaLapsed()
 		if !lapsed {
 			continue
@@ -133,6 +140,9 @@ func (db *DB) schemaHealed() {
 func (db *DB) SchemaReady() error {
 	if fault := db.schema.fault.Load(); fault != nil {
 		return fault
+	}
+	if lack := db.schema.lack.Load(); lack != nil {
+		return lack.said
 	}
 	if lapsed, _ := db.schemaLapsed(); lapsed {
 		return parley.Errorf(parley.CodeUnavailable, "the schema of the database is whole again; what the configuration declares is being brought into it")

@@ -31,6 +31,7 @@ func sqliteDialect() dialect {
 		connect:    sqliteConnect,
 		prepare:    sqlitePrepare,
 		classify:   sqliteClassify,
+		there:      `SELECT count(*) > 0 FROM sqlite_master WHERE name = ?`,
 		name:       func(path string) string { return path },
 	}
 }
@@ -211,7 +212,9 @@ func (l *sqliteLink) alive(bridge Claim) (bool, error) {
 
 func (l *sqliteLink) workersChanged() { l.living = Claim{} }
 
-func (l *sqliteLink) queue(c *call) error {
+func (l *sqliteLink) queue(c *call) error { return lacking(sqliteClassify, l.execute(c), c.text) }
+
+func (l *sqliteLink) execute(c *call) error {
 	st, err := l.prepare(c.text)
 	if err != nil {
 		return err

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/parley-project/parley"
+)
+
+// postgresExplain tells what an administrator has to know of a refusal.
+func postgresExplain(err error) (format string, cause error) {
+	if takesNoWrites(err) {
+		return "the database %s takes no writes: %w; " + whyNoWrites, pgconn.ErrReadOnlyConnection
+	}
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return "", nil
+	}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	switch {
+	case strings.HasPrefix(e.Code, "28"):
+		return "the database %s refuses the login: %w; check database.url and database.password", e
+	case e.Code == "3D000":
+		return "the database %s is not there: %w; create it, or check database.url", e
+	case e.Code == "53300":
+		return "the database %s has no connection left for this process: %w; raise its max_connections or the CONNECTION LIMIT " +
+			"of the user or the database, or close what others have open", e
+	case e.Code == "42501" && connecting:
+		return "the database %s refuses its user the right to connect: %w; type: GRANT CONNECT ON DATABASE", e
+	case e.Code == "57014":
+		return "somebody has cancelled a statement in the database %s; try again: %w", e
+	default:
+		return "", nil
+	}
+}
+
+// whyNoWrites is what is said of a database that can be read only.
+const whyNoWrites = "it is a standby, or default_transaction_read_only is on for it or its user; the work goes on when that is over"
+
+// takesNoWrites says of an error that the server can be read only: it is a standby,
+// or somebody has set it so.
+func takesNoWrites(err error) bool {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "25006" {
+		return true
+	}
+	return errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection)
+}
+
+// explained is the error for callers of a refusal that the dialect can explain; nil
+// for any other.
+func (db *DB) explained(err error) error {
+	if db.dialect.explain == nil {
+		return nil
+	}
+	format, cause := db.dialect.explain(err)
+	if format == "" {
+		return nil
+	}
+	return parley.Errorf(parley.CodeUnavailable, format, db.dialect.name(db.path), cause)
+}
+
+// writesWait bounds one answer of [DB.TakesWrites].
+const writesWait = time.Second
+
+// writeLook is one look at a time at whether the database takes writes.
+type writeLook struct {
+	turn chan struct{}
+	last atomic.Pointer[error]
+}
+
+// TakesWrites reports whether the database takes writes, by looking at a connection
+// that writes, and without writing a row. The error is a [parley.Error] that says
+// why it does not. Where that is not known within a second, because those
+// connections are busy, it says what the last look did.
+func (db *DB) TakesWrites(ctx context.Context) error {
+	if db.dialect.readOnly == "" {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, writesWait)
+	defer stop()
+	select {
+	case db.writes.turn <- struct{}{}:
+		done := make(chan struct{})
+		look := context.WithoutCancel(ctx) // who asked may not wait as long
+		go func() {
+			defer close(done)
+			err := db.lookAtWrites(look)
+			db.writes.last.Store(&err)
+			<-db.writes.turn
+		}()
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	default: // somebody looks already
+	}
+	if last := db.writes.last.Load(); last != nil {
+		return *last
+	}
+	return nil
+}
+
+func (db *DB) lookAtWrites(ctx context.Context) error {
+	err := db.submit(ctx, prompt, func(s *session) error {
+		setting := ""
+		if err := s.query(db.dialect.readOnly, func(r *record) error { setting = r.str(); return nil }); err != nil {
+			return err
+		}
+		if setting == "on" {
+			return pgconn.ErrReadOnlyConnection
+		}
+		return nil
+	})
+	if errors.Is(err, ErrSchema) { // the check of the schema says that
+		return nil
+	}
+	return inPublic(err)
+}
+
+// inPublic has an error that the database takes no writes in words that everybody may
+// read: without a name, and without the server's.
+func inPublic(err error) error {
+	if takesNoWrites(err) {
+		return parley.Errorf(parley.CodeUnavailable, "it takes no writes: %s", whyNoWrites)
+	}
+	return err
+}

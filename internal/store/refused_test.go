@@ -1,0 +1,360 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
+)
+
+// administrator gives what executes statements in the database at a URL as somebody
+// else.
+func administrator(t *testing.T, url string) func(statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	check(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return func(statement string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// cutOthers has everybody connect anew.
+const cutOthers = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+func alter(setting string) string {
+	return `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I ` + strings.ReplaceAll(setting, "'", "''") + `', current_database()); END $$`
+}
+
+// TestReadOnlyDatabase: a database that takes no writes says so, in words of its own,
+// to who writes and to who asks before, and takes them again without a new start.
+func TestReadOnlyDatabase(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Copy(t, migrated(t))
+	db := openedAt(t, url, Options{})
+	check(t, db.TakesWrites(t.Context()))
+	commits := db.SyncedCommits()
+	admin := administrator(t, url)
+	admin(alter(`SET default_transaction_read_only = on`))
+	admin(cutOthers)
+	waitUntil(t, "noticed", func() bool { return db.TakesWrites(t.Context()) != nil })
+	if said := db.TakesWrites(t.Context()); parley.CodeOf(said) != parley.CodeUnavailable || strings.Contains(said.Error(), "127.0.0.1") ||
+		!strings.Contains(said.Error(), "default_transaction_read_only") {
+		t.Errorf("it says %v", said)
+	}
+	_, err := db.StartRun(t.Context(), start("run-1"))
+	wantCode(t, err, parley.CodeUnavailable)
+	if !strings.Contains(err.Error(), "default_transaction_read_only") || strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("a write says %v", err)
+	}
+	waitUntil(t, "read", func() bool { return db.Ping(t.Context()) == nil }) // what was cut connects anew
+
+	_, err = Open(t.Context(), url, Options{})
+	if err == nil || !strings.Contains(err.Error(), "default_transaction_read_only") {
+		t.Errorf("opening it: %v", err)
+	}
+	patient := make(chan error, 1)
+	go func() {
+		db, err := Open(context.Background(), url, Options{Patience: time.Minute})
+		if err == nil {
+			err = db.Close()
+		}
+		patient <- err
+	}()
+	admin(`SET default_transaction_read_only = off`)
+	admin(alter(`RESET default_transaction_read_only`))
+	waitUntil(t, "written again", func() bool { return db.TakesWrites(t.Context()) == nil })
+	check(t, <-patient)
+	diff(t, db.SyncedCommits(), commits)
+	begin(t, db, "run-1")
+}
+
+// TestReadOnlyServer: a server that is set so while connections stay is left for
+// another one.
+func TestReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, pgtest.Options{})
+	var dials atomic.Int64
+	db := reopen(t, s.URL("postgres"), Options{Writers: 1, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	admin := administrator(t, s.URL("postgres"))
+	s.Set("default_transaction_read_only", "on")
+	waitUntil(t, "noticed", func() bool { return db.TakesWrites(t.Context()) != nil })
+	before := dials.Load()
+	_, err := db.StartRun(t.Context(), start("run-1"))
+	wantCode(t, err, parley.CodeUnavailable)
+	if dials.Load() == before {
+		t.Error("no other server was looked for")
+	}
+	admin(`SET default_transaction_read_only = off`)
+	admin(`ALTER SYSTEM RESET default_transaction_read_only`)
+	admin(`SELECT pg_reload_conf()`)
+	waitUntil(t, "written again", func() bool { return db.TakesWrites(t.Context()) == nil })
+	begin(t, db, "run-1")
+}
+
+// TestPrimaryBecomesStandby: where a primary was is a standby. It is refused in words of
+// its own, and goes on once it is promoted.
+func TestPrimaryBecomesStandby(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Start(t, pgtest.Options{})
+	standby := primary.Standby(t)
+	var at atomic.Value
+	at.Store(primary.Addr())
+	db := reopen(t, primary.URL("postgres"), Options{Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, at.Load().(string))
+	}})
+	begin(t, db, "run-1")
+	at.Store(standby.Addr())
+	primary.Kill()
+	check(t, errors.Join(saysNoWrites("reading", db.Ping(t.Context())), saysNoWrites("asking", db.TakesWrites(t.Context()))))
+	_, err := db.StartRun(t.Context(), start("run-2"))
+	check(t, saysNoWrites("writing", err))
+	standby.Promote()
+	waitUntil(t, "written again", func() bool { return db.TakesWrites(t.Context()) == nil && db.Ping(t.Context()) == nil })
+	begin(t, db, "run-2")
+}
+
+// saysNoWrites wants an error that says so, without a name or an address unless it is of
+// a request.
+func saysNoWrites(what string, err error) error {
+	if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "it is a standby") ||
+		what != "writing" && strings.Contains(err.Error(), "127.0.0.1") {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// TestTakesWritesDoesNotWait: who asks is answered in time, and keeps nobody, while
+// those who write are busy.
+func TestTakesWritesDoesNotWait(t *testing.T) {
+	t.Parallel()
+	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Writers: 1})
+	check(t, db.TakesWrites(t.Context()))
+	release := stall(t, db)
+	began := time.Now()
+	for range 3 {
+		check(t, db.TakesWrites(t.Context())) // what is known
+	}
+	if took := time.Since(began); took > 2*writesWait {
+		t.Errorf("it took %v", took)
+	}
+	if n := len(db.queue); n != 1 { // not one for each who has asked
+		t.Errorf("%d looks wait", n)
+	}
+	release()
+}
+
+// TestLimitsOfSessions: what the database limits sessions to is not what the store's
+// are limited to. They would end in the middle of a COMMIT, or while they listen.
+func TestLimitsOfSessions(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Copy(t, migrated(t))
+	admin := administrator(t, url)
+	limits := []string{"transaction_timeout", "idle_session_timeout", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
+	for _, name := range limits {
+		admin(alter(fmt.Sprintf(`SET %s = '1ms'`, name)))
+	}
+	log := &lineCounter{}
+	db := openedAt(t, url, Options{Logger: slog.New(log)})
+	c := bridge(t, db, "b1")
+	for i, call := range scenario(db, c) {
+		if err := call(t.Context()); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	checkEnded(t, db)
+	heard := listening(t, db)
+	time.Sleep(50 * time.Millisecond)
+	rouse(t, db, heard)
+	look := `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN ('` + strings.Join(limits, `', '`) + `')`
+	var read, written string
+	check(t, db.read(t.Context(), look, func(r *record) error { read = r.str(); return nil }))
+	check(t, db.submit(t.Context(), prompt, func(s *session) error {
+		return s.query(look, func(r *record) error { written = r.str(); return nil })
+	}))
+	want := "idle_in_transaction_session_timeout=10000 idle_session_timeout=0 lock_timeout=10000 statement_timeout=0 transaction_timeout=0"
+	diff(t, []string{read, written}, []string{want, want})
+	if lines := log.above(slog.LevelWarn); len(lines) > 0 {
+		t.Errorf("lines:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestServerVersion(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"17.2": 17, "18beta1": 18, "9.6.24 (Debian)": 9, "": 0, "x": 0, strings.Repeat("9", 30): 9999} {
+		if got := serverVersion(text); got != want {
+			t.Errorf("%q is %d", text, got)
+		}
+	}
+}
+
+// TestRefusedStatements: what passes by itself is tried again at once, and what does
+// not is told as such; in both cases everything is there once.
+func TestRefusedStatements(t *testing.T) {
+	url := pgtest.Copy(t, migrated(t))
+	admin := administrator(t, url)
+	db := openedAt(t, url, Options{})
+	admin(`CREATE SEQUENCE refusals`)
+	c := bridge(t, db, "b1")
+	for _, tt := range []struct {
+		code, says string
+		passes     bool
+	}{
+		{"40001", "", true},
+		{"40P01", "", true},
+		{"57014", "", true}, // a statement that somebody has cancelled
+		{"53100", "cannot write now", false},
+		{"53200", "cannot write now", false},
+		{"58030", "cannot write now", false},
+		{"25006", "default_transaction_read_only", false},
+	} {
+		t.Run(tt.code, func(t *testing.T) {
+			admin(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				IF nextval('refusals') <= 2 THEN RAISE 'refused' USING ERRCODE = '` + tt.code + `'; END IF; RETURN NEW; END $$`)
+			for _, table := range []string{"run", "attempt", "event"} {
+				admin(`CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON ` + table + ` FOR EACH ROW EXECUTE FUNCTION refuse()`)
+			}
+			t.Cleanup(func() { admin(`DROP FUNCTION refuse CASCADE`) })
+			for i, call := range scenarioOf(db, c, "run-"+tt.code) {
+				admin(`SELECT setval('refusals', 1, false)`)
+				err := call(t.Context())
+				for n := 0; err != nil; n++ {
+					if tt.passes || n > 5 || parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), tt.says) {
+						t.Fatalf("call %d: %v", i, err)
+					}
+					err = call(t.Context())
+				}
+			}
+			h := must(db.History(t.Context(), "run-"+tt.code))(t)
+			if h.Run.Status != parley.RunCompleted || len(h.Events) != 4 || len(h.Attempts) != 0 {
+				t.Errorf("%s with %d events, %d attempts left", h.Run.Status, len(h.Events), len(h.Attempts))
+			}
+		})
+	}
+}
+
+// scenarioOf is the life of a run of one step.
+func scenarioOf(db *DB, c Claim, run string) []func(context.Context) error {
+	a := attempt(run, "a", 1)
+	mine := c
+	mine.Token = run
+	st := start(run, claimed(a, mine))
+	st.IdempotencyKey = run
+	d := next(st.Run, 2)
+	ans := answer(a.ID, `1`)
+	d.Answer, d.Close = &ans, []Close{{TaskID: a.ID, Absorb: true}}
+	d.Run.Status, d.Run.EndedAt = parley.RunCompleted, epoch
+	return []func(context.Context) error{
+		func(ctx context.Context) error { _, err := db.StartRun(ctx, st); return err },
+		func(ctx context.Context) error { return db.Decide(ctx, d) },
+	}
+}
+
+// TestRefusedLogins: who is not let in says why, and goes on when that is over.
+func TestRefusedLogins(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, pgtest.Options{})
+	s.Exec(`CREATE ROLE app LOGIN PASSWORD 'one'`)
+	s.Exec(`CREATE DATABASE app OWNER app`)
+	db := reopen(t, fmt.Sprintf("postgres://app:one@%s/app", s.Addr()), Options{})
+	for _, tt := range []struct{ refuse, allow, says string }{
+		{`ALTER ROLE app PASSWORD 'two'`, `ALTER ROLE app PASSWORD 'one'`, "check database.url and database.password"},
+		{`ALTER ROLE app CONNECTION LIMIT 0`, `ALTER ROLE app CONNECTION LIMIT -1`, "CONNECTION LIMIT"},
+		{`REVOKE CONNECT ON DATABASE app FROM app, public`, `GRANT CONNECT ON DATABASE app TO app`, "GRANT CONNECT"},
+		{`ALTER ROLE app NOLOGIN`, `ALTER ROLE app LOGIN`, "refuses the login"},
+	} {
+		s.Exec(tt.refuse)
+		s.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'`)
+		for name, err := range map[string]error{"reading": readRuns(t, db), "writing": writeRow(t, db), "asking": db.TakesWrites(t.Context())} {
+			if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %s: %v", tt.refuse, name, err)
+			}
+		}
+		s.Exec(tt.allow)
+		check(t, readRuns(t, db))
+		check(t, writeRow(t, db))
+		check(t, db.TakesWrites(t.Context()))
+	}
+}
+
+func readRuns(t *testing.T, db *DB) error {
+	_, _, err := db.Runs(t.Context(), parley.RunQuery{})
+	return err
+}
+
+func writeRow(t *testing.T, db *DB) error {
+	_, err := db.Register(t.Context(), "b", epoch)
+	return err
+}
+
+// TestListenerThatIsCut: one whose connection is cut again and again does not spin.
+func TestListenerThatIsCut(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Copy(t, migrated(t))
+	admin := administrator(t, url)
+	log := &lineCounter{}
+	db := openedAt(t, url, Options{Logger: slog.New(log)})
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = db.Listen(ctx, func(string) {}) })
+	for range 40 {
+		time.Sleep(50 * time.Millisecond)
+		admin(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
+	}
+	stop()
+	ended.Wait()
+	if lines := log.above(slog.LevelWarn); len(lines) == 0 || len(lines) > 6 {
+		t.Errorf("%d lines in 2 s:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+}
+
+// TestTableThatIsGone: a table that is missing although the version is right is told
+// once, refuses what needs it and nothing else, and is noticed when it is back.
+func TestTableThatIsGone(t *testing.T) {
+	t.Parallel()
+	eachSchemaRig(t, func(t *testing.T, r *schemaRig) {
+		must(r.StartRun(t.Context(), start("run-1")))(t)
+		rename := func(from, to string) {
+			check(t, r.other.submit(t.Context(), synced, func(s *session) error {
+				_, err := s.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+				return err
+			}))
+		}
+		rename("agents", "agents_away")
+		for range 3 {
+			_, _, read := r.Agents(t.Context(), parley.AgentQuery{})
+			for i, err := range []error{read, r.CreateAgent(t.Context(), newAgent("refused"))} {
+				if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "the table agents") {
+					t.Errorf("call %d: %v", i, err)
+				}
+			}
+		}
+		if err := r.SchemaReady(); err == nil || !strings.Contains(err.Error(), "the table agents") {
+			t.Errorf("the schema is %v", err)
+		}
+		begin(t, r.DB, "run-2") // needs no agents
+		time.Sleep(2 * schemaEvery)
+		r.wantLines(t, 1)
+		rename("agents_away", "agents")
+		waitUntil(t, "whole", func() bool { return r.SchemaReady() == nil })
+		check(t, r.CreateAgent(t.Context(), newAgent("taken")))
+		r.wantLines(t, 2)
+	})
+}
