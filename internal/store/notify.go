@@ -90,7 +90,7 @@ func (db *DB) Listen(ctx context.Context, each func(payload string)) error {
 		if db.options.Now().Sub(began) >= listenLasts {
 			wait = listenAgain
 		}
-		db.options.Logger.Warn("wake-ups of the database are not heard", "error", err, "again", wait)
+		db.options.Logger.Warn("wake-ups of the database are not heard", "error", db.failure(err), "again", wait)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
