@@ -87,12 +87,16 @@ func (db *DB) TakesWrites(ctx context.Context) error {
 	case db.writes.turn <- struct{}{}:
 		done := make(chan struct{})
 		look := context.WithoutCancel(ctx) // who asked may not wait as long
-		go func() {
+		begun := db.beside(func() {
 			defer close(done)
 			err := db.lookAtWrites(look)
 			db.writes.last.Store(&err)
 			<-db.writes.turn
-		}()
+		})
+		if !begun {
+			<-db.writes.turn
+			return errClosed()
+		}
 		select {
 		case <-done:
 		case <-ctx.Done():
@@ -103,6 +107,17 @@ func (db *DB) TakesWrites(ctx context.Context) error {
 		return *last
 	}
 	return nil
+}
+
+// beside does work in a goroutine of its own, for which Close waits. It reports false
+// when the database is closed.
+func (db *DB) beside(work func()) (begun bool) {
+	db.closing.RLock()
+	defer db.closing.RUnlock()
+	if !db.closed {
+		db.writing.Go(work)
+	}
+	return !db.closed
 }
 
 func (db *DB) lookAtWrites(ctx context.Context) error {

@@ -85,7 +85,7 @@ func (db *DB) enqueue(ctx context.Context, u *unit) error {
 	db.closing.RLock()
 	defer db.closing.RUnlock()
 	if db.closed {
-		return parley.Errorf(parley.CodeUnavailable, "the database is closed")
+		return errClosed()
 	}
 	select {
 	case db.queue <- u:
@@ -94,6 +94,8 @@ func (db *DB) enqueue(ctx context.Context, u *unit) error {
 		return context.Cause(ctx)
 	}
 }
+
+func errClosed() error { return parley.Errorf(parley.CodeUnavailable, "the database is closed") }
 
 // points names what a unit consists of, for failpoints.
 type points func() []string
