@@ -169,7 +169,7 @@ func TestLimitsOfSessions(t *testing.T) {
 	admin := administrator(t, url)
 	limits := []string{"transaction_timeout", "idle_session_timeout", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
 	for _, name := range limits {
-		admin(alter(fmt.Sprintf(`SET %s = '100ms'`, name))) // it counts until the connection is made
+		admin(alter(fmt.Sprintf(`SET %s = '2s'`, name))) // it counts until the connection is made
 	}
 	log := &lineCounter{}
 	db := openedAt(t, url, Options{Logger: slog.New(log)})
@@ -181,7 +181,7 @@ func TestLimitsOfSessions(t *testing.T) {
 	}
 	checkEnded(t, db)
 	heard := listening(t, db)
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(2500 * time.Millisecond)
 	rouse(t, db, heard)
 	look := `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN ('` + strings.Join(limits, `', '`) + `')`
 	var read, written string

@@ -261,10 +261,10 @@ var hexByte = regexp.MustCompile(`\\x[0-9a-f]{2}`)
 // body without the newline that ends the section, unless it is chunked, where
 // CRLF goes on.
 func (p *serverPlay) wireBytes(data string) string {
+	data = strings.ReplaceAll(data, "ADDR", p.addr) // first: it may stand in the id of a session
 	for i, id := range p.sessions {
 		data = strings.ReplaceAll(data, fmt.Sprintf("SESSION-%d", i+1), id)
 	}
-	data = strings.ReplaceAll(data, "ADDR", p.addr)
 	data = hexByte.ReplaceAllStringFunc(data, func(s string) string {
 		n, _ := strconv.ParseUint(s[2:], 16, 8)
 		return string([]byte{byte(n)})
