@@ -131,6 +131,11 @@ func TestHTTP2OneConnection(t *testing.T) {
 
 // TestHTTP2MaxStreams: a connection never carries more calls at once than the
 // agent takes on one, and every call is answered, or was refused before it began.
+//
+// One call of a connection may end in PROTOCOL_ERROR, which says nothing of what
+// became of it: net/http gives a stream its place, then writes it, and between the
+// two it may learn and acknowledge how many the agent takes. No more than one, since
+// it does so for one stream at a time.
 func TestHTTP2MaxStreams(t *testing.T) {
 	type streams struct{ now, most atomic.Int64 }
 	a := newH2Agents(t, bridge.ExchangeConfig{IdleTimeout: time.Minute})
@@ -158,15 +163,24 @@ func TestHTTP2MaxStreams(t *testing.T) {
 			_, _ = w.Write(b)
 		}),
 	})
+	overtaken := 0
 	for round := range 3 {
 		for _, err := range a.calls(round*calls, calls)() {
-			if e, ok := errors.AsType[*bridge.ExchangeError](err); err != nil && (!ok || e.Disposition != bridge.NotSent || !e.Err.Retryable) {
+			e, ok := errors.AsType[*bridge.ExchangeError](err)
+			switch {
+			case err == nil, ok && e.Disposition == bridge.NotSent && e.Err.Retryable:
+			case ok && e.Disposition == bridge.Lost && strings.Contains(err.Error(), "; PROTOCOL_ERROR; received from peer"):
+				overtaken++
+			default:
 				t.Error(err)
 			}
 		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	if overtaken > len(conns) {
+		t.Errorf("%d calls of %d connections ended in PROTOCOL_ERROR", overtaken, len(conns))
+	}
 	for i, s := range conns {
 		if n := s.most.Load(); n > most {
 			t.Errorf("connection %d carried %d calls at once, the agent takes %d", i, n, most)
