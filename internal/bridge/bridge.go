@@ -184,7 +184,7 @@ type Bridge struct {
 	// acks acknowledge the records of foreign tasks, by task id; putOff are such
 	// tasks that are to wait in the ledger, done those whose results are
 	// published and that are not known to be closed.
-	acks   map[string]ack
+	acks   map[string]*ack
 	putOff []*queuedForeign
 	done   map[string]struct{}
 	// ending are such tasks that are being ended without a call.
@@ -222,7 +222,7 @@ func New(cfg Config) (*Bridge, error) {
 		taking: make(chan struct{}), dispatch: make(chan struct{}, 1), reconcile: make(chan struct{}, 1), fetch: make(chan struct{}, 1), beating: make(chan struct{}, 1),
 		breaking: make(chan struct{}, 1), circuits: make(map[string]*circuit),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
-		queued: make(map[string]bool), lanes: make(map[string]*lane), acks: make(map[string]ack),
+		queued: make(map[string]bool), lanes: make(map[string]*lane), acks: make(map[string]*ack),
 		done: make(map[string]struct{}), ending: make(map[string]struct{}),
 	}
 	if err := b.meetForeign(); err != nil {

@@ -145,7 +145,7 @@ func (b *Bridge) enqueueForeign(q queuedForeign, a ack) (fate string) {
 		b.cfg.Metrics.putOff(why, 1)
 	} else {
 		w := newWaiting(&q)
-		w.task.turn, w.task.bytes = turn, size
+		w.task.turn, w.task.bytes, w.ack = turn, size, b.acks[id]
 		b.waitLocked(l, &w.task)
 	}
 	learn := l.limit == 0 && !l.learning

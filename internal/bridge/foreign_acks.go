@@ -10,20 +10,23 @@ type ack struct {
 // noteAckLocked keeps what acknowledges a record. One that came again is
 // acknowledged together with the first.
 func (b *Bridge) noteAckLocked(id string, a ack) {
-	if before, done := b.acks[id], a.done; before.done != nil {
-		a.done = func() { before.done(); done() }
+	before := b.acks[id]
+	if before == nil {
+		b.acks[id] = &a
+		return
 	}
-	b.acks[id] = a
+	first := before.done
+	before.done, before.moved = func() { first(); a.done() }, a.moved
 }
 
 // acknowledge lets go of a task's records.
 func (b *Bridge) acknowledge(id string) {
 	b.mu.Lock()
-	done := b.acks[id].done
+	a := b.acks[id]
 	delete(b.acks, id)
 	b.mu.Unlock()
-	if done != nil {
-		done()
+	if a != nil {
+		a.done()
 	}
 }
 
@@ -37,13 +40,14 @@ func (b *Bridge) acknowledgeKept(id string) {
 }
 
 // movedLocked reports whether a task is another bridge's by now, which has its record
-// and, without a store, knows nothing of this one.
-func (b *Bridge) movedLocked(id string) bool {
-	if !b.volatile {
+// and, without a store, knows nothing of this one. A task without records is nobody
+// else's.
+func (b *Bridge) movedLocked(a *ack) bool {
+	if !b.volatile || a == nil {
 		return false // the ledger gives it to one of them
 	}
 	select {
-	case <-b.acks[id].moved:
+	case <-a.moved:
 		return true
 	default:
 		return false
@@ -53,7 +57,7 @@ func (b *Bridge) movedLocked(id string) bool {
 // dropMovedLocked drops the tasks at the head of a queue that are another bridge's by
 // now: else both would call the agent.
 func (b *Bridge) dropMovedLocked(l *lane) {
-	for l.queue.Len() > 0 && b.movedLocked(l.queue.Head().task) {
+	for l.queue.Len() > 0 && l.queue.Head().foreign != nil && b.movedLocked(l.queue.Head().foreign.ack) {
 		q := l.popLocked(b)
 		delete(b.acks, q.task)
 		b.memory.forget(q.task)
@@ -65,7 +69,7 @@ func (b *Bridge) dropMovedLocked(l *lane) {
 func (b *Bridge) moved(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.movedLocked(id) {
+	if !b.movedLocked(b.acks[id]) {
 		return false
 	}
 	delete(b.acks, id)

@@ -12,6 +12,8 @@ import (
 // may be 65,536 of an agent, and each collection of garbage goes through all of them.
 type waitingForeign struct {
 	task queuedTask
+	// ack is what acknowledges the task's records, nil if it came without.
+	ack *ack
 	// row is the attempt as the ledger has it, nil if it has none: then what follows is
 	// all that is known of the task.
 	row                           *store.Attempt
