@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -171,20 +172,66 @@ func TestCommitWithoutStandby(t *testing.T) {
 	standby.Kill()
 	done := make(chan error)
 	go func() { _, err := db.Register(context.Background(), "b1", epoch); done <- err }()
+	awaitWaiting(t, db)
+	primary.Exec(`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+	if err := <-done; !errors.Is(err, ErrInDoubt) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A primary that died while a commit waited for the standby shows it when it is back.
+// Nobody is told so before the standby has it: else who asked again would have an answer
+// that a failover takes back.
+func TestShownIsReplicated(t *testing.T) {
+	primary := pgtest.Start(t, pgtest.Options{})
+	standby := primary.Standby(t)
+	standby.Set("wal_retrieve_retry_interval", "100ms")
+	u, err := url.Parse(primary.URL("postgres"))
+	check(t, err)
+	u.RawQuery += "&connect_timeout=1"
+	db := reopen(t, u.String(), Options{Writers: 1})
+	begin := func() error {
+		st := start("run-1")
+		st.IdempotencyKey = "key"
+		_, err := db.StartRun(context.Background(), st)
+		return err
+	}
+	standby.Pause()
+	done := make(chan error)
+	go func() { done <- begin() }()
+	awaitWaiting(t, db)
+	primary.Kill()
+	if err := <-done; !errors.Is(err, ErrInDoubt) {
+		t.Errorf("a start that waited for the standby ended in %v", err)
+	}
+	primary.Restart()
+	if err := begin(); err == nil || !strings.Contains(err.Error(), "its standby (synchronous_standby_names) has not confirmed") {
+		t.Errorf("a start that the standby does not have was answered with %v", err)
+	}
+	if row, err := db.RunRow(t.Context(), "run-1"); err == nil {
+		t.Errorf("run %s is shown, which the standby does not have", row.ID)
+	}
+	standby.Continue()
+	insist(t.Context(), t, begin)
+	must(db.RunRow(t.Context(), "run-1"))(t)
+	primary.Kill()
+	standby.Promote()
+	must(reopen(t, standby.URL("postgres"), Options{}).RunRow(t.Context(), "run-1"))(t)
+}
+
+// awaitWaiting waits until a commit waits for the standby.
+func awaitWaiting(t *testing.T, db *DB) {
+	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		n := int64(0)
 		check(t, db.read(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`,
 			func(r *record) error { n = r.int(); return nil }))
 		if n > 0 {
-			break
+			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("no commit waits for the standby")
 		}
-	}
-	primary.Exec(`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
-	if err := <-done; !errors.Is(err, ErrInDoubt) {
-		t.Errorf("error %v", err)
 	}
 }
 

@@ -98,16 +98,23 @@ func postgresConfig(target string, o Options, parameters map[string]string) (*pg
 // postgresConnector opens the connections of database/sql.
 func postgresConnector(target string, o Options, use use) (driver.Connector, error) {
 	parameters := map[string]string{}
+	decides := false
 	switch use {
-	case forReading, forLooking:
+	case forReading:
+		parameters["default_transaction_read_only"], parameters["synchronous_commit"], decides = "on", "on", true
+	case forLooking:
 		parameters["default_transaction_read_only"] = "on"
 	case forNotices:
 		parameters["synchronous_commit"] = "off"
 	case forWriting:
+		parameters["synchronous_commit"], decides = "on", true
 	}
 	c, err := postgresConfig(target, o, parameters)
 	if err != nil {
 		return nil, err
+	}
+	if decides {
+		c.ValidateConnect = replicated(c.ValidateConnect)
 	}
 	return stdlib.GetConnector(*c), nil
 }
@@ -140,6 +147,30 @@ func settled(check pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 			}
 		}
 		return check(ctx, conn)
+	}
+}
+
+// awaitStandby is a commit that says nothing. It waits, as every synced one does, until
+// the standby has it and with it all that came before. Without a standby to wait for
+// nothing is written.
+const awaitStandby = `SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
+ THEN pg_logical_emit_message(true, 'parley', ''::text) END`
+
+// replicated waits, after check, until the standby has all that the server shows. One
+// that was restarted, or has died, while commits waited for the standby shows them
+// afterwards: what was in doubt looks decided, and is gone if the standby takes over
+// now. So nobody is answered, and no agent called, by what such a server shows; its
+// connections have ended with it, so that it is enough to look when one is made.
+func replicated(check pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
+	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := check(ctx, conn); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, awaitStandby).ReadAll(); err != nil {
+			// Not wrapped: the driver says no more of an error than that it is a timeout.
+			return fmt.Errorf("its standby (synchronous_standby_names) has not confirmed what it shows: %v", err)
+		}
+		return nil
 	}
 }
 

@@ -43,7 +43,7 @@ func postgresConnect(ctx context.Context, _ *dialect, target string, o Options) 
 		return nil, err
 	}
 	l := &pgLink{statements: map[string]*pgStatement{}}
-	c.ValidateConnect = settled(pgconn.ValidateConnectTargetSessionAttrsReadWrite)
+	c.ValidateConnect = replicated(settled(pgconn.ValidateConnectTargetSessionAttrsReadWrite))
 	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
 			l.warned = n.Message
