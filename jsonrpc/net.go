@@ -26,6 +26,11 @@ type ServeConfig struct {
 	// MaxConns is how many connections are served at a time, 0: 1024. Beyond
 	// it, peers wait to be accepted.
 	MaxConns int
+	// Drain leaves the Streams open when ctx ends. Each handle then has to see
+	// to the end of its connection, by Conn.Close or Conn.Shutdown, so that what
+	// is being handled is answered; Serve returns when all have. Otherwise the
+	// Streams are closed with ctx, and those answers are lost.
+	Drain bool
 }
 
 // Serve accepts connections from ln and calls handle for each, on a goroutine
@@ -34,10 +39,22 @@ type ServeConfig struct {
 // the connection dropped.
 //
 // Serve returns when ctx ends or ln is closed (then with nil), or when ln fails
-// 20 times in a row; before that it closes ln and all Streams, and waits for
-// every handle. Usually handle makes a Conn and waits for its end:
+// 20 times in a row; before that it closes ln and all Streams (but see
+// ServeConfig.Drain), and waits for every handle. Usually handle makes a Conn and
+// waits for its end:
 //
 //	func(s jsonrpc.Stream) { <-jsonrpc.NewConn(s, config).Done() }
+//
+// With ServeConfig.Drain it answers what was begun when ctx ends:
+//
+//	func(s jsonrpc.Stream) {
+//		conn := jsonrpc.NewConn(s, config)
+//		select {
+//		case <-conn.Done():
+//		case <-ctx.Done():
+//		}
+//		conn.Close()
+//	}
 func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(Stream)) error {
 	if cfg.Framing == nil {
 		cfg.Framing = NewLineStream
@@ -45,11 +62,21 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 	if cfg.MaxConns <= 0 {
 		cfg.MaxConns = defaultConnLimit
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	open, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	var handlers sync.WaitGroup
-	defer handlers.Wait()
-	defer cancel() // before waiting: it closes the Streams
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer func() {
+		if !cfg.Drain || ctx.Err() == nil { // nothing else would tell handle that ln has ended
+			closeStreams()
+		}
+		handlers.Wait()
+		closeStreams()
+	}()
+	stop := context.AfterFunc(ctx, func() {
+		_ = ln.Close()
+		if !cfg.Drain {
+			closeStreams()
+		}
+	})
 	defer stop()
 	defer func() { _ = ln.Close() }()
 
@@ -66,7 +93,7 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 			failures = 0
 			handlers.Go(func() {
 				defer func() { <-slots }()
-				serveConn(ctx, conn, cfg.Framing, handle)
+				serveConn(ctx, open, conn, cfg.Framing, handle)
 			})
 			continue
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
@@ -83,10 +110,11 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 	}
 }
 
-// serveConn calls handle, and closes the Stream when it returns or ctx ends.
-func serveConn(ctx context.Context, conn net.Conn, framing Framing, handle func(Stream)) {
+// serveConn calls handle, and closes the Stream when it returns or open ends. ctx
+// bounds the handshake.
+func serveConn(ctx, open context.Context, conn net.Conn, framing Framing, handle func(Stream)) {
 	s := framing(conn)
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	stop := context.AfterFunc(open, func() { _ = s.Close() })
 	defer stop()
 	defer func() { _ = s.Close() }()
 	// A *tls.Conn would do it at the first Read or Write, which may be a long

@@ -90,6 +90,46 @@ func TestServeFailedAccept(t *testing.T) {
 	})
 }
 
+// TestServeDrain: with Drain the Streams stay open when ctx ends, until their
+// handle returns, and are closed when the listener ends by itself.
+func TestServeDrain(t *testing.T) {
+	for _, tt := range []struct {
+		drain, closed bool
+		want          string // what the peer reads
+	}{{true, false, "last\n"}, {false, false, ""}, {true, true, ""}} {
+		synctest.Test(t, func(t *testing.T) {
+			d, served := newDoor(), make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				served <- Serve(ctx, d, ServeConfig{Drain: tt.drain}, func(s Stream) {
+					if tt.closed {
+						_, _ = s.Read() // nothing but the end of s tells that it is over
+						return
+					}
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					_, _ = s.Write([]byte("last\n"))
+				})
+			}()
+			near, far := net.Pipe()
+			d.come <- near
+			synctest.Wait()
+			if tt.closed {
+				_ = d.Close()
+			} else {
+				cancel()
+			}
+			if got, err := io.ReadAll(far); string(got) != tt.want {
+				t.Errorf("%+v: the peer got %q, %v", tt, got, err)
+			}
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestServeHandshake proves that a connection is handled when its handshake is done,
 // and is closed when that fails or takes more than 10 seconds; others wait so long.
 func TestServeHandshake(t *testing.T) {

@@ -18,9 +18,13 @@ import (
 	"github.com/parley-project/parley/jsonrpc/rpcws"
 )
 
-// stopTimeout is what a web server that is being stopped gives requests that
-// are being answered.
-const stopTimeout = 5 * time.Second
+const (
+	// stopTimeout is what a web server that is being stopped gives requests that
+	// are being answered, beside the grace of their handlers.
+	stopTimeout = 5 * time.Second
+	// defaultGrace is that of jsonrpc.Config.
+	defaultGrace = 5 * time.Second
+)
 
 // Listen takes connections at a URL and calls handle for each, on a goroutine
 // of its own, with a Stream that it closes when handle returns. It goes on until
@@ -37,7 +41,12 @@ func Listen(ctx context.Context, rawURL string, cfg Config, handle func(jsonrpc.
 	if t.scheme == "http" || t.scheme == "https" {
 		return fmt.Errorf("rpcdial: %s: requests share no connection to be handled; use Serve", t.scheme)
 	}
-	if err := cfg.listen(ctx, t, handle); err != nil {
+	err = cfg.listen(ctx, t, 0, func(ctx context.Context, s jsonrpc.Stream) {
+		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+		defer stop()
+		handle(s)
+	})
+	if err != nil {
 		return fmt.Errorf("rpcdial: %s: %w", t.scheme, err)
 	}
 	return nil
@@ -45,8 +54,9 @@ func Listen(ctx context.Context, rawURL string, cfg Config, handle func(jsonrpc.
 
 // Serve answers at a URL of any scheme until ctx ends: with a Conn for each
 // connection, with an rpchttp.Server for http and https (whose clients get a
-// way back, and with it requests of ours, if they ask for one). It returns when
-// everything has ended.
+// way back, and with it requests of ours, if they ask for one). When ctx ends
+// nothing new is taken, and what is being handled is answered, for which handlers
+// have rpc.Grace. Serve returns when everything has ended.
 func Serve(ctx context.Context, rawURL string, cfg Config, rpc jsonrpc.Config) error {
 	t, err := parse(rawURL)
 	if err != nil {
@@ -55,7 +65,7 @@ func Serve(ctx context.Context, rawURL string, cfg Config, rpc jsonrpc.Config) e
 	if t.scheme == "http" || t.scheme == "https" {
 		err = cfg.serveHTTP(ctx, t, rpc)
 	} else {
-		err = cfg.listen(ctx, t, func(s jsonrpc.Stream) {
+		err = cfg.listen(ctx, t, graceOf(rpc), func(ctx context.Context, s jsonrpc.Stream) {
 			conn := jsonrpc.NewConn(s, rpc)
 			select {
 			case <-conn.Done():
@@ -70,43 +80,48 @@ func Serve(ctx context.Context, rawURL string, cfg Config, rpc jsonrpc.Config) e
 	return nil
 }
 
-func (cfg Config) listen(ctx context.Context, t target, handle func(jsonrpc.Stream)) error {
+// graceOf returns what the handlers of a Conn are given at its end.
+func graceOf(rpc jsonrpc.Config) time.Duration {
+	if rpc.Grace == 0 {
+		return defaultGrace
+	}
+	return max(rpc.Grace, 0)
+}
+
+// listen calls handle for each connection, with a context that ends when no more
+// are taken: then handle has to end its Stream, for which it has grace and more.
+func (cfg Config) listen(ctx context.Context, t target, grace time.Duration, handle func(context.Context, jsonrpc.Stream)) error {
 	switch t.scheme {
 	case "stdio":
-		s, err := cfg.stdio(ctx, t)
+		s, err := cfg.stdio(context.WithoutCancel(ctx), t)
 		if err != nil {
 			return err
 		}
 		cfg.listening(t.raw)
-		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-		defer stop()
 		defer func() { _ = s.Close() }()
-		handle(s)
+		handle(ctx, s)
 		return nil
 	case "ws", "wss":
-		server := rpcws.Handler(rpcws.AcceptConfig{Origins: cfg.Origins, MaxConns: cfg.MaxConns}, func(ctx context.Context, s jsonrpc.Stream) {
-			stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-			defer stop()
-			handle(s)
-		})
-		return cfg.serveWeb(ctx, t, server, server.Shutdown)
+		server := rpcws.Handler(rpcws.AcceptConfig{Origins: cfg.Origins, MaxConns: cfg.MaxConns}, handle)
+		return cfg.serveWeb(ctx, t, grace, server, server.Shutdown)
 	}
 	ln, err := cfg.listener(ctx, t)
 	if err != nil {
 		return err
 	}
 	cfg.listening(t.at(ln.Addr()))
-	return jsonrpc.Serve(ctx, ln, jsonrpc.ServeConfig{Framing: cfg.framing(t), MaxConns: cfg.MaxConns}, handle)
+	serving := jsonrpc.ServeConfig{Framing: cfg.framing(t), MaxConns: cfg.MaxConns, Drain: true}
+	return jsonrpc.Serve(ctx, ln, serving, func(s jsonrpc.Stream) { handle(ctx, s) })
 }
 
 func (cfg Config) serveHTTP(ctx context.Context, t target, rpc jsonrpc.Config) error {
 	server := rpchttp.Handler(rpchttp.ServerConfig{Config: rpc, AllowedOrigins: cfg.Origins, Sessions: new(rpchttp.SessionConfig)})
-	return cfg.serveWeb(ctx, t, server, func(context.Context) error { return server.Close() })
+	return cfg.serveWeb(ctx, t, graceOf(rpc), server, func(context.Context) error { return server.Close() })
 }
 
 // serveWeb serves h at the URL's path until ctx ends, then calls stop, which
-// ends what h holds open.
-func (cfg Config) serveWeb(ctx context.Context, t target, h http.Handler, stop func(context.Context) error) error {
+// ends what h holds open, for which its handlers have grace.
+func (cfg Config) serveWeb(ctx context.Context, t target, grace time.Duration, h http.Handler, stop func(context.Context) error) error {
 	u, err := url.Parse(t.raw)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return fmt.Errorf("write it with a host, a port and a path and nothing else, such as %s://127.0.0.1:4000/rpc", t.scheme)
@@ -131,13 +146,13 @@ func (cfg Config) serveWeb(ctx context.Context, t target, h http.Handler, stop f
 	ended, end := context.WithCancelCause(ctx)
 	serving.Go(func() { end(server.Serve(ln)) })
 	<-ended.Done()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+stopTimeout)
 	defer cancel()
 	// Both at once: requests that are being answered end with h, and h's own
 	// connections are unknown to server.
 	var stopped error
-	serving.Go(func() { stopped = stop(grace) })
-	shutdown := server.Shutdown(grace)
+	serving.Go(func() { stopped = stop(stopping) })
+	shutdown := server.Shutdown(stopping)
 	if shutdown != nil {
 		_ = server.Close() // what they are about is lost then
 	}

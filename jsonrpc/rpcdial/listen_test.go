@@ -113,6 +113,59 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
+// TestServeAnswers: what is being handled when Serve is stopped is answered, and
+// Serve returns without an error (RPC-14).
+func TestServeAnswers(t *testing.T) {
+	for _, url := range []string{"tcp://127.0.0.1:0", "unix:" + t.TempDir() + "/socket", "ws://127.0.0.1:0/", "http://127.0.0.1:0/"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		at, served, stopped := make(chan string, 1), make(chan error, 1), make(chan struct{})
+		var mux jsonrpc.Mux
+		mux.Register("slow", jsonrpc.HandlerFunc(func(context.Context, *jsonrpc.Request) (any, error) {
+			cancel()
+			<-stopped
+			return "done", nil
+		}))
+		go func() {
+			served <- rpcdial.Serve(ctx, url, rpcdial.Config{Listening: func(url string) { at <- url }}, jsonrpc.Config{Handler: &mux})
+		}()
+		place := <-at
+		s, err := rpcdial.Dial(t.Context(), place, rpcdial.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := jsonrpc.NewConn(s, jsonrpc.Config{})
+		go func() {
+			defer close(stopped)
+			<-ctx.Done()
+			for refused := false; !refused; { // nothing new is taken
+				refused = refuses(t, place)
+			}
+		}()
+		if got, err := jsonrpc.Call[string](t.Context(), c, "slow", nil); got != "done" {
+			t.Errorf("%s: the answer that was begun: %q, %v", url, got, err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("%s: Serve: %v", url, err)
+		}
+		c.Close()
+		cancel()
+	}
+}
+
+// refuses says whether nobody listens at a URL.
+func refuses(t *testing.T, at string) bool {
+	t.Helper()
+	s, err := rpcdial.Dial(t.Context(), at, rpcdial.Config{})
+	if err != nil {
+		return true
+	}
+	c := jsonrpc.NewConn(s, jsonrpc.Config{})
+	defer c.Close()
+	err = c.Call(t.Context(), "nobody", nil, nil)
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	return !ok || answer.Code == jsonrpc.CodeClosing
+}
+
 // TestNoCredentials: without the credentials that were asked for nothing is sent,
 // and the error says why. The headers of the caller stay as they are.
 func TestNoCredentials(t *testing.T) {
