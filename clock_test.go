@@ -33,6 +33,7 @@ var machineClock = map[string]string{
 	"jsonrpc/rpchttp/back.go":            "deadline of a connection",
 	"jsonrpc/rpchttp/follow.go":          "durations",
 	"jsonrpc/rpchttp/inbox.go":           "deadline of a connection",
+	"jsonrpc/rpchttp/stall.go":           "deadline of a connection",
 	"jsonrpc/server.go":                  "beginning of a clock that measures durations",
 }
 

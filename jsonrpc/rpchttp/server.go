@@ -21,9 +21,10 @@ import (
 // request that its method does not exist.
 type ServerConfig struct {
 	// Config is for the Responder that answers what is POSTed, and for the
-	// Conns of sessions: Handler and all limits. With Cancel, a notification
-	// that is POSTed in a session ends the context of the request with that id
-	// in the same session; it never reaches the Handler.
+	// Conns of sessions: Handler and all limits. StallTimeout is for answers to
+	// POSTs, too, unless the http.Server has a WriteTimeout. With Cancel, a
+	// notification that is POSTed in a session ends the context of the request
+	// with that id in the same session; it never reaches the Handler.
 	Config jsonrpc.Config
 	// AllowedOrigins lists the origins, such as "https://app.example.com",
 	// whose pages may call: they get the CORS headers that browsers ask for.
@@ -48,7 +49,8 @@ type ServerConfig struct {
 // A Server answers JSON-RPC over HTTP. It is an http.Handler; Close ends it.
 type Server struct {
 	cfg       ServerConfig
-	limit     int // bytes of a body
+	limit     int           // bytes of a body
+	stall     time.Duration // of a client that takes no byte of its answer; negative: none
 	handler   *handler
 	responder *jsonrpc.Responder
 	accepted  int       // status of what has no answer
@@ -76,6 +78,8 @@ func Handler(cfg ServerConfig) *Server {
 	if s.limit <= 0 {
 		s.limit = 1 << 20
 	}
+	s.stall = cfg.Config.StallTimeout
+	setDefault(&s.stall, 30*time.Second)
 	if cfg.Sessions != nil {
 		s.sessions = &sessions{cfg: cfg.Sessions.withDefaults(), byID: make(map[string]*Session)}
 	}
@@ -201,30 +205,17 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.notify(ctx, w, x)
 		return
 	}
+	w = s.answerWriter(w, r)
 	long := &longAnswer{w: w}
 	out, err := s.responder.RespondTo(ctx, x.body, x.out[:0], long)
 	if long.begun {
 		if err != nil {
 			panic(http.ErrAbortHandler) // so that nobody takes what was written for all of it
 		}
+		long.end()
 		return
 	}
 	s.answer(w, x, out, err)
-}
-
-// longAnswer is where the Responder writes an answer that it does not hold whole.
-type longAnswer struct {
-	w     http.ResponseWriter
-	begun bool
-}
-
-// Write begins the answer with its head.
-func (a *longAnswer) Write(p []byte) (int, error) {
-	if !a.begun {
-		a.begun = true
-		a.w.Header()["Content-Type"] = jsonTypeHeader()
-	}
-	return a.w.Write(p)
 }
 
 // answer writes what the Responder returned.

@@ -1,0 +1,126 @@
+package rpchttp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
+	"github.com/parley-project/parley/jsonrpc/rpchttp"
+)
+
+// TestAnswerNotTaken: a client that takes no byte of the answer to its POST for
+// Config.StallTimeout loses the connection, and holds neither handler nor answer any
+// more; one that is slow gets all of it (RPC-23).
+func TestAnswerNotTaken(t *testing.T) {
+	const size, stall = 400 << 10, 10 * time.Second
+	text := `"` + strings.Repeat("x", size-2) + `"`
+	cfg := rpchttp.ServerConfig{Config: jsonrpc.Config{
+		StallTimeout: stall,
+		Handler: jsonrpc.HandlerFunc(func(_ context.Context, req *jsonrpc.Request) (any, error) {
+			switch req.Method() {
+			case "short":
+				return 1, nil
+			case "stream":
+				return strings.NewReader(text), nil
+			}
+			return jsonrpc.Errorf(1, "long").WithData(text), nil
+		}),
+	}}
+	inMemory(t, cfg, func(t *testing.T, m *memory) {
+		for _, method := range []string{"short", "long", "stream"} {
+			for _, pause := range []time.Duration{stall * 2 / 5, stall + time.Second} {
+				conn := postRaw(t, m, method)
+				err := readSlowly(conn, pause)
+				if patient := pause < stall; patient != (err == nil) {
+					t.Errorf("%s, a client that reads every %v: %v", method, pause, err)
+				}
+				conn.Close()
+			}
+			conn := postRaw(t, m, method)
+			for b := make([]byte, 1); b[0] != '}'; { // a pipe keeps what is not read
+				if _, err := conn.Read(b); err != nil {
+					t.Fatalf("%s: %v", method, err)
+				}
+			}
+			time.Sleep(stall + time.Second)
+			if rest, _ := io.ReadAll(conn); len(rest) > 0 {
+				t.Errorf("%s: the end of the answer was kept for a client that does not take it: %q", method, rest)
+			}
+			conn.Close()
+		}
+	})
+}
+
+// postRaw calls a method on a connection of its own, and reads nothing.
+func postRaw(t *testing.T, m *memory, method string) net.Conn {
+	t.Helper()
+	conn, err := m.dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `"}`
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	return conn
+}
+
+// TestSilentResult: a result whose reader has nothing for longer than
+// Config.StallTimeout is no client that takes nothing. In HTTP/2 a deadline would end
+// it.
+func TestSilentResult(t *testing.T) {
+	const stall = time.Second
+	first := `"` + strings.Repeat("x", 40<<10)
+	h := rpchttp.Handler(rpchttp.ServerConfig{Config: jsonrpc.Config{
+		StallTimeout: stall,
+		Handler: jsonrpc.HandlerFunc(func(context.Context, *jsonrpc.Request) (any, error) {
+			r, w := io.Pipe()
+			go func() {
+				_, _ = io.WriteString(w, first)
+				time.Sleep(2 * stall)
+				_, _ = io.WriteString(w, `"`)
+				w.Close()
+			}()
+			return r, nil
+		}),
+	}})
+	srv := httptest.NewUnstartedServer(h)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	defer h.Close()
+	res, err := srv.Client().Post(srv.URL, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"m"}`))
+	if err != nil || res.ProtoMajor != 2 {
+		t.Fatal(res, err)
+	}
+	defer res.Body.Close()
+	if n, err := io.Copy(io.Discard, res.Body); err != nil || n < int64(len(first)) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// readSlowly reads an answer with pauses between its pieces, one of them before it.
+func readSlowly(conn io.Reader, pause time.Duration) error {
+	time.Sleep(pause)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	for {
+		switch _, err := io.CopyN(io.Discard, res.Body, 64<<10); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
