@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -227,19 +228,62 @@ func (a *app) rpcFailure(ctx context.Context, err error, timeout time.Duration) 
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	}
+	if f := unsentFailure(err); f != nil {
+		return f
+	}
+	if f := lostFailure(err); f != nil {
+		return f.withHint("%s", again)
+	}
+	f := &failure{exit: exitFailed, code: "rpc", text: plainText(err)}
+	if e, ok := errors.AsType[*jsonrpc.ResourceError](err); ok && e.Unit == "bytes" {
+		f.hint = "take larger ones with --max-message"
+	}
+	return f
+}
+
+// unsentFailure is an error because of which nothing reached the peer; nil when err
+// is none.
+func unsentFailure(err error) *failure {
+	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok && !e.Sent {
+		_, syntax := errors.AsType[*jsonrpc.SyntaxError](err)
+		_, limit := errors.AsType[*jsonrpc.ResourceError](err)
+		if syntax || limit {
+			return invalidf("the params cannot be sent: %s", plainText(err))
+		}
+	}
 	_, notThere := errors.AsType[*dialError](err)
+	status := httpStatus(err)
 	if e, ok := errors.AsType[*rpchttp.Error](err); ok && (e.Status == 0 && e.NotSent || e.Status >= http.StatusBadGateway) {
 		notThere = true
 	}
-	if notThere {
-		f := &failure{exit: exitUnreachable, code: "unreachable", text: plainText(err)}
+	if !notThere {
+		return nil
+	}
+	f := &failure{exit: exitUnreachable, code: "unreachable", text: plainText(err)}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case untrusted:
+		return f.withHint("is it the server that you mean? SSL_CERT_FILE names a file of certificates to trust")
+	case status >= http.StatusBadGateway:
+		return f.withHint("the server cannot answer now, or something before it cannot reach it: try again later")
+	case jsonrpc.Recoverable(err): // else something has to be changed, and the text says what
 		return f.withHint("is a server there? Start one for practice with: parley rpc serve URL")
 	}
-	if _, ok := errors.AsType[*jsonrpc.CallError](err); ok && errors.Is(err, jsonrpc.ErrClosed) {
-		f := &failure{exit: exitUnreachable, code: "unreachable", text: "the peer ended the connection before it answered: " + plainText(err)}
-		return f.withHint("%s", again)
+	return f
+}
+
+// lostFailure is the end of a connection, or of an HTTP exchange, before the answer
+// was there; nil when err is none.
+func lostFailure(err error) *failure {
+	_, called := errors.AsType[*jsonrpc.CallError](err)
+	_, posted := errors.AsType[*rpchttp.Error](err)
+	switch {
+	case posted && (httpStatus(err) == 0 || errors.Is(err, io.ErrUnexpectedEOF)):
+	case called && errors.Is(err, jsonrpc.ErrClosed):
+	default:
+		return nil
 	}
-	return &failure{exit: exitFailed, code: "rpc", text: plainText(err)}
+	return &failure{exit: exitUnreachable, code: "unreachable", text: "the peer ended the connection before it answered: " + plainText(err)}
 }
 
 // plainText says what happened without what the command line says already:

@@ -148,7 +148,7 @@ func (p *proxy) run(ctx context.Context, from rpcAddress, f listenFlags) error {
 		return a.rpcFailure(ctx, err, 0)
 	}
 	ready := func(url string) {
-		a.note("passing on between A %s and B %s (Ctrl-C stops)", url, p.b.text)
+		a.note("passing on between A %s and B %s (Ctrl-C stops)", url, p.tracer.redactor.String(p.b.text))
 	}
 	serve := func(s jsonrpc.Stream) {
 		if err := p.connection(ctx, s); err != nil && ctx.Err() == nil {

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 //	end NAME               end it; its output are the files NAME.out and
 //	                       NAME.err; it must have ended with exit code 0
 //	await FILE TEXT        wait until FILE has TEXT in it
-//	hangup NAME            listen at $NAME and end each connection after the
+//	hangup NAME SCHEME     listen at $NAME and end each connection after the
 //	                       first line
 //	silent NAME            listen at $NAME and never answer
 //	web NAME STATUS        answer HTTP requests at $NAME with a status
@@ -183,7 +183,7 @@ func listenFor(ts *testscript.TestScript, name, scheme string, f func(net.Conn))
 }
 
 func scriptHangup(ts *testscript.TestScript, _ bool, args []string) {
-	listenFor(ts, args[0], "tcp://", func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n') })
+	listenFor(ts, args[0], args[1]+"://", func(c net.Conn) { _, _ = bufio.NewReader(c).ReadString('\n') })
 }
 
 func scriptSilent(ts *testscript.TestScript, _ bool, args []string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -97,6 +98,9 @@ func listenFailure(err error) error {
 		return nil
 	}
 	f := &failure{exit: exitFailed, code: "listen", text: err.Error()}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return f
+	}
 	return f.withHint("is something else listening there? Port 0 picks a free one")
 }
 
@@ -128,8 +132,13 @@ func brokenStream(err error) error {
 		return nil
 	}
 	f := &failure{exit: exitFailed, code: "rpc", text: "what the peer sends cannot be followed any further: " + plainText(err)}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	_, framing := errors.AsType[*jsonrpc.FramingError](err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		f.text = "the peer hung up within a message"
+	case !framing:
+		f.text = "the connection broke: " + plainText(err)
+		return f
 	}
 	return f.withHint("is its framing the one of --framing (line without it)?")
 }

@@ -146,8 +146,11 @@ func failed(req *http.Request, err error) *Error {
 	e := &Error{Method: req.Method, URL: bareURL(req.URL), Problem: "the request failed", Err: err}
 	op, ok := errors.AsType[*net.OpError](err)
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	e.NotSent = untrusted || ok && (op.Op == "dial" || op.Op == "proxyconnect")
+	plain := noTLS(err)
+	e.NotSent = untrusted || plain || ok && (op.Op == "dial" || op.Op == "proxyconnect")
 	switch {
+	case plain:
+		e.verdict, e.Advice = never, "check the scheme of the URL: what is there does not speak TLS"
 	case errors.Is(err, ErrTimeout):
 		e.Problem, e.Advice = "gave up", "raise ClientConfig.Timeout if the method takes that long"
 	case errors.Is(err, errClosing):
@@ -156,6 +159,13 @@ func failed(req *http.Request, err error) *Error {
 		e.Advice = "check that the server runs and can be reached at this address, then try again"
 	}
 	return e
+}
+
+// noTLS says whether a server has answered the beginning of the handshake with
+// something that is not TLS: nothing else was sent to it.
+func noTLS(err error) bool {
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok && record.Conn != nil || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // refused is the error of an answer that is not one: a status, a content type

@@ -146,6 +146,18 @@ func TestUntrusted(t *testing.T) {
 	}
 }
 
+// TestNoTLS: neither is a server that does not speak TLS, with any client.
+func TestNoTLS(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	for _, client := range []*http.Client{nil, {Timeout: time.Minute}} {
+		err := undelivered(t, "https"+strings.TrimPrefix(srv.URL, "http"), rpchttp.ClientConfig{Client: client})
+		if err.Recoverable() || !err.NotSent || !strings.Contains(err.Advice, "TLS") {
+			t.Errorf("%v: recoverable %v, not sent %v", err, err.Recoverable(), err.NotSent)
+		}
+	}
+}
+
 // TestUnreachable: nobody is there; the message did not leave, and may be sent
 // again.
 func TestUnreachable(t *testing.T) {
