@@ -73,7 +73,8 @@ type Config struct {
 	// with tcp, tls, unix, ws and wss. 0: 1024.
 	MaxConns int
 	// Origins are the web pages that may use a server: for rpchttp's
-	// AllowedOrigins and rpcws's Origins. Nil: those of the server itself.
+	// AllowedOrigins and rpcws's Origins, which both take "https://app.example.com".
+	// Nil: none with http and https, those of the server itself with ws and wss.
 	Origins []string
 	// Listening, if set, gets the URL at which Listen or Serve takes
 	// connections, with the port that the system chose for port 0.

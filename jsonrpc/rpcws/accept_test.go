@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,6 +104,9 @@ func TestRebinding(t *testing.T) {
 		{"evil.example", "", nil, true}, // a program
 		{"LOCALHOST:1", "http://localhost:1", nil, true},
 		{"[::1]:1", "http://[::1]:1", nil, true},
+		{"[::1]", "http://[::1]", nil, true},
+		{"10.0.0.1", "http://10.0.0.1", nil, false},
+		{"my.example", "http://my.example", []string{"My.Example"}, true},
 	} {
 		handler := rpcws.Handler(rpcws.AcceptConfig{Origins: c.patterns}, func(_ context.Context, s jsonrpc.Stream) { drain(s) })
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,6 +172,80 @@ func TestAcceptRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestHandshake: what clients and middleware of others do to a handshake.
+func TestHandshake(t *testing.T) {
+	const deflate = "permessage-deflate; client_no_context_takeover; server_no_context_takeover"
+	for _, c := range []struct {
+		name   string
+		header http.Header
+		cfg    rpcws.AcceptConfig
+		status int
+		want   http.Header // of the answer
+	}{
+		{
+			"subprotocols on two lines, with blanks",
+			http.Header{"Sec-Websocket-Protocol": {"x", "y , b"}},
+			rpcws.AcceptConfig{Subprotocols: []string{"b"}},
+			http.StatusSwitchingProtocols,
+			http.Header{"Sec-Websocket-Protocol": {"b"}},
+		},
+		{
+			"compression that is not wanted",
+			http.Header{"Sec-Websocket-Extensions": {deflate}},
+			rpcws.AcceptConfig{},
+			http.StatusSwitchingProtocols,
+			http.Header{"Sec-Websocket-Extensions": nil},
+		},
+		{
+			"compression that is wanted",
+			http.Header{"Sec-Websocket-Extensions": {deflate}},
+			rpcws.AcceptConfig{Compression: true},
+			http.StatusSwitchingProtocols,
+			http.Header{"Sec-Websocket-Extensions": {deflate}},
+		},
+		{"another version", http.Header{"Sec-Websocket-Version": {"8"}}, rpcws.AcceptConfig{}, http.StatusBadRequest, nil},
+		{"a key that is none", http.Header{"Sec-Websocket-Key": {"abc"}}, rpcws.AcceptConfig{}, http.StatusBadRequest, nil},
+		{"another upgrade", http.Header{"Upgrade": {"h2c"}}, rpcws.AcceptConfig{}, http.StatusUpgradeRequired, nil},
+	} {
+		handler := rpcws.Handler(c.cfg, func(context.Context, jsonrpc.Stream) {})
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler.ServeHTTP(wrapped{w}, r)
+		}))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{
+			"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
+			"Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="},
+		}
+		maps.Copy(req.Header, c.header)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != c.status {
+			t.Errorf("%s: %s, want %d", c.name, res.Status, c.status)
+		}
+		for name, want := range c.want {
+			if got := res.Header[name]; !slices.Equal(got, want) {
+				t.Errorf("%s: %s is %q, want %q", c.name, name, got, want)
+			}
+		}
+		handler.Close()
+		srv.Close()
+	}
+}
+
+// wrapped is a ResponseWriter of a middleware, such as one that notes the status.
+type wrapped struct{ w http.ResponseWriter }
+
+func (m wrapped) Header() http.Header         { return m.w.Header() }
+func (m wrapped) Write(p []byte) (int, error) { return m.w.Write(p) }
+func (m wrapped) WriteHeader(status int)      { m.w.WriteHeader(status) }
+func (m wrapped) Unwrap() http.ResponseWriter { return m.w }
 
 // TestConnectionLimit refuses one connection too many, and takes the next when
 // one has gone (RPC-23).
