@@ -41,8 +41,8 @@ type Stream interface {
 	// newline and holding no other. A message may be spread over several
 	// calls, and a call may hold several messages; the Stream puts its own
 	// framing in place of the newline. It returns when the bytes are handed to
-	// the transport or kept for it. After an error the Stream is broken, and
-	// Close is all that is left.
+	// the transport, or a copy of them is kept for it: the caller uses p again.
+	// After an error the Stream is broken, and Close is all that is left.
 	Write(p []byte) (n int, err error)
 
 	// Close ends both directions and makes blocked calls of Read and Write

@@ -127,6 +127,9 @@ func mutants() []struct {
 		{"a message is lost", "order", false, mutateLoss(7)},
 		{"a message comes twice", "several messages in one Write", false, mutateTwice},
 		{"the second message of a Write is lost", "several messages in one Write", true, mutateFirstOnly},
+		{"Write keeps the bytes themselves", "order", true, mutateKeep},
+		{"TryWrite keeps the bytes themselves", "TryWrite writes what it says", true, mutateKeep},
+		{"a deadline comes early", "SetReadDeadline interrupts Read", false, mutateDeadlineEarly},
 		{"each Write is a message", "one message over several Writes", true, mutateWriteIsMessage},
 		{"carriage returns are dropped", "bytes are kept", false, mutateBytes("\r", "")},
 		{"backslashes are interpreted", "bytes are kept", false, mutateBytes(`\\`, `\`)},
@@ -217,6 +220,32 @@ func whole(s jsonrpc.Stream) (jsonrpc.Part, error) {
 		return jsonrpc.Part{}, err
 	}
 	return jsonrpc.Part{Data: []byte(m.text), End: true, More: m.more}, nil
+}
+
+// mutateKeep once writes what it was given only when it is given more, as a Stream with
+// a queue of slices does that has not made them its own.
+func mutateKeep(m *mutant, good jsonrpc.Stream) {
+	n := 0
+	var kept []byte
+	m.write = func(p []byte) (int, error) {
+		good.Write(kept)
+		kept = nil
+		if n++; n == 5 {
+			kept = p
+			return len(p), nil
+		}
+		return good.Write(p)
+	}
+	m.tryWrite = m.write
+}
+
+func mutateDeadlineEarly(m *mutant, good jsonrpc.Stream) {
+	m.deadline = func(t time.Time) error {
+		if !t.IsZero() {
+			t = time.Now()
+		}
+		return good.(readDeadliner).SetReadDeadline(t)
+	}
 }
 
 func mutateOrder(m *mutant, good jsonrpc.Stream) {

@@ -168,12 +168,22 @@ func (p *pair) write(to jsonrpc.Stream, f func()) <-chan struct{} {
 func (p *pair) send(to jsonrpc.Stream, texts ...string) <-chan struct{} {
 	return p.write(to, func() {
 		for _, text := range texts {
-			if n, err := to.Write([]byte(text)); err != nil || n != len(text) {
+			b := []byte(text)
+			if n, err := to.Write(b); err != nil || n != len(text) {
 				p.Errorf("Write of %d bytes: %d, %v", len(text), n, err)
 				return
 			}
+			overwrite(b)
 		}
 	})
+}
+
+// overwrite does with bytes that were written what a Conn does, which uses its
+// buffers again.
+func overwrite(b []byte) {
+	for i := range b {
+		b[i] = '#'
+	}
 }
 
 // A message is one that was read, with the More of its last part.

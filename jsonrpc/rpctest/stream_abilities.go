@@ -31,6 +31,7 @@ func checkTryWrite(p *pair) {
 				p.Errorf("TryWrite and Write of %d bytes: %d, %v", len(piece), n, err)
 				return
 			}
+			overwrite(piece)
 			rest = rest[n:]
 		}
 	})
@@ -107,6 +108,9 @@ func (p *pair) interrupt(d readDeadliner, t time.Time) {
 	p.deadline(d, t)
 	_, err := p.read(p.b)
 	p.isDeadline(err)
+	if early := time.Until(t); early > 0 {
+		p.Fatalf("Read ended %v before its deadline", early)
+	}
 }
 
 func (p *pair) isDeadline(err error) {
