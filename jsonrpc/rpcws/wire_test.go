@@ -77,3 +77,25 @@ func TestPiecesBounded(t *testing.T) {
 		t.Errorf("a buffer of %d bytes is kept", n)
 	}
 }
+
+// TestHeaderArrives: a header that arrives byte by byte has a size as soon as its length
+// is there, and not before.
+func TestHeaderArrives(t *testing.T) {
+	for _, c := range []struct {
+		frame []byte
+		bytes int    // of the header, up to its length
+		size  uint64 // of the frame
+	}{
+		{[]byte{0x81, 5}, 2, 7},
+		{[]byte{0x81, 0x80 | 5}, 2, 11},
+		{[]byte{0x81, 0x80 | 126, 1, 2}, 4, 8 + 0x102},
+		{[]byte{0x81, 127, 0, 0, 0, 0, 0, 1, 2, 3}, 10, 10 + 0x10203},
+	} {
+		for n := range len(c.frame) + 1 {
+			size, ok := frameSize(c.frame[:n])
+			if whole := n >= c.bytes; ok != whole || ok && size != c.size {
+				t.Errorf("% x: %d, %t", c.frame[:n], size, ok)
+			}
+		}
+	}
+}
