@@ -32,6 +32,9 @@ func postgresExplain(err error) (format string, cause error) {
 			"of the user or the database, or close what others have open", e
 	case e.Code == "42501" && connecting:
 		return "the database %s refuses its user the right to connect: %w; type: GRANT CONNECT ON DATABASE", e
+	case e.Code == "08P01" && connecting && strings.Contains(e.Message, "startup parameter"), e.Code == "42P05", e.Code == "26000":
+		return "the database %s cannot be used through this pooler: %w; " +
+			"name PostgreSQL itself in database.url", e
 	case e.Code == "57014":
 		return "somebody has cancelled a statement in the database %s; try again: %w", e
 	default:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/pgtest"
@@ -291,6 +292,36 @@ func TestRefusedLogins(t *testing.T) {
 		check(t, readRuns(t, db))
 		check(t, writeRow(t, db))
 		check(t, db.TakesWrites(t.Context()))
+	}
+}
+
+// TestPooler: a pooler is named as what it is, at the start and later. The errors are
+// those of PgBouncer 1.18 in front of a server, as it comes and with all settings of
+// sessions ignored.
+func TestPooler(t *testing.T) {
+	t.Parallel()
+	db := &DB{dialect: postgresDialect(), path: "postgres://parley@pooler:6432/parley"}
+	for _, tt := range []struct {
+		code, message string
+		connecting    bool
+	}{
+		{code: "08P01", message: "unsupported startup parameter: enable_seqscan", connecting: true},
+		{code: "42P05", message: `prepared statement "s1" already exists`},
+		{code: "26000", message: `prepared statement "s1" does not exist`},
+	} {
+		var err error = &pgconn.PgError{Severity: "ERROR", Code: tt.code, Message: tt.message}
+		if tt.connecting {
+			err = errors.Join(&pgconn.ConnectError{Config: &pgconn.Config{}}, &pgconn.PgError{Severity: "FATAL", Code: tt.code, Message: tt.message})
+		}
+		for name, got := range map[string]error{"opening": db.unopened(err), "working": db.failure(err)} {
+			wantCode(t, got, parley.CodeUnavailable)
+			if text := got.Error(); !strings.Contains(text, "pooler") || !strings.Contains(text, tt.message) || !strings.Contains(text, "database.url") {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
+	}
+	if said := db.explained(&pgconn.PgError{Code: "08P01", Message: "invalid message format"}); said != nil {
+		t.Errorf("what no pooler says is %v", said)
 	}
 }
 
