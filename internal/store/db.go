@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/values"
 )
@@ -308,18 +310,20 @@ func (db *DB) read(ctx context.Context, query string, each func(*record) error, 
 		return err
 	}
 	args = db.textArgs(args)
-	var rows *sql.Rows
-	err := db.begun(ctx, func() error {
-		st, err := db.prepared(ctx, query) //nolint:sqlclosecheck // kept for the next call, closed by Close
-		if err == nil {
-			rows, err = st.QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
+	return db.readFailure(ctx, db.heard(ctx, func(ctx context.Context, s *silence) error {
+		var rows *sql.Rows
+		err := db.begun(ctx, func() error {
+			st, err := db.prepared(ctx, query) //nolint:sqlclosecheck // kept for the next call, closed by Close
+			if err == nil {
+				rows, err = st.QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
+			}
+			return lacking(db.dialect.classify, err, query)
+		})
+		if err != nil {
+			return err
 		}
-		return lacking(db.dialect.classify, err, query)
-	})
-	if err != nil {
-		return db.readFailure(ctx, err)
-	}
-	return db.readFailure(ctx, db.eachRow(rows, each))
+		return db.eachRow(rows, s, each)
+	}))
 }
 
 // readVaried is read for texts of which there is any number: none is kept prepared.
@@ -328,22 +332,28 @@ func (db *DB) readVaried(ctx context.Context, query string, each func(*record) e
 		return err
 	}
 	args = db.textArgs(args)
-	var rows *sql.Rows
-	err := db.begun(ctx, func() (err error) {
-		rows, err = db.readers.QueryContext(ctx, db.dialect.rebind(query), args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
-		return lacking(db.dialect.classify, err, query)
-	})
-	if err != nil {
-		return db.readFailure(ctx, err)
-	}
-	return db.readFailure(ctx, db.eachRow(rows, each))
+	return db.readFailure(ctx, db.heard(ctx, func(ctx context.Context, s *silence) error {
+		var rows *sql.Rows
+		err := db.begun(ctx, func() (err error) {
+			rows, err = db.readers.QueryContext(ctx, db.dialect.rebind(query), args...) //nolint:sqlclosecheck,rowserrcheck // closed by eachRow
+			return lacking(db.dialect.classify, err, query)
+		})
+		if err != nil {
+			return err
+		}
+		return db.eachRow(rows, s, each)
+	}))
 }
 
 // begun repeats what begins to read, as long as it finds connections of a
-// database that was restarted.
+// database that was restarted. Where none can be made, that is the answer: with
+// many who ask, each try more is one that others wait for.
 func (db *DB) begun(ctx context.Context, f func() error) error {
 	err := f()
 	for n := 1; n < readTries && err != nil && ctx.Err() == nil && db.dialect.classify(err) == classLost; n++ {
+		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+			return err
+		}
 		err = f()
 	}
 	return err
@@ -384,27 +394,32 @@ func (db *DB) snapshot(ctx context.Context, f func(reader) error) error {
 	if err := db.schemaAllows(ctx); err != nil {
 		return err
 	}
-	var tx *sql.Tx
-	err := db.begun(ctx, func() (err error) {
-		tx, err = db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: db.dialect.snapshot})
-		return err
-	})
-	if err != nil {
-		return db.readFailure(ctx, err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	err = f(tx)
-	_ = tx.Rollback() // what looks why it failed needs a connection, too
-	return db.readFailure(ctx, err)
+	return db.readFailure(ctx, db.heard(ctx, func(ctx context.Context, s *silence) error {
+		var tx *sql.Tx
+		err := db.begun(ctx, func() (err error) {
+			tx, err = db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: db.dialect.snapshot})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		// What looks why it failed needs a connection, too.
+		defer func() { _ = tx.Rollback() }()
+		s.end() // each question has its own
+		defer s.begin()
+		return f(tx)
+	}))
 }
 
 // readOn is read within a snapshot.
 func (db *DB) readOn(ctx context.Context, r reader, query string, each func(*record) error, args ...any) error {
-	rows, err := r.QueryContext(ctx, db.dialect.rebind(query), db.textArgs(args)...)
-	if err != nil {
-		return lacking(db.dialect.classify, err, query)
-	}
-	return db.eachRow(rows, each)
+	return db.heard(ctx, func(ctx context.Context, s *silence) error {
+		rows, err := r.QueryContext(ctx, db.dialect.rebind(query), db.textArgs(args)...)
+		if err != nil {
+			return lacking(db.dialect.classify, err, query)
+		}
+		return db.eachRow(rows, s, each)
+	})
 }
 
 // readFailure keeps errors that are meant for callers as they are.
@@ -421,8 +436,12 @@ func (db *DB) readFailure(ctx context.Context, err error) error {
 	return db.failure(err)
 }
 
-func (db *DB) eachRow(rows *sql.Rows, each func(*record) error) (err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
+// eachRow calls each with every row. What that takes is no silence.
+func (db *DB) eachRow(rows *sql.Rows, s *silence, each func(*record) error) (err error) {
+	defer func() {
+		s.begin() // the rest of the rows may be read
+		err = errors.Join(err, rows.Close())
+	}()
 	columns, err := rows.Columns()
 	if err != nil {
 		return err
@@ -433,7 +452,8 @@ func (db *DB) eachRow(rows *sql.Rows, each func(*record) error) (err error) {
 		scan[i] = &values[i]
 	}
 	r := record{values: make([]driver.Value, len(columns))}
-	for rows.Next() {
+	for ; rows.Next(); s.begin() {
+		s.end()
 		if err := rows.Scan(scan...); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -111,6 +112,8 @@ type dialect struct {
 	// for the database's name and the error; "" for what class says enough of. nil is
 	// none.
 	explain func(error) (format string, cause error)
+	// silence is how long who reads waits for an answer; 0 is as long as it takes.
+	silence time.Duration
 	// readOnly is a query for whether what writes may not ("on"); "" where nobody can
 	// set that.
 	readOnly string

@@ -82,7 +82,7 @@ func (db *DB) Listen(ctx context.Context, each func(payload string)) error {
 	wait := listenAgain
 	for {
 		began := db.options.Now()
-		err := db.listen(ctx, each)
+		err := db.listen(ctx, listenCheck, each)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -101,8 +101,9 @@ func (db *DB) Listen(ctx context.Context, each func(payload string)) error {
 	}
 }
 
-// listen is Listen with one connection.
-func (db *DB) listen(ctx context.Context, each func(string)) (err error) {
+// listen is Listen with one connection, which is looked at after check without a
+// word.
+func (db *DB) listen(ctx context.Context, check time.Duration, each func(string)) (err error) {
 	c, err := postgresConfig(db.path, db.options, nil)
 	if err != nil {
 		return err
@@ -116,19 +117,24 @@ func (db *DB) listen(ctx context.Context, each func(string)) (err error) {
 		defer stop()
 		err = errors.Join(err, conn.Close(end))
 	}()
-	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+	err = db.heard(ctx, func(ctx context.Context, _ *silence) error {
+		_, err := conn.Exec(ctx, `LISTEN `+channel)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for {
-		silence, stop := context.WithTimeout(ctx, listenCheck)
-		n, err := conn.WaitForNotification(silence)
-		quiet := silence.Err() != nil && ctx.Err() == nil
+		waiting, stop := context.WithTimeout(ctx, check)
+		n, err := conn.WaitForNotification(waiting)
+		quiet := waiting.Err() != nil && ctx.Err() == nil
 		stop()
 		switch {
 		case err == nil:
 			each(n.Payload)
 		case quiet && !conn.IsClosed():
-			if err := conn.Ping(ctx); err != nil {
+			err := db.heard(ctx, func(ctx context.Context, _ *silence) error { return conn.Ping(ctx) })
+			if err != nil {
 				return err
 			}
 		default:

@@ -61,6 +61,7 @@ func postgresDialect() dialect {
 		classify:  postgresClassify,
 		explain:   postgresExplain,
 		there:     `SELECT to_regclass(?) IS NOT NULL`,
+		silence:   readWait,
 		readOnly:  `SELECT current_setting('transaction_read_only')`,
 		name:      postgresName,
 	}
