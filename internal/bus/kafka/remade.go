@@ -20,16 +20,22 @@ import (
 // remadeLook is how often it is looked whether topics that are read were made anew.
 const remadeLook = 5 * time.Second
 
+// noteLimit bounds each question for the id of a topic for which a publication waits.
+const noteLimit = 2 * time.Second
+
 // produce writes a record, once: what has failed may be in the log all the same, and
 // whoever must not write twice could not tell. Only a batch that is too large is in no log
 // for sure; its records are written one by one. A topic that was made anew is forgotten,
 // and a client that the brokers refuse replaced, so that the next record gets through.
 func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
 	client := b.writer.client()
+	before, unsure := b.beforeWritten(ctx, r.Topic)
 	err := b.writer.adrift.produceOnce(ctx, client, r)
 	switch {
 	case err == nil:
-		b.noteWritten(ctx, r.Topic)
+		if unsure {
+			b.noteWritten(ctx, r.Topic, before)
+		}
 	case ctx.Err() != nil:
 	case tooLarge(err):
 		return b.writer.alone(ctx, r)
@@ -41,14 +47,29 @@ func (b *Bus) produce(ctx context.Context, r *kgo.Record) error {
 	return err
 }
 
-// noteWritten notes the id of a topic that was written to, unless it is known. If it
-// cannot be had, the next record asks again.
-func (b *Bus) noteWritten(ctx context.Context, topic string) {
+// beforeWritten gives the id that a topic has before a record is written to it. unsure is
+// false if the id of the one that is written to is known, or is not to be found out now.
+func (b *Bus) beforeWritten(ctx context.Context, topic string) (id kadm.TopicID, unsure bool) {
 	if _, known := b.written.Load(topic); known || !b.purging.TryLock() {
+		return kadm.TopicID{}, false
+	}
+	defer b.purging.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, noteLimit)
+	defer cancel()
+	return b.topicID(ctx, topic)
+}
+
+// noteWritten notes the id of a topic that was written to, if that is the same after as
+// before: of one that is made anew meanwhile the client knows the old id. Otherwise the
+// next record asks again.
+func (b *Bus) noteWritten(ctx context.Context, topic string, before kadm.TopicID) {
+	if !b.purging.TryLock() {
 		return
 	}
 	defer b.purging.Unlock()
-	if id, there := b.topicID(ctx, topic); there {
+	ctx, cancel := context.WithTimeout(ctx, noteLimit)
+	defer cancel()
+	if id, there := b.topicID(ctx, topic); there && id == before {
 		b.written.Store(topic, id)
 	}
 }

@@ -95,3 +95,34 @@ func TestCaughtUpRemade(t *testing.T) {
 		return ok && err == nil
 	})
 }
+
+// TestRemadeBehindFirstRecord: a topic that is made anew while the very first record that
+// a process writes there is being confirmed is written again, too.
+func TestRemadeBehindFirstRecord(t *testing.T) {
+	t.Parallel()
+	cluster, c := oneTopic(t)
+	admin, topic := administer(t, c.Brokers), c.Topics[bus.SubjectRuns]
+	slow := &slowBroker{address: c.Brokers[0]}
+	c.Dialer = slow.dial
+	b := open(t, c)
+	publish := func(value string) error {
+		return b.Publish(t.Context(), bus.Message{Subject: bus.SubjectRuns, Key: "k", Value: []byte(value)})
+	}
+
+	release := slow.hold()
+	defer release()
+	first := make(chan error, 1)
+	go func() { first <- publish("old") }()
+	eventually(t, "the record is in the log", func() bool { return written(t, cluster, topic)["old"] == 1 })
+	if gone, err := admin.DeleteTopics(t.Context(), topic); err != nil || gone.Error() != nil {
+		t.Fatal(err, gone.Error())
+	}
+	if made, err := admin.CreateTopic(t.Context(), 1, 1, nil, topic); err != nil || made.Err != nil {
+		t.Fatal(err, made.Err)
+	}
+	release()
+	if err := <-first; err != nil {
+		t.Fatalf("the record that the old topic has: %v", err)
+	}
+	eventually(t, "the new topic takes records", func() bool { return publish("new") == nil })
+}
