@@ -119,3 +119,36 @@ func outage(t *testing.T, c *kafkatest.Cluster, b *kafka.Bus) {
 		return b.Publish(t.Context(), bus.Message{Subject: subject, Key: "again", Value: []byte("again")}) == nil
 	})
 }
+
+// TestLeaveSilent: subscriptions end in the time of a goodbye where the broker says
+// nothing, whatever the client is asking it for, and however many there are.
+func TestLeaveSilent(t *testing.T) { //nolint:tparallel // its parts follow each other
+	t.Parallel()
+	c := kafkatest.Start(t, kafkatest.Options{})
+	for _, group := range []string{"", "g"} {
+		t.Run("group "+group, func(t *testing.T) {
+			name := kafkatest.Topics(t)
+			b := open(t, kafka.Config{
+				Brokers: c.Brokers(), Used: []string{bus.SubjectRuns, bus.SubjectChanged},
+				Topics: map[string]string{bus.SubjectRuns: name("runs"), bus.SubjectChanged: name("changes")},
+			})
+			if r, err := b.CreateTopics(t.Context()); err != nil || r.Err() != nil {
+				t.Fatal(r, err)
+			}
+			var got tally
+			first := subscribe(t, b, spot{bus.SubjectRuns, group}, got.handle)
+			publishMany(t, b, bus.SubjectRuns, 0, 1)
+			eventually(t, "a record is handled", func() bool { return got.has(0, 1) })
+			second := subscribe(t, b, spot{bus.SubjectChanged, group}, got.handle) // the client asks for the topic soon
+			c.Pause(t, 0)
+			defer c.Continue(t, 0)
+			time.Sleep(time.Second) // it has asked
+			began := time.Now()
+			first()
+			second()
+			if took := time.Since(began); took > 12*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}

@@ -90,7 +90,7 @@ func (b *Bus) replace(g *group) bool {
 	return true
 }
 
-// rejoin puts a new member in the place of one that was fenced, with its feeds. What
+// rejoin puts a new member in the place of one that was fenced, or hangs, with its feeds. What
 // those have in hand ends, and counts for nothing. The caller holds setup.
 func (b *Bus) rejoin(old *group) error {
 	if b.closed || b.list()[old.name] != old {

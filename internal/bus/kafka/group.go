@@ -124,9 +124,16 @@ func (b *Bus) leave(name string, f *feed, m *member) {
 	last := f.queue.part(m)
 	m.cancel()
 	m.running.Wait()
-	if g := b.list()[name]; last && g != nil && g.feed(f.topic) == f && g.remove(f) {
+	g := b.list()[name]
+	switch {
+	case !last || g == nil || g.feed(f.topic) != f:
+	case g.remove(f):
 		g.close()
 		b.set(name, nil)
+	case !g.unlearn(f.topic):
+		if err := b.rejoin(g); err != nil {
+			g.note(explain(err, "group "+g.name))
+		}
 	}
 }
 
@@ -223,15 +230,31 @@ func (g *group) remove(f *feed) (empty bool) {
 	if empty {
 		return true
 	}
-	g.commit()
+	g.commit(g.bus.atEnd(commitLimit))
 	g.mu.Lock()
 	delete(g.feeds, f.topic)
 	maps.DeleteFunc(g.anchors, func(at place, _ int64) bool { return at.topic == f.topic })
 	g.mu.Unlock()
 	g.end(g.drop(g.parted(func(at place) bool { return at.topic == f.topic })))
 	g.bus.state.forget(g.where(f.topic))
-	g.client.PurgeTopicsFromConsuming(f.topic)
 	return false
+}
+
+// unlearn has the client forget a topic, which waits for what it is asking brokers. It
+// reports whether that was done; if they say nothing another client has to do the rest.
+func (g *group) unlearn(topic string) bool {
+	done := make(chan struct{})
+	g.tasks.Go(func() {
+		defer close(done)
+		g.client.PurgeTopicsFromConsuming(topic)
+	})
+	select {
+	case <-done:
+		return true
+	case <-time.After(g.bus.atEnd(leaveLimit)):
+		g.bus.silent.Store(true)
+		return false
+	}
 }
 
 // parted gives the partitions of which that is so, as the client library names them.
@@ -257,7 +280,7 @@ func (g *group) close() {
 		f.queue.disband()
 		g.bus.state.forget(g.where(f.topic))
 	}
-	g.commit()
+	g.commit(g.bus.atEnd(commitLimit))
 	// What could not be committed now is not tried again when they are revoked.
 	g.end(g.drop(g.parted(func(place) bool { return true })))
 	g.cancel()
@@ -266,22 +289,13 @@ func (g *group) close() {
 	g.bus.state.forget("group " + g.name)
 }
 
-// quit leaves the group, and closes the client. Brokers that say nothing are not waited
-// for as long as the client would, which giveUp ends: the session ends without them.
+// quit leaves the group, and closes the client.
 func (g *group) quit(giveUp context.CancelFunc) {
-	limit := leaveLimit
-	if g.bus.silent.Load() {
-		limit = 0
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	context.AfterFunc(ctx, giveUp)
-	g.client.AllowRebalance()
-	_ = g.client.LeaveGroupContext(ctx) // who does not hear it sees the session end
-	g.client.CloseAllowingRebalance()
-	if ctx.Err() != nil {
-		g.bus.silent.Store(true)
-	}
+	g.bus.part(giveUp, func(ctx context.Context) {
+		g.client.AllowRebalance()
+		_ = g.client.LeaveGroupContext(ctx) // who does not hear it sees the session end
+		g.client.CloseAllowingRebalance()
+	})
 }
 
 // poll takes over what the client has fetched.

@@ -28,9 +28,9 @@ const (
 	pingLimit   = 10 * time.Second // New, to reach a broker
 	revokeLimit = 5 * time.Second  // handlers of a partition that has to go
 	commitLimit = 5 * time.Second  // one commit of offsets
-	leaveLimit  = 2 * time.Second  // to leave a group
+	leaveLimit  = 2 * time.Second  // to part with brokers
 	flushLimit  = 5 * time.Second  // Close, for what is being published
-	silentFlush = 100 * time.Millisecond
+	silentLimit = 100 * time.Millisecond
 	adminLimit  = 15 * time.Second // one look at topics and groups
 )
 
@@ -239,6 +239,26 @@ func (b *Bus) SubscribeDeferred(
 	return b.subscribeGroup(ctx, subscription{subject: subject, group: group, handle: h, deferred: true})
 }
 
+// atEnd shortens a limit of what is asked at the end, if brokers say nothing.
+func (b *Bus) atEnd(limit time.Duration) time.Duration {
+	if b.silent.Load() {
+		return silentLimit
+	}
+	return limit
+}
+
+// part has a client that consumes say goodbye and end. Brokers that say nothing are not
+// waited for as long as the client would, which giveUp ends: sessions end without them.
+func (b *Bus) part(giveUp context.CancelFunc, goodbye func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), b.atEnd(leaveLimit))
+	defer cancel()
+	context.AfterFunc(ctx, giveUp)
+	goodbye(ctx)
+	if ctx.Err() != nil {
+		b.silent.Store(true)
+	}
+}
+
 // Close ends all subscriptions, waits for their handlers and, up to 5 seconds,
 // for what is being published, and lets go of the connections. A process with an
 // InstanceID stays a member of its groups for SessionTimeout. It may be called
@@ -259,11 +279,7 @@ func (b *Bus) Close() error {
 		b.tail.close()
 		b.tail = nil
 	}
-	limit := flushLimit
-	if b.silent.Load() {
-		limit = silentFlush
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), b.atEnd(flushLimit))
 	defer cancel()
 	err := b.writer.flush(ctx)
 	b.mu.Lock()

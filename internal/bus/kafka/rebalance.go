@@ -69,7 +69,7 @@ func (g *group) revoked(_ context.Context, _ *kgo.Client, gone map[string][]int3
 	}
 	g.committing.Lock()
 	defer g.committing.Unlock()
-	g.commitLocked(parts)
+	g.commitLocked(parts, commitLimit)
 	g.end(parts)
 }
 
@@ -167,22 +167,22 @@ func (g *group) steward(ctx context.Context) {
 			continue
 		}
 		again = nil
-		if left := g.commit(); left {
+		if left := g.commit(commitLimit); left {
 			again = time.After(g.bus.cfg.CommitInterval)
 		}
 		last = g.bus.cfg.Now()
 	}
 }
 
-// commit commits what is due of all partitions and says whether some of it is
-// left.
-func (g *group) commit() (left bool) {
+// commit commits what is due of all partitions, within limit, and says whether some of
+// it is left.
+func (g *group) commit(limit time.Duration) (left bool) {
 	g.committing.Lock()
 	defer g.committing.Unlock()
-	return g.commitLocked(g.partitions())
+	return g.commitLocked(g.partitions(), limit)
 }
 
-func (g *group) commitLocked(parts []*partition) (left bool) {
+func (g *group) commitLocked(parts []*partition, limit time.Duration) (left bool) {
 	offsets := make(map[string]map[int32]kgo.EpochOffset)
 	due := make(map[place]*partition)
 	for _, p := range parts {
@@ -197,7 +197,7 @@ func (g *group) commitLocked(parts []*partition) (left bool) {
 	if len(offsets) == 0 || g.fenced.Load() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commitLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var failed error
 	g.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {

@@ -29,6 +29,7 @@ type listener struct {
 type tail struct {
 	bus    *Bus
 	client *kgo.Client
+	giveUp context.CancelFunc // ends what the client is waiting for
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	wake   chan struct{}
@@ -37,6 +38,8 @@ type tail struct {
 	listeners map[string][]*listener
 	reading   map[string]map[int32]bool
 	paused    map[string]bool
+	// left are topics that the client still knows, and nobody listens to.
+	left map[string]bool
 }
 
 func (b *Bus) subscribeTail(ctx context.Context, subject string, h handleFunc) (stop func(), err error) {
@@ -91,12 +94,15 @@ func (b *Bus) newTail() (*tail, error) {
 	t := &tail{
 		bus: b, wake: make(chan struct{}, 1),
 		listeners: make(map[string][]*listener), reading: make(map[string]map[int32]bool), paused: make(map[string]bool),
+		left: make(map[string]bool),
 	}
-	client, err := kgo.NewClient(append(b.options(), fetching()...)...)
+	asking, giveUp := context.WithCancel(context.Background())
+	client, err := kgo.NewClient(slices.Concat(b.options(), fetching(), []kgo.Opt{kgo.WithContext(asking)})...)
 	if err != nil {
+		giveUp()
 		return nil, err
 	}
-	t.client = client
+	t.client, t.giveUp = client, giveUp
 	ctx, cancel := context.WithCancel(context.Background())
 	t.cancel = cancel
 	t.tasks.Go(func() { t.poll(ctx) })
@@ -108,6 +114,10 @@ func (b *Bus) newTail() (*tail, error) {
 func (t *tail) add(l *listener) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.left[l.topic] { // it may have been made anew
+		t.client.PurgeTopicsFromConsuming(l.topic)
+		delete(t.left, l.topic)
+	}
 	t.listeners[l.topic] = append(t.listeners[l.topic], l)
 	t.readLocked(l.topic, l.from)
 }
@@ -148,7 +158,7 @@ func (t *tail) remove(l *listener) (empty bool) {
 	}
 	if len(partitions) > 0 {
 		t.client.RemoveConsumePartitions(map[string][]int32{l.topic: partitions})
-		t.client.PurgeTopicsFromConsuming(l.topic)
+		t.left[l.topic] = true // to forget it waits for brokers, which may say nothing
 	}
 	return len(t.listeners) == 0
 }
@@ -161,7 +171,7 @@ func (t *tail) close() {
 	}
 	t.mu.Unlock()
 	t.cancel()
-	t.client.Close()
+	t.bus.part(t.giveUp, func(context.Context) { t.client.Close() })
 	t.tasks.Wait()
 	for _, l := range all {
 		l.queue.disband()
