@@ -176,7 +176,8 @@ type Handler func(ctx context.Context, m Message) error
 // called concurrently.
 type Bus interface {
 	// Publish returns when the bus has accepted m, or with the error that kept
-	// it from doing so; after an error m may have been accepted all the same.
+	// it from doing so; after an error m may have been accepted all the same,
+	// unless its code is limit, invalid or unauthorized.
 	// It blocks no longer than ctx.
 	Publish(ctx context.Context, m Message) error
 

@@ -86,7 +86,8 @@ func (m *Metrics) workflow(id string) string {
 // The fates of attempts that are handed over.
 const (
 	fatePublished = "published"
-	fateRefused   = "refused" // the bus does not take such a record
+	fateRefused   = "refused"  // the bus does not take such a record
+	fateReturned  = "returned" // it may not be published now, and is handed over again
 	fateDoubtful  = "doubtful"
 	fateSentAgain = "sent again"
 	fateUnknown   = "unknown"

@@ -198,11 +198,24 @@ func (o *oldBridge) publish(a store.Attempt) {
 	case refused:
 		o.x.cfg.Metrics.handOff(fateRefused)
 		o.refuse(ctx, &a, err)
+	case parley.CodeOf(err) == parley.CodeUnauthorized && o.takeBack(ctx, &a):
+		o.x.cfg.Metrics.handOff(fateReturned)
+		o.x.cfg.Logger.Warn("a task was not published; it is when that is allowed", "task_id", a.ID, "agent", a.Agent, "error", err)
 	default:
 		o.x.cfg.Metrics.handOff(fateDoubtful)
 		o.x.cfg.Logger.Warn("a task may not have been published; it is not published again before its time is over",
 			"task_id", a.ID, "agent", a.Agent, "error", err)
 	}
+}
+
+// takeBack opens an attempt again of which nothing was sent. It reports whether it did: not
+// if something was sent earlier.
+func (o *oldBridge) takeBack(ctx context.Context, a *store.Attempt) bool {
+	ok, err := o.x.cfg.HandOffs.Move(ctx, store.Move{Kind: store.MoveRelease, TaskID: a.ID, From: a.Claim, At: o.x.now()})
+	if err != nil {
+		o.x.cfg.Logger.Error("that a task was not handed over was not recorded", "task_id", a.ID, "error", err)
+	}
+	return ok && err == nil
 }
 
 // went notes whether the bus is there.

@@ -382,6 +382,27 @@ func TestOld_PublishInDoubt(t *testing.T) {
 	})
 }
 
+// TestOld_Forbidden: what the bus does not let us publish waits as an open attempt, and is
+// published once when that is allowed, longer than a result may take later.
+func TestOld_Forbidden(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.bus.breaks(func(m bus.Message) (bool, error) {
+			return m.Subject != bus.SubjectTasks, parley.Errorf(parley.CodeUnauthorized, "WRITE on the topic")
+		})
+		run := r.start()
+		time.Sleep(45 * time.Second)
+		r.wantRun(run, parley.RunRunning)
+		if n := r.counted("parley_executor_hand_offs_total", "doubtful"); n != 0 {
+			r.t.Errorf("%v were said to be in doubt", n)
+		}
+		r.bus.breaks(nil)
+		r.bridge()
+		time.Sleep(20 * time.Second)
+		r.wantRun(run, parley.RunCompleted)
+		r.wantTasks(run+".a.1", run+".b.1")
+	})
+}
+
 // TestOld_RefusedRecord: a record that the bus does not take fails the step at
 // once: nothing was sent.
 func TestOld_RefusedRecord(t *testing.T) {

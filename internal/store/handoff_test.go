@@ -71,6 +71,26 @@ func TestHandOverDoubtful(t *testing.T) {
 	})
 }
 
+// What certainly was not published is as open as before, for bridges of ours, too.
+func TestHandOverReleased(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		begin(t, db, "run-1", handed(attempt("run-1", "a", 1), "t1"))
+		release := func(token string) bool {
+			return must(db.Move(ctx, Move{Kind: MoveRelease, TaskID: task1, From: BusClaim(token), At: epoch}))(t)
+		}
+		diff(t, release("t1"), true)
+		diff(t, []any{row(t, db, task1).State, row(t, db, task1).HandOff}, []any{AttemptOpen, HandOffStore})
+		list := must(db.HandOver(ctx, "t2", epoch, 10))(t)
+		diff(t, ids(list), []string{task1})
+		diff(t, list[0].Doubtful, false)
+		diff(t, []bool{release("t1"), release("t2")}, []bool{false, true})
+		c := bridge(t, db, "b1")
+		diff(t, len(must(db.Claim(ctx, c, []ClaimRequest{{TaskID: task1, Token: "x"}}, epoch))(t)), 1)
+		diff(t, len(must(db.Overdue(ctx, epoch.Add(24*time.Hour), 10))(t)), 0)
+	})
+}
+
 // A start and a decision write attempts that are handed over at once, without
 // any bridge in the table.
 func TestHandedAtBirth(t *testing.T) {

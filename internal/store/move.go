@@ -15,9 +15,9 @@ const maxOrphanings = 2
 const mine = ` WHERE id = ? AND owner = ? AND owner_inc = ? AND token = ?`
 
 const (
-	// P5 leaves no trace of the claim.
+	// P5 leaves no trace of the claim, nor of what it was handed to.
 	moveRelease = `UPDATE attempt SET state = 'open', visible_at = ?, owner = NULL, owner_inc = NULL, token = NULL,
- claimed_at = NULL` + mine + ` AND ` + itsState + ` = 'claimed' AND orphanings = 0`
+ claimed_at = NULL, hand_off = nullif(hand_off, 'bus')` + mine + ` AND ` + itsState + ` = 'claimed' AND orphanings = 0`
 	moveFollow = `UPDATE attempt SET state = 'following', agent_task_id = ?, agent_context_id = ?,
  agent_endpoint = ?, agent_version = ?` + mine +
 		` AND (` + itsState + ` = 'claimed' OR (state = 'following' AND agent_task_id = ?))`

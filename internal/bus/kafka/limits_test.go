@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,6 +91,27 @@ func TestRecordRefused(t *testing.T) {
 		}
 		if err := publish(); err != nil {
 			t.Errorf("after %s: %v", test.refusal.Message, err)
+		}
+	}
+}
+
+// TestForbiddenBehindUnanswered: that a record is refused for a missing right says that it is
+// not in the log, but not if a try before that was never answered.
+func TestForbiddenBehindUnanswered(t *testing.T) {
+	broker, cfg := oneTopic(t)
+	var tries atomic.Int32
+	broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		if tries.Add(1) == 1 {
+			return nil, errors.New("the connection breaks"), true
+		}
+		return produced(req.(*kmsg.ProduceRequest), kerr.TopicAuthorizationFailed.Code), nil, true
+	})
+	b := open(t, cfg)
+	for i, want := range []parley.Code{parley.CodeUnavailable, parley.CodeUnauthorized} {
+		err := b.Publish(t.Context(), bus.Message{Subject: bus.SubjectRuns, Key: "k"})
+		if parley.CodeOf(err) != want || !strings.Contains(err.Error(), "WRITE on the topic runs") {
+			t.Errorf("publication %d: %v, want %s", i, err, want)
 		}
 	}
 }

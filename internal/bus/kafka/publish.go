@@ -26,9 +26,14 @@ func (b *Bus) Publish(ctx context.Context, m bus.Message) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout)
 	defer cancel()
+	unanswered := b.state.unanswered.Load()
 	err = b.produce(limited, r)
 	if err != nil {
 		err = b.unpublished(ctx, limited, r.Topic, err)
+	}
+	if parley.CodeOf(err) == parley.CodeUnauthorized && b.state.unanswered.Load() != unanswered {
+		// An earlier try, of this record or of another one, may have been taken.
+		err = parley.Errorf(parley.CodeUnavailable, "%w; a broker has not answered before that, it may arrive all the same", err)
 	}
 	b.counts.published(m.Subject, err)
 	switch parley.CodeOf(err) {

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	parley "github.com/parley-project/parley"
 )
@@ -57,6 +59,8 @@ type state struct {
 	now     func() time.Time
 	log     *slog.Logger
 	repeats *repeats
+	// unanswered counts the requests to write that brokers may have got and did not answer.
+	unanswered atomic.Int64
 
 	mu       sync.Mutex // protects what follows
 	heard    time.Time
@@ -112,8 +116,11 @@ func (s *state) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.
 }
 
 // OnBrokerE2E implements [kgo.HookBrokerE2E].
-func (s *state) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
+func (s *state) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
 	if e2e.Err() != nil {
+		if key == int16(kmsg.Produce) {
+			s.unanswered.Add(1)
+		}
 		return
 	}
 	s.mu.Lock()
