@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +121,32 @@ func (c Config) used() []string {
 		return RequestsSubjects()
 	}
 	return usualSubjects()
+}
+
+// written are the subjects that this process publishes and others wait for.
+func (c Config) written() []string {
+	all := make(map[string]bool)
+	add := func(subjects ...string) {
+		for _, s := range subjects {
+			all[s] = true
+		}
+	}
+	if c.has(RoleBridge) {
+		add(bus.SubjectResults)
+	}
+	if c.has(RoleBridge) && !c.NoLedger {
+		add(bus.SubjectRuns, bus.SubjectProgress)
+	}
+	if c.has(RoleAPI) || c.has(RoleExecutor) {
+		add(bus.SubjectRuns, bus.SubjectHint, bus.SubjectCancel)
+	}
+	if c.has(RoleExecutor) {
+		add(bus.SubjectTasks)
+	}
+	if c.has(RoleExecutor) && c.shared() {
+		add(bus.SubjectChanged)
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // topicsWithin bounds the look at the topics of a process that starts.

@@ -63,6 +63,9 @@ type Config struct {
 	// Used are the subjects whose topics CreateTopics makes and CheckTopics looks at;
 	// nil is all of them, some of which may not be needed.
 	Used []string
+	// Written are the subjects that this process publishes: CheckTopics looks whether it
+	// may. Nobody asks for that at the start otherwise, as who listens does.
+	Written []string
 	// InstanceID names this process and stays over its restarts, so that its
 	// partitions are its own again at once (static membership). No two processes
 	// that run at a time may have the same. Empty: membership ends with the

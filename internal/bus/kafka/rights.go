@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -41,13 +42,7 @@ func grantAdvice(err error, rights []string) string {
 // metadata asks a broker, not what the client remembers. That one topic may not be seen
 // is an error of that topic alone.
 func (b *Bus) metadata(ctx context.Context, topics ...string) (kadm.Metadata, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	for _, name := range topics {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = new(name)
-		req.Topics = append(req.Topics, t)
-	}
-	resp, err := req.RequestWith(ctx, b.client)
+	resp, err := aboutTopics(topics).RequestWith(ctx, b.client)
 	if err != nil {
 		return kadm.Metadata{}, err
 	}
@@ -61,6 +56,42 @@ func (b *Bus) metadata(ctx context.Context, topics ...string) (kadm.Metadata, er
 		}
 	}
 	return known, nil
+}
+
+func aboutTopics(topics []string) *kmsg.MetadataRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, name := range topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = new(name)
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
+
+// unwritable gives those of the topics of Config.Written that this process sees and may
+// not write to.
+func (b *Bus) unwritable(ctx context.Context) (map[string]bool, error) {
+	var topics []string
+	for _, subject := range b.cfg.Written {
+		topics = append(topics, b.cfg.Topics[subject])
+	}
+	if len(topics) == 0 {
+		return nil, nil // asked for none, Kafka would tell of all
+	}
+	req := aboutTopics(topics)
+	req.IncludeTopicAuthorizedOperations = true
+	resp, err := req.RequestWith(ctx, b.client)
+	if err != nil {
+		return nil, err
+	}
+	denied := make(map[string]bool)
+	for _, t := range resp.Topics {
+		told := t.Topic != nil && t.ErrorCode == 0 && t.AuthorizedOperations != math.MinInt32
+		if told && t.AuthorizedOperations&(1<<kmsg.ACLOperationWrite) == 0 {
+			denied[*t.Topic] = true
+		}
+	}
+	return denied, nil
 }
 
 func topicDetail(t kmsg.MetadataResponseTopic) kadm.TopicDetail {

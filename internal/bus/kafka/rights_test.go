@@ -62,7 +62,7 @@ func TestRights(t *testing.T) { //nolint:tparallel // its parts follow each othe
 	b := open(t, kafka.Config{
 		Brokers: c.SecureBrokers(), SASL: &kafka.SASL{Mechanism: kafka.Plain, User: kafkatest.User, Password: kafkatest.UserPassword},
 		Topics: map[string]string{bus.SubjectRuns: "runs", bus.SubjectTasks: "tasks", bus.SubjectHint: "hints"},
-		Used:   []string{bus.SubjectRuns, bus.SubjectTasks, bus.SubjectHint}, Logger: log.logger(), CommitInterval: 10 * time.Millisecond,
+		Used:   []string{bus.SubjectRuns, bus.SubjectTasks, bus.SubjectHint}, Written: []string{bus.SubjectRuns}, Logger: log.logger(), CommitInterval: 10 * time.Millisecond,
 	})
 	t.Run("topics", func(t *testing.T) { rightsOnTopics(t, b, r) })
 	t.Run("start", func(t *testing.T) { rightsAtStart(t, b, r) })
@@ -90,7 +90,7 @@ func rightsOnTopics(t *testing.T, b *kafka.Bus, r rules) {
 	check(b.CheckTopics, parley.CodeInvalid, "it does not exist; make it with `parley topics create`")
 	check(b.CreateTopics, parley.CodeInvalid, "it does not exist, and may not be made", "CREATE on the topic hints")
 	r.grant("topic", "hints", kmsg.ACLOperationCreate)
-	check(b.CreateTopics, "", "created  hints", "ok       runs")
+	check(b.CreateTopics, "", "created  hints", "ok       tasks", "warning  runs", "allow the user of bus.kafka.sasl WRITE on the topic runs")
 }
 
 // rightsAtStart: each right that is missing is named in turn.
@@ -116,6 +116,10 @@ func rightsAtStart(t *testing.T, b *kafka.Bus, r rules) {
 	r.grant("topic", "runs", kmsg.ACLOperationWrite)
 	eventually(t, "it publishes when it may", func() bool {
 		return b.Publish(t.Context(), bus.Message{Subject: bus.SubjectRuns, Key: "k"}) == nil
+	})
+	eventually(t, "nothing is said of the right to write", func() bool {
+		report, err := b.CheckTopics(t.Context())
+		return err == nil && strings.Contains(report.String(), "ok       runs")
 	})
 	if missing, err := b.Missing(t.Context(), bus.SubjectRuns, bus.SubjectTasks); err != nil || len(missing) > 0 {
 		t.Errorf("%v are missing, %v", missing, err)

@@ -326,6 +326,10 @@ func (b *Bus) look(ctx context.Context) (Report, error) {
 	if err != nil {
 		return r, explain(err, "look at the topics")
 	}
+	unwritable, err := b.unwritable(ctx)
+	if err != nil {
+		return r, explain(err, "look at the rights")
+	}
 	r.Brokers = len(known.Brokers)
 	plan, err := Plan(b.cfg, r.Brokers)
 	if err != nil {
@@ -345,6 +349,10 @@ func (b *Bus) look(ctx context.Context) (Report, error) {
 			t.Exists = true
 			if t.Findings, err = b.judgeTopic(ctx, p, d); err != nil {
 				return r, err
+			}
+			if unwritable[p.Topic] {
+				t.Findings = append(t.Findings, Finding{Text: "this process may not write to it: " +
+					grantAdvice(kerr.TopicAuthorizationFailed, []string{toWrite(p.Topic)})})
 			}
 		}
 		r.Topics = append(r.Topics, t)
