@@ -327,6 +327,7 @@ func (g *group) take(fetched kgo.FetchTopicPartition) {
 	}
 	if len(fetched.Records) > 0 {
 		g.bus.state.note(g.where(at.topic), nil)
+		g.tellGone(part, fetched.LogStartOffset)
 	}
 	part.sawEnd(fetched.HighWatermark)
 	items := make([]item, 0, len(fetched.Records))
@@ -341,6 +342,14 @@ func (g *group) take(fetched kgo.FetchTopicPartition) {
 	}
 	f.queue.add(items)
 	g.press(part)
+}
+
+// tellGone says that records were deleted before this group has read them.
+func (g *group) tellGone(part *partition, start int64) {
+	if from, gone := part.goneUpTo(start); gone {
+		g.bus.cfg.Logger.Warn("records were deleted before they were read; look at retention.ms and retention.bytes of the topic",
+			"topic", part.topic, "partition", part.partition, "group", g.name, "from", from, "next", start)
+	}
 }
 
 func (g *group) acknowledge(part *partition, e *entry) {

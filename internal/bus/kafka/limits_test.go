@@ -95,6 +95,41 @@ func TestRecordRefused(t *testing.T) {
 	}
 }
 
+// TestGoneUnread: a group goes on where a topic starts now, and says once what it has missed.
+func TestGoneUnread(t *testing.T) {
+	_, cfg := oneTopic(t)
+	admin := administer(t, cfg.Brokers)
+	var log loggedLines
+	cfg.Logger, cfg.CommitInterval = log.logger(), 10*time.Millisecond
+	var got tally
+	spot := spotOf(t, bus.SubjectRuns)
+	round := func(from, to int) {
+		t.Helper()
+		b := open(t, cfg)
+		defer func() { _ = b.Close() }()
+		stop := subscribe(t, b, spot, got.handle)
+		defer stop()
+		publishMany(t, b, bus.SubjectRuns, from, to)
+		eventually(t, "they are handled", func() bool { return got.has(from, to) })
+	}
+	round(0, 5)
+	publishMany(t, open(t, cfg), bus.SubjectRuns, 5, 9)
+	if log.String() != "" {
+		t.Errorf("nothing is wrong:\n%s", log.String())
+	}
+	ends, err := admin.ListEndOffsets(t.Context(), "runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil || gone.Error() != nil {
+		t.Fatal(err, gone.Error())
+	}
+	round(9, 12)
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "deleted before they were read") || !strings.Contains(text, "from=5 next=9") {
+		t.Errorf("the log:\n%s", text)
+	}
+}
+
 // TestForbiddenBehindUnanswered: that a record is refused for a missing right says that it is
 // not in the log, but not if a try before that was never answered.
 func TestForbiddenBehindUnanswered(t *testing.T) {

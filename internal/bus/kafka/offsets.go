@@ -73,6 +73,18 @@ func (p *partition) receive(r *kgo.Record, size int64) *entry {
 	return e
 }
 
+// goneUpTo gives the place that reading went on from if the partition now starts behind
+// it: the records between were deleted unread.
+func (p *partition) goneUpTo(start int64) (from int64, gone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from = p.mark
+	if n := len(p.entries); n > 0 {
+		from = p.entries[n-1].offset + 1
+	}
+	return from, from >= 0 && from < start
+}
+
 // ack says that a record is done. advanced is true when more may be committed
 // than before; freed are the bytes that are no longer held.
 func (p *partition) ack(e *entry) (advanced bool, freed int64) {
