@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -164,11 +164,15 @@ func written(t *testing.T, cluster *kfake.Cluster, topic string) map[string]int 
 		t.Fatal(err)
 	}
 	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := int64(0)
+	ends.Each(func(end kadm.ListedOffset) { left += end.Offset })
 	counts := make(map[string]int)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	for ctx.Err() == nil {
-		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { counts[string(r.Value)]++ })
+	for left > 0 && t.Context().Err() == nil {
+		client.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) { counts[string(r.Value)]++; left-- })
 	}
 	return counts
 }
