@@ -129,7 +129,7 @@ func TestStream_Patience(t *testing.T) {
 	if e, ok := errors.AsType[*bridge.ExchangeError](err); !ok || e.Disposition != bridge.Lost || e.Err.Code != parley.CodeTimeout {
 		t.Errorf("no head: %v", err)
 	}
-	cut, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	cut, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
 	agent.Timeout = 10 * time.Second
 	_, _, err = x.Stream(cut, streamed, agent, bridge.Request{URL: silent})
