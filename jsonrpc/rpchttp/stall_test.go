@@ -124,3 +124,42 @@ func readSlowly(conn io.Reader, pause time.Duration) error {
 		time.Sleep(pause)
 	}
 }
+
+// deadlines is a ResponseWriter that counts the ends that were set for it.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (d *deadlines) SetWriteDeadline(time.Time) error { d.set++; return nil }
+
+// TestWriteTimeoutGoesBefore: whoever limits the whole answer, by the WriteTimeout of
+// the http.Server, is not overruled by Config.StallTimeout, which moves with what is
+// taken; nor is there an end where StallTimeout is off.
+func TestWriteTimeoutGoesBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		writeTimeout, stall time.Duration
+		ends                bool
+	}{
+		"the default":    {ends: true},
+		"StallTimeout":   {stall: time.Second, ends: true},
+		"off":            {stall: -1},
+		"a WriteTimeout": {writeTimeout: time.Minute, stall: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := jsonrpc.HandlerFunc(func(context.Context, *jsonrpc.Request) (any, error) { return 1, nil })
+			s := rpchttp.Handler(rpchttp.ServerConfig{Config: jsonrpc.Config{StallTimeout: c.stall, Handler: handler}})
+			defer s.Close()
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"m"}`))
+			r.Header.Set("Content-Type", "application/json")
+			s.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{WriteTimeout: c.writeTimeout})))
+			if got := w.Body.String(); !strings.Contains(got, `"result":1`) {
+				t.Errorf("answered %s", got)
+			}
+			if ends := w.set > 0; ends != c.ends {
+				t.Errorf("%d ends of writing were set", w.set)
+			}
+		})
+	}
+}
