@@ -99,14 +99,11 @@ func (s *headerStream) Close() error { return s.rw.Close() }
 
 func (s *headerStream) Read() (Part, error) {
 	for {
-		if s.lost == nil {
-			s.lost = s.header()
+		if part, ok := s.take(); ok {
+			return part, nil
 		}
 		if s.lost != nil {
 			return Part{}, s.lost
-		}
-		if part, ok := s.take(); ok {
-			return part, nil
 		}
 		if err := s.in.fill(); err != nil {
 			if errors.Is(err, io.EOF) && (s.left >= 0 || s.in.w > s.in.r) {
@@ -118,10 +115,14 @@ func (s *headerStream) Read() (Part, error) {
 	}
 }
 
-// take returns what can be handed over of the body at hand.
+// take returns what can be handed over of the message at hand. Where it is false
+// and the framing is not lost, more bytes have to come.
 func (s *headerStream) take() (Part, bool) {
 	in := &s.in
-	for s.left >= 0 {
+	for s.lost == nil {
+		if s.lost = s.header(); s.left < 0 {
+			break
+		}
 		there := int64(in.w - in.r)
 		switch {
 		case there >= s.left:
@@ -142,11 +143,7 @@ func (s *headerStream) take() (Part, bool) {
 			s.inParts = false
 			return Part{Data: data, End: true, More: s.more()}, true
 		}
-		// Nothing to hand over, but perhaps the next message is there too. An
-		// error in its header is found again, and reported, by Read.
-		if s.header() != nil {
-			break
-		}
+		// Nothing to hand over, but perhaps the next message is there too.
 	}
 	return Part{}, false
 }

@@ -85,7 +85,10 @@ func TestLineEnds(t *testing.T) {
 
 // The errors of lost framing say what was seen.
 func TestHeaderErrors(t *testing.T) {
-	const whole = "Content-Length: 2\r\n\r\n{}"
+	const (
+		whole = "Content-Length: 2\r\n\r\n{}"
+		blank = "Content-Length: 1\r\n\r\n " // is no message
+	)
 	tests := []struct{ in, problem string }{
 		{"Content-Type: x\r\n\r\n{}", "headers without Content-Length"},
 		{"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", "a second Content-Length"},
@@ -102,15 +105,15 @@ func TestHeaderErrors(t *testing.T) {
 		{strings.Repeat("X: x\r\n", maxHeaderBlock/6+1), "more than 8192 bytes"},
 	}
 	for _, tt := range tests {
-		for before, in := range []string{tt.in, whole + tt.in} {
-			s := NewHeaderStream(input{iotest.HalfReader(strings.NewReader(in))})
+		for before, messages := range map[string]int{"": 0, whole: 1, blank: 0, whole + blank: 1} {
+			s := NewHeaderStream(input{strings.NewReader(before + tt.in)})
 			got, err := readAll(s)
 			var lost *FramingError
-			if !errors.As(err, &lost) || !strings.Contains(err.Error(), tt.problem) || len(lost.Seen) > 64 || len(got) != before {
-				t.Errorf("%.40q after %d messages: %q, %v, want %q", tt.in, before, got, err, tt.problem)
+			if !errors.As(err, &lost) || !strings.Contains(err.Error(), tt.problem) || len(lost.Seen) > 64 || len(got) != messages {
+				t.Errorf("%.40q after %q: %q, %v, want %q", tt.in, before, got, err, tt.problem)
 			}
 			if _, again := s.Read(); again != err {
-				t.Errorf("%.40q after %d messages: the error is %v the second time", tt.in, before, again)
+				t.Errorf("%.40q after %q: the error is %v the second time", tt.in, before, again)
 			}
 		}
 	}
@@ -399,6 +402,7 @@ func FuzzHeaders(f *testing.F) {
 		f.Add([]byte(seed), []byte{0}, uint16(0))
 		f.Add([]byte(seed), []byte{2, 0, 250}, uint16(2000))
 	}
+	f.Add([]byte("Content-length:0\n\n0"), []byte{16}, uint16(15))
 	f.Add([]byte("Content-Length:402123\r\n\r\n[\"12345678\"]"), []byte{255, 0, 90}, uint16(9000))
 	fuzzFraming(f, NewHeaderStream, func(s Stream) []byte { return s.(*headerStream).in.buf })
 }
