@@ -34,6 +34,8 @@ func result(status, output, failure string) records.AgentResult {
 func TestEncodeGolden(t *testing.T) {
 	whole := task()
 	whole.At = time.Date(2026, 11, 21, 12, 4, 5, 999, time.FixedZone("", 7200))
+	tick := task()
+	tick.At = time.Date(2026, 11, 21, 10, 4, 5, 1000, time.UTC)
 	odd := task()
 	odd.AgentName = "Rech\u00e9rche"
 	odd.Input = json.RawMessage("{ \"a\x7f\":\"\u00e9\U0001f600\\u0001\\\"\\\\\\/\\b\\f\\n\\r\\t<>&\u2028\" ,\n\"b\":[1,2.50,{\"c\":{ }},[ ],true,null],\"e\":{}}")
@@ -44,6 +46,7 @@ func TestEncodeGolden(t *testing.T) {
 	}{
 		{"task", task(), `{"run_id": "run-1", "task_id": "task-step-1-0a1b2c3d", "agent_name": "ResearchAgent", "input_data": {"text": "hi"}, "correlation_id": "corr-run-1-step-1-0a1b2c3d", "timestamp": "2026-11-21T10:04:05.974607"}`},
 		{"no microseconds, another zone", whole, `{"run_id": "run-1", "task_id": "task-step-1-0a1b2c3d", "agent_name": "ResearchAgent", "input_data": {"text": "hi"}, "correlation_id": "corr-run-1-step-1-0a1b2c3d", "timestamp": "2026-11-21T10:04:05"}`},
+		{"one microsecond", tick, `{"run_id": "run-1", "task_id": "task-step-1-0a1b2c3d", "agent_name": "ResearchAgent", "input_data": {"text": "hi"}, "correlation_id": "corr-run-1-step-1-0a1b2c3d", "timestamp": "2026-11-21T10:04:05.000001"}`},
 		{"every escape", odd, `{"run_id": "run-1", "task_id": "task-step-1-0a1b2c3d", "agent_name": "Rech\u00e9rche", "input_data": {"a\u007f": "\u00e9\ud83d\ude00\u0001\"\\/\b\f\n\r\t<>&\u2028", "b": [1, 2.50, {"c": {}}, [], true, null], "e": {}}, "correlation_id": "corr-run-1-step-1-0a1b2c3d", "timestamp": "2026-11-21T10:04:05.974607"}`},
 		{"success", result("SUCCESS", `{"text":"ok","n":12345678901234567890.10}`, "not written"), `{"run_id": "run-1", "task_id": "task-1", "status": "SUCCESS", "output_data": {"text": "ok", "n": 12345678901234567890.10}, "correlation_id": "corr-1", "error_message": null, "timestamp": "2026-11-21T10:04:05.974607"}`},
 		{"failure", result("FAILURE", `{"not":"written"}`, "Task state: failed"), `{"run_id": "run-1", "task_id": "task-1", "status": "FAILURE", "output_data": null, "correlation_id": "corr-1", "error_message": "Task state: failed", "timestamp": "2026-11-21T10:04:05.974607"}`},
@@ -84,7 +87,7 @@ func TestEncodeHarmless(t *testing.T) {
 	for _, c := range []struct{ name, output, want string }{
 		{"U+0000", `{"a":"x\u0000y","b\u0000":1}`, `{"a": "x\ufffdy", "b\ufffd": 1}`},
 		{"lone surrogates", `{"a":"\ud800","b":"\udc00x","c":"\ud800\u0041"}`, `{"a": "\ufffd", "b": "\ufffdx", "c": "\ufffdA"}`},
-		{"a pair", `{"a":"\uD83D\uDE00"}`, `{"a": "\ud83d\ude00"}`},
+		{"pairs", `{"a":"\uD83D\uDE00","b":"\ud800\udc00"}`, `{"a": "\ud83d\ude00", "b": "\ud800\udc00"}`},
 		{"not UTF-8", "{\"a\":\"\xff\"}", `{"a": "\ufffd"}`},
 		{"floats", `{"a":1e400,"b":-1E+400,"c":1e308,"d":0.0,"e":1e-400}`, `{"a": "1e400", "b": "-1E+400", "c": 1e308, "d": 0.0, "e": 1e-400}`},
 		{"integers", `{"a":` + long + `,"b":123456789012345678901234567890}`, `{"a": "` + long + `", "b": 123456789012345678901234567890}`},
@@ -189,6 +192,9 @@ func TestDecodeFaults(t *testing.T) {
 		{"deep", `{` + ids + `,"input_data":{"a":` + deep, `"input_data": it is nested`, true},
 		{"deep elsewhere", `{` + ids + `,"b":` + deep, `nested`, true},
 		{"huge", `{` + ids + `,"agent_name":"a","b":"` + strings.Repeat("x", records.MaxSize) + `"}`, "the limit is 4194304 bytes", true},
+		{"no comma", `{` + ids + `,"agent_name":"a","b":[1 2]}`, "',' or ']' expected", true},
+		{"no comma between members", `{"run_id":"r";"task_id":"t"}`, "',' or '}' expected at byte 13", false},
+		{"zeros", `{` + ids + `,"b":007}`, "a number expected at byte 53", true},
 		{"long", `{` + ids + `,"agent_name":"` + strings.Repeat("x", 2000) + `"}`, `"agent_name": it has 2000 bytes`, true},
 	} {
 		got, err := records.DecodeTask([]byte(c.value))
@@ -198,6 +204,9 @@ func TestDecodeFaults(t *testing.T) {
 		if len(err.Error()) > 300 {
 			t.Errorf("%s: the error has %d bytes", c.name, len(err.Error()))
 		}
+	}
+	if r, err := records.DecodeExecution([]byte(`{"run_id":"r","workflow_plan":{}}`)); err != nil || string(r.Input) != "{}" {
+		t.Errorf("a request without input: %+v, %v", r, err)
 	}
 	if _, err := records.DecodeExecution([]byte(`{"run_id":"r","workflow_plan":null}`)); err == nil {
 		t.Error("a request without a plan was taken")
@@ -267,6 +276,35 @@ func TestDecodeMissing(t *testing.T) {
 			err = c.decode(value)
 			if want := `"` + name + `": it is missing`; slices.Contains(c.must, name) != (err != nil && strings.Contains(err.Error(), want)) {
 				t.Errorf("a %s without %q: %v", c.record, name, err)
+			}
+		}
+	}
+}
+
+// TestDecodeCut: a record that ends too early is an error wherever it was cut.
+func TestDecodeCut(t *testing.T) {
+	const whole = `{"b":[-1.5e+3,true,null,{"c":"\ud83d\ude00\n"}],"n":12,"run_id":"r","task_id":"t","correlation_id":"c","agent_name":"a"}`
+	if _, err := records.DecodeTask([]byte(whole)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		// What is behind the end of a record in its batch is not its own.
+		if _, err := records.DecodeTask([]byte(whole)[:i:i]); err == nil {
+			t.Errorf("%s was taken", whole[:i])
+		}
+	}
+}
+
+// TestDecodeLimits: what just fits is taken.
+func TestDecodeLimits(t *testing.T) {
+	for more, taken := range map[int]bool{0: true, 1: false} {
+		nested := strings.Repeat("[", records.MaxDepth-1+more) + strings.Repeat("]", records.MaxDepth-1+more)
+		for name, value := range map[string]string{
+			"depth": `{"run_id":"r","task_id":"t","correlation_id":"c","agent_name":"a","b":` + nested + `}`,
+			"name":  `{"run_id":"r","task_id":"t","correlation_id":"c","agent_name":"` + strings.Repeat("a", records.MaxName+more) + `"}`,
+		} {
+			if _, err := records.DecodeTask([]byte(value)); (err == nil) != taken {
+				t.Errorf("%s, %d more than fits: %v", name, more, err)
 			}
 		}
 	}
