@@ -214,6 +214,126 @@ func TestCutOnce(t *testing.T) {
 	}
 }
 
+// TestRaise: a limit grows by good calls that began since it was cut, and while at
+// least half of it was in flight.
+func TestRaise(t *testing.T) {
+	at := func(ms int) time.Time { return start().Add(time.Duration(ms) * time.Millisecond) }
+	for _, c := range []struct {
+		name         string
+		began, inUse int
+		want         int
+	}{
+		{"half in use", 150, 11, 25},
+		{"less than half", 150, 10, 21},
+		{"begun before", 99, 21, 21},
+	} {
+		var g admission.Gate
+		g.Configure(start(), admission.Settings{Concurrency: 30})
+		g.Note(admission.Call{Outcome: admission.Overloaded, Began: at(0), Ended: at(100)})
+		if n := g.Limit(at(100)); n != 21 {
+			t.Fatalf("limit %d, want 21", n)
+		}
+		for range 100 { // the first grow it by one in about 21
+			g.Reserve(at(200))
+			g.Send(at(200), c.inUse)
+			g.Note(admission.Call{Outcome: admission.Answered, Began: at(c.began), Ended: at(300)})
+		}
+		if n := g.Limit(at(300)); n != c.want {
+			t.Errorf("%s: limit %d, want %d", c.name, n, c.want)
+		}
+	}
+}
+
+// TestRaiseAfterCut: at the limit to which it was cut an agent is not asked for one
+// more with each good call, but with each round of them.
+func TestRaiseAfterCut(t *testing.T) {
+	var g admission.Gate
+	g.Configure(start(), admission.Settings{Concurrency: 30})
+	now := start()
+	g.Note(admission.Call{Outcome: admission.Overloaded, Began: now, Ended: now})
+	good := 0
+	for ; g.Limit(now) == 21; good++ {
+		g.Reserve(now)
+		g.Send(now, 21)
+		g.Note(admission.Call{Outcome: admission.Answered, Began: now, Ended: now})
+	}
+	if good < 21 || good > 22 {
+		t.Errorf("%d good calls raise the limit of 21", good)
+	}
+}
+
+// TestSmallDeafAgent: one call stays for an agent that does not answer, however few
+// it may have.
+func TestSmallDeafAgent(t *testing.T) {
+	var g admission.Gate
+	g.Configure(start(), admission.Settings{Concurrency: 4})
+	a := &agent{capacity: 4, takes: time.Second, deaf: true}
+	now, _, _ := simulate(&g, a, start(), 30)
+	if n := g.Limit(now); n != 1 {
+		t.Errorf("limit %d, want 1", n)
+	}
+}
+
+// TestRateChanges: what was spent stays spent when another rate is set, and comes
+// back at that one.
+func TestRateChanges(t *testing.T) {
+	var g admission.Gate
+	set := func(rate float64) {
+		g.Configure(start(), admission.Settings{Concurrency: 100, Fixed: true, Rate: rate, Burst: 5})
+	}
+	room := func(after time.Duration, want int) {
+		t.Helper()
+		if n := g.Room(start().Add(after), 0); n != want {
+			t.Errorf("room for %d after %v, want %d", n, after, want)
+		}
+	}
+	set(10)
+	for range 4 {
+		g.Reserve(start())
+		g.Send(start(), 1)
+	}
+	room(0, 1)
+	room(200*time.Millisecond, 3)
+	set(10)
+	room(200*time.Millisecond, 3)
+	set(1)
+	room(0, 1)
+	room(200*time.Millisecond, 1)
+	room(2*time.Second, 3)
+	set(100)
+	room(20*time.Millisecond, 3)
+}
+
+// TestIdle: a gate that holds something is not to be forgotten.
+func TestIdle(t *testing.T) {
+	now := start()
+	for _, c := range []struct {
+		name  string
+		do    func(g *admission.Gate)
+		after time.Duration
+		idle  bool
+	}{
+		{"new", func(*admission.Gate) {}, 0, true},
+		{"reserved", func(g *admission.Gate) { g.Reserve(now) }, time.Hour, false},
+		{"released", func(g *admission.Gate) { g.Reserve(now); g.Release() }, 0, true},
+		{"sent", func(g *admission.Gate) { g.Reserve(now); g.Send(now, 1) }, 0, false},
+		{"sent long ago", func(g *admission.Gate) { g.Reserve(now); g.Send(now, 1) }, 100 * time.Millisecond, true},
+		{"held", func(g *admission.Gate) { g.Hold(now.Add(time.Second)) }, 0, false},
+		{"held long ago", func(g *admission.Gate) { g.Hold(now.Add(time.Second)) }, time.Second, true},
+		{"without a rate", func(g *admission.Gate) {
+			g.Reserve(now)
+			g.Send(now, 1)
+			g.Configure(now, admission.Settings{Concurrency: 4})
+		}, 0, true},
+	} {
+		var g admission.Gate
+		g.Configure(now, admission.Settings{Concurrency: 4, Rate: 10})
+		if c.do(&g); g.Idle(now.Add(c.after)) != c.idle {
+			t.Errorf("%s: idle %t, want %t", c.name, !c.idle, c.idle)
+		}
+	}
+}
+
 // TestDeafAgent: one that does not answer keeps a sixteenth of its limit, so that
 // all who wait for it learn about it; once it is there again it gets its calls
 // back within a few round trips.

@@ -17,6 +17,12 @@ func TestQueue(t *testing.T) {
 		var q admission.Queue[task]
 		var want []task
 		order := func(a, b task) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.n, b.n)) }
+		for n := range rapid.IntRange(0, 80).Draw(t, "before") {
+			rank := rapid.IntRange(-5, 5).Draw(t, "rank")
+			q.Push(task{rank, -100 + n}, int64(rank))
+			want = append(want, task{rank, -100 + n})
+		}
+		slices.SortFunc(want, order)
 		for n := range rapid.IntRange(1, 100).Draw(t, "steps") {
 			switch rank := rapid.IntRange(-5, 5).Draw(t, "rank"); rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0, 1, 2:

@@ -121,6 +121,31 @@ func TestRingChanges(t *testing.T) {
 	})
 }
 
+// TestRingTurnKept: who goes away moves nobody's turn.
+func TestRingTurnKept(t *testing.T) {
+	for gone := range 5 {
+		var r admission.Ring[*flow]
+		var flows, want, got []*flow
+		for range 5 {
+			f := &flow{weight: 1, costs: []int{64}}
+			flows = append(flows, f)
+			r.Add(f)
+		}
+		serve := func(n int) { r.Serve(n, (*flow).next, func(f *flow) { f.send(); got = append(got, f) }) }
+		serve(7) // then it is the turn of the third, or still of the second, which has spent it
+		got = nil
+		r.Remove(func(f *flow) bool { return f == flows[gone] })
+		for _, f := range []*flow{flows[2], flows[3], flows[4], flows[0], flows[1]} {
+			if f != flows[gone] {
+				want = append(want, f)
+			}
+		}
+		if serve(4); !slices.Equal(got, want) {
+			t.Errorf("without the flow %d others have their turns", gone)
+		}
+	}
+}
+
 // TestEmptyRing: nothing is sent, and nothing hangs.
 func TestEmptyRing(t *testing.T) {
 	var r admission.Ring[*flow]
