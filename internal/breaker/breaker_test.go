@@ -43,6 +43,9 @@ func TestTransitions(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	if !half.Since.Equal(now.Add(time.Minute)) {
+		t.Errorf("half-open since %v", half.Since)
+	}
 	if !Probe(half, "two", now).Since.Equal(half.Since) {
 		t.Error("whoever takes a half-open circuit over has reached nothing new")
 	}
@@ -256,6 +259,21 @@ func testWindow(t *rapid.T) {
 	}
 }
 
+// TestWindowForgets: calls count no more when they are long past, or in the future,
+// since the clock was set back.
+func TestWindowForgets(t *testing.T) {
+	set := settings(func(b *parley.Breaker) { b.FailureThreshold, b.MinimumCalls = 100, 5 })
+	for after, opens := range map[time.Duration]bool{0: true, 3 * set.Window: false, 1000 * set.Window: false, -time.Hour: false} {
+		c := closedCircuit(set)
+		for range 4 {
+			call(t, c, true, epoch)
+		}
+		if call(t, c, true, epoch.Add(after)) != opens {
+			t.Errorf("%v later: opened %t, want %t", after, !opens, opens)
+		}
+	}
+}
+
 // halfOpen gives a circuit that its bridge tries, at the time from which on it does.
 func halfOpen(t *testing.T, set *parley.Breaker) (*Circuit, time.Time) {
 	t.Helper()
@@ -333,6 +351,75 @@ func TestProbes(t *testing.T) {
 	}
 	if v := c.Held(now); v != Hold {
 		t.Errorf("%d", v)
+	}
+}
+
+// TestProbedAgain: each time that an agent is tried anew, all calls of that count, and
+// none from before.
+func TestProbedAgain(t *testing.T) {
+	set := settings(nil)
+	c, now := halfOpen(t, set)
+	c.Admit("1", now)
+	c.Admit("2", now)
+	c.Admit("3", now)
+	c.Note("1", false, now)
+	c.Note("2", true, now)
+	store(t, c, now)
+	now = now.Add(set.OpenFor)
+	if c.Room(now) != 0 || !c.Wanted() {
+		t.Fatal("an agent that is due is not tried")
+	}
+	store(t, c, now)
+	if c.Wanted() || c.Room(now) != set.HalfOpenCalls {
+		t.Errorf("room for %d, want %d", c.Room(now), set.HalfOpenCalls)
+	}
+	if c.Note("3", true, now) {
+		t.Error("a call of the last time counts")
+	}
+}
+
+// TestHeld: tasks wait for their turn where the agent is about to be tried, and to
+// ask for one is to want that.
+func TestHeld(t *testing.T) {
+	set := settings(nil)
+	c := closedCircuit(set)
+	if c.Held(epoch) != Pass {
+		t.Error("a closed circuit holds tasks")
+	}
+	for range 5 {
+		call(t, c, true, epoch)
+	}
+	store(t, c, epoch)
+	if c.Held(epoch) != Hold || c.Admit("1", epoch) != Hold || c.Wanted() {
+		t.Error("an agent is to be tried before its time")
+	}
+	due := epoch.Add(set.OpenFor)
+	if c.Held(due) != Pass || c.Wanted() {
+		t.Error("tasks cannot wait for their turn to try the agent")
+	}
+	if c.Admit("1", due) != Hold || !c.Wanted() {
+		t.Error("nobody wants the agent to be tried")
+	}
+	store(t, c, due)
+	if c.Held(due) != Pass || c.Admit("1", due) != Pass || c.Wanted() {
+		t.Error("the agent is not tried")
+	}
+}
+
+// TestConfigured: other settings begin a new count, the same ones do not.
+func TestConfigured(t *testing.T) {
+	for more, opens := range map[int]bool{0: true, 1: false} {
+		set := settings(nil)
+		c := closedCircuit(set)
+		for range set.FailureThreshold - 1 {
+			call(t, c, true, epoch)
+		}
+		other := *set
+		other.HalfOpenCalls += more
+		c.Configure(&other)
+		if call(t, c, true, epoch) != opens {
+			t.Errorf("opened: %t, with %d changed", !opens, more)
+		}
 	}
 }
 
@@ -508,7 +595,8 @@ func TestStale(t *testing.T) {
 		for range 5 {
 			call(t, c, true, epoch.Add(after))
 		}
-		c.Adopt(others) // what was stored was not the version before
+		c.Configure(settings(func(b *parley.Breaker) { b.HalfOpenCalls++ })) // they count all the same
+		c.Adopt(others)                                                      // what was stored was not the version before
 		_, to, ok := c.Next(epoch.Add(after))
 		if ok != opens || ok && (to.Version != others.Version+1 || to.Openings != 2) {
 			t.Errorf("%v: %t %+v", after, ok, to)

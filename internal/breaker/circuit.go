@@ -244,7 +244,6 @@ func (c *Circuit) Stored(s parley.BreakerState) {
 	if s.Version < c.stored.Version {
 		return // somebody has changed it since, which is known here
 	}
-	again := c.probing()
 	c.stored = s
 	switch {
 	case c.ahead && s == c.state:
@@ -253,12 +252,7 @@ func (c *Circuit) Stored(s parley.BreakerState) {
 	case c.ahead: // it went on while that was written
 		c.state.Version = s.Version + 1
 	case s.Circuit == parley.CircuitHalfOpen:
-		c.state, c.mine = s, s.Version
-		if !again {
-			c.passed = 0
-			clear(c.probes)
-		}
-		c.wanted = false
+		c.state, c.mine, c.wanted = s, s.Version, false
 	}
 }
 
