@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -187,6 +188,9 @@ func TestNotificationRefusedAlike(t *testing.T) {
 	r := newRig(t, "http://127.0.0.1:8420")
 	target, _, _ := r.Target("run-1.ask.1")
 	want := r.post(target, bare, "A2A-Notification-Token", "wrong")
+	if h := want.Header(); h.Get("Connection") != "close" || h.Get("Cache-Control") != "no-store" {
+		t.Errorf("headers %v", h) // the body may be unread
+	}
 	for _, path := range []string{
 		"/a2a/push/run-9.ask.9", "/a2a/push/", "/a2a/push/a/b", "/a2a/push/%00", "/a2a/push/" + strings.Repeat("x", 2000), "/a2a/push",
 	} {
@@ -227,6 +231,63 @@ func TestNotificationRate(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"a": 11, "b": 3}, count); diff != "" {
 		t.Errorf("hints (-want +got):\n%s", diff)
+	}
+}
+
+// TestNotificationRateBound: of 10,000 tasks the rates are remembered, of more only
+// those of this second.
+func TestNotificationRateBound(t *testing.T) {
+	r := newRig(t, "http://127.0.0.1:8420")
+	post := func(task string, n int) {
+		target, token, _ := r.Target(task)
+		for range n {
+			r.post(target, wrapped, "A2A-Notification-Token", token)
+		}
+	}
+	passed := func(task string) (n int) {
+		for _, key := range r.bus.got() {
+			if key == task {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 9_999 {
+		post(strconv.Itoa(i), 1)
+	}
+	r.now = r.now.Add(time.Second)
+	post("busy", 10)
+	post("one more", 1) // the old ones are forgotten
+	post("busy", 1)
+	if n := passed("busy"); n != 10 {
+		t.Errorf("%d of a busy task are passed on, want 10", n)
+	}
+	for i := range 9_998 {
+		post(strconv.Itoa(i), 1)
+	}
+	post("busy", 1)
+	if n := passed("busy"); n != 10 {
+		t.Errorf("%d of a busy task among 10,000 are passed on, want 10", n)
+	}
+	post("too many", 1)
+	post("busy", 1)
+	if n := passed("busy"); n != 11 {
+		t.Errorf("%d of a busy task are passed on, want 11: too many are remembered", n)
+	}
+}
+
+// TestTaskIDs: a task whose id is too long has no target, and none is taken for it.
+func TestTaskIDs(t *testing.T) {
+	r := newRig(t, "http://127.0.0.1:8420")
+	longest := strings.Repeat("x", 1024)
+	target, token, ok := r.Target(longest)
+	if w := r.post(target, bare, "A2A-Notification-Token", token); !ok || w.Code != 202 {
+		t.Errorf("1024 bytes: %t, status %d", ok, w.Code)
+	}
+	for _, id := range []string{"", longest + "x"} {
+		if _, _, ok := r.Target(id); ok {
+			t.Errorf("%d bytes have a target", len(id))
+		}
 	}
 }
 
