@@ -80,6 +80,16 @@ func TestC7_LineIsReadBackWhole(t *testing.T) {
 	}
 }
 
+// TestC7_SourceOfAnyBytes: the source of a definition is kept also where it is no text.
+func TestC7_SourceOfAnyBytes(t *testing.T) {
+	want := full()
+	want.Definition.Source = []byte("name: order\xff")
+	got, err := Decode(Encode(&want))
+	if err != nil || !bytes.Equal(got.Definition.Source, want.Definition.Source) {
+		t.Errorf("%v, %+v", err, got.Definition)
+	}
+}
+
 // TestC7_LinesAreReadStrictly: what is not known, twice or of another form is refused,
 // and the value is not repeated.
 func TestC7_LinesAreReadStrictly(t *testing.T) {
@@ -93,6 +103,7 @@ func TestC7_LinesAreReadStrictly(t *testing.T) {
 		{`"hidden":true`, `"hidden":"secret"`, "/run/hidden"},
 		{`"created_at":"2026-11-21T10:04:05.974607Z"`, `"created_at":"2026-11-21T10:04:05.9746070Z"`, "/run/created_at"},
 		{`"created_at":"2026-11-21T10:04:05.974607Z"`, `"created_at":"2026-11-21T11:04:05.974607+01:00"`, "/run/created_at"},
+		{`"created_at":"2026-11-21T10:04:05.974607Z"`, `"created_at":"2026-11-21T9:04:05.974607Z"`, "/run/created_at"},
 		{`"number":7`, `"number":7.5`, "/definition/number"},
 		{`"data_bytes":"ewp9"`, `"data_bytes":"?"`, "data_bytes"},
 		{"}\n", "", "too early"},
