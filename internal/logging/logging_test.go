@@ -297,6 +297,76 @@ func TestQuotedMembers(t *testing.T) {
 	}
 }
 
+// TestAssignedValues: values behind a bare name, as package fmt, URLs, connection
+// strings and JSON in a string write them.
+func TestAssignedValues(t *testing.T) {
+	r := logging.NewRedactor()
+	for _, tt := range []struct{ text, want string }{
+		{"password=abc next", "password=[redacted] next"},
+		{"password=abc\nnext", "password=[redacted]\nnext"},
+		{"password='a b' next", "password='[redacted]' next"},
+		{"password='x'", "password='[redacted]'"},
+		{`say \"password=\\\"a b\\\" next\"`, `say \"password=\\\"[redacted]\\\" next\"`},
+		{`say "password=\"a b\" next"`, `say "password=\"[redacted]\" next"`},
+		{`say "password=abc" next`, `say "password=[redacted]" next`},
+		{`say "password=" next`, `say "password=" next`}, // the quote ends what is said
+		{"?a=b&api_key=abc&c=d", "?a=b&api_key=[redacted]&c=d"},
+		{"{Token:abc Other:x}", "{Token:[redacted] Other:x}"},
+		{"{Token:a}", "{Token:[redacted]}"},
+		{"token:a", "token:[redacted]"},
+		{"map[X-Api-Key:[abc] Accept:[*/*]]", "map[X-Api-Key:[[redacted]] Accept:[*/*]]"},
+		{"map[token:abc]", "map[token:[redacted]]"},
+		{"token=[redacted] token=redacted token=true token=false token=null token=<nil>", "token=[redacted] token=redacted token=true token=false token=null token=<nil>"},
+		{"no token: end", "no token: end"},
+		{"token:", "token:"},
+		{"token=", "token="},
+		{strings.Repeat("x", 100) + "_token=abc", strings.Repeat("x", 100) + "_token=[redacted]"},
+	} {
+		if got := r.String(tt.text); got != tt.want {
+			t.Errorf("String(%s) = %s, want %s", tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestSchemes: what follows an authentication scheme is a credential unless it may be
+// a word: one of 20 bytes, or of 8 with a digit, is none.
+func TestSchemes(t *testing.T) {
+	r := logging.NewRedactor()
+	for value, hidden := range map[string]bool{
+		"abcdef12": true, "abcde12": false, "abcdefgh": false, "0abcdefg": true, "9abcdefg": true, "abcdefg0": true,
+		strings.Repeat("a", 20): true, strings.Repeat("a", 19): false, "dXNlcjpwYXNz1Q==": true, "A-Z.z_~+/aZ=2": true,
+	} {
+		for _, scheme := range []string{"Bearer ", "bearer ", "Authorization: BASIC "} {
+			want := scheme + value
+			if hidden {
+				want = scheme + "[redacted]"
+			}
+			if got := r.String(scheme + value + "! and more"); got != want+"! and more" {
+				t.Errorf("%s%s became %s", scheme, value, got)
+			}
+		}
+	}
+}
+
+// TestFieldsBesideSecrets: what stands beside a secret is shown, in the way that hides
+// it: field by field, not as the value would print itself.
+func TestFieldsBesideSecrets(t *testing.T) {
+	login := &login{User: "ann", Password: canary, Host: "db"}
+	for _, got := range []string{line(t, logging.JSON, "v", login), line(t, logging.JSON, "v", *login)} {
+		if want := `":"m","v":{"Host":"db","Password":"[redacted]","User":"ann"}}`; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	two := `{"token":"c4nary"} {"token":"c4nary"}`
+	if got := line(t, logging.JSON, "v", json.RawMessage(two), "w", two); strings.Contains(got, "c4nary") {
+		t.Error(got)
+	}
+}
+
+type login struct{ User, Password, Host string }
+
+func (l login) String() string { return l.User + ":" + l.Password + "@" + l.Host }
+
 func TestRedactorForgetsTheOldest(t *testing.T) {
 	const most = 10_000
 	r := logging.NewRedactor()
@@ -321,6 +391,7 @@ func TestPasswordsInURLs(t *testing.T) {
 		"dial postgres://ann:c4nary@db/x: refused":     "dial postgres://ann:[redacted]@db/x: refused",
 		"dial postgres://ann:p@c4nary@db:5432/x?a=b@c": "dial postgres://ann:[redacted]@db:5432/x?a=b@c",
 		"amqp://ann:@c4nary@db":                        "amqp://ann:[redacted]@db",
+		"http://ann:c@b":                               "http://ann:[redacted]@b",
 		"at http://h:80/a@b, https://ann@h/c:d@e, f@g": "at http://h:80/a@b, https://ann@h/c:d@e, f@g",
 	} {
 		if got := r.String(text); got != want {
