@@ -49,5 +49,7 @@
 // may last longer, and a connection that ends without a close frame with
 // io.ErrUnexpectedEOF (RPC-14). A peer that neither sends
 // nor answers a ping in time ends it with ErrNoPong. Close waits for the peer's
-// close frame for at most CloseTimeout.
+// close frame for at most CloseTimeout. It says 1000, 1001 when a Server goes
+// away, and 1002 when the peer has sent an illegal frame, which ends Read; never
+// 1007 or 1009, since invalid UTF-8 and size are for the Conn, which goes on.
 package rpcws

@@ -29,6 +29,7 @@ type stream struct {
 	wire         *wire
 	closeTimeout time.Duration
 	leaving      atomic.Bool           // close with 1001 instead of 1000
+	illegal      atomic.Bool           // close with 1002: the peer broke the protocol
 	lost         atomic.Pointer[error] // why we gave the connection up
 	closeOnce    sync.Once
 	done         chan struct{} // closed by Close
@@ -138,6 +139,9 @@ func (s *stream) readError(err error) error {
 		return ioError("read", net.ErrClosed)
 	default:
 	}
+	if websocket.CloseStatus(err) < 0 && !s.wire.failed.Load() {
+		s.illegal.Store(true) // what the socket gave is refused by the library, which does not always tell the peer
+	}
 	return readError(err, s.message != nil)
 }
 
@@ -244,7 +248,10 @@ func (s *stream) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.done)
 		code := websocket.StatusNormalClosure
-		if s.leaving.Load() {
+		switch {
+		case s.illegal.Load():
+			code = websocket.StatusProtocolError
+		case s.leaving.Load():
 			code = websocket.StatusGoingAway
 		}
 		timer := time.AfterFunc(s.closeTimeout, s.wire.abort)

@@ -215,8 +215,13 @@ func TestBrokenFrames(t *testing.T) {
 			if _, err := peer.Write(frames); err != nil {
 				t.Fatal(err)
 			}
-			if err := drain(server); err == nil || errors.Is(err, io.EOF) {
+			err := drain(server)
+			if err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("Read: %v", err)
+			}
+			go server.Close()
+			if first, payload := peer.receive(t); first != fin|opClose || !strings.HasPrefix(payload, "\x03\xea") {
+				t.Errorf("the peer was told %#x %q after %v, want 1002", first, payload, err)
 			}
 		})
 	}

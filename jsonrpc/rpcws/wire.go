@@ -46,6 +46,7 @@ type wire struct {
 	readErr error  // to be given to the library after in
 
 	more    atomic.Bool   // a message begins in in[r:w]
+	failed  atomic.Bool   // readErr is set
 	reads   atomic.Uint64 // successful reads from the socket
 	waiting atomic.Bool   // a read from the socket is under way
 }
@@ -246,6 +247,9 @@ func (w *wire) receive(p []byte) (n int, err error) {
 	w.waiting.Store(false)
 	if n > 0 {
 		w.reads.Add(1)
+	}
+	if err != nil {
+		w.failed.Store(true)
 	}
 	return n, err
 }
