@@ -47,7 +47,8 @@ func (a Advice) String() string {
 // AdviceFor says what to do about an error that this package returned (RPC-22):
 //
 //	error                                                advice
-//	*Error CodeServerBusy, CodeTimeout                   retry, after a pause
+//	*Error CodeServerBusy                                retry, after a pause
+//	*Error CodeTimeout                                   retry, if it may run twice
 //	*Error CodeClosing                                   reconnect
 //	*Error CodeParseError, CodeInvalidRequest,
 //	       CodeMethodNotFound, CodeInvalidParams         give up: the request is wrong
@@ -62,6 +63,11 @@ func (a Advice) String() string {
 //	*ResultError, *SyntaxError, *DecodeError             give up: one side has to change
 //	errors of the transport by themselves                reconnect if the network failed, else give up
 //	everything else, nil                                 none
+//
+// It is about whether the same call may come through, not about whether it has
+// been done: that the peer certainly did nothing is what a *CallError says that is
+// not Sent, and a peer that answers CodeServerBusy or CodeClosing. Otherwise a call
+// that must not be done twice wants a look at the peer first, whatever the advice.
 //
 // An error of the transport, or what is in it, may say itself whether a new
 // attempt may work, by a method Recoverable() bool: *FramingError does, and so

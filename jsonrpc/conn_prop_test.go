@@ -223,7 +223,7 @@ func (h *history) check(err error, s step) {
 	}
 	if wire, ok := errors.AsType[*Error](err); ok {
 		switch wire.Code {
-		case CodeServerBusy, CodeClosing, CodeCancelled:
+		case CodeServerBusy, CodeTimeout, CodeClosing, CodeCancelled:
 			return
 		case CodeInternalError:
 			if s.Panics {

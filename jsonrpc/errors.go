@@ -36,7 +36,8 @@ const (
 	// CodeServerBusy answers a request that was not begun, since too many are
 	// being handled.
 	CodeServerBusy Code = -32050
-	// CodeTimeout answers when the handler ran out of time.
+	// CodeTimeout answers when the handler ran out of time, or was broken off
+	// since the connection was being closed: something may have been done.
 	CodeTimeout Code = -32051
 	// CodeClosing answers a request that was not begun, since the connection
 	// is being closed.

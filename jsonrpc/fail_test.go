@@ -157,7 +157,7 @@ func TestFailBeforeClose(t *testing.T) {
 // TestClosingCode proves what a handler's error becomes that was cancelled: who
 // cancelled it counts (RPC-22).
 func TestClosingCode(t *testing.T) {
-	closing, cancelled := "-32052", "-32800"
+	closing, cancelled := "-32051", "-32800" // not -32052: it was begun
 	own, hidden := "77", "-32603"
 	for _, tt := range []struct {
 		name         string

@@ -10,7 +10,7 @@ type Handler interface {
 	// *json.RawMessage points to, is sent as it is, an io.Reader is streamed,
 	// nil is null, everything else goes through the Codec), or with an error: an
 	// *Error is sent as it is, context errors become CodeCancelled or
-	// CodeTimeout, or CodeClosing when it was this side that ended the
+	// CodeTimeout, the latter also when it was this side that ended the
 	// connection; every other error becomes CodeInternalError, whose text stays
 	// here and reaches the hooks, never the peer. What it returns for a notification is dropped, an error
 	// reported to the hooks.

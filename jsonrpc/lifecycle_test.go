@@ -93,7 +93,7 @@ func TestCloseGrace(t *testing.T) {
 			peer.send(`{"jsonrpc":"2.0","id":3,"method":"quick"}`)
 			peer.want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32052,"message":"connection closing"}}`,
 				`{"jsonrpc":"2.0","id":1,"result":"in time"}`,
-				`{"jsonrpc":"2.0","id":2,"error":{"code":-32052,"message":"connection closing"}}`)
+				`{"jsonrpc":"2.0","id":2,"error":{"code":-32051,"message":"broken off: the connection is closing"}}`)
 		}()
 		c.Close()
 		if took := time.Since(begun); ended != 3*time.Second || took != 3500*time.Millisecond {

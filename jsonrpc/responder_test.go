@@ -88,7 +88,7 @@ func TestResponderBounds(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				if got := respond(context.Background(), `{"jsonrpc":"2.0","id":1,"method":"wait"}`); !strings.Contains(got, "-32052") {
+				if got := respond(context.Background(), `{"jsonrpc":"2.0","id":1,"method":"wait"}`); !strings.Contains(got, "-32051") {
 					t.Error(got)
 				}
 			})

@@ -220,7 +220,7 @@ func (s *server) respond(req *Request, result any, err error) response {
 		return response{err: internalError(req.meta.CorrelationID)}
 	}
 	if req.closing && brokenOff(err) {
-		return response{err: &Error{Code: CodeClosing, Message: CodeClosing.String()}}
+		return response{err: &Error{Code: CodeTimeout, Message: "broken off: the connection is closing"}}
 	}
 	e, hidden := wireError(err, req.meta.CorrelationID)
 	if hidden {
@@ -246,7 +246,8 @@ func (s *server) sendable(req *Request, e *Error) *Error {
 
 // brokenOff says that a handler failed since its context, or a connection, has
 // ended. When it is its own connection that is being closed, the peer did not
-// cancel anything, and is better told to reconnect (RPC-22).
+// cancel anything, and is better told that the time was over (RPC-22): not
+// CodeClosing, after which it could repeat what may have been done.
 func brokenOff(err error) bool {
 	if _, own := errors.AsType[*Error](err); own {
 		return false

@@ -257,7 +257,7 @@ func peerErrors() []errorEntry {
 		entry(jsonrpc.CodeInvalidParams, retryNo, "The method cannot use these params.", "params by position in place of by name, or the other way round", "a member that is missing or misspelt"),
 		entry(jsonrpc.CodeInternalError, retryPerhaps, "The method failed in the peer.", "a fault of the peer's program, or of what it needs"),
 		entry(jsonrpc.CodeServerBusy, retryYes, "The peer has too much to do; the request was not begun.", "more requests at once than the peer handles"),
-		entry(jsonrpc.CodeTimeout, retryPerhaps, "The peer's handler ran out of time; some of the work may have been done.", "a method that is slow, or a limit that is short"),
+		entry(jsonrpc.CodeTimeout, retryPerhaps, "The peer's handler ran out of time; some of the work may have been done.", "a method that is slow, or a limit that is short", "a peer that was stopped while it worked"),
 		entry(jsonrpc.CodeClosing, retryYes, "The peer is closing the connection; the request was not begun.", "a peer that stops or is restarted"),
 		entry(jsonrpc.CodeCancelled, retryNo, "The call was cancelled by its caller.", "a caller that gave up, or was interrupted"),
 	}
