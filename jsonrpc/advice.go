@@ -56,7 +56,7 @@ func (a Advice) String() string {
 //	*Error CodeCancelled, context.Canceled               give up: somebody wanted it
 //	*TimeoutError, context.DeadlineExceeded              retry, if it may run twice
 //	*ResourceError about calls or buffers                retry, when some calls ended
-//	*ResourceError about a message's size or shape       give up: send less
+//	*ResourceError about a message's size or shape       give up: send less, or ask for less
 //	*ConnError                                           reconnect if Recoverable, else give up
 //	*UndeliveredError                                    retry if its cause may pass, else give up;
 //	                                                     reconnect if it says ErrClosed, too

@@ -244,8 +244,9 @@ func (e *TimeoutError) Is(target error) bool {
 	return target == ErrTimeout || target == context.DeadlineExceeded
 }
 
-// A ResourceError says that a limit of this side was reached, and nothing was
-// sent (RPC-19, RPC-23).
+// A ResourceError says that a limit of this side was reached (RPC-19, RPC-23), and
+// nothing was sent; if it is the answer to a call that was too long, the call is
+// Sent, and done.
 type ResourceError struct {
 	What  string // what there was too much of, such as "pending calls"
 	Limit int    // how much is allowed

@@ -231,15 +231,22 @@ func (a *app) rpcFailure(ctx context.Context, err error, timeout time.Duration) 
 	if f := unsentFailure(err); f != nil {
 		return f
 	}
+	if httpStatus(err) >= http.StatusBadGateway {
+		f := &failure{exit: exitUnreachable, code: "unreachable", text: plainText(err)}
+		return f.withHint("%s: try again later; %s", notNow, again)
+	}
 	if f := lostFailure(err); f != nil {
 		return f.withHint("%s", again)
 	}
 	f := &failure{exit: exitFailed, code: "rpc", text: plainText(err)}
 	if e, ok := errors.AsType[*jsonrpc.ResourceError](err); ok && e.Unit == "bytes" {
-		f.hint = "take larger ones with --max-message"
+		return f.withHint("take larger ones with --max-message; %s", again)
 	}
 	return f
 }
+
+// notNow is what a status from 502 on means.
+const notNow = "the server cannot answer now, or something before it cannot reach it"
 
 // unsentFailure is an error because of which nothing reached the peer; nil when err
 // is none.
@@ -252,8 +259,7 @@ func unsentFailure(err error) *failure {
 		}
 	}
 	_, notThere := errors.AsType[*dialError](err)
-	status := httpStatus(err)
-	if e, ok := errors.AsType[*rpchttp.Error](err); ok && (e.Status == 0 && e.NotSent || e.Status >= http.StatusBadGateway) {
+	if e, ok := errors.AsType[*rpchttp.Error](err); ok && e.Status == 0 && e.NotSent {
 		notThere = true
 	}
 	if !notThere {
@@ -264,8 +270,8 @@ func unsentFailure(err error) *failure {
 	switch {
 	case untrusted:
 		return f.withHint("is it the server that you mean? SSL_CERT_FILE names a file of certificates to trust")
-	case status >= http.StatusBadGateway:
-		return f.withHint("the server cannot answer now, or something before it cannot reach it: try again later")
+	case httpStatus(err) >= http.StatusBadGateway:
+		return f.withHint("%s: try again later", notNow)
 	case jsonrpc.Recoverable(err): // else something has to be changed, and the text says what
 		return f.withHint("is a server there? Start one for practice with: parley rpc serve URL")
 	}

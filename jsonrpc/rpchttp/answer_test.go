@@ -191,7 +191,8 @@ func TestPartsAndLimits(t *testing.T) {
 				for {
 					part, err := s.Read()
 					if err != nil {
-						if _, limit := errors.AsType[limitError](err); !limit || c.parts > 0 || errors.Is(err, io.ErrUnexpectedEOF) {
+						limit, ok := errors.AsType[*jsonrpc.ResourceError](err) // as it is by other transports
+						if !ok || limit.Unit != "bytes" || c.parts > 0 || errors.Is(err, io.ErrUnexpectedEOF) || jsonrpc.Recoverable(err) {
 							t.Errorf("%d bytes of %s, limit %d: %v", c.size, kind, c.limit, err)
 						}
 						return

@@ -129,6 +129,11 @@ func (e limitError) Error() string {
 	return "the answer is longer than " + strconv.Itoa(e.limit) + " bytes"
 }
 
+// Unwrap says the same as a Conn does of answers that come by other transports.
+func (e limitError) Unwrap() error {
+	return &jsonrpc.ResourceError{What: "an incoming message", Limit: e.limit, Unit: "bytes"}
+}
+
 // bareURL returns u fit for messages: no user, no password, no query.
 func bareURL(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()

@@ -215,8 +215,12 @@ func (a *answer) events(ctx context.Context) error {
 		}
 		res, getErr := a.s.get(ctx, p.lastID)
 		if asked = askedIn(getErr); getErr != nil {
-			if e, ok := errors.AsType[*Error](getErr); ok && e.Recoverable() {
+			e, ok := errors.AsType[*Error](getErr)
+			if ok && e.Recoverable() {
 				continue
+			}
+			if ok {
+				e.NotSent = false // this GET may not have been, but the message was
 			}
 			return getErr
 		}

@@ -1,6 +1,7 @@
 package rpchttp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -109,6 +110,31 @@ func TestResumedAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestResumeNotSent: a server that could not be asked for the rest of its answer has
+// got the message all the same (RPC-22).
+func TestResumeNotSent(t *testing.T) {
+	locked := errors.New("locked")
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		cfg := ClientConfig{Headers: func(context.Context, http.Header) error {
+			if requests > 0 {
+				return locked
+			}
+			return nil
+		}}
+		s := streamOver(t, cfg, func(*http.Request) (*http.Response, error) {
+			requests++
+			return cut("id: 1\n\n"), nil
+		})
+		conn := jsonrpc.NewConn(s, jsonrpc.Config{})
+		defer conn.Close()
+		err := conn.Call(t.Context(), "m", nil, nil)
+		if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || !e.Sent || !errors.Is(err, locked) {
+			t.Errorf("sent: %t, %v", ok && e.Sent, err)
+		}
+	})
 }
 
 // TestResumedForLong: attempts count in a row: a server that always says something may
