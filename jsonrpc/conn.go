@@ -39,8 +39,9 @@ type Conn struct {
 
 	ending sync.Once
 	ended  sync.Once
-	told   sync.Once // closes done
-	cause  error     // why the connection ends; set before ending
+	told   sync.Once             // closes done
+	cause  error                 // why the connection ends; set before ending
+	broke  atomic.Pointer[error] // why nothing can be written; nil as long as it can
 	stop   chan struct{}
 	down   chan struct{} // closed when it is no longer connected
 	done   chan struct{} // closed when it is disconnected
@@ -57,6 +58,10 @@ const (
 // flushGrace is how long the end of a connection waits for the peer to take
 // what was written before.
 const flushGrace = time.Second
+
+// lastAnswers is how long a connection is read on when nothing can be written to it
+// any more.
+const lastAnswers = 250 * time.Millisecond
 
 // answerGrace is how long it waits for handlers to answer once their contexts
 // have ended.
@@ -94,7 +99,7 @@ func newConn(s Stream, cfg Config) *Conn {
 	c.report.conn, c.report.hooks = cfg.Name, cfg.Hooks
 	c.state.conn, c.state.tell = cfg.Name, cfg.Hooks.StateChange
 	c.state.now.Store(uint32(StateConnected))
-	c.w = newWriter(s, &c.cfg, func(err error) { c.end(err, true) })
+	c.w = newWriter(s, &c.cfg, c.writeBroken)
 	c.srv = newServer(&c.cfg, &c.report, &c.bufs, c)
 	c.in.c, c.in.enough = c, firstFlush
 	c.sweeper = time.AfterFunc(time.Hour, c.sweep)
@@ -177,9 +182,28 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	return c.Close()
 }
 
+// writeBroken ends the connection, since nothing can be written to it any more: new
+// calls fail at once. Those that wait may have been answered by a peer that went
+// then; what it sent is read first, to its end, or for a moment.
+func (c *Conn) writeBroken(err error) {
+	if errors.Is(err, errStalled) || c.pending.count.Load() == 0 {
+		c.end(err, true)
+		return
+	}
+	c.broke.CompareAndSwap(nil, &err)
+	why := c.connErrorFor(err, StateDisconnected)
+	c.pending.refuse(why)
+	c.w.close(why)
+	c.state.set(StateClosing, err, func(from State) bool { return from < StateClosing })
+	time.AfterFunc(lastAnswers, func() { c.end(err, true) })
+}
+
 // end begins the end of the connection, the first time it is called; cause is
 // why. With broken nothing can be written or read any more.
 func (c *Conn) end(cause error, broken bool) {
+	if why := c.broke.Load(); why != nil { // that came first
+		cause, broken = *why, true
+	}
 	c.ending.Do(func() {
 		c.cause = cause
 		state := StateClosing
@@ -250,12 +274,15 @@ func (c *Conn) disconnected() {
 // connError says that, and why, the connection is in state. A connection that
 // stood once may stand again, unless this side ended it or its Stream knows
 // better.
-func (c *Conn) connError(state State) error {
-	recoverable := !errors.Is(c.cause, ErrClosed)
-	if r, ok := errors.AsType[recoverer](c.cause); ok {
+func (c *Conn) connError(state State) error { return c.connErrorFor(c.cause, state) }
+
+// connErrorFor is connError with the cause.
+func (c *Conn) connErrorFor(cause error, state State) error {
+	recoverable := !errors.Is(cause, ErrClosed)
+	if r, ok := errors.AsType[recoverer](cause); ok {
 		recoverable = r.Recoverable()
 	}
-	return &ConnError{Conn: c.cfg.Name, State: state, Recoverable: recoverable, Err: c.cause}
+	return &ConnError{Conn: c.cfg.Name, State: state, Recoverable: recoverable, Err: cause}
 }
 
 // armSweep sees to it that the calls that have timed out are looked for.

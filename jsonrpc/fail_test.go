@@ -64,56 +64,60 @@ func (*pipeError) Unwrap() error { return syscall.EPIPE }
 func TestWriteFails(t *testing.T) {
 	for _, try := range []bool{true, false} {
 		for n := 1; n <= 40; n++ {
-			b := newBreaking(n)
-			var s Stream = b
-			if try {
-				s = breakingTry{b}
-			}
-			c := NewConn(s, Config{WriteBuffer: 200})
-			check := func(err error) bool {
-				var ended *ConnError
-				switch {
-				case err == nil:
-					return false
-				case !errors.As(err, &ended) || !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EPIPE) || AdviceFor(err) != AdviceReconnect:
-					t.Errorf("write %d fails: %v", n, err)
-				}
-				return true
-			}
-			all := []func() error{
-				func() error { return c.Call(t.Context(), "m", json.RawMessage(`["0123456789"]`), nil) },
-				func() error { return c.Notify(t.Context(), "m", json.RawMessage(`["0123456789"]`)) },
-				func() error {
-					return c.Call(t.Context(), "m", strings.NewReader(`["`+strings.Repeat("x", 100_000)+`"]`), nil)
-				},
-				func() error {
-					var b Batch
-					b.Call("m", nil, nil)
-					if err := c.Batch(t.Context(), &b); err != nil {
-						return err
-					}
-					return b.calls[0].Err()
-				},
-			}
-			var wg sync.WaitGroup
-			for _, act := range all {
-				for range 3 {
-					wg.Go(func() {
-						for !check(act()) {
-						}
-					})
-				}
-			}
-			wg.Wait()
-			for _, act := range all {
-				if !check(act()) {
-					t.Error("no error after the end")
-				}
-			}
-			check(c.Err())
-			check(c.Close())
+			synctest.Test(t, func(t *testing.T) { testWriteFails(t, n, try) })
 		}
 	}
+}
+
+func testWriteFails(t *testing.T, n int, try bool) {
+	b := newBreaking(n)
+	var s Stream = b
+	if try {
+		s = breakingTry{b}
+	}
+	c := NewConn(s, Config{WriteBuffer: 200})
+	check := func(err error) bool {
+		var ended *ConnError
+		switch {
+		case err == nil:
+			return false
+		case !errors.As(err, &ended) || !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EPIPE) || AdviceFor(err) != AdviceReconnect:
+			t.Errorf("write %d fails: %v", n, err)
+		}
+		return true
+	}
+	all := []func() error{
+		func() error { return c.Call(t.Context(), "m", json.RawMessage(`["0123456789"]`), nil) },
+		func() error { return c.Notify(t.Context(), "m", json.RawMessage(`["0123456789"]`)) },
+		func() error {
+			return c.Call(t.Context(), "m", strings.NewReader(`["`+strings.Repeat("x", 100_000)+`"]`), nil)
+		},
+		func() error {
+			var b Batch
+			b.Call("m", nil, nil)
+			if err := c.Batch(t.Context(), &b); err != nil {
+				return err
+			}
+			return b.calls[0].Err()
+		},
+	}
+	var wg sync.WaitGroup
+	for _, act := range all {
+		for range 3 {
+			wg.Go(func() {
+				for !check(act()) {
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, act := range all {
+		if !check(act()) {
+			t.Error("no error after the end")
+		}
+	}
+	check(c.Err())
+	check(c.Close())
 }
 
 // lingerTime is what a slowClose takes to close, as a Subprocess does whose program
@@ -127,9 +131,9 @@ func (s slowClose) Close() error {
 	return s.breakingTry.Close()
 }
 
-// TestFailBeforeClose proves that the end of a connection is told to all calls at
-// once, and not when its Stream has closed, which may take long; but that Close
-// waits for that (RPC-14).
+// TestFailBeforeClose proves that the end of a connection is told to all calls as
+// soon as no answer can be expected any more, and not when its Stream has closed,
+// which may take long; but that Close waits for that (RPC-14).
 func TestFailBeforeClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -138,7 +142,7 @@ func TestFailBeforeClose(t *testing.T) {
 		for range 2 { // one that waits for its answer, one whose write fails
 			calls.Go(func() {
 				err := c.Call(t.Context(), "m", nil, nil)
-				if !errors.Is(err, syscall.EPIPE) || time.Since(start) != 0 {
+				if !errors.Is(err, syscall.EPIPE) || time.Since(start) != lastAnswers {
 					t.Errorf("%v after %v", err, time.Since(start))
 				}
 				if c.State() != StateDisconnected || !errors.Is(c.Err(), syscall.EPIPE) {
@@ -148,10 +152,71 @@ func TestFailBeforeClose(t *testing.T) {
 			synctest.Wait()
 		}
 		calls.Wait()
-		if err := c.Close(); !errors.Is(err, syscall.EPIPE) || time.Since(start) != lingerTime {
+		if err := c.Close(); !errors.Is(err, syscall.EPIPE) || time.Since(start) != lastAnswers+lingerTime {
 			t.Errorf("Close: %v after %v", err, time.Since(start))
 		}
 	})
+}
+
+// A leaving stream has words to be read when nothing can be written any more.
+type leaving struct {
+	breakingTry
+	words chan string
+}
+
+func (s leaving) Read() (Part, error) {
+	select {
+	case text := <-s.words:
+		if text == "" {
+			return Part{}, io.EOF
+		}
+		return Part{Data: []byte(text), End: true}, nil
+	case <-s.ended:
+		return Part{}, os.ErrClosed
+	}
+}
+
+// TestLastAnswers proves that an answer that the peer gave before it went is not lost
+// because something is written to it just then; that nothing is sent any more
+// meanwhile, and that this takes no longer than reading what is there (RPC-14).
+func TestLastAnswers(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := leaving{breakingTry{newBreaking(2)}, make(chan string)}
+			c := NewConn(s, Config{})
+			defer c.Close()
+			start := time.Now()
+			var calls sync.WaitGroup
+			calls.Go(func() {
+				if got, err := Call[int](t.Context(), c, "m", nil); got != 7 || err != nil {
+					t.Errorf("the call that was answered: %d, %v", got, err)
+				}
+			})
+			synctest.Wait()
+			calls.Go(func() {
+				err := c.Call(t.Context(), "m", nil, nil)
+				wait := lastAnswers
+				if ends {
+					wait = 0
+				}
+				if !errors.Is(err, syscall.EPIPE) || !err.(*CallError).Sent || time.Since(start) != wait {
+					t.Errorf("the call whose write failed: %v after %v", err, time.Since(start))
+				}
+			})
+			synctest.Wait()
+			if err := c.Call(t.Context(), "m", nil, nil); !errors.Is(err, syscall.EPIPE) || err.(*CallError).Sent || c.State() != StateClosing {
+				t.Errorf("a call after that: %v while %v", err, c.State())
+			}
+			s.words <- `{"jsonrpc":"2.0","id":4096,"result":7}`
+			if ends {
+				s.words <- ""
+			}
+			calls.Wait()
+			if c.State() != StateDisconnected || !errors.Is(c.Err(), syscall.EPIPE) {
+				t.Error(c.State(), c.Err())
+			}
+		})
+	}
 }
 
 // TestClosingCode proves what a handler's error becomes that was cancelled: who

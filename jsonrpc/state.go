@@ -7,7 +7,8 @@ import (
 
 // A State is where a connection is in its life (RPC-26). A Conn starts
 // connected and goes to disconnected, by way of closing when Close or Shutdown
-// ends it or when handlers still run as the peer hangs up; it never comes back.
+// ends it, when handlers still run as the peer hangs up, or when calls wait as it
+// takes nothing any more; it never comes back.
 // A Client starts connecting and, until it is closed, comes back to it.
 type State uint8
 
@@ -18,7 +19,7 @@ const (
 	// StateConnected: calls are sent, requests are handled.
 	StateConnected
 	// StateClosing: new calls and requests are refused, running handlers have
-	// their grace.
+	// their grace, and what a peer that has gone wrote before is read.
 	StateClosing
 	// StateDisconnected: nothing is sent or read any more.
 	StateDisconnected

@@ -42,7 +42,8 @@ type Stream interface {
 	// calls, and a call may hold several messages; the Stream puts its own
 	// framing in place of the newline. It returns when the bytes are handed to
 	// the transport, or a copy of them is kept for it: the caller uses p again.
-	// After an error the Stream is broken, and Close is all that is left.
+	// After an error the Stream is broken: Close is all that is left, and before it
+	// perhaps some calls of Read for what had come.
 	Write(p []byte) (n int, err error)
 
 	// Close ends both directions and makes blocked calls of Read and Write
