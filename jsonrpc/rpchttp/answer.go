@@ -46,7 +46,7 @@ func (a *answer) deliver(ctx context.Context) error {
 	case kind == eventType && res.StatusCode == http.StatusOK:
 		return a.events(ctx)
 	case res.StatusCode >= 400:
-		return a.refuse("the server refused the message")
+		return a.refuse(a.failure())
 	case res.ContentLength == 0:
 		return a.nothing()
 	case kind == "":
@@ -114,7 +114,7 @@ func (a *answer) check(text []byte) error {
 	case skipSpace(text, 0) == len(text) && a.res.StatusCode < 300:
 		return a.nothing()
 	case a.res.StatusCode >= 400:
-		return a.refused("the server refused the message", text)
+		return a.refused(a.failure(), text)
 	default:
 		return a.refused("the answer is JSON, but no JSON-RPC response", text)
 	}
@@ -177,6 +177,15 @@ func (a *answer) refused(problem string, body []byte) *Error {
 	e := refused(a.res, problem)
 	e.Snippet = snippet(body, secretsOf(a.res.Request))
 	return e
+}
+
+// failure says in words what a status from 400 on means: only some of them are a
+// word on what was done with the message.
+func (a *answer) failure() string {
+	if a.res.StatusCode >= 500 {
+		return "the server, or something before it, failed"
+	}
+	return "the server refused the message"
 }
 
 func redirected(res *http.Response) string {

@@ -49,7 +49,7 @@ func TestAnswers(t *testing.T) {
 		"other JSON, HTTP error":      {400, "application/json", `{"result":false}`, "refused the message (the answer begins", ""},
 		"other JSON, last status":     {399, "application/json", `{"ok":true}`, "redirects", ""},
 		"blank":                       {200, "application/json", " \n", "does not answer it here", ""},
-		"blank, HTTP error":           {500, "application/json", " \n", "refused the message", ""},
+		"blank, HTTP error":           {500, "application/json", " \n", "failed", ""},
 		"too long":                    {200, "application/json", strings.Repeat(" ", 1001), "longer than 1000 bytes", ""},
 		"accepted":                    {202, "text/plain", "yes", "does not answer it here", ""},
 		"no content":                  {204, "application/json", "", "does not answer it here", ""},
@@ -60,7 +60,7 @@ func TestAnswers(t *testing.T) {
 		"HTML, HTTP error":            {400, "text/html", "<p>no</p>", "refused the message (the answer begins \"<p>no</p>\")", ""},
 		"no type":                     {200, "", "x", "has no content type", ""},
 		"a strange type":              {200, "a\xff/b", "x", "the answer is a./b, not", ""},
-		"events, HTTP error":          {503, "text/event-stream", resultEvent, "refused the message", ""},
+		"events, HTTP error":          {503, "text/event-stream", resultEvent, "failed", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := streamOver(t, ClientConfig{MaxMessage: 1000}, func(*http.Request) (*http.Response, error) {

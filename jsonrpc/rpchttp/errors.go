@@ -160,6 +160,8 @@ func failed(req *http.Request, err error) *Error {
 		e.Problem, e.Advice = "gave up", "raise ClientConfig.Timeout if the method takes that long"
 	case errors.Is(err, errClosing):
 		e.Advice = "dial again"
+	case req.Method == http.MethodPost && !e.NotSent:
+		e.Advice = "ask the server for the outcome before sending again: it may have got the message"
 	default:
 		e.Advice = "check that the server runs and can be reached at this address, then try again"
 	}
@@ -196,6 +198,8 @@ func adviceFor(status int) string {
 		return "check the path of the URL; if a session was open it is over, and a new one is needed"
 	case status == http.StatusMethodNotAllowed:
 		return "check the path of the URL: what is there does not take this HTTP method"
+	case status == http.StatusRequestTimeout:
+		return "send less at once, or try again later: the message took too long to arrive"
 	case status == http.StatusRequestEntityTooLarge:
 		return "send less at once, or raise the server's limit"
 	case status == http.StatusUnsupportedMediaType, status == http.StatusNotAcceptable:
@@ -203,7 +207,7 @@ func adviceFor(status int) string {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		return "the server is busy: try again later"
 	case status >= 500:
-		return "look into the server's log; trying again later may help"
+		return "look into the server's log: it may have done what was asked for; trying again later may help"
 	case status >= 300 && status < 400:
 		return "use the URL that the server redirects to, if you trust it"
 	}

@@ -39,8 +39,8 @@ func TestStatusAdvice(t *testing.T) {
 		400: {false, false, "URL is that of"}, 401: {false, false, "credentials"}, 403: {false, false, "credentials"}, 407: {false, false, "credentials"},
 		404: {false, false, "path of the URL; if a session"}, 410: {false, false, "path of the URL; if a session"},
 		405: {false, false, "HTTP method"}, 406: {false, false, "speaks JSON-RPC"}, 415: {false, false, "speaks JSON-RPC"},
-		408: {true, false, "URL is that of"}, 413: {false, false, "send less"}, 425: {true, true, "URL is that of"}, 429: {true, true, "busy"},
-		500: {true, false, "log"}, 501: {false, false, "log"}, 502: {true, false, "log"}, 503: {true, false, "busy"}, 504: {true, false, "log"},
+		408: {true, false, "send less"}, 413: {false, false, "send less"}, 425: {true, true, "URL is that of"}, 429: {true, true, "busy"},
+		500: {true, false, "may have done"}, 501: {false, false, "log"}, 502: {true, false, "log"}, 503: {true, false, "busy"}, 504: {true, false, "log"},
 		299: {false, false, "URL is that of"},
 	} {
 		e := refusedWith(status)
@@ -92,14 +92,19 @@ func TestRequestErrors(t *testing.T) {
 		if c.cause != nil {
 			cancel(c.cause)
 		}
-		r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "host", Path: "/", RawQuery: "key=S3cret"}}).WithContext(ctx)
-		for _, err := range []error{c.err, &url.Error{Op: "Get", URL: r.URL.String(), Err: c.err}} {
-			e := failed(r, err)
-			if !errors.Is(e, c.want) || e.NotSent != c.notSent || e.Recoverable() != c.again || !strings.Contains(e.Advice, c.advice) || e.Status != 0 {
-				t.Errorf("%s: %v: not sent %t, recoverable %t", name, e, e.NotSent, e.Recoverable())
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if method == http.MethodPost && c.advice == "server runs" && !c.notSent {
+				c.advice = "ask the server for the outcome"
 			}
-			if text := e.Error(); strings.Contains(text, "S3cret") || strings.Contains(text, "status") || strings.Count(text, "rpchttp") != 1 {
-				t.Error(text)
+			r := (&http.Request{Method: method, URL: &url.URL{Scheme: "http", Host: "host", Path: "/", RawQuery: "key=S3cret"}}).WithContext(ctx)
+			for _, err := range []error{c.err, &url.Error{Op: "Get", URL: r.URL.String(), Err: c.err}} {
+				e := failed(r, err)
+				if !errors.Is(e, c.want) || e.NotSent != c.notSent || e.Recoverable() != c.again || !strings.Contains(e.Advice, c.advice) || e.Status != 0 {
+					t.Errorf("%s: %v: not sent %t, recoverable %t", name, e, e.NotSent, e.Recoverable())
+				}
+				if text := e.Error(); strings.Contains(text, "S3cret") || strings.Contains(text, "status") || strings.Count(text, "rpchttp") != 1 {
+					t.Error(text)
+				}
 			}
 		}
 		cancel(nil)
