@@ -23,8 +23,8 @@ const (
 	// AdviceRetry: the connection is fine, the same call may work later. After
 	// a timeout that is only safe for methods that may run twice.
 	AdviceRetry
-	// AdviceReconnect: the connection is gone, a new one may work. Client does
-	// it by itself.
+	// AdviceReconnect: the connection is gone, a new one may work. Client makes
+	// it by itself; a call that was answered CodeClosing its caller repeats.
 	AdviceReconnect
 	// AdviceGiveUp: the same will fail again, someone has to change something.
 	AdviceGiveUp

@@ -388,7 +388,7 @@ func (cl *Client) connect() (conn *Conn, release context.CancelFunc, err error) 
 	s, err := cl.dial(ctx)
 	inTime, open := late.Stop(), closed()
 	if err == nil && inTime && open {
-		return NewConn(s, cl.cfg.Config), release, nil
+		return NewConn(s, cl.configFor(s)), release, nil
 	}
 	release()
 	if err == nil {
@@ -399,6 +399,16 @@ func (cl *Client) connect() (conn *Conn, release context.CancelFunc, err error) 
 		err = fmt.Errorf("%w: %w", &TimeoutError{After: cl.cfg.DialTimeout}, err)
 	}
 	return nil, nil, err
+}
+
+// configFor returns the Config of a connection over s, which may be of another kind
+// than the one before: a panic of NewConn would be one of this goroutine.
+func (cl *Client) configFor(s Stream) Config {
+	cfg := cl.cfg.Config
+	if _, ok := s.(readDeadliner); !ok {
+		cfg.CallerReads = false
+	}
+	return cfg
 }
 
 // watch waits until the connection is of no more use, and returns why. What

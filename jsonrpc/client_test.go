@@ -45,6 +45,34 @@ func (s *site) hangUp() { s.peers[len(s.peers)-1].Close() }
 
 func noJitter() float64 { return 0 }
 
+// TestClientCallerReads proves that a Client whose callers should read makes do with a
+// Stream that cannot be interrupted, as that of a WebSocket, and that they do read
+// another one.
+func TestClientCallerReads(t *testing.T) {
+	for _, lacks := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{cfg: Config{Handler: HandlerFunc(echo)}}
+			dial := func(ctx context.Context) (Stream, error) {
+				stream, err := s.dial(ctx)
+				if lacks {
+					stream = struct{ Stream }{stream}
+				}
+				return stream, err
+			}
+			cl := NewClient(dial, ClientConfig{Config: Config{CallerReads: true}})
+			defer cl.Close()
+			var got []int
+			if err := cl.Call(t.Context(), "m", []int{1}, &got); err != nil || got[0] != 1 {
+				t.Error(got, err)
+			}
+			if reads := cl.present().token.inHand(); reads == lacks {
+				t.Errorf("lacks SetReadDeadline: %t, callers read: %t", lacks, reads)
+			}
+			s.hangUp()
+		})
+	}
+}
+
 // TestClientReconnects proves that a Client comes back after its connection
 // ended, with a growing pause, that its states are told, and that calls wait
 // for it (RPC-22, RPC-26).

@@ -73,10 +73,10 @@ type Config struct {
 	// itself, which saves two changes of goroutine per call where calls are made
 	// one at a time; several at once still work. It is for pure clients, on
 	// Streams with SetReadDeadline: NewConn panics when Handler is set too or
-	// the Stream lacks the method. While no call waits, nothing is read, so
-	// that a peer that hangs up is noticed by the next call only. (Without it a
-	// connection does the same by itself while calls are made one at a time,
-	// and reads on its own otherwise.)
+	// the Stream lacks the method; a Client does without on such a Stream. While
+	// no call waits, nothing is read, so that a peer that hangs up is noticed by
+	// the next call only. (Without it a connection does the same by itself while
+	// calls are made one at a time, and reads on its own otherwise.)
 	CallerReads bool
 	// Cancel is how a cancelled call tells the peer, and which notification of
 	// the peer cancels a running handler.

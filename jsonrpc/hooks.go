@@ -34,10 +34,12 @@ type CallInfo struct {
 
 // RequestInfo describes a request that was handled.
 type RequestInfo struct {
-	Conn         string // name of the connection
-	Method       string // as the peer wrote it
-	Notification bool   // nobody waits for the answer
-	Meta         Meta   // as it came
+	Conn string // name of the connection
+	// Method is what the peer wrote, which may be anything: for the label of a
+	// metric, leave out what Err says is a CodeMethodNotFound.
+	Method       string
+	Notification bool // nobody waits for the answer
+	Meta         Meta // as it came
 	Elapsed      time.Duration
 	// Err is what the handler returned, before it was made fit for the wire
 	// (RPC-21): a *PanicError when it panicked.
