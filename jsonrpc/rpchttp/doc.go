@@ -71,6 +71,11 @@
 //	        data: {"jsonrpc":"2.0","id":4096,"method":"name"}
 //	POST {"jsonrpc":"2.0","id":4096,"result":"Ada"}, Rpc-Session-Id: S  →  202
 //
+// Calls wait until a way back that is wanted at once is open. A proxy that passes an
+// answer on only when it is whole never lets that come about: have it pass
+// text/event-stream on at once (nginx does, when it sees the header
+// X-Accel-Buffering that Server sends).
+//
 // When the stream breaks, the client comes back with the id of the last event
 // it has (Last-Event-ID), and gets what it missed, once. Only one way back is
 // open at a time: a newer GET ends the older one. DELETE ends the session, and

@@ -61,6 +61,21 @@ func TestReadBuffer(t *testing.T) {
 	size(smallMessage)
 }
 
+// TestHeaderAcrossBuffers: a header that begins in the last bytes of the buffer, and is
+// not whole in it, is read all the same.
+func TestHeaderAcrossBuffers(t *testing.T) {
+	const header = 8 // of a masked frame of this size
+	for left := range maxHeader + 2 {
+		first := strings.Repeat("x", readBuffer-left-header)
+		s := serverStream(t, &script{in: masked(masked(nil, 0x81, first), 0x81, "second")})
+		for _, want := range []string{first, "second"} {
+			if part, err := s.Read(); string(part.Data) != want || !part.End || err != nil {
+				t.Errorf("%d bytes are left: %d bytes, %v", left, len(part.Data), err)
+			}
+		}
+	}
+}
+
 // TestFrameSizes: what is there as a whole goes in one frame up to 1 MiB, what comes in
 // pieces up to 64 KiB; blanks before a message are no part of it.
 func TestFrameSizes(t *testing.T) {

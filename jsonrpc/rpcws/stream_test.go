@@ -260,10 +260,13 @@ func TestEnds(t *testing.T) {
 			if _, err := server.Write([]byte("{}\n")); c.frames != nil && c.frames[0]&0xf == opClose && err == nil {
 				t.Error("Write after the close frame: no error")
 			}
-			if c.text == "EOF" {
-				if first, _ := peer.receive(t); first != fin|opClose {
-					t.Errorf("the close frame was answered %#x", first)
-				}
+			go server.Close()
+			first, payload := peer.receive(t)
+			if first == fin|opText { // what was written above
+				first, payload = peer.receive(t)
+			}
+			if first != fin|opClose || strings.HasPrefix(payload, "\x03\xea") { // nothing was illegal
+				t.Errorf("the peer was told %#x %q", first, payload)
 			}
 		})
 	}
@@ -318,6 +321,37 @@ func TestCloseDeaf(t *testing.T) {
 			if err := <-ended; err == nil {
 				t.Error("no error after Close")
 			}
+		}
+	})
+}
+
+// TestClosedByDeaf: a peer that closes, and reads nothing more, holds up neither Read
+// nor Write for more than a second, which the last frames have to leave.
+func TestClosedByDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newMemory()
+		accepted := network.accepting(t, rpcws.AcceptConfig{})
+		conn, err := network.DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		peer := dialRaw(t, conn)
+		server := <-accepted
+		written := make(chan error, 1)
+		go func() {
+			_, err := server.Write(bytes.Repeat([]byte("{}\n"), 1<<20))
+			written <- err
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		go peer.Write(appendFrame(nil, fin|opClose, "\x03\xe8"))
+		wants(t, "Read", drain(server), io.EOF)
+		if err := <-written; err == nil {
+			t.Error("the peer has read nothing, and Write has no error")
+		}
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("it took %v", d)
 		}
 	})
 }

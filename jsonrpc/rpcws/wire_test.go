@@ -3,6 +3,7 @@ package rpcws
 import (
 	"bytes"
 	"io"
+	"math"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,7 @@ func TestHeaderArrives(t *testing.T) {
 		{[]byte{0x81, 0x80 | 5}, 2, 11},
 		{[]byte{0x81, 0x80 | 126, 1, 2}, 4, 8 + 0x102},
 		{[]byte{0x81, 127, 0, 0, 0, 0, 0, 1, 2, 3}, 10, 10 + 0x10203},
+		{[]byte{0x81, 127, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf6}, 10, 10 + math.MaxInt64}, // which is refused
 	} {
 		for n := range len(c.frame) + 1 {
 			size, ok := frameSize(c.frame[:n])
