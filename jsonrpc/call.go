@@ -86,7 +86,8 @@ func (c *Conn) callDone(ctx context.Context, call *outCall, err error) error {
 
 // wrap says which call it was that ended with err (RPC-21).
 func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
-	if lost, ok := errors.AsType[*UndeliveredError](err); ok && lost.NotSent {
+	// One in another is about another call: that whose result the params were, perhaps.
+	if lost, ok := err.(*UndeliveredError); ok && lost.NotSent { //nolint:errorlint // see above
 		call.sent = false // it reached the Stream, but not the peer
 	}
 	e := &CallError{Conn: c.cfg.Name, Method: call.method, Sent: call.sent, Err: err}

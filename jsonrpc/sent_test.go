@@ -49,3 +49,21 @@ func TestCallErrorSent(t *testing.T) {
 		}
 	})
 }
+
+// TestSentBesideAnother proves that a call that was sent says so, even if it failed
+// since another one, to which its result is passed on, was not.
+func TestSentBesideAnother(t *testing.T) {
+	a, b := Pair(Config{}, Config{Handler: HandlerFunc(echo)})
+	defer a.Close()
+	defer b.Close()
+	other := &CallError{Err: &UndeliveredError{Err: io.EOF, NotSent: true}}
+	err := a.Call(t.Context(), "m", []int{1}, brokenWriter{other})
+	if call, ok := errors.AsType[*CallError](err); !ok || !call.Sent || !errors.Is(err, other) {
+		t.Errorf("%v, sent: %t", err, ok && call.Sent)
+	}
+}
+
+// A brokenWriter takes nothing.
+type brokenWriter struct{ err error }
+
+func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
