@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -28,7 +29,8 @@ type ServeConfig struct {
 	MaxConns int
 	// Drain leaves the Streams open when ctx ends. Each handle then has to see
 	// to the end of its connection, by Conn.Close or Conn.Shutdown, so that what
-	// is being handled is answered; Serve returns when all have. Otherwise the
+	// is being handled is answered; Serve returns when all have. A Stream that is
+	// closed gives the peer a second to take what was written. Otherwise the
 	// Streams are closed with ctx, and those answers are lost.
 	Drain bool
 }
@@ -93,7 +95,7 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 			failures = 0
 			handlers.Go(func() {
 				defer func() { <-slots }()
-				serveConn(ctx, open, conn, cfg.Framing, handle)
+				serveConn(ctx, open, conn, cfg, handle)
 			})
 			continue
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
@@ -112,8 +114,12 @@ func Serve(ctx context.Context, ln net.Listener, cfg ServeConfig, handle func(St
 
 // serveConn calls handle, and closes the Stream when it returns or open ends. ctx
 // bounds the handshake.
-func serveConn(ctx, open context.Context, conn net.Conn, framing Framing, handle func(Stream)) {
-	s := framing(conn)
+func serveConn(ctx, open context.Context, conn net.Conn, cfg ServeConfig, handle func(Stream)) {
+	rw := conn
+	if cfg.Drain {
+		rw = gentle(conn)
+	}
+	s := cfg.Framing(rw)
 	stop := context.AfterFunc(open, func() { _ = s.Close() })
 	defer stop()
 	defer func() { _ = s.Close() }()
@@ -127,4 +133,45 @@ func serveConn(ctx, open context.Context, conn net.Conn, framing Framing, handle
 		}
 	}
 	handle(s)
+}
+
+// gentleTime is how long a connection that is closed waits for the peer to take what
+// was written, and to close its end.
+const gentleTime = time.Second
+
+// gentle returns conn with a Close that lets the peer take what was written. TCP
+// throws it away when a socket is closed to which the peer still sends, as it may
+// until it knows.
+func gentle(conn net.Conn) net.Conn {
+	half, ok := conn.(writeCloser)
+	if !ok {
+		return conn
+	}
+	c := gentleConn{conn, half}
+	if try := tryWriterOf(conn); try != nil {
+		return struct {
+			gentleConn
+			tryWriter
+		}{c, try}
+	}
+	return c
+}
+
+type writeCloser interface{ CloseWrite() error }
+
+type gentleConn struct {
+	net.Conn
+	half writeCloser
+}
+
+// Close ends this side's direction, and waits for the end of the other one.
+func (c gentleConn) Close() error {
+	// No deadline: who reads may set another, and with TLS a Write that goes on holds
+	// up CloseWrite.
+	timer := time.AfterFunc(gentleTime, func() { _ = c.Conn.Close() })
+	defer timer.Stop()
+	if c.half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, c.Conn) // its error is an end, too
+	}
+	return c.Conn.Close()
 }

@@ -3,8 +3,11 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -125,6 +128,67 @@ func TestServeDrain(t *testing.T) {
 			}
 			if err := <-served; err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// A halfConn is a connection whose directions end one by one, and which tells when.
+type halfConn struct {
+	net.Conn
+	began time.Time
+	ends  chan string
+	err   error
+}
+
+func (c *halfConn) CloseWrite() error { c.end("write"); return c.err }
+func (c *halfConn) Close() error      { c.end("all"); return c.Conn.Close() }
+
+func (c *halfConn) end(what string) { c.ends <- fmt.Sprint(what, " after ", time.Since(c.began)) }
+
+// TestServeGentle proves that with Drain a Stream that is closed ends its own direction
+// first, and takes what the peer sends until that closes, for a second at most, since a
+// socket that is closed meanwhile loses the last answers (RPC-14).
+func TestServeGentle(t *testing.T) {
+	for _, tt := range []struct {
+		drain bool
+		err   error         // of CloseWrite
+		peer  time.Duration // goes on sending for so long
+		want  string
+	}{
+		{true, nil, 300 * time.Millisecond, "write after 0s, all after 300ms"},
+		{true, nil, time.Hour, "write after 0s, all after 1s"},
+		{true, errors.New("not connected"), time.Hour, "write after 0s, all after 0s"},
+		{false, nil, time.Hour, "all after 0s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDoor()
+			ctx, cancel := context.WithCancel(t.Context())
+			near, far := net.Pipe()
+			c := &halfConn{Conn: near, began: time.Now(), ends: make(chan string, 9), err: tt.err}
+			var peer sync.WaitGroup
+			peer.Go(func() {
+				defer far.Close()
+				for time.Since(c.began) < tt.peer {
+					if _, err := io.WriteString(far, "{}\n"); err != nil {
+						return
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+			go func() { d.come <- c }()
+			if err := Serve(ctx, d, ServeConfig{Drain: tt.drain}, func(Stream) { cancel() }); err != nil {
+				t.Error(err)
+			}
+			peer.Wait()
+			close(c.ends)
+			var got []string
+			for end := range c.ends {
+				got = append(got, end)
+			}
+			got = slices.Compact(got) // without Drain both ctx and the end of handle close it
+			if strings.Join(got, ", ") != tt.want {
+				t.Errorf("%+v: %s", tt, got)
 			}
 		})
 	}
