@@ -28,6 +28,10 @@
 //	503  too many sessions, notifications beyond Config.MaxHandlers, or the
 //	     Server is closed
 //
+// The context of a handler has the values of the request's: what the handlers of
+// net/http around a Server have found out, such as who calls, is at hand, in
+// notifications and batches as well.
+//
 // The headers X-Correlation-ID, traceparent and tracestate become the Meta of
 // the handler's context, and the first is repeated in the answer. How long a
 // body may take is a matter of the http.Server; [NewHTTPServer] sets its limits.
