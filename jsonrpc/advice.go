@@ -76,9 +76,9 @@ func (a Advice) String() string {
 // not fit, a program that is not there, an address that means nothing and
 // missing rights do not.
 func AdviceFor(err error) Advice {
-	// From the most telling on: what ended the connection says more than the
-	// transport's error in it, an unusable result more than what it was read
-	// from.
+	// From the most telling on: an unusable result says more than what it was
+	// read from, or why its Writer, which may lead to another connection, took no
+	// more; what ended the connection more than the transport's error in it.
 	var (
 		wire     *Error
 		conn     *ConnError
@@ -91,12 +91,14 @@ func AdviceFor(err error) Advice {
 	switch {
 	case err == nil:
 		return AdviceNone
+	case errors.As(err, &result):
+		return AdviceGiveUp
 	case errors.As(err, &conn):
 		if conn.Recoverable {
 			return AdviceReconnect
 		}
 		return AdviceGiveUp
-	case errors.As(err, &result), errors.As(err, &decode), errors.As(err, &syntax):
+	case errors.As(err, &decode), errors.As(err, &syntax):
 		return AdviceGiveUp
 	case errors.As(err, &resource):
 		switch resource.Unit {

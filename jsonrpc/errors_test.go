@@ -165,6 +165,7 @@ func TestAdvice(t *testing.T) {
 		{&ConnError{Err: io.EOF}, AdviceGiveUp},
 		{ErrClosed, AdviceReconnect},
 		{&ResultError{Err: io.EOF}, AdviceGiveUp},
+		{&ResultError{Err: &ConnError{Recoverable: true, Err: io.EOF}}, AdviceGiveUp}, // another connection, behind its Writer
 		{&DecodeError{}, AdviceGiveUp},
 		{&SyntaxError{}, AdviceGiveUp},
 		{io.EOF, AdviceReconnect},
