@@ -282,6 +282,7 @@ func (t *tapTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if rwc, ok := resp.Body.(io.ReadWriteCloser); ok {
 		t.wire = newWire(rwc, nil)
+		t.wire.bare = true
 		resp.Body = t.wire
 		if _, ok := t.base.(*http.Transport); ok {
 			// The body's Write is that of the connection, and nothing else.

@@ -3,10 +3,13 @@ package rpcws_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha1" //nolint:gosec // RFC 6455 wants it
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -224,6 +227,39 @@ func TestBrokenFrames(t *testing.T) {
 				t.Errorf("the peer was told %#x %q after %v, want 1002", first, payload, err)
 			}
 		})
+	}
+}
+
+// TestMaskedByServer: a client does not take frames that a server has masked (RFC 6455
+// section 5.1): without the key they would be other messages.
+func TestMaskedByServer(t *testing.T) {
+	told := make(chan []byte, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		accept := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455 wants it
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " +
+			base64.StdEncoding.EncodeToString(accept[:]) + "\r\n\r\n"
+		conn.Write(appendFrame([]byte(head), fin|opText, "{}"))
+		frame := make([]byte, 2+4+2) // header, key, code
+		io.ReadFull(conn, frame)
+		told <- []byte{frame[0], frame[6] ^ frame[2], frame[7] ^ frame[3]}
+	}))
+	defer srv.Close()
+	client, err := rpcws.Dial(t.Context(), wsURL(srv.URL), rpcws.DialConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _, err := message(client); err == nil || !strings.Contains(err.Error(), "masked frame from server") {
+		t.Errorf("Read: %q, %v", text, err)
+	}
+	client.Close()
+	if got := <-told; string(got) != "\x88\x03\xea" {
+		t.Errorf("the server was told % x, want 1002", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package rpcws
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"sync"
@@ -29,6 +30,7 @@ const (
 type wire struct {
 	rwc        io.ReadWriteCloser
 	try        tryWriter      // writes to rwc without waiting; may be nil
+	bare       bool           // the peer is a server, which must not mask
 	background sync.WaitGroup // writes control frames
 
 	mu       sync.Mutex
@@ -207,6 +209,9 @@ func beginsMessage(b []byte) bool {
 func (w *wire) nextFrame() error {
 	for {
 		if n, ok := frameSize(w.in[w.r:w.w]); ok {
+			if w.bare && w.in[w.r+1]&0x80 != 0 {
+				return errMasked // the library would take the bytes as they are
+			}
 			w.left = n
 			return nil
 		}
@@ -219,6 +224,9 @@ func (w *wire) nextFrame() error {
 		}
 	}
 }
+
+// errMasked is for a client alone: the library does the opposite for servers.
+var errMasked = errors.New("received masked frame from server")
 
 // fill adds to in what the socket has, at least one byte. It is called with at
 // most a header in the buffer, so that there is room.
