@@ -106,7 +106,7 @@ func TestAnswersGoOutInPieces(t *testing.T) {
 		const answer = 1000 + len(`{"jsonrpc":"2.0","id":1,"result":[""]}`+"\n")
 		for range 2 {
 			for i := range 99 {
-				s.parts <- Part{Data: request, End: true, More: i < 98}
+				s.parts <- Part{Data: slices.Clone(request), End: true, More: i < 98} // params are overwritten with jsonrpc_poison
 			}
 			synctest.Wait()
 			var answers []int
