@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"time"
 
@@ -24,7 +25,11 @@ const balancer = "cooperative-sticky"
 // The ends are asked for before the offsets: another process that subscribes at
 // the same time has either committed what is seen here, or was not yet promised
 // anything that lies before these ends.
-func (b *Bus) anchor(ctx context.Context, subject, group string) (map[int32]int64, error) {
+//
+// Where a group has some offset the partitions without one are new, unless elsewhere says
+// that the topic was one of another cluster before: then others of the group may be at
+// the same.
+func (b *Bus) anchor(ctx context.Context, subject, group string, elsewhere bool) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
 	topic := b.topic(subject)
@@ -43,8 +48,12 @@ func (b *Bus) anchor(ctx context.Context, subject, group string) (map[int32]int6
 	if err != nil {
 		return nil, explain(err, what, toRead(topic), toJoin(group))
 	}
-	if len(known) > 0 {
-		return nil, nil // partitions without an offset are new: they are read from their start
+	if len(known) > 0 && !elsewhere {
+		return nil, nil // partitions without an offset are read from their start
+	}
+	maps.DeleteFunc(ends, func(partition int32, _ int64) bool { _, ok := known[partition]; return ok })
+	if len(ends) == 0 {
+		return nil, nil
 	}
 	if awaited(subject) && b.cfg.Lookback > 0 {
 		if err := b.lookBack(ctx, topic, group, ends); err != nil {

@@ -82,7 +82,7 @@ func (b *Bus) subscribeGroup(ctx context.Context, s subscription) (stop func(), 
 			return b.joinFeed(ctx, g, f, s)
 		}
 	}
-	anchors, err := b.anchor(ctx, s.subject, s.group)
+	anchors, err := b.anchor(ctx, s.subject, s.group, false)
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +196,18 @@ func (g *group) feed(topic string) *feed {
 func (g *group) add(f *feed, anchors map[int32]int64) {
 	g.mu.Lock()
 	g.feeds[f.topic] = f
-	for partition, offset := range anchors {
-		g.anchors[place{f.topic, partition}] = offset
-	}
 	g.mu.Unlock()
+	g.hold(f.topic, anchors)
 	g.client.AddConsumeTopics(f.topic)
+}
+
+// hold keeps the places to begin at that only a member may commit.
+func (g *group) hold(topic string, anchors map[int32]int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for partition, offset := range anchors {
+		g.anchors[place{topic, partition}] = offset
+	}
 }
 
 // anchor commits the places to begin at as the member that this process is. If

@@ -62,7 +62,7 @@ type Bus struct {
 	tail   *tail
 	closed bool
 	// ids are those of the topics that are read.
-	ids map[string]kadm.TopicID
+	ids map[string]origin
 
 	mu     sync.Mutex // protects groups, which change while setup is held, too, and ending
 	groups map[string]*group
@@ -99,7 +99,7 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 	}
 	b := &Bus{
 		cfg: cfg, state: newState(cfg.Now, cfg.Logger), repeats: newRepeats(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
-		groups: make(map[string]*group), ids: make(map[string]kadm.TopicID), ended: make(chan struct{}), gained: make(chan struct{}, 1),
+		groups: make(map[string]*group), ids: make(map[string]origin), ended: make(chan struct{}), gained: make(chan struct{}, 1),
 	}
 	another := func(more ...kgo.Opt) (*kgo.Client, error) {
 		return kgo.NewClient(slices.Concat(b.options(), publishingOptions(cfg), more)...)

@@ -16,6 +16,20 @@ import (
 // client library stays with the one that it knew, and refuses to write and read the
 // other one until it is told to forget. What was in the old one is gone; the store
 // knows of it, and has it published again.
+//
+// It is the same when the addresses lead to another cluster, such as a copy that takes
+// over. But there a topic has a past, which nobody may act upon again.
+
+// origin says which topic it is that has a name.
+type origin struct {
+	cluster string // "" where the brokers do not say
+	id      kadm.TopicID
+}
+
+// elsewhere reports whether the topic is one of another cluster than before.
+func (o origin) elsewhere(before origin) bool {
+	return o.cluster != before.cluster && o.cluster != "" && before.cluster != ""
+}
 
 // remadeLook is how often it is looked whether topics that are read were made anew.
 const remadeLook = 5 * time.Second
@@ -129,7 +143,7 @@ func (b *Bus) know(ctx context.Context, topic string) error {
 	if denied(d.Err) {
 		return d.Err
 	}
-	b.ids[topic] = d.ID
+	b.ids[topic] = origin{answer.Cluster, d.ID}
 	return nil
 }
 
@@ -139,7 +153,7 @@ func (b *Bus) lookForRemade(ctx context.Context) {
 		return
 	}
 	topics := b.topicsRead()
-	maps.DeleteFunc(b.ids, func(topic string, _ kadm.TopicID) bool { return !slices.Contains(topics, topic) })
+	maps.DeleteFunc(b.ids, func(topic string, _ origin) bool { return !slices.Contains(topics, topic) })
 	b.unlock()
 	if len(topics) == 0 {
 		return // asked for none, Kafka would tell of all
@@ -154,18 +168,71 @@ func (b *Bus) lookForRemade(ctx context.Context) {
 	if b.closed {
 		return
 	}
-	remade := make(map[string]kadm.TopicDetail)
-	for _, topic := range topics {
-		d, before := answer.Topics[topic], b.ids[topic]
-		if d.Err != nil || d.ID == (kadm.TopicID{}) || d.ID == before {
-			continue // it is not there, or the brokers know no ids
-		}
-		b.ids[topic] = d.ID
-		if before != (kadm.TopicID{}) {
-			remade[topic] = d
+	remade, moved := b.otherTopics(answer, topics)
+	ends := make(map[string]map[int32]int64)
+	for _, topic := range moved {
+		if ends[topic], err = b.anchorAnew(asking, topic); err != nil {
+			return // the next look is soon; none is read while a group has no place to begin at
 		}
 	}
+	for _, topic := range moved {
+		now := origin{answer.Cluster, answer.Topics[topic].ID}
+		b.cfg.Logger.Warn("the brokers are now those of another Kafka cluster; there a topic is read from the offsets of the group, or as by a new group",
+			"topic", topic, "cluster", now.cluster, "before", b.ids[topic].cluster)
+		b.ids[topic], remade[topic] = now, ends[topic]
+	}
 	b.readAnew(remade)
+}
+
+// otherTopics gives those of the topics that are not what they were: remade ones, with
+// the places to begin at, and such of another cluster. The caller holds setup.
+func (b *Bus) otherTopics(answer kadm.Metadata, topics []string) (remade map[string]map[int32]int64, moved []string) {
+	remade = make(map[string]map[int32]int64)
+	for _, topic := range topics {
+		d, before := answer.Topics[topic], b.ids[topic]
+		now := origin{answer.Cluster, d.ID}
+		switch {
+		case d.Err != nil || d.ID == (kadm.TopicID{}) || d.ID == before.id: // it is not there, or the brokers know no ids
+		case before.id == (kadm.TopicID{}):
+			b.ids[topic] = now
+		case now.elsewhere(before):
+			moved = append(moved, topic)
+		default:
+			b.cfg.Logger.Warn("a topic was deleted and made anew; it is read from its start", "topic", topic)
+			b.abandon(topic)
+			b.ids[topic], remade[topic] = now, starts(d)
+		}
+	}
+	return remade, moved
+}
+
+// starts are where the partitions of a topic begin that was just made.
+func starts(d kadm.TopicDetail) map[int32]int64 {
+	from := make(map[int32]int64)
+	for partition := range d.Partitions {
+		from[partition] = 0
+	}
+	return from
+}
+
+// anchorAnew makes sure that groups have places to begin at in a topic of another cluster,
+// as when they subscribed, and gives its ends. The caller holds setup.
+func (b *Bus) anchorAnew(ctx context.Context, topic string) (ends map[int32]int64, err error) {
+	b.abandon(topic)
+	for _, g := range b.list() {
+		f := g.feed(topic)
+		if f == nil {
+			continue
+		}
+		anchors, err := b.anchor(ctx, f.subject, g.name, true)
+		if err != nil {
+			g.note(err)
+			return nil, err
+		}
+		g.anchor(topic, anchors)
+		g.hold(topic, anchors)
+	}
+	return b.listed(ctx, topic, b.admin.ListEndOffsets)
 }
 
 // topicsRead are the topics that this process subscribes to. The caller holds setup.
@@ -184,31 +251,23 @@ func (b *Bus) topicsRead() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// readAnew has everybody who subscribes to these topics read them from their starts.
-// The caller holds setup.
-func (b *Bus) readAnew(remade map[string]kadm.TopicDetail) {
-	for topic := range remade {
-		b.cfg.Logger.Warn("a topic was deleted and made anew; it is read from its start", "topic", topic)
-	}
+// readAnew has everybody who subscribes to these topics read them anew: who has no group
+// from the given places, a group from its offsets or anchors, else from their starts. The
+// caller holds setup.
+func (b *Bus) readAnew(remade map[string]map[int32]int64) {
 	for _, g := range b.list() {
-		abandoned := false
-		for topic := range remade {
-			if g.feed(topic) != nil {
-				g.abandon(topic)
-				abandoned = true
-			}
-		}
+		reads := slices.ContainsFunc(g.topics(), func(topic string) bool { return remade[topic] != nil })
 		// Who has lost the membership joins anew when it may, and finds the topic then.
-		if !abandoned || g.fenced.Load() {
+		if !reads || g.fenced.Load() {
 			continue
 		}
 		if err := b.rejoin(g); err != nil {
 			g.note(explain(err, "group "+g.name))
 		}
 	}
-	for topic, d := range remade {
+	for topic, from := range remade {
 		if b.tail != nil {
-			b.tail.restart(topic, d)
+			b.tail.restart(topic, from)
 		}
 	}
 }
@@ -217,6 +276,15 @@ func (g *group) topics() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Collect(maps.Keys(g.feeds))
+}
+
+// abandon has all groups forget how far a topic was read.
+func (b *Bus) abandon(topic string) {
+	for _, g := range b.list() {
+		if g.feed(topic) != nil {
+			g.abandon(topic)
+		}
+	}
 }
 
 // abandon forgets how far a topic was read: none of its offsets is committed any more,
@@ -241,23 +309,19 @@ func (t *tail) topics() []string {
 	return slices.Collect(maps.Keys(t.listeners))
 }
 
-// restart reads a topic from its start for everybody who listens.
-func (t *tail) restart(topic string, d kadm.TopicDetail) {
+// restart reads a topic from the given places for everybody who listens.
+func (t *tail) restart(topic string, from map[int32]int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.listeners[topic]) == 0 {
 		return
 	}
 	for _, l := range t.listeners[topic] {
-		l.from = nil
+		l.from = from
 	}
 	t.client.RemoveConsumePartitions(map[string][]int32{topic: slices.Collect(maps.Keys(t.reading[topic]))})
 	t.client.PurgeTopicsFromConsuming(topic)
 	delete(t.reading, topic)
 	t.bus.state.forget(tailOf(topic))
-	from := make(map[int32]int64)
-	for partition := range d.Partitions {
-		from[partition] = 0
-	}
 	t.readLocked(topic, from)
 }

@@ -47,6 +47,9 @@ func (b *Bus) metadata(ctx context.Context, topics ...string) (kadm.Metadata, er
 		return kadm.Metadata{}, err
 	}
 	known := kadm.Metadata{Topics: make(kadm.TopicDetails)}
+	if resp.ClusterID != nil {
+		known.Cluster = *resp.ClusterID
+	}
 	for _, broker := range resp.Brokers {
 		known.Brokers = append(known.Brokers, kadm.BrokerDetail{NodeID: broker.NodeID, Host: broker.Host, Port: broker.Port, Rack: broker.Rack})
 	}
