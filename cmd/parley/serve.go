@@ -126,7 +126,7 @@ func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ se
 		Traces: traces(l.Telemetry.Traces), Logger: a.logger(l.Log, redactor), SecretSeen: redactor.Add, Now: a.now,
 		LookupEnv: func(name string) (string, bool) { v := a.getenv(name); return v, v != "" },
 	}
-	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Bus.Kafka.SASL.Password, l.Values.S3.SecretKey, l.Telemetry.Traces.Header.Value} {
+	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Values.S3.SecretKey, l.Telemetry.Traces.Header.Value} {
 		if !secret.IsZero() {
 			redactor.Add(secret)
 		}
@@ -135,7 +135,7 @@ func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ se
 		cfg.Roles = append(cfg.Roles, server.Role(role))
 	}
 	if l.Bus.Kind == config.BusKafka {
-		if cfg.Kafka, err = kafkaConfig(l.Bus.Kafka); err != nil {
+		if cfg.Kafka, err = kafkaConfig(l.Bus.Kafka, redactor.Add); err != nil {
 			return server.Config{}, nil, err
 		}
 	}
@@ -229,8 +229,9 @@ func readAgents(l *config.Loaded) ([]parley.AgentSpec, parley.Problems) {
 
 func (a *app) writeProblem(p parley.Problem) { fmt.Fprintln(a.stderr, problemLine(p)) }
 
-// kafkaConfig makes what the bus is built from.
-func kafkaConfig(k config.Kafka) (*server.KafkaConfig, error) {
+// kafkaConfig makes what the bus is built from. Secrets and certificates are read for each
+// connection, so that new ones need no new start; seen is told the secrets.
+func kafkaConfig(k config.Kafka, seen func(parley.Secret)) (*server.KafkaConfig, error) {
 	t := k.Topics
 	cfg := &server.KafkaConfig{
 		Brokers: k.Brokers, InstanceID: k.InstanceID, Compression: k.Compression, MaxRecord: int(k.MaxRecord),
@@ -245,25 +246,28 @@ func kafkaConfig(k config.Kafka) (*server.KafkaConfig, error) {
 		return nil, invalidf("bus.kind is kafka, but bus.kafka.brokers names none").withHint("set bus.kafka.brokers: [host:9092], or bus.kind: memory")
 	}
 	if k.SASL.Mechanism != "" {
-		cfg.SASL = &server.KafkaSASL{
-			Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password.Reveal()),
+		cfg.SASL = &server.KafkaSASL{Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User}
+		read := k.SASL.Password
+		if k.SASL.Mechanism == "oauthbearer" {
+			read = k.SASL.Token
 		}
-		if read := k.SASL.Token; read != nil {
-			cfg.SASL.Token = func(context.Context) (string, error) {
-				token, err := read()
-				return string(token.Reveal()), err
+		if read != nil {
+			cfg.SASL.Secret = func(context.Context) (string, error) {
+				secret, err := read()
+				seen(secret)
+				return string(secret.Reveal()), err
 			}
 		}
 	}
-	var err error
-	cfg.TLS, err = kafkaTLS(k.TLS)
+	if !k.TLS.Enabled {
+		return cfg, nil
+	}
+	cfg.TLS = func() (*tls.Config, error) { return kafkaTLS(k.TLS) }
+	_, err := cfg.TLS() // what is wrong now is said now
 	return cfg, err
 }
 
 func kafkaTLS(t config.TLS) (*tls.Config, error) {
-	if !t.Enabled {
-		return nil, nil //nolint:nilnil // nil is no TLS
-	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
 		pem, err := readSmall(t.CA)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/config"
 	"github.com/parley-project/parley/internal/server"
 )
@@ -59,7 +60,7 @@ func (a *app) topics(ctx context.Context, f *settingFlags, do func(context.Conte
 
 // topicsConfig is the bus of which the topics are looked at.
 func topicsConfig(l *config.Loaded) (*server.KafkaConfig, error) {
-	cfg, err := kafkaConfig(l.Bus.Kafka)
+	cfg, err := kafkaConfig(l.Bus.Kafka, func(parley.Secret) {})
 	if err != nil {
 		return nil, err
 	}

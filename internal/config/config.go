@@ -140,12 +140,12 @@ type Groups struct {
 type SASL struct {
 	// Mechanism is "" for none, else plain, scram-sha-256, scram-sha-512 or
 	// oauthbearer.
-	Mechanism string        `koanf:"mechanism"`
-	User      string        `koanf:"user"`
-	Password  parley.Secret `koanf:"-"`
-	// Token gives the token of oauthbearer as it is now; nil without one. It may
-	// be called concurrently.
-	Token func() (parley.Secret, error) `koanf:"-"`
+	Mechanism string `koanf:"mechanism"`
+	User      string `koanf:"user"`
+	// Password gives the password of plain and scram as it is now, Token the token of
+	// oauthbearer; nil without one. They may be called concurrently.
+	Password func() (parley.Secret, error) `koanf:"-"`
+	Token    func() (parley.Secret, error) `koanf:"-"`
 }
 
 // TLS says how the brokers are reached.

@@ -28,12 +28,18 @@ func (l *loader) resolve(c *Config) {
 	l.resolveZone(&c.Zone)
 	c.Telemetry.Traces.Header.Value = l.secret("telemetry.traces.header.value")
 	c.Values.S3.SecretKey = l.secret("values.s3.secret_key")
-	c.Bus.Kafka.SASL.Password = l.secret("bus.kafka.sasl.password")
-	if ref := l.values["bus.kafka.sasl.token"].(string); ref != "" {
-		l.secret("bus.kafka.sasl.token") // what is wrong now is said now
-		dir := l.origin["bus.kafka.sasl.token"].dir
-		c.Bus.Kafka.SASL.Token = func() (parley.Secret, error) { return l.read(ref, dir) }
+	c.Bus.Kafka.SASL.Password = l.current("bus.kafka.sasl.password")
+	c.Bus.Kafka.SASL.Token = l.current("bus.kafka.sasl.token")
+}
+
+// current gives what reads the secret of a setting as it is then, nil without one.
+func (l *loader) current(path string) func() (parley.Secret, error) {
+	ref, dir := l.values[path].(string), l.origin[path].dir
+	if ref == "" {
+		return nil
 	}
+	l.secret(path) // what is wrong now is said now
+	return func() (parley.Secret, error) { return l.read(ref, dir) }
 }
 
 // secret gives the secret of a setting, zero without one.

@@ -30,27 +30,19 @@ const (
 	OAuthBearer = "OAUTHBEARER"
 )
 
-// SASL is how a process proves who it is. Printing or logging one shows no
-// secret.
+// SASL is how a process proves who it is.
 type SASL struct {
 	// Mechanism is one of the constants above.
 	Mechanism string
-	// User and Password are for PLAIN and SCRAM.
-	User     string
-	Password string
-	// Token gives the token of OAUTHBEARER. It is asked for each connection,
-	// concurrently, and has 10 seconds.
-	Token func(context.Context) (string, error)
+	// User is for PLAIN and SCRAM.
+	User string
+	// Secret gives the password of PLAIN and SCRAM, the token of OAUTHBEARER. It is
+	// asked for each connection, concurrently, and has 10 seconds.
+	Secret func(context.Context) (string, error)
 }
 
 // String gives the mechanism and the user.
 func (s SASL) String() string { return strings.TrimSpace(s.Mechanism + " " + s.User) }
-
-// GoString keeps secrets out of %#v.
-func (s SASL) GoString() string { return "kafka.SASL{" + s.String() + "}" }
-
-// LogValue keeps secrets out of logs.
-func (s SASL) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // Config says how to reach Kafka and what to use there. Brokers is needed; the
 // zero value of every other member is its default.
@@ -73,9 +65,9 @@ type Config struct {
 	InstanceID string
 	// SASL is the login, nil for none.
 	SASL *SASL
-	// TLS encrypts, nil does not. The server's name is that of each broker's
-	// address unless it is set.
-	TLS *tls.Config
+	// TLS gives what encrypts, for each connection anew; nil does not encrypt. The
+	// server's name is that of each broker's address unless it is set.
+	TLS func() (*tls.Config, error)
 	// Compression of what is published: "none" (the default) or "gzip"; old peers
 	// can read no other (formats.md).
 	Compression string
@@ -220,12 +212,12 @@ func checkSASL(s *SASL) error {
 	case s == nil:
 		return nil
 	case s.Mechanism == OAuthBearer:
-		if s.Token == nil {
+		if s.Secret == nil {
 			return parley.Errorf(parley.CodeInvalid, "bus.kafka.sasl: oauthbearer needs a token; set bus.kafka.sasl.token")
 		}
 		return nil
 	case s.Mechanism == Plain || s.Mechanism == ScramSHA256 || s.Mechanism == ScramSHA512:
-		if s.User == "" || s.Password == "" {
+		if s.User == "" || s.Secret == nil {
 			return parley.Errorf(parley.CodeInvalid, "bus.kafka.sasl: %s needs a user and a password; set bus.kafka.sasl.user and bus.kafka.sasl.password",
 				strings.ToLower(s.Mechanism))
 		}

@@ -37,12 +37,27 @@ func (e *elsewhereError) Error() string {
 }
 func (e *elsewhereError) Unwrap() error { return e.err }
 
-// tokenError is a token that could not be had. Its text names no cause: who
+// secretError is a secret that could not be had. Its text names no cause: who
 // makes tokens may put anything into it.
-type tokenError struct{ err error }
+type secretError struct {
+	mechanism string
+	err       error
+}
 
-func (*tokenError) Error() string   { return "the token of OAUTHBEARER could not be had" }
-func (e *tokenError) Unwrap() error { return e.err }
+func (e *secretError) Error() string {
+	return "the " + e.kind() + " of " + e.mechanism + " could not be had"
+}
+func (e *secretError) Unwrap() error { return e.err }
+
+// kind is what the secret is called in the configuration.
+func (e *secretError) kind() string {
+	if e.mechanism == OAuthBearer {
+		return "token"
+	}
+	return "password"
+}
+
+func (e *secretError) advice() string { return "check what bus.kafka.sasl." + e.kind() + " refers to" }
 
 // explainPing says why no broker could be talked to within that time, and what to do.
 func (b *Bus) explainPing(err error, within time.Duration) error {
@@ -50,21 +65,21 @@ func (b *Bus) explainPing(err error, within time.Duration) error {
 	var (
 		handshake *tlsError
 		eof       *kgo.ErrFirstReadEOF
-		token     *tokenError
+		secret    *secretError
 		wire      *net.OpError
 	)
 	switch {
-	case errors.As(err, &token):
-		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s: %w; check what bus.kafka.sasl.token refers to", at, token)
-	case errors.Is(err, kerr.SaslAuthenticationFailed), b.cfg.SASL != nil && strings.Contains(err.Error(), "oauth response"):
+	case errors.As(err, &secret):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s: %w; %s", at, secret, secret.advice())
+	case refusesLogin(err):
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s refuses the login %v: %w; check bus.kafka.sasl", at, b.cfg.SASL, err)
 	case errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s does not take the mechanism of %v: %w; check bus.kafka.sasl.mechanism and the listener's port",
 			at, b.cfg.SASL, err)
 	case errors.As(err, &handshake):
 		return parley.Errorf(parley.CodeUnavailable, "Kafka: %w; %s", handshake, tlsAdvice(handshake))
-	case errors.As(err, &wire) && wire.Op == "remote error":
-		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s ends TLS: %w; check bus.kafka.tls.cert and bus.kafka.tls.key: it asks for a certificate that it trusts", at, err)
+	case endsTLS(err):
+		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s ends TLS: %w; %s", at, err, untrustedAdvice)
 	case errors.As(err, &eof) && b.cfg.SASL == nil:
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s closes the connection (%w): it may want a login or TLS; set bus.kafka.sasl or bus.kafka.tls", at, err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -111,8 +126,8 @@ func explain(err error, what string, rights ...string) error {
 		return parley.Errorf(parley.CodeLimit, "Kafka: %s: %w; raise max.message.bytes of the topic, or lower bus.kafka.max_record", what, err)
 	case denied(err):
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: %w; %s", what, err, grantAdvice(err, rights))
-	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: the login is refused: %w; check bus.kafka.sasl", what, err)
+	case refusesLogin(err):
+		return parley.Errorf(parley.CodeUnauthorized, "Kafka: %s: the login is refused: %w; %s", what, err, loginAdvice)
 	case errors.Is(err, kerr.FencedInstanceID):
 		return parley.Errorf(parley.CodeConflict, "Kafka: %s: another process has taken the instance id over: %w; give every process its own bus.kafka.instance_id; this one goes on when that one has ended",
 			what, err)
@@ -127,10 +142,40 @@ func explain(err error, what string, rights ...string) error {
 	return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: %w", what, err)
 }
 
-// brokerAdvice says what to do about limits that brokers and topics are set to; "" where
-// it knows nothing.
+// What to do about secrets and certificates that were good, and are not any more.
+const (
+	loginAdvice     = "check bus.kafka.sasl; a password that is in a file is read anew for each connection, one in a variable at the start"
+	untrustedAdvice = "check bus.kafka.tls.cert and bus.kafka.tls.key: it asks for a certificate that it trusts"
+)
+
+// refusesLogin reports whether a broker takes the secret for a wrong one.
+func refusesLogin(err error) bool {
+	return errors.Is(err, kerr.SaslAuthenticationFailed) || strings.Contains(err.Error(), "oauth response")
+}
+
+// endsTLS reports whether a broker has ended TLS, as it does when it does not trust the own
+// certificate.
+func endsTLS(err error) bool {
+	wire, ok := errors.AsType[*net.OpError](err)
+	return ok && wire.Op == "remote error"
+}
+
+// brokerAdvice says what to do about secrets, certificates and limits that brokers and topics
+// are set to; "" where it knows nothing.
 func brokerAdvice(err error) string {
+	var (
+		secret *secretError
+		verify *tls.CertificateVerificationError // what else fails in a handshake may be a broker that stops
+	)
 	switch {
+	case errors.As(err, &secret):
+		return secret.advice()
+	case refusesLogin(err):
+		return loginAdvice
+	case endsTLS(err):
+		return untrustedAdvice
+	case errors.As(err, &verify):
+		return tlsAdvice(err)
 	case isElsewhere(err):
 		return "that address has to be reached from here, too: check advertised.listeners of the brokers, names and firewalls"
 	case errors.Is(err, kerr.GroupMaxSizeReached):

@@ -165,36 +165,62 @@ func (b *Bus) dial(ctx context.Context, network, address string) (net.Conn, erro
 	if err != nil || b.cfg.TLS == nil {
 		return conn, err
 	}
-	c := b.cfg.TLS.Clone()
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(address)
-	}
-	secure := tls.Client(conn, c)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	secure, err := b.secure(ctx, conn, address)
+	if err != nil {
 		_ = conn.Close()
 		return nil, &tlsError{address: address, err: err}
 	}
 	return secure, nil
 }
 
+// secure encrypts a connection.
+func (b *Bus) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	c, err := b.cfg.TLS()
+	if err != nil {
+		return nil, err
+	}
+	if c.ServerName == "" {
+		c = c.Clone()
+		c.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secure := tls.Client(conn, c)
+	return secure, secure.HandshakeContext(ctx)
+}
+
 func mechanism(s *SASL) sasl.Mechanism {
+	byPassword := func(ctx context.Context) (scram.Auth, error) {
+		password, err := s.secret(ctx)
+		return scram.Auth{User: s.User, Pass: password}, err
+	}
 	switch s.Mechanism {
 	case Plain:
-		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism()
+		return plain.Plain(func(ctx context.Context) (plain.Auth, error) {
+			password, err := s.secret(ctx)
+			return plain.Auth{User: s.User, Pass: password}, err
+		})
 	case ScramSHA256:
-		return scram.Auth{User: s.User, Pass: s.Password}.AsSha256Mechanism()
+		return scram.Sha256(byPassword)
 	case ScramSHA512:
-		return scram.Auth{User: s.User, Pass: s.Password}.AsSha512Mechanism()
+		return scram.Sha512(byPassword)
 	}
 	return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		token, err := s.Token(ctx)
-		if err != nil {
-			return oauth.Auth{}, &tokenError{err}
-		}
-		return oauth.Auth{Token: token}, nil
+		token, err := s.secret(ctx)
+		return oauth.Auth{Token: token}, err
 	})
+}
+
+// secretLimit is how long the giving of a secret may take.
+const secretLimit = 10 * time.Second
+
+// secret asks for the secret as it is now.
+func (s SASL) secret(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, secretLimit)
+	defer cancel()
+	secret, err := s.Secret(ctx)
+	if err != nil {
+		return "", &secretError{s.Mechanism, err}
+	}
+	return secret, nil
 }
 
 // lock begins the making or ending of a subscription.

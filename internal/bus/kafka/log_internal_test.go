@@ -38,7 +38,8 @@ func TestClientLogRepeats(t *testing.T) {
 }
 
 // TestTroubleIsLogged: the beginning and the end of a trouble are in the log, once; one that
-// comes and goes is there now and then, and one that stays in the end.
+// comes and goes is there now and then, and one that stays in the end. That it turns out to
+// be of another kind is there, too.
 func TestTroubleIsLogged(t *testing.T) {
 	now := time.Unix(0, 0)
 	var out bytes.Buffer
@@ -65,5 +66,16 @@ func TestTroubleIsLogged(t *testing.T) {
 	s.note("topic t", wrong)
 	if text := out.String(); strings.Count(text, "allow it") != 1 {
 		t.Errorf("a trouble that stays:\n%s", text)
+	}
+	out.Reset()
+	for try := range 50 {
+		s.note("group g", parley.Errorf(parley.CodeUnavailable, "cannot be reached from port %d", try))
+	}
+	for try := range 50 {
+		s.note("group g", parley.Errorf(parley.CodeUnauthorized, "check the login"))
+		s.note("group g", parley.Errorf(parley.CodeUnavailable, "cannot be reached from port %d", try))
+	}
+	if text := out.String(); strings.Count(text, "\n") != 3 || !strings.Contains(text, "from port 0") || !strings.Contains(text, "check the login") {
+		t.Errorf("of a trouble that becomes another one:\n%s", text)
 	}
 }

@@ -60,7 +60,7 @@ func TestRights(t *testing.T) { //nolint:tparallel // its parts follow each othe
 	r := rules{t, administer(t, c.Brokers())}
 	var log loggedLines
 	b := open(t, kafka.Config{
-		Brokers: c.SecureBrokers(), SASL: &kafka.SASL{Mechanism: kafka.Plain, User: kafkatest.User, Password: kafkatest.UserPassword},
+		Brokers: c.SecureBrokers(), SASL: &kafka.SASL{Mechanism: kafka.Plain, User: kafkatest.User, Secret: given(kafkatest.UserPassword)},
 		Topics: map[string]string{bus.SubjectRuns: "runs", bus.SubjectTasks: "tasks", bus.SubjectHint: "hints"},
 		Used:   []string{bus.SubjectRuns, bus.SubjectTasks, bus.SubjectHint}, Written: []string{bus.SubjectRuns}, Logger: log.logger(), CommitInterval: 10 * time.Millisecond,
 	})

@@ -37,8 +37,9 @@ type Trouble struct {
 	Text string
 	// Since is when it was first seen, Last when last.
 	Since, Last time.Time
-	// told says that its beginning is in the log.
+	// told says that its beginning is in the log, code what it was then.
 	told bool
+	code parley.Code
 }
 
 // State is what a bus knows of itself without asking anybody.
@@ -73,8 +74,9 @@ func newState(now func() time.Time, log *slog.Logger) *state {
 }
 
 // note says how it stands with something; nil is well. The log has the beginning and the
-// end of a trouble, but of one that comes and goes only now and then; of connections the
-// library tells.
+// end of a trouble, but of one that comes and goes only now and then, and that it is of
+// another kind now, for which something else is to be done; of connections the library
+// tells.
 func (s *state) note(where string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,10 +93,16 @@ func (s *state) note(where string, err error) {
 		s.troubles[where] = e
 	}
 	e.Text, e.Last = err.Error(), s.now()
-	if e.told || strings.HasPrefix(where, connection) {
+	code := parley.CodeOf(err)
+	if e.told && e.code == code || strings.HasPrefix(where, connection) {
 		return
 	}
-	if _, e.told = s.repeats.due(where + " " + e.Text); e.told {
+	what := e.Text
+	if e.told {
+		what = string(code) // texts may differ with each try
+	}
+	if _, ok := s.repeats.due(where + " " + what); ok {
+		e.told, e.code = true, code
 		s.log.Warn("something is wrong with Kafka", "where", where, "error", err)
 	}
 }
