@@ -110,7 +110,7 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, *logging.Redactor, 
 func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ server.Config, _ *logging.Redactor, err error) {
 	redactor := logging.NewRedactor()
 	cfg := server.Config{
-		Data: l.Data, Listen: l.Listen, DatabaseURL: l.Database.URL, SchemaAsIs: l.Database.Migrate != config.MigrateAuto,
+		Roles: roles(l), Data: l.Data, Listen: l.Listen, DatabaseURL: l.Database.URL, SchemaAsIs: l.Database.Migrate != config.MigrateAuto,
 		OldBridge: l.Executor.Bridge == config.BridgeOld, Requests: l.Bus.Kafka.Requests,
 		NoLedger: l.Bridge.Ledger == config.LedgerNone, Lookup: server.LookupURLs{API: l.Bridge.Lookup.API, Registry: l.Bridge.Lookup.Registry}, BridgeGroup: l.Bus.Kafka.Groups.Bridges,
 		ExecutorGroup: l.Bus.Kafka.Groups.Executors, RequestGroup: l.Bus.Kafka.Groups.Requests,
@@ -131,15 +131,21 @@ func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ se
 			redactor.Add(secret)
 		}
 	}
-	for _, role := range l.Roles {
-		cfg.Roles = append(cfg.Roles, server.Role(role))
-	}
 	if l.Bus.Kind == config.BusKafka {
 		if cfg.Kafka, err = kafkaConfig(l.Bus.Kafka, redactor.Add); err != nil {
 			return server.Config{}, nil, err
 		}
 	}
 	return cfg, redactor, nil
+}
+
+// roles are those of the process.
+func roles(l *config.Loaded) []server.Role {
+	all := make([]server.Role, len(l.Roles))
+	for i, role := range l.Roles {
+		all[i] = server.Role(role)
+	}
+	return all
 }
 
 // traces says where spans go, nil for nowhere.

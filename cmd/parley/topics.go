@@ -58,12 +58,13 @@ func (a *app) topics(ctx context.Context, f *settingFlags, do func(context.Conte
 	return nil
 }
 
-// topicsConfig is the bus of which the topics are looked at.
+// topicsConfig is the bus of which the topics are looked at, for processes with these roles.
 func topicsConfig(l *config.Loaded) (*server.KafkaConfig, error) {
 	cfg, err := kafkaConfig(l.Bus.Kafka, func(parley.Secret) {})
 	if err != nil {
 		return nil, err
 	}
+	cfg.Written = server.Config{Roles: roles(l), NoLedger: l.Bridge.Ledger == config.LedgerNone, DatabaseURL: l.Database.URL}.Written()
 	switch {
 	case l.Bridge.Ledger == config.LedgerNone:
 		cfg.Used = server.LedgerlessSubjects()

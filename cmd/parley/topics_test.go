@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +65,50 @@ func TestTopicsOfRequests(t *testing.T) {
 		}
 	}
 	settings := "bus:\n  kafka:\n    requests: true\n    brokers: [" + strings.Join(broker.ListenAddrs(), ",") + "]\n"
-	if found, exit, said := examined(t, settings); exit == 0 || found["topics"].Status != checkFail {
+	if found, exit, said := examined(t, settings, "--timeout=1m"); exit == 0 || found["topics"].Status != checkFail {
+		t.Errorf("doctor: exit code %d\n%s", exit, said)
+	}
+}
+
+// TestTopicsUnwritable: what a process of the configuration publishes to and may not write
+// is a warning, for doctor, too, as serve says it at its start; what another role publishes
+// is none.
+func TestTopicsUnwritable(t *testing.T) {
+	t.Parallel()
+	allow := func(name string, pattern kmsg.ACLResourcePatternType, o kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: pattern, Operation: o, Allow: true}
+	}
+	broker, err := kfake.NewCluster(
+		kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "root", "root-password"),
+		kfake.User("PLAIN", "ann", "ann-password",
+			allow("*", kmsg.ACLResourcePatternTypeLiteral, kmsg.ACLOperationDescribe), allow("*", kmsg.ACLResourcePatternTypeLiteral, kmsg.ACLOperationDescribeConfigs),
+			allow("parley.", kmsg.ACLResourcePatternTypePrefixed, kmsg.ACLOperationWrite)),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	cfg := server.KafkaConfig{Brokers: broker.ListenAddrs(), SASL: &server.KafkaSASL{
+		Mechanism: "PLAIN", User: "root", Secret: func(context.Context) (string, error) { return "root-password", nil },
+	}}
+	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("ann-password"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const wants = "WRITE on the topic "
+	brokers := strings.Join(broker.ListenAddrs(), ",")
+	for roles, topics := range map[string][]string{"executor": {"orchestrator.tasks.http"}, "bridge": {"results.topic"}, "api": nil} {
+		exit, said := checkTopics(t, "--bus.kafka.brokers="+brokers, "--bus.kafka.sasl.mechanism=plain", "--bus.kafka.sasl.user=ann",
+			"--bus.kafka.sasl.password=file:"+password, "--roles="+roles)
+		if exit != 0 || strings.Count(said, wants) != len(topics) || slices.ContainsFunc(topics, func(topic string) bool { return !strings.Contains(said, wants+topic) }) {
+			t.Errorf("%s: exit code %d\n%s", roles, exit, said)
+		}
+	}
+	found, exit, said := examined(t, "bus:\n  kafka:\n    brokers: ["+brokers+"]\n    sasl: {mechanism: plain, user: ann, password: \"file:"+password+"\"}\n", "--timeout=1m")
+	if found["topics"].Status != checkWarn || !strings.Contains(said, wants+"results.topic") {
 		t.Errorf("doctor: exit code %d\n%s", exit, said)
 	}
 }
@@ -114,7 +161,7 @@ func TestTopicsUnchecked(t *testing.T) {
 	if exit, said := checkTopics(t, "--bus.kafka.brokers="+brokers, "-o", "json"); exit != exitNotAllowed || !strings.Contains(said, `"unchecked":`) {
 		t.Errorf("as JSON: exit code %d\n%s", exit, said)
 	}
-	found, exit, said := examined(t, "bus:\n  kafka:\n    brokers: ["+brokers+"]\n")
+	found, exit, said := examined(t, "bus:\n  kafka:\n    brokers: ["+brokers+"]\n", "--timeout=1m")
 	if found["topics"].Status != checkWarn || !strings.Contains(said, wants) {
 		t.Errorf("doctor: exit code %d\n%s", exit, said)
 	}

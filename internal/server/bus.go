@@ -43,7 +43,7 @@ func (s *Server) openBus(ctx context.Context, metrics *prometheus.Registry) erro
 func (s *Server) openKafka(ctx context.Context, metrics *prometheus.Registry) error {
 	cfg := *s.cfg.Kafka
 	cfg.Logger, cfg.Now, cfg.Used = s.log, s.cfg.Now, s.cfg.used()
-	cfg.Written = s.cfg.written()
+	cfg.Written = s.cfg.Written()
 	if cfg.Dialer == nil {
 		cfg.Dialer = s.cfg.Dial
 	}

@@ -123,8 +123,9 @@ func (c Config) used() []string {
 	return usualSubjects()
 }
 
-// written are the subjects that this process publishes and others wait for.
-func (c Config) written() []string {
+// Written are the subjects that this process publishes and others wait for, for
+// [KafkaConfig].
+func (c Config) Written() []string {
 	all := make(map[string]bool)
 	add := func(subjects ...string) {
 		for _, s := range subjects {

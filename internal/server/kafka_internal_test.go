@@ -20,7 +20,7 @@ func TestWritten(t *testing.T) {
 		{Config{Roles: []Role{RoleAPI}}, []string{bus.SubjectCancel, bus.SubjectHint, bus.SubjectRuns}},
 		{Config{Roles: []Role{RoleExecutor}}, []string{bus.SubjectCancel, bus.SubjectHint, bus.SubjectRuns, bus.SubjectTasks}},
 	} {
-		if d := cmp.Diff(test.want, test.cfg.written()); d != "" {
+		if d := cmp.Diff(test.want, test.cfg.Written()); d != "" {
 			t.Errorf("%v (-want +got)\n%s", test.cfg.Roles, d)
 		}
 	}

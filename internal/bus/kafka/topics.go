@@ -351,7 +351,7 @@ func (b *Bus) look(ctx context.Context) (Report, error) {
 				return r, err
 			}
 			if unwritable[p.Topic] {
-				t.Findings = append(t.Findings, Finding{Text: "this process may not write to it: " +
+				t.Findings = append(t.Findings, Finding{Text: "it is to be published to, and may not be written to: " +
 					grantAdvice(kerr.TopicAuthorizationFailed, []string{toWrite(p.Topic)})})
 			}
 		}
