@@ -100,7 +100,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, role := range s.cfg.Roles {
 		body.Checks[string(role)] = "ok"
-		if !s.started(role) {
+		if !s.running.Load() {
 			body.Checks[string(role)] = "not started"
 			if s.stopping.Load() {
 				body.Checks[string(role)] = "stopping"
@@ -153,22 +153,6 @@ func words(err error) string {
 		return e.Message
 	}
 	return "does not answer"
-}
-
-// started reports whether a role does its work.
-func (s *Server) started(role Role) bool {
-	var taking <-chan struct{}
-	if role == RoleBridge {
-		taking = s.bridge.Taking()
-	} else {
-		taking = s.executor.Taking() // the role api hears of changes by it
-	}
-	select {
-	case <-taking:
-		return s.running.Load()
-	default:
-		return false
-	}
 }
 
 // databaseReady asks what reads and what writes: a database may do the first only.

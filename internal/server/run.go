@@ -70,6 +70,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	for _, run := range s.rim(ended) {
 		layers.Go(part(run))
 	}
+	if s.executor != nil {
+		await(ended, s.executor.Taking()) // without what it listens to the process ends
+	}
 	if ended.Err() == nil { // else a part has failed before the others were there, or this is to stop
 		s.running.Store(true)
 		close(s.begun)
