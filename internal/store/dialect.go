@@ -98,6 +98,9 @@ type dialect struct {
 	backup string
 	// snapshot is the isolation in which a transaction sees one state throughout.
 	snapshot sql.IsolationLevel
+	// together asks questions on one connection in one round trip, see
+	// [DB.together]; nil: in a transaction, one after another.
+	together func(ctx context.Context, conn *sql.Conn, list []inquiry, s *silence) (given bool, err error)
 	// writers is the most connections that write, 0 what the options say.
 	writers int
 	// connector opens connections for database/sql.

@@ -55,6 +55,7 @@ func postgresDialect() dialect {
 		begun:     `SELECT to_regclass('goose_db_version') IS NOT NULL`,
 		others:    `SELECT 'agents' = ANY (t) AND 'goose_db_version' <> ALL (t) FROM (SELECT array_agg(tablename::text) t FROM pg_tables WHERE schemaname = current_schema()) x`,
 		snapshot:  sql.LevelRepeatableRead,
+		together:  postgresTogether,
 		connector: postgresConnector,
 		connect:   postgresConnect,
 		prepare:   func(string) error { return nil },
@@ -103,6 +104,7 @@ func postgresConnector(target string, o Options, use use) (driver.Connector, err
 	switch use {
 	case forReading:
 		parameters["default_transaction_read_only"], parameters["synchronous_commit"], decides = "on", "on", true
+		parameters["default_transaction_isolation"] = "repeatable read" // see [postgresTogether]
 	case forLooking:
 		parameters["default_transaction_read_only"] = "on"
 	case forNotices:

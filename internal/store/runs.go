@@ -75,33 +75,23 @@ func (db *DB) RunByKey(ctx context.Context, workflow, key string) (id string, er
 func (db *DB) History(ctx context.Context, id string) (History, error) {
 	var h History
 	var cuts [][]cut
-	err := db.snapshot(ctx, func(tx reader) error {
-		found := false
-		err := db.readOn(ctx, tx, selectRun, func(r *record) (err error) {
-			found = true
-			h.Run, err = readRun(r)
-			return err
-		}, id)
-		if err != nil {
-			return err
+	found := false
+	from, to := idRange(id)
+	err := db.together(ctx, inquiry{selectRun, func(r *record) (err error) {
+		found = true
+		h.Run, err = readRun(r)
+		return err
+	}, []any{id}}, inquiry{selectEvents, func(r *record) error {
+		events, out, err := decodeEvents(id, r.int(), r.int(), r.bytes())
+		if out != nil {
+			cuts = append(append(cuts, make([][]cut, len(h.Events)-len(cuts))...), out...)
 		}
-		if !found {
-			return noRun(id)
-		}
-		err = db.readOn(ctx, tx, selectEvents, func(r *record) error {
-			events, out, err := decodeEvents(id, r.int(), r.int(), r.bytes())
-			if out != nil {
-				cuts = append(append(cuts, make([][]cut, len(h.Events)-len(cuts))...), out...)
-			}
-			h.Events = append(h.Events, events...)
-			return err
-		}, id)
-		if err != nil {
-			return err
-		}
-		from, to := idRange(id)
-		return db.readOn(ctx, tx, selectUnclosed, attemptList(&h.Attempts), from, to, id)
-	})
+		h.Events = append(h.Events, events...)
+		return err
+	}, []any{id}}, inquiry{selectUnclosed, attemptList(&h.Attempts), []any{from, to, id}})
+	if err == nil && !found {
+		err = noRun(id)
+	}
 	if err != nil {
 		return h, err
 	}

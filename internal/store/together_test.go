@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley/internal/pgtest"
+)
+
+// TestHistoryIsOneQuestion: what goes on with a run reads it in one round trip. With four
+// connections that read, a database 100 ms away had eight decisions a second.
+func TestHistoryIsOneQuestion(t *testing.T) {
+	var trips atomic.Int64
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &tripLine{Conn: c, trips: &trips}, err
+	}
+	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Readers: 1, Dial: dial})
+	begin(t, db, "run-1", attempt("run-1", "a", 1))
+	must(db.History(t.Context(), "run-1"))(t) // the first one prepares
+	before := trips.Load()
+	h := must(db.History(t.Context(), "run-1"))(t)
+	if n := trips.Load() - before; n != 1 {
+		t.Errorf("%d round trips", n)
+	}
+	if h.Run.ID != "run-1" || len(h.Events) == 0 || len(h.Attempts) != 1 {
+		t.Errorf("history %+v", h)
+	}
+}
+
+// tripLine counts what is sent after something was received.
+type tripLine struct {
+	net.Conn
+	trips *atomic.Int64
+	sent  atomic.Bool
+}
+
+func (l *tripLine) Write(b []byte) (int, error) {
+	if !l.sent.Swap(true) {
+		l.trips.Add(1)
+	}
+	return l.Conn.Write(b)
+}
+
+func (l *tripLine) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	l.sent.Store(false)
+	return n, err
+}
+
+// TestTogetherIsOneState: questions that travel together see one state of the database,
+// though somebody writes between them.
+func TestTogetherIsOneState(t *testing.T) {
+	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{})
+	admin := administrator(t, db.path)
+	admin(`SELECT pg_advisory_lock(7)`)
+	var counts []int64
+	count := inquiry{text: `SELECT count(*) FROM run`, each: func(r *record) error { counts = append(counts, r.int()); return nil }}
+	waits := inquiry{text: `SELECT 1 FROM (SELECT pg_advisory_lock(7)) l`, each: func(*record) error { return nil }}
+	var asking sync.WaitGroup
+	asking.Go(func() { check(t, db.together(t.Context(), count, waits, count)) })
+	for waiting := int64(0); waiting == 0; time.Sleep(10 * time.Millisecond) {
+		check(t, db.read(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`,
+			func(r *record) error { waiting = r.int(); return nil }))
+	}
+	begin(t, db, "run-1", attempt("run-1", "a", 1))
+	admin(`SELECT pg_advisory_unlock(7)`)
+	asking.Wait()
+	if len(counts) != 2 || counts[0] != 0 || counts[1] != 0 {
+		t.Errorf("runs before and after the wait: %v", counts)
+	}
+}
