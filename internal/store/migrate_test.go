@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"os"
@@ -136,6 +137,37 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A step that needs a table which somebody has in use for long gives up before those who
+// have queued behind it do, and says so.
+func TestMigrationDoesNotQueueForLong(t *testing.T) {
+	target := pgtest.Copy(t, migrated(t))
+	admin := administrator(t, target)
+	d := postgresDialect()
+	d.locker = postgresLocker{step: 100 * time.Millisecond}
+	db, err := open(t.Context(), d, target, Options{})
+	check(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	steps := must(db.Status(t.Context()))(t)
+	last := steps[len(steps)-1].Version
+	admin(`BEGIN`)
+	admin(`SELECT 1 FROM attempt`)
+	done := make(chan error, 1)
+	go func() { done <- db.MigrateDown(context.Background(), last-1) }()
+	select {
+	case err = <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for 30 s")
+		admin(`ROLLBACK`)
+		<-done
+	}
+	if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "others keep locked what is needed") {
+		t.Errorf("error %v", err)
+	}
+	admin(`ROLLBACK`)
+	check(t, db.MigrateDown(t.Context(), last-1))
+	check(t, db.Migrate(t.Context()))
 }
 
 // Each step can be undone and done again with rows in every table, and both

@@ -29,6 +29,9 @@ const (
 	silenceWait = 15 * time.Second
 	// schemaLock is the advisory lock under which the schema is changed.
 	schemaLock = 0x7061726c6579
+	// stepWait is how long a step of the schema waits for a table that others use.
+	// Everybody who comes later waits behind it: it is shorter than they wait for locks.
+	stepWait = 5 * time.Second
 )
 
 // keepAlive finds out within some ten seconds, or silenceWait, that the other side
@@ -41,7 +44,7 @@ func postgresDialect() dialect {
 	return dialect{
 		migrations: "migrations/postgres",
 		goose:      goose.DialectPostgres,
-		locker:     postgresLocker{},
+		locker:     postgresLocker{step: stepWait},
 		// As IN (…) the subselect may be executed again for each row, with a limit
 		// of its own each time.
 		picked:    func(subselect string) string { return "= ANY (ARRAY(" + subselect + " FOR UPDATE SKIP LOCKED))" },
@@ -288,15 +291,22 @@ func unhex(c byte) byte {
 
 // postgresLocker holds an advisory lock while the schema is looked at or
 // changed, so that several processes may start at once.
-type postgresLocker struct{}
+type postgresLocker struct {
+	// step is how long each step waits for a table.
+	step time.Duration
+}
 
-func (postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	// It may take as long as the migrations of another process do.
-	if _, err := conn.ExecContext(ctx, `SET lock_timeout = 0`); err != nil {
-		return err
+func (l postgresLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	for _, statement := range []string{
+		`SET lock_timeout = 0`, // it may take as long as the migrations of another process do
+		fmt.Sprintf(`SELECT pg_advisory_lock(%d)`, schemaLock),
+		fmt.Sprintf(`SET lock_timeout = %d`, l.step.Milliseconds()),
+	} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
 	}
-	_, err := conn.ExecContext(ctx, fmt.Sprintf(`SELECT pg_advisory_lock(%d)`, schemaLock))
-	return err
+	return nil
 }
 
 func (postgresLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {

@@ -35,6 +35,9 @@ func postgresExplain(err error) (format string, cause error) {
 	case e.Code == "08P01" && connecting && strings.Contains(e.Message, "startup parameter"), e.Code == "42P05", e.Code == "26000":
 		return "the database %s cannot be used through this pooler: %w; " +
 			"name PostgreSQL itself in database.url", e
+	case e.Code == "55P03":
+		return "others keep locked what is needed of the database %s: %w; wait for them, or end their transactions (pg_blocking_pids " +
+			"names them), then try again", e
 	case e.Code == "57014":
 		return "somebody has cancelled a statement in the database %s; try again: %w", e
 	default:
