@@ -88,7 +88,7 @@ func postgresConfig(target string, o Options, parameters map[string]string) (*pg
 	maps.Copy(c.RuntimeParams, map[string]string{
 		"client_encoding": "UTF8", "statement_timeout": "0", "lock_timeout": "10s",
 		"idle_in_transaction_session_timeout": "10s", "default_transaction_isolation": "read committed",
-		"enable_seqscan": "off", "jit": "off",
+		"enable_seqscan": "off", "jit": "off", "timezone": "UTC", "standard_conforming_strings": "on",
 	})
 	maps.Copy(c.RuntimeParams, parameters)
 	c.DialFunc = o.Dial

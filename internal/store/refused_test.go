@@ -197,6 +197,32 @@ func TestLimitsOfSessions(t *testing.T) {
 	}
 }
 
+// TestSettingsOfOthers: what an administrator has set for the database makes nothing of
+// ours wrong, neither the steps of the schema nor the work.
+func TestSettingsOfOthers(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	admin := administrator(t, url)
+	for _, setting := range []string{
+		"standard_conforming_strings = off", "default_transaction_isolation = serializable", "default_transaction_deferrable = on",
+		"bytea_output = escape", "datestyle = German", "timezone = 'Asia/Tokyo'", "transform_null_equals = on", "array_nulls = off",
+		"plan_cache_mode = force_custom_plan", "enable_indexscan = off", "row_security = off",
+	} {
+		admin(alter(`SET ` + setting))
+	}
+	db := reopen(t, url, Options{})
+	if at := must(db.Status(t.Context()))(t)[0].AppliedAt; time.Since(at).Abs() > time.Hour {
+		t.Errorf("a step was applied at %v", at)
+	}
+	c := bridge(t, db, "b1")
+	for i, call := range scenario(db, c) {
+		if err := call(t.Context()); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	checkEnded(t, db)
+}
+
 func TestServerVersion(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{"17.2": 17, "18beta1": 18, "9.6.24 (Debian)": 9, "": 0, "x": 0, strings.Repeat("9", 30): 9999} {
