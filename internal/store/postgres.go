@@ -81,14 +81,16 @@ func postgresConfig(target string, o Options, parameters map[string]string) (*pg
 			"the database URL cannot be read: it is postgres://USER:PASSWORD@HOST:PORT/DATABASE, with the special characters of its parts as %%XX")
 	}
 	// A COMMIT must not be interrupted by a timeout, and a process that was
-	// stopped must not keep rows locked.
+	// stopped must not keep rows locked. A COMMIT that did not wait for the standby
+	// says so by a warning.
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "parley"
 	}
 	maps.Copy(c.RuntimeParams, map[string]string{
 		"client_encoding": "UTF8", "statement_timeout": "0", "lock_timeout": "10s",
 		"idle_in_transaction_session_timeout": "10s", "default_transaction_isolation": "read committed",
-		"enable_seqscan": "off", "jit": "off", "timezone": "UTC", "standard_conforming_strings": "on",
+		"enable_seqscan": "off", "jit": "off", "client_min_messages": "notice", "timezone": "UTC",
+		"standard_conforming_strings": "on",
 	})
 	maps.Copy(c.RuntimeParams, parameters)
 	c.DialFunc = o.Dial

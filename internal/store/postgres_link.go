@@ -29,8 +29,10 @@ type pgLink struct {
 	conn       *pgconn.PgConn
 	statements map[string]*pgStatement
 	prepared   int
-	// warned is set by a warning of the server.
+	// warned is set by a warning of the server, alone by the one that somebody has
+	// ended the wait for the standby.
 	warned string
+	alone  bool
 	gone   bool
 }
 
@@ -46,7 +48,7 @@ func postgresConnect(ctx context.Context, _ *dialect, target string, o Options) 
 	c.ValidateConnect = replicated(settled(pgconn.ValidateConnectTargetSessionAttrsReadWrite))
 	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
-			l.warned = n.Message
+			l.warned, l.alone = n.Message, n.Routine == "SyncRepWaitForLSN"
 		}
 	}
 	// A connection that breaks has its driver ask the server, over another one, to
@@ -152,7 +154,7 @@ func (l *pgLink) rollback(begun bool) {
 
 // commit says ErrInDoubt unless the server's answer is plain.
 func (l *pgLink) commit() error {
-	l.warned = ""
+	l.warned, l.alone = "", false
 	if err := l.within(commitWait); err != nil {
 		return err // it was not sent
 	}
@@ -165,10 +167,34 @@ func (l *pgLink) commit() error {
 		}
 		l.gone = true
 		return fmt.Errorf("%w: the answer to its COMMIT was lost: %w", ErrInDoubt, err)
+	case l.alone && l.awaitStandby():
+		return nil
 	case l.warned != "":
 		return fmt.Errorf("%w: the server warned: %s", ErrInDoubt, l.warned)
 	case len(res) != 1 || res[0].CommandTag.String() != "COMMIT":
 		return errors.New("the transaction was rolled back")
 	}
 	return nil
+}
+
+// awaitStandby reports whether the standby has what was committed without it, because
+// somebody has ended the wait. Others are shown it already, and so would be the caller
+// who reads again: to be told that it is in doubt is no help to them.
+func (l *pgLink) awaitStandby() bool {
+	for range repeats {
+		before := l.warned
+		l.warned = ""
+		_, err := l.conn.Exec(context.Background(), awaitStandby).ReadAll()
+		if err == nil && l.warned == "" {
+			return true
+		}
+		if l.warned == "" {
+			l.warned = before
+		}
+		if l.conn.IsClosed() {
+			break
+		}
+	}
+	l.gone = true
+	return false
 }

@@ -206,7 +206,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	for _, setting := range []string{
 		"standard_conforming_strings = off", "default_transaction_isolation = serializable", "default_transaction_deferrable = on",
 		"bytea_output = escape", "datestyle = German", "timezone = 'Asia/Tokyo'", "transform_null_equals = on", "array_nulls = off",
-		"plan_cache_mode = force_custom_plan", "enable_indexscan = off", "row_security = off",
+		"plan_cache_mode = force_custom_plan", "client_min_messages = error", "enable_indexscan = off", "row_security = off",
 	} {
 		admin(alter(`SET ` + setting))
 	}
