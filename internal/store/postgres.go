@@ -175,6 +175,9 @@ func replicated(check pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 			return err
 		}
 		if _, err := conn.Exec(ctx, awaitStandby).ReadAll(); err != nil {
+			if ctx.Err() == nil {
+				return err // the connection was cut, or the server refuses it
+			}
 			// Not wrapped: the driver says no more of an error than that it is a timeout.
 			return fmt.Errorf("its standby (synchronous_standby_names) has not confirmed what it shows: %v", err)
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -221,6 +222,31 @@ func TestSettingsOfOthers(t *testing.T) {
 		}
 	}
 	checkEnded(t, db)
+}
+
+// TestConnectionThatIsCutNamesNoStandby: a connection that ends while it is asked
+// whether a standby has confirmed what is shown says nothing about a standby.
+func TestConnectionThatIsCutNamesNoStandby(t *testing.T) {
+	t.Parallel()
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &standbyCut{c}, err
+	}
+	_, err := Open(t.Context(), pgtest.Copy(t, migrated(t)), Options{Dial: dial})
+	wantCode(t, err, parley.CodeUnavailable)
+	if strings.Contains(err.Error(), "standby") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// standbyCut is a connection that ends with the question about a standby.
+type standbyCut struct{ net.Conn }
+
+func (c *standbyCut) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("synchronous_standby_names")) {
+		_ = c.Close()
+	}
+	return c.Conn.Write(b)
 }
 
 func TestServerVersion(t *testing.T) {
