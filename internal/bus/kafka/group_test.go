@@ -264,6 +264,15 @@ func TestFenced(t *testing.T) {
 	publishMany(t, older, at.subject, 20, 25)
 	eventually(t, "the older one goes on", func() bool { return got.has(20, 25) })
 	eventually(t, "the older one is well", func() bool { return older.Health(t.Context()) == nil })
+	ends, err := older.EndOffsets(t.Context(), at.subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Else it may be that it loses its session, which is short, before it commits them.
+	eventually(t, "what it has done is committed", func() bool {
+		ok, err := older.CaughtUp(t.Context(), at.subject, at.group, ends)
+		return ok && err == nil
+	})
 	if err := older.Close(); err != nil {
 		t.Error(err)
 	}
