@@ -331,7 +331,7 @@ func TestStorm(t *testing.T) {
 		return got.handle(ctx, m)
 	}
 	// Offsets are committed where partitions move, or not soon enough.
-	config := kafka.Config{Brokers: brokers, Topics: topics, SessionTimeout: 3 * time.Second, CommitInterval: time.Minute}
+	config := kafka.Config{Brokers: brokers, Topics: topics, SessionTimeout: 8 * time.Second, CommitInterval: time.Minute}
 	stays := open(t, config)
 	subscribe(t, stays, at, handle)
 	over := make(chan struct{})

@@ -48,7 +48,6 @@ func (w *wires) cut() {
 // says so, with what to do, when it makes a new connection, and goes on by itself with the
 // one that it is given then. Nothing that was published is lost, and no secret is told.
 func TestCredentialsRenewed(t *testing.T) {
-	t.Parallel()
 	const renewed = "renewed-password-4"
 	c := kafkatest.Start(t, kafkatest.Options{SASL: true, TLS: true})
 	kafkatest.Create(t, c.Brokers(), 3, "runs")
