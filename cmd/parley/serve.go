@@ -128,7 +128,7 @@ func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ se
 	}
 	for _, secret := range []parley.Secret{l.Auth.Key, l.Database.URL, l.Values.S3.SecretKey, l.Telemetry.Traces.Header.Value} {
 		if !secret.IsZero() {
-			redactor.Add(secret)
+			redactor.Keep(secret)
 		}
 	}
 	if l.Bus.Kind == config.BusKafka {

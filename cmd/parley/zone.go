@@ -66,7 +66,7 @@ func (a *app) zoneExecution(ctx context.Context, f *settingFlags) error {
 	}
 	z := loaded.Zone.Execution
 	if !z.Auth.Bearer.IsZero() {
-		redactor.Add(z.Auth.Bearer)
+		redactor.Keep(z.Auth.Bearer)
 	}
 	cfg.Execution = &server.ExecutionZone{
 		Listen: z.Listen, A2AListen: z.A2AListen, Workflow: z.Workflow, Agent: z.Agent, Profile: server.ZoneProfile(z.Profile),
@@ -119,7 +119,7 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 		z.Direct.Auth.OIDC.ClientSecret, l.Database.URL,
 	} {
 		if !secret.IsZero() {
-			redactor.Add(secret)
+			redactor.Keep(secret)
 		}
 	}
 	files := z.Attachments.Max

@@ -371,12 +371,23 @@ func TestRedactorForgetsTheOldest(t *testing.T) {
 	const most = 10_000
 	r := logging.NewRedactor()
 	secret := func(i int) string { return fmt.Sprintf("secret-%05d", i) }
+	kept := []string{"kept-first", "kept-later"}
+	r.Keep(parley.NewSecret([]byte(kept[0])))
+	for _, s := range []string{kept[0], kept[1]} {
+		r.Add(parley.NewSecret([]byte(s)))
+	}
+	r.Keep(parley.NewSecret([]byte(kept[1])))
 	for i := range most + 1 {
 		r.Add(parley.NewSecret([]byte(secret(i))))
 	}
 	for i, want := range map[int]string{0: secret(0), 1: "[redacted]", most: "[redacted]"} {
 		if got := r.String(secret(i)); got != want {
 			t.Errorf("number %d is shown as %q, want %q", i, got, want)
+		}
+	}
+	for _, s := range kept {
+		if got := r.String(s); got != "[redacted]" {
+			t.Errorf("%q is shown as %q", s, got)
 		}
 	}
 	if got := r.String(hex.EncodeToString([]byte(secret(0)))); got == "[redacted]" {

@@ -20,8 +20,8 @@ const (
 	// minKnown is the least length of a value that is looked for, in bytes:
 	// shorter ones stand in many a harmless text.
 	minKnown = 6
-	// maxKnown bounds the secrets that are looked for; the oldest are forgotten
-	// first.
+	// maxKnown bounds the secrets that are looked for, beside those that are kept; the
+	// oldest are forgotten first.
 	maxKnown = 10_000
 )
 
@@ -30,7 +30,7 @@ const (
 type Redactor struct {
 	mu    sync.RWMutex
 	known map[string]bool // guarded by mu
-	order []string        // the keys of known, oldest first; guarded by mu
+	order []string        // those of known that may be forgotten, oldest first; guarded by mu
 	table *table          // guarded by mu
 }
 
@@ -44,8 +44,8 @@ func NewRedactor() *Redactor {
 // protected by the key it stands under. A value that is known costs next to
 // nothing.
 func (r *Redactor) Add(s parley.Secret) {
-	value := string(s.Reveal())
-	if len(value) < minKnown || value == redacted {
+	value, ok := knowable(s)
+	if !ok {
 		return
 	}
 	r.mu.RLock()
@@ -67,6 +67,28 @@ func (r *Redactor) Add(s parley.Secret) {
 	r.known[value] = true
 	r.order = append(r.order, value)
 	r.table.add(value)
+}
+
+// Keep is Add for one of the few secrets of the configuration: it is never forgotten,
+// however many others, such as tokens of an hour, come after it.
+func (r *Redactor) Keep(s parley.Secret) {
+	value, ok := knowable(s)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known[value] {
+		r.known[value] = true
+		r.table.add(value)
+	}
+	r.order = slices.DeleteFunc(r.order, func(other string) bool { return other == value })
+}
+
+// knowable gives the value of a secret that can be looked for.
+func knowable(s parley.Secret) (value string, ok bool) {
+	value = string(s.Reveal())
+	return value, len(value) >= minKnown && value != redacted
 }
 
 func scrubbed[S ~string | ~[]byte](r *Redactor, s S, limit int) ([]byte, bool) {
