@@ -121,6 +121,19 @@ type rawPeer struct {
 	r *bufio.Reader
 }
 
+// rawPairInMemory is rawPair for bubbles of synctest. The caller closes the peer.
+func rawPairInMemory(t testing.TB, cfg rpcws.AcceptConfig) (*rawPeer, jsonrpc.Stream) {
+	t.Helper()
+	network := newMemory()
+	accepted := network.accepting(t, cfg)
+	conn, err := network.DialContext(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := dialRaw(t, conn)
+	return peer, <-accepted
+}
+
 // dialRaw makes the handshake by hand.
 func dialRaw(t testing.TB, conn net.Conn) *rawPeer {
 	t.Helper()

@@ -365,15 +365,8 @@ func TestCloseDeaf(t *testing.T) {
 // nor Write for more than a second, which the last frames have to leave.
 func TestClosedByDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newMemory()
-		accepted := network.accepting(t, rpcws.AcceptConfig{})
-		conn, err := network.DialContext(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		peer := dialRaw(t, conn)
-		server := <-accepted
+		peer, server := rawPairInMemory(t, rpcws.AcceptConfig{})
+		defer peer.Close()
 		written := make(chan error, 1)
 		go func() {
 			_, err := server.Write(bytes.Repeat([]byte("{}\n"), 1<<20))
@@ -395,15 +388,8 @@ func TestClosedByDeaf(t *testing.T) {
 // TestHalfOpen finds out that the peer is gone although nothing ends.
 func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newMemory()
-		accepted := network.accepting(t, rpcws.AcceptConfig{PingInterval: 20 * time.Second, PingTimeout: 5 * time.Second})
-		conn, err := network.DialContext(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		peer := dialRaw(t, conn)
-		server := <-accepted
+		peer, server := rawPairInMemory(t, rpcws.AcceptConfig{PingInterval: 20 * time.Second, PingTimeout: 5 * time.Second})
+		defer peer.Close()
 		begin := time.Now()
 		go func() {
 			// The peer takes everything, and answers nothing after the first ping.
@@ -422,7 +408,7 @@ func TestHalfOpen(t *testing.T) {
 		if d := time.Since(begin); d != 65*time.Second {
 			t.Errorf("found out after %v", d)
 		}
-		_, err = server.Write([]byte("{}\n"))
+		_, err := server.Write([]byte("{}\n"))
 		wants(t, "Write", err, rpcws.ErrNoPong)
 	})
 }
@@ -452,15 +438,8 @@ func TestHalfOpenUnread(t *testing.T) {
 // reads nothing: neither its messages nor the pong.
 func TestPingWhileDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newMemory()
-		accepted := network.accepting(t, rpcws.AcceptConfig{PingInterval: -1})
-		conn, err := network.DialContext(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		peer := dialRaw(t, conn)
-		server := <-accepted
+		peer, server := rawPairInMemory(t, rpcws.AcceptConfig{PingInterval: -1})
+		defer peer.Close()
 		wrote := make(chan error, 1)
 		go func() {
 			_, err := server.Write(bytes.Repeat([]byte("{}\n"), 100_000))
