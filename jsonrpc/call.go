@@ -25,7 +25,8 @@ import (
 // pointer that the Codec decodes into.
 //
 // ctx bounds the whole of the call, waiting for room to write included; its
-// deadline takes the place of Config.Timeout. An error is always a *CallError.
+// deadline takes the place of Config.Timeout. An error is always a *CallError. When
+// ctx ends just as the connection does, it tells of ctx.
 func (c *Conn) Call(ctx context.Context, method string, params, result any, opts ...CallOption) error {
 	_, err := c.do(ctx, method, params, result, opts)
 	return err
@@ -86,6 +87,10 @@ func (c *Conn) callDone(ctx context.Context, call *outCall, err error) error {
 
 // wrap says which call it was that ended with err (RPC-21).
 func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
+	if _, lost := err.(*ConnError); lost && ctx.Err() != nil { //nolint:errorlint // our own
+		// Not a matter of chance, where ctx ends the connection as well: see Start.
+		err = c.contextError(ctx, call)
+	}
 	// One in another is about another call: that whose result the params were, perhaps.
 	if lost, ok := err.(*UndeliveredError); ok && lost.NotSent { //nolint:errorlint // see above
 		call.sent = false // it reached the Stream, but not the peer

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,4 +118,49 @@ func TestCancelUnsent(t *testing.T) {
 		}
 		peer.quiet()
 	})
+}
+
+// TestContextEndsTheConnection proves that a call whose context has ended tells of
+// that, and what the peer said meanwhile, even where the end of the connection was
+// noticed first: with a child process both come from the same context.
+func TestContextEndsTheConnection(t *testing.T) {
+	withPeer(t, Config{}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		ctx := &endsUnnoticed{Context: t.Context()}
+		var result int
+		batch := &Batch{}
+		asked := batch.Call("m", nil, &result)
+		time.AfterFunc(time.Second, func() {
+			peer.send(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}`)
+			ctx.ended.Store(true)
+			peer.s.Close()
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := c.Batch(ctx, batch); err != nil {
+				t.Error(err)
+			}
+			if err := asked.Err(); !errors.Is(err, ErrTimeout) {
+				t.Error(err)
+			}
+		})
+		err := c.Call(ctx, "m", nil, &result)
+		wg.Wait()
+		late, ok := errors.AsType[*TimeoutError](err)
+		if !ok || late.After != time.Second || late.Peer == nil {
+			t.Errorf("%v: %+v", err, late)
+		}
+	})
+}
+
+// endsUnnoticed is a context whose end nobody is woken by.
+type endsUnnoticed struct {
+	context.Context //nolint:containedctx // it is one
+	ended           atomic.Bool
+}
+
+func (c *endsUnnoticed) Err() error {
+	if c.ended.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
