@@ -21,11 +21,18 @@ var (
 )
 
 // simulated is the workflow of the simulated runs: attempts one after another and
-// side by side, retries, hedged agents, a time limit.
+// side by side, retries, hedged agents, a time limit, runs of their own, questions
+// to people, events.
 const simulated = `
 name: simulated
+input: {type: object, required: [key], properties: {key: {type: string}}}
 steps:
   - {id: first, agent: plain, input: {text: first}, on_error: continue}
+  - id: others
+    parallel:
+      - {id: kid, workflow: kid, input: {key: "${workflow.input.key}"}, retry: {attempts: 2, delay: 300ms, on: [sub_workflow_failed]}, timeout: 40s, on_error: continue}
+      - {id: may, approval: {title: Go on}, timeout: 12s, on_error: continue}
+      - {id: heard, event: go, key: "${workflow.input.key}", timeout: 12s, on_error: continue}
   - {id: again, agent: sure, input: {text: again}, retry: {attempts: 3, delay: 300ms}, on_error: continue}
   - id: both
     parallel:
@@ -39,9 +46,9 @@ steps:
 // runs while everything that protocol.md §7 lists goes wrong at random: processes
 // die and come back, bridges are declared dead, commits are in doubt or come late,
 // connections break, the bus loses, repeats and delays, people cancel, terminate,
-// pause and resume, times run out. The database itself keeps a journal of what
-// becomes of each row, and is judged by it: invariants I1 to I8, I10 and L1
-// (protocol.md §5).
+// pause and resume, answer or do not, times run out. The database itself keeps a
+// journal of what becomes of each row, and is judged by it: invariants I1 to I8, I10
+// and L1 (protocol.md §5), and the rules of runs in runs, questions and events.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	template := simulatedDatabase(t)
@@ -96,8 +103,11 @@ func simulate(t *testing.T, file string, seed uint64, apart bool) {
 func (w *simWorld) storm(ctx context.Context) {
 	for n := range 50 {
 		time.Sleep(time.Duration(200+w.c.n(1400)) * time.Millisecond)
-		if n%4 == 0 && len(w.runs) < simulatedRuns {
+		if n%4 == 0 && w.started < simulatedRuns {
 			w.start(ctx)
+		}
+		if w.c.of(50) {
+			w.people(ctx)
 		}
 		name := w.names()[w.c.n(len(w.names()))]
 		switch w.c.n(9) {
@@ -125,11 +135,10 @@ func (w *simWorld) storm(ctx context.Context) {
 // steer lets somebody do something to a run, once: whether it was taken is told by
 // the history.
 func (w *simWorld) steer(ctx context.Context) {
-	x := w.someExecutor()
-	if x == nil || len(w.runs) == 0 {
+	x, run := w.someExecutor(), w.someRun(ctx)
+	if x == nil || run == "" {
 		return
 	}
-	run := w.runs[w.c.n(len(w.runs))]
 	var err error
 	switch w.c.n(8) {
 	case 0:
@@ -151,14 +160,12 @@ func (w *simWorld) rest(ctx context.Context) {
 	for began := time.Now(); ; time.Sleep(time.Second) {
 		x := w.someExecutor()
 		left := ""
-		for _, run := range w.runs {
-			got, err := x.Get(ctx, run)
-			if err == nil && got.Paused {
-				_, err = x.Resume(ctx, parley.ControlRequest{Run: run})
+		for _, run := range w.going(ctx) {
+			var err error
+			if run.Paused {
+				_, err = x.Resume(ctx, parley.ControlRequest{Run: run.ID})
 			}
-			if err != nil || !got.Status.Terminal() {
-				left = fmt.Sprintf("%s is %s: %v", run, got.Status, err)
-			}
+			left = fmt.Sprintf("%s is %s: %v", run.ID, run.Status, err)
 		}
 		if left == "" {
 			return

@@ -29,7 +29,8 @@ CREATE TRIGGER journal_changed AFTER UPDATE ON attempt
   'token', new.token, 'orphanings', new.orphanings, 'held', new.held, 'outcome', new.outcome, 'output', CAST(new.output AS TEXT), 'policy', new.policy));
 END;
 CREATE TRIGGER journal_started AFTER INSERT ON run BEGIN
- INSERT INTO journal (what, id, is_now) VALUES ('run', new.id, json_object('seq', new.seq, 'ended', new.ended_at IS NOT NULL));
+ INSERT INTO journal (what, id, is_now) VALUES ('run', new.id, json_object('seq', new.seq, 'ended', new.ended_at IS NOT NULL,
+  'parent', coalesce(new.parent_run, ''), 'step', coalesce(new.parent_step, '')));
 END;
 CREATE TRIGGER journal_decided AFTER UPDATE ON run WHEN (old.seq, old.ended_at IS NULL) IS NOT (new.seq, new.ended_at IS NULL) BEGIN
  INSERT INTO journal (what, id, was, is_now) VALUES ('run', new.id, json_object('seq', old.seq, 'ended', old.ended_at IS NOT NULL),
@@ -53,10 +54,12 @@ type row struct {
 	Outcome    parley.Outcome
 	Output     string
 	Policy     parley.OutcomePolicy
-	// Seq and Ended are those of a run, Dead that of a worker.
-	Seq   int64
-	Ended int
-	Dead  int
+	// Seq and Ended are those of a run, Parent and Step say what has started it;
+	// Dead is that of a worker.
+	Seq          int64
+	Ended        int
+	Parent, Step string
+	Dead         int
 }
 
 // change is one entry of the journal; was is nil for a new row.
@@ -80,6 +83,8 @@ type observed struct {
 	// cancels are the runs whose end somebody was told of, forced those that were
 	// ended at once.
 	cancels map[string]bool
+	// said are the answers of people that were taken, with the run that they were for.
+	said map[string]string
 }
 
 // moves notes what a bridge asks for.
@@ -160,12 +165,14 @@ func journaled(t *testing.T, file string) []byte {
 // close ends the world and gives what is known of it.
 func (w *simWorld) close(ctx context.Context) (story, error) {
 	s := story{observed: w.seen, tasks: w.agents.tasks, apart: w.apart, histories: map[string]store.History{}}
-	for _, run := range w.runs {
-		h, err := w.db.History(ctx, run)
-		if err != nil {
+	runs, _, err := w.db.Runs(ctx, parley.RunQuery{Page: parley.Page{Limit: 500}})
+	if err != nil {
+		return s, err
+	}
+	for _, run := range runs {
+		if s.histories[run.ID], err = w.db.History(ctx, run.ID); err != nil {
 			return s, err
 		}
-		s.histories[run] = h
 	}
 	if err := errors.Join(w.hub.Close(), w.db.Close()); err != nil {
 		return s, err
@@ -175,6 +182,9 @@ func (w *simWorld) close(ctx context.Context) (story, error) {
 		return s, err
 	}
 	defer db.Close()
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM child`).Scan(&s.kids); err != nil {
+		return s, err
+	}
 	rows, err := db.QueryContext(ctx, `SELECT n, what, id, was, is_now FROM journal ORDER BY n`)
 	if err != nil {
 		return s, err

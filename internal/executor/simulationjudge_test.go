@@ -19,6 +19,8 @@ type story struct {
 	changes   []change
 	histories map[string]store.History
 	tasks     map[string]*simTask
+	// kids are the runs that are still asked for in the end.
+	kids int
 }
 
 func readRow(text string) (*row, error) {
@@ -83,6 +85,8 @@ func (s *story) judge() []string {
 	for _, run := range slices.Sorted(maps.Keys(s.histories)) {
 		j.history(run)
 	}
+	j.family()
+	j.heard()
 	for _, task := range slices.Sorted(maps.Keys(s.tasks)) {
 		j.calls(task)
 		j.given(task)
@@ -259,7 +263,9 @@ func (j *judgment) history(run string) {
 			forced = strings.Contains(string(e.Data), `"terminated":true`)
 		case parley.EventStepCompleted, parley.EventStepFailed, parley.EventStepCancelled, parley.EventStepRetrying:
 			key := fmt.Sprintf("%s.%s.%d", run, e.Step, e.Attempt)
-			ends[key] = append(ends[key], e)
+			if len(ends[key]) == 0 || !givenUp(e) || ends[key][0].Type != parley.EventStepRetrying {
+				ends[key] = append(ends[key], e) // else the step has ended before its next attempt
+			}
 		case parley.EventStepAttemptFailed:
 			if hedged[e.Step+"."+fmt.Sprint(e.Attempt)]++; hedged[e.Step+"."+fmt.Sprint(e.Attempt)] > 1 {
 				j.report("I3: run %s: attempt %d of %s has failed twice", run, e.Attempt, e.Step)
@@ -282,14 +288,18 @@ func (j *judgment) history(run string) {
 		}
 		r, stood := j.rows[task], j.stored[task]
 		e := events[0]
-		given := e.Type == parley.EventStepCancelled || e.Type == parley.EventStepFailed && strings.Contains(string(e.Data), `"code":"timeout"`)
-		if stood && given && !forced && hedged[fmt.Sprintf("%s.%d", e.Step, e.Attempt)] == 0 {
+		if stood && givenUp(e) && !forced && hedged[fmt.Sprintf("%s.%d", e.Step, e.Attempt)] == 0 {
 			j.report("I8: %s had the answer %s, the history says %s %s", task, r.Outcome, e.Type, e.Data)
 		}
 		if e.Type == parley.EventStepCompleted && r.State != "" && (r.Outcome != parley.OutcomeOK || !strings.Contains(string(e.Data), r.Output)) {
 			j.report("I2: %s is %s %s, the history says %s", task, r.Outcome, r.Output, e.Data)
 		}
 	}
+}
+
+// givenUp: a step has ended, whatever its attempt may be doing.
+func givenUp(e parley.Event) bool {
+	return e.Type == parley.EventStepCancelled || e.Type == parley.EventStepFailed && strings.Contains(string(e.Data), `"code":"timeout"`)
 }
 
 // sendWindow is how long after its claim a call may start (protocol.md §4.3).

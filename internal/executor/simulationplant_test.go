@@ -17,13 +17,16 @@ func plain(begun time.Time) *story {
 		observed: observed{
 			moves:   map[string][]store.Move{},
 			answers: map[string][]parley.Result{"r.a.1": {{Outcome: parley.OutcomeOK, Output: []byte("1")}}},
-			ended:   map[string]time.Time{"r": begun.Add(time.Second), "r.a.1": begun.Add(time.Second)}, cancels: map[string]bool{},
+			ended:   map[string]time.Time{"r": begun.Add(time.Second), "r.a.1": begun.Add(time.Second)}, cancels: map[string]bool{}, said: map[string]string{"p1.": "r"},
 		},
 		histories: map[string]store.History{"r": {Run: store.Run{Status: parley.RunCompleted}, Events: []parley.Event{
 			{Seq: 1, Type: parley.EventRunStarted},
 			{Seq: 2, Type: parley.EventStepCompleted, Step: "a", Attempt: 1, Data: []byte(`{"output":1}`)},
-			{Seq: 3, Type: parley.EventRunCompleted},
-		}}},
+			{Seq: 3, Type: parley.EventChildStarted, Step: "b", Attempt: 1, Data: []byte(`{"task_id":"r.b.1","run":"kid"}`)},
+			{Seq: 4, Type: parley.EventStepAnswered, Step: "c", Data: []byte(`{"by":"p1."}`)},
+			{Seq: 5, Type: parley.EventChildEnded, Step: "b", Attempt: 1, Data: []byte(`{"task_id":"r.b.1","run":"kid","status":"FAILED"}`)},
+			{Seq: 6, Type: parley.EventRunCompleted},
+		}}, "kid": {Run: store.Run{Status: parley.RunFailed}, Events: []parley.Event{{Seq: 1, Type: parley.EventRunFailed}}}},
 		tasks: map[string]*simTask{"r.a.1": {sent: []time.Time{begun}, executions: 1, given: []givenAnswer{{at: begun, p: &simProc{name: "b"}}}}},
 	}
 	open := row{State: store.AttemptOpen, Policy: parley.OutcomeResend}
@@ -38,7 +41,7 @@ func plain(begun time.Time) *story {
 		{what: "attempt", id: "r.a.1", now: open},
 		{what: "attempt", id: "r.a.1", was: &open, now: claimed},
 		{what: "attempt", id: "r.a.1", was: &claimed, now: settled},
-		{what: "run", id: "r", was: &row{Seq: 1}, now: row{Seq: 3, Ended: 1}},
+		{what: "run", id: "r", was: &row{Seq: 1}, now: row{Seq: 6, Ended: 1}},
 		{what: "attempt", id: "r.a.1", was: &settled, now: closed},
 	}
 	for i := range s.changes {
@@ -84,7 +87,7 @@ func TestSimulationJudge(t *testing.T) {
 			h.Events = slices.Insert(h.Events, 2, h.Events[1])
 		}),
 		"I4: run r has 2 terminal events": history(func(h *store.History) {
-			h.Events = append(h.Events, parley.Event{Seq: 4, Type: parley.EventRunFailed})
+			h.Events = append(h.Events, parley.Event{Seq: 7, Type: parley.EventRunFailed})
 		}),
 		"I4: entry 106: run r goes": func(s *story) { s.then(6, func(r *row) { r.Seq++ }) },
 		"I5: entry 3: r.a.1 is claimed by one that is": func(s *story) {
@@ -116,6 +119,30 @@ func TestSimulationJudge(t *testing.T) {
 			s.changes[3].was = &row{State: store.AttemptState("none")}
 			s.changes[3].now.State = store.AttemptFollowing
 		},
+		"S11: run r has begun kid for r.b.2, and before for r.b.1": history(func(h *store.History) {
+			again := h.Events[2]
+			again.Data = []byte(`{"task_id":"r.b.2","run":"kid"}`)
+			h.Events = slices.Insert(h.Events, 3, again)
+		}),
+		"S11: run r has begun other for r.b.1, and before kid": history(func(h *store.History) {
+			again := h.Events[2]
+			again.Data = []byte(`{"task_id":"r.b.1","run":"other"}`)
+			h.Events = slices.Insert(h.Events, 3, again)
+		}),
+		"S11: run r says that kid is COMPLETED, it is FAILED": history(func(h *store.History) {
+			h.Events[4].Data = []byte(`{"task_id":"r.b.1","run":"kid","status":"COMPLETED"}`)
+		}),
+		"S11: entry 50: kid begins, and r has ended": func(s *story) { s.changes = append(s.changes, begins("kid")) },
+		"S11: entry 50: kid begins beside older": func(s *story) {
+			s.changes = slices.Insert(s.changes, 2, begins("older"), begins("kid"))
+		},
+		"L1: 1 runs are still asked for": func(s *story) { s.kids = 1 },
+		"C9: run r: what p1. said counts twice": history(func(h *store.History) {
+			h.Events = slices.Insert(h.Events, 3, h.Events[3])
+		}),
+		"C9: run r: what p1. said was taken, and is not there": history(func(h *store.History) {
+			h.Events = slices.Delete(h.Events, 3, 4)
+		}),
 		"I2: r.a.1 has an answer that no agent gave": func(s *story) { s.tasks["r.a.1"].given = nil },
 	} {
 		s := plain(begun)
@@ -129,4 +156,9 @@ func TestSimulationJudge(t *testing.T) {
 // otherClaim is a claim of another attempt by the token of the first.
 func otherClaim() change {
 	return change{what: "attempt", id: "r.a.0", now: row{State: store.AttemptClaimed, Owner: "b", Inc: 1, Token: "t1"}}
+}
+
+// begins is the beginning of a run that step b of run r has asked for.
+func begins(run string) change {
+	return change{n: 50, what: "run", id: run, now: row{Seq: 1, Parent: "r", Step: "b"}}
 }

@@ -53,7 +53,8 @@ type simWorld struct {
 	// intruding is held by who lets others decide first.
 	intruding sync.Mutex
 	lives     int
-	runs      []string
+	started   int
+	saying    int
 	agents    *simAgents
 
 	mu    sync.Mutex // protects what follows
@@ -69,7 +70,7 @@ func newSimWorld(t *testing.T, file string, c *chance, apart bool) *simWorld {
 	}
 	w := &simWorld{
 		t: t, c: c, apart: apart, file: file, db: db, hub: memory.New(memory.Options{}), procs: map[string]*simProc{},
-		seen: observed{moves: map[string][]store.Move{}, answers: map[string][]parley.Result{}, ended: map[string]time.Time{}, cancels: map[string]bool{}},
+		seen: observed{moves: map[string][]store.Move{}, answers: map[string][]parley.Result{}, ended: map[string]time.Time{}, cancels: map[string]bool{}, said: map[string]string{}},
 	}
 	w.agents = newSimAgents(c)
 	return w
@@ -87,11 +88,14 @@ func simulatedDatabase(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	x := executor.New(executor.Config{Store: db, Now: time.Now})
+	definitions := 0
 	catalog := executor.NewCatalog(executor.CatalogConfig{
-		DB: db, Executor: x, Now: time.Now, NewID: func() string { return "d-1" }, KnownAgent: func(context.Context, string) bool { return true },
+		DB: db, Executor: x, Now: time.Now, NewID: func() string { definitions++; return fmt.Sprint("d-", definitions) }, KnownAgent: func(context.Context, string) bool { return true },
 	})
-	if _, _, err := catalog.Apply(t.Context(), parley.ApplyRequest{File: "simulated.yaml", Source: []byte(simulated)}); err != nil {
-		t.Fatal(err)
+	for _, source := range []string{simulatedKid, simulated} {
+		if _, _, err := catalog.Apply(t.Context(), parley.ApplyRequest{File: "simulated.yaml", Source: []byte(source)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -168,11 +172,11 @@ func (w *simWorld) begin(ctx context.Context, name string) {
 
 func (p *simProc) executorConfig(life int) executor.Config {
 	w := p.w
-	ids := 0
+	var ids atomic.Int64
 	cfg := executor.Config{
-		Store: unsureStore{w.db, p}, LateAnswers: w.db, Bus: unsureBus{w.hub, p}, Now: time.Now, Clock: w.db.Now, Shared: w.apart, Take: w.db.Publish,
+		Store: unsureStore{w.db, p}, Signals: unsureStore{w.db, p}, Children: unsureStore{w.db, p}, LateAnswers: w.db, Bus: unsureBus{w.hub, p}, Now: time.Now, Clock: w.db.Now, Shared: w.apart, Take: w.db.Publish,
 		Jitter: func() float64 { return 0.5 }, CancelGrace: 5 * time.Second,
-		NewID: func() string { ids++; return fmt.Sprintf("run-%d-%d", life, ids) },
+		NewID: func() string { return fmt.Sprintf("run-%d-%d", life, ids.Add(1)) },
 		Agent: func(_ context.Context, name string) (executor.AgentInfo, bool) {
 			a, ok := simAgent(name)
 			return executor.AgentInfo{Protocol: a.Protocol, Policy: a.OutcomeUnknown, Idempotent: a.Idempotent, Retry: parley.RetryConfig{Budget: parley.RetryBudget{Off: true}}}, ok
@@ -238,12 +242,12 @@ func (w *simWorld) someExecutor() *executor.Executor {
 
 // start starts a run, by one key until somebody has taken it.
 func (w *simWorld) start(ctx context.Context) {
-	key := fmt.Sprintf("k%d", len(w.runs))
+	key := fmt.Sprintf("k%d", w.started)
 	for range 90 {
 		if x := w.someExecutor(); x != nil {
-			run, _, err := x.Start(ctx, parley.StartRequest{Workflow: "simulated", Input: []byte(`{}`), IdempotencyKey: key})
+			_, _, err := x.Start(ctx, parley.StartRequest{Workflow: "simulated", Input: fmt.Appendf(nil, `{"key":%q}`, key), IdempotencyKey: key})
 			if err == nil {
-				w.runs = append(w.runs, run.ID)
+				w.started++
 				return
 			}
 		}
