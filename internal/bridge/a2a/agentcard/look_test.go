@@ -77,7 +77,7 @@ func TestHealthHostile(t *testing.T) {
 			d := agentcard.New(agentcard.Config{Exchange: x, Now: time.Now, NewID: func() string { return "id" }})
 			agent := parley.Agent{Name: "a", URL: url, Protocol: parley.ProtocolJSONRPC, Timeout: 30 * time.Second}
 			if name == "slow drip" || name == "hang" {
-				agent.Timeout = 300 * time.Millisecond // which both wait for
+				agent.Timeout = time.Second // which both wait for
 			}
 			found, err := json.Marshal(parley.Detection{Protocol: parley.ProtocolJSONRPC, CardURL: url + "/.well-known/agent-card.json"})
 			if err != nil {
