@@ -110,7 +110,11 @@ func (d *doctor) bus(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{broken(name, classify(err).text, "correct bus.kafka, or start the brokers; then parley topics check")}
 	}
-	return append([]finding{fine(name, "Kafka, "+plural(report.Brokers, "broker"))}, judgeTopics(report)...)
+	found := "Kafka, " + plural(report.Brokers, "broker")
+	if report.Cluster != "" {
+		found += ", cluster " + report.Cluster
+	}
+	return append([]finding{fine(name, found)}, judgeTopics(report)...)
 }
 
 // traces asks whoever is to get spans whether it takes any.

@@ -71,6 +71,9 @@ func judgeServer(name, where string, r client.Readiness) finding {
 	if !r.Ready() {
 		return broken(name, text, "the log of the server says more")
 	}
+	if len(said) > 1 {
+		return odd(name, text, "the log of the server says more")
+	}
 	return fine(name, text)
 }
 

@@ -98,6 +98,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 		s.log.Warn("not ready", "part", name, "error", err)
 		body.Checks[name] = words(err)
 	}
+	if s.peers.apart.Load() {
+		body.Checks[peersCheck] = "other processes of the database use another bus: neither hears the other"
+	}
 	for _, role := range s.cfg.Roles {
 		body.Checks[string(role)] = "ok"
 		if !s.running.Load() {
@@ -110,11 +113,13 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	// Without its hints the process goes on working, only slower: what counts is
-	// the database and that the roles have begun.
+	// the database and that the roles have begun. Which of two buses is the right one
+	// nobody here knows.
 	for name, text := range body.Checks {
-		if text != "ok" && name != "bus" || text != "ok" && s.kafka != nil {
-			status, body.Status = http.StatusServiceUnavailable, "not ready"
+		if text == "ok" || name == peersCheck || name == "bus" && s.kafka == nil {
+			continue
 		}
+		status, body.Status = http.StatusServiceUnavailable, "not ready"
 	}
 	reply(w, status, body)
 }

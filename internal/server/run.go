@@ -129,6 +129,9 @@ func (s *Server) rim(ended context.Context) []func() error {
 		parts = append(parts, func() error { return s.watchDisk(ended) }, func() error { return s.runChecker(ended) },
 			func() error { return s.runRetention(ended) }, func() error { return s.runScheduler(ended) })
 	}
+	if s.cfg.shared() {
+		parts = append(parts, func() error { return s.watchPeers(ended) })
+	}
 	if s.db != nil && s.cfg.has(RoleExecutor) {
 		parts = append(parts, func() error { return s.sweepValues(ended) })
 	}

@@ -61,6 +61,7 @@ type Server struct {
 	notices  *notify.Bus
 	kafka    *kafka.Bus
 	closeBus func() error
+	peers    peers
 	registry *registry.Registry
 	catalog  *executor.Catalog
 	executor *executor.Executor

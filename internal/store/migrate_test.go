@@ -149,12 +149,11 @@ func TestMigrationDoesNotQueueForLong(t *testing.T) {
 	db, err := open(t.Context(), d, target, Options{})
 	check(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	steps := must(db.Status(t.Context()))(t)
-	last := steps[len(steps)-1].Version
+	const before = 28 // the step that changes attempt
 	admin(`BEGIN`)
 	admin(`SELECT 1 FROM attempt`)
 	done := make(chan error, 1)
-	go func() { done <- db.MigrateDown(context.Background(), last-1) }()
+	go func() { done <- db.MigrateDown(context.Background(), before) }()
 	select {
 	case err = <-done:
 	case <-time.After(30 * time.Second):
@@ -166,7 +165,7 @@ func TestMigrationDoesNotQueueForLong(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	admin(`ROLLBACK`)
-	check(t, db.MigrateDown(t.Context(), last-1))
+	check(t, db.MigrateDown(t.Context(), before))
 	check(t, db.Migrate(t.Context()))
 }
 

@@ -150,7 +150,7 @@ run.gone event.gone attempt.gone late.gone run_label.gone waiter.gone approval.g
 child.keeps-its-parent turn.gone-with-the-end lane.gone-when-empty
 signal.forgotten-after-a-day imported.gone-if-of-an-archive
 agents.kept definition.kept workflow_alias.kept audit.kept worker.kept agent_breaker.kept agent_event.kept agent_health.kept zone_question.kept
-retention.kept access_key.kept schedule.kept schedule_change.kept schedule_firing.kept-by-number workflow_trigger.kept`)
+retention.kept access_key.kept process.gone-with-the-process schedule.kept schedule_change.kept schedule_firing.kept-by-number workflow_trigger.kept`)
 	var want []string
 	for _, d := range decided {
 		table, _, _ := strings.Cut(d, ".")

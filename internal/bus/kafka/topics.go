@@ -119,13 +119,19 @@ type TopicReport struct {
 
 // Report is what CreateTopics and CheckTopics found, sorted by topic.
 type Report struct {
-	Brokers int           `json:"brokers"`
+	Brokers int `json:"brokers"`
+	// Cluster is Kafka's id of the cluster, "" where the brokers do not say.
+	Cluster string        `json:"cluster,omitempty"`
 	Topics  []TopicReport `json:"topics"`
 }
 
-// String gives a line for each topic and an indented one for each finding.
+// String gives a line for the cluster, one for each topic and an indented one for each
+// finding.
 func (r Report) String() string {
 	var b strings.Builder
+	if r.Cluster != "" {
+		fmt.Fprintf(&b, "cluster  %s\n", r.Cluster)
+	}
 	for _, t := range r.Topics {
 		state := "ok"
 		switch {
@@ -330,7 +336,7 @@ func (b *Bus) look(ctx context.Context) (Report, error) {
 	if err != nil {
 		return r, explain(err, "look at the rights")
 	}
-	r.Brokers = len(known.Brokers)
+	r.Brokers, r.Cluster = len(known.Brokers), known.Cluster
 	plan, err := Plan(b.cfg, r.Brokers)
 	if err != nil {
 		return r, err

@@ -1,0 +1,14 @@
+-- By which bus the processes of a database find each other: a row for each that is
+-- at work, which renews it. Those of one database have to use the same.
+
+-- +goose Up
+CREATE TABLE process (
+  id      TEXT COLLATE "C" NOT NULL,
+  name    TEXT COLLATE "C" NOT NULL,
+  bus     TEXT COLLATE "C" NOT NULL,
+  seen_at BIGINT NOT NULL,
+  PRIMARY KEY (id)
+);
+
+-- +goose Down
+DROP TABLE process;
