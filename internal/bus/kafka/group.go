@@ -159,6 +159,9 @@ func (b *Bus) newGroup(name string) (*group, error) {
 		kgo.SessionTimeout(b.cfg.SessionTimeout), kgo.HeartbeatInterval(b.cfg.SessionTimeout/4), kgo.RebalanceTimeout(30*time.Second),
 		kgo.OnPartitionsAssigned(g.assigned), kgo.OnPartitionsRevoked(g.revoked), kgo.OnPartitionsLost(g.lost),
 		kgo.AdjustFetchOffsetsFn(g.begin), kgo.WithHooks(groupHook{g}),
+		// The mark at the end of a transaction is to be passed like a record: else who has read
+		// all of a topic that ends with one would seem to be behind for good.
+		kgo.KeepControlRecords(),
 	)
 	if b.cfg.InstanceID != "" {
 		opts = append(opts, kgo.InstanceID(b.cfg.InstanceID))
@@ -339,6 +342,11 @@ func (g *group) take(fetched kgo.FetchTopicPartition) {
 	part.sawEnd(fetched.HighWatermark)
 	items := make([]item, 0, len(fetched.Records))
 	for _, r := range fetched.Records {
+		if r.Attrs.IsControl() {
+			part.skip(r)
+			g.nudge()
+			continue
+		}
 		size := sizeOf(r)
 		e := part.receive(r, size)
 		if e == nil {

@@ -2,10 +2,12 @@ package kafka_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -188,6 +190,55 @@ func TestCaughtUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "what is no longer kept counts", caught)
+}
+
+// TestCaughtUpTransactions: the marks at the end of transactions, which are no records for
+// anybody, keep no group from having read all, and are no lag. What was taken back is no
+// message.
+func TestCaughtUpTransactions(t *testing.T) {
+	t.Parallel()
+	brokers, topics := genuine(t)
+	at := spotOf(t, "bustest.now")
+	b := open(t, kafka.Config{Brokers: brokers, Topics: topics, LagInterval: 50 * time.Millisecond})
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(b)
+	var group, tail tally
+	subscribe(t, b, at, group.handle)
+	subscribe(t, b, spot{at.subject, ""}, tail.handle)
+	peer, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.TransactionalID(topics[at.subject]), kgo.DefaultProduceTopic(topics[at.subject]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	for n, ends := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit, kgo.TryAbort} {
+		if err := peer.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for i := n * 10; i < n*10+10; i++ {
+			peer.Produce(t.Context(), &kgo.Record{Key: fmt.Append(nil, i), Value: fmt.Append(nil, i)}, nil)
+		}
+		if err := peer.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := peer.EndTransaction(t.Context(), ends); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends, err := b.EndOffsets(t.Context(), at.subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the group has read all", func() bool {
+		ok, err := b.CaughtUp(t.Context(), at.subject, at.group, ends)
+		return ok && err == nil
+	})
+	eventually(t, "nothing is behind", func() bool { l := lags(t, reg); return len(l) == 3 && total(l) == 0 })
+	eventually(t, "who has no group hears of what was not taken back", func() bool { return tail.has(10, 20) })
+	for what, c := range map[string]*tally{"the group": &group, "who has none": &tail} {
+		if n, twice := c.count(); n != 10 || twice > 0 || !c.has(10, 20) {
+			t.Errorf("%s got %d messages, %d of them again, want the 10 that were not taken back", what, n, twice)
+		}
+	}
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
