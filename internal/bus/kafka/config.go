@@ -13,8 +13,10 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -161,6 +163,10 @@ func complete(c Config) (Config, error) {
 	if len(c.Brokers) == 0 {
 		return c, parley.Errorf(parley.CodeInvalid, "no Kafka broker is named: set bus.kafka.brokers to host:port addresses")
 	}
+	var err error
+	if c.Brokers, err = addresses(c.Brokers); err != nil {
+		return c, err
+	}
 	topics := DefaultTopics()
 	maps.Copy(topics, c.Topics)
 	c.Topics = topics
@@ -205,6 +211,26 @@ func complete(c Config) (Config, error) {
 		c.Dialer = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	}
 	return c, nil
+}
+
+// usualPort is that of a broker which is named without one.
+const usualPort = "9092"
+
+// addresses gives brokers as they are dialed, by which they are told from those that other
+// brokers name.
+func addresses(brokers []string) ([]string, error) {
+	all := make([]string, len(brokers))
+	for i, broker := range brokers {
+		host, port, err := net.SplitHostPort(broker)
+		if _, bad := netip.ParseAddr(strings.Trim(broker, "[]")); bad == nil || !strings.Contains(broker, ":") {
+			host, port, err = strings.Trim(broker, "[]"), usualPort, nil
+		}
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || broker == "" || strings.ContainsAny(host, "/@ ") {
+			return nil, parley.Errorf(parley.CodeInvalid, "bus.kafka.brokers: %q is no address; write host:port, such as kafka:%s", broker, usualPort)
+		}
+		all[i] = net.JoinHostPort(host, port)
+	}
+	return all, nil
 }
 
 func checkSASL(s *SASL) error {

@@ -174,12 +174,38 @@ func TestConfig(t *testing.T) {
 		{"needs a user and a password", kafka.Config{SASL: &kafka.SASL{Mechanism: kafka.Plain, User: "u"}}},
 		{"needs a token", kafka.Config{SASL: &kafka.SASL{Mechanism: kafka.OAuthBearer}}},
 		{"bus.kafka.instance_id", kafka.Config{InstanceID: "a b"}},
+		{"write host:port", kafka.Config{Brokers: []string{"kafka:9092", "PLAINTEXT://kafka:9092"}}},
+		{"write host:port", kafka.Config{Brokers: []string{"kafka:broker"}}},
+		{"write host:port", kafka.Config{Brokers: []string{"kafka 9092"}}},
+		{"write host:port", kafka.Config{Brokers: []string{""}}},
 	} {
-		if test.says != "set bus.kafka.brokers" {
+		if test.says != "set bus.kafka.brokers" && test.config.Brokers == nil {
 			test.config.Brokers = []string{"127.0.0.1:1"}
 		}
 		if _, err := kafka.New(t.Context(), test.config); parley.CodeOf(err) != parley.CodeInvalid || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%v, want %q", err, test.says)
+		}
+	}
+}
+
+// TestBrokersWithoutPort: brokers that are named without a port have the usual one, and
+// nobody says of them that another broker has named them.
+func TestBrokersWithoutPort(t *testing.T) {
+	t.Parallel()
+	var dialed sync.Map
+	_, err := kafka.New(t.Context(), kafka.Config{
+		Brokers: []string{"kafka", "2001:db8::1", "[2001:db8::2]"},
+		Dialer: func(_ context.Context, network, address string) (net.Conn, error) {
+			dialed.Store(address, true)
+			return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: address, IsNotFound: true}}
+		},
+	})
+	if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "check bus.kafka.brokers") || strings.Contains(err.Error(), "what a broker names") {
+		t.Errorf("%v", err)
+	}
+	for _, address := range []string{"kafka:9092", "[2001:db8::1]:9092", "[2001:db8::2]:9092"} {
+		if _, ok := dialed.Load(address); !ok {
+			t.Errorf("%s was not tried", address)
 		}
 	}
 }
