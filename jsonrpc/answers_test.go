@@ -45,6 +45,43 @@ func TestCorrelationIDOfAnswer(t *testing.T) {
 	}
 }
 
+// TestLongTexts proves that no error and no notice is as long as what a peer makes its
+// method, its id or the message of its error: a line of a log should not be a megabyte
+// (RPC-23). The error has the whole message all the same.
+func TestLongTexts(t *testing.T) {
+	long := strings.Repeat("x", 900_000)
+	handlers := map[string]Handler{
+		"none":   nil,
+		"fails":  HandlerFunc(func(context.Context, *Request) (any, error) { return nil, errors.New("no") }),
+		"panics": HandlerFunc(func(context.Context, *Request) (any, error) { panic("no") }),
+	}
+	for name, h := range handlers {
+		var seen notices
+		withPeer(t, Config{Handler: h, Hooks: Hooks{Notice: seen.add}}, func(t *testing.T, c *Conn, peer *rawPeer) {
+			failed := make(chan error, 1)
+			go func() { failed <- c.Call(t.Context(), "m", nil, nil) }()
+			peer.next()
+			peer.send(`{"jsonrpc":"2.0","id":"`+long+`","result":1}`, `{"jsonrpc":"2.0","method":"`+long+`"}`,
+				`{"jsonrpc":"2.0","id":4096,"error":{"code":5,"message":"`+long+`"}}`, `{"jsonrpc":"2.0","id":1,"method":"`+long+`"}`)
+			err := <-failed
+			if e, ok := errors.AsType[*Error](err); !ok || e.Message != long || len(err.Error()) > 1000 {
+				t.Errorf("%s: %.60v", name, err)
+			}
+			if answer := peer.next(); len(answer) > 1000 {
+				t.Errorf("%s: answered %.60s", name, answer)
+			}
+		})
+		for _, notice := range seen.list {
+			if text := notice.Err.Error(); len(text) > 1000 {
+				t.Errorf("%s: %v: %.60s", name, notice.Kind, text)
+			}
+		}
+		if len(seen.list) < 2 {
+			t.Errorf("%s: %v", name, seen.kinds())
+		}
+	}
+}
+
 // TestCorrelationIDOfPanic proves the same between two of our own ends: caller and
 // hooks have the same word.
 func TestCorrelationIDOfPanic(t *testing.T) {

@@ -214,8 +214,8 @@ func TestResponseOfNoCall(t *testing.T) {
 				t.Errorf("id %s ended the call %s: %v", id, request, err)
 			}
 		})
-		if got := seen.text(); got != want+" response" {
-			t.Errorf("id %s: %q, want %s", id, got, want)
+		if got := seen.text(); got != want+" response" || !strings.Contains(seen.list[0].Err.Error(), "the id "+id) {
+			t.Errorf("id %s: %q, want %s: %v", id, got, want, seen.list)
 		}
 	}
 }

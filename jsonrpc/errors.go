@@ -110,13 +110,13 @@ func (e *Error) WithData(v any) *Error {
 	return &Error{Code: e.Code, Message: e.Message, Data: data}
 }
 
-// Error returns the message and the code. Data is left out: it may be long,
-// and secret.
+// Error returns the message, of which it shows 500 bytes, and the code. Data is left
+// out: it may be long, and secret.
 func (e *Error) Error() string {
 	if e == nil || e.Message == "" {
 		return fmt.Sprintf("%v (%d)", e.code(), int64(e.code()))
 	}
-	return fmt.Sprintf("%s (%d)", e.Message, int64(e.Code))
+	return fmt.Sprintf("%s (%d)", shorten(e.Message, longestText), int64(e.Code))
 }
 
 // Is says whether target is an *Error with the same code.

@@ -297,8 +297,8 @@ func TestIgnoreInvalid(t *testing.T) {
 		silent bool
 	}{
 		{"no handler", Config{}, true},
-		{"client with a handler", Config{Handler: inlineAll{notFound}, IgnoreInvalid: true}, true},
-		{"server", Config{Handler: inlineAll{notFound}}, false},
+		{"client with a handler", Config{Handler: inlineAll{methodNotFound}, IgnoreInvalid: true}, true},
+		{"server", Config{Handler: inlineAll{methodNotFound}}, false},
 	} {
 		var seen notices
 		tt.cfg.MaxMessage = 1000

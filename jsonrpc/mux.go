@@ -147,7 +147,7 @@ func (m *Mux) StreamsParams(method []byte) bool {
 	return e != nil && e.streams
 }
 
-// methodNotFound answers a request for an unknown method.
+// methodNotFound answers a request for an unknown method (JSON-RPC 2.0 section 5.1).
 func methodNotFound(_ context.Context, req *Request) (any, error) {
 	return nil, methodNotFoundError(req.Method())
 }

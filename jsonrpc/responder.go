@@ -73,7 +73,7 @@ func (r *Responder) RespondTo(ctx context.Context, msg, dst []byte, w io.Writer)
 	case kindRequest, kindNotification:
 		return r.single(ctx, &m, dst, w)
 	case kindResult, kindError:
-		r.report.notice(NoticeUnknown, errNoCalls)
+		r.report.notice(NoticeUnknown, noSuchCall(m.id))
 		return dst, nil
 	}
 	return r.refuse(&m, dst), nil
@@ -206,7 +206,7 @@ func (r *Responder) batchEntry(ctx context.Context, b *batch, i int, e *message)
 	switch e.kind {
 	case kindRequest, kindNotification:
 	case kindResult, kindError:
-		r.report.notice(NoticeUnknown, errNoCalls)
+		r.report.notice(NoticeUnknown, noSuchCall(e.id))
 		return
 	default:
 		fault := e.fail()

@@ -46,7 +46,7 @@ type job struct {
 func newServer(cfg *Config, report *reporter, bufs *buffers, conn *Conn) *server {
 	s := &server{cfg: cfg, report: report, bufs: bufs, conn: conn, handler: cfg.Handler, clock: clock{time.Now()}}
 	if s.handler == nil {
-		s.handler = HandlerFunc(notFound)
+		s.handler = HandlerFunc(methodNotFound)
 	}
 	s.inliner, _ = s.handler.(Inliner)
 	s.streamer, _ = s.handler.(ParamsStreamer)
@@ -56,11 +56,6 @@ func newServer(cfg *Config, report *reporter, bufs *buffers, conn *Conn) *server
 		s.running = running{method: method, member: member, contexts: make(map[string]*requestContext)}
 	}
 	return s
-}
-
-// notFound is the handler of those who have none (JSON-RPC 2.0 section 5.1).
-func notFound(_ context.Context, req *Request) (any, error) {
-	return nil, Errorf(CodeMethodNotFound, "method not found: %s", req.Method())
 }
 
 // fill makes a job of a message, whose bytes it points into. name is the

@@ -6,8 +6,11 @@ import (
 	"time"
 )
 
-// errNoCalls reports a response with an id of no call of ours.
-var errNoCalls = errors.New("jsonrpc: a response with an id that no call had")
+// noSuchCall reports a response with an id of no call of ours. It shows the id: a peer
+// that answers with "4096" or 4096.0 for 4096 is found by that.
+func noSuchCall(id []byte) error {
+	return fmt.Errorf("jsonrpc: a response with the id %s, which no call had", shorten(string(id), longestName))
+}
 
 // settle gives a response to the call that waits for it (RPC-7).
 func (c *Conn) settle(m *message) {
@@ -44,7 +47,7 @@ func (c *Conn) claim(m *message, alone bool) *slot {
 		if m.kind == kindError && string(m.id) == "null" {
 			c.refused(decodeError(m.err), alone)
 		} else {
-			c.report.notice(NoticeUnknown, errNoCalls)
+			c.report.notice(NoticeUnknown, noSuchCall(m.id))
 		}
 		return nil
 	}
@@ -54,7 +57,7 @@ func (c *Conn) claim(m *message, alone bool) *slot {
 	case late:
 		c.report.notice(NoticeLate, fmt.Errorf("jsonrpc: the response with the id %s comes late: its call was given up", m.id))
 	default:
-		c.report.notice(NoticeUnknown, fmt.Errorf("jsonrpc: a response with the id %s, which no call had", m.id))
+		c.report.notice(NoticeUnknown, noSuchCall(m.id))
 	}
 	return s
 }
