@@ -116,7 +116,7 @@ func (c *Conn) batch(ctx context.Context, b *Batch, opts []CallOption) (sent boo
 	all := outCall{method: "batch", start: c.clock.now(), timeout: c.cfg.Timeout}
 	if len(opts) > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = all.apply(ctx, opts)
+		ctx, cancel = all.apply(ctx, c.clock, opts)
 		defer cancel()
 	}
 	defer b.giveUp(c) // for params and results that panic

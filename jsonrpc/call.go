@@ -37,7 +37,7 @@ func (c *Conn) do(ctx context.Context, method string, params, result any, opts [
 	call := outCall{method: method, start: c.clock.now(), timeout: c.cfg.Timeout}
 	if len(opts) > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = call.apply(ctx, opts)
+		ctx, cancel = call.apply(ctx, c.clock, opts)
 		defer cancel()
 	}
 	err = c.call(ctx, &call, params, result)
@@ -57,8 +57,8 @@ type outCall struct {
 	sent bool
 }
 
-// apply applies the options.
-func (call *outCall) apply(ctx context.Context, opts []CallOption) (context.Context, context.CancelFunc) {
+// apply applies the options; start is on clock.
+func (call *outCall) apply(ctx context.Context, clock clock, opts []CallOption) (context.Context, context.CancelFunc) {
 	var o callOptions
 	for _, option := range opts {
 		option(&o)
@@ -67,7 +67,7 @@ func (call *outCall) apply(ctx context.Context, opts []CallOption) (context.Cont
 		call.timeout = -1
 	}
 	if o.timeout > 0 {
-		return context.WithTimeout(ctx, o.timeout)
+		return context.WithDeadline(ctx, clock.at(call.start).Add(o.timeout))
 	}
 	return ctx, func() {}
 }
@@ -264,11 +264,10 @@ func (c *Conn) giveUp(s *slot, call *outCall) {
 func (c *Conn) contextError(ctx context.Context, call *outCall) error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
-		e := &TimeoutError{}
-		if call.start != 0 { // else it has not waited
-			e.After = time.Duration(c.clock.now() - call.start)
+		if call.start == 0 { // it has not waited
+			return &TimeoutError{}
 		}
-		return e
+		return &TimeoutError{After: given(ctx, c.clock.at(call.start))}
 	}
 	cause := context.Cause(ctx)
 	if errors.Is(cause, err) {

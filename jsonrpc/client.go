@@ -229,14 +229,14 @@ func (cl *Client) try(ctx context.Context, method string, opts []CallOption, cal
 			if !ok {
 				return nil, everSent(err, sent)
 			}
-			if why := cl.sleep(within, d); why != nil {
+			if why := cl.sleep(within, start, d); why != nil {
 				err = errors.Join(why, errors.Unwrap(err))
 				break
 			}
 			conn = cl.present()
 		}
 		if conn == nil {
-			if conn, err = cl.await(within); err != nil {
+			if conn, err = cl.await(within, start); err != nil {
 				break
 			}
 		}
@@ -301,9 +301,8 @@ func (cl *Client) present() *Conn {
 	return cl.conn
 }
 
-// await waits for a connection.
-func (cl *Client) await(ctx context.Context) (*Conn, error) {
-	start := time.Now()
+// await waits for a connection, for a call that began at start.
+func (cl *Client) await(ctx context.Context, start time.Time) (*Conn, error) {
 	for {
 		cl.mu.Lock()
 		conn, cause, over, changed := cl.conn, cl.cause, cl.over, cl.changed
@@ -317,16 +316,16 @@ func (cl *Client) await(ctx context.Context) (*Conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, cl.waitError(ctx, cause, time.Since(start))
+			return nil, cl.waitError(ctx, cause, start)
 		}
 	}
 }
 
-// waitError says why there was no connection in time.
-func (cl *Client) waitError(ctx context.Context, cause error, waited time.Duration) error {
+// waitError says why there was no connection in time for a call that began at start.
+func (cl *Client) waitError(ctx context.Context, cause error, start time.Time) error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = &TimeoutError{After: waited}
+		err = &TimeoutError{After: given(ctx, start)}
 	}
 	if cause == nil {
 		return err
@@ -336,6 +335,16 @@ func (cl *Client) waitError(ctx context.Context, cause error, waited time.Durati
 		Recoverable: AdviceFor(cause) != AdviceGiveUp, // by which run decides whether to go on
 		Err:         cause,
 	})
+}
+
+// given is the time that what began at start had until the deadline of ctx, which is
+// over.
+func given(ctx context.Context, start time.Time) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok { // a context that ends without one
+		end = time.Now()
+	}
+	return max(end.Sub(start), 0)
 }
 
 // set makes conn the present connection, or cause the reason why there is none.
@@ -369,7 +378,7 @@ func (cl *Client) run() {
 		}
 		cl.state.set(StateDisconnected, err, notEnded)
 		cl.state.set(StateConnecting, err, func(from State) bool { return from == StateDisconnected })
-		_ = cl.sleep(cl.ctx, cl.backoff(failures)) // the next attempt looks whether it is over
+		_ = cl.sleep(cl.ctx, time.Now(), cl.backoff(failures)) // the next attempt looks whether it is over
 	}
 }
 
@@ -451,8 +460,9 @@ func (cl *Client) backoff(failures int) time.Duration {
 	return d - time.Duration(cl.cfg.Random()*float64(d)/2)
 }
 
-// sleep waits for d; an error says that ctx or the Client ended before.
-func (cl *Client) sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for d; an error says that ctx, that of a call that began at start, or the
+// Client ended before.
+func (cl *Client) sleep(ctx context.Context, start time.Time, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -464,6 +474,6 @@ func (cl *Client) sleep(ctx context.Context, d time.Duration) error {
 	case <-cl.ctx.Done():
 		return &ConnError{Conn: cl.cfg.Name, State: StateClosing, Err: ErrClosed}
 	case <-ctx.Done():
-		return cl.waitError(ctx, nil, d)
+		return cl.waitError(ctx, nil, start)
 	}
 }

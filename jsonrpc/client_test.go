@@ -378,6 +378,20 @@ func TestClientTimeouts(t *testing.T) {
 			}
 			cl.Close()
 		}
+		dials := 0
+		cl := NewClient(func(ctx context.Context) (Stream, error) {
+			if dials++; dials > 1 {
+				return never(ctx)
+			}
+			near, far := Pipe()
+			time.AfterFunc(400*time.Millisecond, func() { far.Close() })
+			return near, nil
+		}, ClientConfig{})
+		err := cl.Call(t.Context(), "m", nil, nil, Idempotent(), WithTimeout(time.Second))
+		if late, ok := errors.AsType[*TimeoutError](err); !ok || late.After != time.Second {
+			t.Errorf("waiting for the second time: %v", err)
+		}
+		cl.Close()
 		for _, peer := range s.peers {
 			peer.Close()
 		}
@@ -451,7 +465,7 @@ func TestClientWaitAdvice(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for cause, want := range map[error]bool{syscall.ECONNREFUSED: true, verdictError(false): false} {
-		ended, ok := errors.AsType[*ConnError](cl.waitError(ctx, cause, 0))
+		ended, ok := errors.AsType[*ConnError](cl.waitError(ctx, cause, time.Now()))
 		if !ok || ended.Recoverable != want {
 			t.Errorf("%v: %v, want Recoverable %v", cause, ended, want)
 		}

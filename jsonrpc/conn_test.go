@@ -319,6 +319,35 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestTimeoutAfter proves that a timeout tells the time that the call was given, and not
+// what it took with all that came beside, and tells it as a person would (RPC-10).
+func TestTimeoutAfter(t *testing.T) {
+	withPeer(t, Config{Timeout: 2 * time.Second}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		go readAll(peer.s)
+		time.Sleep(100 * time.Millisecond) // the clock does not begin with the call
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		time.Sleep(time.Second)
+		for i, call := range []func() error{
+			func() error { return c.Call(ctx, "m", nil, nil) },
+			func() error { return c.Call(t.Context(), "m", nil, nil) },
+			func() error { return c.Call(t.Context(), "m", nil, nil, WithTimeout(3*time.Second)) },
+		} {
+			want := []time.Duration{4, 2, 3}[i] * time.Second
+			if late, ok := errors.AsType[*TimeoutError](call()); !ok || late.After != want {
+				t.Errorf("%v instead of %v", late, want)
+			}
+		}
+	})
+	for after, want := range map[time.Duration]string{
+		time.Second: "1s", 999_996 * time.Microsecond: "1s", 1_500_004 * time.Microsecond: "1.5s", 9_994_321: "9.994ms", 3_999: "4µs", 0: "0s",
+	} {
+		if got := (&TimeoutError{After: after}).Error(); got != "jsonrpc: no answer within "+want {
+			t.Errorf("%d: %s", after, got)
+		}
+	}
+}
+
 // TestClosedByPeer proves that pending calls fail at once when the peer hangs
 // up (RPC-14), and calls begun afterwards too (RPC-26).
 func TestClosedByPeer(t *testing.T) {

@@ -218,7 +218,8 @@ func (e *ConnError) Is(target error) bool { return target == ErrClosed }
 // A TimeoutError says that a call was given up since no answer came in time
 // (RPC-10). The peer may have acted on the request all the same.
 type TimeoutError struct {
-	// After is the time that the call was given.
+	// After is the time that the call was given: until the deadline of its context,
+	// WithTimeout or Config.Timeout. CallError.Elapsed is what it took.
 	After time.Duration
 	// Peer is the newest error without an id that the peer sent while the call
 	// waited, nil when there was none. It may be why there was no answer, or be
@@ -226,9 +227,13 @@ type TimeoutError struct {
 	Peer *Error
 }
 
-// Error tells the time that passed, and what the peer said meanwhile.
+// Error tells the time that the call was given, and what the peer said meanwhile.
 func (e *TimeoutError) Error() string {
-	text := "jsonrpc: no answer within " + e.After.String()
+	after := e.After.Round(time.Microsecond)
+	if after >= 10*time.Millisecond { // a second is one, even if it began a moment before the call
+		after = after.Round(time.Millisecond)
+	}
+	text := "jsonrpc: no answer within " + after.String()
 	if e.Peer != nil {
 		text += "; meanwhile the peer sent an error without an id, perhaps about this call: " + e.Peer.Error()
 	}

@@ -565,7 +565,7 @@ func TestReaderWithoutEnd(t *testing.T) {
 				start, want := time.Now(), []time.Duration{5, 10, 1, 10, 10}[i]*time.Second
 				err := call()
 				after := time.Since(start) // a Read that is under way is waited for
-				if late, ok := errors.AsType[*TimeoutError](err); !ok || late.After != after || after < want || after > want+time.Second {
+				if late, ok := errors.AsType[*TimeoutError](err); !ok || late.After != want || after < want || after > want+time.Second {
 					t.Errorf("%s, %d: %v after %v", name, i, err, after)
 				}
 			}

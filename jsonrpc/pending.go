@@ -293,6 +293,9 @@ type clock struct{ start time.Time }
 
 func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
+// at is the time of day at n.
+func (c clock) at(n int64) time.Time { return c.start.Add(time.Duration(n - 1)) }
+
 // A sink takes a result as it arrives, for a caller that wants it in a Writer.
 type sink struct {
 	mu     sync.Mutex
