@@ -17,14 +17,15 @@ import (
 type ClientConfig struct {
 	Config
 	// MinBackoff is the time before the first new attempt to connect; it
-	// doubles with every failure up to MaxBackoff, which it begins after again
-	// when a connection has stood for MaxBackoff. Defaults: 100 ms and 30 s.
+	// doubles with every failure up to MaxBackoff. A connection that ends is a
+	// failure, too, unless it has stood for MaxBackoff, or brought a result and
+	// was then closed in order by the peer (io.EOF): after such a one the time is
+	// MinBackoff again. Defaults: 100 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
 	// DialTimeout bounds one attempt to connect. Default 10 s.
 	DialTimeout time.Duration
-	// MaxDials is how many times the Client connects again before it gives up
-	// for good, unless a connection stood for MaxBackoff meanwhile. Default 100;
-	// negative: no bound.
+	// MaxDials is how many times in a row the Client connects again after a
+	// failure before it gives up for good. Default 100; negative: no bound.
 	MaxDials int
 	// MaxAttempts bounds how many times a call is tried. Default 3.
 	MaxAttempts int
@@ -358,7 +359,7 @@ func (cl *Client) set(conn *Conn, cause error, over bool) {
 
 // run is the goroutine that connects, again and again.
 func (cl *Client) run() {
-	failures := 0 // since a connection stood for a while
+	failures := 0 // since a connection stood for a while, or did its work
 	for {
 		conn, release, err := cl.connect()
 		if err == nil {
@@ -366,7 +367,7 @@ func (cl *Client) run() {
 			cl.set(conn, nil, false)
 			cl.state.set(StateConnected, nil, notEnded)
 			err = cl.watch(conn, release)
-			if time.Since(began) >= cl.cfg.MaxBackoff {
+			if time.Since(began) >= cl.cfg.MaxBackoff || conn.didItsWork() {
 				failures = 0
 			}
 		}
@@ -380,6 +381,14 @@ func (cl *Client) run() {
 		cl.state.set(StateConnecting, err, func(from State) bool { return from == StateDisconnected })
 		_ = cl.sleep(cl.ctx, time.Now(), cl.backoff(failures)) // the next attempt looks whether it is over
 	}
+}
+
+// didItsWork says of a connection that has ended whether the peer closed it in order
+// after a call had a result, as servers do that take one call per connection. Another
+// dial is paid for by a call then; one that breaks, or answers errors only, may do so
+// again and again.
+func (c *Conn) didItsWork() bool {
+	return c.useful.Load() && c.cause == io.EOF //nolint:errorlint // that of a program that failed has one in it
 }
 
 // notEnded says whether nobody has closed the Client.

@@ -224,6 +224,64 @@ func TestClientStands(t *testing.T) {
 	}
 }
 
+// An endsWith is a Stream that ends with an error where the peer closes it.
+type endsWith struct {
+	Stream
+	err error
+}
+
+func (s *endsWith) Read() (Part, error) {
+	part, err := s.Stream.Read()
+	if err != nil {
+		err = s.err
+	}
+	return part, err
+}
+
+// TestClientOneCallEach proves that a server that closes each connection after a result
+// is no failing one: the next connection is there soon, however many there were. One
+// that breaks, or answers with an error, is (RPC-22).
+func TestClientOneCallEach(t *testing.T) {
+	for name, tt := range map[string]struct {
+		method string
+		end    error
+		grows  bool
+	}{
+		"result":        {"echo", io.EOF, false},
+		"long result":   {"long", io.EOF, false},
+		"error":         {"other", io.EOF, true},
+		"reset":         {"echo", syscall.ECONNRESET, true},
+		"program fails": {"echo", &ExitError{Err: errors.New("exit status 1"), stream: io.EOF}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var mux Mux
+			mux.Register("echo", HandlerFunc(echo))
+			mux.Register("long", HandlerFunc(func(context.Context, *Request) (any, error) { return strings.Repeat("x", 300<<10), nil }))
+			s := &site{cfg: Config{Handler: &mux}}
+			cl := NewClient(func(ctx context.Context) (Stream, error) {
+				stream, err := s.dial(ctx)
+				return &endsWith{stream, tt.end}, err
+			}, ClientConfig{Random: noJitter, MinBackoff: time.Second, MaxBackoff: 4 * time.Second, MaxDials: 5})
+			var took []time.Duration
+			for range 9 {
+				start := time.Now()
+				err := cl.Call(t.Context(), tt.method, []int{1}, new(any))
+				took = append(took, time.Since(start))
+				if err != nil && !errors.Is(err, &Error{Code: CodeMethodNotFound}) && !tt.grows {
+					t.Errorf("%s: %v", name, err)
+				}
+				s.hangUp()
+				synctest.Wait()
+			}
+			grew := took[3] > took[1]
+			if gaveUp := cl.State() == StateDisconnected; gaveUp != tt.grows || grew != tt.grows || took[1] != time.Second {
+				t.Errorf("%s: gave up: %t, calls took %v", name, gaveUp, took)
+			}
+			cl.Close()
+		})
+	}
+}
+
 // TestClientRepeats proves which calls are made again: those that were
 // certainly not sent, and those that may be made twice.
 func TestClientRepeats(t *testing.T) {

@@ -32,6 +32,7 @@ type Conn struct {
 	token   *readToken // nil when only the goroutine that reads can
 	state   stateBox
 	refusal atomic.Pointer[refusal] // the newest; nil when there was none
+	useful  atomic.Bool             // a call had a result
 
 	sweepEvery time.Duration
 	sweeping   atomic.Bool

@@ -54,6 +54,9 @@ func (c *Conn) claim(m *message, alone bool) *slot {
 	s, late := c.pending.settle(id)
 	switch {
 	case s != nil:
+		if m.kind == kindResult && !c.useful.Load() {
+			c.useful.Store(true)
+		}
 	case late:
 		c.report.notice(NoticeLate, fmt.Errorf("jsonrpc: the response with the id %s comes late: its call was given up", m.id))
 	default:
