@@ -11,25 +11,31 @@ type (
 	readDeadliner interface{ SetReadDeadline(t time.Time) error }
 )
 
+// A gentleCloser is one of the Streams of this package over a connection.
+type gentleCloser interface {
+	Stream
+	closeGently() error
+}
+
 // One type for each set of abilities, so that a Stream has the methods that
 // work and no others.
 type (
 	tryStream struct {
-		Stream
+		gentleCloser
 		tryWriter
 	}
 	deadlineStream struct {
-		Stream
+		gentleCloser
 		readDeadliner
 	}
 	tryDeadlineStream struct {
-		Stream
+		gentleCloser
 		tryWriter
 		readDeadliner
 	}
 )
 
-func withAbilities(s Stream, t tryWriter, d readDeadliner) Stream {
+func withAbilities(s gentleCloser, t tryWriter, d readDeadliner) Stream {
 	switch {
 	case t != nil && d != nil:
 		return &tryDeadlineStream{s, t, d}

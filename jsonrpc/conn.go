@@ -148,7 +148,8 @@ func (c *Conn) Stats() Stats {
 // Close ends the connection: new calls and requests are refused, pending calls
 // fail at once with a *ConnError, running handlers have Config.Grace to answer
 // before their contexts end and a second afterwards, what was written has another
-// second to get out.
+// second to get out. Over a socket, a peer that has called has one more to take its
+// answers and to close its end.
 //
 // It returns when no goroutine of the connection is left, which takes as long as
 // the slowest handler does that ignores its context; for the same reason a
@@ -214,7 +215,7 @@ func (c *Conn) end(cause error, broken bool) {
 		why := c.connError(state)
 		c.pending.refuse(why) // before the hook is told, which may try to call
 		if broken {
-			c.disconnect()
+			c.disconnect(false)
 			c.disconnected() // first, for those who call again when a call has failed
 		} else {
 			c.state.set(state, cause, func(from State) bool { return from < state })
@@ -227,7 +228,7 @@ func (c *Conn) end(cause error, broken bool) {
 		c.tasks.Go(c.finish)
 	})
 	if broken {
-		c.disconnect()
+		c.disconnect(false)
 	}
 }
 
@@ -241,9 +242,9 @@ func (c *Conn) finish() {
 	c.srv.pool.wait(answer)
 	cancel()
 	flush, cancel := context.WithTimeout(context.Background(), flushGrace)
-	c.w.flushed(flush)
+	written := c.w.flushed(flush)
 	cancel()
-	c.disconnect()
+	c.disconnect(written && c.srv.asked.Load())
 	c.srv.pool.close()
 	c.sweeper.Stop()
 	if c.token != nil && c.token.lent != nil {
@@ -255,12 +256,16 @@ func (c *Conn) finish() {
 // disconnect ends reading and writing, once. It may be called by who makes a call,
 // and so leaves it to a goroutine to close the Stream: that of a Subprocess waits
 // for the end of the program. As long as finish has not called it, there are other
-// tasks that Close waits for.
-func (c *Conn) disconnect() {
+// tasks that Close waits for. With answered the last answers may be on the way.
+func (c *Conn) disconnect(answered bool) {
 	c.ended.Do(func() {
 		c.w.close(c.connError(StateDisconnected))
 		c.tasks.Go(func() {
-			_ = c.stream.Close() // nothing can be done about its error
+			closing := c.stream.Close
+			if s, ok := c.stream.(gentleCloser); ok && answered {
+				closing = s.closeGently
+			}
+			_ = closing() // nothing can be done about its error
 			c.disconnected()
 		})
 	})

@@ -97,6 +97,8 @@ type headerStream struct {
 
 func (s *headerStream) Close() error { return s.rw.Close() }
 
+func (s *headerStream) closeGently() error { return closeGently(s.rw) }
+
 func (s *headerStream) Read() (Part, error) {
 	for {
 		if part, ok := s.take(); ok {

@@ -49,6 +49,8 @@ func (s *lineStream) Write(p []byte) (int, error) { return s.rw.Write(p) }
 
 func (s *lineStream) Close() error { return s.rw.Close() }
 
+func (s *lineStream) closeGently() error { return closeGently(s.rw) }
+
 func (s *lineStream) Read() (Part, error) {
 	for s.next < 0 {
 		if n := s.partLen(); n > 0 {

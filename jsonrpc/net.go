@@ -139,15 +139,12 @@ func serveConn(ctx, open context.Context, conn net.Conn, cfg ServeConfig, handle
 // was written, and to close its end.
 const gentleTime = time.Second
 
-// gentle returns conn with a Close that lets the peer take what was written. TCP
-// throws it away when a socket is closed to which the peer still sends, as it may
-// until it knows.
+// gentle returns conn with a Close that is closeGently.
 func gentle(conn net.Conn) net.Conn {
-	half, ok := conn.(writeCloser)
-	if !ok {
+	if _, ok := conn.(writeCloser); !ok {
 		return conn
 	}
-	c := gentleConn{conn, half}
+	c := gentleConn{conn}
 	if try := tryWriterOf(conn); try != nil {
 		return struct {
 			gentleConn
@@ -157,21 +154,30 @@ func gentle(conn net.Conn) net.Conn {
 	return c
 }
 
-type writeCloser interface{ CloseWrite() error }
+type gentleConn struct{ net.Conn }
 
-type gentleConn struct {
+func (c gentleConn) Close() error { return closeGently(c.Conn) }
+
+type writeCloser interface {
 	net.Conn
-	half writeCloser
+	CloseWrite() error
 }
 
-// Close ends this side's direction, and waits for the end of the other one.
-func (c gentleConn) Close() error {
+// closeGently closes a connection so that the peer can take what was written: it ends
+// this side's direction, and waits for the end of the other one. TCP throws away what
+// is under way when a socket is closed to which the peer still sends, as it may until
+// it knows.
+func closeGently(rw io.ReadWriteCloser) error {
+	half, ok := rw.(writeCloser)
+	if !ok {
+		return rw.Close()
+	}
 	// No deadline: who reads may set another, and with TLS a Write that goes on holds
 	// up CloseWrite.
-	timer := time.AfterFunc(gentleTime, func() { _ = c.Conn.Close() })
+	timer := time.AfterFunc(gentleTime, func() { _ = rw.Close() })
 	defer timer.Stop()
-	if c.half.CloseWrite() == nil {
-		_, _ = io.Copy(io.Discard, c.Conn) // its error is an end, too
+	if half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, rw) // its error is an end, too
 	}
-	return c.Conn.Close()
+	return rw.Close()
 }

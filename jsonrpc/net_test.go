@@ -283,3 +283,45 @@ func TestStatesOneAtATime(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseGently proves that the answers of an end that closes arrive though its peer
+// still sends, and that they are waited for a second, and not when there are none
+// (RPC-14).
+func TestCloseGently(t *testing.T) {
+	for name, framing := range map[string]Framing{"lines": NewLineStream, "headers": NewHeaderStream} {
+		for _, asks := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				half := &halfConn{Conn: near, began: time.Now(), ends: make(chan string, 9)}
+				c := NewConn(framing(half), Config{Handler: HandlerFunc(echo)})
+				peer := NewConn(framing(far), Config{})
+				if asks {
+					if err := peer.Call(t.Context(), "m", []int{1}, nil); err != nil {
+						t.Error(err)
+					}
+				}
+				go func() {
+					for peer.Notify(t.Context(), "n", nil) == nil {
+						time.Sleep(time.Millisecond)
+					}
+				}()
+				synctest.Wait()
+				c.Close()
+				peer.Close()
+				time.Sleep(time.Millisecond)
+				close(half.ends)
+				var got []string
+				for end := range half.ends {
+					got = append(got, end)
+				}
+				want := []string{"write after 0s", "all after 1s", "all after 1s"} // it is closed after the wait, too
+				if !asks {
+					want = []string{"all after 0s"}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, asks %t: %s", name, asks, got)
+				}
+			})
+		}
+	}
+}

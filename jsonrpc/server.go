@@ -9,6 +9,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,7 @@ type server struct {
 	pool     pool
 	jobs     sync.Pool
 	running  running
+	asked    atomic.Bool // there was a request, and no notification
 }
 
 // A job is one request on its way through a handler.
@@ -108,6 +110,9 @@ func (s *server) begin(base context.Context, slab *contextSlab, j *job) {
 	j.ctx = slab.next(base)
 	s.running.add(j.req.id, j.ctx)
 	s.report.requests.Add(1)
+	if j.req.id != nil && !s.asked.Load() {
+		s.asked.Store(true)
+	}
 }
 
 // handle runs the handler.

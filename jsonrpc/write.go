@@ -283,9 +283,11 @@ func (w *writer) close(err error) {
 // idle says that nothing waits to be written; flushed waits for it.
 func (w *writer) idle() bool { return w.err != nil || !w.writing && w.waiting() == 0 && !w.owned }
 
-// flushed waits until everything is written, or ctx ends, or writing has.
-func (w *writer) flushed(ctx context.Context) {
+// flushed waits until everything is written, or ctx ends, or writing has, and says
+// whether it is the first.
+func (w *writer) flushed(ctx context.Context) bool {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	for !w.idle() {
 		if !w.writing && len(w.buf) > 0 { // else the signal would come back as news of room
 			w.signal()
@@ -294,7 +296,7 @@ func (w *writer) flushed(ctx context.Context) {
 			break
 		}
 	}
-	w.mu.Unlock()
+	return w.err == nil && w.idle()
 }
 
 // endLine ends the message that begins at start: line breaks in raw values,
