@@ -1,10 +1,15 @@
 package health_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +30,7 @@ type rig struct {
 	// under counts the looks under way, most how many there were at most.
 	under, most int
 	tokens      int
+	log         bytes.Buffer // of checkers; read it when none runs
 	// look, if set, is a look.
 	look func(ctx context.Context, agent parley.Agent) (parley.AgentHealth, error)
 }
@@ -62,6 +68,7 @@ func (r *rig) add(a parley.Agent) {
 func (r *rig) checker(random float64, concurrent int) *health.Checker {
 	return health.New(health.Config{
 		DB: r.db, Agent: r.db.Agent, Concurrent: concurrent, Random: func() float64 { return random },
+		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Look: func(ctx context.Context, agent parley.Agent, within time.Duration) (parley.AgentHealth, error) {
 			r.mu.Lock()
 			r.looks[agent.Name] = append(r.looks[agent.Name], time.Now())
@@ -165,7 +172,7 @@ func TestOneLook(t *testing.T) {
 // others are looked at as soon as one is free.
 func TestSlowAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const agents = 24
+		const agents = 36
 		names := make([]string, agents)
 		for i := range names {
 			names[i] = fmt.Sprintf("agent-%02d", i)
@@ -173,12 +180,12 @@ func TestSlowAgents(t *testing.T) {
 		r := newRig(t, names...)
 		r.look = func(ctx context.Context, _ parley.Agent) (parley.AgentHealth, error) {
 			select {
-			case <-time.After(4 * time.Second):
+			case <-time.After(3100 * time.Millisecond): // no multiple of the time between two sweeps
 			case <-ctx.Done():
 			}
 			return parley.AgentHealth{Message: "no answer"}, nil
 		}
-		r.run(29*time.Second, r.checker(0.5, 4)) // 6 rounds of 4 s each
+		r.run(29*time.Second, r.checker(0.5, 4)) // 9 rounds of 3.1 s each
 		for _, name := range names {
 			if r.count(name) != 1 {
 				t.Errorf("%s was looked at %d times", name, r.count(name))
@@ -247,6 +254,32 @@ func TestLookFails(t *testing.T) {
 		}
 		if h := r.state("a"); h.Status != parley.HealthHealthy {
 			t.Errorf("%+v", h)
+		}
+		log := r.log.String()
+		if lost := strings.Count(log, "a look at an agent was lost"); lost != 2 || strings.Count(log, "nobody can look") != lost || strings.Contains(log, "error=<nil>") {
+			t.Error(log)
+		}
+	})
+}
+
+// TestCardOfCredential: the card that everybody sees is compared with the one that the
+// agent is called by only if that is the same: with a credential it may be another.
+func TestCardOfCredential(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		called := json.RawMessage(`{"protocol":"a2a","card_hash":"aa"}`)
+		r.add(parley.Agent{Name: "open", Detected: called})
+		r.add(parley.Agent{Name: "none", Detected: called, Auth: parley.Auth{Type: parley.AuthNone}})
+		r.add(parley.Agent{Name: "bearer", Detected: called, Auth: parley.Auth{Type: parley.AuthBearer}})
+		r.add(parley.Agent{Name: "certificate", Detected: called, TLS: parley.AgentTLS{CA: "env:CA"}})
+		r.look = func(context.Context, parley.Agent) (parley.AgentHealth, error) {
+			return parley.AgentHealth{Healthy: true, CardHash: "bb"}, nil
+		}
+		r.run(10*time.Second, r.checker(0.5, 0))
+		for agent, want := range map[string]bool{"open": true, "none": true, "bearer": false, "certificate": false} {
+			if got := slices.Contains(r.events(agent), parley.EventCardChanged); got != want || r.state(agent).CardHash != "bb" {
+				t.Errorf("%s: changed %t, %+v", agent, got, r.state(agent))
+			}
 		}
 	})
 }
