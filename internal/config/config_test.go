@@ -69,6 +69,14 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestAgentsSection: the registry reads the agents of the file, whatever is wrong with
+// them, and nobody else.
+func TestAgentsSection(t *testing.T) {
+	if l := mustLoad(t, "agents: [{nmae: a}, 7]\nlisten: h:1\n", nil, nil); l.Listen != "h:1" {
+		t.Errorf("listen %s", l.Listen)
+	}
+}
+
 // TestStructure: each leaf of the structure is a setting and each setting that
 // is no secret a leaf, so that none is read and then lost.
 func TestStructure(t *testing.T) {
@@ -161,6 +169,10 @@ func TestProblems(t *testing.T) {
 		{name: "unit", file: "limits: {cancel_grace: 30}\n", want: "parley.yaml:1:24: type: limits.cancel_grace: must be a duration such as 500ms, 30s or 1m30s, with its unit"},
 		{name: "size", file: "bus: {kafka: {max_record: 1MB}}\n", want: "parley.yaml:1:27: value: bus.kafka.max_record: must be a size such as 512KiB or 1MiB"},
 		{name: "size range", file: "bus: {kafka: {max_record: 1GiB}}\n", want: "parley.yaml:1:27: value: bus.kafka.max_record: must be from 1KiB to 64MiB"},
+		{
+			name: "size that is no KiB", file: "zone: {execution: {max_request: 1GiB}}\n",
+			want: "parley.yaml:1:33: value: zone.execution.max_request: must be from 1KiB to 100000000B",
+		},
 		{name: "quotes", file: "listen: 8420\n", want: "parley.yaml:1:9: type: listen: must be a text; write it in quotes"},
 		{name: "section", file: "bus: kafka\n", want: "parley.yaml:1:6: type: bus: must be a section with members such as kafka, kind"},
 		{name: "list", file: "roles: {api: true}\n", want: "parley.yaml:1:8: type: roles: must be a list of api, executor, bridge"},

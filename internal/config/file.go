@@ -23,9 +23,6 @@ const agentsSection = "agents"
 
 // readFile takes the values of the file.
 func (l *loader) readFile() {
-	if l.src.File == "" {
-		return
-	}
 	if len(l.src.Data) > maxFile {
 		l.problem(parley.Problem{File: l.src.File}, "", codeValue, fmt.Sprintf("the file is larger than %d bytes", maxFile))
 		return

@@ -102,7 +102,7 @@ func (s Setting) items(items []string) (any, error) {
 }
 
 func (s Setting) within(n int64) error {
-	if s.least == 0 && s.most == 0 || n >= s.least && n <= s.most {
+	if n >= s.least && n <= s.most {
 		return nil
 	}
 	return fmt.Errorf("must be from %s to %s", s.print(s.least), s.print(s.most))
