@@ -21,6 +21,7 @@ func TestHealthFile(t *testing.T) {
 		`{enabled: false}`:                  parley.HealthCheck{Off: true},
 		`{interval: 10s, timeout: 500ms}`:   parley.HealthCheck{Interval: 10 * time.Second, Timeout: 500 * time.Millisecond},
 		`{interval_ms: 60000}`:              parley.HealthCheck{Interval: time.Minute},
+		`{interval_ms: soon}`:               "must be a whole number",
 		`{interval: 10ms}`:                  "must be 1 s to 1 h",
 		`{timeout: 1m}`:                     "must be 100 ms to 30 s",
 		`{interval: 2s, timeout: 3s}`:       "must be at most interval_ms",

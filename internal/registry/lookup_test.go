@@ -39,6 +39,7 @@ func TestLookupErrors(t *testing.T) {
 	}{
 		{"nobody", parley.CodeUnknownAgent, false, "agent 'nobody' is not known"},
 		{"", parley.CodeUnknownAgent, false, "agent '' is not known"},
+		{strings.Repeat("é", 65), parley.CodeUnknownAgent, false, "agent '" + strings.Repeat("é", 64) + "…' is not known"},
 		{byID, parley.CodeUnknownAgent, false, "is not known"},
 		{"deleted", parley.CodeUnknownAgent, false, "was deleted"},
 		{"inactive", parley.CodeAgentRejected, false, "is inactive; make it active"},

@@ -144,7 +144,7 @@ func TestOldLookupBeyondAPage(t *testing.T) {
 func TestOldLookupOrder(t *testing.T) {
 	p := newOldPlatform(t)
 	o := p.lookup(t, nil)
-	p.set(apiAgents+"A", apiPage(`{"name":"A2","url":"http://wrong"}`, `{"name":"A","url":"http://a.test","auth_type":"BEARER","auth_config":{"token":"t0ken"},"timeout_ms":5000,"retry_config":{"max_retries":0},"status":"active"}`))
+	p.set(apiAgents+"A", apiPage(`{"name":"A2","url":"http://wrong"}`, `{"name":"A","url":"http://a.test","auth_type":"BEARER","auth_config":{"token":"t0ken"},"timeout_ms":5000,"retry_config":{"max_retries":0,"initial_delay_ms":250,"max_delay_ms":4000,"backoff_multiplier":3},"status":"active"}`))
 	p.set("/reg/agents/R%20&%20D%2F1", `{"name":"R & D/1","url":"https://r.test/x","auth_config":{"type":"apikey","key":"k3y"},"timeout":2000,"circuit_breaker_config":{"enabled":true,"failure_threshold":3,"failure_rate_threshold":0.7,"timeout_seconds":30,"half_open_max_calls":2,"window_size_seconds":60}}`)
 	got, err := o.Lookup(t.Context(), "A")
 	if err != nil {
@@ -152,9 +152,9 @@ func TestOldLookupOrder(t *testing.T) {
 	}
 	want := parley.Agent{
 		Name: "A", URL: "http://a.test/", Protocol: parley.ProtocolJSONRPC, Timeout: 5 * time.Second, Status: parley.AgentActive,
-		Auth: parley.Auth{Type: parley.AuthBearer}, Retry: parley.DefaultRetryConfig(),
+		Auth:  parley.Auth{Type: parley.AuthBearer},
+		Retry: parley.RetryConfig{MaxRetries: 0, InitialDelay: 250 * time.Millisecond, MaxDelay: 4 * time.Second, Multiplier: 3},
 	}
-	want.Retry.MaxRetries = 0
 	ignore := cmpopts.IgnoreFields(parley.Agent{}, "Credential", "Resolved")
 	if diff := cmp.Diff(want, got, ignore); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -268,6 +268,9 @@ func TestAD7_AllFaultsAtOnce(t *testing.T) {
 	if text := `{"path":"protocol_config.version","code":"protocol_config","detail":"can only be \"2.0\""}`; !strings.Contains(string(e.Details), text) {
 		t.Errorf("details %s\nwant among them %s", e.Details, text)
 	}
+	if !strings.HasSuffix(e.Message, ": must be at least 100 and at most 365 days, in whole milliseconds (and 7 more)") {
+		t.Errorf("the text: %s", e.Message)
+	}
 	if len(f.store.byID) != 0 {
 		t.Error("an agent that is not valid was stored")
 	}
