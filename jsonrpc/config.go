@@ -52,8 +52,9 @@ type Config struct {
 	// are told of room in the order of coming. A single message may be longer.
 	// Default 128 KiB.
 	WriteBuffer int
-	// StallTimeout ends the connection when the peer has taken no byte for so
-	// long while some were waiting. Default 30 s; negative: never.
+	// StallTimeout ends the connection when the peer has not taken the next
+	// 64 KiB for so long, or all that waits where that is less. Default 30 s;
+	// negative: never.
 	StallTimeout time.Duration
 	// Grace is what running handlers are given when the connection ends, before
 	// their contexts do. Default 5 s; negative: none.

@@ -25,7 +25,8 @@ type ServeConfig struct {
 	// Framing makes a Stream of each connection; nil: NewLineStream.
 	Framing Framing
 	// MaxConns is how many connections are served at a time, 0: 1024. Beyond
-	// it, peers wait to be accepted.
+	// it, peers wait to be accepted: for as long as the others stay, which may be
+	// silent, or slow, without end.
 	MaxConns int
 	// Drain leaves the Streams open when ctx ends. Each handle then has to see
 	// to the end of its connection, by Conn.Close or Conn.Shutdown, so that what

@@ -25,7 +25,7 @@ const (
 )
 
 // errStalled ends a connection whose peer takes nothing.
-var errStalled = errors.New("jsonrpc: the peer has taken no byte for too long")
+var errStalled = errors.New("jsonrpc: the peer has taken nothing, or too little, for too long")
 
 // A writer is the sending half of a connection.
 type writer struct {

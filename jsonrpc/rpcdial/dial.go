@@ -70,7 +70,8 @@ type Config struct {
 	WS   rpcws.DialConfig
 
 	// MaxConns is how many connections Listen and Serve have open at a time
-	// with tcp, tls, unix, ws and wss. 0: 1024.
+	// with tcp, tls, unix, ws and wss. 0: 1024. How long one is silent is not
+	// bounded.
 	MaxConns int
 	// Origins are the web pages that may use a server: for rpchttp's
 	// AllowedOrigins and rpcws's Origins, which both take "https://app.example.com".

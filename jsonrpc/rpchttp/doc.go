@@ -35,8 +35,8 @@
 // The headers X-Correlation-ID, traceparent and tracestate become the Meta of
 // the handler's context, and the first is repeated in the answer. How long a
 // body may take is a matter of the http.Server; [NewHTTPServer] sets its limits.
-// A client that takes nothing of an answer for Config.StallTimeout loses its
-// connection.
+// A client that takes nothing of an answer for Config.StallTimeout, or less than
+// 64 KiB of what is left, loses its connection.
 //
 // A client that hangs up on a request ends the context of its handler.
 // Notifications are answered when their handlers begin, which then go on
