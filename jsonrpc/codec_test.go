@@ -86,6 +86,7 @@ func TestStrictDecode(t *testing.T) {
 		{`{"name":{"a":1}}`, "name", "a string"},
 		{`{"tags":["a",5]}`, "tags[1]", "a string"},
 		{`{"tags":"a"}`, "tags", "an array"},
+		{`{"tags":{"home":1}}`, "tags", "an array"},
 		{`{"home":[]}`, "home", "an object"},
 		{`{"home":{"zip":"x"}}`, "home.zip", "an integer of at most 16 bits"},
 		{`{"home":{"zip":40000}}`, "home.zip", "an integer of at most 16 bits"},

@@ -128,6 +128,9 @@ func mutants() []struct {
 		{"a message comes twice", "several messages in one Write", false, mutateTwice},
 		{"the second message of a Write is lost", "several messages in one Write", true, mutateFirstOnly},
 		{"Write keeps the bytes themselves", "order", true, mutateKeep},
+		{"Write reports too little", "order", true, func(m *mutant, good jsonrpc.Stream) {
+			m.write = func(p []byte) (int, error) { n, err := good.Write(p); return n - 1, err }
+		}},
 		{"TryWrite keeps the bytes themselves", "TryWrite writes what it says", true, mutateKeep},
 		{"a deadline comes early", "SetReadDeadline interrupts Read", false, mutateDeadlineEarly},
 		{"each Write is a message", "one message over several Writes", true, mutateWriteIsMessage},
