@@ -71,7 +71,7 @@ func (a *app) rpcServe(ctx context.Context, address string, f rpcServeFlags) err
 	a.shareStderr()
 	rpc := jsonrpc.Config{
 		Handler: practice(), MaxHandlers: f.handlers, MaxMessage: int(f.maxMessage),
-		Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) { a.note("%s: %v", n.Kind, n.Err) }},
+		Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) { a.note("%s: %s", n.Kind, clean(n.Err.Error())) }},
 	}
 	if at.own() {
 		s, err := a.openStdio(ctx, at, f.listen.dial)
