@@ -18,8 +18,8 @@ type address struct {
 }
 
 type base struct {
+	Hidden string `json:"-"` // what is behind it is checked all the same
 	ID     string `json:"id"`
-	Hidden string `json:"-"`
 	Shadow int    `json:"shadow"`
 }
 
