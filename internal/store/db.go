@@ -117,6 +117,7 @@ type DB struct {
 	closed     bool
 	queue      chan *unit
 	writing    sync.WaitGroup
+	links      links
 	committing *commits
 	fatal      chan struct{}
 	// failed is set once and for all when the disk cannot be trusted.
@@ -179,9 +180,9 @@ func open(ctx context.Context, d dialect, target string, o Options) (_ *DB, err 
 	if err := db.openClock(ctx); err != nil {
 		return nil, errors.Join(db.unopened(err), first.close(), db.readers.Close())
 	}
+	db.links.give(first) // the others are made when they are needed
 	for range db.options.Writers {
-		w := &writer{db: db, link: first}
-		first = nil // the others connect when they have something to write
+		w := &writer{db: db}
 		db.writing.Go(w.loop)
 	}
 	return db, nil
@@ -236,6 +237,9 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.unwatch()
+	for l := db.links.take(); l != nil; l = db.links.take() {
+		db.closeLink(l)
+	}
 	var errs []error
 	db.reads.Range(func(_, st any) bool {
 		errs = append(errs, st.(*sql.Stmt).Close())

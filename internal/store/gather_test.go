@@ -44,7 +44,8 @@ func TestGather(t *testing.T) {
 				db := &DB{options: Options{}.withDefaults(), queue: make(chan *unit, 100), committing: newCommits()}
 				l := heldLink{make(chan int, 10), make(chan struct{})}
 				for range 3 {
-					w := &writer{db: db, link: l}
+					db.links.give(l)
+					w := &writer{db: db}
 					db.writing.Go(w.loop)
 				}
 				var callers sync.WaitGroup

@@ -92,6 +92,9 @@ type Migration struct {
 func (db *DB) Status(ctx context.Context) ([]Migration, error) {
 	var list []Migration
 	err := db.migrate(func(p *goose.Provider) error {
+		if list = db.whole(ctx, p.ListSources()); list != nil {
+			return nil
+		}
 		steps, err := p.Status(ctx)
 		for _, s := range steps {
 			m := Migration{Version: s.Source.Version, Name: path.Base(s.Source.Path)}
@@ -103,6 +106,38 @@ func (db *DB) Status(ctx context.Context) ([]Migration, error) {
 		return err
 	})
 	return list, err
+}
+
+// whole gives every step if the database has all of them and none that this program
+// does not know, else nil. It is one question, for which nobody waits: to go through
+// the steps one by one takes as many, and before them waits whoever changes the schema
+// just now, which is as it should be where something is missing.
+func (db *DB) whole(ctx context.Context, steps []*goose.Source) (list []Migration) {
+	rows, err := db.readers.QueryContext(ctx, `SELECT version_id, tstamp FROM `+goose.DefaultTablename+` WHERE is_applied AND version_id > 0`)
+	if err != nil {
+		return nil // there is no such table, or what comes next fails as well
+	}
+	defer rows.Close() //nolint:errcheck // what comes next fails as well
+	applied := map[int64]time.Time{}
+	for rows.Next() {
+		var version int64
+		var at time.Time
+		if err := rows.Scan(&version, &at); err != nil {
+			return nil
+		}
+		applied[version] = at.UTC()
+	}
+	for _, s := range steps {
+		at, ok := applied[s.Version]
+		if !ok {
+			return nil
+		}
+		list = append(list, Migration{Version: s.Version, Name: path.Base(s.Path), AppliedAt: at})
+	}
+	if len(applied) > len(steps) || rows.Err() != nil {
+		return nil
+	}
+	return list
 }
 
 // SchemaVersion gives the version that the database is at; 0 is a new one.
@@ -122,6 +157,9 @@ func (db *DB) checkSchema(ctx context.Context) error {
 		return err
 	}
 	return db.migrate(func(p *goose.Provider) error {
+		if db.whole(ctx, p.ListSources()) != nil {
+			return nil
+		}
 		at, err := p.GetDBVersion(ctx)
 		if err != nil {
 			return err

@@ -58,7 +58,8 @@ func TestLocksAreNotAwaitedOneByOne(t *testing.T) {
 			}
 			synctest.Wait()
 			began := time.Now()
-			w := &writer{db: db, link: lockedLink{}}
+			db.links.give(lockedLink{})
+			w := &writer{db: db}
 			db.writing.Go(w.loop)
 			callers.Wait()
 			if took := time.Since(began); took > 4*lockTimeout {

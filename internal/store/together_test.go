@@ -15,11 +15,7 @@ import (
 // connections that read, a database 100 ms away had eight decisions a second.
 func TestHistoryIsOneQuestion(t *testing.T) {
 	var trips atomic.Int64
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		return &tripLine{Conn: c, trips: &trips}, err
-	}
-	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Readers: 1, Dial: dial})
+	db := openedAt(t, pgtest.Copy(t, migrated(t)), counted(&trips))
 	begin(t, db, "run-1", attempt("run-1", "a", 1))
 	must(db.History(t.Context(), "run-1"))(t) // the first one prepares
 	before := trips.Load()
@@ -30,6 +26,46 @@ func TestHistoryIsOneQuestion(t *testing.T) {
 	if h.Run.ID != "run-1" || len(h.Events) == 0 || len(h.Attempts) != 1 {
 		t.Errorf("history %+v", h)
 	}
+}
+
+// TestOneConnectionWritesForOne: who writes one thing after another needs one connection.
+// With a database that is 100 ms away each of the others keeps a write for more than a
+// second while it is made.
+func TestOneConnectionWritesForOne(t *testing.T) {
+	var dials atomic.Int64
+	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Writers: 4, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	before := dials.Load()
+	for range 8 {
+		check(t, writeRow(t, db))
+	}
+	if n := dials.Load() - before; n != 0 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
+// TestWholeSchemaIsOneQuestion: a schema to which nothing is missing is looked at once,
+// not step by step.
+func TestWholeSchemaIsOneQuestion(t *testing.T) {
+	var trips atomic.Int64
+	db := openedAt(t, pgtest.Copy(t, migrated(t)), counted(&trips))
+	before := trips.Load()
+	steps := must(db.Status(t.Context()))(t)
+	n := trips.Load() - before
+	if n > 3 {
+		t.Errorf("%d round trips for %d steps", n, len(steps))
+	}
+}
+
+// counted gives options with which round trips are counted, over one connection that
+// reads and one that writes.
+func counted(trips *atomic.Int64) Options {
+	return Options{Readers: 1, Writers: 1, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &tripLine{Conn: c, trips: trips}, err
+	}}
 }
 
 // tripLine counts what is sent after something was received.

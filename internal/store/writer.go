@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -127,11 +128,40 @@ func (db *DB) transition(ctx context.Context, d durability, p points, exec func(
 // writer executes units of one DB. There may be several, which take what waits
 // from the same queue.
 type writer struct {
-	db    *DB
+	db *DB
+	// link is there while a group is committed, see links.
 	link  link
 	group []*unit
 	// due says when the group must not wait any longer.
 	due *time.Timer
+}
+
+// links are the connections of one DB that write while nobody writes over them. That
+// which was used last is taken first: where one is enough no other is made, which takes
+// more than a second with a database that is far away.
+type links struct {
+	using sync.Mutex // protects idle
+	idle  []link
+}
+
+// take gives a connection, nil if there is none.
+func (l *links) take() link {
+	l.using.Lock()
+	defer l.using.Unlock()
+	last := len(l.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	taken := l.idle[last]
+	l.idle = l.idle[:last]
+	return taken
+}
+
+// give takes a connection back.
+func (l *links) give(idle link) {
+	l.using.Lock()
+	defer l.using.Unlock()
+	l.idle = append(l.idle, idle)
 }
 
 const (
@@ -167,7 +197,6 @@ func (c *commits) end() {
 
 // loop runs until the queue is closed and drained.
 func (w *writer) loop() {
-	defer w.closeLink()
 	c := w.db.committing
 	w.due = time.NewTimer(w.db.options.Flush)
 	for open := true; open; {
@@ -246,6 +275,7 @@ func (w *writer) commitGroup() {
 		}
 	}
 	start := w.db.options.Now()
+	w.link = w.db.links.take()
 	err := w.reattempt(units)
 	if errors.Is(err, errLate) && w.db.dialect.guesses {
 		again(units)
@@ -256,6 +286,10 @@ func (w *writer) commitGroup() {
 	} else if err != nil {
 		again(units)
 		w.single(units)
+	}
+	if w.link != nil {
+		w.db.links.give(w.link)
+		w.link = nil
 	}
 	if took := w.db.options.Now().Sub(start); took > time.Second {
 		w.db.options.Logger.Warn("a commit was slow", "took", took, "units", len(units))
@@ -370,11 +404,12 @@ func (w *writer) attempt(units []*unit) (err error) {
 }
 
 func (w *writer) closeLink() {
-	if w.link == nil {
-		return
-	}
-	if err := w.link.close(); err != nil && !w.link.broken() {
-		w.db.options.Logger.Warn("closing a connection of the database", "error", err)
-	}
+	w.db.closeLink(w.link)
 	w.link = nil
+}
+
+func (db *DB) closeLink(l link) {
+	if err := l.close(); err != nil && !l.broken() {
+		db.options.Logger.Warn("closing a connection of the database", "error", err)
+	}
 }
