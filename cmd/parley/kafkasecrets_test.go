@@ -14,6 +14,27 @@ import (
 	"github.com/parley-project/parley/internal/config"
 )
 
+// TestDatabasePasswordIsReadAnew: each connection gets the password that the file holds
+// then, and logs are told it.
+func TestDatabasePasswordIsReadAnew(t *testing.T) {
+	t.Parallel()
+	held := "first-password"
+	l, err := config.Load(config.Sources{
+		File: "parley.yaml", Data: []byte("database: {url: 'postgres://ann@db/parley', password: 'file:password'}"),
+		ReadFile: func(string) ([]byte, error) { return []byte(held), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	current := databaseCurrent(l.Database, func(s parley.Secret) { seen = append(seen, string(s.Reveal())) })
+	held = "second-password"
+	const want = "postgres://ann:second-password@db/parley"
+	if got, err := current(); got != want || err != nil || !slices.Contains(seen, want) {
+		t.Errorf("the URL %q, %v; logs know %q", got, err, seen)
+	}
+}
+
 // TestKafkaSecretsAreReadAnew: what a file holds when a connection is made is what counts,
 // so that a password or a certificate can be replaced under running processes. Logs are
 // told each new secret.

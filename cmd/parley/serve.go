@@ -110,7 +110,7 @@ func (a *app) serverConfig(l *config.Loaded) (server.Config, *logging.Redactor, 
 func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ server.Config, _ *logging.Redactor, err error) {
 	redactor := logging.NewRedactor()
 	cfg := server.Config{
-		Roles: roles(l), Data: l.Data, Listen: l.Listen, DatabaseURL: l.Database.URL, SchemaAsIs: l.Database.Migrate != config.MigrateAuto,
+		Roles: roles(l), Data: l.Data, Listen: l.Listen, DatabaseURL: l.Database.URL, DatabaseCurrent: databaseCurrent(l.Database, redactor.Add), SchemaAsIs: l.Database.Migrate != config.MigrateAuto,
 		OldBridge: l.Executor.Bridge == config.BridgeOld, Requests: l.Bus.Kafka.Requests,
 		NoLedger: l.Bridge.Ledger == config.LedgerNone, Lookup: server.LookupURLs{API: l.Bridge.Lookup.API, Registry: l.Bridge.Lookup.Registry}, BridgeGroup: l.Bus.Kafka.Groups.Bridges,
 		ExecutorGroup: l.Bus.Kafka.Groups.Executors, RequestGroup: l.Bus.Kafka.Groups.Requests,
@@ -137,6 +137,19 @@ func (a *app) serverConfigWith(l *config.Loaded, specs []parley.AgentSpec) (_ se
 		}
 	}
 	return cfg, redactor, nil
+}
+
+// databaseCurrent gives what reads the URL of the database for each connection, so that a
+// new password needs no new start; seen is told what was read.
+func databaseCurrent(d config.Database, seen func(parley.Secret)) func() (string, error) {
+	if d.Current == nil {
+		return nil
+	}
+	return func() (string, error) {
+		url, err := d.Current()
+		seen(url)
+		return string(url.Reveal()), err
+	}
 }
 
 // roles are those of the process.

@@ -131,7 +131,7 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 		mode = server.SlackSocket
 	}
 	return server.VerificationConfig{
-		Data: l.Data, DatabaseURL: l.Database.URL, SchemaAsIs: l.Database.Migrate != config.MigrateAuto, Listen: z.Listen,
+		Data: l.Data, DatabaseURL: l.Database.URL, DatabaseCurrent: databaseCurrent(l.Database, redactor.Add), SchemaAsIs: l.Database.Migrate != config.MigrateAuto, Listen: z.Listen,
 		Slack: server.ZoneSlack{
 			Mode: mode, SigningSecret: z.Slack.SigningSecret, BotToken: z.Slack.BotToken, AppToken: z.Slack.AppToken,
 			APIURL: z.Slack.APIURL, Messages: z.Slack.Channels, Status: server.SlackStatus(z.Slack.Status),

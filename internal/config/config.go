@@ -82,6 +82,9 @@ type Database struct {
 	// URL is a postgres:// URL with its password, zero for the SQLite file in
 	// the data folder.
 	URL parley.Secret `koanf:"-"`
+	// Current reads the URL with its password as they are then; nil where neither is
+	// in a file.
+	Current func() (parley.Secret, error) `koanf:"-"`
 	// Migrate says whether serve brings an older schema up to date (auto) or
 	// refuses it (manual).
 	Migrate string `koanf:"migrate"`

@@ -260,6 +260,37 @@ func TestDatabaseURL(t *testing.T) {
 	}
 }
 
+// TestDatabaseURLIsReadAnew: what files hold when it is asked for is what counts, and
+// what is wrong with it is said without it.
+func TestDatabaseURLIsReadAnew(t *testing.T) {
+	const secret = "postgres://u:s3cr3t@h:1/d"
+	for _, c := range []struct{ name, file, first, second, want, wrong, says string }{
+		{"password", "url: 'postgres://u@h:1/d', password: file:pg", "one\n", "two\n", "postgres://u:two@h:1/d", "", "database.password the file"},
+		{"url", "url: file:pg", secret, "postgres://v:two@h:1/d", "postgres://v:two@h:1/d", "s3cr3t", "database.url must be a URL"},
+		{"both", "url: file:pg, password: env:PASSWORD", "postgres://u@h:1/d", "postgres://v@h:1/d", "postgres://v:three@h:1/d", "", "database.url the file"},
+	} {
+		held := c.first
+		l, err := config.Load(config.Sources{
+			File: "parley.yaml", Data: []byte("database: {" + c.file + "}"), FileDir: "/etc", Dir: "/", Env: []string{"PASSWORD=three"},
+			ReadFile: func(string) ([]byte, error) { return []byte(held), nil },
+		})
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		held = c.second
+		if got, err := l.Database.Current(); err != nil || string(got.Reveal()) != c.want {
+			t.Errorf("%s: %s, %v", c.name, got.Reveal(), err)
+		}
+		held = c.wrong
+		if _, err := l.Database.Current(); err == nil || !strings.HasPrefix(err.Error(), c.says) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if l := mustLoad(t, "database: {url: 'postgres://u@h:1/d', password: env:PG}", []string{"PG=x"}, nil); l.Database.Current != nil {
+		t.Error("a variable is read anew")
+	}
+}
+
 // TestPaths: paths of the file begin at its folder, others at the working one.
 func TestPaths(t *testing.T) {
 	l := mustLoad(t, "data: d\nworkflows: [w, /abs]\nbus: {kafka: {tls: {ca: ca.pem}}}", []string{"PARLEY_SECRETS__DIR=s"}, nil)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -24,6 +25,7 @@ func isReference(text string) bool {
 // resolve turns references into what they name.
 func (l *loader) resolve(c *Config) {
 	c.Database.URL = l.databaseURL()
+	c.Database.Current = l.currentURL()
 	c.Auth.Key = l.secret("auth.key")
 	l.resolveZone(&c.Zone)
 	c.Telemetry.Traces.Header.Value = l.secret("telemetry.traces.header.value")
@@ -80,38 +82,76 @@ func (l *loader) read(ref, dir string) (parley.Secret, error) {
 	return parley.NewSecret(value), nil
 }
 
-// databaseURL puts the password into the URL. No text of the URL is ever part
-// of an error.
+// databaseURL gives the URL with its password.
 func (l *loader) databaseURL() parley.Secret {
-	const path = "database.url"
-	text := l.values[path].(string)
-	if text == "" {
-		if l.values["database.password"] != "" {
-			l.problem(parley.Problem{File: l.origin["database.password"].Name}, "database.password", codeValue, "is set without database.url")
+	const path, other = "database.url", "database.password"
+	if l.values[path] == "" {
+		if l.values[other] != "" {
+			l.problem(parley.Problem{File: l.origin[other].Name}, other, codeValue, "is set without database.url")
 		}
 		return parley.Secret{}
 	}
-	at := parley.Problem{File: l.origin[path].Name}
+	u, own, wrong := l.readURL()
+	if wrong != nil {
+		l.problem(parley.Problem{File: l.origin[wrong.path].Name}, wrong.path, wrong.code, wrong.Error())
+		return parley.Secret{}
+	}
+	if own && l.origin[path].rank == rankFile && !isReference(l.values[path].(string)) {
+		l.notes = append(l.notes, fmt.Sprintf("%s holds a password; better is database.password: env:NAME or file:PATH", l.origin[path].Name))
+	}
+	return u
+}
+
+// currentURL gives what reads the URL with its password as they are then, nil where
+// neither is in a file.
+func (l *loader) currentURL() func() (parley.Secret, error) {
+	if !strings.HasPrefix(l.values["database.url"].(string), refFile) && !strings.HasPrefix(l.values["database.password"].(string), refFile) {
+		return nil
+	}
+	return func() (parley.Secret, error) {
+		u, _, wrong := l.readURL()
+		if wrong != nil {
+			text := wrong.Error()
+			if e, ok := errors.AsType[*parley.Error](wrong.error); ok {
+				text = e.Message
+			}
+			return parley.Secret{}, fmt.Errorf("%s %s", wrong.path, text)
+		}
+		return u, nil
+	}
+}
+
+// urlError is what is wrong with a setting of the URL.
+type urlError struct {
+	path, code string
+	error
+}
+
+// readURL reads the URL, and puts the password into it where it has none of its own. No
+// text of the URL is ever part of an error.
+func (l *loader) readURL() (_ parley.Secret, own bool, wrong *urlError) {
+	const path, other = "database.url", "database.password"
+	text := l.values[path].(string)
 	if isReference(text) {
 		v, err := l.read(text, l.origin[path].dir)
 		if err != nil {
-			l.problem(at, path, codeSecret, err.Error())
-			return parley.Secret{}
+			return parley.Secret{}, false, &urlError{path, codeSecret, err}
 		}
 		text = string(v.Reveal())
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" {
-		l.problem(at, path, codeValue, "must be a URL such as postgres://user@host:5432/parley, or empty for SQLite in the data folder")
-		return parley.Secret{}
+		return parley.Secret{}, false, &urlError{path, codeValue, errNoURL}
 	}
-	if _, has := u.User.Password(); has {
-		if l.origin[path].rank == rankFile && !isReference(l.values[path].(string)) {
-			l.notes = append(l.notes, fmt.Sprintf("%s holds a password; better is database.password: env:NAME or file:PATH", l.origin[path].Name))
+	if _, own = u.User.Password(); !own && l.values[other] != "" {
+		password, err := l.read(l.values[other].(string), l.origin[other].dir)
+		if err != nil {
+			return parley.Secret{}, false, &urlError{other, codeSecret, err}
 		}
-	} else if password := l.secret("database.password"); !password.IsZero() {
 		u.User = url.UserPassword(u.User.Username(), string(password.Reveal()))
 		text = u.String()
 	}
-	return parley.NewSecret([]byte(text))
+	return parley.NewSecret([]byte(text)), own, nil
 }
+
+var errNoURL = errors.New("must be a URL such as postgres://user@host:5432/parley, or empty for SQLite in the data folder")

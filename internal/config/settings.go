@@ -79,7 +79,7 @@ func databaseSettings() []Setting {
 			Path: "database.url", Kind: KindURL, Default: "", Old: []string{"DATABASE_URL"},
 			Help: "postgres:// URL, or env:NAME or file:PATH that holds it; empty: SQLite in the data folder",
 		},
-		{Path: "database.password", Kind: KindSecret, Default: "", Help: "password of database.url, where that holds none"},
+		{Path: "database.password", Kind: KindSecret, Default: "", Help: "password of database.url, where that holds none; read anew for each connection"},
 		{
 			Path: "database.migrate", Kind: KindText, Default: MigrateManual, Choices: []string{MigrateAuto, MigrateManual},
 			Help: "manual: an older schema is refused, a new SQLite file is made; auto: it is brought up to date at the start",

@@ -24,6 +24,9 @@ type Config struct {
 	// DatabaseURL is a postgres:// URL; zero is an SQLite file in Data, which one
 	// process has for itself.
 	DatabaseURL parley.Secret
+	// DatabaseCurrent gives DatabaseURL as it is now: each new connection has the user
+	// and the password of that. Default: those of DatabaseURL.
+	DatabaseCurrent func() (string, error)
 	// Values says which values are kept apart from the database, and where.
 	Values ValuesConfig
 	// SchemaAsIs refuses a database whose schema is older than this program;

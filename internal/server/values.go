@@ -59,7 +59,7 @@ func (c ValuesConfig) open(ctx context.Context, data string, shared bool) (value
 
 // storeOptions are those of the database of the server.
 func (s *Server) storeOptions(ctx context.Context) (store.Options, error) {
-	o := store.Options{Now: s.cfg.Now, Logger: s.log, Failpoint: s.cfg.Failpoint, Dial: s.cfg.Dial, Patience: databasePatience, Readers: s.cfg.Readers, Writers: s.cfg.Writers}
+	o := store.Options{Now: s.cfg.Now, Logger: s.log, Failpoint: s.cfg.Failpoint, Dial: s.cfg.Dial, Current: s.cfg.DatabaseCurrent, Patience: databasePatience, Readers: s.cfg.Readers, Writers: s.cfg.Writers}
 	apart, err := s.cfg.Values.open(ctx, s.cfg.Data, s.cfg.shared())
 	if err != nil || apart == nil {
 		return o, err

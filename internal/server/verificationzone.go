@@ -43,11 +43,12 @@ const (
 // VerificationConfig of a process that is a Verification Zone: it takes questions
 // from Slack, has them answered by an Execution Zone, and posts the answers (ZN-7).
 type VerificationConfig struct {
-	// Data is the folder of the database, unless DatabaseURL names one; SchemaAsIs is
-	// that of [Config].
-	Data        string
-	DatabaseURL parley.Secret
-	SchemaAsIs  bool
+	// Data is the folder of the database, unless DatabaseURL names one; DatabaseCurrent
+	// and SchemaAsIs are those of [Config].
+	Data            string
+	DatabaseURL     parley.Secret
+	DatabaseCurrent func() (string, error)
+	SchemaAsIs      bool
 	// Listen is the address of /slack/events, the health checks and the metrics;
 	// port 0 picks a free one.
 	Listen string
@@ -125,7 +126,9 @@ func (v *Verification) openStore(ctx context.Context, cfg VerificationConfig) (e
 			return err
 		}
 	}
-	v.db, err = store.Open(ctx, target(cfg.Data, cfg.DatabaseURL), store.Options{Now: cfg.Now, Logger: v.log, Patience: databasePatience})
+	v.db, err = store.Open(ctx, target(cfg.Data, cfg.DatabaseURL), store.Options{
+		Now: cfg.Now, Logger: v.log, Patience: databasePatience, Current: cfg.DatabaseCurrent,
+	})
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,9 @@ type Options struct {
 	Readers int
 	// Writers is how many connections write at once; default 4. SQLite has one.
 	Writers int
+	// Current gives the URL of the PostgreSQL database as it is now, of which user and
+	// password count for each new connection; default the target.
+	Current func() (string, error)
 	// Dial makes the connections to PostgreSQL; default a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Values keeps values apart that are longer than ApartAbove bytes; 0 keeps none

@@ -71,14 +71,24 @@ func postgresDialect() dialect {
 	}
 }
 
-// postgresConfig reads a target. Every session gets what the store relies on,
-// whatever the server's defaults are; use adds its own.
+// postgresConfig reads a target, and the files that it names, for a new connection.
+// Every session gets what the store relies on, whatever the server's defaults are; use
+// adds its own.
 func postgresConfig(target string, o Options, parameters map[string]string) (*pgx.ConnConfig, error) {
-	c, err := pgx.ParseConfig(PlainURL(target))
+	c, err := parsePostgres(target)
 	if err != nil {
-		// The cause may hold the password.
-		return nil, parley.Errorf(parley.CodeInvalid,
-			"the database URL cannot be read: it is postgres://USER:PASSWORD@HOST:PORT/DATABASE, with the special characters of its parts as %%XX")
+		return nil, err
+	}
+	if o.Current != nil {
+		now, err := o.Current()
+		if err != nil {
+			return nil, unreadError{err}
+		}
+		current, err := parsePostgres(now)
+		if err != nil {
+			return nil, err
+		}
+		c.User, c.Password = current.User, current.Password
 	}
 	// A COMMIT must not be interrupted by a timeout, and a process that was
 	// stopped must not keep rows locked. A COMMIT that did not wait for the standby
@@ -102,7 +112,27 @@ func postgresConfig(target string, o Options, parameters map[string]string) (*pg
 	return c, nil
 }
 
-// postgresConnector opens the connections of database/sql.
+// parsePostgres parses a target and reads the files that it names.
+func parsePostgres(target string) (*pgx.ConnConfig, error) {
+	c, err := pgx.ParseConfig(PlainURL(target))
+	if err == nil {
+		return c, nil
+	}
+	// The driver has no other name for what is no mistake in the URL.
+	if text := err.Error(); strings.Contains(text, ": failed to configure TLS (") || strings.Contains(text, ": failed to read service (") {
+		return nil, unreadError{errors.Unwrap(err)}
+	}
+	// The cause may hold the password.
+	return nil, parley.Errorf(parley.CodeInvalid,
+		"the database URL cannot be read: it is postgres://USER:PASSWORD@HOST:PORT/DATABASE, with the special characters of its parts as %%XX")
+}
+
+// unreadError says that the file of a password or a certificate is of no use as it is
+// now. What it is about is no error of the caller's, so that it does not unwrap.
+type unreadError struct{ error }
+
+// postgresConnector opens the connections of database/sql, each with what files hold
+// when it is made.
 func postgresConnector(target string, o Options, use use) (driver.Connector, error) {
 	parameters := map[string]string{}
 	decides := false
@@ -117,14 +147,17 @@ func postgresConnector(target string, o Options, use use) (driver.Connector, err
 	case forWriting:
 		parameters["synchronous_commit"], decides = "on", true
 	}
-	c, err := postgresConfig(target, o, parameters)
-	if err != nil {
-		return nil, err
-	}
-	if decides {
-		c.ValidateConnect = replicated(c.ValidateConnect)
-	}
-	return stdlib.GetConnector(*c), nil
+	return stdlib.GetConnector(pgx.ConnConfig{}, stdlib.OptionBeforeConnect(func(_ context.Context, c *pgx.ConnConfig) error {
+		now, err := postgresConfig(target, o, parameters)
+		if err != nil {
+			return err
+		}
+		*c = *now
+		if decides {
+			c.ValidateConnect = replicated(c.ValidateConnect)
+		}
+		return nil
+	})), nil
 }
 
 // postgresName says which database it is, and as whom, without a secret.
@@ -199,6 +232,9 @@ func serverVersion(text string) (version int) {
 func postgresClassify(err error) errorClass {
 	if errors.Is(err, errLate) {
 		return classOther
+	}
+	if _, ok := errors.AsType[unreadError](err); ok {
+		return classLost
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return classLost

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,12 @@ import (
 func postgresExplain(err error) (format string, cause error) {
 	if takesNoWrites(err) {
 		return "the database %s takes no writes: %w; " + whyNoWrites, pgconn.ErrReadOnlyConnection
+	}
+	if unread, ok := errors.AsType[unreadError](err); ok {
+		return "the login to the database %s cannot be prepared: %w; check the files that database.url and database.password name", unread
+	}
+	if strange, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "the certificate of the database %s is not accepted: %w; check sslrootcert, and the host, in database.url", strange
 	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -3,10 +3,18 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -446,4 +454,125 @@ func TestTableThatIsGone(t *testing.T) {
 		check(t, r.CreateAgent(t.Context(), newAgent("taken")))
 		r.wantLines(t, 2)
 	})
+}
+
+// TestPasswordIsReadAnew: a password that was changed, and is where it was read before, is
+// used by whoever connects next: those who read, write, wake and listen.
+func TestPasswordIsReadAnew(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, pgtest.Options{})
+	for name, open := range map[string]func(role, path string) (url string, o Options){
+		"current": func(role, path string) (string, Options) {
+			return fmt.Sprintf("postgres://%s:old@%s/%s", role, s.Addr(), role), Options{Current: func() (string, error) {
+				password, err := os.ReadFile(path)
+				if err == nil && len(password) == 0 {
+					err = parley.Errorf(parley.CodeUnavailable, "the file is empty")
+				}
+				return fmt.Sprintf("postgres://%s:%s@elsewhere/other", role, password), err
+			}}
+		},
+		"passfile": func(role, path string) (string, Options) {
+			return fmt.Sprintf("postgres://%s@%s/%s?passfile=%s", role, s.Addr(), role, path), Options{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "password")
+			put := func(password string) {
+				if name == "passfile" && password != "" {
+					password = "*:*:*:*:" + password
+				}
+				check(t, os.WriteFile(path, []byte(password), 0o600))
+			}
+			put("one")
+			s.Exec(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'one'`, name))
+			s.Exec(fmt.Sprintf(`CREATE DATABASE %s OWNER %[1]s`, name))
+			url, o := open(name, path)
+			db := reopen(t, url, o)
+			heard := listening(t, db)
+			s.Exec(fmt.Sprintf(`ALTER ROLE %s PASSWORD 'two'`, name))
+			refused := func(says string) {
+				t.Helper()
+				s.Exec(fmt.Sprintf(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%s'`, name))
+				for what, err := range map[string]error{"reading": readRuns(t, db), "writing": writeRow(t, db), "waking": db.Notify(t.Context(), "x")} {
+					if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), says) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+			}
+			refused("refuses the login")
+			put("")
+			if name == "current" {
+				refused("the file is empty; check the files that database.url and database.password name")
+			}
+			put("two")
+			check(t, errors.Join(readRuns(t, db), writeRow(t, db)))
+			rouse(t, db, heard)
+		})
+	}
+}
+
+// TestCertificateIsReadAnew: a server that has another certificate is refused in words
+// that say what to do, and taken when the file has its authority, by all who connect.
+func TestCertificateIsReadAnew(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, pgtest.Options{})
+	root := filepath.Join(t.TempDir(), "root.pem")
+	serve := func(trusted bool) {
+		t.Helper()
+		key, certificate := selfSigned(t)
+		if trusted {
+			check(t, os.WriteFile(root, certificate, 0o600))
+		}
+		for name, text := range map[string][]byte{"key": key, "cert": certificate} { // its files are its user's
+			s.Exec(fmt.Sprintf(`COPY (SELECT unnest(string_to_array('%s', E'\n'))) TO PROGRAM 'umask 077; cat > %s.pem'`, text, name))
+			s.Set("ssl_"+name+"_file", name+".pem")
+		}
+		s.Set("ssl", "on")
+	}
+	serve(true)
+	url := s.URL("postgres")
+	url = url[:strings.Index(url, "?")] + "?sslmode=verify-full&sslrootcert=" + root
+	var db *DB
+	waitUntil(t, "served with a certificate", func() (ok bool) {
+		opened, err := Open(t.Context(), url, Options{})
+		db = opened
+		return err == nil
+	})
+	defer func() { check(t, db.Close()) }()
+	check(t, db.Migrate(t.Context()))
+	heard := listening(t, db)
+	admin := administrator(t, s.URL("postgres"))
+	refused := func(says string) {
+		t.Helper()
+		waitUntil(t, "refused", func() bool {
+			admin(cutOthers)
+			return readRuns(t, db) != nil
+		})
+		for what, err := range map[string]error{"reading": readRuns(t, db), "writing": writeRow(t, db), "waking": db.Notify(t.Context(), "x")} {
+			if parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	serve(false)
+	refused("the certificate of the database")
+	check(t, os.WriteFile(root, []byte("being written"), 0o600))
+	refused("cannot be prepared")
+	serve(true)
+	waitUntil(t, "taken", func() bool { return readRuns(t, db) == nil && writeRow(t, db) == nil })
+	rouse(t, db, heard)
+}
+
+// selfSigned makes a key, and a certificate for the loopback that is its own authority.
+func selfSigned(t *testing.T) (key, certificate []byte) {
+	t.Helper()
+	k := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k))(t)
+	pkcs8 := must(x509.MarshalPKCS8PrivateKey(k))(t)
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
