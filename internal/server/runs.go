@@ -64,10 +64,31 @@ func (r runs) List(ctx context.Context, q parley.RunQuery) ([]parley.Run, int, e
 }
 
 func (r runs) summaries(ctx context.Context, rows []store.Run) (items []parley.Run, err error) {
+	// Inputs and outputs stand in the first and the last events. Those that are kept
+	// apart are left out, with their size.
+	members := make([]store.EventMember, 0, 2*len(rows))
+	for _, row := range rows {
+		members = append(members, store.EventMember{Run: row.ID, Seq: 1, Member: "input"})
+	}
+	for _, row := range rows {
+		if row.Status == parley.RunCompleted {
+			members = append(members, store.EventMember{Run: row.ID, Seq: row.Seq, Member: "output"})
+		}
+	}
+	values, err := r.db.EventValues(ctx, members)
+	if err != nil {
+		return nil, err
+	}
 	items = make([]parley.Run, len(rows))
+	outputs := values[len(rows):]
 	for i, row := range rows {
 		if items[i], err = r.summary(ctx, row); err != nil {
 			return nil, err
+		}
+		items[i].Input, items[i].InputBytes = values[i].Value, values[i].Apart
+		if row.Status == parley.RunCompleted {
+			items[i].Output, items[i].OutputBytes = outputs[0].Value, outputs[0].Apart
+			outputs = outputs[1:]
 		}
 	}
 	return items, nil
@@ -92,8 +113,7 @@ func (r runs) Attempts(ctx context.Context, q parley.AttemptQuery) ([]parley.Att
 	return items, total, err
 }
 
-// summary reads a run's input and output where they stand: in its first and
-// its last event. Those that are kept apart are left out, with their size.
+// summary gives a run without its input and output.
 func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 	run := parley.Run{
 		ID: row.ID, Workflow: row.Workflow, WorkflowName: row.Name, Version: row.Version, DefinitionID: row.DefinitionID,
@@ -102,16 +122,8 @@ func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 		StartedAt: timePtr(row.StartedAt), EndedAt: timePtr(row.EndedAt),
 		CancelledBy: row.CancelledBy, CancelReason: row.CancelReason,
 	}
-	var err error
-	if run.Input, run.InputBytes, err = r.db.EventValue(ctx, row.ID, 1, "input"); err != nil {
-		return run, err
-	}
-	if row.Status == parley.RunCompleted {
-		if run.Output, run.OutputBytes, err = r.db.EventValue(ctx, row.ID, row.Seq, "output"); err != nil {
-			return run, err
-		}
-	}
 	if row.Status == parley.RunPending {
+		var err error
 		if run.Turn, err = r.db.Turn(ctx, row.ID); err != nil {
 			return run, err
 		}

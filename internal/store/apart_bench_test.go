@@ -73,8 +73,7 @@ func largeValues(b *testing.B, db *DB, size int, databaseSize func() int64) {
 	b.Run("list", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_, _, err := db.EventValue(b.Context(), id, 2, "output")
-			check(b, err)
+			must(db.EventValues(b.Context(), []EventMember{{id, 2, "output"}}))(b)
 		}
 	})
 }

@@ -185,35 +185,66 @@ func (db *DB) fetchable(ctx context.Context, list []Attempt) []Attempt {
 	return slices.DeleteFunc(list, func(a Attempt) bool { return a.InputApart != nil || a.OutputApart != nil })
 }
 
-// EventValue gives a member of the data of an event. Of a value that is kept
-// apart only the size is told, it is not fetched; 0 is for others. Nil is for an
-// event, or a member, that is not there.
-func (db *DB) EventValue(ctx context.Context, run string, seq int64, member string) (value json.RawMessage, apart int64, err error) {
-	var event *parley.Event
-	var cuts []cut
-	err = db.read(ctx, selectEventPage, func(r *record) error {
-		events, out, err := decodeEvents(run, r.int(), r.int(), r.bytes())
-		for i := range events {
-			if events[i].Seq == seq {
-				event, cuts = &events[i], nil
-				if out != nil {
-					cuts = out[i]
-				}
-			}
-		}
-		return err
-	}, run, run, seq, int64(1))
-	if err != nil || event == nil {
-		return nil, 0, err
+// EventMember names a member of the data of an event.
+type EventMember struct {
+	Run    string
+	Seq    int64
+	Member string
+}
+
+// EventValue is what stands there. Of a value that is kept apart only the size is told,
+// it is not fetched; 0 is for others. A nil Value is for an event, or a member, that is
+// not there.
+type EventValue struct {
+	Value json.RawMessage
+	Apart int64
+}
+
+// EventValues gives members of the data of events, in the order in which they are asked
+// for and in one round trip.
+func (db *DB) EventValues(ctx context.Context, members []EventMember) ([]EventValue, error) {
+	found := make([]EventValue, len(members))
+	if len(members) == 0 {
+		return found, nil
 	}
-	for _, c := range cuts {
-		if at := memberAt(event.Data, member); at == c.At || c.At == 0 {
-			return nil, c.Size, nil
+	questions := make([]inquiry, len(members))
+	for i, m := range members {
+		questions[i] = inquiry{selectEventPage, func(r *record) (err error) {
+			found[i], err = m.in(r)
+			return err
+		}, []any{m.Run, m.Run, m.Seq, int64(1)}}
+	}
+	if db.dialect.together != nil {
+		return found, db.together(ctx, questions...)
+	}
+	for _, q := range questions { // they are prepared, and there is no way to save
+		if err := db.read(ctx, q.text, q.each, q.args...); err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// in looks the member up in a row of events.
+func (m EventMember) in(r *record) (EventValue, error) {
+	events, cuts, err := decodeEvents(m.Run, r.int(), r.int(), r.bytes())
+	if err != nil {
+		return EventValue{}, err
+	}
+	i := slices.IndexFunc(events, func(e parley.Event) bool { return e.Seq == m.Seq })
+	if i < 0 {
+		return EventValue{}, nil
+	}
+	if cuts != nil {
+		for _, c := range cuts[i] {
+			if at := memberAt(events[i].Data, m.Member); at == c.At || c.At == 0 {
+				return EventValue{Apart: c.Size}, nil
+			}
 		}
 	}
 	var data map[string]json.RawMessage
-	if err := json.Unmarshal(event.Data, &data); err != nil {
-		return nil, 0, parley.Errorf(parley.CodeInternal, "run %s, event %d: %w", run, seq, err)
+	if err := json.Unmarshal(events[i].Data, &data); err != nil {
+		return EventValue{}, parley.Errorf(parley.CodeInternal, "run %s, event %d: %w", m.Run, m.Seq, err)
 	}
-	return data[member], 0, nil
+	return EventValue{Value: data[m.Member]}, nil
 }

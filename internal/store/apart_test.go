@@ -176,17 +176,8 @@ func TestApartNotFetchedForLists(t *testing.T) {
 		if log[0].Request != nil {
 			t.Errorf("the log shows %s", log[0].Request)
 		}
-		v, size, err := db.EventValue(t.Context(), "run-1", 1, "input")
-		check(t, err)
-		diff(t, size, int64(len(large(1))))
-		if v != nil {
-			t.Errorf("%d bytes were fetched", len(v))
-		}
-		v, size, err = db.EventValue(t.Context(), "run-1", 1, "workflow")
-		check(t, err)
-		diff(t, string(v)+fmt.Sprint(size), `"greet"0`)
-		_, _, err = db.EventValue(t.Context(), "run-1", 9, "workflow")
-		check(t, err)
+		values := must(db.EventValues(t.Context(), []EventMember{{"run-1", 1, "input"}, {"run-1", 1, "workflow"}, {"run-1", 9, "workflow"}, {"run-9", 1, "input"}}))(t)
+		diff(t, values, []EventValue{{Apart: int64(len(large(1)))}, {Value: json.RawMessage(`"greet"`)}, {}, {}})
 		s.set(nil)
 		s.counts(t, 2, 0)
 		check(t, db.Decide(t.Context(), next(run, 1)))
@@ -390,8 +381,7 @@ func TestApartListMemory(t *testing.T) {
 		check(t, err)
 		diff(t, len(page), 500)
 		for _, r := range page {
-			_, n, err := db.EventValue(t.Context(), r.ID, 1, "input")
-			if check(t, err); n < size {
+			if n := must(db.EventValues(t.Context(), []EventMember{{r.ID, 1, "input"}}))(t)[0].Apart; n < size {
 				t.Fatalf("%d bytes", n)
 			}
 		}
