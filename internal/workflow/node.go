@@ -185,3 +185,8 @@ func (n *node) depth() int {
 
 // isTemplate says whether the text holds an expression.
 func (n *node) isTemplate() bool { return n.kind == nodeString && strings.Contains(n.text, "${") }
+
+// isLone says whether the text is one expression, as far as its ends tell.
+func (n *node) isLone() bool {
+	return n.kind == nodeString && strings.HasPrefix(n.text, "${") && strings.HasSuffix(n.text, "}")
+}

@@ -37,8 +37,8 @@ func (s *parseStep) child() *Child {
 // subWorkflow reads a fixed name, or an expression whose values `among` lists.
 func (p *parser) subWorkflow(s *parseStep, n *node) {
 	child := s.child()
-	if n.kind == nodeString && n.isTemplate() {
-		if !strings.HasPrefix(n.text, "${") || !strings.HasSuffix(n.text, "}") {
+	if n.isTemplate() {
+		if !n.isLone() {
 			p.report(n, parley.Problem{Code: problemValue, Text: "workflow is a name, or one ${…} alone", Suggestion: `join texts inside: ${"a-" + workflow.input.b}`})
 			return
 		}

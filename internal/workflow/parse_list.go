@@ -47,10 +47,15 @@ func (p *parser) room(n *node) bool {
 	if p.all++; p.all <= p.o.Limits.Steps {
 		return true
 	}
-	if !p.crowded {
-		p.crowded = true
-		p.errorf(n, problemLimit, "the workflow has more steps than the limit `steps` of %d", p.o.Limits.Steps)
+	if p.crowded {
+		return false
 	}
+	p.crowded = true
+	text := "the workflow has more steps than the limit `steps` of %d"
+	if p.plan != nil {
+		text = "the plan has more steps than `allow.max_steps` of %d"
+	}
+	p.errorf(n, problemLimit, text, p.o.Limits.Steps)
 	return false
 }
 

@@ -22,7 +22,7 @@ func (s *parseStep) loop() *Loop {
 // forEach reads the list that a loop goes over.
 func (p *parser) forEach(s *parseStep, n *node) {
 	loop := s.loop()
-	if n.kind != nodeList && (n.kind != nodeString || !strings.HasPrefix(n.text, "${") || !strings.HasSuffix(n.text, "}")) {
+	if n.kind != nodeList && !n.isLone() {
 		p.report(n, parley.Problem{Code: problemType, Text: "for_each is one ${…} that gives a list, or a list", Suggestion: "such as ${workflow.input.items}"})
 		return
 	}

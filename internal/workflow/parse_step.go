@@ -310,8 +310,8 @@ func (p *parser) agent(s *parseStep, n *node) {
 		p.errorf(n, problemValue, "agent and agent_name are one member: give one of them")
 		return
 	}
-	if n.kind == nodeString && n.isTemplate() {
-		if !strings.HasPrefix(n.text, "${") || !strings.HasSuffix(n.text, "}") {
+	if n.isTemplate() {
+		if !n.isLone() {
 			p.report(n, parley.Problem{Code: problemValue, Text: "agent is a name, or one ${…} alone", Suggestion: `join texts inside: ${"a-" + workflow.input.b}`})
 			return
 		}
@@ -332,7 +332,11 @@ func (p *parser) agent(s *parseStep, n *node) {
 }
 
 func (p *parser) agentKnown(n *node, name string) {
-	if p.o.KnownAgents != nil && !p.o.KnownAgents(name) {
+	switch known := p.o.KnownAgents; {
+	case known == nil || known(name):
+	case p.plan != nil:
+		p.errorf(n, problemUnknownAgent, "a plan may not call agent %q here: allow.agents does not name it", name)
+	default:
 		p.errorf(n, problemUnknownAgent, "there is no agent %q", name)
 	}
 }

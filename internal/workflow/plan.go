@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/parley-project/parley"
@@ -73,8 +74,8 @@ func planKinds() []Kind {
 
 // planSteps reads the list, or the expression that gives it.
 func (p *parser) planSteps(s *parseStep, n *node) {
-	if n.kind != nodeList && n.kind != nodeString {
-		p.errorf(n, problemType, "plan is one ${…} that gives a list of steps, this is %s", n.kind)
+	if n.kind != nodeList && !n.isLone() {
+		p.report(n, parley.Problem{Code: problemType, Text: "plan is one ${…} that gives a list of steps, or a list of steps", Suggestion: "such as ${planner.output.steps}"})
 		return
 	}
 	plan := s.planned()
@@ -156,9 +157,14 @@ func (p *parser) completePlan(s *parseStep) {
 
 // permitted checks a step of a plan against what it may hold.
 func (p *parser) permitted(s *parseStep) {
-	if p.plan != nil && !slices.Contains(p.plan.Kinds, s.Kind) {
-		p.errorf(s.node, problemValue, "a step of kind %s is not allowed here, only %v", s.Kind, p.plan.Kinds)
+	if p.plan == nil || slices.Contains(p.plan.Kinds, s.Kind) {
+		return
 	}
+	var kinds []string
+	for _, k := range p.plan.Kinds {
+		kinds = append(kinds, string(k))
+	}
+	p.errorf(s.node, problemValue, "a step of kind %s is not allowed here, only %s", s.Kind, strings.Join(kinds, ", "))
 }
 
 // compilePlan compiles the value of a plan step as a list of steps. The error is
@@ -205,7 +211,11 @@ func planRefused(problems parley.Problems) error {
 			code = parley.CodePlanInvalid
 		}
 	}
-	return parley.Errorf(code, "The plan cannot be run: %s: %s (%d findings)", list[0].Path, list[0].Text, len(list)).WithDetails(list)
+	first := list[0].Path + ": " + list[0].Text
+	if n := len(list) - 1; n > 0 {
+		first += fmt.Sprintf(" (and %d more)", n)
+	}
+	return parley.Errorf(code, "The plan cannot be run: %s", first).WithDetails(list)
 }
 
 // evalPlan evaluates the plan and its input, once, and compiles it.

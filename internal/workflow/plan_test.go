@@ -22,10 +22,28 @@ func TestS10_FindingsAreInTheDetails(t *testing.T) {
 	if err := json.Unmarshal(e.Details, &found); err != nil || len(found) != 4 {
 		t.Fatalf("%s, %v", e.Details, err)
 	}
-	for i, want := range []string{"steps[0].agent", "steps[1]", "steps[2].input", "steps[3].surprise"} {
-		if found[i].Path != want || found[i].Code == "" || found[i].Text == "" {
-			t.Errorf("finding %d: %+v, want one at %s", i, found[i], want)
+	for i, want := range []struct{ path, text string }{
+		{"steps[0].agent", `agent "other" here: allow.agents`},
+		{"steps[1]", "only agent, group, parallel, fork_join"},
+		{"steps[2].input", "its own steps"},
+		{"steps[3].surprise", "unknown member"},
+	} {
+		if found[i].Path != want.path || found[i].Code == "" || !strings.Contains(found[i].Text, want.text) {
+			t.Errorf("finding %d: %+v, want %+v", i, found[i], want)
 		}
+	}
+	if !strings.HasSuffix(e.Message, "(and 3 more)") {
+		t.Errorf("the message is %q", e.Message)
+	}
+}
+
+// TestS10_TooManySteps: the limit that is named is the one that the author has set.
+func TestS10_TooManySteps(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"],"max_steps":2}}]}`)
+	s.answer("p", `[{"agent":"a"},{"agent":"a"},{"agent":"a"}]`)
+	want := "The plan cannot be run: steps[2]: the plan has more steps than `allow.max_steps` of 2"
+	if e := s.state.Err(); e == nil || e.Code != parley.CodeLimit || e.Message != want || len(s.open) > 0 {
+		t.Fatalf("%v, %d calls", e, len(s.open))
 	}
 }
 

@@ -15,12 +15,19 @@ func (p *parser) wait(s *parseStep, n *node) {
 		parseInto(&s.Wait)(p.duration(n, 0))
 		return
 	}
-	p.object(n, s.list, []parseField{{"until", func(u *node) {
-		p.template(u, parseExpr{of: s, set: func(t *expr.Template) { s.WaitUntil = t }})
-	}}})
+	p.object(n, s.list, []parseField{{"until", func(u *node) { p.waitUntil(s, u) }}})
 	if n.get("until") == nil {
 		p.missing(n, "until", "wait is a duration such as 5m, or {until: a time}")
 	}
+}
+
+// waitUntil reads a time, or what gives one.
+func (p *parser) waitUntil(s *parseStep, n *node) {
+	if _, err := time.Parse(time.RFC3339Nano, n.text); !n.isTemplate() && (n.kind != nodeString || err != nil) {
+		p.report(n, parley.Problem{Code: problemValue, Text: "until is a time, or a text with ${…} that gives one", Suggestion: "such as 2026-01-02T15:04:05Z"})
+		return
+	}
+	p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.WaitUntil = t }})
 }
 
 // beginWait sets the timer of a wait step. One that is due is over at once (rule
