@@ -145,8 +145,8 @@ func noDefinition(ref string) error {
 }
 
 // PutDefinition deploys a document as mode says, and gives the version that it
-// is now. Number is always the store's; an empty Version becomes the next
-// whole number that is free, and an empty Status active. The error is conflict
+// is now. Number is always the store's; an empty Version becomes the whole
+// number after all that the workflow has, and an empty Status active. The error is conflict
 // if the version is deployed with other content, not_found if there is nothing
 // to replace. Synced.
 func (db *DB) PutDefinition(ctx context.Context, d Definition, mode PutMode) (Definition, error) {
@@ -216,25 +216,36 @@ func place(s *session, d *Definition, mode PutMode) (same bool, err error) {
 	if d.Status == "" {
 		d.Status = parley.AgentActive
 	}
-	named := d.Version
-	for n := d.Number; ; n++ {
-		if named == "" {
-			d.Version = strconv.Itoa(n)
-		}
-		taken := false
-		var there Definition
-		if err := s.query(exactVersion, one(&there, &taken), d.Workflow, "", d.Version); err != nil || !taken {
-			return false, err
-		}
-		if named == "" {
-			continue
-		}
-		if mode == PutVersion && there.Digest == d.Digest {
-			return true, redeployed(s, d, there)
-		}
-		return false, parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deployed and cannot change: give it another version", named, d.Workflow).
-			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictVersion})
+	if d.Version == "" {
+		d.Version, err = nextVersion(s, d)
+		return false, err
 	}
+	taken := false
+	var there Definition
+	if err := s.query(exactVersion, one(&there, &taken), d.Workflow, "", d.Version); err != nil || !taken {
+		return false, err
+	}
+	if mode == PutVersion && there.Digest == d.Digest {
+		return true, redeployed(s, d, there)
+	}
+	return false, parley.Errorf(parley.CodeConflict, "version %s of workflow %q is deployed and cannot change: give it another version", d.Version, d.Workflow).
+		WithDetails(parley.ConflictDetails{Conflict: parley.ConflictVersion})
+}
+
+// nextVersion is the version of a definition that names none: the whole number
+// after those that the workflow has, deleted ones too, and never less than how many
+// there are. So it also stands after a version that was named, or imported, by its
+// number. Larger numbers than a program in JavaScript can read are passed by.
+func nextVersion(s *session, d *Definition) (string, error) {
+	const most = 1 << 53
+	next := int64(d.Number)
+	err := s.query(`SELECT version FROM definition WHERE workflow = ?`, func(r *record) error {
+		if n, err := strconv.ParseInt(r.str(), 10, 64); err == nil && n < most {
+			next = max(next, n+1)
+		}
+		return r.err
+	}, d.Workflow)
+	return strconv.FormatInt(next, 10), err
 }
 
 // redeployed makes d the version that is deployed already. One that was deleted is

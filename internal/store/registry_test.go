@@ -126,6 +126,34 @@ func definition(id, workflow, content string) Definition {
 	}
 }
 
+// TestNextVersion: a document without a version gets the whole number after all
+// that its workflow has, whoever gave those their numbers.
+func TestNextVersion(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		put := func(version, content string) string {
+			d := definition("id-"+content, "w", content)
+			d.Version = version
+			return must(db.PutDefinition(ctx, d, PutVersion))(t).Version
+		}
+		diff(t, put("7", "named"), "7")
+		diff(t, put("", "next"), "8")
+		diff(t, put("3", "an older one"), "3")
+		diff(t, put("beta", "a word"), "beta")
+		diff(t, put("", "after all"), "9")
+		diff(t, put("9223372036854775807", "the largest there is"), "9223372036854775807")
+		diff(t, put("", "after it"), "10")
+		check(t, db.SetDefinitionStatus(ctx, "id-after it", parley.AgentDeleted, "cem", epoch.Add(time.Minute)))
+		diff(t, put("", "after one that is deleted"), "11")
+
+		// The existing platform raises the version in the row when one is replaced.
+		old := definition("u1", "order", "a plan")
+		old.Version, old.Status = "5", parley.AgentActive
+		must(db.Import(ctx, Import{Kind: ImportDefinition, ID: old.ID, Digest: "1", At: epoch, Definition: &old}))(t)
+		diff(t, must(db.PutDefinition(ctx, definition("u2", "order", "the next"), PutAlways))(t).Version, "6")
+	})
+}
+
 func TestDefinitionVersions(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
