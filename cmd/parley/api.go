@@ -65,7 +65,7 @@ server of --url, --context or PARLEY_URL, and nowhere else.
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.data, "data", "", "body: JSON, @FILE, or - for standard input; at most 32 MiB")
+	fl.StringVar(&f.data, "data", "", "body: JSON, @FILE, or - for standard input; at most 64 MiB")
 	fl.StringArrayVar(&f.headers, "header", nil, "header of the request: name=value (may be given several times)")
 	return cmd
 }

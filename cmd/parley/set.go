@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxInput bounds an input, in bytes; the server's limit is lower.
-	maxInput = 32 << 20
+	// maxInput bounds an input, in bytes: the most that the setting limits.value takes.
+	maxInput = 64 << 20
 	// maxKeyDepth bounds the dots of one --set.
 	maxKeyDepth = 32
 )

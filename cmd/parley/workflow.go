@@ -14,8 +14,9 @@ import (
 	"github.com/parley-project/parley/internal/workflow"
 )
 
-// maxDocument bounds a workflow document, in bytes (language.md §10).
-const maxDocument = 1 << 20
+// maxDocument bounds a document that is read, in bytes: the most that the setting
+// limits.workflow_source takes. Who gets the document says its own limit.
+const maxDocument = 16 << 20
 
 func newWorkflowCommand(a *app) *cobra.Command {
 	cmd := newGroup("workflow", "Check, deploy and list workflows", `

@@ -23,7 +23,7 @@ func inputFlag(file string, source []byte) string {
 	if d == nil || errorCount(problems) > 0 || d.Input == nil {
 		return ""
 	}
-	if _, err := d.CheckInput(nil); err == nil {
+	if _, err := d.CheckInput(nil, workflow.DefaultRunLimits().Value); err == nil {
 		return ""
 	}
 	var schema struct {

@@ -69,7 +69,7 @@ type Result struct {
 // answers, expression or invalid for a fault in the script, limit if the run takes too much;
 // after ctx has ended it is the cause of that.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	input, err := c.Definition.CheckInput(c.Test.Input)
+	input, err := c.Definition.CheckInput(c.Test.Input, c.Limits.Run.Value)
 	if err != nil {
 		return c.Test.Expect.refusal(err)
 	}

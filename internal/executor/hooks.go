@@ -172,7 +172,7 @@ type delivery struct {
 // deliverHook starts the run of a delivery that is signed.
 func (x *Executor) deliverHook(ctx context.Context, v *compiledVersion, hooks []hookTrigger, d delivery) (parley.HookReceipt, error) {
 	id := d.id()
-	event, err := d.event(id, hooks)
+	event, err := d.event(id, hooks, x.cfg.Limits.Value)
 	if err != nil {
 		return parley.HookReceipt{}, err
 	}
@@ -224,7 +224,7 @@ func (d delivery) id() string {
 
 // event is what the expressions of a webhook see, and, if they do not say
 // otherwise, the input of the run: without what the sender proves itself by.
-func (d delivery) event(id string, hooks []hookTrigger) (json.RawMessage, error) {
+func (d delivery) event(id string, hooks []hookTrigger, most int64) (json.RawMessage, error) {
 	headers := make(map[string]string, len(d.header))
 	for name, values := range d.header {
 		hidden := parley.NamesCredentials(name)
@@ -240,7 +240,7 @@ func (d delivery) event(id string, hooks []hookTrigger) (json.RawMessage, error)
 		Headers map[string]string `json:"headers"`
 		Body    json.RawMessage   `json:"body"`
 	}{id, headers, valueOf(d.body)})
-	return (&workflow.Definition{}).CheckInput(event) // its size and its depth
+	return (&workflow.Definition{}).CheckInput(event, most) // its size and its depth
 }
 
 // plainJSON gives v as JSON, with <, > and & as they are.

@@ -233,7 +233,7 @@ func (x *Executor) input(def *workflow.Definition, input json.RawMessage) (json.
 	if n := int64(len(input)); n > x.cfg.Limits.Value {
 		return nil, parley.Errorf(parley.CodeLimit, "input: %d bytes, the limit is %d (values above it travel by reference, such as a URL)", n, x.cfg.Limits.Value)
 	}
-	return def.CheckInput(input)
+	return def.CheckInput(input, x.cfg.Limits.Value)
 }
 
 // startKey gives the idempotency key of a start: that of a firing of a schedule, that

@@ -190,7 +190,7 @@ func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, place stri
 	if err != nil {
 		return err
 	}
-	event, err := recordEvent(w.Name, place, m)
+	event, err := recordEvent(w.Name, place, m, x.cfg.Limits.Value)
 	if err != nil {
 		return err
 	}
@@ -217,10 +217,10 @@ func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, place stri
 
 // recordEvent is what the expressions of a trigger see of a record: what rule C8
 // says of an event. A record without a value has null.
-func recordEvent(topic, place string, m bus.Message) ([]byte, error) {
+func recordEvent(topic, place string, m bus.Message, most int64) ([]byte, error) {
 	e := parley.Signal{ID: place, Name: topic, Key: strings.ToValidUTF8(m.Key, string(utf8.RuneError)), Time: m.At.Time.UTC()}
 	if e.Data = valueOf(m.Value); m.Value == nil {
 		e.Data = []byte("null")
 	}
-	return (&workflow.Definition{}).CheckInput(workflow.SignalJSON(e)) // its size and its depth
+	return (&workflow.Definition{}).CheckInput(workflow.SignalJSON(e), most) // its size and its depth
 }

@@ -202,7 +202,7 @@ func (b *Book) starts(ctx context.Context, s store.Schedule, t *workflow.Trigger
 	if err != nil {
 		return err
 	}
-	_, err = def.CheckInput(input)
+	_, err = def.CheckInput(input, workflow.DefaultRunLimits().Value)
 	return err
 }
 

@@ -206,9 +206,18 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Schedules: s.schedules, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry}, Archive: s.keeper(), Keys: keys{s.db}, Schema: schemas.Named,
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
-		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log,
+		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log, Limits: s.requestLimits(),
 		Metrics: metricsHandler(metrics),
 	})
+}
+
+// requestLimits are those of what requests bring that have settings: where runs and
+// documents may be larger than by default, so may what asks for them.
+func (s *Server) requestLimits() api.Limits {
+	const most = 16 << 20 // the body of a start whose input is not larger than by default
+	return api.Limits{
+		Input: s.cfg.Limits.Value, ExecuteBody: max(most, 2*s.cfg.Limits.Value), Source: int64(s.cfg.Documents.SourceBytes),
+	}
 }
 
 // ready reports whether requests can be served.

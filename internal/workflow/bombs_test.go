@@ -153,7 +153,7 @@ func (x bomb) run(t testing.TB) (codes []string, calls int) {
 		}
 		return codes, 0
 	}
-	input, err := def.CheckInput(json.RawMessage(x.input))
+	input, err := def.CheckInput(json.RawMessage(x.input), schemaBytes)
 	if err != nil {
 		return []string{string(parley.CodeOf(err))}, 0
 	}

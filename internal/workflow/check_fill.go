@@ -14,8 +14,10 @@ import (
 // schemaFill writes defaults into one value. It keeps every byte that is there
 // and inserts the members that are not.
 type schemaFill struct {
-	// fills and bytes are what was inserted so far, nested defaults included.
-	fills, bytes int
+	// fills and bytes are what was inserted so far, nested defaults included; most
+	// bounds the bytes.
+	fills       int
+	bytes, most int64
 	// named are the properties of a schema that have a default.
 	named map[*jsonschema.Schema][]string
 }
@@ -38,14 +40,14 @@ type schemaCursor struct {
 // depth. The bytes are unchanged if nothing is filled in, or if the defaults
 // would pass a limit (CheckInput reports that).
 func (s *Schema) FillDefaults(value json.RawMessage) json.RawMessage {
-	filled, err := s.fill(value)
+	filled, err := s.fill(value, schemaBytes)
 	if err != nil {
 		return value
 	}
 	return filled
 }
 
-func (s *Schema) fill(value json.RawMessage) (json.RawMessage, error) {
+func (s *Schema) fill(value json.RawMessage, most int64) (json.RawMessage, error) {
 	if !s.defaults {
 		return value, nil
 	}
@@ -54,7 +56,7 @@ func (s *Schema) fill(value json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	defer s.give(p)
-	f := &schemaFill{named: map[*jsonschema.Schema][]string{}}
+	f := &schemaFill{most: most, named: map[*jsonschema.Schema][]string{}}
 	return f.value(value, []*jsonschema.Schema{p.root}, 1)
 }
 
@@ -151,7 +153,7 @@ func (c *schemaCursor) absent(schemas []*jsonschema.Schema, present map[string]b
 		}
 		out = append(nodeQuote(append(out, ','), name), ':')
 		out = append(out, value...)
-		if c.bytes += len(value); c.bytes > schemaBytes {
+		if c.bytes += int64(len(value)); c.bytes > c.most {
 			return nil, errors.New("they are larger than a value may be")
 		}
 	}

@@ -265,15 +265,15 @@ func schemaRat(r *big.Rat) string {
 }
 
 // CheckInput fills in the defaults of the `input` schema, at every depth, and
-// checks the value; an empty input is {}. The bytes are unchanged if nothing
-// is filled in. The error is a *parley.Error: invalid_input, whose details are
-// a list of {pointer, text}, or limit.
-func (d *Definition) CheckInput(input json.RawMessage) (json.RawMessage, error) {
+// checks the value, of at most the given bytes ([RunLimits]); an empty input is {}.
+// The bytes are unchanged if nothing is filled in. The error is a *parley.Error:
+// invalid_input, whose details are a list of {pointer, text}, or limit.
+func (d *Definition) CheckInput(input json.RawMessage, most int64) (json.RawMessage, error) {
 	if len(input) == 0 {
 		input = json.RawMessage("{}")
 	}
-	if len(input) > schemaBytes {
-		return nil, parley.Errorf(parley.CodeLimit, "the input has %d bytes; the limit `value` is %d", len(input), schemaBytes)
+	if n := int64(len(input)); n > most {
+		return nil, parley.Errorf(parley.CodeLimit, "the input has %d bytes; the limit `value` is %d", n, most)
 	}
 	if err := schemaShape(input); err != nil {
 		return nil, schemaInvalid(err)
@@ -281,7 +281,7 @@ func (d *Definition) CheckInput(input json.RawMessage) (json.RawMessage, error) 
 	if d.Input == nil {
 		return input, nil
 	}
-	filled, err := d.Input.fill(input)
+	filled, err := d.Input.fill(input, most)
 	if err != nil {
 		return nil, parley.Errorf(parley.CodeLimit, "the input cannot get its defaults: %w", err)
 	}

@@ -27,7 +27,8 @@ const (
 	// schemaDigits bounds a number that is compared: exact comparison of
 	// 1e1000000 would build a number of a million digits.
 	schemaDigits = 1000
-	// schemaDepth and schemaBytes are the limits of one value (language.md §10).
+	// schemaDepth and schemaBytes are the limits of one value (language.md §10) where
+	// no setting says otherwise.
 	schemaDepth = 64
 	schemaBytes = 8 << 20
 	// schemaVisits bounds the subschemas that one check visits, with

@@ -146,7 +146,7 @@ func TestSchema_Bounded(t *testing.T) {
 		if got := s.FillDefaults(json.RawMessage("{}")); string(got) != "{}" {
 			t.Errorf("filled %d bytes", len(got))
 		}
-		_, err := (&Definition{Input: s}).CheckInput(nil)
+		_, err := (&Definition{Input: s}).CheckInput(nil, schemaBytes)
 		if parley.CodeOf(err) != parley.CodeLimit {
 			t.Errorf("CheckInput: %v", err)
 		}
@@ -183,16 +183,16 @@ func TestInput_Defaults(t *testing.T) {
 // TestInput_Check checks CheckInput's errors.
 func TestInput_Check(t *testing.T) {
 	def := testParse(t, `{"name": "x", "steps": [{"agent": "a"}], "input": {"type": "object", "required": ["topic", "n"], "properties": {"topic": {"type": "string"}, "n": {"type": "integer", "default": 3}}}}`)
-	got, err := def.CheckInput(json.RawMessage(`{"topic": "x"}`))
+	got, err := def.CheckInput(json.RawMessage(`{"topic": "x"}`), schemaBytes)
 	if err != nil || string(got) != `{"topic": "x","n":3}` {
 		t.Errorf("%s, %v", got, err)
 	}
-	_, err = def.CheckInput(nil)
+	_, err = def.CheckInput(nil, schemaBytes)
 	fault, ok := errors.AsType[*parley.Error](err)
 	if !ok || fault.Code != parley.CodeInvalidInput || string(fault.Details) != `[{"pointer":"","text":"misses \"topic\""}]` {
 		t.Errorf("%v %s", err, fault.Details)
 	}
-	_, err = def.CheckInput(json.RawMessage(`{"topic": 5, "n": 2.5}`))
+	_, err = def.CheckInput(json.RawMessage(`{"topic": 5, "n": 2.5}`), schemaBytes)
 	fault, _ = errors.AsType[*parley.Error](err)
 	var details []SchemaFinding
 	if json.Unmarshal(fault.Details, &details) != nil || len(details) != 2 {
@@ -206,7 +206,7 @@ func TestInput_Check(t *testing.T) {
 		`"` + strings.Repeat("x", 8<<20-1) + `"`:          parley.CodeLimit,
 		`{"duplicate": 1, "duplicate": 2, "big": 1e1000}`: "",
 	} {
-		got, err := free.CheckInput(json.RawMessage(value))
+		got, err := free.CheckInput(json.RawMessage(value), schemaBytes)
 		if parley.CodeOf(err) != want {
 			t.Errorf("%.40q: %v, want %q", value, err, want)
 		}
