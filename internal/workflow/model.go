@@ -245,7 +245,7 @@ type RetryPolicy struct {
 	// FullJitter draws uniformly from [0, delay]; otherwise there is no jitter.
 	FullJitter bool
 	// On lists codes; nil is the default set, ["*"] everything but cancelled,
-	// limit and expression. NotOn takes codes away.
+	// limit, expression and outcome_unknown. NotOn takes codes away.
 	On, NotOn []parley.Code
 }
 
