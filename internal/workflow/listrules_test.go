@@ -152,6 +152,9 @@ func TestC4_FailingFinallyFailsACompletedRunOnly(t *testing.T) {
 	if got := s.state.Status(); got != parley.RunFailed {
 		t.Errorf("the run is %s", got)
 	}
+	if e := s.state.Err(); e.Step != "f" || e.Cause == nil || e.Cause.Code != parley.CodeAgentError {
+		t.Errorf("the error does not say which step of finally failed, and how: %+v", e)
+	}
 	s = play(t, document).fail("a", parley.CodeAgentRejected).wantInFlight("f").fail("f", parley.CodeAgentError)
 	s.wantCode(parley.CodeAgentRejected)
 	if e := s.state.Err(); !strings.Contains(string(e.Details), "finally") {
