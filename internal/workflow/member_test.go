@@ -23,6 +23,10 @@ func TestE1_ErrorsNameTheMember(t *testing.T) {
 		"'output'":               `set: 1, output: "v=${a.output}"`,
 		"'on_error[0].output'":   `fail: {code: No}, on_error: [{output: "v=${a.output}"}]`,
 		"'set': Field 'none'":    `set: "${a.output.none}"`,
+		"'if'":                   `if: a.output.none, set: 1`,
+		"'switch[0].when'":       `switch: [{when: a.output.none, steps: [{set: 1}]}]`,
+		"'repeat.until'":         `repeat: {max: 2, until: a.output.none}, steps: [{set: 1}]`,
+		"'on_error[0].if'":       `fail: {code: No}, on_error: [{if: a.output.none}]`,
 		"'for_each': no such ke": `for_each: "${a.output.n + a.output.none}", steps: [{set: 1}]`,
 	} {
 		s := play(t, "name: t\nsteps:\n  - {id: a, set: {n: 1}}\n  - {id: x, "+step+"}\n")

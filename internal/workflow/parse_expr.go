@@ -50,7 +50,7 @@ func (e parseExpr) member(n *node) string {
 func (p *parser) condition(n *node, e parseExpr) {
 	switch n.kind {
 	case nodeString, nodeBool:
-		e.node, e.text = n, n.text
+		e.node, e.text, e.at.Member = n, n.text, e.member(n)
 		p.later = append(p.later, e)
 	default:
 		p.errorf(n, problemType, "this must be a CEL expression, it is %s", n.kind)

@@ -14,6 +14,8 @@ import (
 type Condition struct {
 	x    expression
 	refs []string
+	// member names it in errors.
+	member string
 }
 
 // Condition compiles one CEL expression that gives a bool, written bare or as
@@ -50,7 +52,7 @@ func (c *Compiler) Condition(text string, at At) (*Condition, []Finding) {
 	}
 	refs := x.steps(nil)
 	slices.Sort(refs)
-	return &Condition{x: x, refs: slices.Compact(refs)}, findings
+	return &Condition{x: x, refs: slices.Compact(refs), member: at.Member}, findings
 }
 
 // bare takes the ${ } off every reference in text.
@@ -94,7 +96,7 @@ func (c *Condition) Eval(s *Scope) (bool, error) {
 			f = faultf("a condition gives bool, this gave %s", kindOf(raw))
 		}
 	}
-	return false, f.at(c.x.source(), "")
+	return false, f.at(c.x.source(), c.member)
 }
 
 // mayBeBool reports whether the static type allows a bool.
