@@ -25,8 +25,8 @@ func onceOf(key string, request map[string]any) (once, error) {
 	if key == "" {
 		return once{}, nil
 	}
-	if n := len(key); n > maxKey {
-		return once{}, parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
+	if err := checkKey(key); err != nil {
+		return once{}, err
 	}
 	b, err := json.Marshal(request)
 	if err != nil {

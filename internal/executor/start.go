@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
@@ -208,8 +209,8 @@ func (x *Executor) mayHedge(ctx context.Context, def *workflow.Definition) error
 }
 
 func checkStart(req parley.StartRequest) error {
-	if n := len(req.IdempotencyKey); n > maxKey {
-		return parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
+	if err := checkKey(req.IdempotencyKey); err != nil {
+		return err
 	}
 	if p := req.Priority; p != nil && (*p < 0 || *p > parley.MaxRunPriority) {
 		return parley.Errorf(parley.CodeInvalid, "priority: %d, must be 0 to %d (default %d)", *p, parley.MaxRunPriority, parley.DefaultRunPriority)
@@ -218,9 +219,17 @@ func checkStart(req parley.StartRequest) error {
 		return parley.Errorf(parley.CodeLimit, "labels: %d, the limit is %d", n, maxLabels)
 	}
 	for k, v := range req.Labels {
-		if len(k) > maxLabelChars || len(v) > maxLabelChars {
+		if utf8.RuneCountInString(k) > maxLabelChars || utf8.RuneCountInString(v) > maxLabelChars {
 			return parley.Errorf(parley.CodeLimit, "label %.40q: names and values have at most %d characters", k, maxLabelChars)
 		}
+	}
+	return nil
+}
+
+// checkKey bounds an idempotency key, in characters as whoever sends it counts them.
+func checkKey(key string) error {
+	if n := utf8.RuneCountInString(key); n > maxKey {
+		return parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
 	}
 	return nil
 }
@@ -262,10 +271,7 @@ func deriveKey(def *workflow.Definition, input json.RawMessage) (string, error) 
 	if json.Unmarshal(v, &key) != nil {
 		key = string(v)
 	}
-	if n := len(key); n > maxKey {
-		return "", parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxKey)
-	}
-	return key, nil
+	return key, checkKey(key)
 }
 
 // digest tells equal input from other input: JSON values are compared, with

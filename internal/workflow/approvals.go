@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow/expr"
@@ -173,7 +174,7 @@ func approversOf(t *expr.Template, scope *expr.Scope) ([]string, error) {
 		return nil, limitError("to", maxTo, int64(len(list)))
 	}
 	for _, name := range list {
-		if name == "" || len(name) > parley.MaxSignalText || strings.ContainsAny(name, "\r\n\x00") {
+		if name == "" || utf8.RuneCountInString(name) > parley.MaxSignalText || strings.ContainsAny(name, "\r\n\x00") {
 			return nil, parley.Errorf(parley.CodeInvalidInput, "to: a role or user has 1 to %d characters on one line, %q is none", parley.MaxSignalText, name)
 		}
 	}

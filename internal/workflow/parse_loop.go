@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow/expr"
@@ -168,7 +169,7 @@ func (p *parser) branches(n *node, text string) bool {
 		return false
 	}
 	for _, m := range n.members {
-		if m.name == "" || len(m.name) > 255 {
+		if length := utf8.RuneCountInString(m.name); length < 1 || length > 255 {
 			p.reportName(n, m, parley.Problem{Code: problemID, Text: "the name of a branch has 1 to 255 characters"})
 			return false
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow/cron"
@@ -177,7 +178,7 @@ func (t *Trigger) KeyOf(of WorkflowName, event json.RawMessage) (string, error) 
 	if json.Unmarshal(v, &key) != nil {
 		key = string(v)
 	}
-	if n := len(key); n > maxTriggerKey {
+	if n := utf8.RuneCountInString(key); n > maxTriggerKey {
 		return "", parley.Errorf(parley.CodeLimit, "idempotency_key: %d characters, the limit is %d", n, maxTriggerKey)
 	}
 	return key, nil

@@ -190,3 +190,24 @@ func TestTriggersHaveALimit(t *testing.T) {
 		}
 	}
 }
+
+// TestLimits_NamesInCharacters: a letter that takes two bytes is one character in
+// keys of triggers, in who may answer, and in names of branches.
+func TestLimits_NamesInCharacters(t *testing.T) {
+	letters := func(n int) string { return strings.Repeat("é", n) }
+	hook := triggersOf(t, `  - webhook: {secret: "env:HOOK", idempotency_key: "${event.body}"}`)[0]
+	for n, fits := range map[int]bool{255: true, 256: false} {
+		key, err := hook.KeyOf(WorkflowName{}, []byte(`{"body":"`+letters(n)+`"}`))
+		if (err == nil && key == letters(n)) != fits {
+			t.Errorf("a key of %d characters: %v", n, err)
+		}
+		s := play(t, `{"name":"t","steps":[{"id":"a","approval":{"title":"T","to":["`+letters(n)+`"]}}]}`)
+		if s.state.Status().Terminal() == fits {
+			t.Errorf("an approval for a role of %d characters: the run is %s", n, s.state.Status())
+		}
+		def, problems := Parse(ParseOptions{}, []byte(`{"name":"t","steps":[{"fork":{"`+letters(n)+`":[{"id":"c","set":1}],"b":[{"set":2}]}}]}`))
+		if (def != nil) != fits {
+			t.Errorf("a branch with a name of %d characters: %v", n, problems)
+		}
+	}
+}
