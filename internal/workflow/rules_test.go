@@ -597,14 +597,15 @@ func TestH3_ErrorOfAHandlerNamesWhatItHandled(t *testing.T) {
 
 func TestC2_RunNamesWhatCouldNotBeUndone(t *testing.T) {
 	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x","compensate":{"id":"u","agent":"x"}},
-		{"id":"b","agent":"x","compensate":{"id":"v","agent":"x"}},{"id":"c","agent":"x"}]}`)
-	s.answer("a", "1").answer("b", "1").fail("c", parley.CodeAgentRejected)
-	s.fail("b/v", parley.CodeAgentRejected).answer("a/u", "1")
+		{"id":"b","agent":"x","compensate":{"id":"v","agent":"x"}},{"id":"c","agent":"x","compensate":{"id":"w","agent":"x"}},
+		{"id":"d","agent":"x"}]}`)
+	s.answer("a", "1").answer("b", "1").answer("c", "1").fail("d", parley.CodeAgentRejected)
+	s.fail("c/w", parley.CodeAgentRejected).answer("b/v", "1").fail("a/u", parley.CodeAgentRejected)
 	var d struct {
 		Failed []string `json:"compensation_failed"`
 	}
 	e := s.state.Err()
-	if e == nil || json.Unmarshal(e.Details, &d) != nil || !slices.Equal(d.Failed, []string{"b"}) || e.Code != parley.CodeAgentRejected || e.Step != "c" {
+	if e == nil || json.Unmarshal(e.Details, &d) != nil || !slices.Equal(d.Failed, []string{"a", "c"}) || e.Code != parley.CodeAgentRejected || e.Step != "d" {
 		t.Errorf("the run fails with %+v %s", e, e.Details)
 	}
 }
