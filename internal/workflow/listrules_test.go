@@ -103,6 +103,9 @@ func TestS7_EnoughEndsTheLoop(t *testing.T) {
 	s = forEach(t, `"enough":2`)
 	s.fail("w[0]/a", parley.CodeAgentError).fail("w[1]/a", parley.CodeAgentError).fail("w[2]/a", parley.CodeAgentError)
 	s.wantCode("tolerance_exceeded")
+	// A tolerance that is given counts, though two may still complete.
+	s = forEach(t, `"enough":2,"tolerate":1`)
+	s.fail("w[0]/a", parley.CodeAgentError).fail("w[1]/a", parley.CodeAgentError).wantCode("tolerance_exceeded")
 }
 
 func TestS8_RepeatEndsWhenUntilHolds(t *testing.T) {
