@@ -232,7 +232,9 @@ func (c *Conn) appendEntry(dst []byte, e *BatchCall, deadline int64, meta *Meta)
 	} else {
 		c.report.calls.Add(1)
 		want := awaiting{deadline: deadline}
-		want.wants(e.result)
+		if err := want.wants(e.result); err != nil {
+			return dst, err
+		}
 		if e.slot, e.call.id, err = c.pending.take(want); err != nil {
 			return dst, err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"time"
 )
 
@@ -22,7 +23,8 @@ import (
 // text; an io.Writer has the text written to it, for results longer than the
 // Stream's buffer as it arrives and from the goroutine that reads, never after
 // Call returned (a panic of it is the error of the call); everything else is a
-// pointer that the Codec decodes into.
+// pointer that the Codec decodes into: what is none is refused before anything is
+// sent.
 //
 // ctx bounds the whole of the call, waiting for room to write included; its
 // deadline takes the place of Config.Timeout. An error is always a *CallError. When
@@ -131,7 +133,9 @@ func (c *Conn) call(ctx context.Context, call *outCall, params, result any) erro
 	defer c.bufs.put(out.scratch)
 
 	want := awaiting{deadline: c.deadline(ctx, call)}
-	want.wants(result)
+	if err := want.wants(result); err != nil {
+		return err
+	}
 	s, id, err := c.pending.take(want)
 	if err != nil {
 		return err
@@ -177,8 +181,9 @@ func (c *Conn) deadline(ctx context.Context, call *outCall) int64 {
 	return call.start + int64(call.timeout)
 }
 
-// wants sets how the result is wanted.
-func (a *awaiting) wants(result any) {
+// wants sets how the result is wanted. What no result can be put into is found before
+// the peer is asked, not by the work that it has done in vain.
+func (a *awaiting) wants(result any) error {
 	switch r := result.(type) {
 	case nil:
 	case *json.RawMessage:
@@ -186,8 +191,12 @@ func (a *awaiting) wants(result any) {
 	case io.Writer:
 		a.sink, a.keep = &sink{w: r}, true
 	default:
+		if v := reflect.ValueOf(result); v.Kind() != reflect.Pointer || v.IsNil() {
+			return fmt.Errorf("jsonrpc: a result cannot be put into the %T that was given for it: it has to be a pointer, and not nil", result)
+		}
 		a.keep = true
 	}
+	return nil
 }
 
 // await waits until the call is settled. With an error the slot is free again.

@@ -241,7 +241,9 @@ func TestSettledWhileGivenUp(t *testing.T) {
 		for _, answer := range []string{`"result":[1]`, `"error":{"code":5,"message":"no"}`} {
 			var got []int
 			var want awaiting
-			want.wants(&got)
+			if err := want.wants(&got); err != nil {
+				t.Fatal(err)
+			}
 			s, id, err := c.pending.take(want)
 			if err != nil {
 				t.Fatal(err)
@@ -416,6 +418,26 @@ func TestMaxPending(t *testing.T) {
 		go peer.answer()
 		if err := c.Call(t.Context(), "m", []int{1}, nil); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestResultIntoNoPointer proves that a call whose result could not be given to the
+// caller is not made.
+func TestResultIntoNoPointer(t *testing.T) {
+	withPeer(t, Config{}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		for want, into := range map[string]any{"into the int that": 1, "into the []int that": []int{1}, "into the *int that": (*int)(nil)} {
+			batch := &Batch{}
+			asked := batch.Call("m", nil, into)
+			for _, err := range []error{c.Call(t.Context(), "m", nil, into), c.Batch(t.Context(), batch), asked.Err()} {
+				if e, ok := errors.AsType[*CallError](err); !ok || e.Sent || !strings.Contains(err.Error(), want) {
+					t.Errorf("%T: %v", into, err)
+				}
+			}
+		}
+		peer.quiet()
+		if n := c.pending.count.Load(); n != 0 {
+			t.Errorf("%d calls are pending", n)
 		}
 	})
 }
