@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -163,10 +164,14 @@ func postgresConnector(target string, o Options, use use) (driver.Connector, err
 // postgresName says which database it is, and as whom, without a secret.
 func postgresName(target string) string {
 	c, err := pgx.ParseConfig(target)
+	if err == nil {
+		return fmt.Sprintf("%s on %s as %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.User)
+	}
+	u, err := url.Parse(target) // a file that it names is of no use, perhaps
 	if err != nil {
 		return "(a URL that cannot be read)"
 	}
-	return fmt.Sprintf("%s on %s as %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.User)
+	return fmt.Sprintf("%s on %s as %s", strings.TrimPrefix(u.Path, "/"), u.Host, u.User.Username())
 }
 
 // settled ends the limits of sessions that only newer servers have, whatever the

@@ -576,3 +576,14 @@ func selfSigned(t *testing.T) (key, certificate []byte) {
 	pkcs8 := must(x509.MarshalPKCS8PrivateKey(k))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
+
+// TestNameWithoutItsFiles: a database is named even if a file that its URL names is of
+// no use, and its password is not.
+func TestNameWithoutItsFiles(t *testing.T) {
+	t.Parallel()
+	_, err := Open(t.Context(), "postgres://ann:secret@db.example:5433/parley?sslmode=verify-full&sslrootcert=/none", Options{})
+	if err == nil || !strings.Contains(err.Error(), "the login to the database parley on db.example:5433 as ann cannot be prepared: unable to read CA file: open /none") ||
+		strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
