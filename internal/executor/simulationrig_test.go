@@ -140,9 +140,6 @@ func (w *simWorld) begin(ctx context.Context, name string) {
 	w.lives++
 	running, cancel := context.WithCancel(ctx)
 	p := &simProc{w: w, name: name, cancel: cancel, ended: make(chan struct{})}
-	w.mu.Lock()
-	w.procs[name] = p
-	w.mu.Unlock()
 	var serve []func(context.Context) error
 	if name != "bridge-1" && name != "bridge-2" {
 		p.executor = executor.New(p.executorConfig(w.lives))
@@ -156,6 +153,9 @@ func (w *simWorld) begin(ctx context.Context, name string) {
 		p.bridge = b
 		serve = append(serve, b.Run)
 	}
+	w.mu.Lock()
+	w.procs[name] = p // others may look at it from now on
+	w.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, run := range serve {
 		wg.Go(func() {
