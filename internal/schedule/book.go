@@ -34,6 +34,9 @@ func NewBook(cfg Config, changed func()) *Book {
 	if changed == nil {
 		changed = func() {}
 	}
+	if cfg.MaxInput == 0 {
+		cfg.MaxInput = workflow.DefaultRunLimits().Value
+	}
 	return &Book{cfg: cfg, changed: changed}
 }
 
@@ -202,7 +205,7 @@ func (b *Book) starts(ctx context.Context, s store.Schedule, t *workflow.Trigger
 	if err != nil {
 		return err
 	}
-	_, err = def.CheckInput(input, workflow.DefaultRunLimits().Value)
+	_, err = def.CheckInput(input, b.cfg.MaxInput)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/schedule"
 	"github.com/parley-project/parley/internal/store"
 )
 
@@ -167,6 +168,23 @@ func TestScheduleBackfill(t *testing.T) {
 		}{{time.Minute, time.Second, parley.CodeInvalid}, {0, time.Hour, parley.CodeInvalid}, {-6 * time.Hour, 0, parley.CodeLimit}} {
 			if _, err := backfill(c.from, c.to); parley.CodeOf(err) != c.code {
 				t.Errorf("from %s to %s: %v, want %s", c.from, c.to, err, c.code)
+			}
+		}
+	})
+}
+
+// TestScheduleMaxInput: a schedule whose runs would be refused for the size of their
+// input is refused.
+func TestScheduleMaxInput(t *testing.T) {
+	onStore(t, func(r *rig) {
+		r.apply("name: flow\nsteps: [{id: a, set: 1}]\n")
+		input := []byte(`{"text":"0123456789"}`)
+		for most, code := range map[int64]parley.Code{0: "", int64(len(input)) - 1: parley.CodeLimit, int64(len(input)): ""} {
+			cfg := r.config()
+			cfg.MaxInput = most
+			_, err := schedule.NewBook(cfg, nil).Add(r.t.Context(), parley.ScheduleRequest{Workflow: "flow", ScheduleSpec: parley.ScheduleSpec{Every: "1h", Input: input}})
+			if (err != nil || code != "") && parley.CodeOf(err) != code {
+				r.t.Errorf("at most %d bytes: %v, want %q", most, err, code)
 			}
 		}
 	})

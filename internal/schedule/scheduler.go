@@ -38,7 +38,9 @@ type Config struct {
 	Start func(ctx context.Context, req parley.StartRequest) (run parley.Run, existing bool, err error)
 	// Cancel asks for the end of a run.
 	Cancel func(ctx context.Context, req parley.CancelRequest) (parley.Run, error)
-	Logger *slog.Logger
+	// MaxInput is the most bytes of input that Start takes; default 8 MiB.
+	MaxInput int64
+	Logger   *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
 }

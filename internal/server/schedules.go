@@ -12,7 +12,7 @@ import (
 // executor what fires them.
 func (s *Server) buildSchedules(metrics *prometheus.Registry) {
 	cfg := schedule.Config{
-		DB: s.db, Now: s.db.Now, NewID: newUUID, Start: s.executor.Start, Cancel: s.executor.Cancel, Logger: s.log,
+		DB: s.db, Now: s.db.Now, NewID: newUUID, Start: s.executor.Start, Cancel: s.executor.Cancel, MaxInput: s.cfg.Limits.Value, Logger: s.log,
 	}
 	if s.cfg.has(RoleExecutor) {
 		cfg.Metrics = schedule.NewMetrics(metrics)
