@@ -5,9 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,7 @@ import (
 )
 
 var (
-	simulationSeeds = flag.Int("executor.seeds", 10, "how many simulations TestSimulation runs of each kind")
+	simulationSeeds = flag.Int("executor.seeds", 10, "how many simulations TestSimulation runs of each kind, and TestSimulationPostgres half as many")
 	simulationFirst = flag.Int("executor.seed", 0, "the first seed of TestSimulation")
 )
 
@@ -42,34 +41,43 @@ steps:
   - {id: last, agent: long, input: {text: last}, timeout: 20s}
 `
 
-// TestSimulation lets executors and bridges that share a SQLite database work on
-// runs while everything that protocol.md §7 lists goes wrong at random: processes
-// die and come back, bridges are declared dead, commits are in doubt or come late,
-// connections break, the bus loses, repeats and delays, people cancel, terminate,
-// pause and resume, answer or do not, times run out. The database itself keeps a
-// journal of what becomes of each row, and is judged by it: invariants I1 to I8, I10
-// and L1 (protocol.md §5), and the rules of runs in runs, questions and events.
+// TestSimulation lets executors and bridges that share a database work on runs while
+// everything that protocol.md §7 lists goes wrong at random: processes die and come
+// back, bridges are declared dead, commits are in doubt or come late, connections
+// break, the bus loses, repeats and delays, people cancel, terminate, pause and
+// resume, answer or do not, times run out. The database itself keeps a journal of what
+// becomes of each row, and is judged by it: invariants I1 to I8, I10 and L1
+// (protocol.md §5), and the rules of runs in runs, questions, events and turns.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	template := simulatedDatabase(t)
+	simulateOn(t, simulatedSQLite(t), *simulationSeeds)
+}
+
+// TestSimulationPostgres is TestSimulation where each process writes over its own
+// connections, and the database decides who is first. So a seed is a plan here, and
+// no repetition.
+func TestSimulationPostgres(t *testing.T) {
+	t.Parallel()
+	simulateOn(t, simulatedPostgres(t), (*simulationSeeds+1)/2) // they take longer
+}
+
+func simulateOn(t *testing.T, e simEngine, seeds int) {
+	t.Helper()
 	for _, apart := range []bool{true, false} {
-		for n := range *simulationSeeds {
+		for n := range seeds {
 			seed := uint64(*simulationFirst + n)
 			t.Run(fmt.Sprintf("apart=%t/seed=%d", apart, seed), func(t *testing.T) {
 				t.Parallel()
-				file := filepath.Join(t.TempDir(), "parley.db")
-				if err := os.WriteFile(file, template, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Test(t, func(t *testing.T) { simulate(t, file, seed, apart) })
+				target := e.database(t)
+				synctest.Test(t, func(t *testing.T) { simulate(t, e, target, seed, apart) })
 			})
 		}
 	}
 }
 
-func simulate(t *testing.T, file string, seed uint64, apart bool) {
-	c := &chance{rnd: rand.New(rand.NewPCG(seed, 13))}
-	w := newSimWorld(t, file, c, apart)
+func simulate(t *testing.T, e simEngine, target string, seed uint64, apart bool) {
+	c := &chance{rnd: rand.New(rand.NewPCG(seed, 13)), grain: e.grain}
+	w := newSimWorld(t, e, target, c, apart)
 	ctx, stop := context.WithCancel(t.Context())
 	for _, name := range w.names() {
 		w.begin(ctx, name)
@@ -102,13 +110,15 @@ func simulate(t *testing.T, file string, seed uint64, apart bool) {
 // storm starts runs and lets everything go wrong for a minute.
 func (w *simWorld) storm(ctx context.Context) {
 	for n := range 50 {
-		time.Sleep(time.Duration(200+w.c.n(1400)) * time.Millisecond)
+		time.Sleep(max(w.c.grain, w.c.upTo(1600*time.Millisecond)))
 		if n%4 == 0 && w.started < simulatedRuns {
 			w.start(ctx)
 		}
-		if w.c.of(50) {
-			w.people(ctx)
-		}
+		w.atOnce(func() {
+			if w.c.of(50) {
+				w.people(ctx)
+			}
+		})
 		name := w.names()[w.c.n(len(w.names()))]
 		switch w.c.n(9) {
 		case 8:
@@ -124,12 +134,25 @@ func (w *simWorld) storm(ctx context.Context) {
 		case 3:
 			w.proc(name).kill() // and stays so for a while
 		case 4, 5:
-			w.steer(ctx)
+			w.atOnce(func() { w.steer(ctx) })
 		}
 		if w.proc(name).dead.Load() && w.c.of(50) {
 			w.begin(ctx, name)
 		}
 	}
+}
+
+// atOnce does the same several times, side by side where the database can.
+func (w *simWorld) atOnce(f func()) {
+	times := 1
+	if w.engine.each {
+		times = 3
+	}
+	var all sync.WaitGroup
+	for range times {
+		all.Go(f)
+	}
+	all.Wait()
 }
 
 // steer lets somebody do something to a run, once: whether it was taken is told by

@@ -17,6 +17,7 @@ import (
 // simulatedKid is the run that a step of the simulated runs starts.
 const simulatedKid = `
 name: kid
+concurrency: {limit: 2}
 input: {type: object, required: [key], properties: {key: {type: string}}}
 steps:
   - {id: work, agent: long, input: {text: work}, on_error: continue}
@@ -35,11 +36,11 @@ func (w *simWorld) people(ctx context.Context) {
 	if x == nil || run == "" {
 		return
 	}
-	w.saying++
-	by := fmt.Sprintf("p%d.", w.saying)
+	by := fmt.Sprintf("p%d.", w.saying.Add(1))
 	if w.c.of(40) {
 		name := []string{"go", "told"}[w.c.n(2)]
-		_, _ = x.Signal(ctx, parley.SignalRequest{Signal: parley.Signal{ID: by, Name: name, Key: fmt.Sprintf("k%d", w.c.n(simulatedRuns))}})
+		_, err := x.Signal(ctx, parley.SignalRequest{Signal: parley.Signal{ID: by, Name: name, Key: fmt.Sprintf("k%d", w.c.n(simulatedRuns))}})
+		w.published(by, name, err)
 		return
 	}
 	choice := "approve"

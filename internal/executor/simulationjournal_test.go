@@ -4,44 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"os"
-	"testing"
 	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
 )
-
-// journal has the database itself note what becomes of its rows, in the order of
-// its commits: whatever a statement's condition says, this is what it did.
-const journal = `
-CREATE TABLE journal (n INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT NOT NULL, id TEXT NOT NULL, was TEXT, is_now TEXT NOT NULL);
-CREATE TRIGGER journal_begun AFTER INSERT ON attempt BEGIN
- INSERT INTO journal (what, id, is_now) VALUES ('attempt', new.id, json_object('state', new.state, 'owner', new.owner, 'inc', new.owner_inc,
-  'token', new.token, 'orphanings', new.orphanings, 'held', new.held, 'outcome', new.outcome, 'output', CAST(new.output AS TEXT), 'policy', new.policy));
-END;
-CREATE TRIGGER journal_changed AFTER UPDATE ON attempt
- WHEN (old.state, old.owner, old.owner_inc, old.token, old.orphanings, old.held, old.outcome, old.output) IS NOT
-  (new.state, new.owner, new.owner_inc, new.token, new.orphanings, new.held, new.outcome, new.output) BEGIN
- INSERT INTO journal (what, id, was, is_now) VALUES ('attempt', new.id, json_object('state', old.state, 'owner', old.owner, 'inc', old.owner_inc,
-  'token', old.token, 'orphanings', old.orphanings, 'held', old.held, 'outcome', old.outcome, 'output', CAST(old.output AS TEXT), 'policy', old.policy),
-  json_object('state', new.state, 'owner', new.owner, 'inc', new.owner_inc,
-  'token', new.token, 'orphanings', new.orphanings, 'held', new.held, 'outcome', new.outcome, 'output', CAST(new.output AS TEXT), 'policy', new.policy));
-END;
-CREATE TRIGGER journal_started AFTER INSERT ON run BEGIN
- INSERT INTO journal (what, id, is_now) VALUES ('run', new.id, json_object('seq', new.seq, 'ended', new.ended_at IS NOT NULL,
-  'parent', coalesce(new.parent_run, ''), 'step', coalesce(new.parent_step, '')));
-END;
-CREATE TRIGGER journal_decided AFTER UPDATE ON run WHEN (old.seq, old.ended_at IS NULL) IS NOT (new.seq, new.ended_at IS NULL) BEGIN
- INSERT INTO journal (what, id, was, is_now) VALUES ('run', new.id, json_object('seq', old.seq, 'ended', old.ended_at IS NOT NULL),
-  json_object('seq', new.seq, 'ended', new.ended_at IS NOT NULL));
-END;
-CREATE TRIGGER journal_registered AFTER INSERT ON worker BEGIN
- INSERT INTO journal (what, id, is_now) VALUES ('worker', new.name, json_object('inc', new.inc, 'dead', new.dead));
-END;
-CREATE TRIGGER journal_worker AFTER UPDATE ON worker WHEN (old.inc, old.dead) IS NOT (new.inc, new.dead) BEGIN
- INSERT INTO journal (what, id, is_now) VALUES ('worker', new.name, json_object('inc', new.inc, 'dead', new.dead));
-END;`
 
 // row is one row of the journal's tables, as far as it is judged.
 type row struct {
@@ -54,20 +21,22 @@ type row struct {
 	Outcome    parley.Outcome
 	Output     string
 	Policy     parley.OutcomePolicy
-	// Seq and Ended are those of a run, Parent and Step say what has started it;
-	// Dead is that of a worker.
+	// These are of a run: Parent and Step say what has started it.
 	Seq          int64
-	Ended        int
+	Workflow     string
+	Begun, Ended int
 	Parent, Step string
-	Dead         int
+	// Dead is that of a worker.
+	Dead int
 }
 
-// change is one entry of the journal; was is nil for a new row.
+// change is one entry of the journal; was is nil for a new row. Entries of one tx
+// were committed together; "" is each alone.
 type change struct {
-	n        int64
-	what, id string
-	was      *row
-	now      row
+	n            int64
+	tx, what, id string
+	was          *row
+	now          row
 }
 
 // observed is what the processes did, beside what the database holds.
@@ -85,6 +54,8 @@ type observed struct {
 	cancels map[string]bool
 	// said are the answers of people that were taken, with the run that they were for.
 	said map[string]string
+	// published are the events that were taken, of those that start runs.
+	published map[string]bool
 }
 
 // moves notes what a bridge asks for.
@@ -144,27 +115,9 @@ func (w *simWorld) answered(ctx context.Context, r parley.Result, taken bool) {
 	w.seen.wrong = append(w.seen.wrong, text)
 }
 
-// journaled gives a database with a journal.
-func journaled(t *testing.T, file string) []byte {
-	t.Helper()
-	db, err := sql.Open("sqlite", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.ExecContext(t.Context(), journal+`PRAGMA wal_checkpoint(TRUNCATE);`)
-	if err = errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // close ends the world and gives what is known of it.
 func (w *simWorld) close(ctx context.Context) (story, error) {
-	s := story{observed: w.seen, tasks: w.agents.tasks, apart: w.apart, histories: map[string]store.History{}}
+	s := story{observed: w.seen, tasks: w.agents.tasks, apart: w.apart, started: w.started, histories: map[string]store.History{}}
 	runs, _, err := w.db.Runs(ctx, parley.RunQuery{Page: parley.Page{Limit: 500}})
 	if err != nil {
 		return s, err
@@ -174,18 +127,26 @@ func (w *simWorld) close(ctx context.Context) (story, error) {
 			return s, err
 		}
 	}
-	if err := errors.Join(w.hub.Close(), w.db.Close()); err != nil {
+	err = w.hub.Close()
+	for _, name := range w.names() {
+		if db := w.stores[name]; db != w.db {
+			err = errors.Join(err, db.Close())
+		}
+	}
+	if err := errors.Join(err, w.db.Close()); err != nil {
 		return s, err
 	}
-	db, err := sql.Open("sqlite", w.file)
+	db, err := sql.Open(w.engine.driver, w.target)
 	if err != nil {
 		return s, err
 	}
 	defer db.Close()
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM child`).Scan(&s.kids); err != nil {
-		return s, err
+	for table, rows := range map[string]*int{"child": &s.kids, "turn": &s.turns, "lane": &s.lanes} {
+		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM `+table).Scan(rows); err != nil {
+			return s, err
+		}
 	}
-	rows, err := db.QueryContext(ctx, `SELECT n, what, id, was, is_now FROM journal ORDER BY n`)
+	rows, err := db.QueryContext(ctx, `SELECT n, tx, what, id, was, is_now FROM journal ORDER BY `+w.engine.order)
 	if err != nil {
 		return s, err
 	}
@@ -194,7 +155,7 @@ func (w *simWorld) close(ctx context.Context) (story, error) {
 		var c change
 		var was sql.NullString
 		var now string
-		if err := rows.Scan(&c.n, &c.what, &c.id, &was, &now); err != nil {
+		if err := rows.Scan(&c.n, &c.tx, &c.what, &c.id, &was, &now); err != nil {
 			return s, err
 		}
 		if c.was, err = readRow(was.String); err != nil {

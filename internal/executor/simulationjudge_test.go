@@ -15,12 +15,15 @@ import (
 // story is everything that is known of one simulation.
 type story struct {
 	observed
-	apart     bool
+	apart bool
+	// started are the runs that were asked for, each by a key of its own.
+	started   int
 	changes   []change
 	histories map[string]store.History
 	tasks     map[string]*simTask
-	// kids are the runs that are still asked for in the end.
-	kids int
+	// kids are the runs that are still asked for in the end, turns those that are
+	// counted, in lanes.
+	kids, turns, lanes int
 }
 
 func readRow(text string) (*row, error) {
@@ -85,8 +88,11 @@ func (s *story) judge() []string {
 	for _, run := range slices.Sorted(maps.Keys(s.histories)) {
 		j.history(run)
 	}
+	j.keys()
 	j.family()
 	j.heard()
+	j.inTurn()
+	j.starts()
 	for _, task := range slices.Sorted(maps.Keys(s.tasks)) {
 		j.calls(task)
 		j.given(task)
@@ -104,6 +110,19 @@ func (j *judgment) run(c *change) {
 		j.report("I4: entry %d: run %s goes from %+v to %+v", c.n, c.id, *c.was, c.now)
 	}
 	j.runs[c.id] = c.now
+}
+
+// keys: by one key there is one run, however often it was asked for.
+func (j *judgment) keys() {
+	runs := 0
+	for _, h := range j.histories {
+		if h.Run.Workflow == "simulated" {
+			runs++
+		}
+	}
+	if runs != j.started {
+		j.report("idempotency: there are %d runs, %d were started", runs, j.started)
+	}
 }
 
 // runOf gives the run of a task id.

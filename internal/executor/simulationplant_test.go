@@ -18,6 +18,7 @@ func plain(begun time.Time) *story {
 			moves:   map[string][]store.Move{},
 			answers: map[string][]parley.Result{"r.a.1": {{Outcome: parley.OutcomeOK, Output: []byte("1")}}},
 			ended:   map[string]time.Time{"r": begun.Add(time.Second), "r.a.1": begun.Add(time.Second)}, cancels: map[string]bool{}, said: map[string]string{"p1.": "r"},
+			published: map[string]bool{},
 		},
 		histories: map[string]store.History{"r": {Run: store.Run{Status: parley.RunCompleted}, Events: []parley.Event{
 			{Seq: 1, Type: parley.EventRunStarted},
@@ -136,7 +137,14 @@ func TestSimulationJudge(t *testing.T) {
 		"S11: entry 50: kid begins beside older": func(s *story) {
 			s.changes = slices.Insert(s.changes, 2, begins("older"), begins("kid"))
 		},
-		"L1: 1 runs are still asked for": func(s *story) { s.kids = 1 },
+		"idempotency: there are 0 runs, 1 were started": func(s *story) { s.started = 1 },
+		"concurrency: entry 50: 3 runs of kid run": func(s *story) {
+			s.changes = append(s.changes, turn("1"), turn("2"), turn("3"))
+		},
+		"L1: 1 turns are left in 1 lanes":              func(s *story) { s.turns, s.lanes = 1, 1 },
+		"C7: p9. was taken, and has started nothing":   func(s *story) { s.published["p9."] = true },
+		"C7: run r2 is started by p9., as another one": func(s *story) { s.histories["r1"], s.histories["r2"] = startedBy("p9."), startedBy("p9.") },
+		"L1: 1 runs are still asked for":               func(s *story) { s.kids = 1 },
 		"C9: run r: what p1. said counts twice": history(func(h *store.History) {
 			h.Events = slices.Insert(h.Events, 3, h.Events[3])
 		}),
@@ -161,4 +169,16 @@ func otherClaim() change {
 // begins is the beginning of a run that step b of run r has asked for.
 func begins(run string) change {
 	return change{n: 50, what: "run", id: run, now: row{Seq: 1, Parent: "r", Step: "b"}}
+}
+
+// turn is the beginning of a run of which two may run at the same time.
+func turn(run string) change {
+	return change{n: 50, what: "run", id: run, now: row{Seq: 1, Workflow: "kid", Begun: 1}}
+}
+
+// startedBy is a run that an event has started.
+func startedBy(event string) store.History {
+	return store.History{Run: store.Run{Name: "listener", Status: parley.RunCompleted}, Events: []parley.Event{
+		{Seq: 1, Type: parley.EventRunStarted, Data: []byte(`{"input":{"id":"` + event + `"}}`)}, {Seq: 2, Type: parley.EventRunCompleted},
+	}}
 }

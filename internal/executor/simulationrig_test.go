@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,8 +23,9 @@ const simulatedRuns = 10
 
 // chance is a source of randomness for many goroutines.
 type chance struct {
-	mu  sync.Mutex
-	rnd *rand.Rand
+	mu    sync.Mutex
+	rnd   *rand.Rand
+	grain time.Duration
 }
 
 func (c *chance) of(percent int) bool { return c.n(100) < percent }
@@ -37,7 +37,7 @@ func (c *chance) n(limit int) int {
 }
 
 func (c *chance) upTo(d time.Duration) time.Duration {
-	return time.Duration(c.n(int(d/time.Millisecond))) * time.Millisecond
+	return (time.Duration(c.n(int(d/time.Millisecond))) * time.Millisecond).Truncate(c.grain)
 }
 
 // simWorld is what outlives the processes: database, bus and agents.
@@ -45,16 +45,20 @@ type simWorld struct {
 	t     *testing.T
 	c     *chance
 	apart bool
-	file  string
-	db    *store.DB
-	hub   *memory.Bus
-	calm  atomic.Bool
-	late  sync.WaitGroup
+	// target is the database, db the connections of who is no process, and stores
+	// those of the processes, by name.
+	engine simEngine
+	target string
+	db     *store.DB
+	stores map[string]*store.DB
+	hub    *memory.Bus
+	calm   atomic.Bool
+	late   sync.WaitGroup
 	// intruding is held by who lets others decide first.
 	intruding sync.Mutex
 	lives     int
 	started   int
-	saying    int
+	saying    atomic.Int64
 	agents    *simAgents
 
 	mu    sync.Mutex // protects what follows
@@ -62,45 +66,30 @@ type simWorld struct {
 	seen  observed
 }
 
-func newSimWorld(t *testing.T, file string, c *chance, apart bool) *simWorld {
+func newSimWorld(t *testing.T, e simEngine, target string, c *chance, apart bool) *simWorld {
 	t.Helper()
-	db, err := store.Open(t.Context(), file, store.Options{Readers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &simWorld{
-		t: t, c: c, apart: apart, file: file, db: db, hub: memory.New(memory.Options{}), procs: map[string]*simProc{},
-		seen: observed{moves: map[string][]store.Move{}, answers: map[string][]parley.Result{}, ended: map[string]time.Time{}, cancels: map[string]bool{}, said: map[string]string{}},
+		t: t, c: c, apart: apart, engine: e, target: target, hub: memory.New(memory.Options{}), stores: map[string]*store.DB{}, procs: map[string]*simProc{},
+		seen: observed{moves: map[string][]store.Move{}, answers: map[string][]parley.Result{}, ended: map[string]time.Time{}, cancels: map[string]bool{}, said: map[string]string{}, published: map[string]bool{}},
+	}
+	w.db = w.open()
+	for _, name := range w.names() {
+		w.stores[name] = w.db
+		if e.each {
+			w.stores[name] = w.open()
+		}
 	}
 	w.agents = newSimAgents(c)
 	return w
 }
 
-// simulatedDatabase is one that knows the workflow, and keeps a journal.
-func simulatedDatabase(t *testing.T) []byte {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "parley.db")
-	db, err := store.Open(t.Context(), file, store.Options{})
-	if err == nil {
-		err = db.Migrate(t.Context())
-	}
+func (w *simWorld) open() *store.DB {
+	w.t.Helper()
+	db, err := store.Open(w.t.Context(), w.target, store.Options{Readers: 2, Dial: w.engine.dial})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	x := executor.New(executor.Config{Store: db, Now: time.Now})
-	definitions := 0
-	catalog := executor.NewCatalog(executor.CatalogConfig{
-		DB: db, Executor: x, Now: time.Now, NewID: func() string { definitions++; return fmt.Sprint("d-", definitions) }, KnownAgent: func(context.Context, string) bool { return true },
-	})
-	for _, source := range []string{simulatedKid, simulated} {
-		if _, _, err := catalog.Apply(t.Context(), parley.ApplyRequest{File: "simulated.yaml", Source: []byte(source)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return journaled(t, file)
+	return db
 }
 
 // names are those of the processes: two executors and two bridges, or two that
@@ -171,10 +160,10 @@ func (w *simWorld) begin(ctx context.Context, name string) {
 }
 
 func (p *simProc) executorConfig(life int) executor.Config {
-	w := p.w
+	w, db := p.w, p.w.stores[p.name]
 	var ids atomic.Int64
 	cfg := executor.Config{
-		Store: unsureStore{w.db, p}, Signals: unsureStore{w.db, p}, Children: unsureStore{w.db, p}, LateAnswers: w.db, Bus: unsureBus{w.hub, p}, Now: time.Now, Clock: w.db.Now, Shared: w.apart, Take: w.db.Publish,
+		Store: unsureStore{db, p}, Signals: unsureStore{db, p}, Children: unsureStore{db, p}, Turns: db, Triggers: unsureStore{db, p}, LateAnswers: db, Bus: unsureBus{w.hub, p}, Now: time.Now, Clock: time.Now, Shared: w.apart, Take: db.Publish,
 		Jitter: func() float64 { return 0.5 }, CancelGrace: 5 * time.Second,
 		NewID: func() string { return fmt.Sprintf("run-%d-%d", life, ids.Add(1)) },
 		Agent: func(_ context.Context, name string) (executor.AgentInfo, bool) {
@@ -192,15 +181,15 @@ func (p *simProc) executorConfig(life int) executor.Config {
 }
 
 func (p *simProc) bridgeConfig(life int) bridge.Config {
-	tokens := 0
+	tokens, db := 0, p.w.stores[p.name]
 	cfg := bridge.Config{
-		Worker: p.name, Ledger: unsureStore{p.w.db, p}, Agents: simAgentBook{}, Bus: unsureBus{p.w.hub, p}, Clock: p.w.db.Now,
+		Worker: p.name, Ledger: unsureStore{db, p}, Agents: simAgentBook{}, Bus: unsureBus{p.w.hub, p}, Clock: time.Now,
 		Adapters: []bridge.Adapter{simAdapter{p, parley.ProtocolSimpleA2A}, simFollower{simAdapter{p, parley.ProtocolJSONRPC}}},
 		NewToken: func() string { tokens++; return fmt.Sprintf("t%d.%d.", life, tokens) },
 		Jitter:   func() float64 { return 0.5 }, Logger: slog.New(slog.DiscardHandler), DrainGrace: 50 * time.Millisecond,
 	}
 	if p.executor != nil {
-		cfg.Ledger, cfg.AnswerWakes, cfg.Progress = wholeUnsureStore{unsureStore{p.w.db, p}}, true, p.executor.TakeProgress
+		cfg.Ledger, cfg.AnswerWakes, cfg.Progress = wholeUnsureStore{unsureStore{db, p}}, true, p.executor.TakeProgress
 	}
 	return cfg
 }
@@ -243,15 +232,19 @@ func (w *simWorld) someExecutor() *executor.Executor {
 // start starts a run, by one key until somebody has taken it.
 func (w *simWorld) start(ctx context.Context) {
 	key := fmt.Sprintf("k%d", w.started)
+	var taken atomic.Bool
 	for range 90 {
-		if x := w.someExecutor(); x != nil {
-			_, _, err := x.Start(ctx, parley.StartRequest{Workflow: "simulated", Input: fmt.Appendf(nil, `{"key":%q}`, key), IdempotencyKey: key})
-			if err == nil {
-				w.started++
-				return
+		w.atOnce(func() {
+			if x := w.someExecutor(); x != nil {
+				_, _, err := x.Start(ctx, parley.StartRequest{Workflow: "simulated", Input: fmt.Appendf(nil, `{"key":%q}`, key), IdempotencyKey: key})
+				taken.CompareAndSwap(false, err == nil)
 			}
+		})
+		if taken.Load() {
+			w.started++
+			return
 		}
-		time.Sleep(w.c.upTo(time.Second))
+		time.Sleep(max(w.c.grain, w.c.upTo(time.Second)))
 		for _, name := range w.names() {
 			if w.proc(name).dead.Load() {
 				w.begin(ctx, name)
@@ -263,12 +256,12 @@ func (w *simWorld) start(ctx context.Context) {
 
 // declareDead declares some bridge dead, whatever it does.
 func (w *simWorld) declareDead(ctx context.Context) {
-	workers, err := w.db.Sweep(ctx, nil, w.db.Now())
+	workers, err := w.db.Sweep(ctx, nil, time.Now())
 	if err != nil {
 		w.t.Error(err)
 	}
 	if len(workers) > 0 {
-		if _, err := w.db.Sweep(ctx, []store.Worker{workers[w.c.n(len(workers))]}, w.db.Now()); err != nil {
+		if _, err := w.db.Sweep(ctx, []store.Worker{workers[w.c.n(len(workers))]}, time.Now()); err != nil {
 			w.t.Error(err)
 		}
 	}

@@ -22,7 +22,7 @@ func (w *simWorld) answerMeanwhile(ctx context.Context, p *simProc, list []store
 		if a := &list[i]; w.agents.hasDone(a.Task) {
 			out := w.agents.says(a.Task, 1)
 			w.holds(out.Result)
-			taken, err := w.db.Answer(ctx, store.Answer{Result: out.Result, At: w.db.Now(), From: "another"})
+			taken, err := w.db.Answer(ctx, store.Answer{Result: out.Result, At: time.Now(), From: "another"})
 			if err == nil {
 				w.answered(ctx, out.Result, taken)
 			}
@@ -46,6 +46,22 @@ func (w *simWorld) decideMeanwhile(ctx context.Context, p *simProc, run string) 
 			_, _ = x.executor.Pause(ctx, parley.ControlRequest{Run: run})
 			_, _ = x.executor.Resume(ctx, parley.ControlRequest{Run: run}) // and looks at everything
 		}
+	}
+}
+
+// endMeanwhile ends a run, while another begins for it.
+func (w *simWorld) endMeanwhile(ctx context.Context, run string) {
+	if x := w.someExecutor(); x != nil && run != "" {
+		_, err := x.Terminate(ctx, parley.ControlRequest{Run: run})
+		w.asked(run, "terminate", err)
+	}
+}
+
+// beside does something while something else is done, where the database lets both be
+// under way.
+func (w *simWorld) beside(percent int, f func()) {
+	if w.engine.each && !w.calm.Load() && w.c.of(percent) {
+		w.late.Go(f)
 	}
 }
 
@@ -121,6 +137,7 @@ func (s unsureStore) Orphans(ctx context.Context, worker string, inc int64, limi
 
 func (s unsureStore) StartRun(ctx context.Context, b store.Start) (existing string, err error) {
 	var got string
+	s.p.w.beside(20, func() { s.p.w.endMeanwhile(context.WithoutCancel(ctx), b.Run.ParentRun) })
 	err = s.write(ctx, func(ctx context.Context) (err error) { got, err = s.DB.StartRun(ctx, b); return err })
 	if err != nil {
 		return "", err
@@ -131,6 +148,7 @@ func (s unsureStore) StartRun(ctx context.Context, b store.Start) (existing stri
 func (s unsureStore) Decide(ctx context.Context, d store.Decision) error {
 	w := s.p.w
 	w.decideMeanwhile(ctx, s.p, d.Run.ID)
+	w.beside(20, func() { w.decideMeanwhile(context.WithoutCancel(ctx), s.p, d.Run.ID) })
 	for _, c := range d.Close {
 		if c.Absorb || w.calm.Load() || !w.c.of(50) {
 			continue
@@ -190,7 +208,8 @@ func (s unsureStore) Beat(ctx context.Context, worker string, inc int64) error {
 }
 
 func (s unsureStore) Claim(ctx context.Context, c store.Claim, reqs []store.ClaimRequest, at time.Time) ([]store.Attempt, error) {
-	var got []store.Attempt
+	w, got := s.p.w, []store.Attempt(nil)
+	w.beside(10, func() { w.declareDead(context.WithoutCancel(ctx)) })
 	err := s.write(ctx, func(ctx context.Context) (err error) { got, err = s.DB.Claim(ctx, c, reqs, at); return err })
 	if err != nil {
 		return nil, err
@@ -203,8 +222,9 @@ func (s unsureStore) Defer(ctx context.Context, ds []store.Deferral) error {
 }
 
 func (s unsureStore) Move(ctx context.Context, m store.Move) (bool, error) {
-	s.p.w.moves(m)
-	ok := false
+	w, ok := s.p.w, false
+	w.moves(m)
+	w.beside(10, func() { w.declareDead(context.WithoutCancel(ctx)) })
 	err := s.write(ctx, func(ctx context.Context) (err error) { ok, err = s.DB.Move(ctx, m); return err })
 	if err != nil {
 		return false, err // what was written late is not looked at
