@@ -250,6 +250,23 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int) 
 	return body, 0
 }
 
+// verified says whether Slack has sent a body now. Whoever gave this zone a wrong
+// secret finds another line than one whose clock is wrong.
+func (z *Zone) verified(r *http.Request, body []byte) bool {
+	why, age := verify(z.cfg.Slack.SigningSecret, r.Header, body, z.cfg.Now())
+	if why == "" {
+		return true
+	}
+	z.metrics.events.WithLabelValues("unverified").Inc()
+	line := z.cfg.Logger.With("event", "slack_event", "bytes", len(body), "why", why)
+	if why == otherTime {
+		line.WarnContext(r.Context(), "a request that Slack has signed, but not now; is the clock of this machine right?", "age", age)
+	} else {
+		line.WarnContext(r.Context(), "a request that Slack has not signed")
+	}
+	return false
+}
+
 // serveEvents answers Slack. Nothing happens for a request that is not signed.
 func (z *Zone) serveEvents(w http.ResponseWriter, r *http.Request) {
 	done, ok := z.turn(r.Context())
@@ -261,9 +278,7 @@ func (z *Zone) serveEvents(w http.ResponseWriter, r *http.Request) {
 	// A sender who is slow keeps nothing waiting. Not every server can be told so.
 	_ = http.NewResponseController(w).SetReadDeadline(z.cfg.Now().Add(insertWithin))
 	body, status := readBody(w, r)
-	if status == 0 && !signed(z.cfg.Slack.SigningSecret, r.Header, body, z.cfg.Now()) {
-		z.metrics.events.WithLabelValues("unverified").Inc()
-		z.cfg.Logger.WarnContext(r.Context(), "a request that Slack has not signed", "event", "slack_event", "bytes", len(body))
+	if status == 0 && !z.verified(r, body) {
 		status = http.StatusUnauthorized
 	}
 	if status != 0 {

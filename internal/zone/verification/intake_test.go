@@ -75,6 +75,11 @@ func TestZN7_Signature(t *testing.T) {
 				t.Errorf("%s: status %d, %q", name, resp.Code, text)
 			}
 		}
+		for line, want := range map[string]int{`why=time age=5m1s`: 1, `why=time age=-5m1s`: 1, "why=signature": 7, "why=unsigned": 18} {
+			if n := strings.Count(r.log.String(), line); n != want {
+				t.Errorf("%d lines have %s, want %d", n, line, want)
+			}
+		}
 		pass(time.Minute)
 		if n := must(r.db.ZoneBacklog(t.Context(), 10))(t); n != 0 || len(r.slack.Posts()) != 0 {
 			t.Errorf("%d questions", n)
