@@ -171,5 +171,5 @@ func (t *wrapped) refused(err error) ([]byte, error) {
 	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams:
 		class = ClassBadResponse // it does not take what we send
 	}
-	return nil, &TransportError{Class: class, Err: fmt.Errorf("the message of A2A was refused: %s (%d)", fault.Message, fault.Code)}
+	return nil, &TransportError{Class: class, Err: fmt.Errorf("the message of A2A was refused with code %d", fault.Code)}
 }

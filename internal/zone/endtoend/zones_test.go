@@ -199,6 +199,8 @@ func TestZN7_SafeTexts(t *testing.T) {
 	r.answered(down)
 	if got := r.thread(down); len(got) != 1 || strings.Contains(got[0], "refused") {
 		t.Errorf("with the other zone away: %q", got)
+	} else if lines := r.lines(got[0]); !strings.Contains(lines, "connection refused") {
+		t.Errorf("the log does not say why:\n%s", lines)
 	}
 	r.leaks()
 }

@@ -90,8 +90,9 @@ func (v *visit) told(info zone.Info, err error) {
 	}
 }
 
-// logOutcome writes the line by which a response is found. The text of an error is
-// not in it: it is the other zone's.
+// logOutcome writes the line by which a response is found. The text of an error of
+// the other zone is not in it, since it may hold anything; that of a
+// [zone.TransportError] is ours, and all by which operators know what to mend.
 func (v *visit) logOutcome(ctx context.Context, method, status string, info zone.Info, err error) {
 	args := []any{"event", "zone_response", "method", method, "attempts", info.Attempts, "http_status", info.Status}
 	if info.ProviderRequestID != "" {
@@ -101,14 +102,12 @@ func (v *visit) logOutcome(ctx context.Context, method, status string, info zone
 		v.log.InfoContext(ctx, "answer of the other zone", append(args, "status", status)...)
 		return
 	}
-	class, reason := "", ""
 	if e, ok := errors.AsType[*zone.TransportError](err); ok {
-		class = string(e.Class)
+		args = append(args, "class", string(e.Class), "reason", "", "error", zone.CleanText(e.Err.Error()))
 	} else if e, ok := errors.AsType[*zone.Error](err); ok {
-		reason = clean(string(e.Reason))
-		args = append(args, "code", int64(e.Code))
+		args = append(args, "class", "", "reason", clean(string(e.Reason)), "code", int64(e.Code))
 	}
-	v.log.WarnContext(ctx, "no answer of the other zone", append(args, "class", class, "reason", reason)...)
+	v.log.WarnContext(ctx, "no answer of the other zone", args...)
 }
 
 // notAnswered decides what follows a request that came to an error.
@@ -213,6 +212,8 @@ func (v *visit) notFetched(ctx context.Context, err error, late bool) error {
 			return v.park(ctx, 0)
 		case e.Reason == zone.ReasonUnknownTask:
 			return v.fail(ctx, string(e.Reason))
+		case e.Reason == zone.ReasonTooLarge: // the answer is there, and cannot come
+			return v.fail(ctx, string(e.Reason))
 		case e.Reason != zone.ReasonOverloaded && e.Reason != zone.ReasonStopping && e.Reason != zone.ReasonInternal && e.Reason != zone.ReasonTimeout:
 			if v.q.State == store.ZoneSent {
 				return v.fail(ctx, textUnknown) // it cannot be asked
@@ -220,12 +221,16 @@ func (v *visit) notFetched(ctx context.Context, err error, late bool) error {
 			return v.fail(ctx, string(e.Reason))
 		}
 	}
-	if late {
+	fault, ok := errors.AsType[*zone.TransportError](err)
+	switch {
+	case ok && fault.Class == zone.ClassTooLarge: // however often it is asked for
+		return v.fail(ctx, transportText+string(fault.Class))
+	case late:
 		return v.fail(ctx, lost)
 	}
 	wait := pollAfter(0, v.q.Polls)
-	if e, ok := errors.AsType[*zone.TransportError](err); ok {
-		wait = max(wait, e.RetryAfter)
+	if ok {
+		wait = max(wait, fault.RetryAfter)
 	}
 	return v.parkUntil(ctx, wait)
 }

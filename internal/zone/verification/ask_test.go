@@ -89,6 +89,7 @@ func TestZN7_Failures(t *testing.T) {
 		"unknown, down":    {err: transport(zone.ClassUnknownOutcome, 0), text: "I lost track", sent: 1, fetch: transport(zone.ClassNotSent, 0)},
 		"unknown, unknown": {err: transport(zone.ClassUnknownOutcome, 0), text: "I lost track", sent: 8, fetch: &zone.Error{Code: -32000, Reason: zone.ReasonUnknownTask}},
 		"bad response":     {err: transport(zone.ClassBadResponse, 0), text: "I lost track", sent: 1, fetch: &zone.Error{Code: -32601, Reason: zone.ReasonUnknownMethod}},
+		"unknown, large":   {err: transport(zone.ClassUnknownOutcome, 0), text: "That is more than I can work with", sent: 1, fetch: &zone.Error{Code: -32000, Reason: zone.ReasonTooLarge}},
 		"any error":        {err: errors.New(raw), text: "I lost track", sent: 1, fetch: transport(zone.ClassUnknownOutcome, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +119,9 @@ func TestZN7_Failures(t *testing.T) {
 					if call.ID != r.exec.asked[0].ID {
 						t.Error("sent again under another id")
 					}
+				}
+				if fault, ok := c.err.(*zone.TransportError); ok && !strings.Contains(r.log.String(), "class="+string(fault.Class)+` reason="" error=`) {
+					t.Errorf("the log does not say why:\n%s", r.log.String())
 				}
 				if took := r.exec.times[len(r.exec.times)-1].Sub(r.exec.times[0]); took > 2*time.Minute {
 					t.Errorf("it was tried for %v", took)
@@ -195,6 +199,8 @@ func TestZN7_PollEnds(t *testing.T) {
 		"for ever":          {result: status(zone.StatusRunning, ""), text: "This took too long", within: 122 * time.Second},
 		"unreachable":       {err: transport(zone.ClassNotSent, time.Second), text: "This took too long", within: 122 * time.Second},
 		"overloaded":        {err: &zone.Error{Code: -32000, Reason: zone.ReasonOverloaded}, text: "This took too long", within: 122 * time.Second},
+		"too large":         {err: &zone.Error{Code: -32000, Reason: zone.ReasonTooLarge}, text: "That is more than I can work with", within: 5 * time.Second},
+		"too large to come": {err: transport(zone.ClassTooLarge, 0), text: "That is more than I can work with", within: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
