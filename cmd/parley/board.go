@@ -287,7 +287,17 @@ func errorText(e *parley.Error) string {
 	if e == nil {
 		return ""
 	}
-	return e.Error()
+	return string(e.Code) + ": " + errorMessage(e)
+}
+
+// errorMessage is what an error says, and behind it what the agent says of a task of
+// its own that has not completed: the text has only the state of that task.
+func errorMessage(e *parley.Error) string {
+	var task struct{ State, Message string }
+	if len(e.Details) == 0 || json.Unmarshal(e.Details, &task) != nil || task.State == "" || task.Message == "" {
+		return e.Message
+	}
+	return e.Message + " (" + oneLine(task.Message) + ")"
 }
 
 // plain gives the news as one line without colours.

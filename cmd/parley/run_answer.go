@@ -152,7 +152,7 @@ func asksFor(q *parley.Question) string {
 	return "an answer"
 }
 
-// maxAsked bounds what one line shows of a question, in characters.
+// maxAsked bounds what one line shows of what an agent says, in characters.
 const maxAsked = 300
 
 // oneLine gives a text on one line, cut after maxAsked characters.

@@ -89,7 +89,7 @@ func (a *app) drawRun(s *sheet, run parley.Run, parts runParts) {
 		list = append(list, field{"Trace", cell{text: run.Traceparent}})
 	}
 	if e := run.Error; e != nil {
-		list = append(list, field{"Error", cell{e.Error(), styleBad}}, field{"At step", cell{text: e.Step}})
+		list = append(list, field{"Error", cell{errorText(e), styleBad}}, field{"At step", cell{text: e.Step}})
 	}
 	s.fields(list)
 	if parts.steps && len(run.Steps) > 0 {

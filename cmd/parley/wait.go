@@ -148,9 +148,9 @@ func outcome(run parley.Run) error {
 	case parley.RunFailed:
 		f := &failure{exit: exitRunFailed, code: "failed", text: "the run failed"}
 		if e := run.Error; e != nil {
-			f.code, f.text = e.Code, e.Message
+			f.code, f.text = e.Code, errorMessage(e)
 			if e.Step != "" {
-				f.text = fmt.Sprintf("step %s: %s", e.Step, e.Message)
+				f.text = fmt.Sprintf("step %s: %s", e.Step, f.text)
 			}
 		}
 		return f.withHint("parley run show %s; %s", run.ID, goOn(run))

@@ -184,6 +184,7 @@ func (r *worldRun) play(name, agent string) {
 	}
 	r.say(parley.EventRunStarted, "", 0, `{"workflow":"hello"}`)
 	fault := &parley.Error{Code: parley.CodeAgentError, Message: "Task state: failed", Step: "polish", Attempt: 2, Agent: "polisher"}
+	fault = fault.WithDetails(map[string]string{"state": "failed", "message": "The draft\nis empty."})
 	text, _ := json.Marshal(fault)
 	switch {
 	case agent == "polisher":
