@@ -3,6 +3,9 @@ package verification_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -352,4 +355,22 @@ func TestZN7_AssistantStatus(t *testing.T) {
 		pass(2 * time.Second)
 		r.want(m, "You asked: why?")
 	})
+}
+
+// TestZN7_SlackCertificate: whoever stands in between with a certificate of its own
+// gets nothing, and the log says so.
+func TestZN7_SlackCertificate(t *testing.T) {
+	r := newRig(t, func(cfg *verification.Config) { cfg.Slack.Transport = nil })
+	between := httptest.NewUnstartedServer(r.slack)
+	between.Config.ErrorLog = log.New(io.Discard, "", 0)
+	between.StartTLS()
+	t.Cleanup(between.Close)
+	r.cfg.Slack.APIURL = between.URL + "/api"
+	r.make()
+	r.start()
+	eventually(t, "a line in the log", func() bool { return strings.Contains(r.log.String(), "event=slack_auth code=certificate") })
+	r.stop()
+	if n := len(r.slack.Calls("auth.test")); n != 0 {
+		t.Errorf("%d calls", n)
+	}
 }

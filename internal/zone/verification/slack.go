@@ -2,6 +2,7 @@ package verification
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -117,6 +118,9 @@ func judge(err error) outcome {
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return outcome{verdict: callAgain, code: "no_connection"}
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return outcome{verdict: callAgain, code: "certificate"} // of somebody in between, as a rule
 	}
 	return outcome{verdict: callUnknown, code: "no_answer"}
 }

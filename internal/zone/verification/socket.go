@@ -2,6 +2,7 @@ package verification
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -21,12 +22,14 @@ const (
 	socketAtOnce = 16
 	// ackWithin bounds the wait for a connection on which an event is acknowledged.
 	ackWithin = 10 * time.Second
-	// connectMost bounds the wait between attempts to connect after a refusal.
+	// connectMost bounds the wait between attempts to connect.
 	connectMost = time.Minute
 )
 
 // listen holds a Socket Mode connection until ctx ends. The library dials again
 // when it is lost or Slack asks for it, and gives up only if the token is refused.
+// Its pauses grow to five minutes, in which nobody hears people who ask: one that
+// would be longer than connectMost is made here.
 func (z *Zone) listen(ctx context.Context) {
 	dial := z.cfg.Slack.Dial
 	if dial == nil {
@@ -37,7 +40,7 @@ func (z *Zone) listen(ctx context.Context) {
 			socketmode.OptionDialer(&websocket.Dialer{NetDialContext: dial, HandshakeTimeout: slackTimeout, WriteBufferSize: socketBuffer}))
 		running, stop := context.WithCancel(ctx)
 		var all sync.WaitGroup
-		all.Go(func() { z.handle(running, client) })
+		all.Go(func() { z.handle(running, client, stop) })
 		err := client.RunContext(running)
 		stop()
 		all.Wait()
@@ -56,8 +59,8 @@ func (z *Zone) listen(ctx context.Context) {
 	}
 }
 
-// handle takes the events of a client until ctx ends.
-func (z *Zone) handle(ctx context.Context, client *socketmode.Client) {
+// handle takes the events of a client until ctx ends, which stop does.
+func (z *Zone) handle(ctx context.Context, client *socketmode.Client, stop context.CancelFunc) {
 	slots := make(chan struct{}, socketAtOnce)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -67,6 +70,9 @@ func (z *Zone) handle(ctx context.Context, client *socketmode.Client) {
 			return
 		case ev := <-client.Events:
 			id, payload, d, ok := z.envelopeOf(ctx, &ev)
+			if tooPatient(&ev) {
+				stop()
+			}
 			if !ok {
 				continue
 			}
@@ -77,6 +83,17 @@ func (z *Zone) handle(ctx context.Context, client *socketmode.Client) {
 			})
 		}
 	}
+}
+
+// tooPatient says whether the library is about to wait for longer than Slack has
+// asked for and connectMost.
+func tooPatient(ev *socketmode.Event) bool {
+	failed, ok := ev.Data.(*slack.ConnectionErrorEvent)
+	if !ok {
+		return false
+	}
+	_, asked := errors.AsType[*slack.RateLimitedError](failed.ErrorObj)
+	return !asked && failed.Backoff > connectMost
 }
 
 // envelopeOf gives what is to be acknowledged; payload is nil for what is nothing

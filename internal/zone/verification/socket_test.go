@@ -3,8 +3,10 @@ package verification_test
 import (
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -169,4 +171,26 @@ func TestZN7_SocketToken(t *testing.T) {
 		t.Error(r.log.String())
 	}
 	r.checkLeaks()
+}
+
+// TestZN7_SocketAwayForLong: however long Slack was away, it is called again soon
+// after it is back.
+func TestZN7_SocketAwayForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(cfg *verification.Config) { cfg.Slack.Mode = verification.ModeSocket })
+		const method = "apps.connections.open"
+		r.slack.Fail(method, slices.Repeat([]slacktest.Fault{{Reset: true}}, 10_000)...)
+		last, longest := time.Now(), time.Duration(0)
+		r.start()
+		pass(3 * time.Hour)
+		calls := r.slack.Calls(method)
+		for _, c := range calls {
+			longest, last = max(longest, c.At.Sub(last)), c.At
+		}
+		if longest > 2*time.Minute || len(calls) > 1000 {
+			t.Errorf("called %d times in three hours, once not for %v", len(calls), longest)
+		}
+		r.stop()
+		check(t, r.db.Close())
+	})
 }
