@@ -17,6 +17,9 @@ func TestZN7_AloneTakesUpAtOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "zone.db")
 			c := &crash{at: 4} // after the claim, before the answer is posted
+			if alone {
+				c.at += 2 // what was there is taken up before
+			}
 			r := newRigAt(t, path, store.Options{Failpoint: c.failpoint}, func(cfg *verification.Config) {
 				cfg.Slack.Transport = mortal{c, cfg.Slack.Transport}
 				cfg.Execution = mortalExec{c, cfg.Execution.(*execution)}
@@ -25,6 +28,7 @@ func TestZN7_AloneTakesUpAtOnce(t *testing.T) {
 			d := &durable{done: map[string]int{}}
 			r.exec.ask, r.exec.fetch = d.ask, d.fetch
 			r.start()
+			synctest.Wait() // until it has begun
 			m := message("why?")
 			r.send(m.Body(), 0)
 			pass(time.Second)
