@@ -219,7 +219,9 @@ func (p *post) unusable(reply Reply, format string, args ...any) *ExchangeError 
 	return e.with(errorDetails{Status: reply.Status})
 }
 
-// retryAfter reads seconds or an HTTP date; anything else is no wish.
+// retryAfter reads seconds or an HTTP date; anything else is no wish. A date is by
+// the clock of whoever answers, which may be hours from the one here: how long that
+// is tells the Date beside it, where there is one.
 func (x *Exchange) retryAfter(h http.Header) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
@@ -232,5 +234,9 @@ func (x *Exchange) retryAfter(h http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(x.now()), 0), maxRetryAfter).Round(time.Millisecond)
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = x.now()
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter).Round(time.Millisecond)
 }

@@ -74,6 +74,7 @@ func hostileAnswers() []hostileAnswer {
 		{name: "429", say: status("429 Too Many Requests", ""), class: notSent, code: unavailable, retryable: true, status: 429},
 		{name: "429 with seconds", say: status("429 Slow Down", "Retry-After: 7\r\n"), class: notSent, code: unavailable, retryable: true, wait: 7 * time.Second, status: 429},
 		{name: "429 with a past date", say: status("429 X", "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), class: notSent, code: unavailable, retryable: true, status: 429},
+		{name: "429 with a date by another clock", say: status("429 X", "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\nRetry-After: Thu, 01 Jan 1970 00:00:09 GMT\r\n"), class: notSent, code: unavailable, retryable: true, wait: 9 * time.Second, status: 429},
 		{name: "429 with a far wish", say: status("429 X", "Retry-After: 99999999999999999999\r\n"), class: notSent, code: unavailable, retryable: true, status: 429},
 		{name: "429 with a century", say: status("429 X", "Retry-After: 3155760000\r\n"), class: notSent, code: unavailable, retryable: true, wait: 24 * time.Hour, status: 429},
 		{name: "429 with no number", say: status("429 X", "Retry-After: -1\r\n"), class: notSent, code: unavailable, retryable: true, status: 429},

@@ -154,7 +154,8 @@ const maxRetryAfter = 24 * time.Hour
 
 // RetryAfter reads how long a server wants to be left alone, from
 // X-Amz-Retry-After in milliseconds or Retry-After in seconds or as a date; 0 for
-// neither.
+// neither. A date is by the clock of the server, of which its Date tells; now is for
+// those that have none.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseInt(h.Get("X-Amz-Retry-After"), 10, 64); err == nil && ms >= 0 {
 		return clamp(ms, time.Millisecond)
@@ -164,6 +165,9 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 		return clamp(s, time.Second)
 	}
 	if at, err := http.ParseTime(v); err == nil {
+		if date, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = date
+		}
 		return max(0, min(at.Sub(now), maxRetryAfter))
 	}
 	return 0

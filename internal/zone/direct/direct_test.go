@@ -164,6 +164,10 @@ func TestZN6_DirectRetryAfter(t *testing.T) {
 			t.Errorf("%v: %s, want %s", header, got, want)
 		}
 	}
+	ahead := http.Header{"Date": {"Sun, 22 Nov 2026 13:00:00 GMT"}, "Retry-After": {"Sun, 22 Nov 2026 13:00:09 GMT"}}
+	if got := direct.RetryAfter(ahead, now); got != 9*time.Second {
+		t.Errorf("by a clock that is an hour ahead: %s", got)
+	}
 }
 
 // readRequest reads one request of HTTP/1 whole.
