@@ -97,7 +97,7 @@ func (l *links) encode(op operation) ([]byte, error) { return op.params, nil }
 
 // carry implements [binding].
 func (l *links) carry(ctx context.Context, op operation, body []byte) (bridge.Reply, error) {
-	c := &oneCall{op: op, outer: ctx, timeout: op.agent.Timeout}
+	c := &oneCall{op: op, outer: ctx, timeout: op.agent.Timeout, began: l.opts.Now()}
 	if c.timeout <= 0 {
 		c.timeout = defaultLinkTimeout
 	}
@@ -130,6 +130,7 @@ func (l *links) carry(ctx context.Context, op operation, body []byte) (bridge.Re
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return bridge.Reply{Status: http.StatusOK, Body: answerText(op.id, "error", errorText(wire))}, nil
 	}
+	c.stray = k.stray.Load()
 	return bridge.Reply{}, c.broken(err)
 }
 
@@ -172,6 +173,9 @@ type oneCall struct {
 	op      operation
 	outer   context.Context //nolint:containedctx // it is one call
 	timeout time.Duration
+	began   time.Time
+	// stray is what came last over its link that no call could use, nil for nothing.
+	stray *stray
 }
 
 func (c *oneCall) errorf(code parley.Code, format string, args ...any) *parley.Error {
@@ -256,9 +260,18 @@ func (c *oneCall) timeUp(d bridge.Disposition, tail string, err error) *bridge.E
 	case errors.Is(err, context.DeadlineExceeded) && d == bridge.NotSent:
 		return withLimit(mayRetry(c.fail(d, parley.CodeAgentUnavailable, "the agent took nothing within %v (its timeout); %s", c.timeout, tail)), "exchange", c.timeout.Milliseconds())
 	case errors.Is(err, context.DeadlineExceeded):
-		return withLimit(mayRetry(c.fail(d, parley.CodeTimeout, "no answer within %v (the agent's timeout); %s", c.timeout, tail)), "exchange", c.timeout.Milliseconds())
+		return withLimit(mayRetry(c.fail(d, parley.CodeTimeout, "no answer within %v (the agent's timeout)%s; %s", c.timeout, c.meanwhile(), tail)), "exchange", c.timeout.Milliseconds())
 	}
 	return nil
+}
+
+// meanwhile tells of an agent that has said something that is no answer, such as a
+// greeting where its protocol begins, or an answer under an id of its own.
+func (c *oneCall) meanwhile() string {
+	if c.stray == nil || c.stray.at.Before(c.began) {
+		return ""
+	}
+	return ", but what is none (" + c.stray.text + ")"
 }
 
 // linkCause is what ended a connection or a call, without the layers around it.

@@ -36,12 +36,14 @@ func (l *links) dial(ctx context.Context, to linkTarget) (jsonrpc.Stream, error)
 }
 
 // connConfig is how the connection to an agent behaves.
-func (l *links) connConfig(to linkTarget) jsonrpc.Config {
+func (l *links) connConfig(k *link) jsonrpc.Config {
+	to := k.target
 	return jsonrpc.Config{
 		Name: to.agent.Name, IDs: jsonrpc.UUIDs, Timeout: -1, // every call has a deadline
 		MaxMessage: l.limits.MaxResponse, MaxDepth: bridge.MaxDepth,
 		TrustRaw: true, // params are the codec's, around values that were checked
 		Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) {
+			k.stray.Store(&stray{at: l.opts.Now(), text: n.Kind.String() + ": " + n.Err.Error()})
 			l.opts.Logger.LogAttrs(l.ctx, slog.LevelDebug, "agent_link_notice", slog.String("agent", to.agent.Name),
 				slog.String("kind", n.Kind.String()), slog.String("error", bridge.Redact(to.agent, []byte(n.Err.Error()), maxLinkError)))
 		}},

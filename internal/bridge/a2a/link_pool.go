@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -100,6 +101,15 @@ type link struct {
 	failures  int
 	why       *bridge.ExchangeError
 	notBefore time.Time
+
+	// stray is what came last that no call could use; nil: nothing.
+	stray atomic.Pointer[stray]
+}
+
+// stray is a message of an agent that is no answer to any call.
+type stray struct {
+	at   time.Time
+	text string
 }
 
 // key gives what op's link is found by.
@@ -283,7 +293,7 @@ func (l *links) run(k *link) {
 		l.downLocked(k)
 		return
 	}
-	conn := jsonrpc.NewConn(stream, l.connConfig(k.target))
+	conn := jsonrpc.NewConn(stream, l.connConfig(k))
 	l.mu.Lock()
 	now := l.opts.Now()
 	k.conn, k.upSince, k.lastUsed = conn, now, now

@@ -62,6 +62,9 @@ func stdioAgent(args []string) int {
 		case "hang":
 			fmt.Fprintln(os.Stderr, "I hang")
 			continue
+		case "talk":
+			fmt.Println(req.Params.Text)
+			continue
 		case "crash":
 			fmt.Fprintln(os.Stderr, "boom: "+req.Params.Text)
 			return 4
@@ -446,6 +449,29 @@ func TestProcessAnswers(t *testing.T) {
 	// None of that ended the process.
 	if n := strings.Count(r.log.String(), "agent_process_started"); n != 1 {
 		t.Errorf("%d processes, want 1", n)
+	}
+}
+
+// TestProcessTalks proves that people are told of an agent that says something in
+// place of an answer.
+func TestProcessTalks(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"I am ready!": "but what is none (malformed: ",
+		`{"jsonrpc":"2.0","id":"mine","result":{}}`: "but what is none (unknown response: ",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			r := newProcessRig(t, linkOptions{})
+			if _, _, err := r.call(t.Context(), verbSend, "echo", ""); err != nil {
+				t.Fatal(err)
+			}
+			r.agent.Timeout = 5 * time.Second // it has begun: to print a line takes no time
+			_, _, err := r.call(t.Context(), verbSend, "talk", text)
+			if e := wantLinkError(t, err, bridge.Lost, parley.CodeTimeout); !strings.Contains(e.Error(), want) || strings.Contains(e.Error(), "ready") {
+				t.Errorf("%v, want %q", e, want)
+			}
+		})
 	}
 }
 
