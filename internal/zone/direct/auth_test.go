@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -266,6 +268,33 @@ func TestZN6_DirectGoogleAccess(t *testing.T) {
 		if h.Get("Authorization") != step.want || (err == nil) != (step.want != "") || err != nil && strings.Contains(err.Error(), "ya29") {
 			t.Errorf("after %s: %v, %v, want %s", step.after, h, err, step.want)
 		}
+	}
+}
+
+// TestZN6_DirectGoogleNoProxy: a proxy of the environment is not asked for tokens.
+// The environment is read once, so that a process of its own asks.
+func TestZN6_DirectGoogleNoProxy(t *testing.T) {
+	if os.Getenv("TEST_PROXY") != "" {
+		auth := direct.GoogleAccess(direct.GoogleConfig{URL: "http://metadata.invalid/token"})
+		if err := auth.Authorize(within(t, time.Minute), http.Header{}); err == nil {
+			t.Error("a token came from nowhere")
+		}
+		return
+	}
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = fmt.Fprint(w, `{"access_token":"ya29.1","expires_in":3600}`)
+	}))
+	defer proxy.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestZN6_DirectGoogleNoProxy$")
+	cmd.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "TEST_PROXY=on", "NO_PROXY=")
+	if out, err := cmd.CombinedOutput(); err != nil || asked.Load() != 0 {
+		t.Errorf("%v, the proxy was asked %d times: %s", err, asked.Load(), out)
 	}
 }
 

@@ -60,7 +60,9 @@ func (g GoogleConfig) withDefaults(url string) GoogleConfig {
 		g.URL = url
 	}
 	if g.Client == nil {
-		g.Client = &http.Client{Timeout: fetchTimeout}
+		// A proxy of the environment could not ask the server of this machine, which is
+		// called in the clear, and would see the tokens.
+		g.Client = &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	}
 	return g
 }
