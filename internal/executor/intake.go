@@ -178,8 +178,8 @@ type buried struct {
 // bury hands a record over to whoever keeps dead letters.
 func (x *Executor) bury(ctx context.Context, in *intake, m bus.Message, b buried) error {
 	reason, tries := b.reason, b.tries
-	x.cfg.Logger.Error("a record cannot be handled; it is a dead letter",
-		"subject", m.Subject, "partition", m.At.Partition, "offset", m.At.Offset, "key", clip(m.Key, 256), "error", reason)
+	x.cfg.Logger.Error("a record cannot be handled; it is a dead letter", "event", "record_refused",
+		"subject", m.Subject, "topic", m.At.Topic, "partition", m.At.Partition, "offset", m.At.Offset, "key", clip(m.Key, 256), "error", reason)
 	if x.cfg.DeadLetters == nil {
 		return nil
 	}

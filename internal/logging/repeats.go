@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,12 +21,14 @@ const (
 	maxCauses, maxTold = 256, 64
 )
 
-// repeats bounds the warnings and errors that say that somebody cannot be reached,
-// such as the database: everything that needs it would have a line each second. A
-// cause is the text of the attribute error. Of each the first line of every message
-// is written; what follows is counted, and each repeatWindow has one line with the
-// newest of them and the count of the others (more, within), until it is over. At
-// level debug all are written, as such.
+// repeats bounds the warnings and errors of which something amiss would have very
+// many: that somebody cannot be reached, such as the database, of which everything
+// that needs it would have a line each second, and that a record is a dead letter,
+// of which a sender that is broken would have one for each record. A cause is the text
+// of the attribute error, or what those records have in common. Of each the first line
+// of every message is written; what follows is counted, and each repeatWindow has one
+// line with the newest of them and the count of the others (more, within), until it is
+// over. At level debug all are written, as such.
 type repeats struct {
 	slog.Handler
 	known *causes
@@ -69,7 +72,7 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 		r.Level = slog.LevelDebug
 		return h.Handler.Handle(ctx, r)
 	}
-	if why := unreachable(r); why != "" && !h.known.first(why, r.Message, h.later(ctx, r)) {
+	if why := cmp.Or(unreachable(r), unfit(r)); why != "" && !h.known.first(why, r.Message, h.later(ctx, r)) {
 		if !h.Enabled(ctx, slog.LevelDebug) {
 			return nil
 		}
@@ -158,6 +161,35 @@ func unreachable(r slog.Record) string {
 	err := errorOf(r)
 	if _, wire := errors.AsType[net.Error](err); wire || parley.CodeOf(err) == parley.CodeUnavailable {
 		return ownPort.ReplaceAllString(err.Error(), "->")
+	}
+	return ""
+}
+
+// unfit gives what a warning or an error about a record that cannot be handled has
+// in common with those about others: the event, the code and the topic; "" for all
+// other lines. Of the rest, each record has its own.
+func unfit(r slog.Record) string {
+	if r.Level < slog.LevelWarn {
+		return ""
+	}
+	var event, topic, code string
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "event":
+			event = a.Value.String()
+		case "topic":
+			topic = a.Value.String()
+		case "code":
+			code = a.Value.String()
+		}
+		return true
+	})
+	switch event {
+	case "dead_letter", "record_refused", "task_refused":
+		if code == "" {
+			code = string(parley.CodeOf(errorOf(r)))
+		}
+		return event + " " + code + " " + topic
 	}
 	return ""
 }

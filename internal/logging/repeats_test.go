@@ -2,6 +2,7 @@ package logging_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -83,6 +84,48 @@ func TestRepeats(t *testing.T) {
 			t.Errorf("at debug:\n%s", strings.Join(got, "\n"))
 		}
 		time.Sleep(21 * time.Second)
+	})
+}
+
+// TestUnfitRecords: of records that cannot be handled each topic and code has a line
+// of every message, and then each 10 s one with a count, whatever else the lines say.
+// What is not of them has its lines.
+func TestUnfitRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out guarded
+		l := logging.New(&out, logging.Config{Format: logging.JSON})
+		const records, lost = 5_000, 20
+		for n := range records {
+			err := parley.Errorf(parley.CodeInvalid, "record %d is no JSON", n)
+			l.Error("refused", "event", "record_refused", "topic", "requests", "offset", n, "error", err)
+			l.Error("refused", "event", "task_refused", "topic", "tasks", "offset", n, "error", err)
+			for _, topic := range []string{"requests", "tasks"} {
+				l.Warn("kept", "event", "dead_letter", "id", n, "code", parley.CodeInvalid, "topic", topic, "offset", n)
+			}
+			if n < lost {
+				l.Error("lost", "event", "dead_letter_lost", "code", parley.CodeInvalid, "topic", "tasks", "offset", n)
+			}
+		}
+		l.Warn("kept", "event", "dead_letter", "id", records, "code", parley.CodeLimit, "topic", "tasks", "offset", records)
+		counted := func() (lines, all int) {
+			synctest.Wait()
+			for text := range strings.Lines(out.take()) {
+				var line struct{ More int }
+				if err := json.Unmarshal([]byte(text), &line); err != nil {
+					t.Fatal(err)
+				}
+				lines, all = lines+1, all+1+line.More
+			}
+			return lines, all
+		}
+		if lines, all := counted(); lines != 4+lost+1 || all != lines {
+			t.Errorf("%d lines count %d", lines, all)
+		}
+		time.Sleep(11 * time.Second)
+		if lines, all := counted(); lines != 4 || all != 4*(records-1) {
+			t.Errorf("after the window %d lines count %d", lines, all)
+		}
+		time.Sleep(11 * time.Second)
 	})
 }
 

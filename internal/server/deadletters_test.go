@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/bus/kafka"
+	"github.com/parley-project/parley/internal/logging"
 	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/server"
 )
@@ -210,6 +212,50 @@ func TestPoisonRecords(t *testing.T) {
 		t.Errorf("%d wait", p.Total)
 	}
 	replayForeign(w, peer, topic)
+}
+
+// TestFloodOfPoison: a sender that is broken costs the log lines by time, not by
+// record, and each of its records is a dead letter.
+func TestFloodOfPoison(t *testing.T) {
+	t.Parallel()
+	cfg, topic := onKafka(t)
+	conf := onDatabase(t, "sqlite")
+	var log lockedBuffer
+	conf.Kafka, conf.Requests, conf.RequestGroup, conf.Logger = &cfg, true, topic("requests"), logging.New(&log, logging.Config{})
+	conf.BridgeGroup, conf.ExecutorGroup = topic("bridges"), topic("executors")
+	w := &world{t: t, cfg: conf, server: startServer(t, conf)}
+	raw, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	send := func(from, to int) {
+		t.Helper()
+		var all []*kgo.Record
+		for n := from; n < to; n++ {
+			key := []byte("run-" + strconv.Itoa(n))
+			all = append(all,
+				&kgo.Record{Topic: topic("tasks"), Key: key, Value: fmt.Appendf(nil, "no JSON %d", n)},
+				&kgo.Record{Topic: topic("starts"), Key: key, Value: fmt.Appendf(nil, `{"run_id": "run-%d", "workflow_plan": {"name": "%[1]d"}}`, n)},
+			)
+		}
+		if err := raw.ProduceSync(t.Context(), all...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func(subject string) int { return w.deadLetters("kind=record&topic=" + topic(subject)).Total }
+	waitFor(t, "nobody reads the topics:", func() bool { // a group begins with what is published once it is there
+		send(0, 1)
+		return kept("tasks") > 0 && kept("starts") > 0
+	})
+	const records = 400
+	send(1, 1+records)
+	waitFor(t, "the dead letters do not come:", func() bool { return kept("tasks") > records && kept("starts") > records })
+	for _, line := range []string{"task record refused", "a record cannot be handled; it is a dead letter", "a record is a dead letter"} {
+		if n := strings.Count(log.String(), line); n == 0 || n > records/4 {
+			t.Errorf("%d lines %q", n, line)
+		}
+	}
 }
 
 // replayForeign: the task of an old executor that fails for good is a dead letter
