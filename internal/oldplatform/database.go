@@ -43,6 +43,8 @@ func open(ctx context.Context, address string) (*database, error) {
 	}
 	// Times without a zone are UTC over there; those with one are shown as UTC.
 	cfg.RuntimeParams["timezone"] = "UTC"
+	// Its texts are as the database keeps them, if one does not say.
+	cfg.RuntimeParams["client_encoding"] = "UTF8"
 	cfg.RuntimeParams["application_name"] = "parley"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
@@ -138,7 +140,7 @@ func uncarried() []string { return []string{"workflow_steps", "ai_chat_sessions"
 func (d *database) recognise(ctx context.Context) error {
 	const text = "looking at the tables"
 	rows, err := d.conn.Query(ctx, `SELECT c.relname::text, a.attname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- JOIN pg_attribute a ON a.attrelid = c.oid WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+ JOIN pg_attribute a ON a.attrelid = c.oid WHERE pg_table_is_visible(c.oid) AND n.nspname <> 'pg_catalog' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
  AND a.attnum > 0 AND NOT a.attisdropped`)
 	if err != nil {
 		return failed(ctx, text, err)
@@ -197,7 +199,7 @@ func (d *database) mayRead(ctx context.Context) error {
 	var user, schema string
 	var lacking []string
 	err := d.conn.QueryRow(ctx, `SELECT current_user::text, n.nspname::text, array_agg(c.relname::text ORDER BY c.relname)
- FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relname = ANY ($1)
+ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE pg_table_is_visible(c.oid) AND c.relname = ANY ($1)
  AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT has_table_privilege(c.oid, 'SELECT') GROUP BY 2`, names).Scan(&user, &schema, &lacking)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
@@ -218,7 +220,7 @@ func (d *database) mayChange(ctx context.Context) error {
 	var owns, creates bool
 	err := d.conn.QueryRow(ctx, `SELECT current_user::text, pg_get_userbyid(c.relowner)::text, n.nspname::text, pg_has_role(c.relowner, 'USAGE'),
  has_schema_privilege(n.oid, 'CREATE') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE n.nspname = current_schema() AND c.relname = 'agents'`).Scan(&user, &owner, &schema, &owns, &creates)
+ WHERE c.oid = to_regclass('agents')`).Scan(&user, &owner, &schema, &owns, &creates)
 	where, quoted := place(d.conn.Config()), pgx.Identifier{user}.Sanitize()
 	switch {
 	case err != nil:

@@ -142,7 +142,7 @@ func migrating(ctx context.Context, o MigrateOptions, do func(*migration) error)
 // that are there with another meaning.
 func (m *migration) missing(ctx context.Context) ([]string, error) {
 	rows, err := m.db.conn.Query(ctx, `SELECT column_name, data_type, is_nullable, coalesce(column_default, '') FROM information_schema.columns
- WHERE table_schema = current_schema() AND table_name = 'agents' AND column_name IN ($1, $2)`, protocolColumn, configColumn)
+ WHERE to_regclass(format('%I.%I', table_schema, table_name)) = to_regclass('agents') AND column_name IN ($1, $2)`, protocolColumn, configColumn)
 	if err != nil {
 		return nil, failed(ctx, "looking at table agents", err)
 	}
@@ -182,7 +182,7 @@ func (m *migration) makeIndex(ctx context.Context) (made bool, err error) {
 	for {
 		var valid bool
 		err := m.db.conn.QueryRow(ctx, `SELECT i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
- JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relname = $1`, protocolIndex).Scan(&valid)
+ WHERE i.indrelid = to_regclass('agents') AND c.relname = $1`, protocolIndex).Scan(&valid)
 		switch {
 		case err == nil && valid:
 			return made, nil
