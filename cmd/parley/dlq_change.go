@@ -82,6 +82,9 @@ func (a *app) dlqReplay(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
+// replayAgain says how to go on after a batch of which nobody knows how far it came.
+const replayAgain = "what was not replayed still waits: type the same command to go on"
+
 // dlqReplayMany replays batch after batch and tells how far it has come.
 func (a *app) dlqReplayMany(ctx context.Context, b parley.ReplayBatch) error {
 	c, err := a.connect()
@@ -91,13 +94,16 @@ func (a *app) dlqReplayMany(ctx context.Context, b parley.ReplayBatch) error {
 	b.Limit = min(b.Rate*replaySeconds, parley.ReplayMaxLimit)
 	sum, err := c.ReplayDeadLetters(ctx, b)
 	if err != nil {
+		if ctx.Err() != nil && !b.DryRun {
+			a.note(replayAgain)
+		}
 		return err
 	}
 	for report := sum; report.Next != ""; {
 		a.note("%d of %d replayed, %d failed", sum.Replayed, sum.Matched, sum.Failed)
 		b.After = report.Next
 		if report, err = c.ReplayDeadLetters(ctx, b); err != nil {
-			a.note("the others still wait: type the same command to go on")
+			a.note(replayAgain)
 			return err
 		}
 		sum.Replayed, sum.Failed, sum.Next = sum.Replayed+report.Replayed, sum.Failed+report.Failed, report.Next
