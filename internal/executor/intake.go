@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -29,8 +30,19 @@ type intake struct {
 	subject, group string
 	workers        int
 	// handle makes a record durable. It may be called again with the same
-	// record, and concurrently with others.
-	handle func(ctx context.Context, m bus.Message) error
+	// record, and concurrently with others. since is when the record was taken, or
+	// a record could not be handled for a reason that may pass, if that was later.
+	handle func(ctx context.Context, m bus.Message, since time.Time) error
+
+	troubled atomic.Pointer[time.Time] // when that was last
+}
+
+// since gives what handle is told of a record that was taken at that time.
+func (in *intake) since(taken time.Time) time.Time {
+	if t := in.troubled.Load(); t != nil && t.After(taken) {
+		return *t
+	}
+	return taken
 }
 
 // takeIn subscribes. Records of one key are handled one after the other, in the
@@ -40,7 +52,7 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 	deferred, ok := x.cfg.Bus.(bus.Deferred)
 	if !ok {
 		return x.cfg.Bus.Subscribe(ctx, in.subject, in.group, func(ctx context.Context, m bus.Message) error {
-			x.settleRecord(ctx, in, m)
+			x.settleRecord(ctx, in, taken{m: m, at: x.cfg.Now()})
 			return nil
 		})
 	}
@@ -51,7 +63,7 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 		workers.Go(func() {
 			for r := range queue {
 				for ok := true; ok; r, ok = lines.next(r.m.Key) {
-					if x.settleRecord(ctx, in, r.m) {
+					if x.settleRecord(ctx, in, r) {
 						r.done()
 					}
 					<-room
@@ -60,12 +72,13 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 		})
 	}
 	leave, err := deferred.SubscribeDeferred(ctx, in.subject, in.group, func(_ context.Context, m bus.Message, done func()) {
+		r := taken{m, x.cfg.Now(), done}
 		select {
 		case room <- struct{}{}:
 		case <-ctx.Done(): // it comes again
 			return
 		}
-		if r := (taken{m, done}); lines.lead(r) {
+		if lines.lead(r) {
 			queue <- r // there is room
 		}
 	})
@@ -87,9 +100,10 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 	return stop, nil
 }
 
-// taken is a record that is to be handled; done acknowledges it.
+// taken is a record that is to be handled; at is when it came, done acknowledges it.
 type taken struct {
 	m    bus.Message
+	at   time.Time
 	done func()
 }
 
@@ -142,13 +156,13 @@ func traceOf(m *bus.Message) parley.Trace {
 
 // settleRecord handles a record until that is done for good; false says that
 // ctx has ended before.
-func (x *Executor) settleRecord(ctx context.Context, in *intake, m bus.Message) bool {
-	pause := intakePause
+func (x *Executor) settleRecord(ctx context.Context, in *intake, r taken) bool {
+	pause, m := intakePause, r.m
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
 			return false
 		}
-		err := in.handle(ctx, m)
+		err := in.handle(ctx, m, in.since(r.at))
 		if err != nil && ctx.Err() == nil && (final(err) || try >= intakeTries) {
 			err = x.bury(ctx, in, m, buried{err, try})
 		}
@@ -158,6 +172,7 @@ func (x *Executor) settleRecord(ctx context.Context, in *intake, m bus.Message) 
 		if ctx.Err() != nil {
 			return false
 		}
+		in.troubled.Store(new(x.cfg.Now()))
 		x.cfg.Logger.Warn("a record could not be handled; it is tried again",
 			"subject", m.Subject, "partition", m.At.Partition, "offset", m.At.Offset, "try", try, "error", err)
 		select {

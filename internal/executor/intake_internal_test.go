@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/parley-project/parley/internal/bus"
 )
@@ -28,11 +29,11 @@ func (b *handedBus) SubscribeDeferred(_ context.Context, _, _ string, h func(con
 func TestIntakeKeepsTheOrderOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &handedBus{}
-		x := &Executor{cfg: Config{Bus: b}}
+		x := &Executor{cfg: Config{Bus: b, Now: time.Now}}
 		var mu sync.Mutex
 		var begun, acknowledged []string
 		proceed := make(map[string]chan struct{})
-		handle := func(_ context.Context, m bus.Message) error {
+		handle := func(_ context.Context, m bus.Message, _ time.Time) error {
 			mu.Lock()
 			begun = append(begun, string(m.Value))
 			mu.Unlock()

@@ -28,7 +28,7 @@ const (
 // takeResult stores what a result record says (P7). Like an old executor it
 // goes by the correlation id alone; a record about no attempt of ours is counted
 // and skipped.
-func (o *oldBridge) takeResult(ctx context.Context, m bus.Message) error {
+func (o *oldBridge) takeResult(ctx context.Context, m bus.Message, _ time.Time) error {
 	r, unfit := records.DecodeResult(m.Value)
 	if r.CorrelationID == "" && unfit != nil {
 		return parley.Errorf(parley.CodeOf(unfit), "a result record cannot be read: %w", unfit)

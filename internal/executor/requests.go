@@ -63,7 +63,7 @@ func (x *Executor) takeRequests(ctx context.Context, s *stack) error {
 	if group == "" {
 		group = requestGroup
 	}
-	for subject, handle := range map[string]func(context.Context, bus.Message) error{
+	for subject, handle := range map[string]func(context.Context, bus.Message, time.Time) error{
 		bus.SubjectStartRequests: x.takeStart, bus.SubjectCancelRequests: x.takeCancel,
 	} {
 		stop, err := x.takeIn(ctx, &intake{subject: subject, group: group, workers: requestWorkers, handle: handle})
@@ -86,7 +86,7 @@ func (x *Executor) takeRequests(ctx context.Context, s *stack) error {
 func (x *Executor) StopIntake() { x.refuse() }
 
 // takeStart starts the run that a record asks for.
-func (x *Executor) takeStart(ctx context.Context, m bus.Message) error {
+func (x *Executor) takeStart(ctx context.Context, m bus.Message, _ time.Time) error {
 	r, err := records.DecodeExecution(m.Value)
 	if err == nil {
 		err = checkRunID(r.RunID)
@@ -264,13 +264,15 @@ func (x *Executor) keepPlan(ctx context.Context, plan json.RawMessage) (*compile
 
 // takeCancel cancels the run that a record names. One of a run that has ended is
 // counted: there is nothing to do. One of a run that is not there is counted, too,
-// and remembered, for the case that the run still comes.
-func (x *Executor) takeCancel(ctx context.Context, m bus.Message) error {
+// and remembered, for the case that the run still comes. It is waited for from when the
+// record was taken: many of runs that are not there are done with together, and hold up
+// those behind them no longer than one.
+func (x *Executor) takeCancel(ctx context.Context, m bus.Message, since time.Time) error {
 	r, err := records.DecodeCancellation(m.Value)
 	if err != nil {
 		return err
 	}
-	for until := x.cfg.Now().Add(cancelPatience); ; {
+	for until := since.Add(cancelPatience); ; {
 		last := !x.cfg.Now().Before(until)
 		if last {
 			x.early.keep(r) // before the last look: a start looks for it afterwards

@@ -149,6 +149,24 @@ func TestRequests_Cancel(t *testing.T) {
 	})
 }
 
+// TestRequests_ManyCancelsOfNoRun: requests to cancel runs that are not here are given
+// up together, so that one of a run that is here does not wait for each of them.
+func TestRequests_ManyCancelsOfNoRun(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.request("run-here", plan("Write", "1"), `{"topic": "tea"}`)
+		time.Sleep(time.Second)
+		for n := range 400 {
+			r.requestCancel(fmt.Sprintf("run-nowhere-%d", n))
+		}
+		r.requestCancel("run-here")
+		time.Sleep(12 * time.Second) // twice the patience
+		if v, err := r.x.Get(r.t.Context(), "run-here"); err != nil || v.CancelledBy != "system" {
+			r.t.Errorf("the run is %s: %v", v.Status, err)
+		}
+		r.wantLetters()
+	})
+}
+
 // TestRequests_CancelLongBefore: requests to start come on a topic of their own,
 // which may be far behind. A run is cancelled as soon as it comes, by the first
 // record that says so, unless it was asked for after that.

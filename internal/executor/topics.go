@@ -111,7 +111,7 @@ func (t *topics) take(ctx context.Context, topic string) {
 		return
 	}
 	in := &intake{subject: bus.TopicSubject(topic), group: t.x.cfg.Group + "-triggers", workers: recordWorkers}
-	in.handle = func(ctx context.Context, m bus.Message) error { return t.x.takeRecord(ctx, in, m) }
+	in.handle = func(ctx context.Context, m bus.Message, _ time.Time) error { return t.x.takeRecord(ctx, in, m) }
 	err := t.x.cfg.KafkaTopic(topic)
 	var stop func()
 	if err == nil {
