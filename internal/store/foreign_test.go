@@ -136,6 +136,7 @@ func TestForeignSweep(t *testing.T) {
 		c.Token = "t1"
 		got := must(db.ClaimForeign(ctx, []Attempt{foreignClaim("now", c)}, epoch))(t)
 		diff(t, got[0].Claim, c)
+		follow(t, db, got[0].ID, c)
 		failed := Source{DeadLetterSource: parley.DeadLetterSource{Subject: "tasks", Topic: "t", Offset: 7}, FailedAt: epoch.Add(time.Millisecond)}
 		retry := Move{Kind: MoveRetry, TaskID: got[0].ID, From: c, At: epoch.Add(time.Second), Source: &failed}
 		wrong := retry
@@ -145,7 +146,9 @@ func TestForeignSweep(t *testing.T) {
 		diff(t, dump(t, db), before)
 		diff(t, must(db.Move(ctx, retry))(t), true)
 		a := row(t, db, got[0].ID)
-		diff(t, []any{a.State, a.Attempt, a.Claim, a.VisibleAt}, []any{AttemptOpen, 2, Claim{}, epoch.Add(time.Second)})
+		want := foreign("now")
+		want.Attempt, want.Held, want.VisibleAt = 2, true, epoch.Add(time.Second)
+		diff(t, a, want) // no trace of the first try
 
 		diff(t, must(db.Source(ctx, a.ID))(t), &failed)
 
@@ -160,10 +163,19 @@ func TestForeignSweep(t *testing.T) {
 		diff(t, len(must(db.Foreign(ctx, epoch.Add(9*time.Second), 10))(t)), 0)
 		diff(t, attemptIDs(must(db.Foreign(ctx, epoch.Add(14*time.Second), 10))(t)), []string{a.ID})
 
+		c.Token = "t2"
+		other := must(db.ClaimForeign(ctx, []Attempt{foreignClaim("other", c)}, epoch))(t)[0].ID
+		diff(t, must(db.Answer(ctx, Answer{Result: okResult(other, `1`), At: epoch.Add(time.Hour), From: "b1"}))(t), true)
+		diff(t, must(db.PurgeForeign(ctx, epoch.Add(time.Hour), 10))(t), 0) // nobody has its result
 		check(t, db.CloseForeign(ctx, []string{a.ID}))
+		diff(t, row(t, db, other).State, AttemptSettled)
+		check(t, db.CloseForeign(ctx, []string{other}))
 		diff(t, must(db.PurgeForeign(ctx, epoch, 10))(t), 0)
 		diff(t, must(db.PurgeForeign(ctx, epoch.Add(time.Hour), 10))(t), 1)
-		diff(t, len(must(db.Attempts(ctx, "run-old"))(t)), 0)
+		_, there, err := db.Attempt(ctx, a.ID)
+		check(t, err)
+		diff(t, there, false)
+		diff(t, []AttemptState{row(t, db, late.ID).State, row(t, db, other).State}, []AttemptState{AttemptOpen, AttemptClosed})
 	})
 }
 
@@ -178,6 +190,14 @@ func TestForeignOnly(t *testing.T) {
 		diff(t, must(db.Move(t.Context(), Move{Kind: MoveRetry, TaskID: task1, From: c, At: epoch}))(t), false)
 		check(t, db.CloseForeign(t.Context(), []string{task1}))
 		diff(t, dump(t, db), before)
+
+		// Nor is a foreign one that may have been sent more than once.
+		a := foreignClaim("task-1", c)
+		a.Policy.OutcomeUnknown = parley.OutcomeResend
+		must(db.ClaimForeign(t.Context(), []Attempt{a}, epoch))(t)
+		again := Claim{c.Worker, c.Inc, "t2"}
+		moved(t, db, Move{Kind: MoveAgain, TaskID: a.ID, From: c, To: again})
+		refusedMove(t, db, Move{Kind: MoveRetry, TaskID: a.ID, From: again})
 	})
 }
 
@@ -254,6 +274,7 @@ func TestForeignClaimMixed(t *testing.T) {
 		diff(t, len(got), 5)
 		for _, a := range got {
 			diff(t, row(t, db, a.ID), a)
+			diff(t, a.ClaimedAt, epoch)
 		}
 		diff(t, len(must(db.ClaimForeign(ctx, list, epoch))(t)), 0)
 	})

@@ -18,25 +18,30 @@ func TestForget(t *testing.T) {
 			}
 			return names
 		}
-		a := attempt("run-1", "a", 1)
-		begin(t, db, "run-1", a)
+		a, b, done := attempt("run-1", "a", 1), attempt("run-1", "b", 1), attempt("run-1", "c", 1)
+		begin(t, db, "run-1", a, b, done)
 		var all []Worker
-		for _, name := range []string{"alive", "gone", "holds", "young"} {
+		for _, name := range []string{"alive", "gone", "holds", "claims", "young"} {
 			c := bridge(t, db, name)
 			all = append(all, Worker{Name: name, Inc: c.Inc})
-			if name == "holds" {
-				c = claim(t, db, c, a.ID, "t1")
-				must(db.Move(ctx, Move{Kind: MoveFollow, TaskID: a.ID, From: c, AgentTaskID: "at"}))(t)
+			switch name {
+			case "holds":
+				follow(t, db, a.ID, claim(t, db, c, a.ID, "t1"))
+			case "claims":
+				claim(t, db, c, b.ID, "t2")
+			case "gone": // what it had is done
+				claim(t, db, c, done.ID, "t3")
+				must(db.Answer(ctx, answer(done.ID, `1`)))(t)
 			}
 		}
 		bridge(t, db, "gone")
 		all[1].Inc = bridge(t, db, "gone").Inc
-		must(db.Sweep(ctx, all[1:3], epoch))(t)
-		must(db.Sweep(ctx, all[3:], epoch.Add(time.Hour)))(t)
+		must(db.Sweep(ctx, all[1:4], epoch))(t)
+		must(db.Sweep(ctx, all[4:], epoch.Add(time.Hour)))(t)
 
 		day := epoch.Add(24 * time.Hour)
-		diff(t, names(day), []string{"alive", "gone", "holds", "young"})
-		diff(t, names(day.Add(time.Millisecond)), []string{"alive", "holds", "young"})
+		diff(t, names(day), []string{"alive", "claims", "gone", "holds", "young"})
+		diff(t, names(day.Add(time.Millisecond)), []string{"alive", "claims", "holds", "young"})
 
 		// A process that was stopped all the time is nobody, and is not taken for
 		// one that has its name now.
@@ -48,16 +53,23 @@ func TestForget(t *testing.T) {
 
 		// What it had in hand is somebody else's now.
 		c := bridge(t, db, "alive")
+		if !must(db.Move(ctx, Move{Kind: MoveTakeover, TaskID: b.ID, From: row(t, db, b.ID).Claim, To: Claim{"alive", c.Inc, "t4"}}))(t) {
+			t.Fatal("not taken over")
+		}
 		if !must(db.Move(ctx, Move{Kind: MoveTakeover, TaskID: a.ID, From: row(t, db, a.ID).Claim, To: Claim{"alive", c.Inc, "t2"}, AgentTaskID: "at"}))(t) {
 			t.Fatal("not taken over")
 		}
 		diff(t, names(day.Add(time.Minute)), []string{"alive", "gone", "young"})
 		diff(t, names(day.Add(2*time.Hour)), []string{"alive", "gone"})
+		diff(t, bridge(t, db, "next").Inc, int64(4)) // above all that were forgotten, and not only the last
 
 		// One that lives again is not dead any more.
 		must(db.Sweep(ctx, []Worker{{Name: "gone", Inc: 4, Beat: 1}}, day))(t)
 		bridge(t, db, "gone")
-		diff(t, names(day.Add(48*time.Hour)), []string{"alive", "gone"})
+		diff(t, names(day.Add(48*time.Hour)), []string{"alive", "gone", "next"})
+		must(db.Sweep(ctx, []Worker{{Name: "gone", Inc: 5, Beat: 1}}, day))(t)
+		diff(t, names(day.Add(48*time.Hour)), []string{"alive", "next"})
+		diff(t, bridge(t, db, "another").Inc, int64(6))
 	})
 }
 

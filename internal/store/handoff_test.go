@@ -76,18 +76,20 @@ func TestHandOverReleased(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		begin(t, db, "run-1", handed(attempt("run-1", "a", 1), "t1"))
+		begin(t, db, "run-2", handed(attempt("run-2", "a", 1), "t1"))
 		release := func(token string) bool {
 			return must(db.Move(ctx, Move{Kind: MoveRelease, TaskID: task1, From: BusClaim(token), At: epoch}))(t)
 		}
 		diff(t, release("t1"), true)
 		diff(t, []any{row(t, db, task1).State, row(t, db, task1).HandOff}, []any{AttemptOpen, HandOffStore})
+		diff(t, row(t, db, "run-2.a.1").State, AttemptClaimed) // what went out with it
 		list := must(db.HandOver(ctx, "t2", epoch, 10))(t)
 		diff(t, ids(list), []string{task1})
 		diff(t, list[0].Doubtful, false)
 		diff(t, []bool{release("t1"), release("t2")}, []bool{false, true})
 		c := bridge(t, db, "b1")
 		diff(t, len(must(db.Claim(ctx, c, []ClaimRequest{{TaskID: task1, Token: "x"}}, epoch))(t)), 1)
-		diff(t, len(must(db.Overdue(ctx, epoch.Add(24*time.Hour), 10))(t)), 0)
+		diff(t, len(must(db.Overdue(ctx, epoch.Add(24*time.Hour), 10))(t)), 1)
 	})
 }
 
@@ -200,6 +202,7 @@ func TestHandOffMoves(t *testing.T) {
 		diff(t, must(db.Move(ctx, unknown))(t), true)
 		// An answer that comes all the same is taken in its place.
 		diff(t, must(db.Answer(ctx, answer(task1, `{"n":1}`)))(t), true)
+		diff(t, must(db.Wakeups(ctx, epoch, 10))(t), Wakeups{Settled: []string{"run-1"}})
 		diff(t, string(row(t, db, task1).Result.Output), `{"n":1}`)
 	})
 }
@@ -213,12 +216,13 @@ func TestForResult(t *testing.T) {
 		check(t, err)
 		diff(t, ok, false)
 		d := next(run, 1)
-		d.Close = []Close{{TaskID: task1, Outcome: parley.OutcomeTimeout}}
+		d.Close = []Close{{TaskID: task1, Outcome: parley.OutcomeTimeout, CancelAgent: true}}
 		check(t, db.Decide(ctx, d))
 		diff(t, must(db.Answer(ctx, answer(task1, `{}`)))(t), false)
 		a, late, ok, err := db.ForResult(ctx, task1)
 		check(t, err)
 		diff(t, []any{a.State, a.Result.Outcome, late, ok}, []any{AttemptClosed, parley.OutcomeTimeout, 1, true})
+		diff(t, []any{a.SettledAt, a.CancelRequested}, []any{d.Run.UpdatedAt, true})
 	})
 }
 

@@ -130,9 +130,15 @@ func TestQuestionAndReply(t *testing.T) {
 		diff(t, news(t, db), []string{"run-1"})
 		diff(t, must(db.Wakeups(t.Context(), epoch, 10))(t).Settled, []string(nil))
 
+		other, beside := followed(t, db, "run-2", "b2")
+		moved(t, db, asking("run-2.a.1", beside, "When?"))
 		d := next(run, 1)
 		d.NewsSeen = []NewsSeen{{task1, 1}}
 		check(t, db.Decide(t.Context(), d))
+		diff(t, news(t, db), []string{"run-2"})
+		its := next(other, 1)
+		its.NewsSeen = []NewsSeen{{"run-2.a.1", 1}}
+		check(t, db.Decide(t.Context(), its))
 		diff(t, news(t, db), []string(nil))
 		diff(t, row(t, db, task1).NewsSeen, 1)
 		diff(t, owned(t, db, c).Reply, (*parley.Reply)(nil))

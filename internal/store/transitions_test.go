@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,12 +50,16 @@ func TestPublish(t *testing.T) {
 		held, later := attempt("run-1", "held", 1), attempt("run-1", "later", 1)
 		held.Held = true
 		later.VisibleAt = epoch.Add(time.Minute)
-		begin(t, db, "run-1", attempt("run-1", "a", 1), attempt("run-1", "b", 1), held, later)
+		older := attempt("run-1", "b", 1)
+		older.VisibleAt = epoch.Add(-time.Microsecond)
+		begin(t, db, "run-1", attempt("run-1", "a", 1), older, held, later)
 		count := func(at time.Duration, limit int) int {
 			return len(must(db.Publish(t.Context(), epoch.Add(at), limit))(t))
 		}
 		diff(t, count(-time.Second, 10), 0)
-		diff(t, count(0, 1), 1)
+		if first := must(db.Publish(t.Context(), epoch, 1))(t); len(first) != 1 || first[0].ID != older.ID {
+			t.Fatalf("%v instead of the oldest", first)
+		}
 		diff(t, count(0, 10), 1)
 		diff(t, count(4*time.Second, 10), 0)
 		diff(t, count(6*time.Second, 10), 2)
@@ -98,6 +103,8 @@ func TestMoves(t *testing.T) {
 	failure := failed("run-1.a.1", parley.OutcomeError, parley.CodeAgentUnavailable)
 	eachDB(t, func(t *testing.T, db *DB) {
 		c1 := bridge(t, db, "b1")
+		bridge(t, db, "b2")
+		bridge(t, db, "b2") // a later life, of another bridge
 		reset := func(policy parley.OutcomePolicy, orphanings int, state AttemptState) Claim {
 			check(t, db.submit(t.Context(), synced, func(s *session) error {
 				for _, table := range []string{"run", "event", "attempt", "late"} {
@@ -122,10 +129,13 @@ func TestMoves(t *testing.T) {
 				}
 				c = to
 			}
-			if state == AttemptFollowing {
+			if state != AttemptClaimed {
 				if !must(db.Move(t.Context(), Move{Kind: MoveFollow, TaskID: a.ID, From: c, AgentTaskID: "at-1", AgentContextID: "ac-1"}))(t) {
 					t.Fatal("refused")
 				}
+			}
+			if state == AttemptSettled && !must(db.Answer(t.Context(), Answer{Result: *failure, At: epoch}))(t) {
+				t.Fatal("refused")
 			}
 			return c
 		}
@@ -147,6 +157,7 @@ func TestMoves(t *testing.T) {
 			{"cancelled", fail, 0, AttemptClaimed, Move{Kind: MoveCancelled, Result: &parley.Result{Outcome: parley.OutcomeCancelled}}, true, AttemptSettled, parley.OutcomeCancelled},
 			{"follow", fail, 0, AttemptClaimed, Move{Kind: MoveFollow, AgentTaskID: "at-1"}, true, AttemptFollowing, ""},
 			{"follow again", fail, 0, AttemptFollowing, Move{Kind: MoveFollow, AgentTaskID: "at-1"}, true, AttemptFollowing, ""},
+			{"follow what has its answer", fail, 0, AttemptSettled, Move{Kind: MoveFollow, AgentTaskID: "at-1"}, false, AttemptSettled, parley.OutcomeError},
 			{"follow another", fail, 0, AttemptFollowing, Move{Kind: MoveFollow, AgentTaskID: "at-2"}, false, AttemptFollowing, ""},
 			{"fail", lookup, 0, AttemptClaimed, Move{Kind: MoveFail, Result: failure}, true, AttemptSettled, parley.OutcomeError},
 			{"fail what was sent once", lookup, 1, AttemptClaimed, Move{Kind: MoveFail, Result: failure}, false, AttemptClaimed, ""},
@@ -156,6 +167,7 @@ func TestMoves(t *testing.T) {
 			{"again", lookup, 1, AttemptClaimed, Move{Kind: MoveAgain, To: to}, true, AttemptClaimed, ""},
 			{"again from following", parley.OutcomeResend, 0, AttemptFollowing, Move{Kind: MoveAgain, To: to}, true, AttemptClaimed, ""},
 			{"again under fail", fail, 0, AttemptClaimed, Move{Kind: MoveAgain, To: to}, false, AttemptClaimed, ""},
+			{"again too often, resent", parley.OutcomeResend, 2, AttemptClaimed, Move{Kind: MoveAgain, To: to}, false, AttemptSettled, parley.OutcomeUnknown},
 			{"again too often", lookup, 2, AttemptClaimed, Move{Kind: MoveAgain, To: to}, false, AttemptSettled, parley.OutcomeUnknown},
 			{"takeover of the living", lookup, 0, AttemptClaimed, Move{Kind: MoveTakeover, To: to}, false, AttemptClaimed, ""},
 		} {
@@ -188,14 +200,16 @@ func TestMoves(t *testing.T) {
 				if c.m.Kind == MoveAgain && c.ok {
 					diff(t, got.Claim, to)
 					diff(t, got.Orphanings, c.orphanings+1)
+					diff(t, []string{got.AgentTaskID, got.AgentContextID}, []string{"", ""})
 					// The reply was lost: repeated, it is done already.
 					if !must(db.Move(t.Context(), c.m))(t) || row(t, db, "run-1.a.1").Orphanings != c.orphanings+1 {
 						t.Fatal("repeating failed")
 					}
 				}
 				if got.State == AttemptOpen {
-					diff(t, got.Claim, Claim{})
-					diff(t, got.VisibleAt, c.m.At)
+					want := attempt("run-1", "a", 1)
+					want.Policy.OutcomeUnknown, want.VisibleAt = c.policy, c.m.At
+					diff(t, got, want) // no trace of the claim
 				}
 			})
 		}
@@ -232,7 +246,8 @@ func TestTakeover(t *testing.T) {
 
 		// P10: nobody may send it again.
 		got := row(t, db, lost.ID)
-		if got.State != AttemptSettled || got.Result.Outcome != parley.OutcomeUnknown || got.Result.Err.Code != parley.CodeOutcomeUnknown ||
+		if got.State != AttemptSettled || !got.SettledAt.Equal(epoch.Add(time.Minute)) ||
+			got.Result.Outcome != parley.OutcomeUnknown || got.Result.Err.Code != parley.CodeOutcomeUnknown ||
 			got.Result.Err.Agent != "writer" || got.Result.Err.Step != "lost" {
 			t.Fatalf("%+v", got)
 		}
@@ -287,6 +302,104 @@ func TestTakeover(t *testing.T) {
 		if a := row(t, db, kept.ID); a.State != AttemptSettled || a.Result.Outcome != parley.OutcomeUnknown {
 			t.Fatalf("%+v", a)
 		}
+	})
+}
+
+// TestTakeoverByPolicy: what may be taken over after its bridge is gone, by whom, and
+// that it is the very same which is shown to those who look for it (P9).
+func TestTakeoverByPolicy(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		was, other := bridge(t, db, "b1"), bridge(t, db, "b2")
+		states := []AttemptState{AttemptClaimed, AttemptFollowing, AttemptSettled, AttemptClosed}
+		var attempts []Attempt
+		for _, policy := range []parley.OutcomePolicy{"", parley.OutcomeFail, parley.OutcomeLookup, parley.OutcomeResend} {
+			for _, state := range states {
+				a := attempt("run-1", string(state)+"-"+string(policy), 1)
+				a.Policy.OutcomeUnknown = policy
+				attempts = append(attempts, a)
+			}
+		}
+		last := attempt("run-1", "following-last", 1) // as often as it may be sent
+		d := next(begin(t, db, "run-1", append(attempts, last)...), 1)
+		c := claim(t, db, was, last.ID, "0")
+		for _, token := range []string{"1", "was-" + last.ID} {
+			to := Claim{c.Worker, c.Inc, token}
+			moved(t, db, Move{Kind: MoveAgain, TaskID: last.ID, From: c, To: to})
+			c = to
+		}
+		follow(t, db, last.ID, c)
+		for i, a := range attempts {
+			c := claim(t, db, was, a.ID, "was-"+a.ID)
+			if state := states[i%len(states)]; state != AttemptClaimed {
+				follow(t, db, a.ID, c)
+				if state != AttemptFollowing && !must(db.Answer(ctx, answer(a.ID, `1`)))(t) {
+					t.Fatal("refused")
+				}
+				if state == AttemptClosed {
+					d.Close = append(d.Close, Close{TaskID: a.ID, Absorb: true})
+				}
+			}
+		}
+		check(t, db.Decide(ctx, d))
+		attempts = append(attempts, last)
+		now := bridge(t, db, "b1")
+		diff(t, must(db.Owned(ctx, "b1", now.Inc))(t), []Owned(nil))
+		diff(t, len(must(db.Owned(ctx, "b1", was.Inc))(t)), 9) // claimed and followed
+
+		want := []string{
+			"run-1.claimed-lookup.1", "run-1.claimed-resend.1",
+			"run-1.following-.1", "run-1.following-fail.1", "run-1.following-last.1", "run-1.following-lookup.1", "run-1.following-resend.1",
+		}
+		var orphans, taken []string
+		for _, a := range must(db.Orphans(ctx, other.Worker, other.Inc, 100))(t) {
+			orphans = append(orphans, a.ID)
+		}
+		diff(t, orphans, want)
+		before := dump(t, db)
+		take := func(a Attempt, by Claim) bool {
+			m := Move{Kind: MoveTakeover, TaskID: a.ID, From: Claim{"b1", was.Inc, "was-" + a.ID}, To: by, At: epoch.Add(time.Minute)}
+			m.AgentTaskID, m.To.Token = row(t, db, a.ID).AgentTaskID, "now-"+a.ID
+			return must(db.Move(ctx, m))(t)
+		}
+		for _, a := range attempts {
+			if take(a, was) {
+				t.Errorf("%s was taken over by a bridge that is gone", a.ID)
+			}
+		}
+		diff(t, dump(t, db), before)
+		for _, a := range attempts {
+			if take(a, other) {
+				taken = append(taken, a.ID)
+				diff(t, row(t, db, a.ID).ClaimedAt, epoch.Add(time.Minute))
+			}
+		}
+		slices.Sort(taken)
+		diff(t, taken, want)
+
+		// What may not is settled by anybody; what was taken over, and is lost again, is
+		// nobody's to settle.
+		bridge(t, db, "b2")
+		must(db.Sweep(ctx, nil, epoch))(t)
+		for _, a := range attempts {
+			r := row(t, db, a.ID)
+			unknown := r.State == AttemptSettled && r.Result.Outcome == parley.OutcomeUnknown
+			if lost := a.ID == "run-1.claimed-.1" || a.ID == "run-1.claimed-fail.1"; unknown != lost {
+				t.Errorf("%s is %s after the sweep", a.ID, r.State)
+			}
+		}
+	})
+}
+
+// TestDeclaredDeadAsSeen: a bridge that was seen to be silent, and has begun anew, is
+// not dead, though it has not renewed its lease yet (P17).
+func TestDeclaredDeadAsSeen(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		seen := bridge(t, db, "b1")
+		c := bridge(t, db, "b1")
+		workers := must(db.Sweep(t.Context(), []Worker{{Name: "b1", Inc: seen.Inc}}, epoch))(t)
+		diff(t, workers, []Worker{{Name: "b1", Inc: c.Inc}})
+		check(t, db.Beat(t.Context(), "b1", c.Inc))
 	})
 }
 
@@ -360,16 +473,20 @@ func TestRequestCancel(t *testing.T) {
 		must(db.Answer(t.Context(), answer("run-1.c.1", `1`)))(t)
 		d := next(run, 1)
 		d.Run.Cancelling, d.Run.CancelledBy, d.Run.CancelReason = true, "ann", "no need"
+		d.Run.Phase, d.Run.Paused = "compensating", true
 		d.RequestCancel = []string{"run-1.c.1", "run-1.b.1", "run-1.a.1"}
 		check(t, db.Decide(t.Context(), d))
 		diff(t, must(db.Owned(t.Context(), "b1", 1))(t), []Owned{{TaskID: "run-1.a.1", Token: "t1", State: AttemptClaimed, CancelRequested: true}})
+		if a := row(t, db, "run-1.a.1"); a.State != AttemptClaimed || a.Result != nil || !a.SettledAt.IsZero() {
+			t.Fatalf("%+v", a)
+		}
 		if b := row(t, db, "run-1.b.1"); b.State != AttemptSettled || b.Result.Outcome != parley.OutcomeCancelled || b.SettledAt.IsZero() {
 			t.Fatalf("%+v", b)
 		}
 		diff(t, row(t, db, "run-1.c.1").Result.Outcome, parley.OutcomeOK)
 		diff(t, d.RequestCancel[0], "run-1.c.1") // the caller's slice is left alone
 		got := must(db.RunRow(t.Context(), "run-1"))(t)
-		diff(t, []any{got.Cancelling, got.CancelledBy, got.CancelReason}, []any{true, "ann", "no need"})
+		diff(t, got, d.Run)
 
 		// P14: the rest is closed and the run ends; nothing leaves the end.
 		e := next(d.Run, 2)
@@ -381,7 +498,8 @@ func TestRequestCancel(t *testing.T) {
 		e.Run.Status, e.Run.EndedAt, e.Run.Error = parley.RunCancelled, epoch, []byte(`{"code":"cancelled"}`)
 		check(t, db.Decide(t.Context(), e))
 		diff(t, row(t, db, "run-1.c.1").Result.Outcome, parley.OutcomeOK)
-		diff(t, row(t, db, "run-1.a.1").CancelRequested, true)
+		a := row(t, db, "run-1.a.1")
+		diff(t, []any{a.CancelRequested, a.SettledAt}, []any{true, e.Run.UpdatedAt})
 		diff(t, len(must(db.History(t.Context(), "run-1"))(t).Attempts), 0)
 		f := next(e.Run, 1)
 		f.Run.Status, f.Run.EndedAt = parley.RunFailed, epoch
@@ -464,6 +582,8 @@ func TestBeatTellsOfALaterLife(t *testing.T) {
 			t.Errorf("error %v, want ErrReplaced", err)
 		}
 		must(db.Sweep(t.Context(), []Worker{{Name: "b1", Inc: 2}}, epoch))(t)
+		bridge(t, db, "b3")
+		bridge(t, db, "b3") // the lives of others are nothing to it
 		for _, name := range []string{"b1", "b2"} {
 			if err := db.Beat(t.Context(), name, c.Inc); !errors.Is(err, ErrStale) || errors.Is(err, ErrReplaced) {
 				t.Errorf("%s: error %v, want ErrStale alone", name, err)
@@ -489,6 +609,13 @@ func TestAnswerInPlaceOfUnknownIsKept(t *testing.T) {
 			d.Close = []Close{{TaskID: id + ".a.1", Absorb: true, Outcome: parley.OutcomeUnknown}}
 			if !answered {
 				check(t, db.Decide(t.Context(), d))
+				// It is late then: nothing leaves the end.
+				closed := row(t, db, id+".a.1")
+				if must(db.Answer(t.Context(), answer(id+".a.1", `1`)))(t) {
+					t.Fatal("an answer after the end was accepted")
+				}
+				diff(t, row(t, db, id+".a.1"), closed)
+				diff(t, len(must(db.Late(t.Context(), id+".a.1"))(t)), 1)
 				continue
 			}
 			if !must(db.Answer(t.Context(), answer(id+".a.1", `1`)))(t) {
