@@ -67,11 +67,13 @@ func TestApartSweep(t *testing.T) {
 		count := func(*record) error { rows++; return nil }
 		check(t, db.read(t.Context(), all, count))
 		diff(t, rows, 7)
-		diff(t, sweep(t, db, lateEnough().Add(25*time.Hour)), 0)
+		v := []byte("nobody's today")
+		check(t, s.Store.Put(t.Context(), values.Name(digestOf(v), "00"), v))
+		diff(t, sweep(t, db, lateEnough().Add(25*time.Hour)), 1)
 		rows = 0
 		check(t, db.submit(t.Context(), synced, func(*session) error { return nil })) // carries what is lazy
 		check(t, db.read(t.Context(), all, count))
-		diff(t, rows, 1)
+		diff(t, rows, 2) // the value of run-2, and what was removed just now
 	})
 }
 

@@ -96,8 +96,13 @@ func TestS11_ARowLeadsFromTheStartToTheEnd(t *testing.T) {
 		wantCode(t, err, parley.CodeNotFound)
 		diff(t, childNews(t, db, "run-1"), []string{"a started run-2"})
 		diff(t, must(db.Wakeups(t.Context(), epoch, 10))(t).Children, []string{"run-1"})
+		asks(t, db, begin(t, db, "run-9"), asked("run-9", "x"))
+		_, err = born(t, db, "run-of-x", asked("run-9", "x"))
+		check(t, err)
 		parent = decides(t, db, parent, Children{Begun: []string{"run-1.a.1"}})
 		diff(t, childNews(t, db, "run-1"), []string(nil))
+		diff(t, childNews(t, db, "run-9"), []string{"x started run-of-x"})
+		diff(t, must(db.Wakeups(t.Context(), epoch, 10))(t).Children, []string{"run-9"})
 		ends(t, db, child, "run-1.a.1")
 		parent = decides(t, db, parent, Children{Begun: []string{"run-1.a.1"}}) // it had begun, and more is to be seen
 		diff(t, childNews(t, db, "run-1"), []string{"a ended run-2"})
@@ -157,19 +162,24 @@ func TestC3_HowChildrenAreStopped(t *testing.T) {
 		}})
 		diff(t, toStart(t, db), []string(nil))
 		diff(t, childNews(t, db, "run-1"), []string{"a void ", "b started run-of-b", "e void ", "f started run-of-f"})
+		beside := asked("run-9", "x")
+		other := asks(t, db, begin(t, db, "run-9"), beside)
+		_, err := born(t, db, "run-of-x", beside)
+		check(t, err)
+		decides(t, db, other, Children{Stop: []ChildStop{{Task: beside.Task}}})
 		stops := toStop(t, db)
-		diff(t, tasks(stops), []string{"b", "c", "d"})
+		diff(t, tasks(stops), []string{"b", "c", "d", "x"})
 		if stops[0].Abandoned || stops[0].Terminate || !stops[1].Abandoned || !stops[2].Terminate {
 			t.Errorf("to stop: %+v", stops)
 		}
-		_, err := born(t, db, "run-of-c", all[2])
+		_, err = born(t, db, "run-of-c", all[2])
 		if !errors.Is(err, ErrStale) {
 			t.Errorf("started after it was left: %v", err)
 		}
-		for _, c := range stops {
+		for n, c := range stops {
 			check(t, db.ChildStopped(t.Context(), c))
+			diff(t, len(toStop(t, db)), len(stops)-1-n)
 		}
-		diff(t, len(toStop(t, db)), 0)
 		ends(t, db, runs["b"], all[1].Task)
 		ends(t, db, runs["d"], all[3].Task)
 		diff(t, childNews(t, db, "run-1"), []string{"a void ", "b ended run-of-b", "e void ", "f started run-of-f"})

@@ -177,6 +177,24 @@ func TestDeadLetterFilters(t *testing.T) {
 		check(t, err)
 		diff(t, deadIDs(list), b.ID)
 		diff(t, behind, 2)
+
+		// Those of one moment come one after another, none twice.
+		for offset := range int64(3) {
+			must(db.KeepDeadLetter(ctx, deadRecord(10+offset, epoch)))(t)
+		}
+		seen := map[string]int{}
+		for mark := (DeadLetterMark{}); ; {
+			list, _, err := db.DeadLettersAfter(ctx, parley.DeadLetterFilter{}, mark, 1)
+			check(t, err)
+			if len(list) == 0 {
+				break
+			}
+			mark = DeadLetterMark{ID: list[0].ID, At: list[0].CreatedAt}
+			if seen[mark.ID]++; seen[mark.ID] > 1 {
+				t.Fatalf("%s comes again", mark.ID)
+			}
+		}
+		diff(t, len(seen), 6)
 	})
 }
 
@@ -194,7 +212,12 @@ func TestDeadLetterIsReplayedByTheRetry(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		l := deadTask("run-1", epoch)
-		must(db.KeepDeadLetter(ctx, l))(t)
+		near, done := deadTask("run-7", epoch), deadTask("run-8", epoch)
+		for _, l := range []parley.DeadLetter{l, near, done} {
+			must(db.KeepDeadLetter(ctx, l))(t)
+		}
+		check(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: done.ID, By: "her"}, epoch))
+		done = must(db.DeadLetter(ctx, done.ID))(t)
 		_, err := db.StartRun(ctx, retrying("run-2", "run-1", Replay{ID: "dl-none", By: "me"}))
 		wantCode(t, err, parley.CodeNotFound)
 		must(db.StartRun(ctx, retrying("run-3", "run-1", Replay{ID: l.ID, By: "me"})))(t)
@@ -217,11 +240,19 @@ func TestDeadLetterIsReplayedByTheRetry(t *testing.T) {
 		// A retry of the run itself resolves what waits, too, but no record that names it.
 		other, record := deadTask("run-9", epoch), deadRecord(9, epoch)
 		record.Run, record.Task = "run-9", "run-9.a.1"
-		must(db.KeepDeadLetter(ctx, other))(t)
-		must(db.KeepDeadLetter(ctx, record))(t)
+		gone := deadTask("run-9", epoch)
+		gone.Step, gone.Task = "b", "run-9.b.1"
+		gone = gone.Seal()
+		for _, l := range []parley.DeadLetter{other, record, gone} {
+			must(db.KeepDeadLetter(ctx, l))(t)
+		}
+		check(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: gone.ID, By: "her"}, epoch))
+		gone = must(db.DeadLetter(ctx, gone.ID))(t)
 		must(db.StartRun(ctx, retrying("run-10", "run-9", Replay{By: "me"})))(t)
 		diff(t, must(db.DeadLetter(ctx, other.ID))(t).ReplayRun, "run-10")
-		diff(t, must(db.DeadLetter(ctx, record.ID))(t), record)
+		for _, untouched := range []parley.DeadLetter{record, gone, near, done} {
+			diff(t, must(db.DeadLetter(ctx, untouched.ID))(t), untouched)
+		}
 	})
 }
 
@@ -257,18 +288,49 @@ func TestDeadLetterReplayRace(t *testing.T) {
 	})
 }
 
+// TestDeadLetterHoldRace: of several who replay a record at once one gets it.
+func TestDeadLetterHoldRace(t *testing.T) {
+	eachTarget(t, func(t *testing.T, target string) {
+		db := reopen(t, target, Options{})
+		const rounds, racers = 20, 4
+		for round := range rounds {
+			l := deadRecord(int64(round), epoch)
+			must(db.KeepDeadLetter(t.Context(), l))(t)
+			var wg sync.WaitGroup
+			var won atomic.Int64
+			for i := range racers {
+				wg.Go(func() {
+					_, err := db.HoldDeadLetter(t.Context(), Replay{ID: l.ID}, epoch.Add(time.Duration(i)*time.Second))
+					switch {
+					case err == nil:
+						won.Add(1)
+					case errors.Is(err, ErrStale), parley.CodeOf(err) == parley.CodeConflict:
+					default:
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			diff(t, won.Load(), int64(1))
+		}
+	})
+}
+
 // TestDeadLetterHold: a record is one's who replays it for 30 s, and nobody's
 // replay is noted under the hold of another.
 func TestDeadLetterHold(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
-		l := deadRecord(1, epoch)
+		l, near := deadRecord(1, epoch), deadRecord(2, epoch)
 		must(db.KeepDeadLetter(ctx, l))(t)
+		must(db.KeepDeadLetter(ctx, near))(t)
 		r := Replay{ID: l.ID, By: "me"}
+		beside := Replay{ID: near.ID, By: "her"}
 		first := must(db.HoldDeadLetter(ctx, r, epoch))(t)
 		_, err := db.HoldDeadLetter(ctx, r, epoch.Add(29*time.Second))
 		wantCode(t, err, parley.CodeConflict)
 		second := must(db.HoldDeadLetter(ctx, r, epoch.Add(30*time.Second)))(t)
+		diff(t, must(db.HoldDeadLetter(ctx, beside, epoch.Add(30*time.Second)))(t), second) // the same name for another one
 		wantStale(t, db.ResolveReplay(ctx, r, first, epoch))
 		check(t, db.FreeDeadLetter(ctx, l.ID, first)) // not the holder's any more: nothing
 		_, err = db.HoldDeadLetter(ctx, r, epoch.Add(31*time.Second))
@@ -280,10 +342,17 @@ func TestDeadLetterHold(t *testing.T) {
 		}
 		_, err = db.HoldDeadLetter(ctx, r, epoch.Add(time.Hour))
 		wantCode(t, err, parley.CodeConflict)
+		diff(t, must(db.DeadLetter(ctx, near.ID))(t), near)
+		_, err = db.HoldDeadLetter(ctx, beside, epoch.Add(31*time.Second))
+		wantCode(t, err, parley.CodeConflict)
 		r.Force = true
-		third := must(db.HoldDeadLetter(ctx, r, epoch.Add(time.Hour)))(t)
+		third := must(db.HoldDeadLetter(ctx, r, epoch.Add(32*time.Second)))(t) // what was replayed is nobody's any more
 		check(t, db.FreeDeadLetter(ctx, l.ID, third))
-		must(db.HoldDeadLetter(ctx, r, epoch.Add(time.Hour)))(t)
+		third = must(db.HoldDeadLetter(ctx, r, epoch.Add(time.Hour)))(t)
+		must(db.HoldDeadLetter(ctx, beside, epoch.Add(time.Hour)))(t)
+		check(t, db.FreeDeadLetter(ctx, l.ID, third))
+		_, err = db.HoldDeadLetter(ctx, beside, epoch.Add(time.Hour))
+		wantCode(t, err, parley.CodeConflict)
 	})
 }
 
@@ -303,12 +372,17 @@ func TestDeadLetterDiscard(t *testing.T) {
 		req.By = "you"
 		check(t, db.DiscardDeadLetter(ctx, req, epoch.Add(time.Hour)))
 		got := must(db.DeadLetter(ctx, b.ID))(t)
-		if got.State != parley.DeadLetterDiscarded || got.ResolvedBy != "me" || got.Note != "no use" {
+		if got.State != parley.DeadLetterDiscarded || got.ResolvedBy != "me" || got.Note != "no use" || !got.ResolvedAt.Equal(epoch) {
 			t.Errorf("%+v", got)
 		}
 		n := must(db.DiscardDeadLetters(ctx, parley.DiscardRequest{Filter: parley.DeadLetterFilter{Kind: parley.DeadLetterRecord}}, epoch))(t)
 		diff(t, n, 1)
 		diff(t, must(db.DeadLetter(ctx, a.ID))(t).State, parley.DeadLetterReplayed)
+		// Replayed all the same, it is no discarded one any more.
+		forced := Replay{ID: b.ID, By: "her", Force: true}
+		check(t, db.ResolveReplay(ctx, forced, must(db.HoldDeadLetter(ctx, forced, epoch))(t), epoch))
+		got = must(db.DeadLetter(ctx, b.ID))(t)
+		diff(t, []any{got.State, got.ResolvedBy, got.Note}, []any{parley.DeadLetterReplayed, "her", ""})
 	})
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
@@ -34,6 +35,7 @@ func TestImportRun(t *testing.T) {
 		diff(t, must(db.Import(ctx, in))(t), ImportSame)
 		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
 
+		begin(t, db, "run-ours")
 		in = importedRun("run-1", parley.RunCompleted)
 		diff(t, must(db.ImportState(ctx, ImportRun, "run-1", in.Digest))(t), ImportChanged)
 		in.Events[1].Type = parley.EventRunCompleted
@@ -41,9 +43,8 @@ func TestImportRun(t *testing.T) {
 		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
 		_, total, err := db.Runs(ctx, parley.RunQuery{})
 		check(t, err)
-		diff(t, total, 1)
+		diff(t, total, 2)
 
-		begin(t, db, "run-ours")
 		ours := must(db.RunRow(ctx, "run-ours"))(t)
 		_, err = db.Import(ctx, importedRun("run-ours", parley.RunFailed))
 		wantCode(t, err, parley.CodeConflict)
@@ -135,7 +136,12 @@ func TestImportAgent(t *testing.T) {
 		}
 		diff(t, must(db.Import(ctx, in("1")))(t), ImportNew)
 		diff(t, must(db.Agent(ctx, "a"))(t), a)
+		beside := newAgent("beside")
+		check(t, db.CreateAgent(ctx, beside))
 		a.URL, a.Status, a.UpdatedAt, a.UpdatedBy = "https://new/", parley.AgentInactive, epoch.Add(time.Hour), "cem"
+		a.Description, a.Protocol, a.ProtocolConfig = "reads", parley.ProtocolSimpleA2A, json.RawMessage(`{"v":2}`)
+		a.Auth = parley.Auth{Type: parley.AuthBearer, Header: "X-Other", Secret: "env:OTHER"}
+		a.Timeout, a.Retry.MaxRetries = time.Minute, 3
 		diff(t, must(db.Import(ctx, in("2")))(t), ImportChanged)
 		diff(t, must(db.Agent(ctx, "a"))(t), a)
 
@@ -156,6 +162,7 @@ func TestImportAgent(t *testing.T) {
 		wantCode(t, err, parley.CodeConflict)
 		diff(t, must(db.Agent(ctx, "b"))(t), b)
 		diff(t, must(db.ImportState(ctx, ImportAgent, other.ID, "1"))(t), ImportNew)
+		diff(t, must(db.Agent(ctx, "beside"))(t), beside)
 	})
 }
 
@@ -178,11 +185,12 @@ func TestImportDefinition(t *testing.T) {
 		diff(t, must(put(def("u1", "1", "{}"), "1"))(t), ImportSame)
 
 		switched := def("u1", "1", "{}")
-		switched.Status, switched.Description, switched.UpdatedAt = parley.AgentInactive, "switched off", epoch.Add(time.Hour)
+		switched.Status, switched.Description, switched.UpdatedAt, switched.UpdatedBy = parley.AgentInactive, "switched off", epoch.Add(time.Hour), "cem"
 		diff(t, must(put(switched, "2"))(t), ImportChanged)
 		got := must(db.Definition(ctx, "u1"))(t)
 		switched.Number = 1
 		diff(t, got, *switched)
+		diff(t, must(db.Definition(ctx, "u2"))(t).Status, parley.AgentActive)
 
 		changed := def("u1", "3", "{ }")
 		diff(t, must(put(changed, "3"))(t), ImportChanged)
@@ -237,6 +245,12 @@ func TestImportAudit(t *testing.T) {
 		_, total, err := db.Audits(ctx, AuditQuery{})
 		check(t, err)
 		diff(t, total, 3)
+
+		changed := Audit{ID: "b", At: epoch, EntityType: "workflow", EntityID: "z", Action: "retry", By: "ann", Changes: []byte(`{}`)}
+		diff(t, must(db.Import(ctx, Import{Kind: ImportAudit, ID: "b", Digest: "2", At: epoch, Audit: &changed}))(t), ImportChanged)
+		got, _, err := db.Audits(ctx, AuditQuery{})
+		check(t, err)
+		diff(t, got, []Audit{all[0], all[2], changed})
 	})
 }
 
@@ -275,6 +289,9 @@ func TestForeseeImport(t *testing.T) {
 		want(agent("a1", "first", "1"), ImportNew, "")
 		want(agent("a1", "first", "2"), ImportChanged, "")
 		want(agent("a2", "first", "1"), ImportNew, parley.CodeConflict)
+		want(agent("u1", "second", "1"), ImportNew, "") // what others are called is no matter
+		check(t, db.CreateAgent(ctx, newAgent("ours")))
+		want(agent("id-ours", "third", "1"), ImportNew, parley.CodeConflict)
 
 		// A version that is changed in place gets a name that another has here.
 		must(db.PutDefinition(ctx, *definition("ours", "4", "[]").Definition, PutVersion))(t)

@@ -113,6 +113,7 @@ func TestC7_RetentionKeeps(t *testing.T) {
 		over(t, db, "plain", "greet", days(1))
 		over(t, db, "old-key", "greet", days(99).Add(time.Second), func(s *Start) { s.IdempotencyKey, s.Run.CreatedAt = "old", days(99) })
 		over(t, db, "young-key", "greet", days(99).Add(time.Second), func(s *Start) { s.IdempotencyKey, s.Run.CreatedAt = "young", days(99).Add(time.Microsecond) })
+		over(t, db, "young", "greet", days(99).Add(time.Minute)) // nobody has a key of it
 		over(t, db, "retried", "greet", days(1))
 		st := start("again")
 		st.Run.RetriedFrom = "retried"
@@ -125,7 +126,7 @@ func TestC7_RetentionKeeps(t *testing.T) {
 		over(t, db, "given-up", "greet", days(1))
 		letter := parley.DeadLetter{ID: "dl-1", Kind: parley.DeadLetterTask, State: parley.DeadLetterWaiting, Code: "timeout", Run: "given-up", CreatedAt: epoch, FirstFailedAt: epoch}
 		must(db.KeepDeadLetter(ctx, letter))(t)
-		diff(t, past(t, db, all), []string{"plain", "old-key"})
+		diff(t, past(t, db, all), []string{"plain", "old-key", "young"})
 		// Who says otherwise is refused.
 		diff(t, must(db.RemoveRuns(ctx, all, []string{"young-key", "retried", "again", "child", "asker", "given-up", "none"}))(t), 0)
 
@@ -134,8 +135,8 @@ func TestC7_RetentionKeeps(t *testing.T) {
 		d.Run.Status, d.Run.EndedAt, d.Run.Due = parley.RunCancelled, days(100), time.Time{}
 		check(t, db.Decide(ctx, d))
 		check(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: "dl-1", By: "me"}, epoch))
-		diff(t, past(t, db, all), []string{"child", "given-up", "plain", "retried", "old-key"})
-		diff(t, removed(t, db, all), 5)
+		diff(t, past(t, db, all), []string{"child", "given-up", "plain", "retried", "old-key", "young"})
+		diff(t, removed(t, db, all), 6)
 		_, err = db.DeadLetter(ctx, "dl-1")
 		wantCode(t, err, parley.CodeNotFound)
 	})
@@ -178,13 +179,21 @@ func TestC7_RetentionRemovesEverything(t *testing.T) {
 			s.Signals.Subscribe = []Waiter{{Run: "gone", Step: "w", Name: "paid", Since: epoch}}
 			s.Signals.Ask = []Approval{{Run: "gone", Step: "p", Workflow: "greet", CreatedAt: epoch}}
 		})
-		over(t, db, "gone.not", "stay", days(1), func(s *Start) { s.Run.Labels = map[string]string{"team": "red"} })
+		over(t, db, "gone.not", "stay", days(1), func(s *Start) {
+			s.Run.Labels = map[string]string{"team": "red"}
+			s.Signals.Subscribe = []Waiter{{Run: "gone.not", Step: "w", Name: "paid", Since: epoch}}
+			s.Signals.Ask = []Approval{{Run: "gone.not", Step: "p", Workflow: "greet", CreatedAt: epoch}}
+		})
 		for _, task := range []string{"gone.a.1", "gone.b.1", "gone.not.a.1"} {
-			must(db.Answer(ctx, answer(task, `"late"`)))(t)
+			for n := range 2 { // the second one is late in any case
+				must(db.Answer(ctx, answer(task, fmt.Sprintf(`"late %d"`, n))))(t)
+			}
 		}
 		letter := parley.DeadLetter{ID: "dl-1", Kind: parley.DeadLetterTask, State: parley.DeadLetterWaiting, Code: "timeout", Run: "gone", CreatedAt: epoch, FirstFailedAt: epoch}
 		must(db.KeepDeadLetter(ctx, letter))(t)
 		check(t, db.DiscardDeadLetter(ctx, parley.DiscardRequest{ID: "dl-1", By: "me"}, epoch))
+		letter.ID, letter.Run = "dl-2", "gone.not"
+		must(db.KeepDeadLetter(ctx, letter))(t)
 		everything := []string{"run_label", "waiter", "approval", "dead_letter", "imported", "removed_run"}
 		diff(t, removed(t, db, Past{Workflow: "greet", Age: time.Second}), 1)
 		left := dump(t, db, everything...)
@@ -193,9 +202,10 @@ func TestC7_RetentionRemovesEverything(t *testing.T) {
 				t.Errorf("left: %s", line)
 			}
 		}
-		if got := strings.Count(left, " [gone.not") + strings.Count(left, " gone.not.a.1 1"); got != 6 {
+		if got := strings.Count(left, " [gone.not") + strings.Count(left, " gone.not.a.1 1"); got != 8 {
 			t.Errorf("of the other run there are %d rows:\n%s", got, left)
 		}
+		diff(t, must(db.DeadLetter(ctx, "dl-2"))(t).Run, "gone.not")
 	})
 }
 
@@ -209,8 +219,9 @@ func TestC7_RetentionIsInSteps(t *testing.T) {
 				s.Attempts = append(s.Attempts, attempt("big", "a", n))
 			}
 		})
+		over(t, db, "a-small", "greet", days(1)) // it is gone as a whole before the other is
 		all := Past{Workflow: "greet", Age: time.Second, Now: days(100)}
-		diff(t, must(db.RemoveRuns(ctx, all, []string{"big"}))(t), 1)
+		diff(t, must(db.RemoveRuns(ctx, all, []string{"big", "a-small"}))(t), 2)
 		_, err := db.RunRow(ctx, "big")
 		wantCode(t, err, parley.CodeNotFound)
 		_, err = db.Import(ctx, importedRun("big", parley.RunFailed))

@@ -131,6 +131,62 @@ func TestConcurrency_CountsAtTheStart(t *testing.T) {
 	})
 }
 
+// TestConcurrency_LanesAreApart: runs with another key, and those of another workflow,
+// count for nothing, and their places are not given away.
+func TestConcurrency_LanesAreApart(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		list := []Lane{{"greet", "k"}, {"greet", "l"}, {"other", "k"}}
+		starts := map[Lane][]Start{}
+		for n := range 3 { // in turn, so that those of one lane are not one after another
+			for i, l := range list {
+				st := startTurn(fmt.Sprintf("r%d%d", i, n), 1, parley.WhenFullCancelOldest)
+				st.Run.Workflow, st.Turn.Run.Workflow, st.Turn.Key = l.Workflow, l.Workflow, l.Key
+				diff(t, enter(t, db, st), n > 0)
+				starts[l] = append(starts[l], st)
+			}
+		}
+		for _, run := range []string{"queued", "queued-too"} {
+			st := startTurn(run, 1, parley.WhenFullQueue)
+			st.Turn.Key = "m"
+			enter(t, db, st)
+		}
+		diff(t, lanes(t, db), "k 1 2\nl 1 2\nm 1 1\nk 1 2\n")
+
+		var crowded []Lane
+		for range list {
+			crowded = append(crowded, must(db.CrowdedLanes(ctx, 1))(t)...)
+		}
+		diff(t, crowded, list)
+		for _, l := range list {
+			first, second, third := starts[l][0].Run.ID, starts[l][1].Run.ID, starts[l][2].Run.ID
+			diff(t, must(db.Crowding(ctx, l))(t), []string{first, second})
+			turn := must(db.Turn(ctx, third))(t)
+			diff(t, []any{turn.Place, turn.Waiting, turn.RunningCount, turn.Running}, []any{2, 2, 1, []string{first}})
+			one := startTurn("more", 1, parley.WhenFullReject)
+			one.Run.Workflow, one.Turn.Key = l.Workflow, l.Key
+			_, err := db.StartRun(ctx, one)
+			var full parley.FullDetails
+			if e, ok := errors.AsType[*parley.Error](err); !ok || json.Unmarshal(e.Details, &full) != nil {
+				t.Fatalf("one more: %v", err)
+			}
+			diff(t, full.Running, []string{first})
+		}
+
+		k, l := starts[list[0]], starts[list[1]]
+		check(t, db.Decide(ctx, exit(k[0], k[0].Run)))
+		check(t, db.Decide(ctx, exit(l[0], l[0].Run)))
+		check(t, db.Decide(ctx, exit(l[1], l[1].Turn.Run))) // before it began
+		diff(t, must(db.Turn(ctx, k[2].Run.ID))(t).RunningCount, 0)
+		diff(t, must(db.Wakeups(ctx, epoch, 10))(t).Turns, []string{k[1].Run.ID, l[2].Run.ID})
+		for i, want := range []string{k[1].Run.ID, l[2].Run.ID, ""} {
+			diff(t, must(db.NextTurn(ctx, list[i]))(t), want)
+		}
+		check(t, db.Decide(ctx, admission(l[2])))
+		diff(t, lanes(t, db), "k 0 2\nl 1 0\nm 1 1\nk 1 2\n")
+	})
+}
+
 // TestConcurrency_RefusesOneMore: a start is refused with nothing written, and told
 // who runs; so is one more that would wait than may.
 func TestConcurrency_RefusesOneMore(t *testing.T) {
