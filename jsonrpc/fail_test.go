@@ -231,7 +231,7 @@ func TestClosingCode(t *testing.T) {
 	}{
 		{"the context's error", func(ctx context.Context, _ *Request) error { return ctx.Err() }, cancelled, closing},
 		{"its cause", func(ctx context.Context, _ *Request) error { return context.Cause(ctx) }, cancelled, closing},
-		{"a call back", func(ctx context.Context, req *Request) error { return req.Conn().Call(ctx, "back", nil, nil) }, hidden, closing},
+		{"a call back", func(ctx context.Context, req *Request) error { return req.Conn().Call(ctx, "back", nil, nil) }, cancelled, closing},
 		{"its own", func(context.Context, *Request) error { return Errorf(77, "mine") }, own, own},
 		{"another", func(context.Context, *Request) error { return io.EOF }, hidden, hidden},
 	} {

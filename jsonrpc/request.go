@@ -17,8 +17,9 @@ type Request struct {
 	params []byte        // raw text; nil when absent
 	stream *paramsStream // that params come by; nil when they are there
 	meta   Meta
-	// closing says that the context ended since the connection is being closed.
-	closing bool
+	// broken is what the peer is told where the handler failed since its context had
+	// ended; nil when that had not, or by nobody's doing.
+	broken *Error
 }
 
 // Method returns the name of the method. The string is not borrowed.

@@ -135,7 +135,9 @@ func (s *server) invoke(j *job) (result any, err error) {
 	defer func() {
 		s.running.remove(j.req.id, j.ctx)
 		j.ctx.end(errHandled)
-		j.req.closing = err != nil && s.base.Err() != nil && !j.ctx.endedBy(errPeerGone)
+		if err != nil {
+			j.req.broken = s.whyBroken(j.ctx)
+		}
 		if v := recover(); v != nil {
 			result, err = nil, s.panicked(&j.req, v)
 		}
@@ -219,8 +221,8 @@ func (s *server) respond(req *Request, result any, err error) response {
 	if panickedIn(req, err) {
 		return response{err: internalError(req.meta.CorrelationID)}
 	}
-	if req.closing && brokenOff(err) {
-		return response{err: &Error{Code: CodeTimeout, Message: "broken off: the connection is closing"}}
+	if req.broken != nil && brokenOff(err) {
+		return response{err: req.broken}
 	}
 	e, hidden := wireError(err, req.meta.CorrelationID)
 	if hidden {
@@ -244,10 +246,22 @@ func (s *server) sendable(req *Request, e *Error) *Error {
 	return &Error{Code: e.Code, Message: e.Message}
 }
 
+// whyBroken returns what the peer is told of a request that was broken off by the end
+// of its context; nil when neither side did that. When it is this side, which closes the
+// connection, the peer did not cancel anything, and is better told that the time was
+// over (RPC-22): not CodeClosing, after which it could repeat what may have been done.
+func (s *server) whyBroken(ctx *requestContext) *Error {
+	switch {
+	case ctx.endedBy(errPeerGone):
+		return &Error{Code: CodeCancelled, Message: CodeCancelled.String()}
+	case s.base.Err() != nil:
+		return &Error{Code: CodeTimeout, Message: "broken off: the connection is closing"}
+	}
+	return nil
+}
+
 // brokenOff says that a handler failed since its context, or a connection, has
-// ended. When it is its own connection that is being closed, the peer did not
-// cancel anything, and is better told that the time was over (RPC-22): not
-// CodeClosing, after which it could repeat what may have been done.
+// ended: in a call of its own, too, which it had made for the request.
 func brokenOff(err error) bool {
 	if _, own := errors.AsType[*Error](err); own {
 		return false

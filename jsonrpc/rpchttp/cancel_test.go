@@ -375,3 +375,38 @@ func TestServerCancelTwins(t *testing.T) {
 		posts.Wait()
 	})
 }
+
+// TestServerCancelsForwarded proves that a request that its client cancels is answered
+// so when the handler waits for somebody else, whom it has called for it.
+func TestServerCancelsForwarded(t *testing.T) {
+	var forwarding *jsonrpc.Conn
+	h := jsonrpc.HandlerFunc(func(ctx context.Context, req *jsonrpc.Request) (any, error) {
+		if req.Method() == "initialize" {
+			return nil, nil
+		}
+		return nil, forwarding.Call(ctx, req.Method(), req.Params(), nil)
+	})
+	cfg := rpchttp.ServerConfig{
+		Config: jsonrpc.Config{
+			Handler: h, Cancel: jsonrpc.LSPCancel,
+			Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) { t.Error(n) }},
+		},
+		Sessions: &rpchttp.SessionConfig{OpenOn: []string{"initialize"}},
+	}
+	inMemory(t, cfg, func(t *testing.T, m *memory) {
+		near, silent := jsonrpc.Pipe()
+		forwarding = jsonrpc.NewConn(near, jsonrpc.Config{})
+		session := m.session(t)
+		var posts sync.WaitGroup
+		posts.Go(func() {
+			if _, _, body := m.send(session, `{"jsonrpc":"2.0","id":1,"method":"forward"}`); !strings.Contains(body, `-32800`) {
+				t.Errorf("it was answered %s", body)
+			}
+		})
+		synctest.Wait()
+		m.send(session, cancelRequest("1"))
+		posts.Wait()
+		forwarding.Close()
+		silent.Close()
+	})
+}

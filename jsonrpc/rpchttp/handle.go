@@ -2,6 +2,7 @@ package rpchttp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -49,7 +50,11 @@ func (h *handler) Handle(ctx context.Context, req *jsonrpc.Request) (any, error)
 	if id := req.ID().String(); ses.running.add(id, cancel) {
 		defer ses.running.remove(id)
 	}
-	return h.next.Handle(ctx, req)
+	result, err := h.next.Handle(ctx, req)
+	if context.Cause(ctx) == errCancelled && errors.Is(err, context.Canceled) { //nolint:errorlint // our own
+		return nil, context.Canceled // also when it was a call of the handler's own that was cancelled
+	}
+	return result, err
 }
 
 func (h *handler) notified(ctx context.Context, req *jsonrpc.Request) (any, error) {
