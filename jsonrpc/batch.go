@@ -150,7 +150,7 @@ func (b *batch) start() {
 		return
 	}
 	for j := b.take(); j != nil; j = b.take() {
-		b.s.running.remove(j.req.id, j.ctx)
+		b.s.running.remove(j.req.id, j.req.ctx)
 		if e := b.s.busy(&j.req); !j.req.IsNotification() {
 			b.append(j.entry, j.req.id, &response{err: e})
 		}
@@ -243,6 +243,7 @@ func (b *batch) handle(j *job) (next *job) {
 
 // answer takes what the handler of the entry i returned.
 func (b *batch) answer(i int, req *Request, result any, err error) {
+	defer b.s.closeResult(req, result)
 	if req.IsNotification() {
 		b.s.dropped(req, err)
 		return

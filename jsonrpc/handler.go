@@ -6,14 +6,19 @@ import "context"
 // receives. It is called from several goroutines at once, except for methods
 // that the handler declares inline (see Inliner).
 type Handler interface {
-	// Handle answers req: with a result (a json.RawMessage, or what a
-	// *json.RawMessage points to, is sent as it is, an io.Reader is streamed,
-	// nil is null, everything else goes through the Codec), or with an error: an
-	// *Error is sent as it is, context errors become CodeCancelled or
-	// CodeTimeout, the latter also when it was this side that ended the
-	// connection; every other error becomes CodeInternalError, whose text stays
-	// here and reaches the hooks, never the peer. What it returns for a notification is dropped, an error
-	// reported to the hooks.
+	// Handle answers req with a result or an error. What it returns for a
+	// notification is dropped, an error reported to the hooks.
+	//
+	// Of results, a json.RawMessage, or what a *json.RawMessage points to, is sent
+	// as it is; an io.Reader is streamed, until it ends, the peer is gone or the
+	// connection closed, and then closed if it is an io.Closer; nil is null;
+	// everything else goes through the Codec.
+	//
+	// Of errors, an *Error is sent as it is; context errors become CodeCancelled,
+	// or CodeTimeout also when it was this side that ended the connection. Every
+	// other error becomes CodeInternalError: its text stays here and reaches the
+	// hooks, never the peer. So does what a call to somebody else returned; who
+	// passes on calls returns the *Error that errors.As finds in it.
 	//
 	// ctx ends when the peer cancels the request, when the connection ends and
 	// its grace is over, and at the latest when Handle returned. req and all

@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -288,15 +289,21 @@ func TestStatesOneAtATime(t *testing.T) {
 // still sends, and that they are waited for a second, and not when there are none
 // (RPC-14).
 func TestCloseGently(t *testing.T) {
+	mux := new(Mux)
+	mux.Register("n", HandlerFunc(echo))
+	mux.RegisterStreaming("m", HandlerFunc(func(_ context.Context, req *Request) (any, error) {
+		return io.Copy(io.Discard, req.ParamsReader())
+	}))
 	for name, framing := range map[string]Framing{"lines": NewLineStream, "headers": NewHeaderStream} {
-		for _, asks := range []bool{true, false} {
+		for _, params := range []string{"", "1", strings.Repeat("1,", maxReadBufferSize) + "1"} { // no call; its params are there; they are streamed
+			asks := params != ""
 			synctest.Test(t, func(t *testing.T) {
 				near, far := net.Pipe()
 				half := &halfConn{Conn: near, began: time.Now(), ends: make(chan string, 9)}
-				c := NewConn(framing(half), Config{Handler: HandlerFunc(echo)})
+				c := NewConn(framing(half), Config{Handler: mux})
 				peer := NewConn(framing(far), Config{})
 				if asks {
-					if err := peer.Call(t.Context(), "m", []int{1}, nil); err != nil {
+					if err := peer.Call(t.Context(), "m", json.RawMessage("["+params+"]"), nil); err != nil {
 						t.Error(err)
 					}
 				}
@@ -319,7 +326,7 @@ func TestCloseGently(t *testing.T) {
 					want = []string{"all after 0s"}
 				}
 				if !slices.Equal(got, want) {
-					t.Errorf("%s, asks %t: %s", name, asks, got)
+					t.Errorf("%s, %d bytes of params: %s", name, len(params), got)
 				}
 			})
 		}

@@ -145,20 +145,16 @@ func (in *receiver) beginParams(params int) {
 // says whether there was a place for it.
 func (s *server) submitStreaming(j *job, stream *paramsStream, slab *contextSlab) bool {
 	j.req.params, j.req.stream = nil, stream
-	ctx := slab.next(s.base)
-	if j.req.meta != (Meta{}) {
-		ctx.base = WithMeta(s.base, j.req.meta)
-	}
-	j.ctx = ctx
+	s.newContext(s.base, slab, j)
+	ctx := j.req.ctx
 	// Who waits for a peer that has stopped in the middle has to see the end of
 	// the context, and who writes that the handler has returned.
 	j.undo = context.AfterFunc(ctx, func() { stream.end(context.Cause(ctx)) })
-	s.running.add(j.req.id, ctx)
 	if s.pool.submitSoon(j) {
-		s.report.requests.Add(1)
+		s.count(true)
 		return true
 	}
-	s.running.remove(j.req.id, j.ctx)
+	s.running.remove(j.req.id, ctx)
 	s.free(j)
 	ctx.end(errHandled)
 	return false

@@ -219,7 +219,7 @@ func (in *receiver) request(m *message) {
 // busy refuses a job for want of handlers (RPC-23).
 func (in *receiver) busy(j *job) {
 	s := in.c.srv
-	s.running.remove(j.req.id, j.ctx)
+	s.running.remove(j.req.id, j.req.ctx)
 	e := s.busy(&j.req)
 	if !j.req.IsNotification() {
 		in.answer(j.req.id, &response{err: e})
@@ -230,6 +230,7 @@ func (in *receiver) busy(j *job) {
 // answerInline answers a request on the goroutine that reads.
 func (in *receiver) answerInline(j *job, result any, err error) {
 	s := in.c.srv
+	defer s.closeResult(&j.req, result)
 	if j.req.IsNotification() {
 		s.dropped(&j.req, err)
 		return

@@ -17,6 +17,7 @@ type Request struct {
 	params []byte        // raw text; nil when absent
 	stream *paramsStream // that params come by; nil when they are there
 	meta   Meta
+	ctx    *requestContext // of the handler
 	// broken is what the peer is told where the handler failed since its context had
 	// ended; nil when that had not, or by nobody's doing.
 	broken *Error

@@ -128,6 +128,7 @@ func (r *Responder) single(ctx context.Context, m *message, dst []byte, w io.Wri
 	stop := s.both(ctx, j)
 	defer stop()
 	result, err := s.handle(j)
+	defer s.closeResult(&j.req, result)
 	if j.req.IsNotification() {
 		s.dropped(&j.req, err)
 		return dst, nil
@@ -165,7 +166,7 @@ func (s *server) streamTo(w io.Writer, req *Request, r response) error {
 			fault = fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
 		}
 		if fault != nil {
-			if !panickedIn(req, fault) {
+			if req.broken == nil && !panickedIn(req, fault) {
 				s.report.notice(NoticeUnencodable, s.handlerError(req, fault))
 			}
 			return fault
@@ -177,7 +178,7 @@ func (s *server) streamTo(w io.Writer, req *Request, r response) error {
 // server's too.
 func (s *server) both(ctx context.Context, j *job) (undo func() bool) {
 	s.begin(ctx, nil, j)
-	return context.AfterFunc(s.base, func() { j.ctx.end(ErrClosed) })
+	return context.AfterFunc(s.base, func() { j.req.ctx.end(ErrClosed) })
 }
 
 // batch handles a batch: its entries side by side on the pool, those to be

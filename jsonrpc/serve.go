@@ -25,6 +25,7 @@ func (s *server) serve(j *job) {
 		default:
 			s.conn.answer(j, result, err)
 		}
+		s.closeResult(&j.req, result)
 		s.free(j)
 	}()
 	result, err = s.handle(j)

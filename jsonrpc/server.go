@@ -36,8 +36,7 @@ type server struct {
 // A job is one request on its way through a handler.
 type job struct {
 	req    Request
-	buf    *buffer // what req points into; nil when it points into the read buffer
-	ctx    *requestContext
+	buf    *buffer     // what req points into; nil when it points into the read buffer
 	undo   func() bool // frees what the context hangs on; may be nil
 	batch  *batch      // that it is an entry of
 	entry  int         // of batch
@@ -101,16 +100,27 @@ func (s *server) free(j *job) {
 	s.jobs.Put(j)
 }
 
-// begin gives the job a context of slab, which derives from base and can be
-// cancelled by the peer from now on.
+// begin gives the job its context, see newContext, and counts it.
 func (s *server) begin(base context.Context, slab *contextSlab, j *job) {
+	s.newContext(base, slab, j)
+	s.count(j.req.id != nil)
+}
+
+// newContext gives the job a context of slab, which derives from base and can be
+// cancelled by the peer from now on.
+func (s *server) newContext(base context.Context, slab *contextSlab, j *job) {
 	if j.req.meta != (Meta{}) {
 		base = WithMeta(base, j.req.meta)
 	}
-	j.ctx = slab.next(base)
-	s.running.add(j.req.id, j.ctx)
+	j.req.ctx = slab.next(base)
+	s.running.add(j.req.id, j.req.ctx)
+}
+
+// count counts a message that is given to a handler; answered says that it is a
+// request.
+func (s *server) count(answered bool) {
 	s.report.requests.Add(1)
-	if j.req.id != nil && !s.asked.Load() {
+	if answered && !s.asked.Load() {
 		s.asked.Store(true)
 	}
 }
@@ -133,16 +143,16 @@ func (s *server) handle(j *job) (result any, err error) {
 // invoke calls the handler, whose panics become errors.
 func (s *server) invoke(j *job) (result any, err error) {
 	defer func() {
-		s.running.remove(j.req.id, j.ctx)
-		j.ctx.end(errHandled)
+		s.running.remove(j.req.id, j.req.ctx)
+		j.req.ctx.end(errHandled)
 		if err != nil {
-			j.req.broken = s.whyBroken(j.ctx)
+			j.req.broken = s.whyBroken(j.req.ctx)
 		}
 		if v := recover(); v != nil {
 			result, err = nil, s.panicked(&j.req, v)
 		}
 	}()
-	result, err = s.handler.Handle(j.ctx, &j.req)
+	result, err = s.handler.Handle(j.req.ctx, &j.req)
 	if e, ok := err.(*Error); ok && e == nil { //nolint:errorlint // a wrapped one says something
 		err = s.nilError(&j.req)
 	}
@@ -180,7 +190,9 @@ func panickedIn(req *Request, err error) bool {
 	return ok && p.CorrelationID == req.meta.CorrelationID && p.Method == req.method
 }
 
-// A resultReader is a result that is streamed: its panics are the handler's.
+// A resultReader is a result that is streamed: its panics are the handler's, and it
+// ends with what the handler's context came from. It may give a little now and then,
+// for ever.
 type resultReader struct {
 	io.Reader
 	s   *server
@@ -193,7 +205,31 @@ func (r *resultReader) Read(p []byte) (n int, err error) {
 			n, err = 0, r.s.panicked(r.req, v)
 		}
 	}()
-	return r.Reader.Read(p)
+	for _, ctx := range [...]context.Context{r.s.base, r.req.ctx.base} {
+		if ctx.Err() != nil {
+			r.req.broken = r.s.whyBroken(r.req.ctx)
+			return 0, context.Cause(ctx)
+		}
+	}
+	n, err = r.Reader.Read(p)
+	_ = p[:n:len(p)] // a count of more than there is room for is a panic, too
+	return n, err
+}
+
+// closeResult closes a result that is an io.ReadCloser, which is not read any more.
+// Nobody else knows when that is: whoever writes to the other end of a pipe could wait
+// for ever.
+func (s *server) closeResult(req *Request, result any) {
+	c, ok := result.(io.ReadCloser)
+	if !ok {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			_ = s.panicked(req, v) // the hooks know; the answer is on its way
+		}
+	}()
+	_ = c.Close() // what was read of it counts
 }
 
 // A response is an answer that is ready to be written.
@@ -207,22 +243,22 @@ type response struct {
 
 // respond makes a response of what a handler returned.
 func (s *server) respond(req *Request, result any, err error) response {
-	if err == nil {
+	succeeded := err == nil
+	if succeeded {
 		var r response
 		if r, err = s.encode(req, result); err == nil {
 			return r
 		}
 		s.bufs.put(r.scratch)
-		if !panickedIn(req, err) {
-			s.report.notice(NoticeUnencodable, s.handlerError(req, err))
-		}
-		return response{err: internalError(req.meta.CorrelationID)}
 	}
-	if panickedIn(req, err) {
+	switch {
+	case panickedIn(req, err):
 		return response{err: internalError(req.meta.CorrelationID)}
-	}
-	if req.broken != nil && brokenOff(err) {
+	case req.broken != nil && (succeeded || brokenOff(err)):
 		return response{err: req.broken}
+	case succeeded:
+		s.report.notice(NoticeUnencodable, s.handlerError(req, err))
+		return response{err: internalError(req.meta.CorrelationID)}
 	}
 	e, hidden := wireError(err, req.meta.CorrelationID)
 	if hidden {
@@ -256,6 +292,8 @@ func (s *server) whyBroken(ctx *requestContext) *Error {
 		return &Error{Code: CodeCancelled, Message: CodeCancelled.String()}
 	case s.base.Err() != nil:
 		return &Error{Code: CodeTimeout, Message: "broken off: the connection is closing"}
+	case ctx.base.Err() != nil: // whoever waits for a Responder does so no longer
+		return &Error{Code: CodeCancelled, Message: CodeCancelled.String()}
 	}
 	return nil
 }

@@ -1,0 +1,141 @@
+package jsonrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// resultOf returns a Handler whose result is the Reader that give returns.
+func resultOf(give func() io.Reader) Handler {
+	return HandlerFunc(func(context.Context, *Request) (any, error) { return give(), nil })
+}
+
+// TestResultWithoutEnd proves that a result that gives a little now and then, for
+// ever, does not outlive its connection, nor who waits for a Responder's answer.
+func TestResultWithoutEnd(t *testing.T) {
+	for name, begin := range map[string]string{"first piece": `[`, "later piece": `["` + strings.Repeat("x", 2*streamPiece) + `"`} {
+		t.Run(name, func(t *testing.T) {
+			endless := resultOf(func() io.Reader { return io.MultiReader(strings.NewReader(begin), tickingReader{}) })
+			cfg := Config{Handler: endless, Grace: time.Second, Hooks: Hooks{Notice: func(n Notice) { t.Error(n) }}}
+			withPeer(t, cfg, func(t *testing.T, c *Conn, peer *rawPeer) {
+				heard := make(chan []string)
+				go func() {
+					all, _ := readAll(peer.s) // until the end of the connection
+					heard <- all
+				}()
+				peer.send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+				time.Sleep(time.Minute)
+				start := time.Now()
+				c.Close()
+				if d := time.Since(start); d > 2*time.Second {
+					t.Errorf("Close took %v", d)
+				}
+				all := <-heard // the last one stands behind the line that is cut off, if there is one
+				if !strings.Contains(strings.Join(all, "\n"), `{"code":-32051,"message":"broken off`) {
+					t.Errorf("the peer got %.200q", all)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				r := NewResponder(cfg)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				start := time.Now()
+				_, _ = r.RespondTo(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`), nil, io.Discard)
+				if d := time.Since(start); d > 62*time.Second {
+					t.Errorf("it ended after %v", d)
+				}
+				r.Close()
+			})
+		})
+	}
+}
+
+// tickingReader gives a blank now and then.
+type tickingReader struct{}
+
+func (tickingReader) Read(p []byte) (int, error) {
+	time.Sleep(100 * time.Millisecond)
+	return copy(p, " "), nil
+}
+
+// TestResultClosed proves that a result that can be closed is, however the request
+// ends: else whoever writes to the other end of a pipe would wait for ever, which the
+// bubble of the test notices.
+func TestResultClosed(t *testing.T) {
+	texts := map[string]string{
+		"short": `[1]`, "long": `["` + strings.Repeat("x", 10*streamPiece) + `"]`,
+		"no JSON": `]` + strings.Repeat("x", 10*streamPiece), "no JSON, long": `["` + strings.Repeat("x", 10*streamPiece) + `"}` + strings.Repeat(" ", 10*streamPiece),
+	}
+	requests := map[string]string{
+		"request":      `{"jsonrpc":"2.0","id":1,"method":"m"}`,
+		"inline":       `{"jsonrpc":"2.0","id":1,"method":"inline"}`,
+		"batch":        `[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"inline"},{"jsonrpc":"2.0","id":3,"method":"m"}]`,
+		"notification": `{"jsonrpc":"2.0","method":"m"}`,
+	}
+	for size, text := range texts {
+		piped := resultOf(func() io.Reader {
+			r, w := io.Pipe()
+			go func() {
+				_, err := io.WriteString(w, text)
+				_ = w.CloseWithError(err) // with nil it ends
+			}()
+			return r
+		})
+		mux := new(Mux)
+		mux.Register("m", piped)
+		mux.RegisterInline("inline", piped)
+		for name, request := range requests {
+			t.Run(size+" "+name, func(t *testing.T) {
+				withPeer(t, Config{Handler: mux}, func(t *testing.T, c *Conn, peer *rawPeer) {
+					go readAll(peer.s)
+					peer.send(request)
+					synctest.Wait()
+				})
+				withPeer(t, Config{Handler: mux, WriteBuffer: 1}, func(t *testing.T, c *Conn, peer *rawPeer) {
+					peer.send(request)
+					synctest.Wait()
+					peer.s.Close() // without reading
+				})
+				synctest.Test(t, func(t *testing.T) {
+					r := NewResponder(Config{Handler: mux})
+					_, _ = r.Respond(t.Context(), []byte(request), nil)
+					_, _ = r.RespondTo(t.Context(), []byte(request), nil, badWriter{})
+					r.Close()
+				})
+			})
+		}
+	}
+}
+
+// TestResultReaderMiscounts proves that a Reader that says it has read more than it
+// was asked for, or panics as it is closed, costs its own request and no other.
+func TestResultReaderMiscounts(t *testing.T) {
+	long := strings.NewReader(`["` + strings.Repeat("x", streamPiece))
+	for name, r := range map[string]io.Reader{
+		"first piece": miscounting{}, "later piece": io.MultiReader(long, miscounting{}), "closing": panickyCloser{strings.NewReader("1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, Config{Handler: resultOf(func() io.Reader { return r })}, func(t *testing.T, c *Conn, peer *rawPeer) {
+				go readAll(peer.s)
+				peer.send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+				synctest.Wait()
+				if n := c.Stats().Panics; n != 1 || c.State() != StateConnected {
+					t.Errorf("%d panics, %v", n, c.State())
+				}
+			})
+		})
+	}
+}
+
+type miscounting struct{}
+
+func (miscounting) Read(p []byte) (int, error) { return len(p) + 1, nil }
+
+type panickyCloser struct{ io.Reader }
+
+func (panickyCloser) Close() error { panic(errors.New("close")) }
