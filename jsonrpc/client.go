@@ -12,8 +12,9 @@ import (
 
 // A ClientConfig says how a Client connects, and in Config how each of its
 // connections behaves. Hooks.StateChange is told the states of the Client, with
-// Config.Name, and not those of its connections. Hooks.CallDone is told of each
-// attempt of a call, and of a call that failed while there was no connection.
+// Config.Name, and not those of its connections; it has a goroutine of its own, and
+// may call, as to subscribe again. Hooks.CallDone is told of each attempt of a call,
+// and of a call that failed while there was no connection.
 type ClientConfig struct {
 	Config
 	// MinBackoff is the time before the first new attempt to connect; it
@@ -73,7 +74,7 @@ func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig)
 		cfg.Random = rand.Float64
 	}
 	cl := &Client{dial: dial, cfg: cfg, changed: make(chan struct{})}
-	cl.state.conn, cl.state.tell = cfg.Name, cfg.Hooks.StateChange
+	cl.state.conn, cl.state.tell, cl.state.spawn = cfg.Name, cfg.Hooks.StateChange, cl.tasks.Go
 	cl.cfg.Hooks.StateChange = nil
 	cl.ctx, cl.stop = context.WithCancel(context.Background())
 	cl.tasks.Go(cl.run)

@@ -291,23 +291,50 @@ func TestClientToldAttempts(t *testing.T) {
 	})
 }
 
-// TestClientCallsFromHook proves that a hook that hears of the connection may use it.
+// TestClientCallsFromHook proves that a hook that hears of the connection may use it,
+// and wait for the next one when it ends: the Client goes on meanwhile, and Close ends it.
 func TestClientCallsFromHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{cfg: Config{Handler: HandlerFunc(echo)}}
-		called := make(chan error, 1)
+		lost, dials := 2, 0 // connections whose peer goes when it is asked
+		dial := func(ctx context.Context) (Stream, error) {
+			if dials++; dials > lost {
+				return s.dial(ctx)
+			}
+			near, far := Pipe()
+			go func() {
+				readMessage(far)
+				far.Close()
+			}()
+			return near, nil
+		}
+		called := make(chan error, 9)
 		ready := make(chan *Client, 1)
-		cl := NewClient(s.dial, ClientConfig{Config: Config{Hooks: Hooks{StateChange: func(change StateChange) {
+		cl := NewClient(dial, ClientConfig{Random: noJitter, Config: Config{Timeout: -1, Hooks: Hooks{StateChange: func(change StateChange) {
 			if change.To == StateConnected {
-				called <- (<-ready).Call(context.Background(), "m", nil, nil)
+				cl := <-ready
+				ready <- cl
+				called <- cl.Call(context.Background(), "m", nil, nil, Idempotent())
 			}
 		}}}})
 		ready <- cl
 		start := time.Now()
-		if err := <-called; err != nil || time.Since(start) != 0 {
+		if err := <-called; err != nil || time.Since(start) != 300*time.Millisecond { // two pauses
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		cl.Close()
+		synctest.Wait()
+		lost = 99
 		s.hangUp()
+		synctest.Wait()
+		time.Sleep(150 * time.Millisecond)
+		if err := cl.Close(); err != nil {
+			t.Error(err)
+		}
+		for len(called) > 1 {
+			<-called // of connections that had gone when the hook heard of them
+		}
+		if err := <-called; !errors.Is(err, ErrClosed) {
+			t.Errorf("the hook that waited as the Client was closed: %v", err)
+		}
 	})
 }

@@ -8,8 +8,9 @@ import (
 
 // Hooks are told what happens on a connection, for metrics and logs; each of
 // them may be nil. They are called from several goroutines at once, on the
-// goroutine where it happened, and should be quick. They may call any method
-// of the Conn but Close and Shutdown, which wait for goroutines that may be the
+// goroutine where it happened, and should be quick: it may be the one that reads, and
+// a call made there would wait for an answer that nobody reads (but see ClientConfig).
+// They must not call Close and Shutdown, which wait for goroutines that may be the
 // hook's own.
 type Hooks struct {
 	// CallDone is told of each call of ours that ended, entries of batches

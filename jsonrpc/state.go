@@ -55,11 +55,13 @@ type StateChange struct {
 
 // stateBox holds a State that is read without a lock, changes atomically, and
 // tells every change to a hook, one at a time and in order, without holding a
-// lock meanwhile: a hook may call anything.
+// lock meanwhile.
 type stateBox struct {
 	now  atomic.Uint32
 	tell func(StateChange) // may be nil
-	conn string
+	// spawn runs what tells, on a goroutine; nil: who changes the state tells.
+	spawn func(func())
+	conn  string
 
 	mu      sync.Mutex
 	untold  []StateChange
@@ -80,11 +82,23 @@ func (b *stateBox) set(to State, cause error, allowed func(from State) bool) {
 	if b.tell != nil {
 		b.untold = append(b.untold, StateChange{Conn: b.conn, From: from, To: to, Cause: cause})
 	}
-	if b.telling { // the one who tells comes round to it
+	if b.telling || len(b.untold) == 0 { // the one who tells comes round to it
 		b.mu.Unlock()
 		return
 	}
 	b.telling = true
+	if b.spawn != nil {
+		b.spawn(b.tellAll)
+		b.mu.Unlock()
+		return
+	}
+	b.mu.Unlock()
+	b.tellAll()
+}
+
+// tellAll tells what nobody was told yet.
+func (b *stateBox) tellAll() {
+	b.mu.Lock()
 	for len(b.untold) > 0 {
 		next := b.untold[0]
 		b.untold = b.untold[1:]
