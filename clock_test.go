@@ -30,6 +30,7 @@ var machineClock = map[string]string{
 	"jsonrpc/params_stream.go":           "durations",
 	"jsonrpc/pending.go":                 "the clock that measures durations",
 	"jsonrpc/pipe.go":                    "deadline of a connection",
+	"jsonrpc/reconnect.go":               "durations",
 	"jsonrpc/rpchttp/back.go":            "deadline of a connection",
 	"jsonrpc/rpchttp/follow.go":          "durations",
 	"jsonrpc/rpchttp/inbox.go":           "deadline of a connection",
