@@ -97,13 +97,12 @@ func (c *Conn) wrap(ctx context.Context, call *outCall, err error) error {
 	if lost, ok := err.(*UndeliveredError); ok && lost.NotSent { //nolint:errorlint // see above
 		call.sent = false // it reached the Stream, but not the peer
 	}
-	e := &CallError{Conn: c.cfg.Name, Method: call.method, Sent: call.sent, Err: err}
+	e := &CallError{Conn: c.cfg.Name, Method: call.method, Sent: call.sent, Err: c.explain(call, err)}
 	if call.start != 0 {
 		e.Elapsed = time.Duration(c.clock.now() - call.start)
 	}
 	if call.id != 0 {
 		e.ID = ID{string(c.ids.append(nil, call.id))}
-		e.Err = c.explain(call, err)
 	}
 	if meta, ok := MetaFrom(ctx); ok {
 		e.CorrelationID = meta.CorrelationID

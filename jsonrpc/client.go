@@ -134,8 +134,10 @@ func (cl *Client) Notify(ctx context.Context, method string, params any) error {
 // again as a whole, and only when it was certainly not sent or is Idempotent,
 // and has neither params that are an io.Reader nor results for an io.Writer.
 func (cl *Client) Batch(ctx context.Context, b *Batch, opts ...CallOption) error {
+	start, before := time.Now(), time.Duration(0)
 	written, sent, once := false, false, b.once()
 	own, err := cl.try(ctx, "batch", opts, func(ctx context.Context, c *Conn) (attempt, error) {
+		before = time.Since(start)
 		var err error
 		a := attempt{last: once}
 		if written, err = c.batch(ctx, b, opts); written {
@@ -155,7 +157,7 @@ func (cl *Client) Batch(ctx context.Context, b *Batch, opts ...CallOption) error
 				cl.told(&each)
 			}
 		case e.err != nil:
-			e.err = everSent(e.err, sent)
+			e.err = ofAll(e.err, before, sent)
 		}
 	}
 	if written {
@@ -197,15 +199,19 @@ func repeatable(err error) bool {
 	return ok && Recoverable(err)
 }
 
-// everSent returns the error of the last attempt as one of the call, of which the
-// peer may have got an earlier attempt.
-func everSent(err error, sent bool) error {
+// ofAll returns the error of the last attempt as one of the call, which had taken a
+// time before, and of which the peer may have got an earlier attempt.
+func ofAll(err error, before time.Duration, sent bool) error {
 	call, ok := err.(*CallError) //nolint:errorlint // our own, not one in another
-	if !ok || call.Sent || !sent {
+	if !ok || before == 0 && sent == call.Sent {
 		return err
 	}
 	e := *call // a hook may be looking at it
-	e.Sent = true
+	e.Elapsed += before
+	if late, ok := e.Err.(*TimeoutError); ok && late.unsent && sent { //nolint:errorlint // see above
+		e.Err = &TimeoutError{After: late.After}
+	}
+	e.Sent = e.Sent || sent
 	return &e
 }
 
@@ -218,7 +224,7 @@ func (cl *Client) try(ctx context.Context, method string, opts []CallOption, cal
 	}
 	start := time.Now()
 	within, free := ctx, context.CancelFunc(nil)
-	sent := false
+	before, sent := time.Duration(0), false
 	for n := 1; ; n++ {
 		conn := cl.present()
 		if free == nil && (n > 1 || conn == nil) { // else the Conn sees to it, at less cost
@@ -228,7 +234,7 @@ func (cl *Client) try(ctx context.Context, method string, opts []CallOption, cal
 		if err != nil { // of the attempt before
 			d, ok := cl.pauseAfter(within, err, n-1)
 			if !ok {
-				return nil, everSent(err, sent)
+				return nil, ofAll(err, before, sent)
 			}
 			if why := cl.sleep(within, start, d); why != nil {
 				err = errors.Join(why, errors.Unwrap(err))
@@ -241,11 +247,14 @@ func (cl *Client) try(ctx context.Context, method string, opts []CallOption, cal
 				break
 			}
 		}
+		if free != nil {
+			before = time.Since(start)
+		}
 		var a attempt
 		a, err = call(within, conn)
 		sent = sent || a.sent
 		if a.last || n >= cl.cfg.MaxAttempts || a.sent && !o.idempotent || !repeatable(err) {
-			return nil, everSent(err, sent)
+			return nil, ofAll(err, before, sent)
 		}
 	}
 	own = &CallError{Conn: cl.cfg.Name, Method: method, Elapsed: time.Since(start), Sent: sent, Err: err}
@@ -280,16 +289,14 @@ func (cl *Client) told(e *CallError) {
 // bound gives a call that began at start the time that it has, with waiting for
 // connections and all attempts.
 func (cl *Client) bound(ctx context.Context, start time.Time, timeout time.Duration) (context.Context, context.CancelFunc) {
-	if timeout == 0 {
-		if _, ok := ctx.Deadline(); ok {
-			return ctx, func() {}
-		}
+	if _, ok := ctx.Deadline(); timeout == 0 && !ok {
 		timeout = cl.cfg.Timeout
 	}
-	if timeout <= 0 {
-		return ctx, func() {}
+	free := func() {}
+	if timeout > 0 {
+		ctx, free = context.WithDeadline(ctx, start.Add(timeout))
 	}
-	return context.WithDeadline(ctx, start.Add(timeout))
+	return context.WithValue(ctx, beganKey{}, start), free
 }
 
 // present returns the connection that stands now; nil when there is none.
@@ -338,9 +345,15 @@ func (cl *Client) waitError(ctx context.Context, cause error, start time.Time) e
 	})
 }
 
-// given is the time that what began at start had until the deadline of ctx, which is
-// over.
+// beganKey finds in the context of an attempt when the call began.
+type beganKey struct{}
+
+// given is the time that what began at start, or before with attempts of which this is
+// the last, had until the deadline of ctx, which is over.
 func given(ctx context.Context, start time.Time) time.Duration {
+	if began, ok := ctx.Value(beganKey{}).(time.Time); ok {
+		start = began
+	}
 	end, ok := ctx.Deadline()
 	if !ok { // a context that ends without one
 		end = time.Now()

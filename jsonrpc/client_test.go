@@ -431,8 +431,13 @@ func TestClientTimeouts(t *testing.T) {
 				defer cancel()
 			}
 			start := time.Now()
-			if err := cl.Call(ctx, "m", nil, nil, tt.opts...); !errors.Is(err, ErrTimeout) || time.Since(start) != tt.want {
+			err := cl.Call(ctx, "m", nil, nil, tt.opts...)
+			if !errors.Is(err, ErrTimeout) || time.Since(start) != tt.want {
 				t.Errorf("%s: %v after %v, want %v", name, err, time.Since(start), tt.want)
+			}
+			call, _ := errors.AsType[*CallError](err)
+			if late, ok := errors.AsType[*TimeoutError](err); !ok || call.Elapsed != tt.want || late.After != tt.want {
+				t.Errorf("%s: %v, want the time of all of the call: %v", name, err, tt.want)
 			}
 			cl.Close()
 		}

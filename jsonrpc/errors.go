@@ -225,6 +225,8 @@ type TimeoutError struct {
 	// waited, nil when there was none. It may be why there was no answer, or be
 	// about another message: the peer did not say. errors.As does not find it.
 	Peer *Error
+
+	unsent bool // the peer was not asked; see CallError.Sent
 }
 
 // Error tells the time that the call was given, and what the peer said meanwhile.
@@ -232,6 +234,9 @@ func (e *TimeoutError) Error() string {
 	after := e.After.Round(time.Microsecond)
 	if after >= 10*time.Millisecond { // a second is one, even if it began a moment before the call
 		after = after.Round(time.Millisecond)
+	}
+	if e.unsent {
+		return "jsonrpc: not sent within " + after.String()
 	}
 	text := "jsonrpc: no answer within " + after.String()
 	if e.Peer != nil {

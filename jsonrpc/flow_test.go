@@ -47,13 +47,16 @@ func TestPeerNeverReads(t *testing.T) {
 					if !errors.Is(err, ErrTimeout) || time.Since(start) != time.Second {
 						t.Errorf("%v after %v", err, time.Since(start))
 					}
+					if call, ok := errors.AsType[*CallError](err); !ok || call.Sent == strings.HasSuffix(err.Error(), "not sent within 1s") {
+						t.Errorf("%v, sent: %v", err, ok && call.Sent)
+					}
 				})
 			}
 			wg.Wait()
 			if s := c.Stats(); s.Pending != 0 {
 				t.Errorf("%+v", s)
 			}
-			if err := c.Notify(t.Context(), "m", nil); !errors.Is(err, ErrTimeout) || time.Since(start) != 31*time.Second {
+			if err := c.Notify(t.Context(), "m", nil); !errors.Is(err, ErrTimeout) || !strings.HasSuffix(err.Error(), "not sent within 30s") || time.Since(start) != 31*time.Second {
 				t.Errorf("Notify: %v after %v", err, time.Since(start))
 			}
 			c.Close()

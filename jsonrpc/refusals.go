@@ -45,13 +45,18 @@ func limitOf(e *Error) (limit int64, unit string) {
 	return limit, unit
 }
 
-// explain adds to the timeout of a call what the peer said without an id while it
-// waited.
+// explain adds to the timeout of a call that it was not sent, or what the peer said
+// without an id while it waited.
 func (c *Conn) explain(call *outCall, err error) error {
 	late, ok := err.(*TimeoutError) //nolint:errorlint // our own, from sweep or contextError
-	r := c.refusal.Load()
-	if !ok || r == nil || !call.sent || r.at < call.start {
+	if !ok {
 		return err
 	}
-	return &TimeoutError{After: late.After, Peer: r.err}
+	if !call.sent {
+		return &TimeoutError{After: late.After, unsent: true}
+	}
+	if r := c.refusal.Load(); r != nil && r.at >= call.start {
+		return &TimeoutError{After: late.After, Peer: r.err}
+	}
+	return err
 }
