@@ -25,7 +25,9 @@ type ClientConfig struct {
 	// DialTimeout bounds one attempt to connect. Default 10 s.
 	DialTimeout time.Duration
 	// MaxDials is how many times in a row the Client connects again after a
-	// failure before it gives up for good. Default 100; negative: no bound.
+	// failure before it gives up for good. A connection that stood for a second,
+	// and that the peer closed in order before anything was sent on it, does not
+	// count. Default 100; negative: no bound.
 	MaxDials int
 	// MaxAttempts bounds how many times a call is tried. Default 3.
 	MaxAttempts int

@@ -182,16 +182,28 @@ func TestClientGivesUp(t *testing.T) {
 }
 
 // TestClientStands proves that a connection that has stood for MaxBackoff counts as
-// a success: the pauses begin anew, and so does the number of dials. One that ends
-// before is one more failure.
+// a success: the pauses begin anew, and so does the number of dials. One that breaks
+// before is one more failure. One that the peer closes in order makes the pauses grow,
+// and is no reason to give up as long as nobody uses it; but one that it closes at once is.
 func TestClientStands(t *testing.T) {
-	for stands, want := range map[time.Duration][]time.Duration{
-		8 * time.Second: {1, 1, 1, 1, 1, 1},
-		7 * time.Second: {1, 2, 4},
+	for _, tt := range []struct {
+		stands time.Duration
+		end    error
+		pauses []time.Duration
+		over   bool
+	}{
+		{8 * time.Second, syscall.ECONNRESET, []time.Duration{1, 1, 1, 1, 1, 1}, false},
+		{7 * time.Second, syscall.ECONNRESET, []time.Duration{1, 2, 4}, true},
+		{7 * time.Second, io.EOF, []time.Duration{1, 2, 4, 8, 8, 8, 8}, false},
+		{time.Millisecond, io.EOF, []time.Duration{1, 2, 4}, true},
 	} {
+		stands, want := tt.stands, tt.pauses
 		synctest.Test(t, func(t *testing.T) {
 			s := &site{}
-			cl := NewClient(s.dial, ClientConfig{Random: noJitter, MinBackoff: time.Second, MaxBackoff: 8 * time.Second, MaxDials: 3})
+			cl := NewClient(func(ctx context.Context) (Stream, error) {
+				stream, err := s.dial(ctx)
+				return &endsWith{stream, tt.end}, err
+			}, ClientConfig{Random: noJitter, MinBackoff: time.Second, MaxBackoff: 8 * time.Second, MaxDials: 3})
 			for range want {
 				time.Sleep(stands)
 				synctest.Wait()
@@ -202,7 +214,7 @@ func TestClientStands(t *testing.T) {
 					synctest.Wait()
 				}
 			}
-			if len(want) == 3 {
+			if tt.over {
 				time.Sleep(stands)
 				synctest.Wait()
 				s.hangUp()
@@ -213,7 +225,7 @@ func TestClientStands(t *testing.T) {
 					t.Errorf("stood %v: pause %d took %v", stands, i, got)
 				}
 			}
-			if gaveUp := cl.State() == StateDisconnected; gaveUp != (len(want) == 3) || len(s.dials) != len(want)+1 {
+			if gaveUp := cl.State() == StateDisconnected; gaveUp != tt.over || len(s.dials) != len(want)+1 {
 				t.Errorf("stood %v: %v after %d dials", stands, cl.State(), len(s.dials))
 			}
 			cl.Close()

@@ -18,7 +18,7 @@ func (cl *Client) set(conn *Conn, cause error, over bool) {
 
 // run is the goroutine that connects, again and again.
 func (cl *Client) run() {
-	failures := 0 // since a connection stood for a while, or did its work
+	failures, idle := 0, 0 // since a connection stood for a while, or did its work; idle are no reason to give up
 	for {
 		conn, release, err := cl.connect()
 		if err == nil {
@@ -26,13 +26,16 @@ func (cl *Client) run() {
 			cl.set(conn, nil, false)
 			cl.state.set(StateConnected, nil, notEnded)
 			err = cl.watch(conn, release)
-			if time.Since(began) >= cl.cfg.MaxBackoff || conn.didItsWork() {
-				failures = 0
+			switch stood := time.Since(began); {
+			case stood >= cl.cfg.MaxBackoff || conn.didItsWork():
+				failures, idle = 0, 0
+			case stood >= idleAfter && conn.wasIdle():
+				idle++
 			}
 		}
 		failures++
 		cl.set(nil, err, false)
-		if cl.ctx.Err() != nil || AdviceFor(err) == AdviceGiveUp || cl.cfg.MaxDials > 0 && failures > cl.cfg.MaxDials {
+		if cl.ctx.Err() != nil || AdviceFor(err) == AdviceGiveUp || cl.cfg.MaxDials > 0 && failures-idle > cl.cfg.MaxDials {
 			cl.giveUp(err)
 			return
 		}
@@ -48,6 +51,17 @@ func (cl *Client) run() {
 // again and again.
 func (c *Conn) didItsWork() bool {
 	return c.useful.Load() && c.cause == io.EOF //nolint:errorlint // that of a program that failed has one in it
+}
+
+// idleAfter is how long a connection has to stand to be ended for being idle: what the
+// peer closes sooner it never took.
+const idleAfter = time.Second
+
+// wasIdle says of a connection that has ended whether the peer closed it in order before
+// anything was sent on it, as servers do with those that nobody uses. Nothing has failed
+// then that anybody wanted.
+func (c *Conn) wasIdle() bool {
+	return c.cause == io.EOF && c.report.calls.Load() == 0 && c.report.notifications.Load() == 0 //nolint:errorlint // see above
 }
 
 // notEnded says whether nobody has closed the Client.
