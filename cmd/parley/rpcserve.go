@@ -69,9 +69,11 @@ func (a *app) rpcServe(ctx context.Context, address string, f rpcServeFlags) err
 		return err
 	}
 	a.shareStderr()
+	heard := a.notices()
+	defer heard.end()
 	rpc := jsonrpc.Config{
 		Handler: practice(), MaxHandlers: f.handlers, MaxMessage: int(f.maxMessage),
-		Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) { a.note("%s: %s", n.Kind, clean(n.Err.Error())) }},
+		Hooks: jsonrpc.Hooks{Notice: heard.take},
 	}
 	if at.own() {
 		s, err := a.openStdio(ctx, at, f.listen.dial)
