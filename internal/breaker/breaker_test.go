@@ -178,6 +178,7 @@ func TestOpens(t *testing.T) {
 		{"share of too few", settings(rate), ".F.F.F.F", false},
 		{"share too small", settings(rate), "..F.F.F.F.F", false},
 		{"share of the window only", settings(rate), ".....nnnF.F.F.F.FF", true},
+		{"share of the window as it moves on", settings(rate), ".......nFFFFFnFFFFF", true},
 		{"a success never opens", settings(rate), "FFFFFFFFF.", false},
 		{"least is the threshold", settings(nil), "F.FFF", true},
 		{"one is enough", settings(func(b *parley.Breaker) { b.FailureThreshold = 1 }), "F", true},
@@ -378,6 +379,44 @@ func TestProbedAgain(t *testing.T) {
 	}
 }
 
+// TestTakenOver: a bridge whose turn another has taken begins anew when it is its turn
+// again.
+func TestTakenOver(t *testing.T) {
+	set := settings(nil)
+	c, now := halfOpen(t, set)
+	c.Admit("1", now)
+	c.Admit("2", now)
+	c.Note("1", false, now)
+	other := Probe(c.State(), "other", now.Add(Lease))
+	if !c.Adopt(other) || c.Room(now.Add(Lease)) != 0 {
+		t.Fatalf("%+v", c.State())
+	}
+	open := Trip(other, set.OpenFor, "", now.Add(Lease))
+	c.Adopt(open)
+	now = open.Until
+	c.Room(now)
+	store(t, c, now)
+	if n := c.Room(now); n != set.HalfOpenCalls {
+		t.Errorf("room for %d, want %d", n, set.HalfOpenCalls)
+	}
+}
+
+// TestClosedByHand: what failed before a circuit was closed by hand does not open it.
+func TestClosedByHand(t *testing.T) {
+	set := settings(nil)
+	c := closedCircuit(set)
+	for range set.FailureThreshold - 1 {
+		call(t, c, true, epoch)
+	}
+	open, _ := ByHand(c.State(), parley.BreakerOrder{Open: true}, epoch)
+	c.Adopt(open)
+	closed, _ := ByHand(open, parley.BreakerOrder{}, epoch)
+	c.Adopt(closed)
+	if call(t, c, true, epoch) {
+		t.Errorf("%+v", c.State())
+	}
+}
+
 // TestHeld: tasks wait for their turn where the agent is about to be tried, and to
 // ask for one is to want that.
 func TestHeld(t *testing.T) {
@@ -454,7 +493,9 @@ func TestLapse(t *testing.T) {
 	if _, _, ok := c.Next(later); ok {
 		t.Error("renewed for nothing")
 	}
+	c.Admit("0", now)
 	c.Admit("1", now)
+	c.Note("0", false, now) // that is not all yet
 	if _, _, ok := c.Next(now.Add(Lease/2 - 1)); ok {
 		t.Error("renewed too early")
 	}
@@ -464,7 +505,7 @@ func TestLapse(t *testing.T) {
 	}
 	c.Stored(to)
 	c.Note("1", false, later)
-	if c.Room(later) != 2 {
+	if c.Room(later) != 1 {
 		t.Error("what went well is forgotten when it is renewed")
 	}
 	_, to, ok = c.Next(later)
@@ -624,6 +665,9 @@ func TestBreakerRemoved(t *testing.T) {
 	store(t, c, epoch)
 	if c.State() != closed || closed.Circuit != parley.CircuitClosed {
 		t.Errorf("%+v", c.State())
+	}
+	if _, to, ok := c.Next(epoch); ok {
+		t.Errorf("closed once more: %+v", to)
 	}
 	manual, _ := ByHand(c.State(), parley.BreakerOrder{Open: true}, epoch)
 	if !c.Adopt(manual) || c.Admit("t", epoch.Add(time.Hour)) != Hold {
