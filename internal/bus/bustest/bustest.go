@@ -55,7 +55,8 @@ func Cases() []Case {
 		{"stop waits", "The last handler has returned before stop does, and none begins afterwards.", stopWaits},
 		{"stop again", "stop may be called again.", stopAgain},
 		{"publish is bounded", "Publish blocks no longer than its context, whatever a subscriber does.", publishBounded},
-		{"a member may leave", "When a member of a group stops, the others get what is published afterwards.", memberLeaves},
+		{"a member may leave", "When a member of a group stops, or a subscription without a group, the others get what is published afterwards.", memberLeaves},
+		{"a group comes again", "When the last member of a group has stopped, who subscribes to it again gets what is published afterwards.", comesAgain},
 	}
 }
 
@@ -65,7 +66,7 @@ func Subjects() []string {
 	var all []string
 	for _, name := range []string{
 		"everything", "order", "overlap", "groups", "broadcast", "now", "other", "errors", "stop", "again", "full", "leave",
-		"deferred",
+		"back", "deferred",
 	} {
 		all = append(all, "bustest."+name)
 	}

@@ -273,12 +273,21 @@ func publishBounded(ctx context.Context, b bus.Bus) error {
 }
 
 func memberLeaves(ctx context.Context, b bus.Bus) error {
+	for _, group := range []string{"g", ""} {
+		if err := leaves(ctx, b, group); err != nil {
+			return fmt.Errorf("group %q: %w", group, err)
+		}
+	}
+	return nil
+}
+
+func leaves(ctx context.Context, b bus.Bus, group string) error {
 	leaver, stayer := newInbox(), newInbox()
-	stopLeaver, err := b.Subscribe(ctx, "bustest.leave", "g", leaver.handle)
+	stopLeaver, err := b.Subscribe(ctx, "bustest.leave", group, leaver.handle)
 	if err != nil {
 		return err
 	}
-	stop, err := b.Subscribe(ctx, "bustest.leave", "g", stayer.handle)
+	stop, err := b.Subscribe(ctx, "bustest.leave", group, stayer.handle)
 	if err != nil {
 		stopLeaver()
 		return err
@@ -297,4 +306,25 @@ func memberLeaves(ctx context.Context, b bus.Bus) error {
 		return fmt.Errorf("%d messages went to the one that had left", n)
 	}
 	return nil
+}
+
+func comesAgain(ctx context.Context, b bus.Bus) error {
+	first, second := newInbox(), newInbox()
+	stop, err := b.Subscribe(ctx, "bustest.back", "g", first.handle)
+	if err != nil {
+		return err
+	}
+	if err := within(stop); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	stop, err = b.Subscribe(ctx, "bustest.back", "g", second.handle)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := numbered(ctx, b, "bustest.back", 10, 3); err != nil {
+		return err
+	}
+	_, err = second.exactly(10)
+	return err
 }

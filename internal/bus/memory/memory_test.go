@@ -161,6 +161,32 @@ func TestSlowKey(t *testing.T) {
 	})
 }
 
+// TestWorkers: no more handlers of a group run at a time than may, whatever waits.
+func TestWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.Options{Workers: 2})
+		var running atomic.Int32
+		_, err := b.Subscribe(t.Context(), "s", "g", func(ctx context.Context, _ bus.Message) error {
+			running.Add(1)
+			<-ctx.Done()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"a", "b", "c", "d"} {
+			if err := b.Publish(t.Context(), bus.Message{Subject: "s", Key: key}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if n := running.Load(); n != 2 {
+			t.Errorf("%d handlers run, want 2", n)
+		}
+		_ = b.Close()
+	})
+}
+
 func BenchmarkPublish(b *testing.B) {
 	m := memory.New(memory.Options{})
 	defer m.Close()
