@@ -134,10 +134,7 @@ func (b *grpcBinding) stream(ctx context.Context, op operation, body []byte) (ev
 		cancel()
 		b.conns.release(c.conn)
 	}
-	patience := time.AfterFunc(c.timeout, func() {
-		c.late.Store(true)
-		cancel()
-	})
+	patience := time.AfterFunc(c.timeout, cancel)
 	interest := context.AfterFunc(ctx, cancel)
 	err = c.authorized(func() error {
 		if err := c.begin(); err != nil {
@@ -156,9 +153,7 @@ func (b *grpcBinding) stream(ctx context.Context, op operation, body []byte) (ev
 		err = nil
 	}
 	inTime, wanted := patience.Stop(), interest()
-	if !inTime {
-		c.late.Store(true) // its timer may not have come to it yet
-	}
+	c.late = !inTime
 	if err == nil && (!inTime || !wanted) {
 		err = context.Canceled
 	}
@@ -241,7 +236,7 @@ type grpcCall struct {
 	conn     *grpcConn
 	timeout  time.Duration
 	// late: the timeout was up before a stream was open.
-	late atomic.Bool
+	late bool
 
 	outer, inner context.Context //nolint:containedctx // a grpcCall is one call
 	auth         bridge.Authorization

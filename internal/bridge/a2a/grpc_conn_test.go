@@ -243,6 +243,40 @@ func TestGRPCForeign(t *testing.T) {
 	}
 }
 
+// TestGRPCRenewForeign: a proxy before the agent that answers 401 in the words of HTTP
+// has the call made once more with what Renew gives, as an agent's UNAUTHENTICATED has.
+func TestGRPCRenewForeign(t *testing.T) {
+	got := make(chan string, 3)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header.Get("Authorization")
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, "<html>who are you?</html>")
+	}))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	defer server.Close()
+	rig := loopbackRig(t, server.URL)
+	rig.use(bridge.NewExchange(bridge.ExchangeConfig{
+		Egress: bridge.Egress{Loopback: true},
+		Renew: func(_ context.Context, a parley.Agent) (parley.Agent, error) {
+			a.Credential = parley.NewSecret([]byte("new"))
+			return a, nil
+		},
+	}))
+	rig.agent.Auth = parley.Auth{Type: parley.AuthBearer, Secret: "file:token"}
+	rig.agent.Credential = parley.NewSecret([]byte("old"))
+	_, err := rig.failure(verbSend)
+	left(t, err, bridge.Answered, parley.CodeAgentRejected, false)
+	if n := len(got); n != 2 {
+		t.Fatalf("%d calls", n)
+	}
+	if old, renewed := <-got, <-got; old != "Bearer old" || renewed != "Bearer new" {
+		t.Errorf("called with %q, then with %q", old, renewed)
+	}
+}
+
 // TestGRPCUnreachable: without a connection nothing was sent.
 func TestGRPCUnreachable(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {

@@ -255,7 +255,7 @@ func (c *grpcCall) broken(st *status.Status) *bridge.ExchangeError {
 	if c.trace.sent.Load() && !unprocessed(st.Message()) {
 		d, tail = bridge.Lost, "the request had been sent; what became of it is not known"
 	}
-	timeUp := c.late.Load() || errors.Is(endOf(c.inner), context.DeadlineExceeded)
+	timeUp := c.late || errors.Is(endOf(c.inner), context.DeadlineExceeded)
 	switch outer := endOf(c.outer); {
 	case errors.Is(outer, context.DeadlineExceeded):
 		return c.limited(c.retryable(c.fail(d, parley.CodeTimeout, "the time for the attempt was up; %s", tail)), "attempt_timeout", 0)

@@ -80,8 +80,6 @@ func appendParts(b []byte, c content) ([]byte, error) {
 		}
 	case mode == PartsData && raw[0] != '"':
 		b = appendPart(b, v, part{data: raw})
-	case mode == PartsData:
-		b = appendPart(b, v, part{text: raw})
 	default:
 		b = appendPart(b, v, part{text: c.words(raw)})
 	}
