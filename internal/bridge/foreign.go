@@ -298,20 +298,38 @@ func (b *Bridge) claimForeign(claim store.Claim, batch []foreignClaim) bool {
 	return err == nil
 }
 
-// expireForeign answers tasks whose time was over before they got a slot.
+// expireForeign takes tasks out of the queues whose time was over before they got a
+// slot.
 func (b *Bridge) expireForeign(now time.Time) {
 	var over []queuedForeign
 	b.mu.Lock()
 	for l := range b.waiting.Flows {
 		b.dropMovedLocked(l)
 		for l.queue.Len() > 0 && l.queue.Head().foreign != nil && !now.Before(l.queue.Head().foreign.deadline()) {
-			over = append(over, l.queue.Head().foreign.queued())
+			q := l.queue.Head().foreign.queued()
+			q.row.Policy.OutcomeUnknown, q.row.VisibleAt = l.frozenPolicy(), now
+			over = append(over, q)
 			l.popLocked(b)
 		}
 	}
 	b.mu.Unlock()
 	for i := range over {
-		b.endAside(over[i].row.ID, func() { b.tooLate(over[i]) })
+		b.endAside(over[i].row.ID, func() { b.outOfTurn(over[i]) })
+	}
+}
+
+// outOfTurn ends a task that has waited here for too long. It may be another bridge's
+// meanwhile, which then has called the agent: so the ledger has the word, which gives
+// the task again if it is nobody's, unless there is none that others know.
+func (b *Bridge) outOfTurn(q queuedForeign) {
+	switch {
+	case b.volatile:
+		b.tooLate(q)
+	case q.stored:
+	case b.foreign.DeferForeign(b.hard, []store.Attempt{q.row}, b.now()) == nil:
+		b.acknowledge(q.row.ID)
+	default: // nobody can say, and its executor waits
+		b.tooLate(q)
 	}
 }
 

@@ -481,6 +481,14 @@ func (l *modelLedger) CloseForeign(_ context.Context, ids []string) error {
 	})
 }
 
+// waits reports whether a task has its row, and nobody has it in hand.
+func (l *modelLedger) waits(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.rows[id]
+	return a != nil && a.State == store.AttemptOpen
+}
+
 func (l *modelLedger) PurgeForeign(context.Context, time.Time, int) (int, error) { return 0, nil }
 
 func (l *modelLedger) Sweep(_ context.Context, dead []store.Worker, _ time.Time) (list []store.Worker, err error) {
