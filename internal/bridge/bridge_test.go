@@ -67,9 +67,16 @@ func TestRunFails(t *testing.T) {
 }
 
 // TestTask: a record on the bus becomes a claim, a call, an answer and a
-// wake-up (P4, P7).
+// wake-up (P4, P7), but no result record where nobody wants any.
 func TestTask(t *testing.T) {
 	inBubble(t, func(r *rig) {
+		_, err := r.bus.Subscribe(t.Context(), bus.SubjectResults, "", func(_ context.Context, m bus.Message) error {
+			t.Errorf("a result record: %s", m.Value)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		p := r.start("b", nil)
 		id := r.task("one", 1, nil)
 		a := r.want(id, parley.OutcomeOK, "")

@@ -486,6 +486,25 @@ func TestReconcileLeavesPending(t *testing.T) {
 	})
 }
 
+// TestReconcileGoesOn: an own row of which nothing is known here, and which may have been
+// sent under an earlier claim, is not released but goes on as after a takeover.
+func TestReconcileGoesOn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		p := r.start("b", nil)
+		id := r.task("one", 1, func(a *store.Attempt) {
+			a.State, a.Orphanings = store.AttemptClaimed, 1
+			a.Claim = store.Claim{Worker: "b", Inc: 1, Token: "b/of-a-takeover"}
+			a.Policy.OutcomeUnknown = parley.OutcomeResend
+		})
+		r.want(id, parley.OutcomeOK, "")
+		r.wantCalls(r.agent, id, 1)
+		if n := r.ledger.count(string(store.MoveRelease)); n != 0 {
+			t.Errorf("%d releases", n)
+		}
+		p.stop()
+	})
+}
+
 // TestClaimsInDoubtAreForgotten: nothing is sent on a doubtful claim, not even
 // when it commits half a second later; it is found, released and called once
 // (bad variants 10 and 12).

@@ -19,8 +19,9 @@ type desk struct {
 	// works is how long a task takes, asks whether it asks a question halfway.
 	works time.Duration
 	asks  bool
-	// loses: the answer to a call gets lost on its way back.
-	loses bool
+	// loses: the answer to a call gets lost on its way back; hangs: there is none until
+	// the call is cut.
+	loses, hangs bool
 	// forgetful agents have no look-up; mute ones no streams.
 	forgetful, mute bool
 
@@ -50,11 +51,16 @@ func newDesk() *desk {
 
 func (d *desk) Protocol() string { return parley.ProtocolJSONRPC }
 
-func (d *desk) Call(_ context.Context, task parley.Task, _ parley.Agent, _ bridge.Progress) (bridge.Outcome, error) {
+func (d *desk) Call(ctx context.Context, task parley.Task, _ parley.Agent, _ bridge.Progress) (bridge.Outcome, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.executions[task.ID]++
 	d.tasks[task.ID] = &deskTask{begun: time.Now(), answered: map[int]time.Time{}}
+	if d.hangs {
+		d.mu.Unlock()
+		<-ctx.Done()
+		d.mu.Lock()
+	}
 	if d.loses {
 		return lost(), nil
 	}

@@ -90,3 +90,21 @@ func TestForeignRecordAgainWhileOpen(t *testing.T) {
 
 // deferredBus is a bus that is not called.
 type deferredBus struct{ bus.Deferred }
+
+// TestBackoff: each delay is a multiple of the one before, up to the longest.
+func TestBackoff(t *testing.T) {
+	for _, c := range []struct {
+		retry parley.RetryConfig
+		want  []time.Duration
+	}{
+		{parley.RetryConfig{InitialDelay: time.Second, MaxDelay: 30 * time.Second, Multiplier: 2}, []time.Duration{1, 2, 4, 8, 16, 30, 30}},
+		{parley.RetryConfig{InitialDelay: time.Second, MaxDelay: 3 * time.Second, Multiplier: 1}, []time.Duration{1, 1, 1}},
+		{parley.RetryConfig{InitialDelay: 2 * time.Second}, []time.Duration{2, 2}},
+	} {
+		for i, want := range c.want {
+			if got := backoff(c.retry, i+1); got != want*time.Second {
+				t.Errorf("%+v: %v after try %d, want %v", c.retry, got, i+1, want*time.Second)
+			}
+		}
+	}
+}

@@ -69,7 +69,7 @@ func TestForeignIdentity(t *testing.T) {
 }
 
 // What is known to have failed is tried again as retry_config says, each time
-// as a new call (BR-N5).
+// as a new call (BR-N5), and no bridge beside makes it earlier.
 func TestForeignRetries(t *testing.T) {
 	onLedgers(t, func(r *foreignRig) {
 		begun := map[string]time.Time{}
@@ -81,6 +81,9 @@ func TestForeignRetries(t *testing.T) {
 			return answered(task, `{"text":"at last"}`), nil
 		}
 		r.begin("b", nil)
+		if r.shared {
+			r.begin("c", nil)
+		}
 		r.send(record("task-1", "one"))
 		if got := r.result("task-1", 30*time.Second); got.Status != records.StatusSuccess {
 			r.t.Errorf("%+v", got)
@@ -423,6 +426,47 @@ func TestForeignStop(t *testing.T) {
 				r.wantCalls(r.agent, id, 1)
 			}
 		}
+	})
+}
+
+// A task that is to wait in the ledger is acknowledged when it stands there: while the
+// ledger takes nothing, its record is all that there is of it.
+func TestForeignNotDeferred(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if !r.shared {
+			return
+		}
+		a, _ := r.agents.Lookup(r.t.Context(), "one")
+		a.MaxConcurrent = 1
+		r.agents.put(a)
+		idle := make(chan struct{})
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			<-idle
+			return answered(task, `"done"`), nil
+		}
+		var away atomic.Bool
+		away.Store(true)
+		r.ledger.fault = func(op, _ string) fault {
+			if op == "P3" && away.Load() {
+				return refusedConnection
+			}
+			return noFault
+		}
+		r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.QueuePerAgent = 4 })
+		const tasks = 20
+		for i := range tasks {
+			r.send(record(fmt.Sprintf("task-%d", i), "one"))
+		}
+		r.wait(time.Second)
+		if n := r.acks.unacked(); n != tasks-1 { // one is being called
+			r.t.Errorf("%d records are not acknowledged, want %d", n, tasks-1)
+		}
+		away.Store(false)
+		close(idle)
+		for i := range tasks {
+			r.result(fmt.Sprintf("task-%d", i), time.Minute)
+		}
+		r.wantQuiet()
 	})
 }
 

@@ -477,22 +477,27 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// TestLookUpCancelled: a cancel while the answer is lost still reaches the agent.
+// TestLookUpCancelled: a cancel while the answer is lost, or awaited, still reaches the
+// agent.
 func TestLookUpCancelled(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		d := newDesk()
-		d.loses, d.works = true, time.Hour
-		d.onFind = func(n int) (bridge.Outcome, bool) { return notSent(), n < 4 }
-		p := r.staff("b", d, nil)
-		id := r.task("long", 1, policy(parley.OutcomeLookup))
-		r.wait(time.Second)
-		r.ledger.requestCancel(id)
-		a := r.settled(id, time.Minute)
-		if a.Result.Outcome != parley.OutcomeCancelled || !d.tasks[id].stopped {
-			t.Errorf("%s, the agent was told: %v", a.Result.Outcome, d.tasks[id].stopped)
-		}
-		p.stop()
-	})
+	for name, hangs := range map[string]bool{"lost": false, "awaited": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				d := newDesk()
+				d.loses, d.hangs, d.works = true, hangs, time.Hour
+				d.onFind = func(n int) (bridge.Outcome, bool) { return notSent(), n < 4 }
+				p := r.staff("b", d, nil)
+				id := r.task("long", 1, policy(parley.OutcomeLookup))
+				r.wait(time.Second)
+				r.ledger.requestCancel(id)
+				a := r.settled(id, time.Minute)
+				if a.Result.Outcome != parley.OutcomeCancelled || !d.tasks[id].stopped {
+					t.Errorf("%s, the agent was told: %v", a.Result.Outcome, d.tasks[id].stopped)
+				}
+				p.stop()
+			})
+		})
+	}
 }
 
 // TestLongCrashPoints: the bridge dies at every step of a long task with a
