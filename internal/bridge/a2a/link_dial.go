@@ -43,9 +43,10 @@ func (l *links) connConfig(k *link) jsonrpc.Config {
 		MaxMessage: l.limits.MaxResponse, MaxDepth: bridge.MaxDepth,
 		TrustRaw: true, // params are the codec's, around values that were checked
 		Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) {
-			k.stray.Store(&stray{at: l.opts.Now(), text: n.Kind.String() + ": " + n.Err.Error()})
+			kind, text := n.Kind.String(), bridge.Redact(to.agent, []byte(n.Err.Error()), maxLinkError)
+			k.stray.Store(&stray{at: l.opts.Now(), text: kind + ": " + text})
 			l.opts.Logger.LogAttrs(l.ctx, slog.LevelDebug, "agent_link_notice", slog.String("agent", to.agent.Name),
-				slog.String("kind", n.Kind.String()), slog.String("error", bridge.Redact(to.agent, []byte(n.Err.Error()), maxLinkError)))
+				slog.String("kind", kind), slog.String("error", text))
 		}},
 	}
 }
