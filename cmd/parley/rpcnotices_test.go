@@ -16,7 +16,7 @@ import (
 // line each time.
 func TestRPCNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said strings.Builder
+		var said lockedBuffer
 		a := &app{stderr: &said}
 		a.shareStderr()
 		n := a.notices()
@@ -33,8 +33,7 @@ func TestRPCNotices(t *testing.T) {
 		lines := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
-			got := strings.Split(strings.TrimSuffix(said.String(), "\n"), "\n")
-			said.Reset()
+			got := strings.Split(strings.TrimSuffix(said.take(), "\n"), "\n")
 			if len(got) != len(want) {
 				t.Fatalf("%d lines, want %d: %.1000q", len(got), len(want), got)
 			}
@@ -52,6 +51,7 @@ func TestRPCNotices(t *testing.T) {
 		time.Sleep(noticeWindow)
 		lines("")
 		time.Sleep(noticeWindow)
+		synctest.Wait() // for the end of the window, which is now
 		_, _ = io.WriteString(far, "no JSON\n")
 		lines("") // at once
 		_, _ = io.WriteString(far, strings.Repeat("no JSON\n", 30))

@@ -109,6 +109,14 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
+// take gives what was written since it was called last.
+func (b *lockedBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
 func scriptBackground(ts *testscript.TestScript, _ bool, args []string) {
 	name := args[0]
 	ctx, cancel := context.WithCancel(context.Background())

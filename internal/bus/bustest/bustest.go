@@ -26,7 +26,7 @@ type Case struct {
 // patience is how long a case waits for what must happen, calm how long it
 // waits for what must not.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	calm     = 100 * time.Millisecond
 )
 
