@@ -72,7 +72,7 @@ func unreachable(ctx context.Context, cfg *pgx.ConnConfig, err error) error {
 		return parley.Errorf(parley.CodeUnavailable, "%s does not let us in: %s (SQLSTATE %s); look at the user, the password and the name in the address",
 			place(cfg), e.Message, e.Code)
 	}
-	return parley.Errorf(parley.CodeUnavailable, "%s cannot be reached; look at the host and the port in the address, and at its sslmode: %w", place(cfg), err)
+	return parley.Errorf(parley.CodeUnavailable, "%s cannot be reached; look at the host and the port in the address, and at its sslmode: %w", place(cfg), store.OneLine(err))
 }
 
 // failed turns an error of the database into one for people.

@@ -199,7 +199,7 @@ func (db *DB) unopened(err error) error {
 	if said := db.explained(err); said != nil {
 		return said
 	}
-	return parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", db.dialect.name(db.path), err)
+	return parley.Errorf(parley.CodeUnavailable, "cannot open the database %s: %w", db.dialect.name(db.path), OneLine(err))
 }
 
 // connect opens a connection that writes. It warns of a database that is not
@@ -290,7 +290,7 @@ func (db *DB) failure(err error) error {
 	case classRepeat:
 		return parley.Errorf(parley.CodeUnavailable, "the database was too busy with the same rows, try again: %w", err)
 	case classLost:
-		return parley.Errorf(parley.CodeUnavailable, "the database %s cannot be reached: %w", db.dialect.name(db.path), err)
+		return parley.Errorf(parley.CodeUnavailable, "the database %s cannot be reached: %w", db.dialect.name(db.path), OneLine(err))
 	case classLimit:
 		return parley.Errorf(parley.CodeLimit, "a value is too long for the database: %w", err)
 	case classDenied:

@@ -247,6 +247,9 @@ func TestOpenPostgres(t *testing.T) {
 		"nobody there": {
 			change(func(u *url.URL) { u.Host, u.User = "127.0.0.1:1", url.UserPassword("me", "hush") }), parley.CodeUnavailable, "refused",
 		},
+		"nobody at two": {
+			change(func(u *url.URL) { u.Host = "127.0.0.1:1,127.0.0.1:2" }), parley.CodeUnavailable, "; 127.0.0.1:2",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Open(t.Context(), c.target, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -258,8 +261,8 @@ func TestOpenPostgres(t *testing.T) {
 					t.Errorf("a secret in %q, %q", err, &log)
 				}
 			}
-			if !strings.Contains(err.Error(), c.words) {
-				t.Errorf("%q does not say %q", err, c.words)
+			if !strings.Contains(err.Error(), c.words) || strings.ContainsAny(err.Error(), "\n\t") {
+				t.Errorf("%q does not say %q, or not on one line", err, c.words)
 			}
 		})
 	}
