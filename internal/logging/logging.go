@@ -39,8 +39,8 @@ type Config struct {
 // Redacted are: everything under a key that names a credential (see
 // [SensitiveKey]), in groups, structs, maps, slices and JSON texts too; what the
 // redactor knows, wherever it stands in the line; "Bearer …", "Basic …" and
-// passwords in URLs. While somebody cannot be reached, or records come that cannot be
-// handled, warnings of that are counted rather than repeated.
+// passwords in URLs. While somebody cannot be reached, or what comes is not taken,
+// warnings of that are counted rather than repeated.
 func New(w io.Writer, cfg Config) *slog.Logger {
 	r := cfg.Redactor
 	if r == nil {

@@ -23,9 +23,10 @@ const (
 
 // repeats bounds the warnings and errors of which something amiss would have very
 // many: that somebody cannot be reached, such as the database, of which everything
-// that needs it would have a line each second, and that a record is a dead letter,
-// of which a sender that is broken would have one for each record. A cause is the text
-// of the attribute error, or what those records have in common. Of each the first line
+// that needs it would have a line each second, and that something which came is not
+// taken: a record, of which a sender that is broken would have one after the other, or a
+// request in the name of Slack, which anybody can send. A cause is the text of the
+// attribute error, or what those have in common. Of each the first line
 // of every message is written; what follows is counted, and each repeatWindow has one
 // line with the newest of them and the count of the others (more, within), until it is
 // over. At level debug all are written, as such.
@@ -72,7 +73,7 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 		r.Level = slog.LevelDebug
 		return h.Handler.Handle(ctx, r)
 	}
-	if why := cmp.Or(unreachable(r), unfit(r)); why != "" && !h.known.first(why, r.Message, h.later(ctx, r)) {
+	if why := cmp.Or(unreachable(r), refused(r)); why != "" && !h.known.first(why, r.Message, h.later(ctx, r)) {
 		if !h.Enabled(ctx, slog.LevelDebug) {
 			return nil
 		}
@@ -165,14 +166,14 @@ func unreachable(r slog.Record) string {
 	return ""
 }
 
-// unfit gives what a warning or an error about a record that cannot be handled has
-// in common with those about others: the event, the code and the topic; "" for all
-// other lines. Of the rest, each record has its own.
-func unfit(r slog.Record) string {
+// refused gives what a warning or an error about something that is not taken has in
+// common with those about others: the event, the code, the topic and the reason; "" for
+// all other lines. Of the rest, each has its own.
+func refused(r slog.Record) string {
 	if r.Level < slog.LevelWarn {
 		return ""
 	}
-	var event, topic, code string
+	var event, topic, code, why string
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
 		case "event":
@@ -181,10 +182,14 @@ func unfit(r slog.Record) string {
 			topic = a.Value.String()
 		case "code":
 			code = a.Value.String()
+		case "why":
+			why = a.Value.String()
 		}
 		return true
 	})
 	switch event {
+	case "slack_unverified":
+		return event + " " + why
 	case "dead_letter", "record_refused", "task_refused":
 		if code == "" {
 			code = string(parley.CodeOf(errorOf(r)))

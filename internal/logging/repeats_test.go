@@ -87,10 +87,10 @@ func TestRepeats(t *testing.T) {
 	})
 }
 
-// TestUnfitRecords: of records that cannot be handled each topic and code has a line
+// TestRefused: of records that cannot be handled each topic and code has a line
 // of every message, and then each 10 s one with a count, whatever else the lines say.
 // What is not of them has its lines.
-func TestUnfitRecords(t *testing.T) {
+func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out guarded
 		l := logging.New(&out, logging.Config{Format: logging.JSON})
@@ -99,6 +99,7 @@ func TestUnfitRecords(t *testing.T) {
 			err := parley.Errorf(parley.CodeInvalid, "record %d is no JSON", n)
 			l.Error("refused", "event", "record_refused", "topic", "requests", "offset", n, "error", err)
 			l.Error("refused", "event", "task_refused", "topic", "tasks", "offset", n, "error", err)
+			l.Warn("not signed", "event", "slack_unverified", "bytes", n, "why", "unsigned")
 			for _, topic := range []string{"requests", "tasks"} {
 				l.Warn("kept", "event", "dead_letter", "id", n, "code", parley.CodeInvalid, "topic", topic, "offset", n)
 			}
@@ -107,6 +108,7 @@ func TestUnfitRecords(t *testing.T) {
 			}
 		}
 		l.Warn("kept", "event", "dead_letter", "id", records, "code", parley.CodeLimit, "topic", "tasks", "offset", records)
+		l.Warn("not signed", "event", "slack_unverified", "bytes", 1, "why", "signature")
 		counted := func() (lines, all int) {
 			synctest.Wait()
 			for text := range strings.Lines(out.take()) {
@@ -118,11 +120,11 @@ func TestUnfitRecords(t *testing.T) {
 			}
 			return lines, all
 		}
-		if lines, all := counted(); lines != 4+lost+1 || all != lines {
+		if lines, all := counted(); lines != 5+lost+2 || all != lines {
 			t.Errorf("%d lines count %d", lines, all)
 		}
 		time.Sleep(11 * time.Second)
-		if lines, all := counted(); lines != 4 || all != 4*(records-1) {
+		if lines, all := counted(); lines != 5 || all != 5*(records-1) {
 			t.Errorf("after the window %d lines count %d", lines, all)
 		}
 		time.Sleep(11 * time.Second)

@@ -258,12 +258,11 @@ func (z *Zone) verified(r *http.Request, body []byte) bool {
 		return true
 	}
 	z.metrics.events.WithLabelValues("unverified").Inc()
-	line := z.cfg.Logger.With("event", "slack_event", "bytes", len(body), "why", why)
+	text, args := "a request that Slack has not signed", []any{"event", "slack_unverified", "bytes", len(body), "why", why}
 	if why == otherTime {
-		line.WarnContext(r.Context(), "a request that Slack has signed, but not now; is the clock of this machine right?", "age", age)
-	} else {
-		line.WarnContext(r.Context(), "a request that Slack has not signed")
+		text, args = "a request that Slack has signed, but not now; is the clock of this machine right?", append(args, "age", age)
 	}
+	z.cfg.Logger.WarnContext(r.Context(), text, args...)
 	return false
 }
 
