@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/net/http/httpproxy"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/config"
@@ -134,7 +138,7 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 		Data: l.Data, DatabaseURL: l.Database.URL, DatabaseCurrent: databaseCurrent(l.Database, redactor.Add), SchemaAsIs: l.Database.Migrate != config.MigrateAuto, Listen: z.Listen,
 		Slack: server.ZoneSlack{
 			Mode: mode, SigningSecret: z.Slack.SigningSecret, BotToken: z.Slack.BotToken, AppToken: z.Slack.AppToken,
-			APIURL: z.Slack.APIURL, Messages: z.Slack.Channels, Status: server.SlackStatus(z.Slack.Status),
+			APIURL: z.Slack.APIURL, Proxy: a.proxy(), Messages: z.Slack.Channels, Status: server.SlackStatus(z.Slack.Status),
 		},
 		Limits: server.ZoneLimits{
 			Teams: z.Allow.Teams, Users: z.Allow.Users, Channels: z.Allow.Channels, PerMinute: z.RatePerMinute, Prompt: z.PromptLength,
@@ -142,14 +146,14 @@ func (a *app) verificationConfig(l *config.Loaded) (server.VerificationConfig, e
 			Concurrent: z.Concurrency, Backlog: z.Backlog,
 		},
 		Timing:  server.ZoneTiming{Deadline: z.Deadline, Keep: z.Keep},
-		Profile: server.ZoneProfile(z.Profile), Transport: zoneTransport(z), Language: z.Language, Texts: texts,
+		Profile: server.ZoneProfile(z.Profile), Transport: a.zoneTransport(z), Language: z.Language, Texts: texts,
 		Logger: a.logger(l.Log, redactor), Now: a.now,
 	}, nil
 }
 
 // zoneTransport says how the other zone is called.
-func zoneTransport(z config.ZoneVerification) server.ZoneTransport {
-	t := server.ZoneTransport{Wrap: z.Wrap, WrapBinding: z.WrapBinding, Timeout: z.CallTimeout, MaxResponse: int(z.MaxResult)}
+func (a *app) zoneTransport(z config.ZoneVerification) server.ZoneTransport {
+	t := server.ZoneTransport{Wrap: z.Wrap, WrapBinding: z.WrapBinding, Timeout: z.CallTimeout, MaxResponse: int(z.MaxResult), Proxy: a.proxy()}
 	if z.Transport == config.TransportAgentCore {
 		c := z.AgentCore
 		t.RuntimeARN, t.Qualifier, t.Region, t.Endpoint = c.RuntimeARN, c.Qualifier, c.Region, c.Endpoint
@@ -164,6 +168,17 @@ func zoneTransport(z config.ZoneVerification) server.ZoneTransport {
 		Scopes: d.Auth.OIDC.Scopes,
 	}
 	return t
+}
+
+// proxy chooses as the clients of others do by HTTPS_PROXY, HTTP_PROXY and NO_PROXY: in
+// many networks there is no other way to Slack, or to a cloud.
+func (a *app) proxy() func(*http.Request) (*url.URL, error) {
+	choose := (&httpproxy.Config{
+		HTTPSProxy: cmp.Or(a.getenv("HTTPS_PROXY"), a.getenv("https_proxy")),
+		HTTPProxy:  cmp.Or(a.getenv("HTTP_PROXY"), a.getenv("http_proxy")),
+		NoProxy:    cmp.Or(a.getenv("NO_PROXY"), a.getenv("no_proxy")),
+	}).ProxyFunc()
+	return func(r *http.Request) (*url.URL, error) { return choose(r.URL) }
 }
 
 // zoneTexts reads the file of texts that replace those for people.

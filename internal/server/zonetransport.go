@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,6 +44,8 @@ type ZoneTransport struct {
 	// it is wrapped in, in bytes; 0 is zone.DefaultMaxResponse.
 	Timeout     time.Duration
 	MaxResponse int
+	// Proxy is asked which proxy to go through; nil is none.
+	Proxy func(*http.Request) (*url.URL, error)
 }
 
 // ZoneOIDC gets tokens by client credentials.
@@ -107,11 +111,11 @@ func (t ZoneTransport) bare(ctx context.Context, log *slog.Logger, now func() ti
 		if t.URL == "" {
 			return nil, parley.Errorf(parley.CodeInvalid, "direct.url or agentcore.runtime_arn is required: where the other zone is")
 		}
-		return direct.New(direct.Config{URL: t.URL, TLS: secure, Authorize: authorize, Timeout: t.Timeout, MaxResponse: t.carried()})
+		return direct.New(direct.Config{URL: t.URL, TLS: secure, Proxy: t.Proxy, Authorize: authorize, Timeout: t.Timeout, MaxResponse: t.carried()})
 	}
 	cfg := agentcore.Config{
 		RuntimeARN: t.RuntimeARN, Qualifier: t.Qualifier, Region: t.Region, Endpoint: t.Endpoint,
-		Auth: agentcore.SigV4, Timeout: t.Timeout, MaxResponse: t.carried(),
+		Auth: agentcore.SigV4, Proxy: t.Proxy, Timeout: t.Timeout, MaxResponse: t.carried(),
 		NewID: uuid.NewString, Logger: log,
 	}
 	if t.JWT {

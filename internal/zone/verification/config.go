@@ -51,6 +51,9 @@ type Slack struct {
 	// connections of Socket Mode; default a [net.Dialer].
 	Transport http.RoundTripper
 	Dial      DialFunc
+	// Proxy is asked which proxy to go through, with the default Transport and in
+	// Socket Mode; nil is none.
+	Proxy func(*http.Request) (*url.URL, error)
 	// Messages has every message in a channel of the app answered, not only those
 	// that mention it.
 	Messages bool

@@ -24,7 +24,7 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 func newAPI(cfg *Config) *slack.Client {
 	transport := cfg.Slack.Transport
 	if transport == nil {
-		transport = &http.Transport{ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Limits.Concurrent, IdleConnTimeout: time.Minute}
+		transport = &http.Transport{Proxy: cfg.Slack.Proxy, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Limits.Concurrent, IdleConnTimeout: time.Minute}
 	}
 	client := &http.Client{
 		Transport: bounded{transport}, Timeout: slackTimeout,

@@ -37,7 +37,7 @@ func (z *Zone) listen(ctx context.Context) {
 	}
 	for n := 1; ctx.Err() == nil; n++ {
 		client := socketmode.New(z.api, socketmode.OptionLog(silent{}), socketmode.OptionReadLimit(socketRead),
-			socketmode.OptionDialer(&websocket.Dialer{NetDialContext: dial, HandshakeTimeout: slackTimeout, WriteBufferSize: socketBuffer}))
+			socketmode.OptionDialer(&websocket.Dialer{NetDialContext: dial, Proxy: z.cfg.Slack.Proxy, HandshakeTimeout: slackTimeout, WriteBufferSize: socketBuffer}))
 		running, stop := context.WithCancel(ctx)
 		var all sync.WaitGroup
 		all.Go(func() { z.handle(running, client, stop) })
