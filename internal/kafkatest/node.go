@@ -42,7 +42,7 @@ func newID() string {
 
 func (n *node) java(ctx context.Context, args ...string) *exec.Cmd {
 	all := append([]string{
-		"-Xmx160m", "-Xss512k", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=96m", "-XX:TieredStopAtLevel=1",
+		"-Xmx320m", "-Xss512k", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=96m", "-XX:TieredStopAtLevel=1",
 		"-XX:ReservedCodeCacheSize=64m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
 		"-Dlog4j2.configurationFile=" + filepath.Join(n.cluster.dir, "log4j2.properties"),
 		"-cp", filepath.Join(n.cluster.jars, "libs") + "/*",
