@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,8 +62,9 @@ func simulatedPostgres(t *testing.T) simEngine {
 	template := pgtest.Database(t)
 	prepareSimulated(t, template)
 	note(t, "pgx", template, postgresJournal)
-	late := make(chan struct{})
-	go func(over <-chan struct{}) {
+	late, over := make(chan struct{}), t.Context().Done()
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
 		for {
 			select {
 			case late <- struct{}{}:
@@ -71,7 +73,8 @@ func simulatedPostgres(t *testing.T) simEngine {
 				return
 			}
 		}
-	}(t.Context().Done())
+	})
+	t.Cleanup(ticking.Wait)
 	return simEngine{
 		driver: "pgx", each: true, grain: 500 * time.Millisecond,
 		order:    "min(n) OVER (PARTITION BY tx), what = 'run' AND is_now::json->>'ended' = '1', n",

@@ -260,26 +260,14 @@ func TestDeadLetterIsReplayedByTheRetry(t *testing.T) {
 func TestDeadLetterReplayRace(t *testing.T) {
 	eachTarget(t, func(t *testing.T, target string) {
 		db := reopen(t, target, Options{})
-		const rounds, racers = 20, 4
+		const rounds = 20
 		for round := range rounds {
 			l := deadTask(fmt.Sprintf("run-%d", round), epoch)
 			must(db.KeepDeadLetter(t.Context(), l))(t)
-			var wg sync.WaitGroup
-			var won atomic.Int64
-			for i := range racers {
-				wg.Go(func() {
-					_, err := db.StartRun(t.Context(), retrying(fmt.Sprintf("run-%d-%d", round, i), l.Run, Replay{ID: l.ID}))
-					switch {
-					case err == nil:
-						won.Add(1)
-					case errors.Is(err, ErrStale), parley.CodeOf(err) == parley.CodeConflict:
-					default:
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			diff(t, won.Load(), int64(1))
+			oneWins(t, func(i int) error {
+				_, err := db.StartRun(t.Context(), retrying(fmt.Sprintf("run-%d-%d", round, i), l.Run, Replay{ID: l.ID}))
+				return err
+			})
 			_, runs, err := db.Runs(t.Context(), parley.RunQuery{})
 			check(t, err)
 			diff(t, runs, round+1)
@@ -288,30 +276,38 @@ func TestDeadLetterReplayRace(t *testing.T) {
 	})
 }
 
+// oneWins has several try at once to replay a letter: one succeeds.
+func oneWins(t *testing.T, try func(i int) error) {
+	t.Helper()
+	var all sync.WaitGroup
+	var won atomic.Int64
+	for i := range 4 {
+		all.Go(func() {
+			switch err := try(i); {
+			case err == nil:
+				won.Add(1)
+			case errors.Is(err, ErrStale), parley.CodeOf(err) == parley.CodeConflict:
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	diff(t, won.Load(), int64(1))
+}
+
 // TestDeadLetterHoldRace: of several who replay a record at once one gets it.
 func TestDeadLetterHoldRace(t *testing.T) {
 	eachTarget(t, func(t *testing.T, target string) {
 		db := reopen(t, target, Options{})
-		const rounds, racers = 20, 4
+		const rounds = 20
 		for round := range rounds {
 			l := deadRecord(int64(round), epoch)
 			must(db.KeepDeadLetter(t.Context(), l))(t)
-			var wg sync.WaitGroup
-			var won atomic.Int64
-			for i := range racers {
-				wg.Go(func() {
-					_, err := db.HoldDeadLetter(t.Context(), Replay{ID: l.ID}, epoch.Add(time.Duration(i)*time.Second))
-					switch {
-					case err == nil:
-						won.Add(1)
-					case errors.Is(err, ErrStale), parley.CodeOf(err) == parley.CodeConflict:
-					default:
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			diff(t, won.Load(), int64(1))
+			oneWins(t, func(i int) error {
+				_, err := db.HoldDeadLetter(t.Context(), Replay{ID: l.ID}, epoch.Add(time.Duration(i)*time.Second))
+				return err
+			})
 		}
 	})
 }
