@@ -206,38 +206,38 @@ func (b *Bridge) reacquaint(ctx context.Context) {
 	}
 }
 
-// await keeps one of the agent's rate for a call that is sent again, and gives the
-// step that waits until it is there; nil if the call may be sent.
-func (c *call) await() step {
+// takeTurn notes that the call is sent now, and gives nil; or the step that waits
+// until the agent's rate lets it. To look and to take is one: of several that were
+// late, each would see room for itself.
+func (c *call) takeTurn() step {
 	b := c.b
 	now := b.cfg.Now()
 	b.mu.Lock()
-	due := c.due
-	switch {
-	case !c.reserved:
-		due = c.lane.gate.Reserve(now)
-		c.reserved, c.due = true, due
-	case !due.After(now):
-		due = c.lane.gate.Due(now)
+	due := c.dueLocked(now)
+	if !due.After(now) {
+		c.reserved, c.due, c.sentAt = false, time.Time{}, now
+		c.lane.gate.Send(now, c.lane.inFlight)
+		b.mu.Unlock()
+		return nil
 	}
 	b.mu.Unlock()
 	wait := due.Sub(now)
-	switch {
-	case wait <= 0:
-		return nil
-	case c.row.Orphanings > 0:
+	if c.row.Orphanings > 0 {
 		return func(c *call) step { return c.claimAgain(wait) }
 	}
 	return func(c *call) step { return c.putBackUntil(b.now().Add(wait)) }
 }
 
-// spend notes that the call is sent now.
-func (c *call) spend() {
-	c.sentAt = c.b.cfg.Now()
-	c.b.mu.Lock()
-	c.reserved, c.due = false, time.Time{}
-	c.lane.gate.Send(c.sentAt, c.lane.inFlight)
-	c.b.mu.Unlock()
+// dueLocked is when the call may be sent. It keeps one of the agent's rate for a
+// call that is sent again.
+func (c *call) dueLocked(now time.Time) time.Time {
+	if !c.reserved {
+		c.reserved, c.due = true, c.lane.gate.Reserve(now)
+	}
+	if c.due.After(now) {
+		return c.due
+	}
+	return c.lane.gate.Due(now)
 }
 
 // loadOf says what the outcome of a call tells about how much its agent can take;

@@ -88,7 +88,7 @@ func (r *rig) settledSoon(id string) store.Attempt {
 		if a := r.ledger.row(id); a.State == store.AttemptSettled {
 			return a
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
 	}
 }
 
@@ -286,7 +286,16 @@ func TestRateOfResends(t *testing.T) {
 			}
 			return answered(task, "1"), nil
 		}
-		p := r.start("b", nil)
+		// And they meet directly before they are sent, where each is to see that another
+		// has taken its turn.
+		p := r.start("b", func(cfg *bridge.Config, _ *process) {
+			cfg.Failpoint = func(name string) error {
+				if name == "guard.before-send" {
+					time.Sleep(300 * time.Millisecond)
+				}
+				return nil
+			}
+		})
 		var ids []string
 		for i := range 20 {
 			ids = append(ids, r.task("lossy", i, policy(parley.OutcomeResend)))

@@ -211,9 +211,6 @@ func (c *call) send() step {
 	if next := c.admit(); next != nil {
 		return next
 	}
-	if next := c.await(); next != nil {
-		return next
-	}
 	defer c.dropPermit(c.row.Claim.Token)
 	ctx := c.arm(phaseSending, true)
 	// Directly before the first byte (protocol.md §4.3).
@@ -231,8 +228,11 @@ func (c *call) send() step {
 		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: parley.Errorf(parley.CodeCancelled, "nothing was sent: %w", c.why)}}
 		return (*call).notSent
 	}
+	if next := c.takeTurn(); next != nil {
+		c.disarm(ctx)
+		return next
+	}
 	b.cfg.Metrics.request(c.agent.Protocol, c.agent.Name)
-	c.spend()
 	c.uncalled = false
 	may := c.permit()
 	guard := &sendGuard{may: may.given}
