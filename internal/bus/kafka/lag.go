@@ -47,6 +47,7 @@ func (b *Bus) lookAtLag(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lagLimit)
 	defer cancel()
 	b.tellOffsets(ctx, parts, b.admin.ListEndOffsets, (*partition).sawEnd)
+	b.lookForHeld(ctx, parts) // after the ends
 	b.tellOffsets(ctx, slices.DeleteFunc(parts, func(p *partition) bool { return !p.startless() }), b.admin.ListStartOffsets, (*partition).sawStart)
 }
 

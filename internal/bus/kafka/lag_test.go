@@ -2,6 +2,9 @@ package kafka_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,4 +106,70 @@ func subscribeHung(t *testing.T, b *kafka.Bus, at spot) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
+}
+
+// TestHeldBack: a transaction of somebody else that does not end keeps what comes after
+// it from everybody. That is told, with what ends it, and that it is over; the process
+// is well.
+func TestHeldBack(t *testing.T) {
+	t.Parallel()
+	brokers, topics := genuine(t)
+	at := spotOf(t, "bustest.now")
+	var ahead atomic.Int64
+	var log loggedLines
+	b := open(t, kafka.Config{
+		Brokers: brokers, Topics: topics, LagInterval: 20 * time.Millisecond, Logger: log.logger(),
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	var got tally
+	subscribe(t, b, at, got.handle)
+	publishMany(t, b, at.subject, 0, 10)
+	eventually(t, "all is handled", func() bool { n, _ := got.count(); return n == 10 })
+	held := func() string {
+		for _, trouble := range b.State().Troubles {
+			if trouble.Where == "transaction in "+topics[at.subject] {
+				return trouble.Text
+			}
+		}
+		return ""
+	}
+	peer, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.TransactionalID(topics[at.subject]),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionTimeout(10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	if err := peer.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	first, err := peer.ProduceSync(t.Context(), &kgo.Record{Topic: topics[at.subject], Partition: 1, Key: []byte("10"), Value: []byte("10")}).First()
+	if err != nil {
+		t.Fatal(err)
+	}
+	publishMany(t, b, at.subject, 11, 40)
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(b)
+	eventually(t, "partition 1 alone is behind", func() bool { l := lags(t, reg); return l["1"] > 1 && l["0"]+l["2"] == 0 })
+	ahead.Store(int64(119 * time.Second))
+	time.Sleep(200 * time.Millisecond) // several looks
+	if text := held(); text != "" {
+		t.Errorf("told after less than two minutes: %s", text)
+	}
+	ahead.Store(int64(3 * time.Minute))
+	eventually(t, "it is told", func() bool { return held() != "" })
+	want := fmt.Sprintf("kafka-transactions.sh --bootstrap-server BROKER abort --topic %s --partition 1 --start-offset %d", topics[at.subject], first.Offset)
+	if text := held(); !strings.HasSuffix(text, want) {
+		t.Errorf("told %q, want %q at its end", text, want)
+	}
+	if err := b.Health(t.Context()); err != nil {
+		t.Errorf("not well: %v", err)
+	}
+	if n := strings.Count(log.String(), "holds partition 1 back"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	if err := peer.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is told that it is over", func() bool { return held() == "" && strings.Count(log.String(), "is over") == 1 })
+	eventually(t, "nothing was lost", func() bool { return got.has(0, 40) })
 }

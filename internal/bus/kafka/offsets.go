@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -42,10 +43,14 @@ type partition struct {
 	end       int64 // the partition's last known end; -1 until that is known
 	// fresh says that the group has no offset here, start then where the partition
 	// starts; -1 until that is known.
-	fresh   bool
-	start   int64
-	running int
-	idle    chan struct{} // closed when nothing runs; nil unless waited for
+	fresh bool
+	start int64
+	// stable is where an open transaction holds the partition back, stableSince since
+	// when; no time if none does.
+	stable      int64
+	stableSince time.Time
+	running     int
+	idle        chan struct{} // closed when nothing runs; nil unless waited for
 	// ours are the contexts of members' handlers for records of this partition; leave
 	// ends them.
 	ours  map[*member]context.Context

@@ -25,7 +25,8 @@ const (
 	connection  = "broker "     // begins the Where of a connection
 	publishing  = "publish to " // begins the Where of a publication
 	publishPast = 30 * time.Second
-	reading     = "topic " // begins the Where of a topic that is consumed
+	reading     = "topic "          // begins the Where of a topic that is consumed
+	holding     = "transaction in " // begins the Where of a topic that a transaction holds back
 	readPast    = 2 * metadataAge
 )
 
@@ -104,6 +105,22 @@ func (s *state) note(where string, err error) {
 	if _, ok := s.repeats.due(where + " " + what); ok {
 		e.told, e.code = true, code
 		s.log.Warn("something is wrong with Kafka", "where", where, "error", err)
+	}
+}
+
+// noteAll notes how it stands with all whose Where begins with prefix: with those that are
+// not listed well.
+func (s *state) noteAll(prefix string, wrong map[string]error) {
+	s.mu.Lock()
+	known := slices.Collect(maps.Keys(s.troubles))
+	s.mu.Unlock()
+	for _, where := range known {
+		if name, ok := strings.CutPrefix(where, prefix); ok && wrong[name] == nil {
+			s.note(where, nil)
+		}
+	}
+	for name, err := range wrong {
+		s.note(prefix+name, err)
 	}
 }
 
@@ -235,8 +252,9 @@ func (b *Bus) ping(ctx context.Context) error {
 // broker that cannot be reached is no trouble while others are, and neither is a
 // publication or a read that failed a while ago and did not fail since: a process
 // that gets no work because of it would never publish again, and a topic without
-// news never show that it can be read. An error names topics, groups and brokers:
-// it wraps what was seen, and is for the log.
+// news never show that it can be read. Nor is a transaction of somebody else that holds
+// a partition back: no other process could read it either. An error names topics, groups
+// and brokers: it wraps what was seen, and is for the log.
 func (b *Bus) Health(ctx context.Context) error {
 	if s := b.State(); b.cfg.Now().Sub(s.Heard) > 5*time.Second {
 		if err := b.ping(ctx); err != nil {
@@ -246,7 +264,7 @@ func (b *Bus) Health(ctx context.Context) error {
 	for _, t := range b.State().Troubles {
 		age := b.cfg.Now().Sub(t.Last)
 		past := strings.HasPrefix(t.Where, publishing) && age > publishPast || strings.HasPrefix(t.Where, reading) && age > readPast
-		if !past && !strings.HasPrefix(t.Where, connection) {
+		if !past && !strings.HasPrefix(t.Where, connection) && !strings.HasPrefix(t.Where, holding) {
 			// Wrapped, it is not taken for words of ours that everybody may read.
 			return parley.Errorf(parley.CodeUnavailable, "%s: %w", t.Where, errors.New(t.Text))
 		}
