@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code is the machine-readable kind of an [Error]. A Code is not an error, so
@@ -69,10 +70,15 @@ type Error struct {
 }
 
 // Errorf makes an [Error] of the given code. A %w verb is honoured: the
-// wrapped error is found by [errors.Is] and [errors.As].
+// wrapped error is found by [errors.Is] and [errors.As]. If it is an Error of the
+// same code, the message does not repeat the code.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Code: code, Message: err.Error(), wrapped: errors.Unwrap(err)}
+	e := &Error{Code: code, Message: err.Error(), wrapped: errors.Unwrap(err)}
+	if inner, ok := errors.AsType[*Error](e.wrapped); ok && inner.Code == code {
+		e.Message = strings.Replace(e.Message, inner.Error(), inner.Message, 1)
+	}
+	return e
 }
 
 // Error gives "code: message".

@@ -26,6 +26,23 @@ func TestErrorf(t *testing.T) {
 	}
 }
 
+// TestErrorfNamesTheCodeOnce: one code for people to read, however often an error is
+// wrapped; another one says more.
+func TestErrorfNamesTheCodeOnce(t *testing.T) {
+	inner := parley.Errorf(parley.CodeInvalid, "number: want %d", 7)
+	for want, err := range map[string]*parley.Error{
+		"invalid: labels: number: want 7":                   parley.Errorf(parley.CodeInvalid, "labels: %w", inner),
+		"invalid: file: line 3: number: want 7, no more":    parley.Errorf(parley.CodeInvalid, "file: %w, no more", fmt.Errorf("line 3: %w", inner)),
+		"invalid: again: labels: number: want 7":            parley.Errorf(parley.CodeInvalid, "again: %w", parley.Errorf(parley.CodeInvalid, "labels: %w", inner)),
+		"agent_error: its answer: invalid: number: want 7":  parley.Errorf(parley.CodeAgentError, "its answer: %w", inner),
+		"invalid: said invalid: number: want 7 and no more": parley.Errorf(parley.CodeInvalid, "said %s and no more", inner),
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // The wrapped Go error goes to logs only.
 func TestErrorIsEncodedWithoutWhatItWraps(t *testing.T) {
 	err := parley.Errorf(parley.CodeAgentError, "failed: %w", io.EOF)

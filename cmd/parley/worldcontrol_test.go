@@ -162,7 +162,7 @@ func (w *world) Bulk(ctx context.Context, req parley.BulkRequest) (parley.BulkRe
 			res.NewRun = run.ID
 		}
 		if res.Status = run.Status; err != nil {
-			res.Status, res.Code, res.Detail = "", parley.CodeOf(err), err.Error()
+			res.Status, res.Code, res.Detail = "", parley.CodeOf(err), strings.TrimPrefix(err.Error(), string(parley.CodeOf(err))+": ")
 			r.Failed++
 		} else {
 			r.Done++
