@@ -71,8 +71,8 @@ func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.C
 
 	fmt.Fprintln(a.stdout, s.URL())
 	a.note("serving %s at %s", strings.Join(loaded.Roles, ", "), s.URL())
-	for _, url := range s.ZoneURLs() {
-		a.note("execution zone at %s", url)
+	for i, url := range s.ZoneURLs() {
+		a.note("execution zone%s at %s", []string{"", ", A2A,"}[i], url)
 	}
 	select {
 	case err := <-ended:

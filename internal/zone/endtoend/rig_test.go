@@ -151,14 +151,19 @@ zone:
 // other is where the Verification Zone finds the other one: its A2A address, the
 // second one, where requests go inside of messages.
 func (r *rig) other(verification string) string {
-	all := r.execution.announced.FindAllStringSubmatch(r.execution.out.since(0), -1)
-	switch {
-	case strings.Contains(verification, "HTTP+JSON"):
-		return all[len(all)-1][1] + "/message:send"
-	case strings.Contains(verification, "wrap:"):
-		return all[len(all)-1][1] + "/"
+	if !strings.Contains(verification, "wrap:") {
+		return r.execution.address + "/invocations"
 	}
-	return r.execution.address + "/invocations"
+	announced := regexp.MustCompile(`execution zone, A2A, at http://(\S+)`)
+	var found []string
+	eventually(r.t, "the execution zone does not say where its A2A contract is", func() bool {
+		found = announced.FindStringSubmatch(r.execution.out.since(0))
+		return found != nil
+	})
+	if strings.Contains(verification, "HTTP+JSON") {
+		return found[1] + "/message:send"
+	}
+	return found[1] + "/"
 }
 
 // mode is that of Slack, where a comment of the options asks for it.
