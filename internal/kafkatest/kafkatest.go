@@ -76,7 +76,7 @@ func Topics(tb testing.TB) func(name string) string {
 // default replication, and waits until every broker knows them.
 func Create(tb testing.TB, brokers []string, partitions int32, topics ...string) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // many tests ask one broker
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 	if err != nil {

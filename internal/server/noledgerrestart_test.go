@@ -134,7 +134,7 @@ func TestNoLedgerBrokerSilent(t *testing.T) {
 	took := o.end("a")
 	t.Logf("it took %s", took)
 	if took > 2*grace+10*time.Second {
-		t.Errorf("it took %s with a grace of %s", took, grace)
+		t.Errorf("it took %s with a grace of %s:\n%s", took, grace, p.output)
 	}
 	if !strings.Contains(p.output.String(), "the bridge is being stopped") {
 		t.Errorf("nothing says that results were not written:\n%s", p.output)
