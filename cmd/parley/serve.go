@@ -72,7 +72,11 @@ func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.C
 	fmt.Fprintln(a.stdout, s.URL())
 	a.note("serving %s at %s", strings.Join(loaded.Roles, ", "), s.URL())
 	for i, url := range s.ZoneURLs() {
-		a.note("execution zone%s at %s", []string{"", ", A2A,"}[i], url)
+		what := "execution zone"
+		if i > 0 {
+			what += ", A2A,"
+		}
+		a.note("%s at %s", what, url)
 	}
 	select {
 	case err := <-ended:
