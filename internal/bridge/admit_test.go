@@ -88,7 +88,7 @@ func (r *rig) settledSoon(id string) store.Attempt {
 		if a := r.ledger.row(id); a.State == store.AttemptSettled {
 			return a
 		}
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
