@@ -240,7 +240,7 @@ func (g *group) remove(f *feed) (empty bool) {
 	if empty {
 		return true
 	}
-	g.commit(g.bus.atEnd(commitLimit))
+	g.commitAtEnd()
 	g.mu.Lock()
 	delete(g.feeds, f.topic)
 	maps.DeleteFunc(g.anchors, func(at place, _ int64) bool { return at.topic == f.topic })
@@ -290,10 +290,10 @@ func (g *group) close() {
 		f.queue.disband()
 		g.bus.state.forget(g.where(f.topic))
 	}
-	g.commit(g.bus.atEnd(commitLimit))
+	g.cancel() // the last commit has what one that is on its way has, too
+	g.commitAtEnd()
 	// What could not be committed now is not tried again when they are revoked.
 	g.end(g.drop(g.parted(func(place) bool { return true })))
-	g.cancel()
 	g.shut()
 	g.tasks.Wait()
 	g.bus.state.forget("group " + g.name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -202,5 +203,33 @@ func TestQuota(t *testing.T) {
 	stuck.Store(true)
 	if err := publish(t.Context()); err == nil || !strings.Contains(err.Error(), "a quota of the brokers holds this process back") {
 		t.Errorf("not confirmed in time: %v", err)
+	}
+}
+
+// TestCommitOnItsWayAtEnd: a bus that ends does not wait for two commits one after the
+// other, each to its limit, if brokers say nothing.
+func TestCommitOnItsWayAtEnd(t *testing.T) {
+	t.Parallel()
+	broker, cfg := oneTopic(t)
+	b := open(t, cfg)
+	var got tally
+	subscribe(t, b, spot{bus.SubjectRuns, "g"}, got.handle)
+	asked, silent := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(asked) })
+	broker.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		once()
+		broker.SleepControl(func() { <-silent })
+		return nil, nil, false
+	})
+	defer close(silent)
+	publishMany(t, b, bus.SubjectRuns, 0, 1)
+	<-asked
+	began := time.Now()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

@@ -69,7 +69,7 @@ func (g *group) revoked(_ context.Context, _ *kgo.Client, gone map[string][]int3
 	}
 	g.committing.Lock()
 	defer g.committing.Unlock()
-	g.commitLocked(parts, commitLimit)
+	g.commitLocked(context.Background(), parts, commitLimit)
 	g.end(parts)
 }
 
@@ -167,22 +167,31 @@ func (g *group) steward(ctx context.Context) {
 			continue
 		}
 		again = nil
-		if left := g.commit(commitLimit); left {
+		if left := g.commit(ctx); left {
 			again = time.After(g.bus.cfg.CommitInterval)
 		}
 		last = g.bus.cfg.Now()
 	}
 }
 
-// commit commits what is due of all partitions, within limit, and says whether some of
-// it is left.
-func (g *group) commit(limit time.Duration) (left bool) {
+// commit commits what is due of all partitions, and says whether some of it is left.
+func (g *group) commit(ctx context.Context) (left bool) {
 	g.committing.Lock()
 	defer g.committing.Unlock()
-	return g.commitLocked(g.partitions(), limit)
+	return g.commitLocked(ctx, g.partitions(), commitLimit)
 }
 
-func (g *group) commitLocked(parts []*partition, limit time.Duration) (left bool) {
+// commitAtEnd commits for the last time. Whether brokers say nothing is asked when a commit
+// that is on its way has ended, which may be what shows it.
+func (g *group) commitAtEnd() {
+	g.committing.Lock()
+	defer g.committing.Unlock()
+	g.commitLocked(context.Background(), g.partitions(), g.bus.atEnd(commitLimit))
+}
+
+// commitLocked commits what is due of some partitions, within limit, and says whether some
+// of it is left. The caller holds committing.
+func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time.Duration) (left bool) {
 	offsets := make(map[string]map[int32]kgo.EpochOffset)
 	due := make(map[place]*partition)
 	for _, p := range parts {
@@ -197,7 +206,7 @@ func (g *group) commitLocked(parts []*partition, limit time.Duration) (left bool
 	if len(offsets) == 0 || g.fenced.Load() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var failed error
 	g.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
@@ -216,7 +225,7 @@ func (g *group) commitLocked(parts []*partition, limit time.Duration) (left bool
 		}
 	})
 	g.committed(failed)
-	g.bus.silent.Store(failed != nil && ctx.Err() != nil)
+	g.bus.silent.Store(failed != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
 	return failed != nil
 }
 
