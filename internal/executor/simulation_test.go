@@ -177,8 +177,8 @@ func (w *simWorld) steer(ctx context.Context) {
 	}
 }
 
-// rest waits until every run has ended, without luck and without a further fault
-// (L1).
+// rest waits until every run has ended, and every event that starts runs has done so,
+// without luck and without a further fault (L1).
 func (w *simWorld) rest(ctx context.Context) {
 	for began := time.Now(); ; time.Sleep(time.Second) {
 		x := w.someExecutor()
@@ -189,6 +189,9 @@ func (w *simWorld) rest(ctx context.Context) {
 				_, err = x.Resume(ctx, parley.ControlRequest{Run: run.ID})
 			}
 			left = fmt.Sprintf("%s is %s: %v", run.ID, run.Status, err)
+		}
+		if n := w.unheard(ctx); n > 0 {
+			left = fmt.Sprintf("%d events have not started their runs", n)
 		}
 		if left == "" {
 			return

@@ -2,6 +2,8 @@ package executor_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -33,6 +35,19 @@ func (w *simWorld) published(id, name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen.published[id] = true
+}
+
+// unheard counts the events that have not started their runs yet.
+func (w *simWorld) unheard(ctx context.Context) (n int) {
+	db, err := sql.Open(w.engine.driver, w.target)
+	if err == nil {
+		err = db.QueryRowContext(ctx, `SELECT count(*) FROM signal WHERE run = '' AND starts_at > 0`).Scan(&n)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		w.t.Error(err)
+	}
+	return n
 }
 
 // The starts by events, as one process sees them.
