@@ -58,24 +58,42 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	return &faultyLine{Conn: c, n: n}, err
 }
 
+// faultyLine is a connection that a fault cuts. The driver reads in the background when
+// a write takes long.
 type faultyLine struct {
 	net.Conn
-	n   *network
-	cut bool
+	n       *network
+	reading sync.Mutex
+	gone    atomic.Bool
 }
 
 func (c *faultyLine) Read(b []byte) (int, error) {
-	if c.cut {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if c.gone.Load() {
 		return 0, io.EOF
 	}
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	if c.gone.Load() {
+		return 0, io.EOF
+	}
+	return n, err
 }
 
 func (c *faultyLine) Close() error {
-	if c.cut {
+	if c.gone.Load() {
 		return nil // the fault closes it
 	}
 	return c.Conn.Close()
+}
+
+// cut ends the line for the driver: what comes from now on is for the fault.
+func (c *faultyLine) cut() {
+	c.gone.Store(true)
+	c.SetReadDeadline(time.Now())
+	c.reading.Lock() // whoever reads has left
+	defer c.reading.Unlock()
+	c.SetReadDeadline(time.Time{})
 }
 
 func (c *faultyLine) Write(b []byte) (int, error) {
@@ -88,7 +106,8 @@ func (c *faultyLine) Write(b []byte) (int, error) {
 	if fault == "" {
 		return c.Conn.Write(b)
 	}
-	c.n.fault, c.cut = "", true
+	c.n.fault = ""
+	c.cut()
 	message := bytes.Clone(b)
 	deliver := func() {
 		c.SetDeadline(time.Now().Add(10 * time.Second))
