@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -49,10 +50,16 @@ func TestSyncedCommitsOfWholeServers(t *testing.T) {
 				wait(t, 50*time.Millisecond)
 			}
 			for _, k := range []int64{1, 5} {
-				before := count()
-				syncedRun(t, servers[0], k)
-				if got := count() - before; got != c.cost(k) {
-					t.Errorf("a run of %d steps costs %d synced commits, not %d", k, got, c.cost(k))
+				least := int64(math.MaxInt64)
+				for range 5 { // something else may happen beside one
+					before := count()
+					syncedRun(t, servers[0], k)
+					if least = min(least, count()-before); least <= c.cost(k) {
+						break
+					}
+				}
+				if least != c.cost(k) {
+					t.Errorf("a run of %d steps costs %d synced commits, not %d", k, least, c.cost(k))
 				}
 			}
 		})
