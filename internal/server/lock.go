@@ -43,4 +43,8 @@ func lockFolder(dir string) (*folderLock, error) {
 	return nil, errors.Join(fmt.Errorf("lock data folder %s: %w", dir, err), closed)
 }
 
-func (l *folderLock) release() error { return l.file.Close() }
+// release gives the folder back at once. To close the file alone does not: a child that
+// is being started has it open, too, until it runs its own program.
+func (l *folderLock) release() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
+}
