@@ -28,7 +28,7 @@ func TestResendWords(t *testing.T) {
 					_, _ = c.Write([]byte(answer))
 					_ = c.Close()
 				})})
-				_, err := x.Post(t.Context(), testTask(), parley.Agent{URL: "http://agent.test/", Timeout: 5 * time.Second}, []byte("{}"))
+				_, err := x.Post(t.Context(), testTask(), parley.Agent{URL: "http://agent.test/", Timeout: time.Minute}, []byte("{}"))
 				if requests.Load() != 1 {
 					t.Errorf("%q: %d requests, %v", answer, requests.Load(), err)
 				}

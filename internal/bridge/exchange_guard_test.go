@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
@@ -52,7 +53,7 @@ func TestGuardAfterConnecting(t *testing.T) {
 				settings = agent.Client().Transport.(*http.Transport).TLSClientConfig
 			}
 			x := bridge.NewExchange(bridge.ExchangeConfig{
-				TLS: settings,
+				TLS: settings, IdleTimeout: time.Hour, // whatever the machine is busy with
 				DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 					cancelled.Store(cancels)
 					var d net.Dialer

@@ -113,7 +113,7 @@ func meeting(n int) (meet func()) {
 // TestHTTP2OneConnection: calls at the same time share a connection, none of
 // which gets another's answer.
 func TestHTTP2OneConnection(t *testing.T) {
-	a := newH2Agents(t, bridge.ExchangeConfig{IdleTimeout: time.Minute})
+	a := newH2Agents(t, bridge.ExchangeConfig{})
 	meet := meeting(100)
 	a.serve(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
@@ -138,7 +138,7 @@ func TestHTTP2OneConnection(t *testing.T) {
 // it does so for one stream at a time.
 func TestHTTP2MaxStreams(t *testing.T) {
 	type streams struct{ now, most atomic.Int64 }
-	a := newH2Agents(t, bridge.ExchangeConfig{IdleTimeout: time.Minute})
+	a := newH2Agents(t, bridge.ExchangeConfig{})
 	const most, calls = 5, 40
 	key := new(int)
 	var mu sync.Mutex
@@ -192,7 +192,7 @@ func TestHTTP2MaxStreams(t *testing.T) {
 // what it has, and what comes after it goes to the next one. Nothing is lost, and
 // nothing is done twice.
 func TestHTTP2Restart(t *testing.T) {
-	a := newH2Agents(t, bridge.ExchangeConfig{IdleTimeout: time.Minute})
+	a := newH2Agents(t, bridge.ExchangeConfig{})
 	var mu sync.Mutex
 	done := map[string]int{}
 	finish := func(w http.ResponseWriter, r *http.Request) {

@@ -32,7 +32,6 @@ func TestConnectionsFollowCalls(t *testing.T) {
 	run := func(t *testing.T, s *httptest.Server, cfg bridge.ExchangeConfig) {
 		t.Helper()
 		var dials atomic.Int64
-		cfg.IdleTimeout = time.Minute // whatever the machine is busy with
 		cfg.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials.Add(1)
 			return new(net.Dialer).DialContext(ctx, network, address)
@@ -137,6 +136,16 @@ func TestConnectionAge(t *testing.T) {
 
 // slowServe answers "slow" after 10 s and everything else at once.
 func slowServe(c net.Conn) {
+	serveConn(c, func(w http.ResponseWriter, r *http.Request) {
+		if b, _ := io.ReadAll(r.Body); string(b) == "slow" {
+			time.Sleep(10 * time.Second)
+		}
+		_, _ = io.WriteString(w, "{}")
+	})
+}
+
+// serveConn is a server of net/http with one connection, until that is closed.
+func serveConn(c net.Conn, h http.HandlerFunc) {
 	defer func() { _ = c.Close() }()
 	l := &oneListener{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
 	l.conn <- c
@@ -146,12 +155,7 @@ func slowServe(c net.Conn) {
 				_ = l.Close()
 			}
 		},
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if b, _ := io.ReadAll(r.Body); string(b) == "slow" {
-				time.Sleep(10 * time.Second)
-			}
-			_, _ = io.WriteString(w, "{}")
-		}),
+		Handler: h,
 	}
 	_ = s.Serve(l)
 }

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -27,8 +28,11 @@ func loopback() bridge.ExchangeConfig {
 	return bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}}
 }
 
+// newExchange makes an exchange for the time of the test. It keeps connections as
+// long as that, unless cfg says otherwise: the machine may be busy between two calls.
 func newExchange(t *testing.T, cfg bridge.ExchangeConfig) *bridge.Exchange {
 	t.Helper()
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, time.Hour)
 	x := bridge.NewExchange(cfg)
 	t.Cleanup(x.Close)
 	return x
