@@ -54,57 +54,6 @@ func readPost(in *bufio.Reader) error {
 
 const short = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
-// TestDirectSeesClosedConnection: a kept connection that the agent has closed
-// meanwhile costs nothing: it is noticed before anything is written.
-func TestDirectSeesClosedConnection(t *testing.T) {
-	closed := make(chan struct{}, 1)
-	agent, conns := scriptedAgent(t, func(_ int64, c net.Conn, in *bufio.Reader) {
-		if readPost(in) == nil {
-			_, _ = io.WriteString(c, short)
-		}
-		_ = c.Close()
-		closed <- struct{}{}
-	})
-	x := newExchange(t, loopback())
-	for range 20 {
-		if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
-		<-closed
-		time.Sleep(time.Millisecond) // until the end has arrived over loopback
-	}
-	if conns.Load() != 20 {
-		t.Errorf("%d connections, want 20", conns.Load())
-	}
-}
-
-// TestDirectUnsolicited: bytes that nobody asked for are not taken for the
-// answer to the next request.
-func TestDirectUnsolicited(t *testing.T) {
-	said := make(chan struct{})
-	agent, conns := scriptedAgent(t, func(n int64, c net.Conn, in *bufio.Reader) {
-		for readPost(in) == nil {
-			_, _ = io.WriteString(c, short)
-			if n == 1 {
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n\"evil\"")
-				close(said)
-			}
-		}
-	})
-	x := newExchange(t, loopback())
-	for i := range 2 {
-		reply, err := x.Post(t.Context(), testTask(), agent, []byte("{}"))
-		if err != nil || string(reply.Body) != "{}" {
-			t.Fatalf("call %d: %q, %v", i+1, reply.Body, err)
-		}
-		<-said
-		time.Sleep(time.Millisecond)
-	}
-	if conns.Load() != 2 {
-		t.Errorf("%d connections, want 2: the first one is spoilt", conns.Load())
-	}
-}
-
 // TestDirectCancel: the end of the call's context interrupts the wait for the
 // head and the reading of the body, and the connection is not used again.
 func TestDirectCancel(t *testing.T) {
@@ -124,10 +73,11 @@ func TestDirectCancel(t *testing.T) {
 			x := newExchange(t, loopback())
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { <-got; cancel() }()
+			agent.Timeout = 5 * time.Minute // what ends the call if nothing interrupts it
 			began := time.Now()
 			_, err := x.Post(ctx, testTask(), agent, []byte("{}"))
 			wantExchangeError(t, err, bridge.Lost, parley.CodeCancelled)
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("the call went on for %v", took)
 			}
 			if _, err := x.Post(t.Context(), testTask(), agent, []byte("{}")); err != nil || conns.Load() != 2 {
