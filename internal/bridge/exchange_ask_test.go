@@ -2,11 +2,13 @@ package bridge_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -25,8 +27,6 @@ func TestExchangeAsk(t *testing.T) {
 			http.Redirect(w, r, "/card", http.StatusFound)
 		case "/large":
 			_, _ = io.WriteString(w, strings.Repeat("x", 2000))
-		case "/slow":
-			<-r.Context().Done()
 		default:
 			w.Header().Set("ETag", `"1"`)
 			w.WriteHeader(http.StatusTeapot)
@@ -39,7 +39,7 @@ func TestExchangeAsk(t *testing.T) {
 	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	defer x.Close()
 	agent := parley.Agent{
-		Name: "a", URL: agentServer.URL + "/rpc", Timeout: 200 * time.Millisecond,
+		Name: "a", URL: agentServer.URL + "/rpc", Timeout: time.Minute,
 		Auth: parley.Auth{Type: parley.AuthBearer}, Credential: parley.NewSecret([]byte("c4nary")),
 	}
 
@@ -69,7 +69,6 @@ func TestExchangeAsk(t *testing.T) {
 		want parley.Code
 	}{
 		{bridge.Inquiry{URL: agentServer.URL + "/large", Limit: 1999}, parley.CodeLimit},
-		{bridge.Inquiry{URL: agentServer.URL + "/slow"}, parley.CodeTimeout},
 		{bridge.Inquiry{URL: "http://127.0.0.1:1/c4nary"}, parley.CodeAgentUnavailable},
 		{bridge.Inquiry{URL: "http://10.1.2.3/"}, parley.CodeAgentUnavailable},
 		{bridge.Inquiry{URL: "http://user:c4nary@127.0.0.1/"}, parley.CodeInvalid},
@@ -81,4 +80,17 @@ func TestExchangeAsk(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.q.URL, err, tt.want)
 		}
 	}
+}
+
+// TestExchangeAskTime: a question that gets no answer ends with the agent's timeout.
+func TestExchangeAskTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newExchange(t, bridge.ExchangeConfig{DialContext: pipeAgent(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })})
+		agent := parley.Agent{Name: "a", URL: "http://agent.test/rpc", Timeout: 3 * time.Second}
+		begun := time.Now()
+		_, err := x.Ask(t.Context(), agent, bridge.Inquiry{URL: "http://agent.test/slow"})
+		if took := time.Since(begun); parley.CodeOf(err) != parley.CodeTimeout || took != agent.Timeout {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -22,7 +24,7 @@ func streaming(t *testing.T, limits bridge.ExchangeLimits, h http.HandlerFunc) (
 	t.Cleanup(s.Close)
 	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}, Limits: limits})
 	t.Cleanup(x.Close)
-	return x, parley.Agent{Name: "agent", URL: s.URL + "/rpc", Timeout: 10 * time.Second}
+	return x, parley.Agent{Name: "agent", URL: s.URL + "/rpc", Timeout: time.Minute}
 }
 
 var streamed = parley.Task{ID: "run.ask.1", CorrelationID: "corr-1"}
@@ -112,44 +114,50 @@ func TestStream_Label(t *testing.T) {
 // TestStream_Patience: the head has to come within the agent's timeout; what
 // follows has no end of its own, and neither has the caller's context.
 func TestStream_Patience(t *testing.T) {
-	release := make(chan struct{})
-	x, agent := streaming(t, bridge.ExchangeLimits{}, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/silent" {
-			<-r.Context().Done()
-			return
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		x := newExchange(t, bridge.ExchangeConfig{DialContext: pipeAgent(t, func(c net.Conn) {
+			serveConn(c, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/silent" {
+					<-r.Context().Done()
+					return
+				}
+				w.Header().Set("Content-Type", "text/event-stream")
+				_ = http.NewResponseController(w).Flush()
+				<-release
+				_, _ = io.WriteString(w, "data: late\n\n")
+			})
+		})})
+		agent := parley.Agent{Name: "agent", URL: "http://agent.test/rpc", Timeout: 10 * time.Second}
+		const silent = "http://agent.test/silent"
+		begun := time.Now()
+		_, _, err := x.Stream(t.Context(), streamed, agent, bridge.Request{URL: silent})
+		e := wantExchangeError(t, err, bridge.Lost, parley.CodeTimeout)
+		if took := time.Since(begun); took != agent.Timeout || !strings.Contains(string(e.Err.Details), `"exchange"`) {
+			t.Errorf("no head: after %v: %v %s", took, err, e.Err.Details)
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_ = http.NewResponseController(w).Flush()
-		<-release
-		_, _ = io.WriteString(w, "data: late\n\n")
-	})
-	agent.Timeout = 100 * time.Millisecond
-	silent := strings.TrimSuffix(agent.URL, "/rpc") + "/silent"
-	_, _, err := x.Stream(t.Context(), streamed, agent, bridge.Request{URL: silent})
-	if e, ok := errors.AsType[*bridge.ExchangeError](err); !ok || e.Disposition != bridge.Lost || e.Err.Code != parley.CodeTimeout {
-		t.Errorf("no head: %v", err)
-	}
-	cut, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer stop()
-	agent.Timeout = 10 * time.Second
-	_, _, err = x.Stream(cut, streamed, agent, bridge.Request{URL: silent})
-	if e, ok := errors.AsType[*bridge.ExchangeError](err); !ok || e.Disposition != bridge.Lost || !strings.Contains(e.Err.Message, "the time for the attempt was up") {
-		t.Errorf("no head in time: %v", err)
-	}
+		cut, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		begun = time.Now()
+		_, _, err = x.Stream(cut, streamed, agent, bridge.Request{URL: silent})
+		e = wantExchangeError(t, err, bridge.Lost, parley.CodeTimeout)
+		if took := time.Since(begun); took != time.Second || !strings.Contains(e.Err.Message, "the time for the attempt was up") {
+			t.Errorf("no head in time: after %v: %v", took, err)
+		}
 
-	agent.Timeout = 100 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	body, _, err := x.Stream(ctx, streamed, agent, bridge.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer body.Close()
-	cancel()
-	time.Sleep(2 * agent.Timeout)
-	close(release)
-	if got, err := io.ReadAll(body); err != nil || string(got) != "data: late\n\n" {
-		t.Errorf("%q, %v", got, err)
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		body, _, err := x.Stream(ctx, streamed, agent, bridge.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer body.Close()
+		cancel()
+		time.Sleep(time.Hour)
+		close(release)
+		if got, err := io.ReadAll(body); err != nil || string(got) != "data: late\n\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
 }
 
 // TestStream_Ends: a stream that is closed here, cut there, or too large says so.
