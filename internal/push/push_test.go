@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -303,26 +304,48 @@ func TestNotificationNotPassedOn(t *testing.T) {
 // TestNotificationSlowBody proves that a sender that has no token, and one that
 // stops within its body, hold nothing up.
 func TestNotificationSlowBody(t *testing.T) {
-	r := newRig(t, "http://127.0.0.1:8420")
-	s := httptest.NewServer(r)
-	defer s.Close()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	head := "POST /a2a/push/x HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
-	if _, err := io.WriteString(conn, head); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(conn)
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") {
-		t.Errorf("%q, %v: want 401 at once and the end of the connection", answer, err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "http://127.0.0.1:8420")
+		conn, theirs := net.Pipe()
+		l := &onePipe{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
+		l.conn <- theirs
+		s := &http.Server{Handler: r}
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = s.Serve(l) })
+		begun := time.Now()
+		head := "POST /a2a/push/x HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+		serving.Go(func() { _, _ = io.WriteString(conn, head) }) // all of it only if somebody reads the body
+		answer, err := io.ReadAll(conn)
+		if took := time.Since(begun); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") || took > time.Second {
+			t.Errorf("%q, %v after %v: want 401 at once and the end of the connection", answer, err, took)
+		}
+		_ = conn.Close()
+		_ = s.Close()
+		serving.Wait()
+	})
+}
+
+// onePipe is a listener with one connection in memory.
+type onePipe struct {
+	conn   chan net.Conn
+	closed chan struct{}
+}
+
+func (l *onePipe) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
 }
+
+func (l *onePipe) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (l *onePipe) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestConfig(t *testing.T) {
 	key := parley.NewSecret(make([]byte, 32))
