@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/jsonrpc"
 )
 
 // TestMain is also the agent that the tests run as a process.
@@ -61,9 +63,6 @@ func stdioAgent(args []string) int {
 		switch req.Params.Do {
 		case "hang":
 			fmt.Fprintln(os.Stderr, "I hang")
-			continue
-		case "talk":
-			fmt.Println(req.Params.Text)
 			continue
 		case "crash":
 			fmt.Fprintln(os.Stderr, "boom: "+req.Params.Text)
@@ -455,22 +454,29 @@ func TestProcessAnswers(t *testing.T) {
 // TestProcessTalks proves that people are told of an agent that says something in
 // place of an answer.
 func TestProcessTalks(t *testing.T) {
-	t.Parallel()
 	for text, want := range map[string]string{
 		"I am ready!": "but what is none (malformed: ",
 		`{"jsonrpc":"2.0","id":"mine","result":{}}`: "but what is none (unknown response: ",
 	} {
-		t.Run(text, func(t *testing.T) {
-			t.Parallel()
-			r := newProcessRig(t, linkOptions{})
-			if _, _, err := r.call(t.Context(), verbSend, "echo", ""); err != nil {
-				t.Fatal(err)
+		synctest.Test(t, func(t *testing.T) {
+			var agents sync.WaitGroup
+			defer agents.Wait()
+			dial := func(context.Context, linkTarget) (jsonrpc.Stream, error) {
+				ours, theirs := net.Pipe()
+				agents.Go(func() {
+					defer theirs.Close()
+					for in := bufio.NewScanner(theirs); in.Scan(); {
+						_, _ = fmt.Fprintln(theirs, text)
+					}
+				})
+				return jsonrpc.NewLineStream(ours), nil
 			}
-			r.agent.Timeout = 5 * time.Second // it has begun: to print a line takes no time
+			r := newLinkRig(t, "stdio:agent", linkOptions{Stdio: true, Dial: dial})
 			_, _, err := r.call(t.Context(), verbSend, "talk", text)
 			if e := wantLinkError(t, err, bridge.Lost, parley.CodeTimeout); !strings.Contains(e.Error(), want) || strings.Contains(e.Error(), "ready") {
 				t.Errorf("%v, want %q", e, want)
 			}
+			r.close()
 		})
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,7 +144,14 @@ func TestSocket(t *testing.T) {
 func TestSocketKey(t *testing.T) {
 	t.Parallel()
 	a := startSocketAgent(t, false)
-	r := newLinkRig(t, a.url("/rpc?v=1"), linkOptions{Exchange: loopbackExchange(bridge.ExchangeConfig{})})
+	var gone atomic.Bool
+	x := loopbackExchange(bridge.ExchangeConfig{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if gone.Load() {
+			address = "127.0.0.1:1" // the port of a server that was closed may be another's by now
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}})
+	r := newLinkRig(t, a.url("/rpc?v=1"), linkOptions{Exchange: x})
 	r.agent.Auth = parley.Auth{Type: parley.AuthAPIKey, In: parley.InQuery, Header: "key"}
 	r.agent.Credential = parley.NewSecret([]byte("s3cr3t"))
 	if _, _, err := r.call(t.Context(), verbSend, "echo", ""); err != nil {
@@ -153,7 +162,7 @@ func TestSocketKey(t *testing.T) {
 	}
 	_, _, err := r.call(t.Context(), verbSend, "drop", "")
 	wantLinkError(t, err, bridge.Lost, parley.CodeAgentUnavailable)
-	a.Close()
+	gone.Store(true)
 	for {
 		_, _, err = r.call(t.Context(), verbSend, "echo", "")
 		if e := wantLinkError(t, err, bridge.NotSent, parley.CodeAgentUnavailable); e.RetryAfter > 0 {
