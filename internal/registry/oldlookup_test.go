@@ -22,9 +22,9 @@ import (
 	"github.com/parley-project/parley/internal/registry"
 )
 
-// oldPlatform is an API and a registry of the existing platform.
+// oldPlatform is an API and a registry of the existing platform. It answers in memory:
+// a network would hold the test to the limits of time that a lookup has.
 type oldPlatform struct {
-	*httptest.Server
 	mu    sync.Mutex
 	paths []string
 	// answers are bodies by request URI, or "status" before a body.
@@ -32,26 +32,33 @@ type oldPlatform struct {
 	now     time.Time
 }
 
-func newOldPlatform(t *testing.T) *oldPlatform {
-	p := &oldPlatform{answers: map[string]string{}, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.paths = append(p.paths, r.Method+" "+r.RequestURI)
-		body, ok := p.answers[r.RequestURI]
-		switch {
-		case !ok:
-			http.Error(w, `{"detail":"not found"}`, http.StatusNotFound)
-		case body == "500":
-			http.Error(w, "secret inside", http.StatusInternalServerError)
-		case body == "302":
-			http.Redirect(w, r, "/elsewhere", http.StatusFound)
-		default:
-			_, _ = w.Write([]byte(body))
-		}
-	}))
-	t.Cleanup(p.Close)
-	return p
+func newOldPlatform() *oldPlatform {
+	return &oldPlatform{answers: map[string]string{}, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p *oldPlatform) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+func (p *oldPlatform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	uri := r.URL.RequestURI()
+	p.paths = append(p.paths, r.Method+" "+uri)
+	body, ok := p.answers[uri]
+	switch {
+	case !ok:
+		http.Error(w, `{"detail":"not found"}`, http.StatusNotFound)
+	case body == "500":
+		http.Error(w, "secret inside", http.StatusInternalServerError)
+	case body == "302":
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	default:
+		_, _ = w.Write([]byte(body))
+	}
 }
 
 func (p *oldPlatform) set(uri, body string) {
@@ -70,7 +77,7 @@ func (p *oldPlatform) asked() []string {
 
 func (p *oldPlatform) lookup(t *testing.T, adjust func(*registry.OldLookupConfig)) *registry.OldLookup {
 	t.Helper()
-	cfg := registry.OldLookupConfig{API: p.URL + "/", Registry: p.URL + "/reg", Client: p.Client(), Now: func() time.Time {
+	cfg := registry.OldLookupConfig{API: "http://old.test/", Registry: "http://old.test/reg", Client: &http.Client{Transport: p}, Now: func() time.Time {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.now
@@ -100,7 +107,7 @@ func apiPage(records ...string) string {
 // TestOldLookupBeyondAPage: the filter of the API lets others through, more than
 // a page of them; an API that knows no pages is not asked for ever.
 func TestOldLookupBeyondAPage(t *testing.T) {
-	p := newOldPlatform(t)
+	p := newOldPlatform()
 	o := p.lookup(t, nil)
 	page := func(n int) string {
 		var records []string
@@ -142,7 +149,7 @@ func TestOldLookupBeyondAPage(t *testing.T) {
 }
 
 func TestOldLookupOrder(t *testing.T) {
-	p := newOldPlatform(t)
+	p := newOldPlatform()
 	o := p.lookup(t, nil)
 	p.set(apiAgents+"A", apiPage(`{"name":"A2","url":"http://wrong"}`, `{"name":"A","url":"http://a.test","auth_type":"BEARER","auth_config":{"token":"t0ken"},"timeout_ms":5000,"retry_config":{"max_retries":0,"initial_delay_ms":250,"max_delay_ms":4000,"backoff_multiplier":3},"status":"active"}`))
 	p.set("/reg/agents/R%20&%20D%2F1", `{"name":"R & D/1","url":"https://r.test/x","auth_config":{"type":"apikey","key":"k3y"},"timeout":2000,"circuit_breaker_config":{"enabled":true,"failure_threshold":3,"failure_rate_threshold":0.7,"timeout_seconds":30,"half_open_max_calls":2,"window_size_seconds":60}}`)
@@ -191,7 +198,7 @@ func TestOldLookupOrder(t *testing.T) {
 // else.
 func TestOldLookupNeighbours(t *testing.T) {
 	t.Parallel()
-	p := newOldPlatform(t)
+	p := newOldPlatform()
 	p.set("/api/v1/agents?page_size=100&name=Writer", apiPage(
 		`{"name":"WriterPro","url":"http://pro.example/","timeout_ms":"30000"}`, `"odd"`, `{"name":5}`, `{"name":"Writer","url":"http://writer.example/"}`,
 	))
@@ -206,7 +213,7 @@ func TestOldLookupNeighbours(t *testing.T) {
 }
 
 func TestOldLookupRefuses(t *testing.T) {
-	p := newOldPlatform(t)
+	p := newOldPlatform()
 	o := p.lookup(t, nil)
 	for name, c := range map[string]struct {
 		record string
@@ -244,7 +251,7 @@ func TestOldLookupRefuses(t *testing.T) {
 // Who does not answer is asked again, then the other; what was known is used
 // while nobody answers, and a name that nobody knows is not asked for at once.
 func TestOldLookupFailing(t *testing.T) {
-	p := newOldPlatform(t)
+	p := newOldPlatform()
 	o := p.lookup(t, nil)
 	p.set(apiAgents+"A", "500")
 	p.set("/reg/agents/A", `{"name":"A","url":"http://a.test"}`)
