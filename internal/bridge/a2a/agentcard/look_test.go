@@ -1,13 +1,18 @@
 package agentcard_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -33,13 +38,6 @@ func TestHealthHostile(t *testing.T) {
 			}
 		}
 	}
-	drip := func(w http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil {
-			_, _ = w.Write([]byte(" "))
-			_ = http.NewResponseController(w).Flush()
-			time.Sleep(5 * time.Millisecond)
-		}
-	}
 	says := func(status int, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status); _, _ = w.Write([]byte(text)) }
 	}
@@ -58,8 +56,6 @@ func TestHealthHostile(t *testing.T) {
 		"redirect":       {handler: http.RedirectHandler(elsewhere.URL, http.StatusFound).ServeHTTP, card: "not followed", plain: "not followed"},
 		"private":        {handler: http.RedirectHandler("http://169.254.169.254/latest/", http.StatusTemporaryRedirect).ServeHTTP, card: "not followed", plain: "not followed"},
 		"endless":        {handler: endless, card: "1048576 bytes", plain: "1048576 bytes"},
-		"slow drip":      {handler: drip, card: "could not be read", plain: "of no use"},
-		"hang":           {handler: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, card: "could not be read", plain: "could not be reached"},
 		"nobody":         {url: nobody, card: "could not be read", plain: "could not be reached"},
 		"metadata":       {url: "http://169.254.169.254/", card: "could not be read", plain: "could not be reached"},
 		"private ranges": {url: "http://10.1.2.3/", card: "could not be read", plain: "could not be reached"},
@@ -74,29 +70,7 @@ func TestHealthHostile(t *testing.T) {
 			}
 			x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}})
 			t.Cleanup(x.Close)
-			d := agentcard.New(agentcard.Config{Exchange: x, Now: time.Now, NewID: func() string { return "id" }})
-			agent := parley.Agent{Name: "a", URL: url, Protocol: parley.ProtocolJSONRPC, Timeout: 30 * time.Second}
-			if name == "slow drip" || name == "hang" {
-				agent.Timeout = time.Second // which both wait for
-			}
-			found, err := json.Marshal(parley.Detection{Protocol: parley.ProtocolJSONRPC, CardURL: url + "/.well-known/agent-card.json"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			agent.Detected = found
-			h, ok := d.Look(context.Background(), agent)
-			if !ok {
-				t.Error("nobody has looked")
-			}
-			judge(t, h, c.card)
-			if (h.CardHash != "") != (c.card == "+card is there") {
-				t.Errorf("hash %q", h.CardHash)
-			}
-			h, err = x.Probe(context.Background(), agent)
-			if err != nil {
-				t.Error(err)
-			}
-			judge(t, h, c.plain)
+			look(t, x, parley.Agent{Name: "a", URL: url, Protocol: parley.ProtocolJSONRPC, Timeout: time.Minute}, c.card, c.plain)
 		})
 	}
 	t.Cleanup(func() {
@@ -104,6 +78,65 @@ func TestHealthHostile(t *testing.T) {
 			t.Errorf("%d redirects were followed", n)
 		}
 	})
+}
+
+// look has the health of an agent looked at by its card and without one.
+func look(t *testing.T, x *bridge.Exchange, agent parley.Agent, card, plain string) {
+	t.Helper()
+	d := agentcard.New(agentcard.Config{Exchange: x, Now: time.Now, NewID: func() string { return "id" }})
+	found, err := json.Marshal(parley.Detection{Protocol: parley.ProtocolJSONRPC, CardURL: agent.URL + "/.well-known/agent-card.json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.Detected = found
+	h, ok := d.Look(context.Background(), agent)
+	if !ok {
+		t.Error("nobody has looked")
+	}
+	judge(t, h, card)
+	if (h.CardHash != "") != (card == "+card is there") {
+		t.Errorf("hash %q", h.CardHash)
+	}
+	h, err = x.Probe(context.Background(), agent)
+	if err != nil {
+		t.Error(err)
+	}
+	judge(t, h, plain)
+}
+
+// TestHealthSlow: an answer that does not begin, or does not end, ends the look with the
+// agent's timeout.
+func TestHealthSlow(t *testing.T) {
+	for says, plain := range map[string]string{
+		"": "could not be reached", "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n": "of no use",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var agents sync.WaitGroup
+			defer agents.Wait()
+			x := bridge.NewExchange(bridge.ExchangeConfig{DialContext: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				agents.Go(func() {
+					defer theirs.Close()
+					_, err := http.ReadRequest(bufio.NewReader(theirs))
+					if says == "" {
+						_, _ = io.Copy(io.Discard, theirs)
+						return
+					}
+					for piece := says; err == nil; piece = " " { // a drip
+						_, err = io.WriteString(theirs, piece)
+						time.Sleep(5 * time.Millisecond)
+					}
+				})
+				return ours, nil
+			}})
+			defer x.Close()
+			begun := time.Now()
+			look(t, x, parley.Agent{Name: "a", URL: "http://agent.test", Protocol: parley.ProtocolJSONRPC, Timeout: time.Second}, "could not be read", plain)
+			if took := time.Since(begun); took != 2*time.Second {
+				t.Errorf("two looks of a second each took %v", took)
+			}
+		})
+	}
 }
 
 func judge(t *testing.T, h parley.AgentHealth, want string) {
