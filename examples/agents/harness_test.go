@@ -97,6 +97,14 @@ func newDialogue(url string) *dialogue {
 	return &dialogue{url: strings.TrimSuffix(url, "/"), names: make(map[string]string)}
 }
 
+// visitor makes each request over a connection of its own. A kept one may be closed by
+// the agent, for it was idle for some seconds, in the moment in which it is used again.
+func visitor() *http.Client {
+	return &http.Client{Transport: strangers()}
+}
+
+func strangers() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
+
 // patience bounds what is waited for.
 const patience = 2 * time.Minute
 
@@ -134,7 +142,7 @@ func (d *dialogue) once(t *testing.T, x exchange, body string) error {
 	if method == http.MethodPost && x.header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := visitor().Do(req)
 	if err != nil {
 		return err
 	}

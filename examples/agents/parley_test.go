@@ -263,6 +263,7 @@ func (s *sightings) start(t *testing.T, command []string) string {
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport:     strangers(), // else a request that meets the end of a kept connection is lost
 		FlushInterval: -1,
 		ErrorLog:      log.New(io.Discard, "", 0), // streams are left in the middle
 	}

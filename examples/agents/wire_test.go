@@ -141,7 +141,7 @@ func watch(t *testing.T, url string) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := visitor().Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func large(t *testing.T, url string) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := visitor().Do(req)
 		if err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
