@@ -93,7 +93,7 @@ func TestThroughParley(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := s.Run(ctx); err != nil {

@@ -33,7 +33,7 @@ const page = "../../../docs/jsonrpc.md"
 // outputs gives what the parts of the tour print.
 func outputs(t *testing.T) map[string]string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	all := map[string]string{}
 	part := func(args ...string) {
