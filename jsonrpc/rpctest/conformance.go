@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/parley-project/parley/jsonrpc"
 )
@@ -168,7 +167,7 @@ func RunConformance(t *testing.T, exchange Exchange, opts ConformanceOptions) {
 		}
 		alive := false
 		t.Run(c.Name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			got, err := exchange(ctx, c.Send, len(c.Answers))
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-project/parley/jsonrpc"
@@ -44,8 +45,8 @@ func (r *recorder) Failed() bool {
 	return len(r.failures) > 0
 }
 
-// try runs a check on two Streams and returns what failed.
-func try(t *testing.T, name string, patience time.Duration, a, b jsonrpc.Stream) []string {
+// try runs a check on two Streams, in a bubble, and returns what failed.
+func try(t *testing.T, name string, a, b jsonrpc.Stream) []string {
 	t.Helper()
 	i := slices.IndexFunc(streamChecks(), func(c streamCheck) bool { return c.name == name })
 	if i < 0 {
@@ -69,6 +70,7 @@ func try(t *testing.T, name string, patience time.Duration, a, b jsonrpc.Stream)
 type mutant struct {
 	jsonrpc.Stream
 	peer     *mutant
+	over     <-chan struct{} // is closed when the check has ended, for who waits in vain
 	read     func() (jsonrpc.Part, error)
 	write    func(p []byte) (int, error)
 	tryWrite func(p []byte) (int, error)
@@ -177,25 +179,28 @@ func TestStreamMutants(t *testing.T) {
 	for _, tt := range mutants() {
 		t.Run(tt.fault, func(t *testing.T) {
 			t.Parallel()
-			a, b := jsonrpc.Pipe()
-			if failures := try(t, tt.check, 20*time.Second, &mutant{Stream: a}, &mutant{Stream: b}); len(failures) > 0 {
-				t.Errorf("the good pair fails: %q", failures)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				a, b := jsonrpc.Pipe()
+				if failures := try(t, tt.check, &mutant{Stream: a}, &mutant{Stream: b}); len(failures) > 0 {
+					t.Errorf("the good pair fails: %q", failures)
+				}
 
-			a, b = jsonrpc.Pipe()
-			t.Cleanup(func() { a.Close(); b.Close() })
-			ma, mb := &mutant{Stream: a}, &mutant{Stream: b}
-			ma.peer, mb.peer = mb, ma
-			if tt.writes {
-				tt.mutate(ma, a)
-			} else {
-				tt.mutate(mb, b)
-			}
-			failures := try(t, tt.check, 300*time.Millisecond, ma, mb)
-			if len(failures) == 0 {
-				t.Errorf("the check %q did not notice", tt.check)
-			}
-			t.Logf("%q", failures)
+				a, b = jsonrpc.Pipe()
+				over := make(chan struct{})
+				t.Cleanup(func() { close(over); a.Close(); b.Close() })
+				ma, mb := &mutant{Stream: a, over: over}, &mutant{Stream: b, over: over}
+				ma.peer, mb.peer = mb, ma
+				if tt.writes {
+					tt.mutate(ma, a)
+				} else {
+					tt.mutate(mb, b)
+				}
+				failures := try(t, tt.check, ma, mb)
+				if len(failures) == 0 {
+					t.Errorf("the check %q did not notice", tt.check)
+				}
+				t.Logf("%q", failures)
+			})
 		})
 	}
 }
@@ -388,7 +393,7 @@ func mutateEOFOnce(m *mutant, good jsonrpc.Stream) {
 	m.read = func() (jsonrpc.Part, error) {
 		part, err := good.Read()
 		if err != nil && told {
-			select {} // the goroutine is lost, as the caller's would be
+			<-m.over // the goroutine is lost, as the caller's would be
 		}
 		told = err != nil
 		return part, err
@@ -428,13 +433,24 @@ func mutateClosePanic(m *mutant, good jsonrpc.Stream) {
 func mutateCloseHang(m *mutant, good jsonrpc.Stream) {
 	once := make(chan struct{}, 1)
 	m.close = func() error {
-		once <- struct{}{}
+		select {
+		case once <- struct{}{}:
+		case <-m.over:
+		}
 		return good.Close()
 	}
 }
 
+// A lock is a sync.Mutex for bubbles, where waiting for it takes no time.
+type lock chan struct{}
+
+func newLock() lock { return make(lock, 1) }
+
+func (l lock) Lock()   { l <- struct{}{} }
+func (l lock) Unlock() { <-l }
+
 func mutateLock(m *mutant, good jsonrpc.Stream) {
-	var mu sync.Mutex
+	mu := newLock()
 	m.read = func() (jsonrpc.Part, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -448,7 +464,7 @@ func mutateLock(m *mutant, good jsonrpc.Stream) {
 }
 
 func mutateCloseWaits(m *mutant, good jsonrpc.Stream) {
-	var mu sync.Mutex
+	mu := newLock()
 	m.read = func() (jsonrpc.Part, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -471,7 +487,7 @@ func mutateWriteHangs(m *mutant, good jsonrpc.Stream) {
 	m.write = func(p []byte) (int, error) {
 		n, err := good.Write(p)
 		if err != nil {
-			select {} // the goroutine is lost, as the caller's would be
+			<-m.over // the goroutine is lost, as the caller's would be
 		}
 		return n, err
 	}

@@ -18,6 +18,10 @@ import (
 	"github.com/parley-project/parley/jsonrpc"
 )
 
+// patience is how long what has to happen is waited for: on a machine that is busy
+// with other things it may take a while, and only a fault takes all of it.
+const patience = 2 * time.Minute
+
 // A Difference is a way in which a Stream differs from a plain connection
 // without breaking the contract.
 type Difference int
@@ -42,7 +46,7 @@ func TestStream(t *testing.T, newPair func(t *testing.T) (a, b jsonrpc.Stream), 
 	t.Helper()
 	for _, c := range streamChecks() {
 		t.Run(c.name, func(t *testing.T) {
-			p := &pair{TB: t, patience: 20 * time.Second, pause: 50 * time.Millisecond}
+			p := &pair{TB: t, patience: patience, pause: 50 * time.Millisecond}
 			for _, d := range differences {
 				p.unordered = p.unordered || d == Unordered
 			}

@@ -6,7 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // halfConn is an end of net.Pipe that can be closed in one direction, the way
@@ -33,19 +33,24 @@ func parrot() io.ReadWriteCloser {
 	return halfConn{client}
 }
 
-// playText plays a section and returns what failed, and the updated script.
+// playText plays a section and returns what failed, and the updated script. In its
+// bubble patience ends only when nothing more can come.
 func playText(t *testing.T, text string, update bool) (string, string) {
 	t.Helper()
 	s := parseScript("x.txtar", "about\n-- s --\n"+text)
-	r := &recorder{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p := &player{TB: r, script: s, patience: 200 * time.Millisecond, update: update}
-		p.play(s.sections[0], parrot())
-	}()
-	<-done
-	return strings.Join(r.failures, "; "), strings.TrimPrefix(s.text(), "about\n-- s --\n")
+	var failures []string
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p := &player{TB: r, script: s, patience: patience, update: update}
+			p.play(s.sections[0], parrot())
+		}()
+		<-done
+		failures = r.failures
+	})
+	return strings.Join(failures, "; "), strings.TrimPrefix(s.text(), "about\n-- s --\n")
 }
 
 // Each kind of line, when it is met and when it is not; with -update the script
