@@ -2,11 +2,9 @@ package rpchttp_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,32 +72,30 @@ func TestWayBackOutlivesTimeouts(t *testing.T) {
 // TestWayBackOverHTTP2: a way back on which nothing is said for longer than a write may
 // take goes on. In HTTP/2 a deadline ends a stream that writes nothing, too.
 func TestWayBackOverHTTP2(t *testing.T) {
-	const timeout = 200 * time.Millisecond
-	h := rpchttp.Handler(rpchttp.ServerConfig{
+	cfg := rpchttp.ServerConfig{
 		Config:   jsonrpc.Config{Handler: testMethods()},
-		Sessions: &rpchttp.SessionConfig{KeepAlive: 2 * timeout, WriteTimeout: timeout},
-	})
-	srv := httptest.NewUnstartedServer(h)
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	defer srv.Close()
-	defer h.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
-	if err != nil {
-		t.Fatal(err)
+		Sessions: &rpchttp.SessionConfig{KeepAlive: time.Minute, WriteTimeout: 20 * time.Second},
 	}
-	req.Header.Set("Accept", "text/event-stream")
-	res, err := srv.Client().Do(req)
-	if err != nil || res.ProtoMajor != 2 || res.StatusCode != http.StatusOK {
-		t.Fatal(res, err)
-	}
-	defer res.Body.Close()
-	buf := make([]byte, 100)
-	for n := range 4 {
-		if _, err := res.Body.Read(buf); err != nil {
-			t.Fatalf("piece %d: %v", n, err)
+	inMemoryHTTP2(t, cfg, func(t *testing.T, m *memory) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://memory/", nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := m.transport.RoundTrip(req)
+		if err != nil || res.ProtoMajor != 2 || res.StatusCode != http.StatusOK {
+			t.Fatal(res, err)
+		}
+		defer res.Body.Close()
+		begin := time.Now()
+		buf := make([]byte, 100)
+		for n := range 4 {
+			if _, err := res.Body.Read(buf); err != nil {
+				t.Fatalf("piece %d, after %v: %v", n, time.Since(begin), err)
+			}
+		}
+		if d := time.Since(begin); d < 3*time.Minute {
+			t.Errorf("four pieces in %v", d)
+		}
+	})
 }

@@ -26,7 +26,8 @@ import (
 // TestClientTranscripts plays the server of testdata/client, byte for byte, to
 // a client Stream, and compares what it sends and what comes out of Read
 // (RPC-15, RPC-22…RPC-25). Lines of the comment that begin with "set" configure
-// the Stream. Sections:
+// the Stream; "set network memory" is for what is about time, which then passes only
+// when nobody can go on. Sections:
 //
 //	write              messages for Stream.Write
 //	request METHOD     the next request that the server gets with this method
@@ -35,7 +36,7 @@ import (
 //	more METHOD        further bytes of the latter
 //	hang-up METHOD     close it
 //	read               what Stream.Read returns
-//	close              Stream.Close
+//	close              Stream.Close, beside what follows
 func TestClientTranscripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/client/*.txtar")
@@ -49,14 +50,16 @@ func TestClientTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := newClientPlay(t, string(ar.Comment))
-			for i := range ar.Files {
-				got := p.step(t, ar.Files[i].Name, string(ar.Files[i].Data))
-				if diff := cmp.Diff(string(ar.Files[i].Data), got); diff != "" && !*update {
-					t.Fatalf("section %d, %s (-want +got):\n%s", i+1, ar.Files[i].Name, diff)
+			onNetwork(t, string(ar.Comment), func(t *testing.T, m *memory) {
+				p := newClientPlay(t, string(ar.Comment), m)
+				for i := range ar.Files {
+					got := p.step(t, ar.Files[i].Name, string(ar.Files[i].Data))
+					if diff := cmp.Diff(string(ar.Files[i].Data), got); diff != "" && !*update {
+						t.Fatalf("section %d, %s (-want +got):\n%s", i+1, ar.Files[i].Name, diff)
+					}
+					ar.Files[i].Data = []byte(got)
 				}
-				ar.Files[i].Data = []byte(got)
-			}
+			})
 			if *update {
 				if err := os.WriteFile(file, txtar.Format(ar), 0o644); err != nil {
 					t.Fatal(err)
@@ -80,17 +83,26 @@ type exchanged struct {
 	conn net.Conn
 }
 
-func newClientPlay(t *testing.T, comment string) *clientPlay {
+// newClientPlay plays in a network in memory, if there is one.
+func newClientPlay(t *testing.T, comment string, m *memory) *clientPlay {
 	p := &clientPlay{requests: make(map[string]chan *exchanged), current: make(map[string]*exchanged)}
 	for _, m := range []string{"POST", "GET", "DELETE"} {
 		p.requests[m] = make(chan *exchanged, 16)
 	}
-	srv := httptest.NewServer(http.HandlerFunc(p.take))
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(p.take))
+	other := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s reached a foreign server", r.Method, r.URL)
 	}))
-	p.addr, p.other = srv.Listener.Addr().String(), other.Listener.Addr().String()
 	cfg := rpchttp.ClientConfig{CloseTimeout: 200 * time.Millisecond}
+	if m != nil {
+		srv.Listener.Close()
+		other.Listener.Close()
+		srv.Listener, other.Listener = m, newMemory()
+		cfg.Client = &http.Client{Transport: &http.Transport{DialContext: m.dial, DisableCompression: true}}
+	}
+	srv.Start()
+	other.Start()
+	p.addr, p.other = srv.Listener.Addr().String(), other.Listener.Addr().String()
 	url := srv.URL + "/rpc"
 	for line := range strings.Lines(comment) {
 		words := strings.Fields(line)
@@ -115,6 +127,7 @@ func newClientPlay(t *testing.T, comment string) *clientPlay {
 			cfg.MaxMessage, err = strconv.Atoi(words[2])
 		case "max-reconnects":
 			cfg.MaxReconnects, err = strconv.Atoi(words[2])
+		case "network": // see onNetwork
 		case "timeout":
 			cfg.Timeout, err = time.ParseDuration(words[2])
 		default:
@@ -191,7 +204,7 @@ func (p *clientPlay) step(t *testing.T, name, data string) string {
 	case "read":
 		return p.read(t)
 	case "close":
-		p.st.Close()
+		go p.st.Close() // the end of the session waits for its answer
 		return data
 	}
 	t.Fatalf("unknown section %s", name)

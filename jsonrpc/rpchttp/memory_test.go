@@ -18,12 +18,27 @@ import (
 // either is left: it panics otherwise.
 func inMemory(t *testing.T, cfg rpchttp.ServerConfig, f func(t *testing.T, m *memory)) {
 	t.Helper()
+	inMemoryOver(t, nil, cfg, f)
+}
+
+// inMemoryHTTP2 does it with HTTP/2, without TLS.
+func inMemoryHTTP2(t *testing.T, cfg rpchttp.ServerConfig, f func(t *testing.T, m *memory)) {
+	t.Helper()
+	http2 := new(http.Protocols)
+	http2.SetUnencryptedHTTP2(true)
+	inMemoryOver(t, http2, cfg, f)
+}
+
+func inMemoryOver(t *testing.T, protocols *http.Protocols, cfg rpchttp.ServerConfig, f func(t *testing.T, m *memory)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := &memory{Server: rpchttp.Handler(cfg), conns: make(chan net.Conn), closed: make(chan struct{})}
+		m := newMemory()
+		m.Server = rpchttp.Handler(cfg)
 		m.http = rpchttp.NewHTTPServer("", m.Server)
+		m.http.Protocols = protocols
 		served := make(chan struct{})
 		go func() { m.http.Serve(m); close(served) }()
-		m.transport = &http.Transport{DialContext: m.dial, MaxIdleConnsPerHost: 100, DisableCompression: true}
+		m.transport = &http.Transport{DialContext: m.dial, MaxIdleConnsPerHost: 100, DisableCompression: true, Protocols: protocols}
 		defer func() {
 			for _, st := range m.streams { // where f did not come so far
 				st.Close()
@@ -54,6 +69,8 @@ type memory struct {
 	dials int
 	down  bool
 }
+
+func newMemory() *memory { return &memory{conns: make(chan net.Conn), closed: make(chan struct{})} }
 
 func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()

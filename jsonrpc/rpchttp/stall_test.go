@@ -76,9 +76,9 @@ func postRaw(t *testing.T, m *memory, method string) net.Conn {
 // Config.StallTimeout is no client that takes nothing. In HTTP/2 a deadline would end
 // it.
 func TestSilentResult(t *testing.T) {
-	const stall = time.Second
+	const stall = 10 * time.Second
 	first := `"` + strings.Repeat("x", 40<<10)
-	h := rpchttp.Handler(rpchttp.ServerConfig{Config: jsonrpc.Config{
+	cfg := rpchttp.ServerConfig{Config: jsonrpc.Config{
 		StallTimeout: stall,
 		Handler: jsonrpc.HandlerFunc(func(context.Context, *jsonrpc.Request) (any, error) {
 			r, w := io.Pipe()
@@ -90,20 +90,18 @@ func TestSilentResult(t *testing.T) {
 			}()
 			return r, nil
 		}),
-	}})
-	srv := httptest.NewUnstartedServer(h)
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	defer srv.Close()
-	defer h.Close()
-	res, err := srv.Client().Post(srv.URL, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"m"}`))
-	if err != nil || res.ProtoMajor != 2 {
-		t.Fatal(res, err)
-	}
-	defer res.Body.Close()
-	if n, err := io.Copy(io.Discard, res.Body); err != nil || n < int64(len(first)) {
-		t.Errorf("%d bytes, %v", n, err)
-	}
+	}}
+	inMemoryHTTP2(t, cfg, func(t *testing.T, m *memory) {
+		client := &http.Client{Transport: m.transport}
+		res, err := client.Post("http://localhost/", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"m"}`))
+		if err != nil || res.ProtoMajor != 2 {
+			t.Fatal(res, err)
+		}
+		defer res.Body.Close()
+		if n, err := io.Copy(io.Discard, res.Body); err != nil || n < int64(len(first)) {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	})
 }
 
 // readSlowly reads an answer with pauses between its pieces, one of them before it.

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,7 +32,8 @@ var update = flag.Bool("update", false, "write what happens into the transcripts
 // TestServerTranscripts sends the requests in testdata/server byte for byte to
 // a Server behind a real http.Server, and compares the answers (RPC-1…RPC-6,
 // RPC-23…RPC-25). The comment of a transcript says what it shows; lines that
-// begin with "set" configure the Server. Sections:
+// begin with "set" configure the Server; "set network memory" is for what is about
+// time, which then passes only when nobody can go on. Sections:
 //
 //	request       bytes to send; line ends become CRLF in the head
 //	response      the answer; headers sorted, Date left out
@@ -52,14 +54,16 @@ func TestServerTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := newServerPlay(t, string(ar.Comment))
-			for i := range ar.Files {
-				got := p.step(t, ar.Files[i].Name, string(ar.Files[i].Data))
-				if diff := cmp.Diff(string(ar.Files[i].Data), got); diff != "" && !*update {
-					t.Fatalf("section %d, %s (-want +got):\n%s", i+1, ar.Files[i].Name, diff)
+			onNetwork(t, string(ar.Comment), func(t *testing.T, m *memory) {
+				p := newServerPlay(t, string(ar.Comment), m)
+				for i := range ar.Files {
+					got := p.step(t, ar.Files[i].Name, string(ar.Files[i].Data))
+					if diff := cmp.Diff(string(ar.Files[i].Data), got); diff != "" && !*update {
+						t.Fatalf("section %d, %s (-want +got):\n%s", i+1, ar.Files[i].Name, diff)
+					}
+					ar.Files[i].Data = []byte(got)
 				}
-				ar.Files[i].Data = []byte(got)
-			}
+			})
 			if *update {
 				if err := os.WriteFile(file, txtar.Format(ar), 0o644); err != nil {
 					t.Fatal(err)
@@ -69,9 +73,21 @@ func TestServerTranscripts(t *testing.T) {
 	}
 }
 
+// onNetwork calls play with nil, or with the network in memory, in a bubble, that the
+// comment of a transcript asks for.
+func onNetwork(t *testing.T, comment string, play func(t *testing.T, m *memory)) {
+	t.Helper()
+	if !strings.Contains(comment, "set network memory\n") {
+		play(t, nil)
+		return
+	}
+	synctest.Test(t, func(t *testing.T) { play(t, newMemory()) })
+}
+
 // A serverPlay is a Server on which a transcript is played.
 type serverPlay struct {
 	addr     string
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	conns    map[string]*wire
 	sessions []string
 }
@@ -82,7 +98,7 @@ type wire struct {
 	body io.Reader // of a stream of events
 }
 
-func newServerPlay(t *testing.T, comment string) *serverPlay {
+func newServerPlay(t *testing.T, comment string, m *memory) *serverPlay {
 	cfg := rpchttp.ServerConfig{Config: jsonrpc.Config{Handler: testMethods(), Grace: 100 * time.Millisecond}}
 	readTimeout := time.Duration(0)
 	sessions := func() *rpchttp.SessionConfig {
@@ -99,6 +115,7 @@ func newServerPlay(t *testing.T, comment string) *serverPlay {
 		words = append(words, "")
 		var err error
 		switch words[1] {
+		case "network": // see onNetwork
 		case "max-message":
 			cfg.Config.MaxMessage, err = strconv.Atoi(words[2])
 		case "max-handlers":
@@ -139,13 +156,18 @@ func newServerPlay(t *testing.T, comment string) *serverPlay {
 	if readTimeout > 0 {
 		srv.ReadTimeout = readTimeout
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	p := &serverPlay{conns: make(map[string]*wire)}
+	var l net.Listener = m
+	if p.dial = m.dial; m == nil {
+		var err error
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		p.dial = new(net.Dialer).DialContext
 	}
+	p.addr = l.Addr().String()
 	served := make(chan struct{})
 	go func() { srv.Serve(l); close(served) }()
-	p := &serverPlay{addr: l.Addr().String(), conns: make(map[string]*wire)}
 	t.Cleanup(func() {
 		for _, c := range p.conns {
 			c.Close()
@@ -222,7 +244,7 @@ func testMethods() jsonrpc.Handler {
 func (p *serverPlay) step(t *testing.T, name, data string) string {
 	name, label, _ := strings.Cut(name, "@")
 	if name != "close" && p.conns[label] == nil {
-		c, err := net.Dial("tcp", p.addr)
+		c, err := p.dial(t.Context(), "tcp", p.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
