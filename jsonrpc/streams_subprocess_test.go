@@ -4,6 +4,7 @@ package jsonrpc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,8 +91,11 @@ func childCommand(kind string) *exec.Cmd {
 	return cmd
 }
 
+// startChild gives a child that ends by itself the time for it, unless cfg says
+// another.
 func startChild(t *testing.T, kind string, cfg SubprocessConfig) *Subprocess {
 	t.Helper()
+	cfg.CloseWait = cmp.Or(cfg.CloseWait, 2*time.Minute)
 	s, err := Start(t.Context(), childCommand(kind), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +280,7 @@ func TestSubprocessLastWords(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "said")
 	cmd := childCommand("last words")
 	cmd.Env = append(cmd.Env, "JSONRPC_TEST_FILE="+file)
-	s, err := Start(t.Context(), cmd, SubprocessConfig{CloseWait: time.Minute})
+	s, err := Start(t.Context(), cmd, SubprocessConfig{CloseWait: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +317,7 @@ func TestSubprocessContext(t *testing.T) {
 func TestSubprocessStderr(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
-	cfg := SubprocessConfig{StderrLineLimit: 32, StderrTail: 1000, StderrLine: func(line []byte) {
+	cfg := SubprocessConfig{CloseWait: 2 * time.Minute, StderrLineLimit: 32, StderrTail: 1000, StderrLine: func(line []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		lines = append(lines, string(line))
@@ -440,7 +444,7 @@ func openDescriptors(t *testing.T) map[string]int {
 func TestClientSubprocess(t *testing.T) {
 	programs := make(chan *Subprocess, 10)
 	dial := func(ctx context.Context) (Stream, error) {
-		s, err := Start(ctx, childCommand("serve"), SubprocessConfig{})
+		s, err := Start(ctx, childCommand("serve"), SubprocessConfig{CloseWait: 2 * time.Minute})
 		if err != nil {
 			return nil, err
 		}

@@ -167,7 +167,7 @@ func TestStreams(t *testing.T) {
 						t.Errorf("Listen: %v", err)
 					}
 				})
-				a, err := rpcdial.Dial(t.Context(), <-at, rpcdial.Config{TLS: trusting, Timeout: 10 * time.Second})
+				a, err := rpcdial.Dial(t.Context(), <-at, rpcdial.Config{TLS: trusting, Timeout: 2 * time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/parley-project/parley/jsonrpc"
 	"github.com/parley-project/parley/jsonrpc/rpcdial"
@@ -126,7 +127,7 @@ func TestServeAnswers(t *testing.T) {
 			return "done", nil
 		}))
 		go func() {
-			served <- rpcdial.Serve(ctx, url, rpcdial.Config{Listening: func(url string) { at <- url }}, jsonrpc.Config{Handler: &mux})
+			served <- rpcdial.Serve(ctx, url, rpcdial.Config{Listening: func(url string) { at <- url }}, jsonrpc.Config{Handler: &mux, Grace: 2 * time.Minute})
 		}()
 		place := <-at
 		s, err := rpcdial.Dial(t.Context(), place, rpcdial.Config{})
