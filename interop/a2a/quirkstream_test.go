@@ -164,9 +164,9 @@ func TestQuirkReattachToQuestion(t *testing.T) {
 		if q := asked.Steps[0].Question; q.Text != "who?" {
 			t.Errorf("question %+v", q)
 		}
+		id := r.mail(t, a, "ask who?", nil).task(t).ID
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		id := r.mail(t, a, "ask who?", nil).task(t).ID
 		resp, err := r.post(ctx, a, ask{method: r.says("subscribe"), params: map[string]any{"id": id}})
 		if errors.Is(err, context.DeadlineExceeded) {
 			return "not even headers"

@@ -63,7 +63,7 @@ func TestOurExecutorOldBridge(t *testing.T) {
 		return v
 	}
 	for _, run := range good {
-		v := ends(run, parley.RunCompleted, time.Minute)
+		v := ends(run, parley.RunCompleted, 2*time.Minute)
 		if !strings.Contains(string(v.Output), `"findings"`) || !strings.Contains(string(v.Output), `"text": "done: 1.5"`) {
 			t.Errorf("output %s", v.Output)
 		}
@@ -73,7 +73,7 @@ func TestOurExecutorOldBridge(t *testing.T) {
 		failing: "agent_error: JSON-RPC Error -32000: no papër",
 		refused: "agent_rejected: HTTP 422: Client error '422 Unprocessable Entity'",
 	} {
-		if v := ends(run, parley.RunFailed, 30*time.Second); v.Error == nil || !strings.HasPrefix(v.Error.Error(), want) {
+		if v := ends(run, parley.RunFailed, 2*time.Minute); v.Error == nil || !strings.HasPrefix(v.Error.Error(), want) {
 			t.Errorf("run %s: %v, want %q", run, v.Error, want)
 		}
 	}
@@ -141,7 +141,7 @@ func TestOldRequests(t *testing.T) {
 	for run, want := range map[string]parley.RunStatus{
 		"run-0001": parley.RunCompleted, "run-0002": parley.RunCancelled, "run-0003": parley.RunFailed,
 	} {
-		within(t, time.Minute, run+" is "+string(want), func() bool {
+		within(t, 2*time.Minute, run+" is "+string(want), func() bool {
 			v, err := x.Get(t.Context(), run)
 			return err == nil && v.Status == want
 		})
@@ -161,6 +161,6 @@ func TestOldRequests(t *testing.T) {
 		}
 		return got
 	}
-	within(t, 20*time.Second, "watchers see the steps", func() bool { return fmt.Sprint(watched()) == fmt.Sprint(want) })
+	within(t, 2*time.Minute, "watchers see the steps", func() bool { return fmt.Sprint(watched()) == fmt.Sprint(want) })
 	s.audit()
 }

@@ -72,13 +72,12 @@ func (g *gateway) start() {
 	g.cmd.Stdout, g.cmd.Stderr = &g.log, &g.log
 	check(g.t, g.cmd.Start())
 	var d net.Dialer
-	for range 200 {
+	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(50 * time.Millisecond) {
 		conn, err := d.DialContext(g.t.Context(), "tcp", g.address)
 		if err == nil {
 			_ = conn.Close()
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	g.t.Fatal("the gateway does not listen")
 }

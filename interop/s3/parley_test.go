@@ -53,7 +53,7 @@ func (p *process) reach(t *testing.T, id string, status parley.RunStatus, step s
 	t.Helper()
 	var run parley.Run
 	var err error
-	for range 600 {
+	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(50 * time.Millisecond) {
 		run, err = p.Executor().Get(t.Context(), id)
 		if err != nil && parley.CodeOf(err) != parley.CodeUnavailable {
 			t.Fatal(err)
@@ -65,7 +65,6 @@ func (p *process) reach(t *testing.T, id string, status parley.RunStatus, step s
 				}
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatalf("run %s is %s, not %s at step %s: %v", id, run.Status, status, step, err)
 	return run

@@ -80,7 +80,7 @@ func (g *guarded) asker(t *testing.T, a direct.Authorizer) func() (zone.Result, 
 	ids := zonetest.IDs()
 	client := zone.NewClient(zone.ClientConfig{Transport: tr, Profile: zone.ProfileRelaxed, NewID: ids})
 	return func() (zone.Result, zone.Info, error) {
-		res, info, err := client.Ask(within(t, 30*time.Second), zone.Call{ID: ids(), Task: zone.Task{Text: "say x"}})
+		res, info, err := client.Ask(within(t, 2*time.Minute), zone.Call{ID: ids(), Task: zone.Task{Text: "say x"}})
 		text := g.rig.Log.String()
 		if err != nil {
 			text += err.Error()

@@ -107,7 +107,7 @@ func serveOnce(t *testing.T, name string, s setup) (string, error) {
 			t.Logf("%s wrote:\n%s", name, complaints)
 		}
 	})
-	for began := time.Now(); time.Since(began) < time.Minute; {
+	for began := time.Now(); time.Since(began) < 2*time.Minute; {
 		if c, err := net.Dial("tcp", address); err == nil {
 			return address, c.Close()
 		}

@@ -98,7 +98,7 @@ func overAgentCore(t *testing.T, name, address string) *foreign {
 // ask asks, and sees to it that nothing secret comes back in any form.
 func (f *foreign) ask(t *testing.T, text string) (zone.Result, zone.Info, error) {
 	t.Helper()
-	res, info, err := f.Ask(within(t, 30*time.Second), zone.Call{ID: f.newID(), Task: zone.Task{
+	res, info, err := f.Ask(within(t, 2*time.Minute), zone.Call{ID: f.newID(), Task: zone.Task{
 		Text: text, Channel: "C1", CorrelationID: "corr-1", BotToken: zonetest.Secret(),
 	}})
 	noSecret(t, res, info, err)
@@ -164,7 +164,7 @@ func (f *foreign) testSuccess(t *testing.T) {
 }
 
 func (f *foreign) testAccepted(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, 2*time.Minute)
 	res, info, err := f.ask(t, "later")
 	if err != nil || res.Status != zone.StatusAccepted || res.TaskID == "" || res.PollAfterMS != 200 {
 		t.Fatalf("%+v, %v", res, err)
@@ -219,7 +219,7 @@ func (f *foreign) testFailures(t *testing.T) {
 	case !f.rpcFailure && class(err) != zone.ClassUnknownOutcome:
 		t.Errorf("raise: %v, %+v", err, info)
 	}
-	_, _, err = f.Card(within(t, 10*time.Second), zone.Meta{}) // a method that none of them has
+	_, _, err = f.Card(within(t, 2*time.Minute), zone.Meta{}) // a method that none of them has
 	if fault, ok = errors.AsType[*zone.Error](err); !ok || fault.Reason != zone.ReasonUnknownMethod {
 		t.Errorf("unknown method: %#v", err)
 	}
@@ -229,7 +229,7 @@ func (f *foreign) testFailures(t *testing.T) {
 func TestZN6_ForeignRefusals(t *testing.T) {
 	t.Parallel()
 	python, node := serve(t, runtimePython, setup{}), serve(t, runtimeNode, setup{})
-	ctx := within(t, 30*time.Second)
+	ctx := within(t, 2*time.Minute)
 	nosession, err := direct.New(direct.Config{URL: "http://" + node + "/invocations"})
 	check(t, err)
 	defer nosession.Close()
