@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ type stateKey struct{}
 // against a server of their own. Besides the usual commands they have:
 //
 //	parley ARGS…     run a command line; "!" if it must not exit with 0
+//	until TEXT ARGS… the same, interrupted as by Ctrl-C once standard error matches TEXT
 //	code N           the last exit code was N
 //	input FILE       the next command line reads FILE as its standard input
 //	data DIR         make a running local server's data folder
@@ -63,7 +65,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"parley": scriptParley, "code": scriptCode, "input": scriptInput, "data": scriptData, "agent": scriptAgent,
+			"parley": scriptParley, "until": scriptUntil, "code": scriptCode, "input": scriptInput, "data": scriptData, "agent": scriptAgent,
 			"oldplatform": scriptOldPlatform, "postgres": scriptPostgres, "start": scriptStart, "end": scriptEnd,
 		},
 	})
@@ -76,6 +78,33 @@ func scriptParley(ts *testscript.TestScript, neg bool, args []string) {
 	state.exit = a.execute(context.Background(), args)
 	if neg == (state.exit == exitDone) {
 		ts.Fatalf("parley %s: exit code %d", strings.Join(args, " "), state.exit)
+	}
+}
+
+// scriptUntil is for what shows something and then goes on: a time limit for it would be
+// too short on a busy machine, and passed in vain on any other.
+func scriptUntil(ts *testscript.TestScript, neg bool, args []string) {
+	ctx, interrupt := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer interrupt()
+	text := regexp.MustCompile("(?m)(" + args[0] + ")")
+	errs := lockedBuffer{search: text, found: make(chan string, 1)}
+	go func() {
+		select {
+		case <-errs.found:
+			interrupt()
+		case <-ctx.Done():
+		}
+	}()
+	state := ts.Value(stateKey{}).(*scriptState)
+	state.exit = scriptApp(ts, ts.Stdout(), &errs).execute(ctx, args[1:])
+	line := "parley " + strings.Join(args[1:], " ")
+	if !text.MatchString(errs.String()) {
+		ts.Fatalf("%s does not show %q: %s", line, args[0], errs.String())
+	}
+	_, err := io.WriteString(ts.Stderr(), errs.String())
+	ts.Check(err)
+	if neg == (state.exit == exitDone) {
+		ts.Fatalf("%s: exit code %d", line, state.exit)
 	}
 }
 
