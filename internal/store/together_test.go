@@ -123,7 +123,8 @@ func TestTogetherIsOneState(t *testing.T) {
 	var asking sync.WaitGroup
 	asking.Go(func() { check(t, db.together(t.Context(), count, waits, count)) })
 	for waiting := int64(0); waiting == 0; time.Sleep(10 * time.Millisecond) {
-		check(t, db.read(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`,
+		check(t, db.read(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+ AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, // other tests lock in theirs
 			func(r *record) error { waiting = r.int(); return nil }))
 	}
 	begin(t, db, "run-1", attempt("run-1", "a", 1))
