@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/big"
 	"net"
 	"os"
@@ -158,12 +159,15 @@ func TestTakesWritesDoesNotWait(t *testing.T) {
 	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Writers: 1})
 	check(t, db.TakesWrites(t.Context()))
 	release := stall(t, db)
-	began := time.Now()
-	for range 3 {
-		check(t, db.TakesWrites(t.Context())) // what is known
+	check(t, db.TakesWrites(t.Context())) // what is known, although the look waits
+	least := time.Duration(math.MaxInt64) // the process may be stopped during one, not during all
+	for range 10 {
+		began := time.Now()
+		check(t, db.TakesWrites(t.Context()))
+		least = min(least, time.Since(began))
 	}
-	if took := time.Since(began); took > 2*writesWait {
-		t.Errorf("it took %v", took)
+	if least >= writesWait {
+		t.Errorf("each of ten took %v or more", least)
 	}
 	if n := len(db.queue); n != 1 { // not one for each who has asked
 		t.Errorf("%d looks wait", n)
@@ -179,7 +183,7 @@ func TestLimitsOfSessions(t *testing.T) {
 	admin := administrator(t, url)
 	limits := []string{"transaction_timeout", "idle_session_timeout", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
 	for _, name := range limits {
-		admin(alter(fmt.Sprintf(`SET %s = '2s'`, name))) // it counts until the connection is made
+		admin(alter(fmt.Sprintf(`SET %s = '5s'`, name))) // it counts until the connection is made
 	}
 	log := &lineCounter{}
 	db := openedAt(t, url, Options{Logger: slog.New(log)})
@@ -191,7 +195,7 @@ func TestLimitsOfSessions(t *testing.T) {
 	}
 	checkEnded(t, db)
 	heard := listening(t, db)
-	time.Sleep(2500 * time.Millisecond)
+	time.Sleep(5500 * time.Millisecond)
 	rouse(t, db, heard)
 	look := `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN ('` + strings.Join(limits, `', '`) + `')`
 	var read, written string
@@ -405,21 +409,36 @@ func TestListenerThatIsCut(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = db.Listen(ctx, func(string) {}) })
-	for range 40 {
+	lines := func() []string { return log.above(slog.LevelWarn) }
+	began := time.Now()
+	for n := 0; n < 40 || len(lines()) == 0 && time.Since(began) < 2*time.Minute; n++ {
 		time.Sleep(50 * time.Millisecond)
 		admin(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
 	}
 	stop()
 	ended.Wait()
-	lines := log.above(slog.LevelWarn)
-	if len(lines) == 0 || len(lines) > 6 {
-		t.Errorf("%d lines in 2 s:\n%s", len(lines), strings.Join(lines, "\n"))
+	took := time.Since(began)
+	if n := len(lines()); n == 0 || n > mostListenLines(took) {
+		t.Errorf("%d lines in %v:\n%s", n, took, strings.Join(lines(), "\n"))
 	}
-	for _, line := range lines { // the logger counts what is unavailable
+	for _, line := range lines() { // the logger counts what is unavailable
 		if !strings.Contains(line, "error=unavailable:") {
 			t.Errorf("a line is %s", line)
 		}
 	}
+}
+
+// mostListenLines is how often a listener may try within a time: after pauses that double,
+// from the start again after each connection that lasted.
+func mostListenLines(took time.Duration) int {
+	ladder := func(least time.Duration) (lines int) {
+		for at, wait := time.Duration(0), listenAgain; at <= least; wait = min(2*wait, listenAgainMost) {
+			lines++
+			at += wait / 2
+		}
+		return lines
+	}
+	return ladder(took) + int(took/listenLasts)*ladder(listenLasts)
 }
 
 // TestTableThatIsGone: a table that is missing although the version is right is told
