@@ -92,7 +92,7 @@ func progress(t *testing.T, ended func() []string, more int) {
 	from := len(ended())
 	for deadline := time.Now().Add(2 * time.Minute); len(ended()) < from+more; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d runs have ended in a minute, not %d", len(ended())-from, more)
+			t.Fatalf("%d runs have ended in two minutes, not %d", len(ended())-from, more)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestUnsafeServer(t *testing.T) {
 	check(t, open())
 	s.Set("synchronous_standby_names", "")
 	// The setting arrives with a signal.
-	for deadline := time.Now().Add(30 * time.Second); open() == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); open() == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 	}
 	wantCode(t, open(), parley.CodeInvalid)
 

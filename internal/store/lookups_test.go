@@ -15,7 +15,7 @@ import (
 // waitLookups waits until so many wait.
 func waitLookups(t *testing.T, db *DB, n int) {
 	t.Helper()
-	for range 10_000 {
+	for range 60_000 {
 		db.lookups.mu.Lock()
 		got := len(db.lookups.waiting)
 		db.lookups.mu.Unlock()

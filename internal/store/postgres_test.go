@@ -110,7 +110,7 @@ func (c *faultyLine) Write(b []byte) (int, error) {
 	c.cut()
 	message := bytes.Clone(b)
 	deliver := func() {
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		c.Conn.Write(message)
 		reply := make([]byte, anyMessageSize)
 		for {

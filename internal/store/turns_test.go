@@ -320,7 +320,7 @@ func TestConcurrency_RaceOfStarts(t *testing.T) {
 		const runs, limit = 50, 3
 		var all sync.WaitGroup
 		var ended atomic.Int64
-		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer stop()
 		finish := func(db *DB, st Start, seen Run) {
 			if err := db.Decide(ctx, exit(st, seen)); err != nil {

@@ -38,7 +38,7 @@ func stall(t testing.TB, db *DB) (release func()) {
 // queued waits until n units wait for the writer.
 func queued(t testing.TB, db *DB, n int) {
 	t.Helper()
-	for range 5000 {
+	for range 60_000 {
 		if len(db.queue) == n {
 			return
 		}
