@@ -61,7 +61,6 @@ type api struct {
 	stop    chan struct{}
 	done    sync.WaitGroup
 	written atomic.Int64
-	slowest atomic.Int64
 	failed  atomic.Pointer[string]
 }
 
@@ -69,6 +68,9 @@ func (p *platform) startAPI(workers int) *api {
 	a := &api{stop: make(chan struct{})}
 	for w := range workers {
 		conn := p.connect()
+		// The server tells who waits for too long: its clock runs for the wait alone.
+		_, err := conn.Exec(context.Background(), `SET lock_timeout = 10000`)
+		check(p.t, err)
 		a.done.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -76,7 +78,6 @@ func (p *platform) startAPI(workers int) *api {
 					return
 				default:
 				}
-				begin := time.Now()
 				name := fmt.Sprintf("agent-%d-%d", w, n)
 				ctx := context.Background()
 				tx, err := conn.Begin(ctx)
@@ -99,9 +100,6 @@ func (p *platform) startAPI(workers int) *api {
 					return
 				}
 				a.written.Add(1)
-				if took := int64(time.Since(begin)); took > a.slowest.Load() {
-					a.slowest.Store(took)
-				}
 			}
 		})
 	}
@@ -134,9 +132,6 @@ func TestAD6_OldAPIGoesOn(t *testing.T) {
 	must(p.migrate(oldplatform.MigrateUp))(t)
 	a.end(t)
 	diff(t, p.text(`SELECT count(*) FROM agents WHERE protocol = 'simple-a2a'`), fmt.Sprint(6+a.written.Load()))
-	if took := time.Duration(a.slowest.Load()); took > 10*time.Second {
-		t.Errorf("a request of the API took %s", took)
-	}
 }
 
 // TestAD6_Locked: a session that holds the table for ever is named, and nobody
@@ -149,14 +144,11 @@ func TestAD6_Locked(t *testing.T) {
 	check(t, err)
 	failed := make(chan error, 1)
 	go func() {
-		failed <- oldplatform.MigrateUp(t.Context(), oldplatform.MigrateOptions{Address: p.url, Tell: func(string) {}, Patience: 2 * time.Second})
+		failed <- oldplatform.MigrateUp(t.Context(), oldplatform.MigrateOptions{Address: p.url, Tell: func(string) {}, Patience: 4 * time.Second})
 	}()
+	p.exec(`SET lock_timeout = 2000`)
 	for range 20 {
-		begin := time.Now()
-		p.text(`SELECT count(*) FROM agents`)
-		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("a reader waited for %s", took)
-		}
+		p.text(`SELECT count(*) FROM agents`) // fails if it waits for longer
 		time.Sleep(50 * time.Millisecond)
 	}
 	err = <-failed
