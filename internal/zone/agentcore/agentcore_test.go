@@ -115,7 +115,11 @@ func TestZN6_AgentCoreRows(t *testing.T) {
 				}
 				r := start(t, mode, says(good), nil)
 				r.platform.Fail(row.Fault, row.Fault, row.Fault, row.Fault)
-				got, info, err := r.Call(within(t, 2*time.Second), []byte(`{"id":"1"}`), zone.Meta{})
+				limit := time.Minute
+				if row.Fault.How == agentcoretest.KeepsQuiet || row.Fault.How == agentcoretest.StallsHalfway {
+					limit = 3 * time.Second
+				}
+				got, info, err := r.Call(within(t, limit), []byte(`{"id":"1"}`), zone.Meta{})
 				// With the date that the row claims, the second signature is really wrong.
 				if sent := len(r.platform.Calls()) + len(r.platform.Refused()); sent != want || info.Attempts != want {
 					t.Errorf("sent %d times, Info says %d, want %d (%v)", sent, info.Attempts, want, err)
@@ -151,7 +155,7 @@ func TestZN6_AgentCoreGoesOnAfterThrottling(t *testing.T) {
 		r := start(t, mode, says(good), nil)
 		rows := agentcoretest.Rows()
 		r.platform.Fail(rows[0].Fault, agentcoretest.Fault{Status: 409, Type: "RetryableConflictException"})
-		got, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+		got, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 		if err != nil || string(got) != good || info.Attempts != 3 {
 			t.Errorf("%q, %+v, %v", got, info, err)
 		}
@@ -181,7 +185,7 @@ func TestZN6_AgentCoreCarriesBytesAndHeaders(t *testing.T) {
 			_, _ = io.WriteString(w, good+"\n")
 		}), func(p *agentcoretest.Config, c *agentcore.Config) { p.Qualifier, c.Qualifier = "prod-1", "prod-1" })
 		meta := zone.Meta{CorrelationID: "corr-1", Trace: parley.Trace{Parent: trace, State: "a=1"}, IdempotencyKey: "key-1"}
-		got, info, err := r.Call(within(t, 10*time.Second), body, meta)
+		got, info, err := r.Call(within(t, time.Minute), body, meta)
 		if err != nil || string(got) != good+"\n" {
 			t.Fatalf("%q, %v; refused %v", got, err, r.platform.Refused())
 		}
@@ -191,12 +195,12 @@ func TestZN6_AgentCoreCarriesBytesAndHeaders(t *testing.T) {
 		if r.platform.Calls()[0].Header.Get("Idempotency-Key") != "" {
 			t.Error("the platform takes no Idempotency-Key")
 		}
-		_, again, err := r.Call(within(t, 10*time.Second), body, meta)
+		_, again, err := r.Call(within(t, time.Minute), body, meta)
 		if err != nil || again.Affinity == info.Affinity {
 			t.Errorf("two calls in one session %s, %v", again.Affinity, err)
 		}
 		meta.Affinity = info.Affinity
-		if _, again, err = r.Call(within(t, 10*time.Second), body, meta); err != nil || again.Affinity != info.Affinity {
+		if _, again, err = r.Call(within(t, time.Minute), body, meta); err != nil || again.Affinity != info.Affinity {
 			t.Errorf("session %s, want %s, %v", again.Affinity, info.Affinity, err)
 		}
 	})
@@ -220,7 +224,7 @@ func TestZN6_AgentCoreSessions(t *testing.T) {
 		})
 		call := func(affinity, want string) string {
 			t.Helper()
-			got, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{Affinity: affinity})
+			got, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{Affinity: affinity})
 			if err != nil || !strings.Contains(string(got), want) {
 				t.Fatalf("%q, %v, want %s", got, err, want)
 			}
@@ -229,7 +233,7 @@ func TestZN6_AgentCoreSessions(t *testing.T) {
 		session := call("", "accepted")
 		call("", "accepted")
 		call(session, "completed")
-		if err := r.Release(within(t, 10*time.Second), session); err != nil {
+		if err := r.Release(within(t, time.Minute), session); err != nil {
 			t.Fatal(err)
 		}
 		call(session, "accepted") // a new machine
@@ -237,11 +241,11 @@ func TestZN6_AgentCoreSessions(t *testing.T) {
 			t.Errorf("stopped %v", got)
 		}
 		for _, gone := range []string{"", "parley-zone-session-that-never-was-there"} {
-			if err := r.Release(within(t, 10*time.Second), gone); err != nil {
+			if err := r.Release(within(t, time.Minute), gone); err != nil {
 				t.Errorf("%q: %v", gone, err)
 			}
 		}
-		if err := r.Release(within(t, 10*time.Second), "short"); err == nil {
+		if err := r.Release(within(t, time.Minute), "short"); err == nil {
 			t.Error("a malformed session was released")
 		}
 	})
@@ -275,7 +279,7 @@ func TestZN6_AgentCoreFoundAgain(t *testing.T) {
 		})
 		client := zone.NewClient(zone.ClientConfig{Transport: r, NewID: func() string { return "look" }})
 		for _, id := range []string{"6f1f9a52-6f0f-4c0e-9b6e-0d1a4f3c2b10", "6f1f9a52-6f0f-4c0e-9b6e-0d1a4f3c2b11"} {
-			dying, die := context.WithTimeout(t.Context(), 10*time.Second)
+			dying, die := context.WithTimeout(t.Context(), time.Minute)
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -284,7 +288,7 @@ func TestZN6_AgentCoreFoundAgain(t *testing.T) {
 			session := <-begun
 			die()
 			<-ended
-			res, info, err := client.Fetch(within(t, 10*time.Second), zone.Query{TaskID: id}, zone.Meta{})
+			res, info, err := client.Fetch(within(t, time.Minute), zone.Query{TaskID: id}, zone.Meta{})
 			if err != nil || res.Status != zone.StatusRunning || info.Affinity != session {
 				t.Errorf("%+v, %v, asked %s and not %s", res, err, info.Affinity, session)
 			}
@@ -298,11 +302,11 @@ func TestZN6_AgentCoreFoundAgain(t *testing.T) {
 func TestZN6_AgentCoreLimits(t *testing.T) {
 	both(t, func(t *testing.T, mode agentcore.AuthMode) {
 		r := start(t, mode, says(`"`+strings.Repeat("a", 3000)+`"`), func(_ *agentcoretest.Config, c *agentcore.Config) { c.MaxResponse = 2000 })
-		_, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+		_, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 		if f := fault(t, err); f.Class != zone.ClassTooLarge || info.Attempts != 1 {
 			t.Errorf("response: %v", err)
 		}
-		_, _, err = r.Call(within(t, 10*time.Second), make([]byte, zone.MaxPayload+1), zone.Meta{})
+		_, _, err = r.Call(within(t, time.Minute), make([]byte, zone.MaxPayload+1), zone.Meta{})
 		if f := fault(t, err); f.Class != zone.ClassTooLarge {
 			t.Errorf("request: %v", err)
 		}
@@ -311,7 +315,7 @@ func TestZN6_AgentCoreLimits(t *testing.T) {
 			t.Errorf("no deadline: %v", err)
 		}
 		for _, affinity := range []string{"short", strings.Repeat("a", 101), strings.Repeat("a", 40) + "\r\n", "-" + strings.Repeat("a", 40), strings.Repeat("ä", 40)} {
-			_, _, err = r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{Affinity: affinity})
+			_, _, err = r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{Affinity: affinity})
 			if f := fault(t, err); f.Class != zone.ClassNotSent {
 				t.Errorf("%q: %v", affinity, err)
 			}
@@ -330,7 +334,7 @@ func TestZN6_AgentCoreNotBelieved(t *testing.T) {
 		"region": func(p *agentcoretest.Config, _ *agentcore.Config) { p.Verifier.Region = "eu-west-1" },
 	} {
 		r := start(t, agentcore.SigV4, says(good), change)
-		_, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+		_, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 		if f := fault(t, err); f.Class != zone.ClassAuth || info.Attempts != 1 || info.Status != 403 {
 			t.Errorf("%s: %v, %+v", name, err, info)
 		}
@@ -338,7 +342,7 @@ func TestZN6_AgentCoreNotBelieved(t *testing.T) {
 	r := start(t, agentcore.JWT, says(good), func(_ *agentcoretest.Config, c *agentcore.Config) {
 		c.Authorize = direct.Bearer(parley.NewSecret([]byte("bad-token")))
 	})
-	_, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+	_, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 	if f := fault(t, err); f.Class != zone.ClassAuth || info.Attempts != 1 || info.Status != 401 {
 		t.Errorf("bearer: %v, %+v", err, info)
 	}
@@ -364,7 +368,7 @@ func TestZN6_AgentCoreClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []int{2, 1} {
-		if _, info, err := tr.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{}); err != nil || info.Attempts != want {
+		if _, info, err := tr.Call(within(t, time.Minute), []byte("{}"), zone.Meta{}); err != nil || info.Attempts != want {
 			t.Errorf("%v, %d attempts, want %d", err, info.Attempts, want)
 		}
 	}
@@ -378,7 +382,7 @@ func TestZN6_AgentCoreNotSent(t *testing.T) {
 		}
 		l.Close()
 		r := start(t, mode, says(good), func(_ *agentcoretest.Config, c *agentcore.Config) { c.Endpoint = "http://" + l.Addr().String() })
-		_, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+		_, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 		if f := fault(t, err); f.Class != zone.ClassNotSent || info.Attempts != 3 {
 			t.Errorf("%v, %+v", err, info)
 		}
@@ -386,7 +390,7 @@ func TestZN6_AgentCoreNotSent(t *testing.T) {
 	r := start(t, agentcore.SigV4, says(good), func(_ *agentcoretest.Config, c *agentcore.Config) {
 		c.Credentials = credentials.NewStaticCredentialsProvider("", "", "")
 	})
-	_, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+	_, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 	if f := fault(t, err); f.Class != zone.ClassNotSent || info.Attempts != 0 {
 		t.Errorf("no credentials: %v, %+v", err, info)
 	}
@@ -400,7 +404,7 @@ func TestZN6_AgentCoreContainerFails(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.WriteString(w, `{"error":"xoxb-secret"}`)
 		}), nil)
-		_, info, err := r.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+		_, info, err := r.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 		if f := fault(t, err); f.Class != zone.ClassUnknownOutcome || info.Status != 424 || runs.Load() != 1 || strings.Contains(err.Error(), "xoxb") {
 			t.Errorf("%v, %+v, ran %d times", err, info, runs.Load())
 		}
@@ -432,8 +436,8 @@ func TestZN6_AgentCoreTellsOfEndpointsAndQuotas(t *testing.T) {
 		t.Errorf("log %q", out.String())
 	}
 	p.Fail(agentcoretest.Fault{Status: 402, Type: "ServiceQuotaExceededException"})
-	_, _, _ = tr.Call(within(t, 10*time.Second), []byte(`{"bot_token":"xoxb-1"}`), zone.Meta{})
-	if _, _, err = tr.Call(within(t, 10*time.Second), []byte(`{"bot_token":"xoxb-1"}`), zone.Meta{}); err != nil {
+	_, _, _ = tr.Call(within(t, time.Minute), []byte(`{"bot_token":"xoxb-1"}`), zone.Meta{})
+	if _, _, err = tr.Call(within(t, time.Minute), []byte(`{"bot_token":"xoxb-1"}`), zone.Meta{}); err != nil {
 		t.Fatal(err)
 	}
 	log := out.String()

@@ -73,7 +73,7 @@ func TestZN6_AgentCoreBothModesAskTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, info, err := tr.Call(ctx, []byte("{}"), zone.Meta{Trace: parley.Trace{Parent: "00-a", State: "a=1"}, CorrelationID: "c"})
 		if err != nil {
 			t.Fatal(err)

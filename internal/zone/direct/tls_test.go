@@ -44,7 +44,7 @@ func TestZN6_DirectRefusedClientCertificate(t *testing.T) {
 							cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c.cert, nil }
 						}
 						tr := open(t, direct.Config{URL: srv.URL + "/zone/invocations", TLS: cfg})
-						_, info, err := tr.Call(within(t, 20*time.Second), bytes.Repeat([]byte("1"), size), zone.Meta{})
+						_, info, err := tr.Call(within(t, time.Minute), bytes.Repeat([]byte("1"), size), zone.Meta{})
 						if name == "right" {
 							if err != nil || info.Attempts != 1 || posts.Load() != 1 {
 								t.Fatalf("%v, %d attempts, %d posts", err, info.Attempts, posts.Load())
@@ -72,7 +72,7 @@ func TestZN6_DirectUntrustedServer(t *testing.T) {
 		"no authority":    {RootCAs: x509.NewCertPool()},
 		"other name":      {RootCAs: server.pool, ServerName: "a.example.com"},
 	} {
-		_, info, err := open(t, direct.Config{URL: srv.URL, TLS: cfg}).Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+		_, info, err := open(t, direct.Config{URL: srv.URL, TLS: cfg}).Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 		if f := fault(t, err); f.Class != zone.ClassAuth || info.Attempts != 1 {
 			t.Errorf("%s: %v, %d attempts", name, err, info.Attempts)
 		}
@@ -141,7 +141,7 @@ func TestZN6_DirectHTTP2(t *testing.T) {
 	for path, want := range map[string]zone.Class{"/ok": "", "/reset": zone.ClassUnknownOutcome, "/cut": zone.ClassUnknownOutcome, "/half": zone.ClassUnknownOutcome} {
 		posts.Store(0)
 		tr := open(t, direct.Config{URL: srv.URL + path, TLS: &tls.Config{RootCAs: server.pool}})
-		_, info, err := tr.Call(within(t, 10*time.Second), []byte(`{}`), zone.Meta{IdempotencyKey: "k"})
+		_, info, err := tr.Call(within(t, time.Minute), []byte(`{}`), zone.Meta{IdempotencyKey: "k"})
 		if want == "" && err == nil && info.Attempts == 1 {
 			continue
 		}
@@ -177,7 +177,7 @@ func TestZN6_DirectRefusedOnALaterConnection(t *testing.T) {
 		},
 	}, false)
 	tr := open(t, direct.Config{URL: srv.URL + "/", TLS: &tls.Config{RootCAs: server.pool, Certificates: []tls.Certificate{client.cert}}})
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, time.Minute)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, _, err := tr.Call(ctx, []byte("{}"), zone.Meta{}); err != nil {
@@ -236,7 +236,7 @@ func TestZN6_DirectHTTP2Refused(t *testing.T) {
 		}
 	}()
 	tr := open(t, direct.Config{URL: "https://" + l.Addr().String() + "/", TLS: &tls.Config{RootCAs: server.pool}})
-	got, info, err := tr.Call(within(t, 10*time.Second), []byte("{}"), zone.Meta{})
+	got, info, err := tr.Call(within(t, time.Minute), []byte("{}"), zone.Meta{})
 	if err != nil || string(got) != good || info.Attempts != 2 {
 		t.Errorf("%q, %d attempts, %v", got, info.Attempts, err)
 	}

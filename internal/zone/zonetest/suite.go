@@ -48,7 +48,7 @@ type Rig struct {
 func NewRig(set func(*execution.Config)) *Rig {
 	r := &Rig{Work: &Work{}, Log: &Log{}}
 	cfg := execution.Config{
-		Work: r.Work, Profile: zone.ProfileRelaxed, SyncLimit: 5 * time.Second,
+		Work: r.Work, Profile: zone.ProfileRelaxed, SyncLimit: time.Minute,
 		NewID: IDs(), Now: time.Now, Logger: slog.New(slog.NewJSONHandler(r.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if set != nil {
