@@ -181,10 +181,15 @@ func TestDigestOfALongNumber(t *testing.T) {
 	for name, number := range map[string]string{
 		"one": strings.Repeat("7", 1_000_000), "many": "[" + strings.Repeat("1e400,", 150_000) + "1]",
 	} {
-		began := time.Now()
-		digest([]byte(number))
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("%s: the digest of %d bytes took %v", name, len(number), took)
+		const most, tries = 3 * time.Second, 5
+		least := most + 1 // the process may be stopped during one, not during all
+		for n := 0; n < tries && least > most; n++ {
+			began := time.Now()
+			digest([]byte(number))
+			least = min(least, time.Since(began))
+		}
+		if least > most {
+			t.Errorf("%s: the digest of %d bytes took more than %v", name, len(number), most)
 		}
 	}
 }
