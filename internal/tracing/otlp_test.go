@@ -24,11 +24,11 @@ func deliver(t *testing.T, r tracing.Receiver) error {
 	if err != nil {
 		return err
 	}
-	tracer := tracing.New(tracing.Config{Exporter: exporter, Timeout: 2 * time.Second, Sample: 1, Random: counting()})
+	tracer := tracing.New(tracing.Config{Exporter: exporter, Timeout: time.Minute, Sample: 1, Random: counting()})
 	own, _ := tracer.Run("run-1", sampled)
 	now := time.Now()
 	tracer.Record(tracing.Span{Own: own, Above: sampled, Name: "run a", Kind: tracing.Client, Start: now, End: now.Add(time.Second), Failed: "timeout"})
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()
 	return tracer.Close(ctx)
 }
