@@ -180,7 +180,7 @@ func TestQuota(t *testing.T) {
 			broker.SleepControl(func() { time.Sleep(4 * time.Second) })
 		}
 		resp := produced(req.(*kmsg.ProduceRequest), 0)
-		resp.ThrottleMillis = 1500
+		resp.ThrottleMillis = 1000
 		return resp, nil, true
 	})
 	var log loggedLines
@@ -229,7 +229,7 @@ func TestCommitOnItsWayAtEnd(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }
