@@ -95,7 +95,7 @@ func (r *matrixRig) judgeAnswers(a *store.Attempt) {
 	if !given || a.Result == nil || a.Result.Outcome != parley.OutcomeUnknown {
 		return
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(matrixWithin); ; time.Sleep(50 * time.Millisecond) {
 		late, err := r.db.Late(r.ctx, a.ID)
 		if err == nil && len(late) > 0 {
 			return
