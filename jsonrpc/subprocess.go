@@ -21,8 +21,8 @@ const (
 	// output, once it has exited.
 	lingerWait = time.Second
 	// exitWait is how long the end of the output waits for the exit status,
-	// which comes at the same moment as a rule.
-	exitWait = 250 * time.Millisecond
+	// which comes at the same moment as a rule, and later on a busy machine.
+	exitWait = time.Second
 )
 
 // A SubprocessConfig says how Start treats a child process. The zero value is
@@ -198,7 +198,11 @@ func (s *Subprocess) explain(err error) error {
 	case <-s.stopping:
 		return err
 	case <-time.After(exitWait):
-		return err // closed its output and goes on
+		select {
+		case <-s.exited: // this process was late, too
+		default:
+			return err // closed its output and goes on
+		}
 	}
 	// Its last words come through a pipe of their own, which somebody that it
 	// left behind may keep open.
