@@ -225,7 +225,9 @@ func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time
 		}
 	})
 	g.committed(failed)
-	g.bus.silent.Store(failed != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
+	if !errors.Is(ctx.Err(), context.Canceled) { // one that was cut says nothing of the brokers
+		g.bus.silent.Store(failed != nil && ctx.Err() != nil)
+	}
 	return failed != nil
 }
 
