@@ -71,11 +71,11 @@ func (f *floor) end() error {
 
 // collect adds whatever waits behind the first write, up to the capacity of
 // group.
-func (f *floor) collect(group []floorWrite, first floorWrite) []floorWrite {
+func collect[W any](queue <-chan W, group []W, first W) []W {
 	group = append(group[:0], first)
 	for len(group) < cap(group) {
 		select {
-		case w, ok := <-f.queue:
+		case w, ok := <-queue:
 			if !ok {
 				return group
 			}
@@ -113,7 +113,7 @@ func (f *floor) write(ctx context.Context, conn *sql.Conn) {
 		}
 		group := make([]floorWrite, 0, 512)
 		for w := range f.queue {
-			group = f.collect(group, w)
+			group = collect(f.queue, group, w)
 			_, err := begin.ExecContext(ctx, nil)
 			for _, w := range group {
 				_, e := insert.ExecContext(ctx, []driver.NamedValue{{Ordinal: 1, Value: w.key}, {Ordinal: 2, Value: w.value}})

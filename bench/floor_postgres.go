@@ -20,7 +20,7 @@ func postgresFloor(ctx context.Context, url string, apart bool) (*floor, error) 
 	f.writer.Go(func() {
 		group := make([]floorWrite, 0, 512)
 		for w := range f.queue {
-			group = f.collect(group, w)
+			group = collect(f.queue, group, w)
 			batch := &pgx.Batch{}
 			batch.Queue("BEGIN")
 			for _, w := range group {

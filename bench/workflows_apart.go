@@ -107,7 +107,7 @@ func buildParley(ctx context.Context, dir string) (string, error) {
 
 // workflowsPostgres measures many runs at once in one process over PostgreSQL.
 func workflowsPostgres(ctx context.Context, o options) ([]row, error) {
-	return measurePlace(ctx, o, onPostgres, 0.6, nil)
+	return measurePlace(ctx, o, onPostgres, 0.6, (*workflowsBench).withRows)
 }
 
 // workflowsKafka measures them with executor and bridge apart.
@@ -115,8 +115,7 @@ func workflowsKafka(ctx context.Context, o options) ([]row, error) {
 	return measurePlace(ctx, o, onKafka, 0.35, (*workflowsBench).overKafka)
 }
 
-// overKafka measures the floor when its records go over Kafka: what the bar, which is
-// a share of the floor without, leaves for everything else.
+// overKafka measures the floor when its records go over Kafka as well.
 func (b *workflowsBench) overKafka(ctx context.Context, rounds int) ([]row, error) {
 	brokers, err := connectBrokers()
 	if err != nil {
@@ -128,24 +127,46 @@ func (b *workflowsBench) overKafka(ctx context.Context, rounds int) ([]row, erro
 		return nil, err
 	}
 	defer k.end()
-	var rate, without []float64
+	r, err := b.besideFloor(ctx, rounds, "the floor's records over Kafka", k.run)
+	return []row{r}, err
+}
+
+// withRows measures the floor when it writes the rows that the protocol needs.
+func (b *workflowsBench) withRows(ctx context.Context, rounds int) (rows []row, err error) {
+	url, drop, err := newDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	f, err := newRowsFloor(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.end(ctx)) }()
+	r, err := b.besideFloor(ctx, rounds, "the floor with the rows of a run", f.run)
+	return []row{r}, err
+}
+
+// besideFloor measures another floor beside the first one: what the bar, which is a
+// share of that, leaves for everything else.
+func (b *workflowsBench) besideFloor(ctx context.Context, rounds int, name string, run func(context.Context, string, []string) error) (row, error) {
+	var rate, bare []float64
 	for i := range rounds + 1 {
-		over, err := b.measure(throughputRuns, throughputAtOnce, func() error {
-			return k.run(ctx, strconv.FormatInt(b.serial.Add(1), 10), b.urls)
+		other, err := b.measure(throughputRuns, throughputAtOnce, func() error {
+			return run(ctx, strconv.FormatInt(b.serial.Add(1), 10), b.urls)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("floor over Kafka: %w", err)
+			return row{}, fmt.Errorf("%s: %w", name, err)
 		}
-		bare, err := b.measure(throughputRuns, throughputAtOnce, b.floorRun(ctx))
+		first, err := b.measure(throughputRuns, throughputAtOnce, b.floorRun(ctx))
 		if err != nil {
-			return nil, fmt.Errorf("floor: %w", err)
+			return row{}, fmt.Errorf("floor: %w", err)
 		}
 		if i > 0 { // the first one warms up
-			rate, without = append(rate, over.rate()), append(without, bare.rate())
+			rate, bare = append(rate, other.rate()), append(bare, first.rate())
 		}
 	}
-	r := compare(row{Case: "3 steps, 100 at once, the floor's records over Kafka", Metric: "throughput", Unit: "wf/s", Holds: true}, rate, without)
-	return []row{r}, nil
+	return compare(row{Case: "3 steps, 100 at once, " + name, Metric: "throughput", Unit: "wf/s", Holds: true}, rate, bare), nil
 }
 
 // measurePlace measures many runs at once; more are further rows.
@@ -172,13 +193,11 @@ func measurePlace(
 	// What the process of the benchmark uses is more than the product's, and less
 	// where there are others: it is shown for each of them below.
 	rows = rows[:1]
-	if more != nil {
-		further, err := more(b, ctx, rounds(o))
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, further...)
+	further, err := more(b, ctx, rounds(o))
+	if err != nil {
+		return nil, err
 	}
+	rows = append(rows, further...)
 	each, err := b.processes(ctx)
 	return append(rows, each...), err
 }
