@@ -316,8 +316,7 @@ func fence(s *session, d *decision, f fences, usual bool) (bool, error) {
 		args = bind(args, d.Close[0].TaskID)
 	}
 	s.args = args
-	n, err := s.execBound(query, args)
-	return n == 1, err
+	return s.changesOne(query, args)
 }
 
 // foresee refuses a decision that endAttempts would have to refuse.

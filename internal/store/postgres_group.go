@@ -178,6 +178,11 @@ func beatFirst(batch []*pgCall) {
 	}
 }
 
+// guesses: a unit that waits for no outcome costs a round trip less. Where several
+// processes decide about the same runs, guesses are wrong more often, and each wrong
+// one costs the whole group its work: then it is better to look for a while.
+func (u *pgUnit) guesses() bool { return !u.again && u.group.link.careful == 0 }
+
 // shareWorker keeps the row of a bridge from being changed.
 const shareWorker = selectAlive + ` FOR SHARE`
 

@@ -34,7 +34,14 @@ type pgLink struct {
 	warned string
 	alone  bool
 	gone   bool
+	// careful is how many transactions guess nothing yet, since a guess was wrong.
+	careful int
 }
+
+// carefulFor is how many transactions after a wrong guess make none: so many that
+// what wrong guesses cost is a few hundredths at most, and so few that a rare one is
+// soon forgotten.
+const carefulFor = 32
 
 // postgresConnect opens a connection to the host that takes writes.
 func postgresConnect(ctx context.Context, _ *dialect, target string, o Options) (link, error) {
@@ -122,9 +129,13 @@ func (l *pgLink) lost(err error) error {
 }
 
 func (l *pgLink) run(units []*unit, synced bool) error {
+	l.careful = max(0, l.careful-1)
 	g := newPGGroup(l, units, synced)
 	err := g.execute()
 	g.stop()
+	if errors.Is(err, errLate) {
+		l.careful = carefulFor
+	}
 	if takesNoWrites(err) {
 		l.gone = true // the next connection may find another server, or this one changed
 	}

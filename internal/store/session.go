@@ -28,6 +28,9 @@ type engine interface {
 	// wait gives the rows that the last statement has changed, when all that
 	// are queued have been executed.
 	wait() (int64, error)
+	// guesses says that the usual outcome of a statement may be taken for granted:
+	// the unit is executed once more if it has another.
+	guesses() bool
 	// alive is that of the session.
 	alive(bridge Claim) (bool, error)
 	// workersChanged is that of the session.
@@ -89,6 +92,17 @@ func (s *session) execBound(text string, args []driver.NamedValue) (int64, error
 		return 0, err
 	}
 	return s.engine.wait()
+}
+
+// changesOne is execBound for a statement that usually changes one row, and says
+// whether it does. An engine may say yes before it knows, and refuse the unit
+// afterwards.
+func (s *session) changesOne(text string, args []driver.NamedValue) (bool, error) {
+	if s.engine.guesses() {
+		return true, s.laterBound(1, text, args)
+	}
+	n, err := s.execBound(text, args)
+	return n == 1, err
 }
 
 // later is exec for a statement that nothing in the unit waits for. It has to

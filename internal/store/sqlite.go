@@ -239,6 +239,9 @@ func (l *sqliteLink) execute(c *call) error {
 	return nil
 }
 
+// guesses: a statement has been executed when it is queued.
+func (l *sqliteLink) guesses() bool { return false }
+
 func (l *sqliteLink) wait() (int64, error) { return l.changed, nil }
 
 // prepare gives the statement of a text, which must be one of a bounded

@@ -227,8 +227,7 @@ func insertStart(s *session, owner Claim, row []driver.NamedValue) (bool, error)
 	if ok, err := ownerAlive(s, owner); !ok || err != nil {
 		return false, err
 	}
-	n, err := s.execBound(insertRun, row)
-	return n == 1, err
+	return s.changesOne(insertRun, row)
 }
 
 // ownerAlive reports whether the bridge that claims first attempts, if any, is alive.
