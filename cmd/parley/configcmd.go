@@ -27,7 +27,7 @@ they are masked, and a comment says where.`,
 		Example: `  parley config view > parley.yaml
   parley config view --config parley.yaml --origin
   parley config view --config parley.yaml -o json`,
-		Args: cobra.NoArgs,
+		Args: need(),
 	}
 	f := addSettings(view)
 	view.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")

@@ -43,7 +43,7 @@ func newDevCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run everything in this process: API, store, executor, bridge, two sample agents",
 		Example: "  parley dev\n  parley dev --agents agents.yaml --workflows ./workflows --no-samples",
-		Args:    cobra.NoArgs,
+		Args:    need(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()

@@ -78,7 +78,7 @@ The exit code is 1 if a check has failed; warnings alone are 0.`,
 		Example: `  parley doctor --config parley.yaml
   parley doctor
   parley doctor --config parley.yaml -o json`,
-		Args: cobra.NoArgs,
+		Args: need(),
 	}
 	f := addSettings(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long each check may take")

@@ -5,9 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/client"
@@ -30,6 +33,35 @@ func TestExitCodes(t *testing.T) {
 		if got := exitOfCode(parley.Code(code), status); got != want {
 			t.Errorf("%s: exit code %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestSurplusArguments: whatever a command is called with, too much of it is wrong usage.
+func TestSurplusArguments(t *testing.T) {
+	t.Parallel()
+	root := newRootCommand(&app{stdout: io.Discard, stderr: io.Discard})
+	addCompletion(root)
+	refusing := 0
+	var look func(*cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			look(c)
+		}
+		if cmd.HasSubCommands() || cmd.Args == nil {
+			return
+		}
+		err := cmd.Args(cmd, slices.Repeat([]string{"x"}, 20))
+		if err == nil {
+			return
+		}
+		refusing++
+		if f := classify(err); f.exit != exitUsage || f.code != "usage" {
+			t.Errorf("%s: exit code %d: %v", cmd.CommandPath(), f.exit, err)
+		}
+	}
+	look(root)
+	if refusing < 50 {
+		t.Errorf("%d commands refuse what is too much", refusing)
 	}
 }
 

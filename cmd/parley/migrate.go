@@ -28,7 +28,7 @@ func newMigrateUp(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Bring the schema up to date",
 		Example: "  parley migrate up --config parley.yaml\n  parley migrate up --data ./.parley",
-		Args:    cobra.NoArgs,
+		Args:    need(),
 	}
 	f := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -59,7 +59,7 @@ func newMigrateDown(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down", Short: "Undo steps of the schema; what they hold is lost",
 		Example: "  parley migrate down --to 5 --yes --config parley.yaml",
-		Args:    cobra.NoArgs,
+		Args:    need(),
 	}
 	f := addSettings(cmd)
 	cmd.Flags().Int64Var(&to, "to", -1, "version to go back to; 0 drops everything")
@@ -106,7 +106,7 @@ func newMigrateStatus(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "List the steps of the schema and which the database has",
 		Example: "  parley migrate status --config parley.yaml\n  parley migrate status -o json",
-		Args:    cobra.NoArgs,
+		Args:    need(),
 	}
 	f := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

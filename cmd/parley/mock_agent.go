@@ -51,7 +51,7 @@ and takes bodies of up to 1 MiB. Ctrl-C stops it; its tasks are gone then.`,
   parley mock-agent --fail-first 2 --status 503
   parley mock-agent --protocol simple-a2a --reply '{"greeting": "Hello"}'
   parley mock-agent --input-required 'Which region?' --require env:MOCK_KEY`,
-		Args: cobra.NoArgs,
+		Args: need(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
 				f.seed = rand.Uint64() //nolint:gosec // which calls fail is no secret

@@ -50,6 +50,9 @@ func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		c.Args, c.RunE = cobra.ArbitraryArgs, runGroup
+		for _, shell := range c.Commands() {
+			shell.Args = need()
+		}
 	}
 }
 

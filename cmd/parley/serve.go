@@ -33,7 +33,7 @@ database. Stopping lets calls in flight end; a second signal ends at once.`,
 		Example: `  parley serve --config parley.yaml
   parley serve --config parley.yaml --roles api,executor
   PARLEY_DATABASE__URL=postgres://parley@db/parley parley serve --roles bridge`,
-		Args: cobra.NoArgs,
+		Args: need(),
 	}
 	f := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) }

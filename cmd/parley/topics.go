@@ -19,7 +19,7 @@ func newTopicsCommand(a *app) *cobra.Command {
   parley topics check --config parley.yaml`)
 	add := func(use, short string, do func(context.Context, server.KafkaConfig) (server.TopicsReport, error)) {
 		cmd := &cobra.Command{
-			Use: use, Short: short, Args: cobra.NoArgs,
+			Use: use, Short: short, Args: need(),
 			Example: "  parley topics " + use + " --config parley.yaml\n  parley topics " + use + " --bus.kafka.brokers localhost:9092",
 		}
 		f := addSettings(cmd)

@@ -39,7 +39,7 @@ zone.execution.a2a_listen, POST / and the agent card (its A2A contract). The zon
 does its work itself: everything that parley serve has is there as well.`,
 		Example: `  parley zone execution --config execution.yaml
   parley zone execution --workflows ./flows --zone.execution.workflow answer`,
-		Args: cobra.NoArgs,
+		Args: need(),
 	}
 	f := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.zoneExecution(cmd.Context(), f) }
@@ -52,7 +52,7 @@ func newZoneVerificationCommand(a *app) *cobra.Command {
 		Long: `Take questions from Slack, at POST /slack/events or over Socket Mode, have them
 answered by an Execution Zone, and post each answer into its thread, once.`,
 		Example: `  parley zone verification --config verification.yaml`,
-		Args:    cobra.NoArgs,
+		Args:    need(),
 	}
 	f := addSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.zoneVerification(cmd.Context(), f) }
