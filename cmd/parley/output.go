@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -30,23 +34,69 @@ func (a *app) show(v any, draw func(s *sheet)) error {
 
 // data writes v for programs: exactly the API's object.
 func (a *app) data(v any) error {
-	b, err := toJSON(v)
-	if err != nil {
+	if a.flags.output == "yaml" {
+		b, err := toJSON(v)
+		if err == nil {
+			b, err = toYAML(b)
+		}
+		if err == nil {
+			_, err = a.stdout.Write(b)
+		}
 		return err
 	}
-	switch a.flags.output {
-	case "yaml":
-		b, err = toYAML(b)
-		if err != nil {
-			return err
-		}
-	case "json":
-		b = append(indent(b), '\n')
-	default:
-		b = append(b, '\n')
+	return writeJSON(a.stdout, v, a.flags.output == "json")
+}
+
+// writeJSON writes what [toJSON] gives, over lines if spread, and an end of line. It
+// passes it on as it is made: a run may hold hundreds of megabytes.
+func writeJSON(w io.Writer, v any, spread bool) error {
+	o := []jsonv2.Options{jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.EscapeForJS(false)}
+	if spread {
+		o = append(o, jsontext.WithIndent("  "))
 	}
-	_, err = a.stdout.Write(b)
+	out := &sticky{w: &harmlessWriter{w: w}}
+	if err := jsonv2.MarshalWrite(out, v, o...); out.err != nil {
+		return fmt.Errorf("cannot write the output: %w", out.err)
+	} else if err != nil {
+		return fmt.Errorf("cannot write the answer as JSON: %w", err)
+	}
+	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// harmlessWriter makes JSON harmless on its way to w.
+type harmlessWriter struct {
+	w io.Writer
+	// begun is the beginning of a character whose end is still to come.
+	begun []byte
+}
+
+// Write writes all characters that are whole; JSON ends with one.
+func (h *harmlessWriter) Write(p []byte) (int, error) {
+	whole := p
+	if len(h.begun) > 0 {
+		whole = append(h.begun, p...)
+	}
+	cut := wholeRunes(whole)
+	_, err := h.w.Write(harmless(whole[:cut]))
+	h.begun = slices.Clone(whole[cut:])
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// wholeRunes gives the length of b without a last character that is cut.
+func wholeRunes(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				break
+			}
+			return len(b) - n
+		}
+	}
+	return len(b)
 }
 
 // toJSON gives v on one line, with values as they are: no escapes for HTML, but

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/parley-project/parley"
 )
 
 type row struct{ a, b, c string }
@@ -227,5 +229,53 @@ func TestOutputHarmless(t *testing.T) {
 		if err := json.Unmarshal(b, &got); err != nil || !strings.Contains(fmt.Sprint(got), text[2:]) {
 			t.Errorf("%q, %v", got, err)
 		}
+	}
+}
+
+// largestWrite is a writer that remembers the most that came at once.
+type largestWrite struct {
+	bytes.Buffer
+	most int
+}
+
+func (l *largestWrite) Write(p []byte) (int, error) {
+	l.most = max(l.most, len(p))
+	return l.Buffer.Write(p)
+}
+
+// TestJSONOnItsWay: a long answer is written as it is made, and is the same text as
+// when it is made at once.
+func TestJSONOnItsWay(t *testing.T) {
+	t.Parallel()
+	run := parley.Run{ID: "r", Input: json.RawMessage(`{ "a" : 1E400, "b":[ ],"c":{},"d":"<&>\u2028 \u00e9"}`), CreatedAt: time.Unix(0, 0).UTC()}
+	for range 100 {
+		text := strings.Repeat("é\u009b\u202e<&>\u2028😀", 2000)
+		run.Steps = append(run.Steps, parley.Step{ID: text[:8], Output: json.RawMessage(`"` + text + `"`), AgentTaskID: text[:10]})
+	}
+	whole, err := toJSON(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for spread, want := range map[bool][]byte{false: whole, true: indent(whole)} {
+		var got largestWrite
+		if err := writeJSON(&got, run, spread); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != string(want)+"\n" {
+			t.Errorf("spread %v: another text of %d bytes, want %d", spread, got.Len(), len(want))
+		}
+		if got.most > len(want)/10 {
+			t.Errorf("spread %v: %d of %d bytes were written at once", spread, got.most, got.Len())
+		}
+	}
+	var byByte bytes.Buffer
+	w := &harmlessWriter{w: &byByte}
+	for _, b := range []byte("\"é😀\u009b\u202e\"") {
+		if n, err := w.Write([]byte{b}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if got := byByte.String(); got != `"é😀\u009b\u202e"` {
+		t.Errorf("byte by byte: %q", got)
 	}
 }
