@@ -51,7 +51,7 @@ func (c *Client) ExportRuns(ctx context.Context, query RunQuery, cursor string, 
 			return "", err
 		}
 		if err != nil {
-			return "", c.broken(ctx, err, true)
+			return "", c.broken(ctx, http.MethodGet, err, true)
 		}
 		if err := each(line); err != nil {
 			return "", err

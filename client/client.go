@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -95,7 +96,7 @@ func parseBase(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(text), "/"))
 	if err != nil {
 		// The text of the parser's error repeats the URL with its password.
-		return nil, parley.Errorf(parley.CodeInvalid, "the server's URL cannot be read")
+		return nil, parley.Errorf(parley.CodeInvalid, "the server's URL cannot be read: write it as http://HOST:PORT or https://HOST")
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
@@ -173,11 +174,20 @@ func (c *Client) do(ctx context.Context, k call, out any) (status int, err error
 	case body.beyond:
 		return 0, tooLong(k, c.maxBody)
 	case body.broke != nil:
-		return 0, c.broken(ctx, body.broke, true)
+		return 0, c.broken(ctx, k.method, body.broke, true)
+	case err != nil && !isJSON(resp.Header.Get("Content-Type")):
+		return resp.StatusCode, parley.Errorf(parley.CodeInternal,
+			"%s %s: %s has answered %d with %q in place of JSON: check that it is the address of a Parley server", k.method, k.path, c.base, resp.StatusCode, resp.Header.Get("Content-Type"))
 	case err != nil:
 		return resp.StatusCode, parley.Errorf(parley.CodeInternal, "%s %s: the server's answer is not what the API promises: %w", k.method, k.path, err)
 	}
 	return resp.StatusCode, nil
+}
+
+// isJSON reports whether a media type is JSON.
+func isJSON(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == "application/json"
 }
 
 // bounded reads left bytes of r at most. It keeps what became of the reading, which
@@ -241,7 +251,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.broken(ctx, err, wrote.Load())
+		return nil, c.broken(ctx, k.method, err, wrote.Load())
 	}
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return resp, nil
@@ -283,7 +293,7 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 }
 
 // broken turns the failure of a connection into the error that callers see.
-func (c *Client) broken(ctx context.Context, err error, sent bool) error {
+func (c *Client) broken(ctx context.Context, method string, err error, sent bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -291,7 +301,7 @@ func (c *Client) broken(ctx context.Context, err error, sent bool) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	return &UnreachableError{URL: c.base.String(), Sent: sent, err: err}
+	return &UnreachableError{URL: c.base.String(), Method: method, Sent: sent, err: err}
 }
 
 // readBody reads r to its end, at most limit bytes.

@@ -533,7 +533,7 @@ func TestRunOfManyValues(t *testing.T) {
 func TestAnswerThatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	_, err := serve(t, answer(200, "text/html", "<html>")).Run(t.Context(), "r")
-	if parley.CodeOf(err) != parley.CodeInternal || errors.Is(err, client.ErrUnreachable) {
+	if parley.CodeOf(err) != parley.CodeInternal || errors.Is(err, client.ErrUnreachable) || !strings.Contains(err.Error(), `answered 200 with "text/html" in place of JSON`) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -558,7 +558,7 @@ func TestUnreachable(t *testing.T) {
 
 	c = serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	_, err = c.StartRun(t.Context(), parley.StartRequest{Workflow: "w"})
-	if u, ok := errors.AsType[*client.UnreachableError](err); !ok || !u.Sent {
+	if u, ok := errors.AsType[*client.UnreachableError](err); !ok || !u.Sent || u.Method != http.MethodPost {
 		t.Errorf("broken after sending: %+v", err)
 	}
 
@@ -567,7 +567,7 @@ func TestUnreachable(t *testing.T) {
 		_, _ = io.WriteString(w, `{"id":`)
 	})
 	_, err = c.Run(t.Context(), "r")
-	if u, ok := errors.AsType[*client.UnreachableError](err); !ok || !u.Sent {
+	if u, ok := errors.AsType[*client.UnreachableError](err); !ok || !u.Sent || u.Method != http.MethodGet {
 		t.Errorf("cut body: %+v", err)
 	}
 }

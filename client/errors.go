@@ -76,7 +76,10 @@ func (u unreachable) Error() string { return string(u) }
 type UnreachableError struct {
 	// URL is the server's base URL.
 	URL string
-	// Sent: the request was on its way, so a change may have been made.
+	// Method is that of the request; "" if it is events that are watched.
+	Method string
+	// Sent: the request was on its way, so a change may have been made, unless Method
+	// is GET.
 	Sent bool
 
 	err error

@@ -46,7 +46,7 @@ func (c *Client) Send(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := &unbroken{ReadCloser: resp.Body, fail: func(err error) error { return c.broken(ctx, err, true) }}
+	body := &unbroken{ReadCloser: resp.Body, fail: func(err error) error { return c.broken(ctx, r.Method, err, true) }}
 	return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 

@@ -28,12 +28,12 @@ func (c *Client) Readiness(ctx context.Context) (r Readiness, err error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return r, c.broken(ctx, err, false)
+		return r, c.broken(ctx, http.MethodGet, err, false)
 	}
 	defer resp.Body.Close()
 	body, err := readBody(resp.Body, maxErrorBody)
 	if err != nil {
-		return r, c.broken(ctx, err, false)
+		return r, c.broken(ctx, http.MethodGet, err, false)
 	}
 	if err := json.Unmarshal(body, &r); err != nil || !r.Ready() && len(r.Roles) == 0 {
 		return Readiness{}, parley.Errorf(parley.CodeInternal, "what answers at %s is no Parley (/readyz: status %d)", c.URL(), resp.StatusCode)
