@@ -148,7 +148,10 @@ func classify(err error) *failure {
 	if broken, ok := errors.AsType[*client.UnreachableError](err); ok {
 		f := &failure{exit: exitUnreachable, code: "unreachable", text: broken.Error()}
 		f.hint = "is the server running? Start one with: parley dev"
-		if broken.Sent {
+		switch {
+		case broken.Sent && broken.Method == http.MethodGet:
+			f.hint = "nothing was changed: try again, and check that what answers there is a Parley server"
+		case broken.Sent:
 			f.hint = "what was asked for may have been done: look before you repeat it"
 		}
 		return f

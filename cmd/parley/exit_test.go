@@ -79,6 +79,16 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
+// TestBrokenConnections: only who has asked for a change is told that it may be made.
+func TestBrokenConnections(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]string{http.MethodGet: "nothing was changed", http.MethodPost: "may have been done"} {
+		if f := classify(&client.UnreachableError{Method: method, Sent: true}); f.exit != exitUnreachable || !strings.Contains(f.hint, want) {
+			t.Errorf("%s: %+v", method, f)
+		}
+	}
+}
+
 // TestTooLongAnswers: what is longer than the command reads comes with a command that
 // has no such limit.
 func TestTooLongAnswers(t *testing.T) {

@@ -113,11 +113,8 @@ func (a *app) mockConfig(f mockFlags) (sample.MockConfig, error) {
 		return cfg, err
 	}
 	if f.require != "" {
-		if cfg.Key, err = a.secret(f.require); err != nil {
+		if cfg.Key, err = a.secret("--require", f.require); err != nil {
 			return cfg, err
-		}
-		if cfg.Key.IsZero() {
-			return cfg, usagef("--require: the token is empty")
 		}
 	}
 	cfg.Chance = rand.New(rand.NewPCG(f.seed, 0)).Float64 //nolint:gosec // which calls fail is no secret

@@ -140,7 +140,7 @@ func (a *app) headers(list []string) (http.Header, error) {
 			prefix, value = word+" ", rest
 		}
 		if isReference(value) {
-			s, err := a.secret(value)
+			s, err := a.secret("--header "+name, value)
 			if err != nil {
 				return nil, err
 			}
@@ -152,7 +152,7 @@ func (a *app) headers(list []string) (http.Header, error) {
 		h.Add(name, prefix+value)
 	}
 	if a.flags.key != "" {
-		s, err := a.secret(a.flags.key)
+		s, err := a.secret("the key", a.flags.key)
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,9 @@ const maxSmallFile = 1 << 20
 // target is the server that a command talks to.
 type target struct {
 	url string
-	key parley.Secret
+	// from is where url was found, for people.
+	from string
+	key  parley.Secret
 }
 
 // connect makes the client of the server that the command line, the
@@ -36,11 +38,11 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Options{URL: t.url, Key: t.key, UserAgent: "parley-cli/" + buildVersion()})
-	if err != nil {
-		return nil, err
+	// Whoever is told of a wrong URL has to know which of the places it is from.
+	if _, err := client.New(client.Options{URL: t.url}); err != nil {
+		return nil, invalidf("%s: %s", t.from, classify(err).text)
 	}
-	return c, nil
+	return client.New(client.Options{URL: t.url, Key: t.key, UserAgent: "parley-cli/" + buildVersion()})
 }
 
 // target finds the server: --context, then --url or PARLEY_URL, then the data
@@ -60,9 +62,9 @@ func (a *app) target() (target, error) {
 // targetBeside is the server that flags and the environment name, else the local
 // one, if one was found.
 func (a *app) targetBeside(local target, found bool) (t target, err error) {
-	t = target{url: a.flags.url}
+	t = target{url: a.flags.url, from: "--url"}
 	if t.url == "" {
-		t.url = a.getenv("PARLEY_URL")
+		t.url, t.from = a.getenv("PARLEY_URL"), "PARLEY_URL"
 	}
 	key := a.flags.key
 	switch {
@@ -86,28 +88,31 @@ func (a *app) targetBeside(local target, found bool) (t target, err error) {
 		}
 	}
 	if key != "" {
-		if t.key, err = a.secret(key); err != nil {
+		if t.key, err = a.secret("the key", key); err != nil {
 			return t, err
 		}
 	}
 	return t, nil
 }
 
-// secret takes a reference, or the secret itself.
-func (a *app) secret(text string) (parley.Secret, error) {
+// secret takes a reference, or the secret itself; what names it for people.
+func (a *app) secret(what, text string) (parley.Secret, error) {
 	if name, ok := strings.CutPrefix(text, "env:"); ok {
 		v := a.getenv(name)
 		if v == "" {
-			return parley.Secret{}, usagef("the key's environment variable %s is not set", name)
+			return parley.Secret{}, usagef("%s: the environment variable %s is not set", what, name)
 		}
 		return parley.NewSecret([]byte(v)), nil
 	}
 	if name, ok := strings.CutPrefix(text, "file:"); ok {
 		b, err := readSmall(a.path(name))
 		if err != nil {
-			return parley.Secret{}, usagef("the key's file: %v", err)
+			return parley.Secret{}, usagef("%s: %v", what, err)
 		}
-		return parley.NewSecret(bytes.TrimSpace(b)), nil
+		if b = bytes.TrimSpace(b); len(b) == 0 {
+			return parley.Secret{}, usagef("%s: the file %s is empty", what, a.path(name))
+		}
+		return parley.NewSecret(b), nil
 	}
 	return parley.NewSecret([]byte(text)), nil
 }
@@ -157,7 +162,8 @@ func (a *app) localTarget() (t target, found bool, err error) {
 	if data == "" {
 		return t, false, nil
 	}
-	endpoint, err := readSmall(filepath.Join(data, "endpoint"))
+	t.from = filepath.Join(data, "endpoint")
+	endpoint, err := readSmall(t.from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, false, nil
 	}
@@ -232,7 +238,7 @@ func (a *app) contextTarget(name string) (target, error) {
 		slices.Sort(names)
 		return target{}, usagef("no context %q in %s", name, file).withHint("%s", didYouMean(name, names))
 	}
-	t := target{url: e.URL}
+	t := target{url: e.URL, from: fmt.Sprintf("%s: context %q", file, name)}
 	ref := a.flags.key
 	if ref == "" {
 		ref = e.Key
@@ -245,7 +251,7 @@ func (a *app) contextTarget(name string) (target, error) {
 		}
 	}
 	if ref != "" {
-		t.key, err = a.secret(ref)
+		t.key, err = a.secret("the key of "+t.from, ref)
 	}
 	return t, err
 }
