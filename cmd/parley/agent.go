@@ -139,7 +139,7 @@ func newAgentShow(a *app) *cobra.Command {
 			}
 			g, err := c.Agent(cmd.Context(), args[0])
 			if err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: agentNames, command: "parley agent list"})
 			}
 			return a.showAgent(g)
 		},
@@ -209,7 +209,7 @@ speaks of two agents. To remove it again changes nothing.`,
 				return err
 			}
 			if err := c.RemoveAgent(cmd.Context(), args[0]); err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: agentNames, command: "parley agent list"})
 			}
 			if err := a.said(message{args[0], "removed"}); err != nil {
 				return err
@@ -258,7 +258,7 @@ func (a *app) agentCall(ctx context.Context, name string, f callFlags) error {
 	if err := checkTimeout(f.timeout, true); err != nil {
 		return err
 	}
-	input, err := a.readInput(f.input)
+	input, err := a.readInput(f.input, "a text as --text TEXT")
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (a *app) agentCall(ctx context.Context, name string, f callFlags) error {
 	}
 	run, err := c.CallAgent(ctx, parley.StartRequest{CallAgent: name, Input: input, Trace: a.trace()})
 	if err != nil {
-		return a.nearMiss(ctx, c, err, nameHint{name, agentNames, "parley agent list"})
+		return a.nearMiss(ctx, c, err, nameHint{name: name, list: agentNames, command: "parley agent list"})
 	}
 	run, waited := a.await(ctx, c, run, f.timeout)
 	if waited != nil {

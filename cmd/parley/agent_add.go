@@ -168,8 +168,11 @@ whether they have a card or not; protocol: auto finds it out. Flags are for a UR
 		Args: need("URL or FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !isAgentURL(args[0]) {
+				if strings.Contains(args[0], "://") { // which may hold a password
+					return usagef("the agent's URL must begin with " + agentSchemes)
+				}
 				if ownFlags(cmd) > 0 {
-					return usagef("%s is taken for a file: the flags of an agent go with a URL that begins with http://, https://, ws://, wss:// or stdio:", args[0])
+					return usagef("%s is taken for a file: the flags of an agent go with a URL that begins with %s", args[0], agentSchemes)
 				}
 				return a.agentAddFile(cmd.Context(), args[0])
 			}
@@ -184,6 +187,9 @@ whether they have a card or not; protocol: auto finds it out. Flags are for a UR
 	cmd.Flags().Lookup("protocol").Usage = "with a URL: simple-a2a, jsonrpc-2.0, or auto (the default) to find it out; a FILE says it in the member protocol, default simple-a2a"
 	return cmd
 }
+
+// agentSchemes are what the URLs of agents begin with.
+const agentSchemes = "http://, https://, ws://, wss:// or stdio:"
 
 func (a *app) agentAdd(cmd *cobra.Command, address string, f agentFlags) error {
 	u, err := url.Parse(address)
@@ -321,7 +327,7 @@ func newAgentSet(a *app) *cobra.Command {
 			}
 			g, err := c.SetAgent(cmd.Context(), args[0], spec)
 			if err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: agentNames, command: "parley agent list"})
 			}
 			return a.showAgent(g)
 		},

@@ -65,7 +65,7 @@ func (a *app) agentBreaker(ctx context.Context, name, action, reason string) err
 		s, err = c.SwitchCircuit(ctx, name, parley.BreakerOrder{Open: action == "open", Reason: reason})
 	}
 	if err != nil {
-		return a.nearMiss(ctx, c, err, nameHint{name, agentNames, "parley agent list"})
+		return a.nearMiss(ctx, c, err, nameHint{name: name, list: agentNames, command: "parley agent list"})
 	}
 	if err := a.show(s, func(sh *sheet) { a.drawCircuit(sh, s) }); err != nil {
 		return err

@@ -45,7 +45,7 @@ this one time.`,
 			}
 			found, err := c.DetectAgent(cmd.Context(), spec)
 			if err != nil && byName {
-				err = a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				err = a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: agentNames, command: "parley agent list"})
 			}
 			if err != nil {
 				a.explain(explanationOf(err))
@@ -87,7 +87,7 @@ The exit code is 1 if the agent does not answer, or cannot be found out about.`,
 			}
 			check, err := c.CheckAgent(cmd.Context(), args[0])
 			if err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], agentNames, "parley agent list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: agentNames, command: "parley agent list"})
 			}
 			if check.Detected != nil {
 				a.explain(check.Detected.Explanation)

@@ -64,7 +64,7 @@ func (a *app) agentHealth(ctx context.Context, name string, fresh bool) error {
 	}
 	h, err := c.AgentCondition(ctx, name, fresh)
 	if err != nil {
-		return a.nearMiss(ctx, c, err, nameHint{name, agentNames, "parley agent list"})
+		return a.nearMiss(ctx, c, err, nameHint{name: name, list: agentNames, command: "parley agent list"})
 	}
 	if err := a.show(h, func(s *sheet) { a.drawHealth(s, h) }); err != nil {
 		return err

@@ -27,7 +27,8 @@ func (a *app) limitsSpec(text string) (*parley.AgentLimits, error) {
 	dec := json.NewDecoder(bytes.NewReader(value))
 	dec.DisallowUnknownFields()
 	if len(value) == 0 || value[0] != '{' || dec.Decode(&in) != nil {
-		return nil, usagef("--limits must be none, or a JSON object of adaptive, rate, burst, queue, queue_bytes")
+		return nil, usagef("--limits must be none, or a JSON object of adaptive, rate, burst, queue, queue_bytes").
+			withHint("the calls in flight are bounded by --max-concurrent")
 	}
 	l := parley.AgentLimits{Burst: in.Burst, Queue: in.Queue, QueueBytes: in.QueueBytes, Fixed: in.Adaptive != nil && !*in.Adaptive}
 	switch rate := in.Rate.(type) {

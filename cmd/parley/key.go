@@ -148,7 +148,7 @@ share its database within 5 s. Streams that were begun with it end soon after, w
 			}
 			k, err := c.RevokeKey(cmd.Context(), args[0])
 			if err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], keyNames, "parley key list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: keyNames, command: "parley key list"})
 			}
 			return a.show(k, func(s *sheet) { s.line(fmt.Sprintf("%s revoked %s", k.Name, a.when(k.RevokedAt))) })
 		},

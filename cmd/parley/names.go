@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,6 +93,13 @@ type nameHint struct {
 	name    string
 	list    lister
 	command string
+	// within shows what is in the one of that name, if there may be something.
+	within string
+}
+
+// workflowHint is that of a workflow, which has versions.
+func workflowHint(name string) nameHint {
+	return nameHint{name: name, list: workflowNames, command: "parley workflow list", within: "parley workflow versions " + shellWord(name)}
 }
 
 // nearMiss adds the names that are near to an error about an unknown one.
@@ -103,10 +112,14 @@ func (a *app) nearMiss(ctx context.Context, c *client.Client, err error, h nameH
 	f.hint = h.command
 	ctx, cancel := context.WithTimeout(ctx, lookUp)
 	defer cancel()
-	if names, e := h.list(ctx, c); e == nil {
-		if s := didYouMean(h.name, names); s != "" {
-			f.hint = s
-		}
+	names, e := h.list(ctx, c)
+	if e != nil {
+		return f
+	}
+	if slices.Contains(names, h.name) { // something in it is not there
+		f.hint = cmp.Or(h.within, h.command)
+	} else if s := didYouMean(h.name, names); s != "" {
+		f.hint = s
 	}
 	return f
 }

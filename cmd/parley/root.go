@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // newRootCommand builds the tree of commands.
@@ -32,7 +35,7 @@ func newRootCommand(a *app) *cobra.Command {
 
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.checkFlags(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%v", err).withHint("%s --help", cmd.CommandPath())
+		return usagef("%s", flagText(err)).withHint("%s --help", cmd.CommandPath())
 	})
 	root.SilenceErrors, root.SilenceUsage = true, true
 	// Before the command a flag is that of every command, even if the command has one
@@ -42,6 +45,30 @@ func newRootCommand(a *app) *cobra.Command {
 	root.SetHelpTemplate(helpTemplate)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
+}
+
+// flagText says what is wrong with a flag, without the names of Go's parsers.
+func flagText(err error) string {
+	e, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err.Error()
+	}
+	wrong := map[string]string{
+		"bool": "it must be true or false", "duration": "it must be a duration such as 500ms, 30s or 1m30s", "float64": "it must be a number",
+		"int": "it must be a whole number", "int64": "it must be a whole number", "uint64": "it must be a whole number, not below 0",
+	}[e.GetFlag().Value.Type()]
+	own, isOwn := errors.AsType[*failure](err)
+	switch {
+	case isOwn && e.GetFlag().Hidden: // an argument that only looks like a flag
+		return own.text
+	case isOwn:
+		wrong = own.text
+	case wrong == "":
+		return err.Error()
+	case errors.Is(err, strconv.ErrRange):
+		wrong = "it is too large"
+	}
+	return fmt.Sprintf("--%s %s: %s", e.GetFlag().Name, e.GetValue(), wrong)
 }
 
 // addCompletion adds the command that completes for shells, which keeps the output

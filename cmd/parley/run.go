@@ -75,7 +75,7 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 	if f.priority < 0 || f.priority > parley.MaxRunPriority {
 		return usagef("--priority must be 0 to %d, higher goes first; %d is the default", parley.MaxRunPriority, parley.DefaultRunPriority)
 	}
-	input, err := a.readInput(f.input)
+	input, err := a.readInput(f.input, orMembers)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 	req.Trace = a.trace()
 	run, err := c.StartRun(ctx, req)
 	if err != nil {
-		return a.nearMiss(ctx, c, err, nameHint{name, workflowNames, "parley workflow list"})
+		return a.nearMiss(ctx, c, err, workflowHint(name))
 	}
 	if !f.wait {
 		if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{}) }); err != nil {

@@ -73,7 +73,7 @@ A schedule can also stand in the workflow itself, as one of its triggers.`,
 			}
 			s, err := c.AddSchedule(cmd.Context(), req)
 			if err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, workflowHint(args[0]))
 			}
 			return a.scheduleSaid(s)
 		},
@@ -227,7 +227,7 @@ func newScheduleShow(a *app) *cobra.Command {
 				return err
 			}
 			if err := a.scheduleShow(cmd.Context(), c, args[0], p); err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], scheduleNames, "parley schedule list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: scheduleNames, command: "parley schedule list"})
 			}
 			return nil
 		},

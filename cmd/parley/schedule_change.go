@@ -39,7 +39,7 @@ func (a *app) scheduleChange(cmd *cobra.Command, change func(*client.Client, con
 		}
 		s, err := change(c, cmd.Context(), args[0])
 		if err != nil {
-			return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], scheduleNames, "parley schedule list"})
+			return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: scheduleNames, command: "parley schedule list"})
 		}
 		return a.scheduleSaid(s)
 	}
@@ -61,7 +61,7 @@ stands in a workflow is taken out of its triggers instead, or paused.`,
 				return err
 			}
 			if err := c.RemoveSchedule(cmd.Context(), args[0]); err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], scheduleNames, "parley schedule list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: scheduleNames, command: "parley schedule list"})
 			}
 			return a.said(message{args[0], "removed"})
 		},
@@ -97,7 +97,7 @@ schedule's overlap is allow; also while the schedule is paused.`,
 			}
 			report, err := c.BackfillSchedule(cmd.Context(), req)
 			if err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], scheduleNames, "parley schedule list"})
+				return a.nearMiss(cmd.Context(), c, err, nameHint{name: args[0], list: scheduleNames, command: "parley schedule list"})
 			}
 			if err := a.show(report, func(s *sheet) {
 				s.line(fmt.Sprintf("%d firings, %d of them had their turn before", report.Firings, report.Before))

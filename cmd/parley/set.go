@@ -14,6 +14,8 @@ const (
 	maxInput = 64 << 20
 	// maxKeyDepth bounds the dots of one --set.
 	maxKeyDepth = 32
+	// orMembers is what commands take with --set.
+	orMembers = "single members as --set name=value"
 )
 
 // tree is an object under construction: a value is a *tree or JSON bytes that
@@ -141,11 +143,11 @@ func (t *tree) plain() map[string]any {
 }
 
 // readInput reads what --input names: JSON, @FILE or - for standard input.
-// Nil if nothing was given.
-func (a *app) readInput(text string) (json.RawMessage, error) {
+// Nil if nothing was given. other says what else the command takes.
+func (a *app) readInput(text, other string) (json.RawMessage, error) {
 	v, err := a.readValue("--input", text)
 	if f, ok := errors.AsType[*failure](err); ok && f.code == parley.CodeInvalid && f.hint == "" {
-		return nil, f.withHint("write a file as @FILE, and single members as --set name=value")
+		return nil, f.withHint("write a file as @FILE, and %s", other)
 	}
 	return v, err
 }

@@ -45,7 +45,7 @@ record (GET /api/v1/audit).`,
 				return err
 			}
 			if err := a.workflowAlias(cmd.Context(), c, args, p); err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, workflowHint(args[0]))
 			}
 			return nil
 		},
@@ -132,7 +132,7 @@ alias first. With --undo the version takes new runs again.`,
 			v, err := c.Deprecate(cmd.Context(), req)
 			if err != nil {
 				name, _, _ := strings.Cut(args[0], "@")
-				return a.nearMiss(cmd.Context(), c, err, nameHint{name, workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, workflowHint(name))
 			}
 			if err := a.show(v, func(s *sheet) { a.drawWorkflow(s, v) }); err != nil {
 				return err

@@ -178,7 +178,7 @@ func (a *app) dryFiles(file string, f dryFlags) (*workflow.Definition, *dryrun.S
 
 // dryOverrides puts what the command line says into the tests.
 func (a *app) dryOverrides(tests []dryrun.Test, script *dryrun.Script, seeded bool, f dryFlags) error {
-	input, err := a.readInput(f.input)
+	input, err := a.readInput(f.input, orMembers)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (a *app) document(ctx context.Context, ref string) (document, error) {
 		v, err := c.Workflow(ctx, ref)
 		if err != nil {
 			name, _, _ := strings.Cut(ref, "@")
-			return d, a.nearMiss(ctx, c, err, nameHint{name, workflowNames, "parley workflow list"})
+			return d, a.nearMiss(ctx, c, err, workflowHint(name))
 		}
 		d.name, d.source = v.Workflow+"@"+v.Version, []byte(v.Source)
 	}

@@ -26,7 +26,7 @@ func newWorkflowShow(a *app) *cobra.Command {
 			v, err := c.Workflow(cmd.Context(), args[0])
 			if err != nil {
 				name, _, _ := strings.Cut(args[0], "@")
-				return a.nearMiss(cmd.Context(), c, err, nameHint{name, workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, workflowHint(name))
 			}
 			if source {
 				_, err := a.stdout.Write([]byte(strings.TrimRight(v.Source, "\n") + "\n"))
@@ -105,7 +105,7 @@ func newWorkflowVersions(a *app) *cobra.Command {
 			}
 			page, err := c.WorkflowVersions(cmd.Context(), args[0], p)
 			if err != nil {
-				return a.nearMiss(cmd.Context(), c, err, nameHint{args[0], workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, workflowHint(args[0]))
 			}
 			return a.showWorkflows(page, "no versions")
 		},
@@ -144,7 +144,7 @@ stands for cannot be deleted alone: move the alias first.`,
 			}
 			if err := c.DeleteWorkflow(cmd.Context(), args[0]); err != nil {
 				name, _, _ := strings.Cut(args[0], "@")
-				return a.nearMiss(cmd.Context(), c, err, nameHint{name, workflowNames, "parley workflow list"})
+				return a.nearMiss(cmd.Context(), c, err, workflowHint(name))
 			}
 			if err := a.said(message{args[0], "deleted"}); err != nil {
 				return err
