@@ -247,7 +247,7 @@ not show, and what came back is printed.`,
 	}
 	cmd.Flags().StringVar(&f.text, "text", "", "text for the agent")
 	cmd.Flags().StringVar(&f.input, "input", "", "input: JSON, @FILE, or - for standard input")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m; default: no bound")
 	return cmd
 }
 

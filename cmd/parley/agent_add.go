@@ -31,7 +31,7 @@ type agentFlags struct {
 func (f *agentFlags) register(cmd *cobra.Command) {
 	f.registerAccess(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.outcome, "outcome-unknown", "", "what to do when nobody knows whether a call was done: lookup, resend or fail")
+	fl.StringVar(&f.outcome, "outcome-unknown", "", "what to do when nobody knows whether a call was done: lookup, resend or fail; a new agent: lookup of jsonrpc-2.0, resend of simple-a2a")
 	fl.StringVar(&f.description, "description", "", "what the agent does")
 	fl.BoolVar(&f.idempotent, "idempotent", false, "the agent does the same task once, however often it is sent")
 	fl.StringVar(&f.breaker, "breaker", "", "circuit breaker: on, off, none (the server's default), or its settings as JSON")
@@ -49,7 +49,7 @@ func (f *agentFlags) registerAccess(cmd *cobra.Command) {
 	fl.StringVar(&f.config, "config", "", "settings of the protocol: JSON, @FILE, or - for standard input")
 	fl.StringVar(&f.method, "method", "", "JSON-RPC method, such as message/send; replaces the settings of the protocol")
 	f.auth.register(cmd)
-	fl.DurationVar(&f.timeout, "timeout", 0, "bound on one HTTP exchange: 1s to 300s")
+	fl.DurationVar(&f.timeout, "timeout", 0, "bound on one HTTP exchange: 1s to 300s; 30s for a new agent")
 	complete(cmd, "protocol", parley.ProtocolSimpleA2A, parley.ProtocolJSONRPC, parley.ProtocolAuto)
 }
 

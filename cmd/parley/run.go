@@ -61,7 +61,7 @@ else the newest version that is not deprecated.`,
 	fl.StringVar(&f.input, "input", "", "input: JSON, @FILE, or - for standard input")
 	fl.StringArrayVar(&f.sets, "set", nil, "member of the input: name=value, also a.b=value (JSON if it reads as JSON, else text)")
 	fl.BoolVar(&f.wait, "wait", false, "wait for the end and show the steps")
-	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m; default: no bound (with --wait)")
 	fl.StringVar(&f.key, "idempotency-key", "", "the same key and input give the same run")
 	fl.StringArrayVar(&f.labels, "label", nil, "label of the run: name=value")
 	fl.IntVar(&f.priority, "priority", parley.DefaultRunPriority, "among runs that wait for the same agents: 0 to 9, higher goes first")
@@ -184,7 +184,7 @@ ended. The exit code tells how it ended. To interrupt does not end the run.`,
 		},
 		ValidArgsFunction: a.completeNames(runIDs),
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m; default: no bound")
 	return cmd
 }
 
@@ -240,6 +240,6 @@ if some could not be retried.`,
 	many.add(cmd)
 	cmd.Flags().StringVar(&key, "idempotency-key", "", sameKey)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end and show the steps")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m (with --wait)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m; default: no bound (with --wait)")
 	return cmd
 }

@@ -34,6 +34,9 @@ func addSettings(cmd *cobra.Command) *settingFlags {
 		if len(s.Choices) > 0 {
 			help += " (" + strings.Join(s.Choices, ", ") + ")"
 		}
+		if d := s.DefaultText(); d != "" {
+			help += " (default " + d + ")"
+		}
 		flags.String(s.Path, "", help)
 	}
 	return f

@@ -24,15 +24,7 @@ func TestOperationsPage(t *testing.T) {
 	table.WriteString("| setting | default | what it does |\n|---|---|---|\n")
 	for _, v := range mustLoad(t, "", nil, nil).View() {
 		s := settingOf(v.Path)
-		value := fmt.Sprint(v.Value)
-		switch d := s.Default.(type) {
-		case string:
-			value = d
-		case []string:
-			value = strings.Join(d, ", ")
-		case bool:
-			value = map[bool]string{true: "on", false: "off"}[d]
-		}
+		value := s.DefaultText()
 		if value != "" {
 			value = "`" + value + "`"
 		}

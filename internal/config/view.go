@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -53,6 +54,19 @@ func (s Setting) show(v any) (shown any, hidden bool) {
 		}
 	}
 	return v, false
+}
+
+// DefaultText gives the value without a source as it may be written, lists with
+// commas; "" if it is empty.
+func (s Setting) DefaultText() string {
+	switch d := s.Default.(type) {
+	case []string:
+		return strings.Join(d, ", ")
+	case bool:
+		return map[bool]string{true: "on", false: "off"}[d]
+	}
+	shown, _ := s.show(s.Default)
+	return fmt.Sprint(shown)
 }
 
 // maskURL hides the password of a URL, and all of what is none.
