@@ -109,6 +109,7 @@ func TestC7_LinesAreReadStrictly(t *testing.T) {
 		{"}\n", "", "too early"},
 		{"}\n", "} {}\n", "not valid JSON"},
 		{"{", "\xff{", "not valid JSON"},
+		{line, `["secret"]`, "no line of an archive"},
 	} {
 		i := strings.Index(line, c.old)
 		if strings.HasSuffix(c.old, "\n") {

@@ -50,6 +50,9 @@ func fault(text []byte, err error) error {
 		return parley.Errorf(parley.CodeInvalid, "the line %s, at byte %d", what, e.ByteOffset+1)
 	}
 	if e, ok := errors.AsType[*json.SemanticError](err); ok {
+		if e.JSONPointer == "" {
+			return parley.Errorf(parley.CodeInvalid, "the line is JSON, and no line of an archive")
+		}
 		what := "does not belong there, or is of another type"
 		if errors.Is(err, json.ErrUnknownName) {
 			what = "is not known"
