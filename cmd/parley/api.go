@@ -86,10 +86,20 @@ func (a *app) api(ctx context.Context, args []string, f apiFlags) error {
 	}
 	resp, err := c.Send(ctx, r)
 	if err != nil {
-		return err
+		return noSuchPath(err)
 	}
 	defer resp.Body.Close()
 	return a.answer(resp)
+}
+
+// noSuchPath adds to an error about a path that there is not where the paths stand: the
+// server says no more of it than the existing platform does.
+func noSuchPath(err error) error {
+	f := classify(err)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == parley.CodeNotFound && refused.Text() == http.StatusText(http.StatusNotFound) && f.hint == "" {
+		return f.withHint("there is no such path: parley api GET /openapi.json describes them all")
+	}
+	return err
 }
 
 // apiRequest reads the command line.
