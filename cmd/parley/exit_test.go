@@ -36,7 +36,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestSurplusArguments: whatever a command is called with, too much of it is wrong usage.
+// TestSurplusArguments: whatever a command is called with, too much of it is wrong usage,
+// and so is a command that there is not.
 func TestSurplusArguments(t *testing.T) {
 	t.Parallel()
 	root := newRootCommand(&app{stdout: io.Discard, stderr: io.Discard})
@@ -47,7 +48,13 @@ func TestSurplusArguments(t *testing.T) {
 		for _, c := range cmd.Commands() {
 			look(c)
 		}
-		if cmd.HasSubCommands() || cmd.Args == nil {
+		if cmd.HasSubCommands() {
+			if cmd.RunE == nil || classify(cmd.RunE(cmd, []string{"frobnicate"})).exit != exitUsage {
+				t.Errorf("%s takes a command that there is not", cmd.CommandPath())
+			}
+			return
+		}
+		if cmd.Args == nil {
 			return
 		}
 		err := cmd.Args(cmd, slices.Repeat([]string{"x"}, 20))

@@ -20,13 +20,13 @@ import (
 
 // newZoneCommand makes `parley zone`, the two ends of a zone connection.
 func newZoneCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "zone", Short: "Serve one end of a zone connection: verification (people) or execution (work)",
-		Long: `A zone connection has two ends, each a process with a database of its own. The
+	cmd := newGroup("zone", "Serve one end of a zone connection: verification (people) or execution (work)", `
+  parley zone execution --config execution.yaml
+  parley zone verification --config verification.yaml`)
+	cmd.Long = `A zone connection has two ends, each a process with a database of its own. The
 Verification Zone takes questions from Slack and posts the answers; the Execution
 Zone does the work. Between them goes execute_task, JSON-RPC 2.0 over HTTPS or AWS
-Bedrock AgentCore. docs/zones.md shows both, step by step.`,
-	}
+Bedrock AgentCore. docs/zones.md shows both, step by step.`
 	cmd.AddCommand(newZoneExecutionCommand(a), newZoneVerificationCommand(a))
 	return cmd
 }
