@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/config"
 	"github.com/parley-project/parley/internal/server"
 )
@@ -171,8 +172,7 @@ func checkDatabase(c *config.Config, how database) error {
 	if !c.Database.URL.IsZero() || how.mayBeNew || exists(filepath.Join(c.Data, "parley.db")) {
 		return nil
 	}
-	f := *usagef("there is no database in %s", c.Data)
-	f.exit = exitNotFound
+	f := &failure{exit: exitNotFound, code: parley.CodeNotFound, text: "there is no database in " + c.Data}
 	return f.withHint("name the folder with --data, or a PostgreSQL database with --database.url or --config")
 }
 
