@@ -6,9 +6,9 @@ import "errors"
 // Stream's buffer.
 type assembly struct {
 	mode assemblyMode
-	size int    // bytes of the message so far
-	buf  []byte // what is kept of it
-	head head   // what its beginning tells, once it is dropped
+	size int     // bytes of the message so far
+	buf  []byte  // what is kept of it
+	skim skimmer // of a message that is dropped
 
 	// While the value of a result, or of params, is streamed, buf is the message
 	// without it: what came before, something short in its place (a zero, or an
@@ -26,7 +26,7 @@ type assemblyMode uint8
 const (
 	assemblyEmpty   assemblyMode = iota
 	assemblyCollect              // parts are kept
-	assemblyDrop                 // too long: parts are counted
+	assemblyDrop                 // too long: parts are skimmed
 	assemblyStream               // in the value of a result that goes to a Writer
 	assemblyTail                 // behind it
 )
@@ -50,7 +50,7 @@ func (in *receiver) part(p Part) {
 	a := &in.assembly
 	a.size += len(p.Data)
 	if a.mode != assemblyDrop && a.size > in.c.cfg.MaxMessage {
-		in.drop(p.Data)
+		in.drop()
 	}
 	switch a.mode {
 	case assemblyEmpty:
@@ -62,6 +62,7 @@ func (in *receiver) part(p Part) {
 	case assemblyStream:
 		in.streamValue(p.Data)
 	case assemblyDrop:
+		a.skim.take(p.Data)
 	}
 	if !p.End {
 		return
@@ -70,7 +71,7 @@ func (in *receiver) part(p Part) {
 	case assemblyCollect:
 		in.whole(a.buf)
 	case assemblyDrop:
-		in.oversize(a.head)
+		in.oversize(&a.skim)
 	case assemblyStream, assemblyTail:
 		in.endStream()
 	case assemblyEmpty:
@@ -78,25 +79,25 @@ func (in *receiver) part(p Part) {
 	a.reset()
 }
 
-// drop gives up a message that is too long: from now on it is only counted.
-func (in *receiver) drop(next []byte) {
+// drop gives up a message that is too long: from now on it is counted and skimmed.
+func (in *receiver) drop() {
 	a := &in.assembly
 	a.breakOff(tooLong(in.c.cfg.MaxMessage))
-	if a.mode == assemblyEmpty {
-		a.buf = append(a.buf, next...)
+	a.skim = newSkimmer(in.c.cfg.MaxDepth)
+	a.skim.take(a.buf)
+	if a.mode == assemblyStream || a.mode == assemblyTail {
+		a.skim.place = skimDone // it is known whose it is, and the value is not in buf
 	}
-	a.head = scanHead(a.buf, in.c.cfg.MaxDepth)
-	a.head.id = append([]byte(nil), a.head.id...)
 	a.buf, a.mode = nil, assemblyDrop
 }
 
 // oversize answers a message that was longer than allowed (RPC-24), or ends the
 // call that it was the answer to.
-func (in *receiver) oversize(h head) {
+func (in *receiver) oversize(s *skimmer) {
 	limit := in.c.cfg.MaxMessage
 	err := tooLong(limit)
 	in.c.report.notice(NoticeOversize, err)
-	if h.response && in.c.failCall(h.id, err) {
+	if s.response && in.c.failCall(s.id, err) {
 		return
 	}
 	if !in.c.ignoresInvalid() {

@@ -377,19 +377,25 @@ func TestOversize(t *testing.T) {
 				t.Errorf("%d bytes are kept", n)
 			}
 
-			failed := make(chan error, 1)
-			go func() {
-				var got json.RawMessage
-				failed <- c.Call(t.Context(), "m", nil, &got)
-			}()
-			var id struct{ ID uint64 }
-			json.Unmarshal([]byte(peer.next()), &id)
-			go peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, id.ID, strings.Repeat("x", size)))
-			if err := <-failed; !errors.Is(err, ErrExhausted) {
-				t.Errorf("%.300v", err)
+			long := strings.Repeat("x", size)
+			for _, form := range []string{
+				`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, `{"jsonrpc":"2.0","result":{"id":9,"x":["%[2]s"]},"id":%[1]d}`,
+				`{"error":{"code":1,"message":"%[2]s"},"id":%[1]d,"jsonrpc":"2.0"}`,
+			} {
+				failed := make(chan error, 1)
+				go func() {
+					var got json.RawMessage
+					failed <- c.Call(t.Context(), "m", nil, &got)
+				}()
+				var id struct{ ID uint64 }
+				json.Unmarshal([]byte(peer.next()), &id)
+				go peer.send(fmt.Sprintf(form, id.ID, long))
+				if err := <-failed; !errors.Is(err, ErrExhausted) {
+					t.Errorf("%s: %.300v", form, err)
+				}
 			}
 		}
-		if s := c.Stats(); s.Oversize != 6 {
+		if s := c.Stats(); s.Oversize != 12 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -111,7 +111,9 @@ func (in *receiver) flush() {
 // whole handles a message that is there as a whole.
 func (in *receiver) whole(text []byte) {
 	if len(text) > in.c.cfg.MaxMessage {
-		in.oversize(scanHead(text, in.c.cfg.MaxDepth))
+		s := newSkimmer(in.c.cfg.MaxDepth)
+		s.take(text)
+		in.oversize(&s)
 		return
 	}
 	m := &in.msg

@@ -1,0 +1,87 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// skimmedIn gives what a skimmer finds in a text that comes in pieces of so many bytes.
+func skimmedIn(text string, size int) (id string, response bool) {
+	s := newSkimmer(8)
+	for ; len(text) > size; text = text[size:] {
+		s.take([]byte(text[:size]))
+	}
+	s.take([]byte(text))
+	return string(s.id), s.response
+}
+
+// TestSkim: a response that is skipped tells whose it is wherever its id stands, and
+// nothing that stands behind a fault is taken for its id (RPC-24).
+func TestSkim(t *testing.T) {
+	long := strings.Repeat("y", maxSkimmed)
+	for _, x := range []struct {
+		text, id string
+		response bool
+	}{
+		{`{"jsonrpc":"2.0","result":"x","id":7}`, "7", true},
+		{`{"jsonrpc":"2.0","id":7,"result":"x"}`, "7", true},
+		{` { "error" : {"code":1,"message":"","data":{"id":1}} , "id" : "a-b" } `, `"a-b"`, true},
+		{`{"result":[{"id":1},"\"id\":2,","\\"],"id":3}`, "3", true},
+		{`{"result":{"id":1,"result":{"id":2}},"id":3,"id":4}`, "3", true},
+		{`{"id":3,"id":4,"result":1}`, "4", true},
+		{`{"result":"}{\\\",\"id\":1","id":3}`, "3", true},
+		{`{"id":null,"error":1}`, "null", true},
+		{`{"result":1,"id":[1]}`, "", true},
+		{`{"result":1,"id":{"id":5}}`, "", true},
+		{`{"result":1,"id":"` + long + `"}`, `"` + long[1:], true},
+		{`{"` + long + `":1,"result":1,"id":6}`, "6", true},
+		{`{"method":"m","params":{"result":1},"id":7}`, "7", false},
+		{`{"Result":1,"ID":7}`, "", false},
+		{`{"result":[[[[[[[1]]]]]]],"id":3}`, "3", true},
+		{`{"result":[[[[[[[[1]]]]]]]],"id":3}`, "", true}, // deeper than allowed
+		{`{"result":1,"id":1 2}`, "", true},
+		{`{"result":{"a":[1,]},"id":3}`, "", true},
+		{`{"result":{"a":1}},"id":3}`, "", true},
+		{`{"result":1,"id":7`, "", true},
+		{`{"result":1}{"id":7}`, "", true},
+		{`}{"result":1,"id":7}`, "", false},
+		{`[{"result":1,"id":7}]`, "", false},
+		{`"id"`, "", false},
+		{``, "", false},
+	} {
+		for _, size := range []int{1, 2, 3, 7, 1000} {
+			if id, response := skimmedIn(x.text, size); id != x.id || response != x.response {
+				t.Errorf("%s, by %d bytes: %s, %v", x.text, size, id, response)
+			}
+		}
+	}
+}
+
+// FuzzSkim compares with a reading of the whole message.
+func FuzzSkim(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc":"2.0","result":["x",{"id":1}],"id":7}`), 3)
+	f.Add([]byte("{\"id\":\"a\",\n\"error\":{}}"), 1)
+	f.Fuzz(func(t *testing.T, text []byte, size int) {
+		id, response := skimmedIn(string(text), max(1, size))
+		check := valueChecker{maxDepth: 8}
+		var m map[string]json.RawMessage
+		if check.Write(text) != nil || check.Close() != nil || json.Unmarshal(text, &m) != nil || m == nil ||
+			bytes.ContainsRune(text, '\\') || bytes.Count(text, []byte(`"id"`)) > 1 {
+			return // names that are written otherwise, and members that come twice
+		}
+		_, result := m["result"]
+		_, failed := m["error"]
+		if response != (result || failed) {
+			t.Errorf("response: %v", response)
+		}
+		want := string(m["id"])
+		if want != "" && (want[0] == '{' || want[0] == '[') {
+			want = ""
+		}
+		if want = want[:min(len(want), maxSkimmed)]; id != want {
+			t.Errorf("id %s", id)
+		}
+	})
+}
