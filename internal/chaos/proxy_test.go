@@ -83,16 +83,25 @@ func (p *proxy) serve(client net.Conn) {
 	}
 	defer p.forget(l)
 	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
-	if err != nil {
-		return
+	if err == nil {
+		p.join(l, server)
 	}
+}
+
+// join forwards between a link's client and its server until one of them ends.
+func (p *proxy) join(l *link, server net.Conn) {
+	defer server.Close()
 	p.mu.Lock()
 	l.server = server
 	p.mu.Unlock()
-	defer server.Close()
+	select {
+	case <-l.gone: // reset while the server was dialed, so that nobody else closes it
+		return
+	default:
+	}
 	var pumps sync.WaitGroup
-	pumps.Go(func() { p.pump(l, client, server, downstream) })
-	p.pump(l, server, client, upstream)
+	pumps.Go(func() { p.pump(l, l.client, server, downstream) })
+	p.pump(l, server, l.client, upstream)
 	pumps.Wait()
 }
 
@@ -198,6 +207,28 @@ func (p *proxy) change(do func()) {
 	do()
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// TestResetWhileDialing: a link that is reset before its server has answered the call
+// ends, though neither server nor client ever says anything.
+func TestResetWhileDialing(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, "127.0.0.1:1")
+	client, caller := net.Pipe()
+	server, called := net.Pipe()
+	l := &link{client: client, gone: make(chan struct{})}
+	p.register(l)
+	p.reset()
+	_ = client.Close() // as the reset of a real connection does
+	ended := make(chan struct{})
+	go func() { p.join(l, server); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("it does not end")
+	}
+	_, _ = caller.Close(), called.Close()
+	<-ended
 }
 
 // TestProxy holds the network to what the faults mean: silence delays and loses
