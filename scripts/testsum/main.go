@@ -128,7 +128,20 @@ func (t *tally) take(e event) {
 		t.output[e.ImportPath] = append(t.output[e.ImportPath], e.Output)
 	case "pass", "skip", "fail":
 		t.ended(e, key)
+		if e.Action == "pass" && e.Test != "" {
+			t.keepStacks(e.Package, t.output[key])
+		}
 		delete(t.output, key)
+	}
+}
+
+// keepStacks keeps what a panic has written, such as that of a timeout, when go test
+// takes it for the output of a test that had passed by then, since that was the last
+// one to write something.
+func (t *tally) keepStacks(pkg string, output []string) {
+	if i := slices.IndexFunc(output, func(line string) bool { return strings.HasPrefix(line, "panic: ") }); i >= 0 {
+		key := pkg + "\x00" + "(all of them)"
+		t.output[key] = append(t.output[key], output[i:]...)
 	}
 }
 

@@ -109,6 +109,29 @@ func TestRunHung(t *testing.T) {
 	}
 }
 
+// TestRunHungInCleanup: the same where the stacks count as output of another test, which
+// has passed.
+func TestRunHungInCleanup(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod": "module p\n",
+		"p_test.go": `package p
+import "testing"
+func TestA(t *testing.T) { t.Parallel(); stood := make(chan int); t.Cleanup(func() { <-stood }) }
+func TestB(t *testing.T) { t.Parallel() }
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(".", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	code := run([]string{"-timeout", "2s", "./..."}, &out, true)
+	if code != 1 || !strings.Contains(out.String(), "p.TestA.func1") {
+		t.Errorf("exit code %d of\n%s", code, out.String())
+	}
+}
+
 // TestRunSkipped: the same with go test itself.
 func TestRunSkipped(t *testing.T) {
 	t.Chdir(t.TempDir())
