@@ -208,8 +208,8 @@ func (b *Bridge) writePutOff() {
 	list := b.putOff
 	if b.putOff = nil; len(list) > putOffAtOnce {
 		list, b.putOff = list[:putOffAtOnce:putOffAtOnce], list[putOffAtOnce:]
-		nudge(b.dispatch)
 	}
+	more := len(b.putOff) > 0
 	b.mu.Unlock()
 	rows := make([]store.Attempt, 0, len(list))
 	for i := range list {
@@ -217,15 +217,17 @@ func (b *Bridge) writePutOff() {
 			rows = append(rows, list[i].row)
 		}
 	}
-	if len(rows) == 0 {
-		return // what has its row is given again by itself
+	if len(rows) > 0 { // what has its row is given again by itself
+		if err := b.foreign.DeferForeign(b.hard, rows, b.now()); err != nil {
+			b.log.Warn("tasks not deferred; it is tried again", "event", "bridge_defer", "tasks", len(rows), "error", err)
+			b.mu.Lock()
+			b.putOff = append(b.putOff, list...)
+			b.mu.Unlock()
+			return // also if there are more, which would fail at once, too
+		}
 	}
-	if err := b.foreign.DeferForeign(b.hard, rows, b.now()); err != nil {
-		b.log.Warn("tasks not deferred; it is tried again", "event", "bridge_defer", "tasks", len(rows), "error", err)
-		b.mu.Lock()
-		b.putOff = append(b.putOff, list...)
-		b.mu.Unlock()
-		return
+	if more {
+		nudge(b.dispatch)
 	}
 	for i := range rows {
 		b.acknowledgeKept(rows[i].ID)

@@ -481,6 +481,15 @@ func (l *modelLedger) CloseForeign(_ context.Context, ids []string) error {
 	})
 }
 
+// failing lets the writes of some transitions go wrong; nil: none.
+func (l *modelLedger) failing(how func(op string) fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fault = nil; how != nil {
+		l.fault = func(op, _ string) fault { return how(op) }
+	}
+}
+
 // waits reports whether a task has its row, and nobody has it in hand.
 func (l *modelLedger) waits(id string) bool {
 	l.mu.Lock()

@@ -470,6 +470,39 @@ func TestForeignNotDeferred(t *testing.T) {
 	})
 }
 
+// While the ledger takes nothing, what is to be put off is tried
+// again now and then, however much of it there is, and not as fast as it fails.
+func TestForeignPutOffRests(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if !r.shared {
+			return
+		}
+		r.busy(time.Hour)
+		var tries atomic.Int64
+		const enough = 10_000 // a bridge that does not rest would not let time go on
+		r.ledger.failing(func(op string) fault {
+			if op == "P3" && tries.Add(1) < enough {
+				return refusedConnection
+			}
+			return noFault
+		})
+		r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.QueuePerAgent = 1 })
+		for i := range 1_200 {
+			r.send(record("task-"+time.Duration(i).String(), "one"))
+		}
+		before := tries.Load()
+		r.wait(10 * time.Second)
+		if n := tries.Load() - before; n == 0 || n > 100 {
+			r.t.Errorf("%d tries in 10 s", n)
+		}
+		r.ledger.failing(nil)
+		r.wait(10 * time.Second)
+		if n := r.acks.unacked(); n > 2 {
+			r.t.Errorf("%d records are not acknowledged", n)
+		}
+	})
+}
+
 // The ledger is away for good: the executor hears so in time.
 func TestForeignNoLedger(t *testing.T) {
 	onLedgers(t, func(r *foreignRig) {
