@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	foreignDoubt = 30 * time.Minute
 	// foreignAsks is how long after its time a task's agent may still be asked.
 	foreignAsks = 10 * time.Second
+	// foreignHope is how long after its time a task waits for the ledger to say whose it
+	// is: then it is answered all the same, while somebody waits for that.
+	foreignHope = 20 * time.Second
 	// foreignKept is how long the row of an ended task tells a record that comes
 	// again from a new one, and foreignPurge how many rows are removed in one go.
 	foreignKept  = 24 * time.Hour
@@ -220,9 +224,7 @@ func (b *Bridge) writePutOff() {
 	if len(rows) > 0 { // what has its row is given again by itself
 		if err := b.foreign.DeferForeign(b.hard, rows, b.now()); err != nil {
 			b.log.Warn("tasks not deferred; it is tried again", "event", "bridge_defer", "tasks", len(rows), "error", err)
-			b.mu.Lock()
-			b.putOff = append(b.putOff, list...)
-			b.mu.Unlock()
+			b.keepPutOff(list)
 			return // also if there are more, which would fail at once, too
 		}
 	}
@@ -231,6 +233,25 @@ func (b *Bridge) writePutOff() {
 	}
 	for i := range rows {
 		b.acknowledgeKept(rows[i].ID)
+	}
+}
+
+// keepPutOff has what could not be written wait for the next try, but for tasks whose
+// executor waits no longer.
+func (b *Bridge) keepPutOff(list []*queuedForeign) {
+	now := b.cfg.Clock()
+	var over []*queuedForeign
+	b.mu.Lock()
+	b.putOff = slices.DeleteFunc(append(b.putOff, list...), func(q *queuedForeign) bool {
+		late := !q.stored && !now.Before(q.row.Deadline.Add(foreignHope))
+		if _, ending := b.ending[q.row.ID]; late && !ending { // else its record came again
+			over = append(over, q)
+		}
+		return late
+	})
+	b.mu.Unlock()
+	for _, q := range over {
+		b.endAside(q.row.ID, func() { b.tellUnwritten(&q.row) })
 	}
 }
 
@@ -301,7 +322,10 @@ func (b *Bridge) claimForeign(claim store.Claim, batch []foreignClaim) bool {
 }
 
 // expireForeign takes tasks out of the queues whose time was over before they got a
-// slot.
+// slot. One may be another bridge's meanwhile, which then has called the agent: so the
+// ledger has the word. One that has its row is given again by it, if it is nobody's;
+// one without gets a row first, like what is put off: were it answered while that is in
+// doubt, and the row there, it would be answered a second time.
 func (b *Bridge) expireForeign(now time.Time) {
 	var over []queuedForeign
 	b.mu.Lock()
@@ -310,28 +334,18 @@ func (b *Bridge) expireForeign(now time.Time) {
 		for l.queue.Len() > 0 && l.queue.Head().foreign != nil && !now.Before(l.queue.Head().foreign.deadline()) {
 			q := l.queue.Head().foreign.queued()
 			q.row.Policy.OutcomeUnknown, q.row.VisibleAt = l.frozenPolicy(), now
-			over = append(over, q)
 			l.popLocked(b)
+			switch {
+			case b.volatile:
+				over = append(over, q)
+			case !q.stored:
+				b.putOff = append(b.putOff, &q)
+			}
 		}
 	}
 	b.mu.Unlock()
 	for i := range over {
-		b.endAside(over[i].row.ID, func() { b.outOfTurn(over[i]) })
-	}
-}
-
-// outOfTurn ends a task that has waited here for too long. It may be another bridge's
-// meanwhile, which then has called the agent: so the ledger has the word, which gives
-// the task again if it is nobody's, unless there is none that others know.
-func (b *Bridge) outOfTurn(q queuedForeign) {
-	switch {
-	case b.volatile:
-		b.tooLate(q)
-	case q.stored:
-	case b.foreign.DeferForeign(b.hard, []store.Attempt{q.row}, b.now()) == nil:
-		b.acknowledge(q.row.ID)
-	default: // nobody can say, and its executor waits
-		b.tooLate(q)
+		b.endAside(over[i].row.ID, func() { b.tooLate(over[i]) })
 	}
 }
 
@@ -347,14 +361,58 @@ func (b *Bridge) aside(work func()) {
 
 // tooLate answers a task that was never claimed.
 func (b *Bridge) tooLate(q queuedForeign) {
-	e := parley.Errorf(parley.CodeTimeout, "agent '%s' had no time for the task: it waited too long for its turn, and the executor waits no longer than %v", q.row.Agent, foreignPatience)
-	r := parley.Result{TaskID: q.row.ID, Outcome: parley.OutcomeError, Err: uncalled(e)}
+	r := noTurn(&q.row)
 	if q.stored {
 		if ok, err := b.cfg.Ledger.Answer(b.hard, store.Answer{Result: r, Started: b.now(), At: b.now(), From: b.cfg.Worker}); err != nil || !ok {
 			return // it is looked at again
 		}
 	}
-	b.conclude(&q.row, r, !q.stored)
+	b.conclude(&q.row, r)
+}
+
+// noTurn is the result of a task that was never claimed.
+func noTurn(row *store.Attempt) parley.Result {
+	e := parley.Errorf(parley.CodeTimeout, "agent '%s' had no time for the task: it waited too long for its turn, and the executor waits no longer than %v", row.Agent, foreignPatience)
+	return parley.Result{TaskID: row.ID, Outcome: parley.OutcomeError, Err: uncalled(e)}
+}
+
+// tellUnwritten answers a task of which the ledger has not said in time whether it has
+// its row. If it still does not, the task is answered without, and the row written with
+// that answer as soon as it can be: else whoever found it open would answer the task
+// once more. Somebody else's answer stays, and is for that bridge to tell.
+func (b *Bridge) tellUnwritten(row *store.Attempt) {
+	r := noTurn(row)
+	row.SettledAt = b.now()
+	ours, err := b.settleUnwritten(row, r)
+	told := err != nil
+	if told && !b.insist(func() error { return b.publishResult(b.hard, row, &r) }) {
+		return
+	}
+	if err != nil && !b.insist(func() error {
+		ours, err = b.settleUnwritten(row, r)
+		return err
+	}) {
+		return
+	}
+	switch {
+	case !ours:
+		b.acknowledge(row.ID)
+	case !told:
+		b.conclude(row, r)
+	case b.insist(func() error { return b.buryTask(b.hard, row, &r) }):
+		b.delivered(row.ID)
+	}
+}
+
+// settleUnwritten writes the row of a task with the answer that it had; false if it has
+// another one. Nobody is given the row in between.
+func (b *Bridge) settleUnwritten(row *store.Attempt, r parley.Result) (ours bool, err error) {
+	fresh := *row
+	fresh.VisibleAt, fresh.SettledAt = b.now().Add(foreignAgain), time.Time{}
+	if err := b.foreign.DeferForeign(b.hard, []store.Attempt{fresh}, b.now()); err != nil {
+		return false, err
+	}
+	return b.cfg.Ledger.Answer(b.hard, store.Answer{Result: r, Started: row.SettledAt, At: row.SettledAt, From: b.cfg.Worker})
 }
 
 // refuse deals with a record that is of no use: it is a dead letter, and answered

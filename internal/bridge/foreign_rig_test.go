@@ -445,6 +445,9 @@ func (l *modelLedger) DeferForeign(_ context.Context, list []store.Attempt, _ ti
 func (l *modelLedger) Foreign(_ context.Context, now time.Time, limit int) (list []store.Attempt, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.fault != nil && l.fault("P23", "") != noFault {
+		return nil, errDoubt
+	}
 	for _, a := range l.rows {
 		due := a.State == store.AttemptOpen || (a.State == store.AttemptSettled && !now.Before(a.SettledAt.Add(5*time.Second)))
 		if a.HandOff == store.HandOffForeign && due && !a.VisibleAt.After(now) {

@@ -95,7 +95,7 @@ func (b *Bridge) lookAfter(row store.Attempt) {
 	switch {
 	case busy:
 	case row.State == store.AttemptSettled && row.Result != nil:
-		b.endAside(row.ID, func() { b.conclude(&row, *row.Result, false) })
+		b.endAside(row.ID, func() { b.conclude(&row, *row.Result) })
 	case row.State != store.AttemptOpen:
 	case b.moved(row.ID):
 		b.cfg.Metrics.record(fateRefused, 1)

@@ -503,25 +503,28 @@ func TestForeignPutOffRests(t *testing.T) {
 	})
 }
 
-// The ledger is away for good: the executor hears so in time.
+// The ledger is away for longer than anybody waits: the executor hears so in time.
 func TestForeignNoLedger(t *testing.T) {
 	onLedgers(t, func(r *foreignRig) {
 		if !r.shared {
 			return
 		}
 		r.begin("b", nil)
-		r.ledger.mu.Lock()
-		r.ledger.fault = func(op, _ string) fault {
+		r.ledger.failing(func(op string) fault {
 			if op == "P4" || op == "P3" {
 				return refusedConnection
 			}
 			return noFault
-		}
-		r.ledger.mu.Unlock()
+		})
 		r.send(record("task-1", "one"))
 		r.wantFailure("task-1", "waits no longer than")
+		r.ledger.failing(nil)
+		r.wantOne("task-1")
 		r.wantQuiet()
 		r.wantCalls(r.agent, "task-1", 0)
+		if got := r.letters(); len(got) != 1 || got[0].Task != "task-1" {
+			r.t.Errorf("dead letters: %+v", got)
+		}
 	})
 }
 

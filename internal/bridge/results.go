@@ -89,13 +89,13 @@ func (b *Bridge) publishRefusal(t records.AgentTask, at time.Time, why error) er
 // conclude ends a foreign task: its result is published, and one that failed is a
 // dead letter; false if that is not done. With a row in the store that is no loss:
 // whoever sweeps does it again, with the letter first, since a result is best
-// published once. Who is alone with the task goes on until it is done, with the
-// result first, since its executor waits for it.
-func (b *Bridge) conclude(row *store.Attempt, r parley.Result, alone bool) bool {
+// published once. Without one this bridge goes on until it is done, with the result
+// first, since its executor waits for it.
+func (b *Bridge) conclude(row *store.Attempt, r parley.Result) bool {
 	told := *row
 	publish := func() error { return b.publishResult(b.hard, &told, &r) }
 	bury := func() error { return b.buryTask(b.hard, row, &r) }
-	if alone || b.volatile {
+	if b.volatile {
 		if told.SettledAt.IsZero() {
 			told.SettledAt = b.now()
 		}
@@ -157,7 +157,7 @@ func (c *call) handOn(r *parley.Result) {
 // meanwhile.
 func (c *call) tellForeign() {
 	b := c.b
-	told := b.conclude(&c.row, *c.tell, false)
+	told := b.conclude(&c.row, *c.tell)
 	b.mu.Lock()
 	delete(b.calls, c.row.ID)
 	c.settlesLocked(false)
