@@ -212,16 +212,20 @@ type ReplayReport struct {
 	// done; First are the first 20 of them.
 	Matched int      `json:"matched"`
 	First   []string `json:"first" nullable:"false"`
-	// Replayed and Failed count what became of those that were tried; Failures
-	// are the first 20 that failed.
+	// Replayed, Failed and Elsewhere count what became of those that were tried;
+	// Failures are the first 20 that failed.
 	Replayed int             `json:"replayed"`
 	Failed   int             `json:"failed"`
 	Failures []ReplayFailure `json:"failures" nullable:"false"`
+	// Elsewhere counts those that somebody else had replayed or discarded when their
+	// turn came, or was replaying; Others are the first 20 of them, and say which.
+	Elsewhere int             `json:"elsewhere"`
+	Others    []ReplayFailure `json:"others" nullable:"false"`
 	// Next is the After of the batch that goes on; "" when there are no more.
 	Next string `json:"next,omitempty"`
 }
 
-// ReplayFailure is a dead letter that could not be replayed.
+// ReplayFailure is a dead letter that could not be replayed, or need not be.
 type ReplayFailure struct {
 	ID     string `json:"id"`
 	Code   Code   `json:"code"`

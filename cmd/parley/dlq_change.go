@@ -28,7 +28,8 @@ again that has answered; a record is published again where it came from.
 With a filter, or --all, every dead letter that waits and is selected is
 replayed, the oldest first, so many a second; what comes in meanwhile is not. To
 interrupt it leaves the others waiting. The exit code is 1 if some could not be
-replayed: they still wait.`,
+replayed: they still wait. What somebody else has replayed or discarded meanwhile, or
+is replaying, is counted apart and no failure.`,
 		Example: `  parley dlq replay DEAD-LETTER
   parley dlq replay DEAD-LETTER --force
   parley dlq replay --agent writer --after 2h --dry-run
@@ -100,7 +101,7 @@ func (a *app) dlqReplayMany(ctx context.Context, b parley.ReplayBatch) error {
 		return err
 	}
 	for report := sum; report.Next != ""; {
-		a.note("%d of %d replayed, %d failed", sum.Replayed, sum.Matched, sum.Failed)
+		a.note("%s", replaySoFar(&sum))
 		b.After = report.Next
 		if report, err = c.ReplayDeadLetters(ctx, b); err != nil {
 			a.note(replayAgain)
@@ -108,6 +109,7 @@ func (a *app) dlqReplayMany(ctx context.Context, b parley.ReplayBatch) error {
 		}
 		sum.Replayed, sum.Failed, sum.Next = sum.Replayed+report.Replayed, sum.Failed+report.Failed, report.Next
 		sum.Failures = append(sum.Failures, report.Failures...)
+		sum.Elsewhere, sum.Others = sum.Elsewhere+report.Elsewhere, append(sum.Others, report.Others...)
 	}
 	if err := a.show(sum, func(s *sheet) { drawReplay(s, sum) }); err != nil {
 		return err
@@ -121,23 +123,42 @@ func (a *app) dlqReplayMany(ctx context.Context, b parley.ReplayBatch) error {
 	return nil
 }
 
+func replaySoFar(r *parley.ReplayReport) string {
+	text := fmt.Sprintf("%d of %d replayed, %d failed", r.Replayed, r.Matched, r.Failed)
+	if r.Elsewhere > 0 {
+		text += fmt.Sprintf(", %d by others", r.Elsewhere)
+	}
+	return text
+}
+
 func drawReplay(s *sheet, r parley.ReplayReport) {
 	if r.DryRun {
 		drawSelected(s, r.Matched, r.First)
 		return
 	}
-	s.fields([]field{
+	list := []field{
 		{"Selected", cell{text: fmt.Sprint(r.Matched)}},
 		{"Replayed", cell{text: fmt.Sprint(r.Replayed)}},
 		{"Failed", cell{text: fmt.Sprint(r.Failed)}},
-	})
-	if len(r.Failures) > 0 {
-		s.line("")
-		drawTable(s, []column[parley.ReplayFailure]{
-			{head: "DEAD LETTER", fixed: true, cell: plain(func(f parley.ReplayFailure) string { return f.ID })},
-			{head: "ERROR", cell: plain(func(f parley.ReplayFailure) string { return string(f.Code) + ": " + f.Detail })},
-		}, r.Failures)
 	}
+	if r.Elsewhere > 0 {
+		list = append(list, field{"By others", cell{text: fmt.Sprint(r.Elsewhere)}})
+	}
+	s.fields(list)
+	drawNotReplayed(s, "ERROR", r.Failures, func(f parley.ReplayFailure) string { return string(f.Code) + ": " + f.Detail })
+	drawNotReplayed(s, "BY OTHERS", r.Others, func(f parley.ReplayFailure) string { return f.Detail })
+}
+
+// drawNotReplayed shows the dead letters that were not replayed, and why.
+func drawNotReplayed(s *sheet, head string, list []parley.ReplayFailure, why func(parley.ReplayFailure) string) {
+	if len(list) == 0 {
+		return
+	}
+	s.line("")
+	drawTable(s, []column[parley.ReplayFailure]{
+		{head: "DEAD LETTER", fixed: true, cell: plain(func(f parley.ReplayFailure) string { return f.ID })},
+		{head: head, cell: plain(why)},
+	}, list)
 }
 
 // drawSelected shows what a dry run has found.

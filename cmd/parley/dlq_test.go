@@ -5,9 +5,39 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 )
+
+// TestReplayBesideAnother: what another command has replayed meanwhile, or is
+// replaying, is told with its reason and does not fail this one.
+func TestReplayBesideAnother(t *testing.T) {
+	t.Parallel()
+	batches := []string{
+		`{"matched": 3, "replayed": 1, "elsewhere": 1, "next": "n", "first": [], "failures": [],
+			"others": [{"id": "dl-a", "code": "conflict", "detail": "it was replayed by ann meanwhile"}]}`,
+		`{"matched": 1, "replayed": 0, "elsewhere": 1, "first": [], "failures": [],
+			"others": [{"id": "dl-b", "code": "conflict", "detail": "it is being replayed by somebody else just now"}]}`,
+	}
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(batches[min(asked, len(batches)-1)]))
+		asked++
+	}))
+	defer s.Close()
+	a, out, errs := apiApp(t, s.URL, false)
+	code := a.execute(t.Context(), []string{"dlq", "replay", "--all"})
+	if code != 0 || !strings.Contains(errs.String(), "1 of 3 replayed, 0 failed, 1 by others") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+	for _, want := range []string{`By others +2\n`, `dl-a +it was replayed by ann meanwhile`, `dl-b +it is being replayed`} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("%s is not in\n%s", want, out)
+		}
+	}
+}
 
 // TestReplayInterrupted: who interrupts a series of replays, also in its first batch,
 // is told how to go on.

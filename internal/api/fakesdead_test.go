@@ -98,7 +98,7 @@ func (f fakeDeadLetters) resolve(l *parley.DeadLetter, s parley.DeadLetterState,
 func (f fakeDeadLetters) ReplayMany(_ context.Context, b parley.ReplayBatch) (parley.ReplayReport, error) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
-	r := parley.ReplayReport{DryRun: b.DryRun, First: []string{}, Failures: []parley.ReplayFailure{}}
+	r := parley.ReplayReport{DryRun: b.DryRun, First: []string{}, Failures: []parley.ReplayFailure{}, Others: []parley.ReplayFailure{}}
 	if b.After == "nonsense" {
 		return r, parley.Errorf(parley.CodeInvalid, "after: nonsense is not what an answer gave as next")
 	}

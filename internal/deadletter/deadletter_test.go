@@ -499,7 +499,7 @@ func TestReplayMany(t *testing.T) {
 		dry.DryRun = true
 		report, err := r.keeper.ReplayMany(t.Context(), dry)
 		check(t, err)
-		want := parley.ReplayReport{DryRun: true, Matched: 30, First: ids[:12], Failures: []parley.ReplayFailure{}}
+		want := parley.ReplayReport{DryRun: true, Matched: 30, First: ids[:12], Failures: []parley.ReplayFailure{}, Others: []parley.ReplayFailure{}}
 		if d := cmp.Diff(want, report); d != "" || len(r.retried) > 0 {
 			t.Errorf("dry run: %s, retried %v", d, r.retried)
 		}
@@ -561,6 +561,82 @@ func TestReplayManyEnds(t *testing.T) {
 		}
 		_, err = r.keeper.ReplayMany(t.Context(), parley.ReplayBatch{Rate: 1000, After: report.Next})
 		wantCode(t, err, parley.CodeUnavailable, "cannot write")
+	})
+}
+
+// TestReplayManyElsewhere: what somebody else has replayed or discarded since a batch
+// has selected it, or is replaying, is told apart and no failure; another conflict is.
+func TestReplayManyElsewhere(t *testing.T) {
+	onKeeper(t, deadletter.Limits{}, func(r *rig) {
+		t := r.t
+		ids := r.many(4)
+		held := r.keep(record(7))
+		time.Sleep(time.Second) // a batch takes what is older
+		r.retry = func(run string) error {
+			switch run {
+			case "run-00": // the batch has selected all of them by now
+				check(t, r.db.DiscardDeadLetter(t.Context(), parley.DiscardRequest{ID: ids[1], By: "ann"}, time.Now()))
+				_, err := r.db.StartRun(t.Context(), store.Start{
+					Run: store.Run{
+						ID: "run-of-bob", Workflow: "w", Version: "1", Seq: 1, Status: parley.RunRunning, RetriedFrom: "run-02", CreatedAt: time.Now(), UpdatedAt: time.Now(),
+					},
+					Events: []parley.Event{{Seq: 1, At: time.Now(), Type: parley.EventRunStarted, Run: "run-of-bob", Data: []byte("{}")}},
+					Replay: &store.Replay{ID: ids[2], By: "bob"},
+				})
+				check(t, err)
+				_, err = r.db.HoldDeadLetter(t.Context(), store.Replay{ID: held.ID, By: "bob"}, time.Now())
+				check(t, err)
+			case "run-03":
+				return parley.Errorf(parley.CodeConflict, "its version takes no new runs")
+			}
+			return nil
+		}
+		report, err := r.keeper.ReplayMany(t.Context(), parley.ReplayBatch{Rate: 1000})
+		check(t, err)
+		want := parley.ReplayReport{
+			Matched: 5, First: append(slices.Clone(ids), held.ID), Replayed: 1, Failed: 1, Elsewhere: 3,
+			Failures: []parley.ReplayFailure{{ID: ids[3], Code: parley.CodeConflict, Detail: "its version takes no new runs"}},
+			Others: []parley.ReplayFailure{
+				{ID: ids[1], Code: parley.CodeConflict, Detail: "it was discarded by ann meanwhile"},
+				{ID: ids[2], Code: parley.CodeConflict, Detail: "it was replayed by bob meanwhile"},
+				{ID: held.ID, Code: parley.CodeConflict, Detail: "it is being replayed by somebody else just now; should that fail, it still waits"},
+			},
+		}
+		if d := cmp.Diff(want, report); d != "" {
+			t.Error(d)
+		}
+		if got := r.messages(); len(got) != 0 {
+			t.Errorf("published %+v", got)
+		}
+	})
+}
+
+// TestReplayManySideBySide: of two batches with the same filter at once each dead
+// letter is replayed by one, and neither tells of a failure.
+func TestReplayManySideBySide(t *testing.T) {
+	onKeeper(t, deadletter.Limits{}, func(r *rig) {
+		t := r.t
+		r.many(10)
+		for i := range 10 {
+			r.keep(record(int64(i)))
+		}
+		time.Sleep(time.Second) // a batch takes what is older
+		var reports [2]parley.ReplayReport
+		var both sync.WaitGroup
+		for i := range reports {
+			both.Go(func() {
+				var err error
+				reports[i], err = r.keeper.ReplayMany(t.Context(), parley.ReplayBatch{Rate: 2})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		a, b := &reports[0], &reports[1]
+		if a.Replayed+b.Replayed != 20 || a.Failed+b.Failed != 0 || a.Elsewhere+b.Elsewhere != a.Matched+b.Matched-20 {
+			t.Errorf("%+v and %+v", *a, *b)
+		}
 	})
 }
 

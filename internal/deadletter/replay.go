@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -19,6 +20,9 @@ const (
 	noteWait = 10 * time.Second
 	maxNote  = 500
 )
+
+// errChanged says that somebody else was faster with a dead letter.
+var errChanged = errors.New("has changed just now")
 
 // Replay replays one dead letter and gives it as it is then. A task's run is
 // retried: a new run goes on from the failed step. A record is published again
@@ -59,7 +63,7 @@ func (k *Keeper) redrive(ctx context.Context, l *parley.DeadLetter, req parley.R
 	r := store.Replay{ID: req.ID, Force: req.Force, By: req.By}
 	until, err := k.cfg.DB.HoldDeadLetter(ctx, r, k.now())
 	if errors.Is(err, store.ErrStale) {
-		return parley.Errorf(parley.CodeConflict, "dead letter %s has changed just now: look at it, then replay it if it still waits", l.ID)
+		return parley.Errorf(parley.CodeConflict, "dead letter %s %w: look at it, then replay it if it still waits", l.ID, errChanged)
 	}
 	if err != nil {
 		return err
@@ -170,10 +174,11 @@ func (k *Keeper) checkBatch(b *parley.ReplayBatch) (position, error) {
 // ReplayMany replays the waiting dead letters that a filter selects, oldest
 // first, so many a second, and says how far it came: up to the limit, the end of
 // its time, the end of ctx, or a store or bus that fails. One that cannot be
-// replayed is reported and stays waiting. The error is invalid for a batch that
+// replayed is reported and stays waiting; one that is somebody else's by now is
+// counted apart. The error is invalid for a batch that
 // cannot be, or that of the store or the bus if nothing was replayed.
 func (k *Keeper) ReplayMany(ctx context.Context, b parley.ReplayBatch) (parley.ReplayReport, error) {
-	report := parley.ReplayReport{DryRun: b.DryRun, First: []string{}, Failures: []parley.ReplayFailure{}}
+	report := parley.ReplayReport{DryRun: b.DryRun, First: []string{}, Failures: []parley.ReplayFailure{}, Others: []parley.ReplayFailure{}}
 	at, err := k.checkBatch(&b)
 	if err != nil {
 		return report, err
@@ -228,7 +233,7 @@ func (k *Keeper) wait(ctx context.Context, turn <-chan time.Time, ends time.Time
 
 // unless gives the error only if nothing would be lost by it.
 func (k *Keeper) unless(report *parley.ReplayReport, err error) error {
-	if report.Replayed+report.Failed > 0 {
+	if report.Replayed+report.Failed+report.Elsewhere > 0 {
 		k.cfg.Logger.Warn("a batch of replays ended early", "event", "dead_letters", "replayed", report.Replayed, "error", err)
 		return nil
 	}
@@ -253,16 +258,42 @@ func (k *Keeper) replayOne(ctx context.Context, report *parley.ReplayReport, l *
 	case ctx.Err() != nil || code == parley.CodeUnavailable:
 		return err
 	}
+	if code == parley.CodeConflict {
+		if what := k.elsewhere(ctx, l.ID, err); what != "" {
+			report.Elsewhere++
+			report.Others = noteOne(report.Others, l.ID, code, what)
+			return nil
+		}
+	}
 	report.Failed++
 	detail := messageOf(err)
 	if code == parley.CodeInternal { // such as a value that is gone: it concerns this run alone, and would hold up all behind it
 		detail = "An unexpected error occurred; the log says which"
 		k.cfg.Logger.Error("a dead letter could not be replayed", "event", "dead_letters", "id", l.ID, "run", l.Run, "error", err)
 	}
-	if len(report.Failures) < reported {
-		report.Failures = append(report.Failures, parley.ReplayFailure{ID: l.ID, Code: code, Detail: detail})
-	}
+	report.Failures = noteOne(report.Failures, l.ID, code, detail)
 	return nil
+}
+
+// noteOne adds to the dead letters that a report names, of which there are not too many.
+func noteOne(list []parley.ReplayFailure, id string, code parley.Code, detail string) []parley.ReplayFailure {
+	if len(list) == reported {
+		return list
+	}
+	return append(list, parley.ReplayFailure{ID: id, Code: code, Detail: detail})
+}
+
+// elsewhere says what somebody else has done with a dead letter, or is doing, since a
+// batch has selected it; "" if the conflict is another one.
+func (k *Keeper) elsewhere(ctx context.Context, id string, conflict error) string {
+	now, err := k.cfg.DB.DeadLetter(ctx, id)
+	switch {
+	case err == nil && now.State != parley.DeadLetterWaiting:
+		return "it was " + string(now.State) + " by " + cmp.Or(now.ResolvedBy, "somebody else") + " meanwhile"
+	case errors.Is(conflict, store.ErrReplaying), errors.Is(conflict, errChanged):
+		return "it " + store.ErrReplaying.Error() + "; should that fail, it still waits"
+	}
+	return ""
 }
 
 // Discard notes that nothing is to be done about a dead letter and gives it as

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -226,6 +227,9 @@ func (db *DB) DeadLettersAfter(ctx context.Context, f parley.DeadLetterFilter, a
 	return list, total, err
 }
 
+// ErrReplaying says that somebody else has a dead letter in hand, or has just had it.
+var ErrReplaying = errors.New("is being replayed by somebody else just now")
+
 // replayable refuses what must not be replayed now: conflict, not_found.
 func replayable(s *session, r *Replay, at time.Time) (state parley.DeadLetterState, busy int64, err error) {
 	found := false
@@ -241,7 +245,7 @@ func replayable(s *session, r *Replay, at time.Time) (state parley.DeadLetterSta
 		err = parley.Errorf(parley.CodeConflict,
 			"dead letter %s is %s already: look at it with parley dlq show %s, and add --force (force: true) to replay it all the same", r.ID, state, r.ID)
 	case busy > unixMicro(at):
-		err = parley.Errorf(parley.CodeConflict, "dead letter %s is being replayed by somebody else just now: look at it again in a minute", r.ID)
+		err = parley.Errorf(parley.CodeConflict, "dead letter %s %w: look at it again in a minute", r.ID, ErrReplaying)
 	}
 	return state, busy, err
 }
