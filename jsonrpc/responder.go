@@ -2,7 +2,6 @@ package jsonrpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -156,7 +155,7 @@ func (s *server) streamTo(w io.Writer, req *Request, r response) error {
 		}
 		n, err := r.stream.Read(piece[:streamPiece])
 		piece = piece[:n]
-		ended = errors.Is(err, io.EOF)
+		ended = isEnd(err)
 		fault := r.check.Write(piece)
 		switch {
 		case fault == nil && ended:

@@ -1,11 +1,14 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -139,3 +142,47 @@ func (miscounting) Read(p []byte) (int, error) { return len(p) + 1, nil }
 type panickyCloser struct{ io.Reader }
 
 func (panickyCloser) Close() error { panic(errors.New("close")) }
+
+// TestReaderHangsUp proves that an error with io.EOF in it, such as that of a
+// connection that a value is read from, is a fault and not the end of the value, which
+// may look whole: half of a number is one.
+func TestReaderHangsUp(t *testing.T) {
+	hungUp := iotest.ErrReader(&ConnError{Conn: "other", Err: io.EOF})
+	for name, begin := range map[string]string{"first piece": "12", "later piece": strings.Repeat("1", 2*streamPiece)} {
+		t.Run(name, func(t *testing.T) {
+			cut := func() io.Reader { return io.MultiReader(strings.NewReader(begin), hungUp) }
+			const request, failed = `{"jsonrpc":"2.0","id":1,"method":"m"}`, `"id":1,"error":{"code":-32603`
+			r := NewResponder(Config{Handler: resultOf(cut)})
+			defer r.Close()
+			if got, err := r.Respond(t.Context(), []byte(request), nil); !strings.Contains(string(got), failed) {
+				t.Errorf("Respond: %.100s, %v", got, err)
+			}
+			var all bytes.Buffer
+			got, err := r.RespondTo(t.Context(), []byte(request), nil, &all)
+			if err == nil && !strings.Contains(string(got), failed) {
+				t.Errorf("RespondTo: %.100s, %.100s", got, all.String())
+			}
+			for _, h := range []Handler{resultOf(cut), inlineAll{resultOf(cut).Handle}} {
+				var told notices
+				withPeer(t, Config{Handler: h, Hooks: Hooks{Notice: told.add}}, func(t *testing.T, c *Conn, peer *rawPeer) {
+					go peer.send(request)
+					got := peer.next()
+					if !json.Valid([]byte(got)) { // broken off: the error is behind it
+						got = peer.next()
+					}
+					if !strings.Contains(got, failed) || told.text() == "" {
+						t.Errorf("%.100s, the hooks %.100s", got, told.text())
+					}
+				})
+			}
+		})
+	}
+	params := strings.Repeat(" ", 2*streamPiece) + `[1]`
+	withPeer(t, Config{}, func(t *testing.T, c *Conn, peer *rawPeer) {
+		go readAll(peer.s)
+		err := c.Call(t.Context(), "m", io.MultiReader(strings.NewReader(params), hungUp), nil)
+		if _, hung := errors.AsType[*ConnError](err); !hung {
+			t.Errorf("the call: %v", err)
+		}
+	})
+}

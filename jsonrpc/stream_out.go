@@ -22,6 +22,10 @@ func newStreamChecker(cfg *Config) *valueChecker {
 	return &valueChecker{maxDepth: cfg.MaxDepth - 1, spaceOut: true}
 }
 
+// isEnd says that a Reader has come to its end, which is io.EOF itself. One that has
+// io.EOF in it tells of a fault: what it reads from may have hung up half-way.
+func isEnd(err error) bool { return err == io.EOF } //nolint:errorlint // see above
+
 // beginStream reads the first piece of a value, and says whether there is more.
 // All of a short value is checked afterwards.
 func beginStream(r io.Reader, into *buffer, check *valueChecker) (more bool, err error) {
@@ -35,7 +39,7 @@ func beginStream(r io.Reader, into *buffer, check *valueChecker) (more bool, err
 		into.b = into.b[:len(into.b)+n]
 	}
 	// io.ReadFull would not tell a text that is shorter from one that was cut.
-	ended := errors.Is(err, io.EOF)
+	ended := isEnd(err)
 	if err != nil && !ended {
 		return false, fmt.Errorf("jsonrpc: reading a value to be sent: %w", err)
 	}
@@ -94,7 +98,7 @@ func (w *writer) streamPieces(ctx context.Context, r io.Reader, check *valueChec
 		w.buf = append(w.buf, piece[:n]...)
 		sent.add(n)
 		w.flush(false)
-		if errors.Is(err, io.EOF) {
+		if isEnd(err) {
 			return check.Close()
 		}
 		if err != nil {
@@ -131,7 +135,7 @@ func readRest(text []byte, r io.Reader, check *valueChecker) ([]byte, error) {
 		if fault := check.Write(text[n:]); fault != nil {
 			return text, fault
 		}
-		if errors.Is(err, io.EOF) {
+		if isEnd(err) {
 			return text, check.Close()
 		}
 		if err != nil {
