@@ -152,7 +152,8 @@ func (c *Conn) Stats() Stats {
 // answers and to close its end.
 //
 // It returns when no goroutine of the connection is left, which takes as long as
-// the slowest handler does that ignores its context; for the same reason a
+// the slowest handler does that ignores its context, or a Reader that one returned
+// and that cannot be closed, or does not return when it is; for the same reason a
 // handler must not call it (it may do so in a goroutine of its own). It may be
 // called more than once and from several goroutines; it returns nil, or the
 // error that ended the connection before.

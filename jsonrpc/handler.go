@@ -12,7 +12,9 @@ type Handler interface {
 	// Of results, a json.RawMessage, or what a *json.RawMessage points to, is sent
 	// as it is; an io.Reader is streamed, until it ends, the peer is gone or the
 	// connection closed, and then closed if it is an io.Closer; nil is null;
-	// everything else goes through the Codec.
+	// everything else goes through the Codec. When a connection ends and its grace
+	// is over, Close is called beside a Read that may be waiting, which has to
+	// return then, as that of a pipe, a file or an HTTP body does.
 	//
 	// Of errors, an *Error is sent as it is; context errors become CodeCancelled,
 	// or CodeTimeout also when it was this side that ended the connection. Every

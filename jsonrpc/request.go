@@ -21,6 +21,7 @@ type Request struct {
 	// broken is what the peer is told where the handler failed since its context had
 	// ended; nil when that had not, or by nobody's doing.
 	broken *Error
+	end    *resultEnd // of a result that is being read; nil: it cannot be closed
 }
 
 // Method returns the name of the method. The string is not borrowed.

@@ -86,7 +86,8 @@ func (r *Responder) Stats() Stats {
 }
 
 // Close refuses further messages, ends the contexts of running handlers after
-// Config.Grace, and waits until they have answered.
+// Config.Grace, closes results that are being read, and waits until they have
+// answered.
 func (r *Responder) Close() error {
 	r.mu.Lock()
 	r.closed = true

@@ -19,7 +19,8 @@ func resultOf(give func() io.Reader) Handler {
 }
 
 // TestResultWithoutEnd proves that a result that gives a little now and then, for
-// ever, does not outlive its connection, nor who waits for a Responder's answer.
+// ever, does not outlive its connection, nor one that the peer has closed its half of,
+// nor who waits for a Responder's answer.
 func TestResultWithoutEnd(t *testing.T) {
 	for name, begin := range map[string]string{"first piece": `[`, "later piece": `["` + strings.Repeat("x", 2*streamPiece) + `"`} {
 		t.Run(name, func(t *testing.T) {
@@ -43,6 +44,7 @@ func TestResultWithoutEnd(t *testing.T) {
 					t.Errorf("the peer got %.200q", all)
 				}
 			})
+			checkHalfClosed(t, cfg)
 			synctest.Test(t, func(t *testing.T) {
 				r := NewResponder(cfg)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -183,6 +185,113 @@ func TestReaderHangsUp(t *testing.T) {
 		err := c.Call(t.Context(), "m", io.MultiReader(strings.NewReader(params), hungUp), nil)
 		if _, hung := errors.AsType[*ConnError](err); !hung {
 			t.Errorf("the call: %v", err)
+		}
+	})
+}
+
+// A stuckReader gives begin, and then nothing until it is closed, or an hour is over.
+type stuckReader struct {
+	begin  io.Reader
+	end    error // what Read says once it is closed
+	closed chan struct{}
+}
+
+func (r *stuckReader) Read(p []byte) (int, error) {
+	if n, _ := r.begin.Read(p); n > 0 {
+		return n, nil
+	}
+	select {
+	case <-r.closed:
+		return 0, r.end
+	case <-time.After(time.Hour):
+		return 0, errors.New("nobody has closed the result")
+	}
+}
+
+func (r *stuckReader) Close() error {
+	close(r.closed) // twice is a panic
+	return nil
+}
+
+// TestResultStuck proves that a result whose Read waits for what never comes is closed
+// with its connection, and with whoever waits for a Responder's answer: a handler has
+// returned then, and cannot do it. What Read says of that is not taken for the result's
+// end, though it looks whole.
+func TestResultStuck(t *testing.T) {
+	const request = `{"jsonrpc":"2.0","id":1,"method":"m"}`
+	for name, begin := range map[string]string{"first piece": "12", "later piece": strings.Repeat("1", 2*streamPiece)} {
+		for _, end := range []error{io.EOF, io.ErrClosedPipe} {
+			stuck := resultOf(func() io.Reader { return &stuckReader{strings.NewReader(begin), end, make(chan struct{})} })
+			cfg := Config{Handler: stuck, Grace: time.Second, Hooks: Hooks{Notice: func(n Notice) { t.Error(n) }}}
+			for _, form := range []string{request, "[" + request + "]"} {
+				t.Run(name+" closed", func(t *testing.T) { checkStuck(t, cfg, form, brokenOffAnswer) })
+			}
+			inline := cfg
+			inline.Handler = inlineAll{stuck.Handle}
+			t.Run(name+" inline", func(t *testing.T) { checkStuck(t, inline, request, "") })
+			t.Run(name+" half closed", func(t *testing.T) { checkHalfClosed(t, cfg) })
+			t.Run(name+" Responder", func(t *testing.T) { checkStuckResponder(t, cfg, request) })
+		}
+	}
+}
+
+// brokenOffAnswer is in what the peer is told of a request that did not end in time.
+const brokenOffAnswer = `"id":1,"error":{"code":-32051,"message":"broken off: the connection is closing"`
+
+// checkHalfClosed sends a request and then no more, and wants the peer to be told that
+// it was broken off.
+func checkHalfClosed(t *testing.T, cfg Config) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := bytePipe()
+		c := NewConn(NewLineStream(near), cfg)
+		far.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"m"}` + "\n"))
+		far.CloseWrite()
+		if got, err := io.ReadAll(far); !strings.Contains(string(got), brokenOffAnswer) || err != nil {
+			t.Errorf("%.100s, %v", got, err)
+		}
+		c.Close()
+		far.Close()
+	})
+}
+
+// checkStuck sends a request, closes the connection, and wants that to take no longer
+// than it may.
+func checkStuck(t *testing.T, cfg Config, request, want string) {
+	withPeer(t, cfg, func(t *testing.T, c *Conn, peer *rawPeer) {
+		heard := make(chan []string)
+		go func() {
+			all, _ := readAll(peer.s)
+			heard <- all
+		}()
+		peer.send(request)
+		synctest.Wait()
+		start := time.Now()
+		c.Close()
+		if d := time.Since(start); d > cfg.Grace+answerGrace+flushGrace {
+			t.Errorf("it took %v", d)
+		}
+		if all := strings.Join(<-heard, "\n"); !strings.Contains(all, want) {
+			t.Errorf("the peer got %.200q", all)
+		}
+	})
+}
+
+func checkStuckResponder(t *testing.T, cfg Config, request string) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResponder(cfg)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		_, _ = r.RespondTo(ctx, []byte(request), nil, io.Discard)
+		if d := time.Since(start); d != time.Minute {
+			t.Errorf("it ended after %v", d)
+		}
+		go func() { _, _ = r.Respond(t.Context(), []byte(request), nil) }()
+		synctest.Wait()
+		start = time.Now()
+		r.Close()
+		if d := time.Since(start); d != cfg.Grace {
+			t.Errorf("Close took %v", d)
 		}
 	})
 }

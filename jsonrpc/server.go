@@ -190,48 +190,6 @@ func panickedIn(req *Request, err error) bool {
 	return ok && p.CorrelationID == req.meta.CorrelationID && p.Method == req.method
 }
 
-// A resultReader is a result that is streamed: its panics are the handler's, and it
-// ends with what the handler's context came from. It may give a little now and then,
-// for ever.
-type resultReader struct {
-	io.Reader
-	s   *server
-	req *Request
-}
-
-func (r *resultReader) Read(p []byte) (n int, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			n, err = 0, r.s.panicked(r.req, v)
-		}
-	}()
-	for _, ctx := range [...]context.Context{r.s.base, r.req.ctx.base} {
-		if ctx.Err() != nil {
-			r.req.broken = r.s.whyBroken(r.req.ctx)
-			return 0, context.Cause(ctx)
-		}
-	}
-	n, err = r.Reader.Read(p)
-	_ = p[:n:len(p)] // a count of more than there is room for is a panic, too
-	return n, err
-}
-
-// closeResult closes a result that is an io.ReadCloser, which is not read any more.
-// Nobody else knows when that is: whoever writes to the other end of a pipe could wait
-// for ever.
-func (s *server) closeResult(req *Request, result any) {
-	c, ok := result.(io.ReadCloser)
-	if !ok {
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			_ = s.panicked(req, v) // the hooks know; the answer is on its way
-		}
-	}()
-	_ = c.Close() // what was read of it counts
-}
-
 // A response is an answer that is ready to be written.
 type response struct {
 	raw     []byte    // the result, checked; nil for null
@@ -335,6 +293,7 @@ func (s *server) encode(req *Request, result any) (r response, err error) {
 		}
 		return s.encodeRaw(req, *v)
 	case io.Reader:
+		s.watchResult(req, v)
 		return s.encodeReader(&resultReader{v, s, req})
 	}
 	r = response{scratch: s.bufs.get()}
