@@ -56,8 +56,13 @@ func TestPeerNeverReads(t *testing.T) {
 			if s := c.Stats(); s.Pending != 0 {
 				t.Errorf("%+v", s)
 			}
+			late, cancel := context.WithDeadline(t.Context(), start.Add(31*time.Second+time.Minute))
+			defer cancel()
 			if err := c.Notify(t.Context(), "m", nil); !errors.Is(err, ErrTimeout) || !strings.HasSuffix(err.Error(), "not sent within 30s") || time.Since(start) != 31*time.Second {
 				t.Errorf("Notify: %v after %v", err, time.Since(start))
+			}
+			if err := c.Notify(late, "m", nil); !errors.Is(err, ErrTimeout) || time.Since(start) != 31*time.Second+time.Minute {
+				t.Errorf("Notify with a deadline: %v after %v", err, time.Since(start))
 			}
 			c.Close()
 			far.Close()

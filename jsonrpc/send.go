@@ -140,6 +140,9 @@ func (c *Conn) send(ctx context.Context, s *slot, call *outCall, out *outParams)
 		if call.start == 0 {
 			call.start = c.clock.now()
 		}
+		if _, ok := ctx.Deadline(); ok { // which takes the place of the Conn's
+			call.timeout = -1
+		}
 		if err := w.lock(ctx, call.timeout, o.size()); err != nil {
 			return c.sendError(ctx, call, err)
 		}
