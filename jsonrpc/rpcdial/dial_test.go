@@ -221,6 +221,8 @@ func TestErrors(t *testing.T) {
 	tests := map[string]string{
 		"localhost:4000":           `scheme "localhost" is not known; write stdio:, tcp://, tls://, unix:, http://, https://, ws:// or wss://`,
 		"nonsense":                 "has no scheme; write stdio:",
+		"secret@localhost:4000":    "has no scheme; write stdio:",
+		"127.0.0.1:4000":           "has no scheme; write stdio:",
 		"http+lsp://localhost":     "has a framing of its own",
 		"http:localhost":           "write http://host:port/path",
 		"tcp://localhost":          "a host and a port",

@@ -34,7 +34,7 @@ func schemes() []string {
 // URL may hold credentials.
 func parse(rawURL string) (target, error) {
 	name, rest, ok := strings.Cut(rawURL, ":")
-	if !ok {
+	if !ok || !isScheme(name) {
 		return target{}, urlError{fmt.Errorf("rpcdial: the URL has no scheme; write %s", known())}
 	}
 	t := target{scheme: strings.ToLower(name), raw: rawURL}
@@ -60,6 +60,14 @@ func parse(rawURL string) (target, error) {
 		return target{}, urlError{fmt.Errorf("rpcdial: %s: %w", name, err)}
 	}
 	return t, nil
+}
+
+// isScheme says whether name may be shown as a scheme, as RFC 3986 has them: what stands
+// before the first colon of a URL without one may be a credential.
+func isScheme(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	rest := strings.TrimLeft(name, letters)
+	return len(rest) < len(name) && strings.Trim(rest, letters+"0123456789+-.") == ""
 }
 
 func known() string {
