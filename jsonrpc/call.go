@@ -186,16 +186,24 @@ func (a *awaiting) wants(result any) error {
 	switch r := result.(type) {
 	case nil:
 	case *json.RawMessage:
+		if r == nil {
+			return noPlace(result)
+		}
 		a.raw = r
 	case io.Writer:
 		a.sink, a.keep = &sink{w: r}, true
 	default:
 		if v := reflect.ValueOf(result); v.Kind() != reflect.Pointer || v.IsNil() {
-			return fmt.Errorf("jsonrpc: a result cannot be put into the %T that was given for it: it has to be a pointer, and not nil", result)
+			return noPlace(result)
 		}
 		a.keep = true
 	}
 	return nil
+}
+
+// noPlace says that no result can be put into what was given for it.
+func noPlace(result any) error {
+	return fmt.Errorf("jsonrpc: a result cannot be put into the %T that was given for it: it has to be a pointer, and not nil", result)
 }
 
 // await waits until the call is settled. With an error the slot is free again.

@@ -426,7 +426,7 @@ func TestMaxPending(t *testing.T) {
 // caller is not made.
 func TestResultIntoNoPointer(t *testing.T) {
 	withPeer(t, Config{}, func(t *testing.T, c *Conn, peer *rawPeer) {
-		for want, into := range map[string]any{"into the int that": 1, "into the []int that": []int{1}, "into the *int that": (*int)(nil)} {
+		for want, into := range map[string]any{"into the int that": 1, "into the []int that": []int{1}, "into the *int that": (*int)(nil), "into the *json.RawMessage that": (*json.RawMessage)(nil)} {
 			batch := &Batch{}
 			asked := batch.Call("m", nil, into)
 			for _, err := range []error{c.Call(t.Context(), "m", nil, into), c.Batch(t.Context(), batch), asked.Err()} {
