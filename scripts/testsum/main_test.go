@@ -126,7 +126,7 @@ func TestB(t *testing.T) { t.Parallel() }
 		}
 	}
 	var out strings.Builder
-	code := run([]string{"-timeout", "2s", "./..."}, &out, true)
+	code := run([]string{"-timeout", "15s", "./..."}, &out, true)
 	if code != 1 || !strings.Contains(out.String(), "p.TestA.func1") {
 		t.Errorf("exit code %d of\n%s", code, out.String())
 	}
