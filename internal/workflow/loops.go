@@ -345,8 +345,8 @@ func (r *region) iteration() *expr.EachInfo {
 		info.Item, info.Total = x.items[r.part], len(x.items)
 	}
 	info.Last = r.part == info.Total-1
-	if one := loop.Over == nil || loop.MaxParallel == 1; one && r.part > 0 {
-		info.Previous = x.parts[r.part-1].previous()
+	if one := loop.Over == nil || loop.MaxParallel == 1; one && r.before != nil {
+		info.Previous = r.before.previous()
 	}
 	return info
 }

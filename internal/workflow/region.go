@@ -19,6 +19,9 @@ type region struct {
 	// place there: that of the iteration, or of the block among the step's blocks.
 	owner *execution
 	part  int
+	// before is the iteration of the same round in front of it, nil for all others: what
+	// is undone may belong to a round that the loop itself has left.
+	before *region
 	// prefix of the paths in it: "" for the body, else the path of the round, and
 	// of the iteration, with a slash (rule S9).
 	prefix string
@@ -203,6 +206,9 @@ func (e *execution) part(i int) *region {
 			block = e.plan.Body
 		}
 		e.parts[i] = newRegion(block, e, i, prefix+"/")
+		if e.step.Loop != nil && i > 0 {
+			e.parts[i].before = e.parts[i-1]
+		}
 	}
 	return e.parts[i]
 }
