@@ -304,13 +304,10 @@ func (a *decider) terminateChild(x *execution) {
 	}
 }
 
-// graceOver gives up what agents do for a run that is being cancelled. Runs that
-// it has started are waited for: their own grace is bounded.
+// graceOver gives up what agents do for a run that is being cancelled; what stands
+// around them comes to what has ended until then. Runs that it has started are waited
+// for: their own grace is bounded.
 func (a *decider) graceOver() {
-	if len(a.children) == 0 {
-		a.cancelOpen(a.body)
-		return
-	}
 	for _, x := range a.open.now() {
 		if x.status == parley.StepRunning && len(x.flights) > 0 {
 			a.giveUp(x)

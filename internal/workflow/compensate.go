@@ -205,6 +205,9 @@ func (e *execution) compensable() bool {
 // that was given up before its agent was called, a run asked for or a list entered,
 // since what that needs could not be evaluated, has not.
 func (e *execution) called() bool {
+	if e.calledBefore {
+		return true
+	}
 	switch e.step.Kind {
 	case KindAgent:
 		return e.tried > 0
@@ -214,6 +217,16 @@ func (e *execution) called() bool {
 		return e.entered
 	}
 	return e.attempts > 0
+}
+
+// undoes reports whether a list compensates a step, or stands in one that does.
+func (r *region) undoes() bool {
+	for ; r != nil && r.owner != nil; r = r.around() {
+		if r.block.Role == roleCompensate {
+			return true
+		}
+	}
+	return false
 }
 
 // within reports whether x stands in a list of the step, not in that of its handler.

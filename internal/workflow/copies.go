@@ -15,7 +15,7 @@ import (
 // tookOver notes that an execution has ended as it has in the run named, if one is.
 func (s *State) tookOver(x *execution, from string) {
 	if from != "" {
-		x.copied = true
+		x.copied, x.calledBefore = true, s.copied[x.path].Called
 		delete(s.copied, x.path)
 	}
 }

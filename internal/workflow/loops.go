@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -50,6 +51,20 @@ func (a *decider) beginPart(x *execution) {
 	a.advanceRegion(x.part(len(x.parts)))
 }
 
+// lostBefore reports whether the next of the n lists of a step was taken over as one that was
+// cancelled, since other lists were enough: it is entered, though they are enough again,
+// since what was done in it may have to be undone.
+func (a *decider) lostBefore(x *execution, n int) bool {
+	i := len(x.parts)
+	if len(a.copied) == 0 || i == n {
+		return false
+	}
+	prefix := x.prefixOf(i)
+	return slices.ContainsFunc(x.step.blockAt(i).Steps, func(step *Step) bool {
+		return a.copied[prefix+step.ID].Status == parley.StepCancelled
+	})
+}
+
 // mayBegin reports whether one more list of a step may start, of as many as run and
 // may run at the same time; 0 is no bound.
 func (a *decider) mayBegin(open, most int) bool {
@@ -87,7 +102,8 @@ func (a *decider) itemsOf(x *execution) (items json.RawMessage, truncated int, e
 func (a *decider) advanceForEach(x *execution) {
 	loop, n := x.step.Loop, len(x.items)
 	t := a.advanceParts(x)
-	if a.over() || a.cancelling && t.passed < n {
+	enough := loop.Enough > 0 && t.passed >= loop.Enough
+	if a.over() || a.cancelling && t.passed < n && (!enough || a.anyInFlight(x)) {
 		return
 	}
 	bound := loop.Tolerate.of(n)
@@ -96,13 +112,16 @@ func (a *decider) advanceForEach(x *execution) {
 	}
 	beyond := loop.Errors != ItemErrorsContinue && n > 0 && float64(t.failed) > bound
 	switch {
+	case a.mayBegin(t.open, loop.MaxParallel) && a.lostBefore(x, n):
+		a.beginPart(x)
+		x.dirty = true
 	case t.failed > 0 && a.exhausted():
 		a.endParts(x)
 		a.fail(x, a.exhaustion(), attemptEnd{started: x.scheduledAt})
 	case beyond && (loop.Errors != ItemErrorsCollect || t.passed+t.failed == n):
 		a.endParts(x)
 		a.fail(x, toleranceExceeded(t, bound, n), attemptEnd{started: x.scheduledAt})
-	case t.passed+t.failed == n, loop.Enough > 0 && t.passed >= loop.Enough:
+	case t.passed+t.failed == n, enough:
 		a.endParts(x)
 		a.complete(x, forEachOutput(x, t.failed), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
 	case len(x.parts) < n && a.mayBegin(t.open, loop.MaxParallel):
@@ -169,7 +188,7 @@ func (a *decider) advanceRepeat(x *execution) {
 		last := x.parts[n-1]
 		state := a.advanceRegion(last)
 		switch {
-		case a.over() || a.cancelling || a.paused || state == regionOpen:
+		case a.over() || a.paused || state == regionOpen:
 			return
 		case state == regionFailed:
 			a.fail(x, last.failure(), attemptEnd{started: x.scheduledAt})
@@ -245,13 +264,16 @@ func forkErrors(x *execution) map[string]*parley.Error {
 func (a *decider) advanceFork(x *execution) {
 	fork, n := x.step.Fork, len(x.step.Fork.Branches)
 	t := a.advanceParts(x)
-	if a.over() || a.cancelling && t.passed < n {
+	if a.over() || a.cancelling && (t.passed < fork.Need || a.anyInFlight(x)) {
 		return
 	}
 	ended := t.passed+t.failed == n
 	certain := t.passed >= fork.Need || n-t.failed < fork.Need
 	switch {
-	case ended || certain && !fork.Wait:
+	case a.mayBegin(t.open, fork.MaxParallel) && a.lostBefore(x, n):
+		a.beginPart(x)
+		x.dirty = true
+	case ended || certain && (!fork.Wait || a.cancelling): // then nothing runs that could be waited for
 		a.endParts(x)
 		end := attemptEnd{started: x.scheduledAt}
 		if t.passed >= fork.Need {

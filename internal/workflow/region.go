@@ -190,6 +190,14 @@ func (e *execution) prefix() string {
 	return e.path
 }
 
+// prefixOf is the prefix of the paths in one of the lists of x.
+func (e *execution) prefixOf(part int) string {
+	if e.step.Loop != nil {
+		return e.prefix() + "[" + strconv.Itoa(part) + "]/"
+	}
+	return e.prefix() + "/"
+}
+
 // part gives one of the lists of x, which is made if need be: the iteration of a
 // loop, else the block of that place.
 func (e *execution) part(i int) *region {
@@ -197,15 +205,11 @@ func (e *execution) part(i int) *region {
 		e.parts = append(e.parts, nil)
 	}
 	if e.parts[i] == nil {
-		prefix := e.prefix()
-		if e.step.Loop != nil {
-			prefix += "[" + strconv.Itoa(i) + "]"
-		}
 		block := e.step.blockAt(i)
 		if e.plan != nil {
 			block = e.plan.Body
 		}
-		e.parts[i] = newRegion(block, e, i, prefix+"/")
+		e.parts[i] = newRegion(block, e, i, e.prefixOf(i))
 		if e.step.Loop != nil && i > 0 {
 			e.parts[i].before = e.parts[i-1]
 		}

@@ -23,6 +23,8 @@ type Copied struct {
 	Status    parley.StepStatus `json:"status,omitempty"`
 	Error     *parley.Error     `json:"error,omitempty"`
 	Unhandled bool              `json:"unhandled,omitempty"`
+	// Called: it has not completed, and has done what may have to be undone (rule C1).
+	Called bool `json:"called,omitempty"`
 	// Goto is the step that the handler went to.
 	Goto string `json:"goto,omitempty"`
 	// Entered: the step holds others, which are copied for themselves. It is begun
@@ -270,13 +272,13 @@ func (t *taker) take(r *region, prefix string, whole bool) {
 		case (t.again != nil || whole) && x.status == parley.StepSkipped:
 			t.out = append(t.out, Copied{Path: path, Status: x.status})
 		case (t.again != nil || whole || x.isOne()) && x.status == parley.StepFailed && x.handled && !x.among(t.above):
-			c := Copied{Path: path, Status: x.status, Output: x.output, Error: x.err}
+			c := Copied{Path: path, Status: x.status, Output: x.output, Error: x.err, Called: x.called()}
 			if r.block.Chained {
 				c.Goto = x.wentTo
 			}
 			t.out = append(t.out, c)
 		case whole && (x.lost() || x.status == parley.StepCancelled):
-			t.out = append(t.out, Copied{Path: path, Status: x.status, Error: x.err, Unhandled: x.lost()})
+			t.out = append(t.out, Copied{Path: path, Status: x.status, Error: x.err, Unhandled: x.lost(), Called: x.called()})
 		case step.Blocks() != nil || x.plan != nil:
 			t.takeComposite(x, path, whole)
 		case x.status == parley.StepCompleted:
@@ -398,6 +400,9 @@ func (c Copied) encode(buf []byte) []byte {
 	item.optional("goto", c.Goto)
 	if c.Unhandled {
 		item.raw("unhandled", json.RawMessage("true"))
+	}
+	if c.Called {
+		item.raw("called", json.RawMessage("true"))
 	}
 	if c.Entered {
 		item.raw("entered", json.RawMessage("true"))

@@ -542,6 +542,18 @@ func TestLimits_AreErrorsWithNameAndValue(t *testing.T) {
 	}
 }
 
+// TestLimits_ApproversAreNoBytes: a limit is said in what it counts.
+func TestLimits_ApproversAreNoBytes(t *testing.T) {
+	to, err := json.Marshal(map[string]any{"x": strings.Split(strings.Repeat("a,", 100)+"a", ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := playWith(t, `{"name":"t","steps":[{"id":"a","approval":{"title":"Go?","to":"${workflow.input.x}"}}]}`, Start{Input: to})
+	if e := s.state.Err(); e == nil || e.Code != parley.CodeLimit || e.Message != "to: 101, the limit is 100" {
+		t.Errorf("the run ended with %v", e)
+	}
+}
+
 // TestS3_RunningSiblingsAreCancelled lets two steps run side by side, as
 // `needs` will.
 func TestS3_RunningSiblingsAreCancelled(t *testing.T) {

@@ -145,8 +145,9 @@ type execution struct {
 	wentTo string
 	// leftOut: the flow of a chained list has gone past it.
 	leftOut bool
-	// copied: it has ended as in an earlier run (rule C6).
-	copied bool
+	// copied: it has ended as in an earlier run (rule C6), in which it may have done
+	// something without completing (calledBefore).
+	copied, calledBefore bool
 	// agent is the one called last, or whose output the step has.
 	agent string
 	// attempts counts the attempts that were scheduled, the newest of which has its

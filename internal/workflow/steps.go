@@ -214,11 +214,12 @@ func (a *decider) beginFinish(x *execution) {
 		return
 	}
 	a.record(parley.EventStepCompleted, x, stepCompleted{Kind: KindFinish, Output: v})
-	switch a.phase {
-	case phaseBody:
+	switch {
+	case x.region.undoes(): // also for a handler, while the body goes on
+	case a.phase == phaseBody:
 		a.cancelOpen(a.body)
 		a.conclude(outcome{status: parley.RunCompleted, output: v})
-	case phaseFinally: // how the run ends was decided before (rule C4)
+	case a.phase == phaseFinally: // how the run ends was decided before (rule C4)
 		a.cancelOpen(a.finally)
 		a.end(a.outcome)
 	}
@@ -292,7 +293,7 @@ func (a *decider) fits(member string, value json.RawMessage) error {
 func limitError(name string, limit, got int64) *parley.Error {
 	unit := " bytes"
 	switch name {
-	case "executions", "running", "items", "attempts", "questions", "waiting events", "open approvals", nestingOfRuns:
+	case "executions", "running", "items", "attempts", "questions", "waiting events", "open approvals", "to", nestingOfRuns:
 		unit = ""
 	}
 	return parley.Errorf(parley.CodeLimit, "%s: %d%s, the limit is %d", name, got, unit, limit).
