@@ -53,7 +53,9 @@ type DeprecateRequest struct {
 type ConflictDetails struct {
 	// Conflict is version (it is deployed with other content), alias (one stands
 	// for the version, or has its name), deprecated (the version takes no new
-	// runs) or concurrency (others run).
+	// runs), concurrency (others run), ending (the run's body has ended, so that it
+	// cannot be cancelled) or compensated (what the run had done was undone, so that
+	// nothing can be taken over from it).
 	Conflict string `json:"conflict"`
 }
 
@@ -64,6 +66,8 @@ const (
 	ConflictDeprecated = "deprecated"
 	// ConflictConcurrency has the members of [FullDetails], too.
 	ConflictConcurrency = "concurrency"
+	ConflictEnding      = "ending"
+	ConflictCompensated = "compensated"
 )
 
 // maxAlias bounds an alias, in bytes.

@@ -62,7 +62,7 @@ func TestEveryCodeIsMapped(t *testing.T) {
 			t.Errorf("%s is %d, and %d on old paths", code, now, old)
 		}
 	}
-	for details, want := range map[string]int{`{"conflict":"deprecated"}`: 409, `{"conflict":""}`: 400, `[]`: 400, ``: 400} {
+	for details, want := range map[string]int{`{"conflict":"deprecated"}`: 409, `{"conflict":"ending"}`: 409, `{"conflict":""}`: 400, `[]`: 400, ``: 400} {
 		e := parley.Errorf(parley.CodeConflict, "no")
 		e.Details = json.RawMessage(details)
 		if got := translate(e, true); got.status != want {

@@ -163,7 +163,7 @@ func (s *server) runRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/cancel", id: "cancel-run", tag: tag, old: true,
 			summary: "Ask for the end of a run", params: []*huma.Param{id}, body: cancelBody{}, optional: true,
-			answers: ok(runBody{}), errors: []int{400, 404, 413, 415, 422}, handle: s.cancelRun,
+			answers: ok(runBody{}), errors: []int{400, 404, 409, 413, 415, 422}, handle: s.cancelRun,
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/answer", id: "answer-run", tag: tag,

@@ -232,6 +232,7 @@ func TestC4_CancelIsRefusedBehindTheBody(t *testing.T) {
 		for _, c := range [][2]string{{"compensating", ".a/u.1"}, {"finally", ".f.1"}} {
 			_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "ann"})
 			wantCode(t, err, parley.CodeConflict, "Cannot cancel run "+run+": its body has ended, and its phase is "+c[0]+"; to end it at once: parley run terminate "+run)
+			wantConflict(t, err, parley.ConflictEnding)
 			if v := r.get(run); v.Phase != c[0] || v.CancelledBy != "" {
 				t.Fatalf("the run is in %q, cancelled by %q", v.Phase, v.CancelledBy)
 			}

@@ -74,7 +74,8 @@ func takenOver(old *workflow.State, events []parley.Event, def *workflow.Definit
 	}
 	r, err := old.Rerun(def, req.From, req.Input)
 	if err == nil && len(r.Copied) > 0 && compensated(events) {
-		err = parley.Errorf(parley.CodeConflict, "Cannot rerun run %s from step %s: what it had done was compensated, so it can only be run again from the start", req.Run, req.From)
+		err = parley.Errorf(parley.CodeConflict, "Cannot rerun run %s from step %s: what it had done was compensated, so it can only be run again from the start", req.Run, req.From).
+			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictCompensated})
 	}
 	return r, err
 }

@@ -127,8 +127,10 @@ func TestC6_CompensatedOnlyFromTheStart(t *testing.T) {
 		var err error
 		_, err = r.x.Retry(t.Context(), run, "ann")
 		wantCode(t, err, parley.CodeConflict, "compensated")
+		wantConflict(t, err, parley.ConflictCompensated)
 		_, err = r.x.Rerun(t.Context(), parley.RerunRequest{Run: run, From: "b"})
 		wantCode(t, err, parley.CodeConflict, "only be run again from the start")
+		wantConflict(t, err, parley.ConflictCompensated)
 		r.rerun(parley.RerunRequest{Run: run, From: "a"})
 		r.rerun(parley.RerunRequest{Run: run})
 	})

@@ -134,7 +134,7 @@ func (x *Executor) Cancel(ctx context.Context, req parley.CancelRequest) (parley
 		}
 		if phase := l.state.PastCancel(); phase != "" {
 			return parley.Run{}, parley.Errorf(parley.CodeConflict, "Cannot cancel run %s: %w, and its phase is %s; to end it at once: parley run terminate %s",
-				req.Run, errPastCancel, phase, req.Run)
+				req.Run, errPastCancel, phase, req.Run).WithDetails(parley.ConflictDetails{Conflict: parley.ConflictEnding})
 		}
 		d := l.state.Apply(workflow.Cancel{At: x.now(), By: req.By, Reason: req.Reason, Grace: x.cfg.CancelGrace})
 		if len(d.Events) == 0 {
@@ -198,7 +198,8 @@ func (x *Executor) retryOf(ctx context.Context, h store.History) (v *compiledVer
 		return nil, f, err
 	}
 	if compensated(h.Events) {
-		return nil, f, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: what it had done was compensated; run it again from the start: parley run rerun %s", id, id)
+		return nil, f, parley.Errorf(parley.CodeConflict, "Cannot retry run %s: what it had done was compensated; run it again from the start: parley run rerun %s", id, id).
+			WithDetails(parley.ConflictDetails{Conflict: parley.ConflictCompensated})
 	}
 	v, err = x.retryOn(ctx, h.Run)
 	if err != nil {

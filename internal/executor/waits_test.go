@@ -235,6 +235,16 @@ func wantCode(t *testing.T, err error, code parley.Code, words string) {
 	}
 }
 
+// wantConflict wants a conflict of that kind, which is 409 on all paths.
+func wantConflict(t *testing.T, err error, kind string) {
+	t.Helper()
+	var d parley.ConflictDetails
+	e, ok := errors.AsType[*parley.Error](err)
+	if !ok || json.Unmarshal(e.Details, &d) != nil || d.Conflict != kind {
+		t.Fatalf("error %v, want a conflict %s", err, kind)
+	}
+}
+
 // TestWaits_AnswerReachesTheRow: a question shows as a wait of the run, though
 // no hint came; the answer stands in the row of the attempt with the event that
 // says so, and the bridge is told.
