@@ -22,6 +22,8 @@ type definitions struct {
 	mu    sync.Mutex // protects the fields below
 	byKey map[string]*compiledVersion
 	refs  map[string]resolved
+	// forgotten counts the calls of forget: what was asked for before one is not kept.
+	forgotten int
 }
 
 type compiledVersion struct {
@@ -50,6 +52,7 @@ func newDefinitions(s Store, now func() time.Time) *definitions {
 func (d *definitions) resolve(ctx context.Context, ref string) (*compiledVersion, error) {
 	d.mu.Lock()
 	r, ok := d.refs[ref]
+	forgotten := d.forgotten
 	d.mu.Unlock()
 	if ok && d.now().Before(r.until) {
 		return r.version, nil
@@ -64,6 +67,9 @@ func (d *definitions) resolve(ctx context.Context, ref string) (*compiledVersion
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.forgotten != forgotten {
+		return v, nil // it may mean something else by now
+	}
 	if len(d.refs) >= maxCompiled {
 		clear(d.refs)
 	}
@@ -117,6 +123,7 @@ func (d *definitions) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.refs)
+	d.forgotten++
 }
 
 // row reads a version, or makes up the one-step workflow of an agent call.
