@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 )
@@ -99,7 +100,7 @@ func (o *object) names(name string) (list []string) {
 		return nil
 	}
 	for _, text := range list {
-		if len(text) > maxWho {
+		if utf8.RuneCountInString(text) > maxWho {
 			o.wrong(name, "limit", "string_too_long", "must have at most 255 characters each")
 		}
 	}

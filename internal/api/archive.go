@@ -74,14 +74,21 @@ func (s *server) exportRuns(w http.ResponseWriter, r *http.Request) error {
 	if err := q.done(); err != nil {
 		return err
 	}
+	none, err := s.meant(r.Context(), &req)
+	if err != nil {
+		return err
+	}
 	release, err := s.takeBatch()
 	if err != nil {
 		return err
 	}
 	defer release()
-	ids, next, err := s.cfg.Archive.Page(r.Context(), req, limit)
-	if err != nil {
-		return err
+	var ids []string
+	var next *parley.RunMark
+	if !none {
+		if ids, next, err = s.cfg.Archive.Page(r.Context(), req, limit); err != nil {
+			return err
+		}
 	}
 	w.Header().Set("Content-Type", mediaLines)
 	if next != nil {

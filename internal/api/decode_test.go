@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -171,7 +172,8 @@ func TestTimes(t *testing.T) {
 // workflow_id is one.
 func TestRunQuery(t *testing.T) {
 	s, w := setup(nil)
-	id := uuidOf(1, 1)
+	call(s.handler(), "POST", "/api/v1/workflows", onePlan)
+	id := w.workflows[0].ID
 	call(s.handler(), "GET", "/api/v1/runs?page=3&page_size=7&workflow_id="+id+"&sort_by=completed_at&sort_order=ASC&status=FAILED", "")
 	want := parley.RunQuery{
 		Status: []parley.RunStatus{parley.RunFailed}, DefinitionID: id, SortBy: "updated_at", Ascending: true, Page: parley.Page{Offset: 14, Limit: 7},
@@ -185,6 +187,39 @@ func TestRunQuery(t *testing.T) {
 		if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `"total":0`) || len(w.queries) != 1 {
 			t.Errorf("%s: %d %s after %d queries", q, rec.Code, rec.Body, len(w.queries))
 		}
+	}
+}
+
+// TestRunQueryOfAnIDLikeAUUID: a workflow_id that looks like the UUID of a version, as
+// plans of the existing platform have them, is one; so both find runs, also in archives.
+func TestRunQueryOfAnIDLikeAUUID(t *testing.T) {
+	s, w := setup(nil)
+	h := s.handler()
+	like := uuidOf(7, 7)
+	call(h, "POST", "/api/v1/workflows", `{"workflow_id":"`+like+`","name":"a","version":"1","start_step":"s","steps":{"s":{"id":"s","agent_name":"A"}}}`)
+	if len(w.workflows) != 1 || w.workflows[0].Workflow != like {
+		t.Fatalf("deployed: %+v", w.workflows)
+	}
+	version := w.workflows[0].ID
+	for filter, want := range map[string]parley.RunQuery{like: {Workflow: like}, version: {DefinitionID: version}, uuidOf(8, 8): {Workflow: uuidOf(8, 8)}} {
+		w.queries = nil
+		call(h, "GET", "/api/v1/runs?workflow_id="+filter, "")
+		call(h, "GET", "/api/v1/runs?limit=1&workflow_id="+filter, "")
+		call(h, "GET", "/api/v1/archive/runs?workflow_id="+filter, "")
+		for i, q := range append(w.queries, w.archive.query) {
+			if q.Workflow != want.Workflow || q.DefinitionID != want.DefinitionID {
+				t.Errorf("list %d by %s asks for workflow %q, version %q", i, filter, q.Workflow, q.DefinitionID)
+			}
+		}
+	}
+	w.archive.query = parley.RunQuery{}
+	rec := call(h, "GET", "/api/v1/archive/runs?workflow_id="+version+"&workflow_definition_id="+like, "")
+	if rec.Code != http.StatusOK || rec.Body.Len() > 0 || w.archive.query.DefinitionID != "" {
+		t.Errorf("what can match nothing: %d %s, asked for %+v", rec.Code, rec.Body, w.archive.query)
+	}
+	w.broken = errors.New("no database")
+	if rec := call(h, "GET", "/api/v1/runs?workflow_id="+version, ""); rec.Code != http.StatusInternalServerError {
+		t.Errorf("without a database: %d", rec.Code)
 	}
 }
 

@@ -134,6 +134,10 @@ type eventReader func(ctx context.Context, after int64) ([]streamed, error)
 // stream sends what read gives, until its end, or until its key is good no more,
 // which is noticed at the next heartbeat.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, after int64, read eventReader) error {
+	if r.Method == http.MethodHead {
+		beginStream(w) // the stream itself would keep the connection until its end
+		return nil
+	}
 	release, ok := s.take()
 	if !ok {
 		e := refuse(http.StatusTooManyRequests, codeLimit, "the limit streams of %d open event streams is reached; try again later", s.cfg.Limits.Streams)
@@ -150,10 +154,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, after int64, rea
 	defer cancel()
 	reader.Go(func() { readEvents(ctx, after, read, batches) })
 
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	beginStream(w)
 	out := &eventWriter{s: s, w: w, rc: http.NewResponseController(w)}
 	if !out.send([]byte("retry: 2000\n\n")) {
 		return nil
@@ -182,6 +183,13 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, after int64, rea
 			}
 		}
 	}
+}
+
+func beginStream(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
 }
 
 // eventsRead is one answer of an eventReader.

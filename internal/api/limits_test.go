@@ -101,6 +101,20 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestC9_RolesAreBoundedInCharacters: as everything else that people write.
+func TestC9_RolesAreBoundedInCharacters(t *testing.T) {
+	s, w := begun(t)
+	for n, want := range map[int]bool{255: true, 256: false} {
+		rec := call(s.handler(), "POST", "/api/v1/runs/run-1/answer", `{"choice":"yes","roles":["`+strings.Repeat("ß", n)+`"]}`)
+		if taken := rec.Code != http.StatusUnprocessableEntity; taken != want {
+			t.Errorf("a role of %d characters: %d %s", n, rec.Code, rec.Body)
+		}
+	}
+	if len(w.runs) == 0 {
+		t.Error("there was no run to answer")
+	}
+}
+
 func manyLabels(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -87,12 +88,11 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if err := q.done(); err != nil {
 		return err
 	}
-	none := len(req.Status) > 0 && !slices.ContainsFunc(req.Status, knownRunStatus)
-	// In a run's workflow_id stands the version's UUID, so a filter may too.
-	if _, err := uuid.Parse(req.Workflow); err == nil {
-		none = none || req.DefinitionID != "" && req.DefinitionID != req.Workflow
-		req.DefinitionID, req.Workflow = req.Workflow, ""
+	none, err := s.meant(r.Context(), &req)
+	if err != nil {
+		return err
 	}
+	none = none || len(req.Status) > 0 && !slices.ContainsFunc(req.Status, knownRunStatus)
 	if search {
 		return s.searchRuns(w, r, req, map[bool]int{false: limit}[none])
 	}
@@ -106,6 +106,25 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeRun), total, page))
 	return nil
+}
+
+// meant finds out whether the workflow of a filter is a version's UUID, which stands in
+// a run's workflow_id, or a workflow_id that looks like one. none is set if the filter
+// can match nothing.
+func (s *server) meant(ctx context.Context, q *parley.RunQuery) (none bool, err error) {
+	if _, err := uuid.Parse(q.Workflow); err != nil {
+		return false, nil
+	}
+	v, err := s.cfg.Workflows.Get(ctx, q.Workflow)
+	if err != nil && parley.CodeOf(err) != parley.CodeNotFound {
+		return false, err
+	}
+	if err != nil || v.ID != q.Workflow {
+		return false, nil
+	}
+	none = q.DefinitionID != "" && q.DefinitionID != v.ID
+	q.DefinitionID, q.Workflow = v.ID, ""
+	return none, nil
 }
 
 // searchRuns answers with a page of at most limit runs; 0 is none.

@@ -99,6 +99,30 @@ func begunWith(t *testing.T, streams int) (*server, *world) {
 	return s, w
 }
 
+// TestStreamIsNotSentToHEAD: who asks for the header of a stream has it at once, and
+// holds none of the places for streams, though the run goes on.
+func TestStreamIsNotSentToHEAD(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := begun(t)
+		call(s.handler(), "POST", "/api/v1/agents", `{"name":"A","url":"http://a"}`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for range 3 { // there are two places
+			for _, path := range []string{"/api/v1/runs/run-1/events", "/api/v1/agents/A/events"} {
+				r := httptest.NewRequestWithContext(ctx, http.MethodHead, path, nil)
+				r.Host = "localhost"
+				r.Header.Set("Authorization", "Bearer test-key")
+				r.Header.Set("Accept", "text/event-stream")
+				rec := httptest.NewRecorder()
+				s.handler().ServeHTTP(rec, r)
+				if ctx.Err() != nil || rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != "text/event-stream" {
+					t.Fatalf("%s: %d %v after the end of %v: %s", path, rec.Code, rec.Header(), ctx.Err(), rec.Body)
+				}
+			}
+		}
+	})
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
