@@ -197,25 +197,37 @@ func (e *errand) authorization() (Authorization, error) {
 
 // secret gives the credential, which a header can carry.
 func (e *errand) secret() (string, error) {
-	value := string(e.agent.Credential.Reveal())
+	return e.carried(e.agent.Credential, "credential")
+}
+
+// carried gives what is called so of the agent, if a header can carry it.
+func (e *errand) carried(s parley.Secret, called string) (string, error) {
+	value := string(s.Reveal())
 	if value == "" {
-		return "", e.errorf(parley.CodeAgentRejected, "the agent wants %s authentication, and its credential is empty", e.agent.Auth.Type)
+		return "", e.errorf(parley.CodeAgentRejected, "the agent wants %s authentication, and its %s is empty", e.agent.Auth.Type, called)
 	}
 	if !validValue(value) {
-		return "", e.errorf(parley.CodeInvalid, "the agent's credential holds characters that a header cannot (a line end?)")
+		return "", e.errorf(parley.CodeInvalid, "the agent's %s holds characters that a header cannot (a line end?)", called)
 	}
 	return value, nil
 }
 
 func (e *errand) oneHeader(name, prefix string) (Authorization, error) {
-	if !validName(name) || reserved(name) {
-		return Authorization{}, e.errorf(parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
+	if err := e.mayUse(name); err != nil {
+		return Authorization{}, err
 	}
 	value, err := e.secret()
 	if err != nil {
 		return Authorization{}, err
 	}
 	return Authorization{name: name, value: prefix + value}, nil
+}
+
+func (e *errand) mayUse(name string) error {
+	if !validName(name) || reserved(name) {
+		return e.errorf(parley.CodeInvalid, "the agent's auth cannot use the header %q", name)
+	}
+	return nil
 }
 
 // key puts the key where its scheme says.
@@ -251,19 +263,20 @@ func (e *errand) headers() (Authorization, error) {
 	if len(e.agent.Auth.Headers) == 0 {
 		return a, e.errorf(parley.CodeInvalid, "the agent's auth names no headers")
 	}
-	for name := range e.agent.Auth.Headers {
-		one := e
-		one.agent.Credential = parley.Secret{}
-		if e.agent.Resolved != nil {
-			one.agent.Credential = e.agent.Resolved.Headers[name]
+	for _, name := range slices.Sorted(maps.Keys(e.agent.Auth.Headers)) {
+		if err := e.mayUse(name); err != nil {
+			return a, err
 		}
-		h, err := one.oneHeader(name, "")
+		var secret parley.Secret
+		if e.agent.Resolved != nil {
+			secret = e.agent.Resolved.Headers[name]
+		}
+		value, err := e.carried(secret, fmt.Sprintf("header %q", name))
 		if err != nil {
 			return a, err
 		}
-		a.more = append(a.more, header{h.name, h.value})
+		a.more = append(a.more, header{name, value})
 	}
-	slices.SortFunc(a.more, func(x, y header) int { return strings.Compare(x.name, y.name) })
 	return a, nil
 }
 

@@ -131,6 +131,28 @@ func TestAuthorizeRefuses(t *testing.T) {
 	}
 }
 
+// TestWrongHeaders: of headers that cannot be sent the first by its name is named,
+// every time.
+func TestWrongHeaders(t *testing.T) {
+	x := newExchange(t, loopback())
+	agent := parley.Agent{
+		URL: "http://127.0.0.1:1/", Credential: secretOf("0ther"),
+		Auth:     parley.Auth{Type: parley.AuthHeaders, Headers: map[string]string{"X-A": "env:A", "X-B": "env:B", "X-C": "env:C", "X-D": "env:D", "X-E": "env:E"}},
+		Resolved: &parley.ResolvedAuth{Headers: map[string]parley.Secret{"X-A": secretOf("a"), "X-C": secretOf("t0p\nX: y"), "X-D": secretOf("d")}},
+	}
+	for range 20 {
+		_, err := x.Post(t.Context(), testTask(), agent, []byte("{}"))
+		if want := `its header "X-B" is empty`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want %s", err, want)
+		}
+	}
+	agent.Resolved.Headers["X-B"] = secretOf("b")
+	_, err := x.Post(t.Context(), testTask(), agent, []byte("{}"))
+	if want := `the agent's header "X-C" holds characters that a header cannot`; err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0p") {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestAuthorizationIsRedacted(t *testing.T) {
 	a, err := newExchange(t, loopback()).Authorize(t.Context(), testTask(),
 		parley.Agent{Auth: parley.Auth{Type: parley.AuthAPIKey, In: parley.InQuery, Header: "k"}, Credential: secretOf("t0p")})

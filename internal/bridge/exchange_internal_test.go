@@ -169,6 +169,25 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// TestRedactOverlapping: of a secret that begins like another one, or within it, nothing
+// is left.
+func TestRedactOverlapping(t *testing.T) {
+	for text, want := range map[string]string{
+		"a k3y-one-long b":         "a [redacted] b",
+		"a k3y-one b k3y-one-long": "a [redacted] b [redacted]",
+		"a one-long-tail b":        "a [redacted] b",
+		"a k3y-one+two b":          "a [redacted] b",
+		"a k3y-one-long-tail-on b": "a [redacted]-on b",
+		"a k3y-one-lon b":          "a [redacted]-lon b",
+		"a k3y-onek3y-one b":       "a [redacted][redacted] b",
+	} {
+		secrets := [][]byte{[]byte("k3y-one"), []byte("k3y-one+two"), []byte("one-long"), []byte("k3y-one-long"), []byte("long-tail")}
+		if got := redact(secrets, []byte(text), 100); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestRedactOften: an agent that repeats one of its credentials a million times costs
 // no more than the length of what it says, which is less than a second. To look for
 // each anew takes more than a minute.

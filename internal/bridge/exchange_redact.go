@@ -33,7 +33,7 @@ func redact(secrets [][]byte, text []byte, limit int) string {
 		}
 		out.Write(text[pos:at])
 		out.WriteString(redactedMark)
-		pos = at + n
+		pos = look.through(at, n)
 	}
 	if pos < end {
 		out.Write(text[pos:end])
@@ -61,7 +61,22 @@ type sightings struct {
 	seen    []int
 }
 
-// next gives the first secret from pos on, where pos never goes back.
+// through gives where the secret at that place ends, or the last of those that begin
+// within: of one that overlaps another nothing may be left.
+func (l *sightings) through(at, n int) int {
+	over := at + n
+	for from := at + 1; from < over; from++ {
+		next, n := l.next(from)
+		if next < 0 || next >= over {
+			break
+		}
+		from, over = next, max(over, next+n)
+	}
+	return over
+}
+
+// next gives the first secret from pos on, the longest of several, where pos never goes
+// back.
 func (l *sightings) next(pos int) (at, n int) {
 	at = -1
 	for i, s := range l.secrets {
@@ -71,7 +86,7 @@ func (l *sightings) next(pos int) (at, n int) {
 				l.seen[i] = pos + ahead
 			}
 		}
-		if l.seen[i] < l.end && (at < 0 || l.seen[i] < at) {
+		if l.seen[i] < l.end && (at < 0 || l.seen[i] < at || l.seen[i] == at && len(s) > n) {
 			at, n = l.seen[i], len(s)
 		}
 	}
