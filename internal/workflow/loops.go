@@ -130,10 +130,11 @@ func (a *decider) advanceForEach(x *execution) {
 	}
 }
 
-// endParts cancels what is open in the lists of a step.
+// endParts cancels what is open in the lists of a step: also in one that has failed,
+// where nothing is cancelled by that while the run is.
 func (a *decider) endParts(x *execution) {
 	for r := range x.begun {
-		if r.state() == regionOpen {
+		if r.state() != regionPassed {
 			a.cancelOpen(r)
 		}
 	}
@@ -273,7 +274,7 @@ func (a *decider) advanceFork(x *execution) {
 	case a.mayBegin(t.open, fork.MaxParallel) && a.lostBefore(x, n):
 		a.beginPart(x)
 		x.dirty = true
-	case ended || certain && (!fork.Wait || a.cancelling): // then nothing runs that could be waited for
+	case ended || certain && !fork.Wait:
 		a.endParts(x)
 		end := attemptEnd{started: x.scheduledAt}
 		if t.passed >= fork.Need {

@@ -111,6 +111,11 @@ func (c *chain) run(f Start) {
 		}
 		c.act()
 	}
+	for path, x := range c.state.execs {
+		if x.status == parley.StepRunning {
+			c.t.Fatalf("%s has ended, and its step %s is %s", c.state.RunID(), path, x.status)
+		}
+	}
 }
 
 func (c *chain) stop() {
