@@ -198,8 +198,9 @@ func asRecorded(v json.RawMessage) json.RawMessage {
 
 // MayVote says why an answer to an approval cannot be taken; nil: it can. The
 // code is conflict if the step does not wait for it (any more), not_found if there
-// is none, forbidden for somebody who may not answer, and invalid for a choice
-// that there is not and data that does not fit the form.
+// is none, forbidden for somebody who may not answer, invalid for a choice that
+// there is not and data that does not fit the form, and limit for more than a value,
+// or all values of the run, may have.
 func (s *State) MayVote(v Vote) *parley.Error {
 	x := s.execs[v.Step]
 	switch {
@@ -228,6 +229,11 @@ func (s *State) MayVote(v Vote) *parley.Error {
 			return parley.Errorf(parley.CodeInvalid, "data does not fit the form: %v", err).WithDetails(findingsOf(err))
 		}
 	}
+	longest := time.Date(2000, 1, 1, 0, 0, 0, 999_999_999, time.UTC)
+	n := int64(len(decisionOf(parley.ApprovalAnswer{Choice: v.Choice, By: v.By, At: longest, Comment: v.Comment, Data: v.Data})))
+	if err := s.room("answer", n, n+int64(len(v.Comment)+len(v.Data))); err != nil {
+		return asError(err)
+	}
 	return nil
 }
 
@@ -247,11 +253,6 @@ func (a *decider) voted(f Voted) {
 	answer := parley.ApprovalAnswer{
 		Choice: f.Choice, By: strings.ToValidUTF8(f.By, "\uFFFD"), At: f.At, Comment: strings.ToValidUTF8(f.Comment, "\uFFFD"), Data: f.Data,
 	}
-	if err := a.fits("data", answer.Data); err != nil {
-		a.fail(x, asError(err), attemptEnd{started: x.scheduledAt})
-		a.advance()
-		return
-	}
 	recorded := answer
 	recorded.Data = asRecorded(answer.Data)
 	a.record(parley.EventStepAnswered, x, stepAnswered{Approval: &recorded, By: answer.By})
@@ -270,13 +271,7 @@ func (a *decider) voted(f Voted) {
 // decide ends an approval with the answer that decides it.
 func (a *decider) decide(x *execution, answer parley.ApprovalAnswer) {
 	end := attemptEnd{started: x.scheduledAt}
-	o := object{buf: []byte{'{'}}
-	o.str("decision", answer.Choice)
-	o.str("by", answer.By)
-	o.time("at", &answer.At)
-	o.str("comment", answer.Comment)
-	o.raw("data", answer.Data)
-	value := o.end()
+	value := decisionOf(answer)
 	if answer.Choice != choiceReject {
 		a.complete(x, value, completion{attemptEnd: end})
 		return
@@ -288,6 +283,17 @@ func (a *decider) decide(x *execution, answer parley.ApprovalAnswer) {
 	err := parley.Errorf(parley.CodeApprovalRejected, "%s", text)
 	err.Details = value
 	a.fail(x, err, end)
+}
+
+// decisionOf is the output of an approval.
+func decisionOf(answer parley.ApprovalAnswer) json.RawMessage {
+	o := object{buf: []byte{'{'}}
+	o.str("decision", answer.Choice)
+	o.str("by", answer.By)
+	o.time("at", &answer.At)
+	o.str("comment", answer.Comment)
+	o.raw("data", answer.Data)
+	return o.end()
 }
 
 // decidedByTimeout ends an approval whose time is up, if that counts as an answer.

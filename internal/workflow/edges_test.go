@@ -139,6 +139,33 @@ func TestC9_WhatWasSaid(t *testing.T) {
 	}
 }
 
+// TestC9_AnAnswerThatIsTooLong: an answer that a value, or all of the run, has no room for
+// is refused, and the step waits on for a shorter one.
+func TestC9_AnAnswerThatIsTooLong(t *testing.T) {
+	for _, limit := range []func(*RunLimits){func(l *RunLimits) { l.Value = 200 }, func(l *RunLimits) { l.RunValues = 2000 }} {
+		s := play(t, `{"name":"t","steps":[{"id":"a","approval":{"title":"Go?","min":2}}]}`)
+		limit(&s.state.limits)
+		refused := 0
+		for n := 2000; s.state.Status() == parley.RunRunning; n-- {
+			if n < 0 { // each one that was taken has left less room
+				t.Fatal("no answer is short enough")
+			}
+			v := Vote{Step: "a", Choice: "approve", By: fmt.Sprint("by", n), Comment: strings.Repeat("\"", n/3), Data: json.RawMessage(`"` + strings.Repeat("d", n/4) + `"`)}
+			err := s.state.MayVote(v)
+			if err != nil && (err.Code != parley.CodeLimit || !strings.Contains(err.Message, "answer: ") && !strings.Contains(err.Message, "all values")) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				refused++
+			}
+			s.apply(Voted{At: s.now, Vote: v})
+		}
+		if s.state.Status() != parley.RunCompleted || refused < 10 {
+			t.Errorf("the run is %s, %v, after %d refusals", s.state.Status(), s.state.Err(), refused)
+		}
+	}
+}
+
 // TestS7_ToleranceSaysHowMany: the error of a loop in which too much failed has the
 // numbers, none of them negative.
 func TestS7_ToleranceSaysHowMany(t *testing.T) {

@@ -280,12 +280,19 @@ func (a *decider) complete(x *execution, value json.RawMessage, c completion) {
 }
 
 // fits checks the limits on values (§10).
-func (a *decider) fits(member string, value json.RawMessage) error {
-	if n := int64(len(value)); n > a.limits.Value {
-		return limitError(member, a.limits.Value, n)
+func (s *State) fits(member string, value json.RawMessage) error {
+	n := int64(len(value))
+	return s.room(member, n, n)
+}
+
+// room checks the limits for a value of so many bytes, with which all values of the run
+// grow by so many.
+func (s *State) room(member string, value, all int64) error {
+	if value > s.limits.Value {
+		return limitError(member, s.limits.Value, value)
 	}
-	if n := a.bytes + int64(len(value)); n > a.limits.RunValues {
-		return limitError("all values of a run", a.limits.RunValues, n)
+	if n := s.bytes + all; n > s.limits.RunValues {
+		return limitError("all values of a run", s.limits.RunValues, n)
 	}
 	return nil
 }
