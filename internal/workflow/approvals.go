@@ -231,7 +231,7 @@ func (s *State) MayVote(v Vote) *parley.Error {
 	}
 	longest := time.Date(2000, 1, 1, 0, 0, 0, 999_999_999, time.UTC)
 	n := int64(len(decisionOf(parley.ApprovalAnswer{Choice: v.Choice, By: v.By, At: longest, Comment: v.Comment, Data: v.Data})))
-	if err := s.room("answer", n, n+int64(len(v.Comment)+len(v.Data))); err != nil {
+	if err := s.room("answer", n, n+int64(len(v.Comment)+len(asRecorded(v.Data)))); err != nil {
 		return asError(err)
 	}
 	return nil

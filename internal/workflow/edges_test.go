@@ -150,7 +150,7 @@ func TestC9_AnAnswerThatIsTooLong(t *testing.T) {
 			if n < 0 { // each one that was taken has left less room
 				t.Fatal("no answer is short enough")
 			}
-			v := Vote{Step: "a", Choice: "approve", By: fmt.Sprint("by", n), Comment: strings.Repeat("\"", n/3), Data: json.RawMessage(`"` + strings.Repeat("d", n/4) + `"`)}
+			v := Vote{Step: "a", Choice: "approve", By: fmt.Sprint("by", n), Comment: strings.Repeat("\"", n/3), Data: json.RawMessage(`"` + strings.Repeat("<", n/4) + `"`)}
 			err := s.state.MayVote(v)
 			if err != nil && (err.Code != parley.CodeLimit || !strings.Contains(err.Message, "answer: ") && !strings.Contains(err.Message, "all values")) {
 				t.Fatal(err)

@@ -109,7 +109,7 @@ func (a *decider) replied(f Replied) {
 	}
 	with := &answeredWith{Text: strings.ToValidUTF8(f.Reply.Text, "\uFFFD")}
 	if json.Valid(f.Reply.Data) {
-		with.Data = f.Reply.Data
+		with.Data = asRecorded(f.Reply.Data)
 	}
 	if call.question.Kind == parley.QuestionAuth {
 		with = &answeredWith{Withheld: true}
@@ -171,7 +171,7 @@ func (s *State) evolveAnswered(x *execution, p stepAnswered) {
 		call.question, call.news = nil, max(call.news, p.News)
 	}
 	if p.Reply != nil {
-		s.bytes += int64(len(p.Reply.Text))
+		s.bytes += int64(len(p.Reply.Text) + len(p.Reply.Data))
 	}
 }
 

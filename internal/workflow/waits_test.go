@@ -205,6 +205,17 @@ func TestLimits_Questions(t *testing.T) {
 	}
 }
 
+// TestLimits_AnswersCount: what people answer is a part of all values of the run.
+func TestLimits_AnswersCount(t *testing.T) {
+	s := together(t)
+	s.ask("a", "?", 1)
+	before := s.state.bytes
+	s.reply("a", "yes")
+	if grown, want := s.state.bytes-before, int64(len(`yes`+`{"n":1.10}`)); grown != want {
+		t.Errorf("the values grew by %d bytes, want %d", grown, want)
+	}
+}
+
 // TestProgress: what an agent tells has a number in the history and no effect;
 // it is not recorded of what has ended, nor beyond the limits.
 func TestProgress(t *testing.T) {
