@@ -66,7 +66,7 @@ func (o *object) reply(req *parley.AnswerRequest) {
 	if v := o.text("text", 0, maxReply); v != nil {
 		req.Reply.Text = *v
 	}
-	req.Reply.Data = o.value("data", maxReply)
+	req.Reply.Data = o.value("data", bodyLimit{maxReply, "data"})
 	if neither {
 		o.wrong("text", "required", "missing", "is required, or data, or choice for an approval")
 	}
@@ -85,7 +85,7 @@ func (o *object) choice(req *parley.AnswerRequest) {
 		}
 	}
 	if o.has("data") {
-		req.Reply.Data = o.value("data", maxReply)
+		req.Reply.Data = o.value("data", bodyLimit{maxReply, "data"})
 	}
 }
 

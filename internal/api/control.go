@@ -115,7 +115,7 @@ func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {
 	if v := o.text("idempotency_key", 1, maxText); v != nil {
 		req.IdempotencyKey = *v
 	}
-	req.Input, req.WorkflowInput = o.value("input", s.cfg.Limits.Input), o.value("workflow_input", s.cfg.Limits.Input)
+	req.Input, req.WorkflowInput = o.value("input", s.inputLimit()), o.value("workflow_input", s.inputLimit())
 	if err := o.done(true); err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ import (
 // maxDepth bounds the nesting of JSON that is read (language.md §10).
 const maxDepth = 64
 
-// bodyLimit is how much of a body is read, and what to call it when it is more.
+// bodyLimit is how much of a body, or of one value in it, is taken, and what to call
+// that when it is more.
 type bodyLimit struct {
 	bytes int64
 	name  string
@@ -290,14 +291,14 @@ func (o *object) object(name string) *object {
 	return in
 }
 
-// value takes any JSON value of at most limit bytes as it is.
-func (o *object) value(name string, limit int64) json.RawMessage {
+// value takes any JSON value as it is, up to the limit.
+func (o *object) value(name string, limit bodyLimit) json.RawMessage {
 	v, ok := o.take(name)
 	if !ok {
 		return nil
 	}
-	if int64(len(v)) > limit {
-		o.wrong(name, "limit", "too_long", fmt.Sprintf("is larger than the limit input of %s", sizeText(limit)))
+	if int64(len(v)) > limit.bytes {
+		o.wrong(name, "limit", "too_long", fmt.Sprintf("is larger than the limit %s of %s", limit.name, sizeText(limit.bytes)))
 		return nil
 	}
 	return json.RawMessage(v)

@@ -76,7 +76,7 @@ func TestLimits(t *testing.T) {
 		{"label", "/api/v1/workflows/a/execute", `{"input_data":{},"labels":{"a":"` + text(257) + `"}}`, nil, 422, "at most 256"},
 		{"answer", "/api/v1/runs/run-1/answer", `{"text":"` + text(2<<20) + `"}`, nil, 413, "limit answer of 2 MiB"},
 		{"text of an answer", "/api/v1/runs/run-1/answer", `{"text":"` + text(1<<20+1) + `"}`, nil, 422, "at most 1048576"},
-		{"data of an answer", "/api/v1/runs/run-1/answer", `{"data":"` + text(1<<20) + `"}`, nil, 422, "1 MiB"},
+		{"data of an answer", "/api/v1/runs/run-1/answer", `{"data":"` + text(1<<20) + `"}`, nil, 422, "limit data of 1 MiB"},
 		{"reason", "/api/v1/runs/run-1/cancel", `{"reason":"` + text(501) + `"}`, nil, 422, "at most 500"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
 		o.take("input_data")
 		o.wrong("input_data", "type", "dict_type", "must be an object")
 	}
-	req.Input = o.value("input_data", s.cfg.Limits.Input)
+	req.Input = o.value("input_data", s.inputLimit())
 	if v := o.text("version", 1, 64); v != nil {
 		req.Version = *v
 	}
@@ -46,6 +46,8 @@ func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
 	}
 	return s.start(w, r, req, preferredWait(r))
 }
+
+func (s *server) inputLimit() bodyLimit { return bodyLimit{s.cfg.Limits.Input, "input"} }
 
 // startMembers reads what all starts may carry.
 func startMembers(o *object, req *parley.StartRequest) {
@@ -256,7 +258,7 @@ func (s *server) callAgent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req := parley.StartRequest{Input: o.value("input", s.cfg.Limits.Input), TriggeredBy: callerOf(r), Trace: traceOf(r)}
+	req := parley.StartRequest{Input: o.value("input", s.inputLimit()), TriggeredBy: callerOf(r), Trace: traceOf(r)}
 	wait := preferredWait(r)
 	if v := o.number("wait", 0, 86400); v != nil {
 		wait = time.Duration(*v * float64(time.Second))

@@ -143,7 +143,7 @@ func (s *server) addSchedule(w http.ResponseWriter, r *http.Request) error {
 			*m.to = *v
 		}
 	}
-	req.Input = o.value("input", s.cfg.Limits.Body)
+	req.Input = o.value("input", bodyLimit{s.cfg.Limits.Body, "body"})
 	if err := o.done(true); err != nil {
 		return err
 	}

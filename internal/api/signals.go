@@ -85,7 +85,7 @@ func (s *server) publishEvent(w http.ResponseWriter, r *http.Request) error {
 			*m.to = *v
 		}
 	}
-	req.Signal.Data = o.value("data", parley.MaxSignalData)
+	req.Signal.Data = o.value("data", bodyLimit{parley.MaxSignalData, "data"})
 	if err := o.done(true); err != nil {
 		return err
 	}
