@@ -108,6 +108,10 @@ func TestD1_NotUTF8(t *testing.T) {
 func TestLimits_Document(t *testing.T) {
 	list := func(n int) string { return "a: [" + strings.Repeat("1,", n) + "]\n" }
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	texts := func(of string) string { return "a: &a \"" + strings.Repeat("x", 4096) + "\"\nb: " + of }
+	named := func(of string) string {
+		return "a: &b {\"" + strings.Repeat("x", 1000) + "\": " + strings.Repeat("y", 3096) + "}\nb: " + of
+	}
 	most := 2*32 + 64 + 4
 	for _, c := range []struct {
 		name, within, beyond, limit string
@@ -115,6 +119,9 @@ func TestLimits_Document(t *testing.T) {
 		{"source", "a: " + strings.Repeat("x", 1<<20-3), "a: " + strings.Repeat("x", 1<<20-2), "`source`"},
 		{"nodes", list(99_998), list(99_999), "`nodes`"},
 		{"nodes by aliases", "a: &a [" + strings.Repeat("1,", 998) + "]\nb: [" + strings.Repeat("*a,", 99) + "]\n", "a: &a [" + strings.Repeat("1,", 998) + "]\nb: [" + strings.Repeat("*a,", 100) + "]\n", "`nodes`"},
+		{"text by aliases", texts("[*a" + strings.Repeat(", *a", 255) + "]"), texts("[*a" + strings.Repeat(", *a", 256) + "]"), "`source`"},
+		{"names by aliases", texts("[{*a : 1}" + strings.Repeat(", {*a : 1}", 255) + "]"), texts("[{*a : 1}" + strings.Repeat(", {*a : 1}", 256) + "]"), "`source`"},
+		{"names in aliases", named("[*b" + strings.Repeat(", *b", 255) + "]"), named("[*b" + strings.Repeat(", *b", 256) + "]"), "`source`"},
 		{"depth of JSON", `{"a": ` + deep(most-1) + "}", `{"a": ` + deep(most) + "}", "`depth`"},
 		{"depth of YAML", "a: " + deep(most-1), "a: " + deep(most), "`depth`"},
 	} {

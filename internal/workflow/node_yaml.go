@@ -22,6 +22,9 @@ type nodeYAML struct {
 	// walk along with the nodes to look for it.
 	tagged            bool
 	offset, line, col int
+	// aliases counts the aliases around the current node, repeated the bytes of text
+	// that stand in the tree by them: a short one may repeat a long text.
+	aliases, repeated int
 }
 
 func (r *nodeReader) readYAML() *node {
@@ -92,9 +95,11 @@ func (y *nodeYAML) value(from *yaml.Node, depth int, n *node) *node {
 			})
 			return nil
 		}
+		y.aliases++
+		defer func() { y.aliases-- }()
 		return y.value(from.Alias, depth, n)
 	}
-	if !y.grow(depth, n) {
+	if !y.grow(depth, n) || y.aliases > 0 && !y.repeat(from.Value, n) {
 		return nil
 	}
 	if from.Anchor != "" {
@@ -122,6 +127,19 @@ func (y *nodeYAML) value(from *yaml.Node, depth int, n *node) *node {
 	return n
 }
 
+// repeat counts text that stands at n by an alias and reports whether reading may go
+// on: what a document holds with its aliases expanded is bounded as its source is (rule
+// D1).
+func (y *nodeYAML) repeat(text string, n *node) bool {
+	if y.repeated += len(text); y.repeated > y.limits.SourceBytes {
+		y.stopAt(parley.Problem{
+			Line: n.line, Col: n.col, Path: n.path(), Code: problemLimit,
+			Text: fmt.Sprintf("the aliases repeat more bytes of text than the limit `source` of %d", y.limits.SourceBytes),
+		})
+	}
+	return !y.stopped
+}
+
 func (y *nodeYAML) scalar(from *yaml.Node, n *node) {
 	n.kind, n.text = nodeString, from.Value
 	if from.Style != 0 {
@@ -143,6 +161,10 @@ func (y *nodeYAML) object(from *yaml.Node, depth int, n *node) {
 	for i := 0; i+1 < len(from.Content) && !y.stopped; i += 2 {
 		key := from.Content[i]
 		name, ok := y.name(key, n)
+		again := y.aliases > 0 || key.Kind == yaml.AliasNode
+		if again && !y.repeat(name, &node{parent: n, key: name, line: key.Line, col: key.Column}) {
+			return
+		}
 		value := y.value(from.Content[i+1], depth+1, &node{parent: n, key: name})
 		if ok && value != nil {
 			y.member(n, seen, nodeMember{name: name, line: key.Line, col: key.Column, value: value})
