@@ -146,6 +146,8 @@ func (e *environment) withTypes(env *cel.Env) (*cel.Env, error) {
 func (e *environment) program(ast *cel.Ast) (cel.Program, error) {
 	return e.cel.Program(ast,
 		cel.CustomDecoratorV2(orderMaps),
+		cel.CustomDecoratorV2(e.weigh),
+		cel.OptimizeRegex(weighedPatterns()...),
 		cel.EvalOptions(cel.OptOptimize),
 		cel.CostTracking(costs{}),
 		cel.CostLimit(maxCost),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
@@ -93,5 +94,50 @@ func TestE11_PricesFollowTheSizeOfWhatIsRead(t *testing.T) {
 	}
 	if price := (costs{}).CallCost("contains", "contains_string", nil, types.True); price != nil {
 		t.Errorf("CEL's own price is replaced by %d", *price)
+	}
+}
+
+// TestE11_CallsThatTakeTheSquareOfAValueAreNotMade holds single calls that would take
+// from minutes to years: their cost counts before they are made, since nobody would see
+// the end of them. Where the cost allows them they give what they gave.
+func TestE11_CallsThatTakeTheSquareOfAValueAreNotMade(t *testing.T) {
+	numbers := strings.Repeat("7,", 2_000_000)
+	objects := strings.Repeat(`{"a":1},`, 400_000)
+	text := strings.Repeat("a", 4_000_000)
+	large := document{input: `{"n":[` + numbers + `0],"o":[` + objects + `{}],"s":"` + text + `","t":"` + text[:2_000_000] + `b","p":"(a|b|c)*d"}`}
+	small := document{input: `{"n":[3,1,2,1],"o":[{"a":1},{},{"a":1.0}],"s":"abcabc","t":"bc","p":"^a.*c$"}`}
+	of := document{}.compiler(t)
+	for expression, want := range map[string]string{
+		"i.o.distinct()": `[{"a":1},{}]`, "i.n.map(x, i.n.distinct())[0]": "[3,1,2]",
+		"i.o.hasOnly(i.o)": "true", "i.o.hasAny(i.o.reverse())": "true", "i.o.hasAll([{}])": "true", "i.o.hasExactly(i.n)": "false",
+		"i.n.sort()": "[1,1,2,3]", "i.n.sortBy(x, -x)": "[3,2,1,1]",
+		"i.s.indexOf(i.t)": "1", "i.s.indexOf(i.t, 2)": "4", "i.s.lastIndexOf(i.t)": "4", "i.s.lastIndexOf(i.t, 3)": "1",
+		"i.s.matches(i.p)": "true", "matches(i.s, i.p)": "true", "i.s.matches('^(a|b|c){0,99}$')": "true", "matches(i.s, '^(a|b|c){0,98}$')": "true",
+	} {
+		template := one("cel.bind(i, workflow.input, " + expression + ")")
+		if got, err := evalTemplate(t, of, template, At{}, small.scope()); got != want || err != nil {
+			t.Errorf("%s = %s, %v, want %s", expression, got, err, want)
+		}
+		if expression == "i.s.lastIndexOf(i.t)" || strings.HasPrefix(expression, "i.n.map") {
+			continue
+		}
+		made := make(chan error, 1)
+		go func() {
+			_, err := evalTemplate(t, of, template, At{}, large.scope())
+			made <- err
+		}()
+		select {
+		case err := <-made:
+			wantError(t, err, parley.CodeLimit, "expression_cost is more than 100000 units")
+		case <-time.After(time.Minute):
+			t.Fatalf("%s is made", expression)
+		}
+	}
+	for expression, text := range map[string]string{
+		"workflow.input.n.indexOf('a')": "no such overload", "workflow.input.s.distinct()": "no such overload", "workflow.input.n.matches('a')": "no such overload",
+		"workflow.input.n.matches(workflow.input.p)": "no such overload", "workflow.input.s.sort()": "no such overload", "workflow.input.o.hasAll(workflow.input.s)": "no such overload",
+	} {
+		_, err := evalTemplate(t, of, one(expression), At{}, small.scope())
+		wantError(t, err, parley.CodeExpression, text)
 	}
 }
