@@ -2,9 +2,11 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -222,9 +224,10 @@ func schemaMember(schemas []*jsonschema.Schema, name string) []*jsonschema.Schem
 		if sub := s.Properties[name]; sub != nil {
 			out = append(out, sub)
 		}
-		for pattern, sub := range s.PatternProperties {
+		// In one order: the default is that of the first schema that has one.
+		for _, pattern := range slices.SortedFunc(maps.Keys(s.PatternProperties), schemaByText) {
 			if pattern.MatchString(name) {
-				out = append(out, sub)
+				out = append(out, s.PatternProperties[pattern])
 			}
 		}
 		if len(out) == found {
@@ -233,6 +236,8 @@ func schemaMember(schemas []*jsonschema.Schema, name string) []*jsonschema.Schem
 	}
 	return out
 }
+
+func schemaByText(a, b jsonschema.Regexp) int { return cmp.Compare(a.String(), b.String()) }
 
 // schemaItem gives the schemas of one item of a list.
 func schemaItem(schemas []*jsonschema.Schema, i int) []*jsonschema.Schema {

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,16 +137,14 @@ func (s *Schema) Check(value json.RawMessage) (err error) {
 	return schemaCollect(fault)
 }
 
-// schemaCollect gives the leaves of a fault, at most 20.
+// schemaCollect gives the leaves of a fault, at most 20, by their places in the value:
+// the library goes through its schemas in another order each time.
 func schemaCollect(fault *jsonschema.ValidationError) *SchemaError {
-	out := &SchemaError{}
+	var leaves []*jsonschema.ValidationError
 	var walk func(*jsonschema.ValidationError)
 	walk = func(f *jsonschema.ValidationError) {
-		if len(out.Findings) == schemaFindings {
-			return
-		}
-		if text := schemaText(f); text != "" {
-			out.Findings = append(out.Findings, SchemaFinding{Pointer: schemaPointer(f.InstanceLocation), Text: text})
+		if !schemaGroups(f) {
+			leaves = append(leaves, f)
 			return
 		}
 		for _, cause := range f.Causes {
@@ -153,10 +152,39 @@ func schemaCollect(fault *jsonschema.ValidationError) *SchemaError {
 		}
 	}
 	walk(fault)
-	if len(out.Findings) == 0 {
+	if len(leaves) == 0 {
 		return schemaFault(schemaPointer(fault.InstanceLocation), "the value does not fit the schema")
 	}
+	slices.SortFunc(leaves, schemaOrder)
+	out := &SchemaError{}
+	for _, f := range leaves[:min(len(leaves), schemaFindings)] {
+		out.Findings = append(out.Findings, SchemaFinding{Pointer: schemaPointer(f.InstanceLocation), Text: schemaText(f)})
+	}
 	return out
+}
+
+// schemaGroups reports whether a fault does nothing but hold others.
+func schemaGroups(f *jsonschema.ValidationError) bool {
+	switch f.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf, nil:
+		return true
+	}
+	return false
+}
+
+// schemaOrder compares two faults by where they are in the value, the items of a list by
+// their numbers, and those of one place by what refuses it.
+func schemaOrder(a, b *jsonschema.ValidationError) int {
+	return cmp.Or(
+		slices.CompareFunc(a.InstanceLocation, b.InstanceLocation, func(x, y string) int {
+			if strings.Trim(x+y, "0123456789") == "" {
+				return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+			}
+			return cmp.Compare(x, y)
+		}),
+		cmp.Compare(a.SchemaURL, b.SchemaURL),
+		slices.Compare(a.ErrorKind.KeywordPath(), b.ErrorKind.KeywordPath()),
+	)
 }
 
 func schemaPointer(tokens []string) string {
@@ -167,11 +195,9 @@ func schemaPointer(tokens []string) string {
 	return out.String()
 }
 
-// schemaText says what a leaf found; "" for what only groups others.
+// schemaText says what a leaf found.
 func schemaText(f *jsonschema.ValidationError) string {
 	switch k := f.ErrorKind.(type) {
-	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf, nil:
-		return ""
 	case *kind.AnyOf:
 		return schemaChoice("fits none of the schemas in anyOf", f)
 	case *kind.OneOf:

@@ -259,3 +259,40 @@ func TestInput_DefaultsTakeTheirTimeOnce(t *testing.T) {
 		t.Errorf("%d bytes after %s", len(got), took)
 	}
 }
+
+// TestC10_SchemasSayTheSameEachTime: what a value lacks, and the defaults that it gets,
+// are the same each time, since they are recorded and shown. The library goes through
+// its schemas in another order each time.
+func TestC10_SchemasSayTheSameEachTime(t *testing.T) {
+	const schema = `{"properties": {"a": {"type": "string"}, "b": {"maximum": 0, "minimum": 5}, "c": {"items": {"type": "null"}}},
+		"patternProperties": {"^x": {"properties": {"d": {"default": 1}}}, "x$": {"properties": {"d": {"default": 2}}}, "x": {"properties": {"d": {"default": 3}}}}}`
+	want := []SchemaFinding{{"/a", "is number, must be string"}, {"/b", "must be at most 0"}, {"/b", "must be at least 5"}}
+	for i := range 17 {
+		want = append(want, SchemaFinding{fmt.Sprintf("/c/%d", i), "is number, must be null"})
+	}
+	for range 50 {
+		s := testSchema(t, schema)
+		fault, ok := errors.AsType[*SchemaError](s.Check(json.RawMessage(`{"c": [` + strings.Repeat("1, ", 30) + `1], "b": 1, "a": 1}`)))
+		if !ok {
+			t.Fatal("it fits")
+		}
+		if diff := cmp.Diff(want, fault.Findings); diff != "" {
+			t.Fatalf("other findings:\n%s", diff)
+		}
+		if got := string(s.FillDefaults(json.RawMessage(`{"xx": {}}`))); got != `{"xx": {"d":1}}` {
+			t.Fatalf("the defaults give %s", got)
+		}
+	}
+	_, err := ParseSchema(json.RawMessage(`{"type": "x", "properties": {"b": {"type": 1}, "a": {"type": 1}}, "minimum": "y"}`))
+	fault, ok := errors.AsType[*SchemaError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, f := range fault.Findings {
+		places = append(places, f.Pointer)
+	}
+	if diff := cmp.Diff([]string{"/minimum", "/properties/a/type", "/properties/b/type", "/type"}, places); diff != "" {
+		t.Errorf("a schema has other findings:\n%s", diff)
+	}
+}
