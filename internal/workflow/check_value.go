@@ -187,9 +187,14 @@ func schemaOrder(a, b *jsonschema.ValidationError) int {
 	)
 }
 
+// schemaPointer gives a JSON pointer, as much of it as there is room for: the names of
+// members may be as long as a value.
 func schemaPointer(tokens []string) string {
 	var out strings.Builder
 	for _, token := range tokens {
+		if out.Len()+len(token) > maxPath {
+			break
+		}
 		out.WriteString("/" + strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1"))
 	}
 	return out.String()
@@ -230,7 +235,7 @@ func schemaText(f *jsonschema.ValidationError) string {
 	case *kind.MultipleOf:
 		return "must be a multiple of " + schemaRat(k.Want)
 	case *kind.PropertyNames:
-		return fmt.Sprintf("the name %q %s", k.Property, schemaCollect(&jsonschema.ValidationError{Causes: f.Causes}).Findings[0].Text)
+		return fmt.Sprintf("the name %q %s", nodeShort(k.Property), schemaCollect(&jsonschema.ValidationError{Causes: f.Causes}).Findings[0].Text)
 	case *kind.FalseSchema:
 		return "is not allowed"
 	case *kind.Not:
@@ -263,7 +268,7 @@ func schemaNames(names []string) string {
 	}
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = strconv.Quote(name)
+		quoted[i] = strconv.Quote(nodeShort(name))
 	}
 	return strings.Join(quoted, ", ")
 }

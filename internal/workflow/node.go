@@ -89,8 +89,16 @@ func (n *node) path() string {
 // nodeIndex appends the place in a list to a path.
 func nodeIndex(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
+// maxPathName bounds the names in a path, in characters, as an id is bounded; maxPath
+// bounds the path of a finding, in bytes.
+const (
+	maxPathName = 255
+	maxPath     = 1000
+)
+
 // nodeJoin appends a member's name to a path.
 func nodeJoin(path, name string) string {
+	name = nodeShort(name)
 	if name == "" || strings.ContainsAny(name, ".[]\" \t\r\n") {
 		return path + "[" + strconv.Quote(name) + "]"
 	}
@@ -98,6 +106,26 @@ func nodeJoin(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+// nodeShort keeps the path of a value readable, and small, where the name of a member is
+// as long as a document may be.
+func nodeShort(name string) string {
+	n := 0
+	for i := range name {
+		if n++; n > maxPathName {
+			return name[:i] + "…"
+		}
+	}
+	return name
+}
+
+// nodePath shortens the path of a finding in its middle.
+func nodePath(path string) string {
+	if len(path) <= maxPath {
+		return path
+	}
+	return strings.ToValidUTF8(path[:maxPath/2], "") + "…" + strings.ToValidUTF8(path[len(path)-maxPath/2:], "")
 }
 
 // json renders the node as compact JSON: members in source order, the digits

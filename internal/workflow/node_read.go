@@ -88,6 +88,7 @@ func (r *nodeReader) add(p parley.Problem) {
 		r.dropped++
 		return
 	}
+	p.Path = nodePath(p.Path)
 	r.problems = append(r.problems, p)
 }
 

@@ -249,20 +249,25 @@ func (p *parser) errorf(n *node, code, format string, args ...any) {
 
 // report records a finding at a node. A path that is set already stays.
 func (p *parser) report(n *node, problem parley.Problem) {
+	if problem.Severity == "" {
+		problem.Severity = parley.SeverityError
+	}
+	full := len(p.problems) >= problemsKept
+	if full {
+		p.dropped++
+	}
+	// An error stands for the refusal of the document: the first is always kept, in the
+	// place of a warning.
+	if full && (problem.Severity != parley.SeverityError || problemsFail(p.problems)) {
+		return
+	}
 	problem.Line, problem.Col = n.line, n.col
 	if problem.Path == "" {
 		problem.Path = n.path()
 	}
-	if problem.Severity == "" {
-		problem.Severity = parley.SeverityError
-	}
-	if len(p.problems) >= problemsKept {
-		// An error stands for the refusal of the document: the first is always
-		// kept, in the place of a warning.
-		p.dropped++
-		if problem.Severity == parley.SeverityError && !problemsFail(p.problems) {
-			p.problems[problemsKept-1] = problem
-		}
+	problem.Path = nodePath(problem.Path)
+	if full {
+		p.problems[problemsKept-1] = problem
 		return
 	}
 	p.problems = append(p.problems, problem)

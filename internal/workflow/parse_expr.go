@@ -142,7 +142,7 @@ func (p *parser) finding(e parseExpr, f expr.Finding) {
 		at = e.of.node
 	}
 	at = at.at(f.Pointer)
-	problem := parley.Problem{Code: f.Code, Text: f.Text, Suggestion: f.Suggestion, Path: at.path()}
+	problem := parley.Problem{Code: f.Code, Text: f.Text, Suggestion: f.Suggestion}
 	if f.Warning {
 		problem.Severity = parley.SeverityWarning
 	}
@@ -150,7 +150,7 @@ func (p *parser) finding(e parseExpr, f expr.Finding) {
 	if len(p.problems) <= problemsMax { // each looks through the line anew
 		line, col = p.reader.within(at, f.Offset)
 	}
-	p.report(&node{line: line, col: col}, problem)
+	p.report(&node{line: line, col: col, parent: at.parent, key: at.key, index: at.index}, problem)
 }
 
 // compiler gives the compiler of a form; nil if it cannot be built.

@@ -296,3 +296,35 @@ func TestC10_SchemasSayTheSameEachTime(t *testing.T) {
 		t.Errorf("a schema has other findings:\n%s", diff)
 	}
 }
+
+// TestLimits_LongNames: the name of a member may be as long as a document or a value. What
+// is said of what stands behind it does not repeat it each time.
+func TestLimits_LongNames(t *testing.T) {
+	name := strings.Repeat("x", 20_000)
+	wrong := `{"` + name + `":[` + strings.Repeat(`"${}",`, 50) + `{"a":1,"a":2}]}`
+	for kind, document := range map[string]string{
+		"expressions": `{"name":"t","steps":[{"set":` + strings.Replace(wrong, `"a":2`, `"b":2`, 1) + `}]}`,
+		"reading":     `{"name":"t","steps":[{"set":` + wrong + `}]}`,
+		"members":     `{"name":"t","steps":[{"emit":{"event":"e","` + name + `":1}}]}`,
+	} {
+		_, problems := Parse(ParseOptions{}, []byte(document))
+		if len(problems) == 0 {
+			t.Errorf("%s: nothing is found", kind)
+		}
+		for _, p := range problems {
+			if len(p.Path) > maxPath+10 {
+				t.Fatalf("%s: the path of %s has %d bytes", kind, p.Code, len(p.Path))
+			}
+		}
+	}
+	s := testSchema(t, `{"additionalProperties": {"additionalProperties": false}, "propertyNames": {"maxLength": 9}}`)
+	fault, ok := errors.AsType[*SchemaError](s.Check(json.RawMessage(`{"` + name + `": {"` + name + `": 1}}`)))
+	if !ok || len(fault.Findings) != 2 {
+		t.Fatalf("%v", fault)
+	}
+	for _, f := range fault.Findings {
+		if len(f.Pointer) > maxPath || len(f.Text) > maxPath {
+			t.Errorf("what does not fit is told in %d bytes at a pointer of %d", len(f.Text), len(f.Pointer))
+		}
+	}
+}

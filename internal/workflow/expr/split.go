@@ -82,32 +82,38 @@ func (b *builder) literal(bytes []byte) {
 // strings goes through the strings of the value that are not member names.
 func (b *builder) strings() {
 	dec := jsontext.NewDecoder(bytes.NewReader(b.value), jsontext.AllowInvalidUTF8(true))
+	var at place
 	for {
 		before := int(dec.InputOffset())
 		token, err := dec.ReadToken()
 		if err != nil {
 			return
 		}
-		if token.Kind() == '"' {
-			text := token.String()
-			kind, n := dec.StackIndex(dec.StackDepth())
-			isName := kind == '{' && n%2 == 1
-			if !isName && strings.Contains(text, opening) {
-				b.oneString(dec, text, before)
-			}
+		if token.Kind() != '"' {
+			at.pass(token.Kind())
+			continue
+		}
+		text := token.String()
+		kind, n := dec.StackIndex(dec.StackDepth())
+		if kind == '{' && n%2 == 1 {
+			at.name(text)
+			continue
+		}
+		at.pass('"')
+		if strings.Contains(text, opening) {
+			b.oneString(dec, &at, text, before)
 		}
 	}
 }
 
 // oneString compiles the string that dec has just read; before is where the token in
 // front of it ended.
-func (b *builder) oneString(dec *jsontext.Decoder, text string, before int) {
+func (b *builder) oneString(dec *jsontext.Decoder, at *place, text string, before int) {
 	end := int(dec.InputOffset())
 	start := before + bytes.IndexByte(b.value[before:end], '"')
-	pointer := string(dec.StackPointer())
 	pieces, findings := b.c.split(text, b.at)
 	for i := range findings {
-		findings[i].Pointer = pointer
+		findings[i].Pointer = at.pointer()
 	}
 	b.findings = append(b.findings, findings...)
 	if len(pieces) == 0 {
@@ -115,33 +121,24 @@ func (b *builder) oneString(dec *jsontext.Decoder, text string, before int) {
 	}
 	b.literal(b.value[b.copied:start])
 	b.copied = end
-	place := part{depth: dec.StackDepth(), field: cmp.Or(fieldName(pointer), b.at.Member)}
+	p := part{depth: dec.StackDepth(), field: cmp.Or(at.field(), b.at.Member)}
 	if len(pieces) == 1 && pieces[0].x != nil {
-		place.x = pieces[0].x
-		b.parts = append(b.parts, place)
+		p.x = pieces[0].x
+		b.parts = append(b.parts, p)
 		return
 	}
 	b.literal([]byte{'"'})
-	place.inText = true
-	for _, p := range pieces {
-		if p.x != nil {
-			place.x = p.x
-			b.parts = append(b.parts, place)
+	p.inText = true
+	for _, piece := range pieces {
+		if piece.x != nil {
+			p.x = piece.x
+			b.parts = append(b.parts, p)
 			continue
 		}
-		quoted := appendQuote(nil, p.text)
+		quoted := appendQuote(nil, piece.text)
 		b.literal(quoted[1 : len(quoted)-1])
 	}
 	b.literal([]byte{'"'})
-}
-
-// fieldName spells a JSON pointer as people write members: a.b.0.
-func fieldName(pointer string) string {
-	var names []string
-	for token := range jsontext.Pointer(pointer).Tokens() {
-		names = append(names, token)
-	}
-	return strings.Join(names, ".")
 }
 
 // piece is plain text or an expression of one string.
