@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"slices"
-	"time"
 
 	"github.com/parley-project/parley"
 )
@@ -146,62 +145,6 @@ func failure(r parley.Result) *parley.Error {
 		return parley.Errorf(parley.CodeCancelled, "The task was cancelled")
 	}
 	return parley.Errorf(parley.CodeAgentError, "Agent execution failed")
-}
-
-// tick fires every timer that is due.
-func (a *decider) tick(hurry bool) {
-	if a.status.Terminal() || a.seq == 0 {
-		return
-	}
-	// While the run is being cancelled nothing begins, so that answers come to an end.
-	spare := a.cancelling || !hurry
-	due := func(t time.Time) bool { return !t.IsZero() && !t.After(a.at) }
-	switch {
-	case a.phase != phaseBody && due(a.cleanupUntil):
-		a.cleanupOver()
-	case a.cancelling:
-		if due(a.graceUntil) {
-			a.graceOver()
-		}
-	case a.phase == phaseBody && due(a.deadline):
-		err := parley.Errorf(parley.CodeTimeout, "The run's timeout of %s is over", a.deadline.Sub(a.startedAt)).
-			WithDetails(map[string]string{"limit": "run"})
-		a.cancelOpen(a.body)
-		a.conclude(outcome{status: parley.RunFailed, err: err})
-	default:
-		a.stepTimers(due)
-	}
-	a.advance()
-	for i := range a.d.Close {
-		c := &a.d.Close[i]
-		c.Unanswered = spare && !c.Absorb
-	}
-}
-
-func (a *decider) stepTimers(due func(time.Time) bool) {
-	// Firing one timer may end other executions, so each is looked at anew.
-	for _, x := range a.open.now() {
-		if x.status != parley.StepRunning {
-			continue
-		}
-		a.branchTimers(x, due)
-		switch {
-		case a.paused: // timers act at resume, timeouts at once (rule C5)
-			if due(x.deadline) {
-				a.timeOut(x)
-			}
-		case due(x.wakeAt) && (x.deadline.IsZero() || !x.deadline.Before(x.wakeAt)):
-			a.wake(x)
-		case due(x.deadline):
-			a.timeOut(x)
-		case len(x.flights) == 0 && due(x.retryAt):
-			a.again = x
-			a.begin(x)
-			a.again = nil
-		case due(x.hedgeAt):
-			a.hedgeDue(x)
-		}
-	}
 }
 
 // timeOut ends a step whose time is up (rule T1): no retry, whatever policy.

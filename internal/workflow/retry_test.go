@@ -333,3 +333,67 @@ func TestR1_AttemptsAreCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestT3_TimersActInTheOrderOfTheirTimes: nobody looked for hours, and now several are
+// due. What was over before a time was up has ended, and not been cut off.
+func TestT3_TimersActInTheOrderOfTheirTimes(t *testing.T) {
+	for name, c := range map[string]struct {
+		document string
+		status   parley.RunStatus
+		history  []string
+	}{
+		"a wait before the group's timeout": {
+			"steps: [{id: g, timeout: 20m, steps: [{id: w, wait: 10m}, {id: s, set: 1}]}]", parley.RunCompleted,
+			[]string{"timer.fired g/w", "completed g/w", "completed g/s", "completed g", "run.completed"},
+		},
+		"a wait before the run's timeout": {
+			"timeout: 20m\nsteps: [{id: w, wait: 10m}]", parley.RunCompleted,
+			[]string{"timer.fired w", "completed w", "run.completed"},
+		},
+		"a wait before a branch's timeout": {
+			"steps: [{id: f, branch_timeout: 20m, fork: {a: [{id: w, wait: 10m}], b: [{id: v, wait: 1s}]}}]", parley.RunCompleted,
+			[]string{"timer.fired f/v", "completed f/v", "timer.fired f/w", "completed f/w", "completed f", "run.completed"},
+		},
+		"the first of two waits": {
+			"steps: [{id: f, join: any, fork: {a: [{id: w, wait: 10m}], b: [{id: v, wait: 9m}]}}]", parley.RunCompleted,
+			[]string{"timer.fired f/v", "completed f/v", "cancelled f/w", "completed f", "run.completed"},
+		},
+		"a group's timeout before a wait": {
+			"steps: [{id: g, timeout: 10m, steps: [{id: w, wait: 20m}]}]", parley.RunFailed,
+			[]string{"cancelled g/w", "failed g", "run.failed"},
+		},
+		"a group's timeout before the run's": {
+			"timeout: 20m\nsteps: [{id: g, timeout: 10m, on_error: continue, steps: [{id: w, wait: 1d}]}]", parley.RunCompleted,
+			[]string{"cancelled g/w", "failed g", "run.completed"},
+		},
+		"at one time what is around": {
+			"steps: [{id: g, timeout: 10m, steps: [{id: w, wait: 10m}]}]", parley.RunFailed,
+			[]string{"cancelled g/w", "failed g", "run.failed"},
+		},
+		"what follows has no time left": {
+			"steps: [{id: g, timeout: 20m, steps: [{id: w, wait: 10m}, {id: a, agent: x}]}]", parley.RunFailed,
+			[]string{"timer.fired g/w", "completed g/w", "scheduled g/a", "cancelled g/a", "failed g", "run.failed"},
+		},
+		"no retry begins that has no time left": {
+			"steps: [{id: g, timeout: 20m, retry: {attempts: 2, delay: 10m, jitter: none, max_delay: 1h, on: [X]}, steps: [{id: w, wait: 5m}, {id: x, fail: {code: X}}]}]",
+			parley.RunFailed,
+			[]string{"timer.fired g/w", "completed g/w", "failed g/x", "retrying g", "failed g", "run.failed"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, "name: t\n"+c.document)
+			s.types = nil
+			if name == "no retry begins that has no time left" {
+				s.after(5 * time.Minute)
+			}
+			s.after(5 * time.Hour)
+			s.want(c.status, c.history...)
+			if len(s.last.Schedule) > 0 || len(s.open) > 0 {
+				t.Errorf("%d calls are made", len(s.last.Schedule))
+			}
+			if name == "no retry begins that has no time left" && s.state.Err().Code != parley.CodeTimeout {
+				t.Errorf("the run fails with %v", s.state.Err())
+			}
+		})
+	}
+}
