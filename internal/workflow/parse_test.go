@@ -403,3 +403,16 @@ func TestGraph_OldExamples(t *testing.T) {
 		}
 	}
 }
+
+// TestD3_WorkflowIDs holds ids to their pattern, no more and no less of them.
+func TestD3_WorkflowIDs(t *testing.T) {
+	for id, want := range map[string]bool{
+		"a": true, "7": true, "a--b": true, "a-": true, "a.": true, "a_._-b": true, strings.Repeat("a", 128): true,
+		"": false, "A": false, "aB": false, "-a": false, ".a": false, "_a": false, "a b": false, "ä": false, strings.Repeat("a", 129): false,
+	} {
+		def, problems := Parse(ParseOptions{}, []byte(`{"name": "t", "workflow_id": "`+id+`", "steps": [{"set": 1}]}`))
+		if (def != nil) != want || want && def.ID != id {
+			t.Errorf("%q: %v", id, problems)
+		}
+	}
+}

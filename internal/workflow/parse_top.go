@@ -3,6 +3,7 @@ package workflow
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -98,13 +99,18 @@ func (p *parser) refuse(of *node, m nodeMember) bool {
 	return true
 }
 
+// parseWorkflowID says whether a new workflow may have an id: ^[a-z0-9][a-z0-9._-]{0,127}$.
+func parseWorkflowID(id string) bool {
+	return len(id) <= 128 && parseChars(id, "._-") && id == strings.ToLower(id) && strings.IndexByte("._-", id[0]) < 0
+}
+
 func (p *parser) workflowID(n *node) (string, bool) {
 	id, ok := p.text(n, 1, 255)
 	switch {
 	case !ok:
 	case p.graph():
 		return id, p.plainID(n)
-	case len(id) > 128 || !parseChars(id, "._-") || parseSlug(id) != id:
+	case !parseWorkflowID(id):
 		p.report(n, parley.Problem{
 			Code: problemID, Text: "a workflow_id has 1 to 128 characters a-z 0-9 . _ -, a letter or digit first",
 			Suggestion: fmt.Sprintf("write %s", parseSlug(id)),
