@@ -5,9 +5,10 @@ import "strings"
 const opening = "${"
 
 // closing gives the index of the brace that ends an expression whose text
-// starts at text[from:], outside CEL strings (rule E1); -1 if there is none.
+// starts at text[from:], outside CEL strings (rule E1); -1 if there is none. A quote in
+// a comment begins no string.
 func closing(text string, from int) int {
-	depth := 0
+	depth, comment := 0, false
 	for i := from; i < len(text); i++ {
 		switch text[i] {
 		case '{':
@@ -17,7 +18,14 @@ func closing(text string, from int) int {
 				return i
 			}
 			depth--
+		case '/':
+			comment = comment || strings.HasPrefix(text[i:], "//")
+		case '\n':
+			comment = false
 		case '"', '\'':
+			if comment {
+				continue
+			}
 			end := celStringEnd(text, i, rawPrefix(text[from:i]))
 			if end < 0 {
 				return -1
