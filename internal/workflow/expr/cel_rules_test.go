@@ -539,3 +539,21 @@ func TestE11_SizesAreKnownBeforeAnythingIsBuilt(t *testing.T) {
 		}
 	}
 }
+
+// TestE10_WhatStandsBesideARef: it counts in 2020-12, so that the schema that is referred to
+// does not mention everything; in draft-07 it means nothing.
+func TestE10_WhatStandsBesideARef(t *testing.T) {
+	const schema = `{%s"$ref":"#/$defs/a","properties":{"b":{}},"$defs":{"a":{"properties":{"c":{}}}}}`
+	for draft, mentioned := range map[string]bool{
+		"": true, `"$schema":"https://json-schema.org/draft/2020-12/schema",`: true, `"$schema":"http://json-schema.org/draft-07/schema#",`: false,
+	} {
+		c := document{}.compiler(t, func(o *Options) { o.InputSchema = json.RawMessage(fmt.Sprintf(schema, draft)) })
+		_, findings := c.Template(json.RawMessage(one("workflow.input.b")), At{})
+		if (len(findings) == 0) != mentioned {
+			t.Errorf("%s: %+v", draft, findings)
+		}
+		if _, findings := c.Template(json.RawMessage(one("workflow.input.c")), At{}); len(findings) > 0 {
+			t.Errorf("%s: %+v", draft, findings)
+		}
+	}
+}

@@ -49,11 +49,31 @@ func (s schema) object() map[string]any {
 		if !ok {
 			return m
 		}
+		if s.besideRef(m) {
+			return nil
+		}
 		if s.at, ok = s.pointed(ref); !ok {
 			return nil
 		}
 	}
 	return nil
+}
+
+// besideRef reports whether a schema says more than what its $ref leads to. In draft-07
+// the $ref stands for all of it.
+func (s schema) besideRef(m map[string]any) bool {
+	root, _ := s.root.(map[string]any)
+	if draft, _ := root["$schema"].(string); strings.Contains(draft, "draft-07") {
+		return false
+	}
+	for keyword := range m {
+		switch keyword {
+		case "$ref", "$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default", "examples":
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // pointed finds what a $ref inside the document names.
