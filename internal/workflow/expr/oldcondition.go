@@ -109,12 +109,22 @@ func (p *oldParser) word(text string) bool {
 	return true
 }
 
+// deeper counts what is nested and reports whether it may be.
+func (p *oldParser) deeper() bool {
+	if p.depth++; p.depth <= maxASTDepth {
+		return true
+	}
+	if p.err == nil {
+		f := tooMuch("expression_depth", maxASTDepth, "levels").finding()
+		f.Offset, p.err = p.pos, &f
+	}
+	return false
+}
+
 // condition = and { "or" and }, where, as in the old platform, the value of
 // `a or b` is the operand that decided.
 func (p *oldParser) condition() *oldNode {
-	if p.depth++; p.depth > maxASTDepth {
-		f := tooMuch("expression_depth", maxASTDepth, "levels").finding()
-		f.Offset, p.err = p.pos, &f
+	if !p.deeper() {
 		return nil
 	}
 	defer func() { p.depth-- }()
@@ -233,8 +243,8 @@ func (p *oldParser) named() *oldNode {
 	if !p.sign("(") {
 		return p.fail("`(` is missing after len")
 	}
-	if p.depth++; p.depth > maxASTDepth {
-		return p.fail("nested too deep")
+	if !p.deeper() {
+		return nil
 	}
 	x := p.operand()
 	p.depth--
@@ -330,8 +340,8 @@ func unescape(c byte) string {
 
 func (p *oldParser) list() *oldNode {
 	p.pos++
-	if p.depth++; p.depth > maxASTDepth {
-		return p.fail("nested too deep")
+	if !p.deeper() {
+		return nil
 	}
 	defer func() { p.depth-- }()
 	n := &oldNode{op: "list"}

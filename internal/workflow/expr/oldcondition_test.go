@@ -121,8 +121,8 @@ func TestOldConditions_SyntaxErrorsAreFindings(t *testing.T) {
 		"True == truely":             "unexpected",
 		"not":                        "a value is missing",
 		strings.Repeat("(", 100):     "expression_depth",
-		strings.Repeat("[", 100):     "too deep",
-		strings.Repeat("len(", 100):  "too deep",
+		strings.Repeat("[", 100):     "expression_depth is more than 64 levels",
+		strings.Repeat("len(", 100):  "expression_depth is more than 64 levels",
 		strings.Repeat("not ", 3000): "expression_text",
 		strings.Repeat("not ", 500):  "a value is missing",
 		"1 == 1 or":                  "a value is missing",
@@ -133,6 +133,10 @@ func TestOldConditions_SyntaxErrorsAreFindings(t *testing.T) {
 		if x != nil || !failed(findings) || !strings.Contains(findings[len(findings)-1].Text, want) {
 			t.Errorf("%.40s: %v %+v, want %q", text, x, findings, want)
 		}
+	}
+	for _, opening := range []string{"(", "[", "len("} {
+		_, findings := c.OldCondition(strings.Repeat(opening, 65), At{})
+		wantFinding(t, findings, Finding{Code: CodeLimit, Text: "expression_depth is more than 64 levels"})
 	}
 	_, findings := c.OldCondition("1 == 1 and '${a.output}' == 'x'", At{})
 	wantFinding(t, findings, Finding{Code: CodeExpression, Warning: true, Text: "plain text"})
