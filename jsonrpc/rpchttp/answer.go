@@ -168,7 +168,7 @@ func (a *answer) explain(err error) error {
 
 // refuse is refused with the beginning of the body as snippet.
 func (a *answer) refuse(problem string) error {
-	body := make([]byte, 4<<10)
+	body := make([]byte, snippetSource)
 	n, _ := io.ReadFull(a.res.Body, body) // what there is; an error adds nothing
 	return a.refused(problem, body[:n])
 }

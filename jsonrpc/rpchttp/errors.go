@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ var errClosing = errors.New("rpchttp: the stream was closed before the answer ca
 
 // maxSnippet bounds what an Error shows of an answer, in bytes.
 const maxSnippet = 200
+
+// snippetSource bounds what is read of an answer for that, in bytes.
+const snippetSource = 4 << 10
 
 // An Error is an HTTP exchange that brought no JSON-RPC answer: the request
 // failed, or something else than JSON-RPC came back. It holds no credentials:
@@ -217,10 +221,7 @@ func adviceFor(status int) string {
 // snippet returns the beginning of an answer for an Error: one line of
 // printable text, with the secrets blotted out.
 func snippet(body []byte, secrets []string) string {
-	text := string(body)
-	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s, "[…]")
-	}
+	text := blot(string(body), secrets, len(body) == snippetSource)
 	var b strings.Builder
 	space := true
 	for _, r := range text {
@@ -241,6 +242,26 @@ func snippet(body []byte, secrets []string) string {
 		space = false
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// blot replaces the secrets in text. The longest come first: what is left of a key
+// without a short one in it, a header of "1" for example, would still tell the key. Of
+// a text that was cut off the end goes, too, where it may be the beginning of a secret.
+func blot(text string, secrets []string, cut bool) string {
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	end := len(text)
+	for _, s := range secrets {
+		for n := min(len(s)-1, len(text)); cut && n > len(text)-end; n-- {
+			if strings.HasSuffix(text, s[:n]) {
+				end = len(text) - n
+			}
+		}
+	}
+	text = text[:end]
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s, "[…]")
+	}
+	return text
 }
 
 // secretsOf lists the query of a request and the values of the headers that this

@@ -114,7 +114,8 @@ func TestRequestErrors(t *testing.T) {
 	}
 }
 
-// TestSnippet: one line of printable text, with a bound, and without secrets.
+// TestSnippet: one line of printable text, with a bound, and without secrets or parts of
+// them.
 func TestSnippet(t *testing.T) {
 	for body, want := range map[string]string{
 		"": "", "  \n\t ": "", "  a \r\n\t b  ": "a b", "a\x00b\x1b[1mc": "a.b.[1mc", "\xff\u200b\ufffd": "...",
@@ -127,6 +128,21 @@ func TestSnippet(t *testing.T) {
 	} {
 		if got := snippet([]byte(body), []string{"KEY"}); got != want || len(got) > maxSnippet {
 			t.Errorf("%q: %q, %d bytes", body, got, len(got))
+		}
+	}
+	long := "T0ken-" + strings.Repeat("x", snippetSource)
+	for _, c := range []struct {
+		body    string
+		secrets []string
+		want    string
+	}{
+		{"the key s1k of 1", []string{"1", "s1k"}, "the key […] of […]"}, // whichever comes first
+		{"the key s1k of 1", []string{"s1k", "1"}, "the key […] of […]"},
+		{("the key " + long)[:snippetSource], []string{"T0", long, "x"}, "the key"},
+		{"the key T0ken", []string{long}, "the key T0ken"}, // that is all of the answer
+	} {
+		if got := snippet([]byte(c.body), c.secrets); got != c.want {
+			t.Errorf("%.20q without %.20q: %q", c.body, c.secrets, got)
 		}
 	}
 	if got := printable("a\xff"); got != "?" {

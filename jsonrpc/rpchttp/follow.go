@@ -61,7 +61,7 @@ func (s *Stream) get(ctx context.Context, lastID string) (*http.Response, error)
 		if res.StatusCode == http.StatusOK {
 			problem += ": the answer is " + printable(kind) + ", not " + eventType
 		}
-		body := make([]byte, 4<<10)
+		body := make([]byte, snippetSource)
 		n, _ := io.ReadFull(res.Body, body) // what there is; an error adds nothing
 		e := refused(res, problem)
 		e.Snippet = snippet(body[:n], secretsOf(req))

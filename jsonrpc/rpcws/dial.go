@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,6 +104,9 @@ var ErrSubprotocol = errors.New("no subprotocol in common")
 
 // maxBody is how much of a refusal becomes part of the error, in bytes.
 const maxBody = 256
+
+// bodySource is how much is read of it for that, in bytes: what the library leaves.
+const bodySource = 1024
 
 // Dial connects to a ws:// or wss:// URL. ctx bounds the handshake, not the
 // connection. Credentials in the URL are sent by basic authentication.
@@ -208,17 +212,38 @@ func dialError(err error, resp *http.Response, token string, secrets []string) e
 		e.Location = publicURL(to)
 	}
 	if resp.Body != nil && e.Location == "" {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4*maxBody))
-		body := string(text)
-		if token != "" {
-			body = strings.ReplaceAll(body, token, "[token]")
-		}
-		for _, secret := range secrets {
-			body = strings.ReplaceAll(body, secret, "[…]")
-		}
-		e.Body = printable(body, maxBody)
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, bodySource))
+		e.Body = printable(blot(string(text), token, secrets), maxBody)
 	}
 	return e
+}
+
+// blot replaces the token and the other secrets in text. The longest come first: what is
+// left of a key without a short one in it, a header of "1" for example, would still tell
+// the key. Of a text that was cut off the end goes, too, where it may be the beginning of
+// a secret.
+func blot(text, token string, secrets []string) string {
+	if token != "" {
+		secrets = append(secrets, token)
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	end, cut := len(text), len(text) == bodySource
+	for _, s := range secrets {
+		for n := min(len(s)-1, len(text)); cut && n > len(text)-end; n-- {
+			if strings.HasSuffix(text, s[:n]) {
+				end = len(text) - n
+			}
+		}
+	}
+	text = text[:end]
+	for _, s := range secrets {
+		instead := "[…]"
+		if s == token {
+			instead = "[token]"
+		}
+		text = strings.ReplaceAll(text, s, instead)
+	}
+	return text
 }
 
 // shortestWord is the length, in bytes, from which on a part of a header or a query

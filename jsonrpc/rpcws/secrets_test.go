@@ -41,6 +41,29 @@ func TestSecretsOf(t *testing.T) {
 	}
 }
 
+// TestBlot: nothing of a secret is left, whichever others there are, and wherever the
+// text was cut off.
+func TestBlot(t *testing.T) {
+	long := "T0ken-" + strings.Repeat("x", bodySource)
+	for _, c := range []struct {
+		text, token string
+		secrets     []string
+		want        string
+	}{
+		{"the key s1k of 1", "", []string{"1", "s1k"}, "the key […] of […]"}, // whichever comes first
+		{"the key s1k of 1", "", []string{"s1k", "1"}, "the key […] of […]"},
+		{"Bearer tok, tok", "tok", []string{"Bearer"}, "[…] [token], [token]"},
+		{"the key of tok", "of", []string{"key of tok"}, "the […]"},
+		{("the key " + long)[:bodySource], long, []string{"T0", "x"}, "the key "},
+		{("the key " + long)[:bodySource], "", []string{"T0", long, "x"}, "the key "},
+		{"the key T0ken", long, nil, "the key T0ken"}, // that is all of the answer
+	} {
+		if got := blot(c.text, c.token, c.secrets); got != c.want {
+			t.Errorf("%.20q without %.20q and %.20q: %.100q", c.text, c.token, c.secrets, got)
+		}
+	}
+}
+
 // TestHandshakeErrorText: what to do depends on what the server said.
 func TestHandshakeErrorText(t *testing.T) {
 	const head = "the server answered "
