@@ -177,7 +177,7 @@ func (c *Conn) deadline(ctx context.Context, call *outCall) int64 {
 			return 0
 		}
 	}
-	return call.start + int64(call.timeout)
+	return max(call.start+int64(call.timeout), 0) // beyond what can be counted is never
 }
 
 // wants sets how the result is wanted. What no result can be put into is found before

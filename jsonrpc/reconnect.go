@@ -132,12 +132,10 @@ func (cl *Client) giveUp(cause error) {
 // backoff is the pause after so many failures: MinBackoff, doubled with every
 // failure up to MaxBackoff, less up to half of it by chance.
 func (cl *Client) backoff(failures int) time.Duration {
-	d := cl.cfg.MinBackoff
-	for range failures - 1 {
-		if d *= 2; d >= cl.cfg.MaxBackoff {
-			break
-		}
+	d, most := cl.cfg.MinBackoff, cl.cfg.MaxBackoff
+	for n := 1; n < failures && d < most; n++ {
+		d += min(d, most-d) // twice the largest there are would be negative
 	}
-	d = min(d, cl.cfg.MaxBackoff)
+	d = min(d, most)
 	return d - time.Duration(cl.cfg.Random()*float64(d)/2)
 }

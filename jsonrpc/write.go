@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -56,7 +57,7 @@ func newWriter(s Stream, cfg *Config, broken func(error)) *writer {
 	w := &writer{
 		stream: s,
 		limit:  cfg.WriteBuffer,
-		extra:  4 * cfg.MaxMessage,
+		extra:  4 * min(cfg.MaxMessage, math.MaxInt/4),
 		stall:  cfg.StallTimeout,
 		broken: broken,
 		wake:   make(chan struct{}, 1),
@@ -83,7 +84,7 @@ func (w *writer) lockNow() bool {
 func (w *writer) lockAnswer() error {
 	w.mu.Lock()
 	for w.err == nil {
-		if w.waiting() < w.limit+w.extra {
+		if w.waiting()-w.extra < w.limit { // a sum of two limits could be more than an int holds
 			return nil
 		}
 		if !w.writing && len(w.buf) > 0 { // answers that waited for more of their kind
