@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -146,7 +147,8 @@ func (cfg Config) serveWeb(ctx context.Context, t target, grace time.Duration, h
 	ended, end := context.WithCancelCause(ctx)
 	serving.Go(func() { end(server.Serve(ln)) })
 	<-ended.Done()
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+stopTimeout)
+	// A sum beyond the largest Duration would be no time at all.
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(grace, math.MaxInt64-stopTimeout)+stopTimeout)
 	defer cancel()
 	// Both at once: requests that are being answered end with h, and h's own
 	// connections are unknown to server.
