@@ -148,7 +148,8 @@ func (c *strictCodec) Decode(data []byte, v any) error {
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return fmt.Errorf("jsonrpc: Decode wants a pointer that is not nil, not a %T", v)
 	}
-	openNumbers, err := checkMembers(data, c.shape(target.Type().Elem()))
+	s := c.shape(target.Type().Elem())
+	openNumbers, err := checkMembers(data, s)
 	if err != nil {
 		return err
 	}
@@ -160,6 +161,10 @@ func (c *strictCodec) Decode(data []byte, v any) error {
 		err = json.Unmarshal(data, v)
 	}
 	if err != nil {
+		if fault := findNumber(data, s); fault != nil {
+			fault.Err = err
+			return fault
+		}
 		return decodeFault(err)
 	}
 	return nil

@@ -40,6 +40,31 @@ type person struct {
 	Shadow  string             `json:"shadow"`
 	Yes     bool               `json:"yes"`
 	Plain   float32
+	Given   struct {
+		Home  address     `json:"home,string"` //nolint:staticcheck // encoding/json ignores the option, and so must we
+		Open  []any       `json:"open,string"` //nolint:staticcheck // see above
+		Whole *bool       `json:"whole,string"`
+		Rest  []float32   `json:"rest"`
+		Share ****float64 `json:"share,string"` //nolint:staticcheck // see above; of pointers one is looked through
+	} `json:"given"`
+	Limits map[int8]uint      `json:"limits"`
+	Sizes  map[uint16]address `json:"sizes"`
+	Keys   map[textKey]int    `json:"keys"`
+	Odd    oddNumber          `json:"odd"`
+	Exact  json.Number        `json:"exact"`
+}
+
+// An oddNumber is an integer that takes every value.
+type oddNumber int
+
+func (*oddNumber) UnmarshalJSON([]byte) error { return nil }
+
+// A textKey is an integer that reads itself.
+type textKey int
+
+func (k *textKey) UnmarshalText(text []byte) error {
+	*k = textKey(len(text))
+	return nil
 }
 
 // TestStrictDecode holds the strict codec to its promises (RPC-5, RPC-25):
@@ -60,6 +85,9 @@ func TestStrictDecode(t *testing.T) {
 		{`{"any":{"Name":1,"NAME":2}}`, "", ""},
 		{`{"raw":{"Name":1},"key":1.50,"when":"2026-01-02T03:04:05Z","bytes":"AAE=","quoted":"7","Plain":1e3}`, "", ""},
 		{`{"others":{"Street":{"street":"x"},"street":{}}}`, "", ""},
+
+		{`{"given":{"home":{"zip":1},"whole":"true","share":1.5},"limits":{"-128":1,"127":2},"sizes":{"0":{},"65535":{}},"keys":{"x":1}}`, "", ""},
+		{`{"exact":1E400}`, "", ""},
 
 		{" { \"name\" : \"x\" ,\n\"tags\" : [ \"a\" ,\t\"b\" ] , \"home\" : { } , \"friends\" : [ ] } ", "", ""},
 		{`{"any":` + strings.Repeat("[", maxRecursion-1) + strings.Repeat("]", maxRecursion-1) + `}`, "", ""},
@@ -92,10 +120,25 @@ func TestStrictDecode(t *testing.T) {
 		{`{"home":{"zip":40000}}`, "home.zip", "an integer of at most 16 bits"},
 		{`{"home":{"zip":1.5}}`, "home.zip", "an integer of at most 16 bits"},
 		{`{"count":-1}`, "count", "an integer from 0 on of at most 8 bits"},
-		{`{"Plain":"x"}`, "Plain", "a number"},
+		{`{"Plain":"x"}`, "Plain", "a number of at most 32 bits"},
 		{`{"yes":1}`, "yes", "true or false"},
 		{`{"bytes":{}}`, "bytes", "a string with bytes in base64"},
 		{`{"others":{"a":5}}`, "others.a", "an object"},
+		{`{"given":{"home":{"Zip":1}}}`, "given.home.Zip", "spelled zip"},
+		{`{"given":{"home":"x"}}`, "given.home", "an object"},
+		{`{"given":{"share":"1.5"}}`, "given.share", "a number of at most 64 bits"},
+		{`{"limits":{"x":1}}`, "limits.x", "named by an integer of at most 8 bits"},
+		{`{"limits":{"null":1}}`, "limits.null", "named by an integer of at most 8 bits"},
+		{`{"limits":{"128":1}}`, "limits.128", "named by an integer of at most 8 bits"},
+		{`{"limits":{"1":-1}}`, "limits.1", "an integer from 0 on of at most 64 bits"},
+		{`{"sizes":{"-1":{}}}`, "sizes.-1", "named by an integer from 0 on of at most 16 bits"},
+		{`{"sizes":{"65536":{}}}`, "sizes.65536", "named by an integer from 0 on of at most 16 bits"},
+		{`{"sizes":{"1":{"ZIP":1}}}`, "sizes.1.ZIP", "spelled zip"},
+		{`{"Plain":1e39}`, "Plain", "a number of at most 32 bits"},
+		{`{"given":{"rest":[1,1e39]}}`, "given.rest[1]", "a number of at most 32 bits"},
+		{`{"bytes":[0,255,256]}`, "bytes[2]", "an integer from 0 on of at most 8 bits"},
+		{`{"odd":1.5,"given":{"rest":[null]},"count":300}`, "count", "an integer from 0 on of at most 8 bits"}, // what reads itself takes what it likes
+		{`{"exact":true}`, "exact", "a number"},
 		{`{"name":"x"`, "", "valid JSON"},
 		{"{\"name\":\"\xff\"}", "", "valid JSON"},
 		{`{"name":"x"} {}`, "", "valid JSON"},
@@ -226,8 +269,14 @@ func TestStrictDecodeNumbers(t *testing.T) {
 	var s struct{ In struct{ V []any } }
 	var typed struct{ N int64 }
 	var own struct{ V json.RawMessage }
+	var given struct {
+		W any `json:",string"` //nolint:staticcheck // it is of no use there, as is tested
+	}
 	codec := StrictCodec()
-	for text, target := range map[string]any{`[` + n + `]`: &v, `{"a":` + n + `}`: &m, `{"In":{"V":[` + n + `]}}`: &s, `{"N":` + n + `}`: &typed, `{"V":` + n + `}`: &own} {
+	for text, target := range map[string]any{
+		`{"W":` + n + `}`: &given,
+		`[` + n + `]`:     &v, `{"a":` + n + `}`: &m, `{"In":{"V":[` + n + `]}}`: &s, `{"N":` + n + `}`: &typed, `{"V":` + n + `}`: &own,
+	} {
 		if err := codec.Decode([]byte(text), target); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

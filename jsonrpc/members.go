@@ -19,6 +19,7 @@ type shape struct {
 	fields []shapeField   // of a struct, in the order of declaration
 	byName map[string]int // index into fields
 	elem   *shape         // of an array, a slice or a map; of an interface itself
+	key    reflect.Type   // of a map, where names are integers; else nil
 }
 
 type shapeField struct {
@@ -77,6 +78,9 @@ func buildShape(t reflect.Type, built map[reflect.Type]*shape) *shape {
 	case reflect.Map:
 		s.takes = jsonObject
 		s.elem = buildShape(t.Elem(), built)
+		if key := t.Key(); isInteger(key.Kind()) && !hasOwnDecoder(key) {
+			s.key = key
+		}
 	case reflect.Struct:
 		s.takes = jsonObject
 		s.fields = structFields(t, built)
@@ -100,7 +104,7 @@ type candidate struct {
 	name   string
 	depth  int
 	tagged bool
-	text   bool // the option string: the value is inside a JSON string
+	text   bool // by the option string the value is inside a JSON string
 	typ    reflect.Type
 }
 
@@ -167,11 +171,23 @@ func collectFields(t reflect.Type, path []reflect.Type, all *[]candidate) {
 			c.name = f.Name
 		}
 		for option := range strings.SplitSeq(options, ",") {
-			c.text = c.text || option == "string"
+			c.text = c.text || option == "string" && mayBeText(inner.Kind())
 		}
 		*all = append(*all, c)
 	}
 }
+
+// mayBeText says whether encoding/json heeds the option string for a field of this kind.
+func mayBeText(kind reflect.Kind) bool {
+	switch kind {
+	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64:
+		return true
+	default:
+		return isInteger(kind)
+	}
+}
+
+func isInteger(kind reflect.Kind) bool { return reflect.Int <= kind && kind <= reflect.Uintptr }
 
 // validTag says whether encoding/json takes a name from a tag.
 func validTag(name string) bool {
@@ -188,6 +204,9 @@ func expected(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if t == reflect.TypeFor[json.Number]() {
+		return "a number"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
@@ -198,7 +217,7 @@ func expected(t reflect.Type) string {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		return "an integer from 0 on of at most " + strconv.Itoa(t.Bits()) + " bits"
 	case reflect.Float32, reflect.Float64:
-		return "a number"
+		return "a number of at most " + strconv.Itoa(t.Bits()) + " bits"
 	case reflect.Struct, reflect.Map:
 		return "an object"
 	case reflect.Slice:
@@ -230,6 +249,15 @@ func checkMembers(text []byte, s *shape) (openNumbers bool, err error) {
 	return c.openNumbers, nil
 }
 
+// findNumber finds the first number in a valid text that its place does not hold, which
+// encoding/json reports with the name of the array or the map around it; nil: there is
+// none.
+func findNumber(text []byte, s *shape) *DecodeError {
+	c := memberCheck{b: text, ranges: true}
+	c.value(skipSpace(text, 0), s, maxRecursion)
+	return c.fault
+}
+
 // fewMembers is how many members are compared one with another; in larger
 // objects a map finds duplicates.
 const fewMembers = 16
@@ -238,6 +266,7 @@ type memberCheck struct {
 	b           []byte
 	fault       *DecodeError
 	openNumbers bool
+	ranges      bool // look whether numbers fit, too
 }
 
 // value checks the value at i and returns where it ends, or a negative number.
@@ -264,7 +293,27 @@ func (c *memberCheck) value(i int, s *shape, depth int) int {
 	default:
 		c.openNumbers = c.openNumbers || s != nil && s.elem == s
 	}
-	return skipValue(c.b, i, 0)
+	end := skipValue(c.b, i, 0)
+	if c.ranges && s != nil && s.takes == jsonNumber && c.b[i] != 'n' && !holds(s.typ, string(c.b[i:end])) {
+		c.fault = &DecodeError{Expected: expected(s.typ)}
+		return malformed
+	}
+	return end
+}
+
+// holds says whether a value of a type for numbers can be the one with this text.
+func holds(t reflect.Type, text string) bool {
+	switch kind := t.Kind(); {
+	case kind == reflect.Float32 || kind == reflect.Float64:
+		_, err := strconv.ParseFloat(text, t.Bits())
+		return err == nil
+	case kind <= reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		return err == nil && !t.OverflowInt(n)
+	default:
+		n, err := strconv.ParseUint(text, 10, 64)
+		return err == nil && !t.OverflowUint(n)
+	}
 }
 
 // accepts says whether the type takes a value that begins with b. Null it
@@ -380,8 +429,11 @@ func (s *shape) member(name []byte) (elem *shape, what string) {
 	if s == nil || s.byName == nil {
 		if s != nil {
 			elem = s.elem
+			if s.key != nil && !holds(s.key, string(name)) {
+				what = "named by " + expected(s.key)
+			}
 		}
-		return elem, ""
+		return elem, what
 	}
 	if i, ok := s.byName[string(name)]; ok {
 		return s.fields[i].shape, ""
