@@ -43,7 +43,7 @@ type Config struct {
 	// 1 MiB.
 	MaxMessage int
 	// MaxDepth bounds the nesting of arrays and objects, in levels, in both
-	// directions. Default 128.
+	// directions. Default 128, at most 10,000.
 	MaxDepth int
 	// MaxBatch bounds a batch, in entries, in both directions. Default 1000.
 	MaxBatch int
@@ -174,6 +174,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Grace, 5*time.Second)
 	cfg.MaxPending = min(max(cfg.MaxPending, 1), maxPendingLimit)
 	cfg.MaxHandlers = max(cfg.MaxHandlers, 1)
+	cfg.MaxDepth = min(cfg.MaxDepth, maxRecursion)
 	if cfg.Codec == nil {
 		cfg.Codec = StrictCodec()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 )
@@ -20,15 +21,20 @@ func nested(n int) []any {
 }
 
 // TestDepthOutgoing proves that Config.MaxDepth holds for what is sent too, whatever
-// encodes it: params that the peer would refuse do not leave, and a result becomes
-// an error here (RPC-24).
+// encodes it: params that the peer would refuse do not leave, a result becomes an error
+// here, and an error goes without its data (RPC-24).
 func TestDepthOutgoing(t *testing.T) {
 	for name, codec := range map[string]Codec{"strict": StrictCodec(), "lenient": LenientCodec(), "own": struct{ Codec }{StrictCodec()}} {
 		t.Run(name, func(t *testing.T) {
 			var seen notices
 			h := HandlerFunc(func(_ context.Context, req *Request) (any, error) {
-				if req.Method() == "deep" {
+				switch req.Method() {
+				case "deep":
 					return nested(10), nil
+				case "deep data":
+					return nil, Errorf(5, "deep").WithData(nested(9))
+				case "data":
+					return nil, Errorf(5, "not so deep").WithData(nested(8))
 				}
 				return nested(9), nil
 			})
@@ -47,6 +53,15 @@ func TestDepthOutgoing(t *testing.T) {
 				if got := peer.next() + peer.next(); !strings.Contains(got, `"id":1,"error":{"code":-32603`) || !strings.Contains(got, `"id":2,"result":[`) {
 					t.Error(got)
 				}
+				// The call fails as the handler says, also where the peer would refuse what
+				// else that says.
+				peer.send(`{"jsonrpc":"2.0","id":3,"method":"deep data"}`)
+				peer.want(`{"jsonrpc":"2.0","id":3,"error":{"code":5,"message":"deep"}}`)
+				peer.send(`{"jsonrpc":"2.0","id":4,"method":"data"}`)
+				peer.want(`{"jsonrpc":"2.0","id":4,"error":{"code":5,"message":"not so deep","data":[[[[[[[[]]]]]]]]}}`)
+				if got := seen.text(); got != "unencodable result, unencodable result" {
+					t.Errorf("told of %s", got)
+				}
 			})
 		})
 	}
@@ -54,9 +69,15 @@ func TestDepthOutgoing(t *testing.T) {
 
 // TestDepthStreamed proves that Config.MaxDepth holds to the level for values that
 // are streamed, in both directions (RPC-24): the message around a value is a level,
-// too.
+// too. More than this package follows by recursion is not allowed by any Config.
 func TestDepthStreamed(t *testing.T) {
-	const depth = 10
+	for given, depth := range map[int]int{10: 10, math.MaxInt: maxRecursion} {
+		testDepthStreamed(t, given, depth)
+	}
+}
+
+// testDepthStreamed tests a Config.MaxDepth by which depth levels are allowed.
+func testDepthStreamed(t *testing.T, given, depth int) {
 	long := `"` + strings.Repeat("x", 400<<10) + `"`
 	value := func(levels int) string {
 		return "[" + long + "," + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "]"
@@ -70,7 +91,7 @@ func TestDepthStreamed(t *testing.T) {
 		_, err := io.Copy(io.Discard, req.ParamsReader())
 		return "read", err
 	}
-	withPeer(t, Config{MaxDepth: depth, Handler: uploads{h}}, func(t *testing.T, c *Conn, peer *rawPeer) {
+	withPeer(t, Config{MaxDepth: given, Handler: uploads{h}}, func(t *testing.T, c *Conn, peer *rawPeer) {
 		for levels, fits := range map[int]bool{depth - 1: true, depth: false} {
 			go peer.send(`{"jsonrpc":"2.0","id":1,"method":"upload","params":` + value(levels) + `}`)
 			if got := peer.next(); strings.Contains(got, `"result":"read"`) != fits {

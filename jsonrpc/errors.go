@@ -89,7 +89,8 @@ type Error struct {
 	// of the code is sent.
 	Message string
 	// Data is any JSON value that says more; nil when there is none. A handler's
-	// that is no valid JSON is not sent, which Hooks hear of (NoticeUnencodable).
+	// that is no valid JSON, or makes the message deeper than Config.MaxDepth, is not
+	// sent, which Hooks hear of (NoticeUnencodable).
 	Data json.RawMessage
 }
 

@@ -226,12 +226,13 @@ func (s *server) respond(req *Request, result any, err error) response {
 	return response{err: s.sendable(req, e)}
 }
 
-// sendable returns e, without data that is no JSON, of which the hooks are told.
+// sendable returns e, without data that is no JSON or nested too deeply, which is two
+// levels down in its message. The hooks are told of it.
 func (s *server) sendable(req *Request, e *Error) *Error {
 	if len(e.Data) == 0 {
 		return e
 	}
-	err := checkValue(e.Data, maxRecursion)
+	err := checkValue(e.Data, s.cfg.MaxDepth-2)
 	if err == nil {
 		return e
 	}
