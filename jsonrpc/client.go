@@ -238,14 +238,14 @@ func (cl *Client) try(ctx context.Context, method string, opts []CallOption, cal
 			if !ok {
 				return nil, ofAll(err, before, sent)
 			}
-			if why := cl.sleep(within, start, d); why != nil {
-				err = errors.Join(why, errors.Unwrap(err))
+			if why := cl.sleep(within, start, sent, d); why != nil {
+				err = &waitError{why, errors.Unwrap(err)}
 				break
 			}
 			conn = cl.present()
 		}
 		if conn == nil {
-			if conn, err = cl.await(within, start); err != nil {
+			if conn, err = cl.await(within, start, sent); err != nil {
 				break
 			}
 		}
@@ -311,8 +311,9 @@ func (cl *Client) present() *Conn {
 	return cl.conn
 }
 
-// await waits for a connection, for a call that began at start.
-func (cl *Client) await(ctx context.Context, start time.Time) (*Conn, error) {
+// await waits for a connection, for a call that began at start; sent says that the peer
+// may have got it before.
+func (cl *Client) await(ctx context.Context, start time.Time, sent bool) (*Conn, error) {
 	for {
 		cl.mu.Lock()
 		conn, cause, over, changed := cl.conn, cl.cause, cl.over, cl.changed
@@ -326,26 +327,35 @@ func (cl *Client) await(ctx context.Context, start time.Time) (*Conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, cl.waitError(ctx, cause, start)
+			return nil, cl.tooLate(ctx, cause, start, sent)
 		}
 	}
 }
 
-// waitError says why there was no connection in time for a call that began at start.
-func (cl *Client) waitError(ctx context.Context, cause error, start time.Time) error {
+// tooLate says why there was no connection in time for a call that began at start.
+func (cl *Client) tooLate(ctx context.Context, cause error, start time.Time, sent bool) error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = &TimeoutError{After: given(ctx, start)}
+		err = &TimeoutError{After: given(ctx, start), unsent: !sent}
 	}
 	if cause == nil {
 		return err
 	}
-	return errors.Join(err, &ConnError{
+	return &waitError{err, &ConnError{
 		Conn: cl.cfg.Name, State: StateConnecting,
 		Recoverable: AdviceFor(cause) != AdviceGiveUp, // by which run decides whether to go on
 		Err:         cause,
-	})
+	}}
 }
+
+// A waitError says how a call ended that waited to be made, and why it had to wait.
+type waitError struct{ end, why error }
+
+// Error tells both, on one line, which what errors.Join returns does not.
+func (e *waitError) Error() string { return e.end.Error() + "; " + unprefixed(e.why) }
+
+// Unwrap returns both.
+func (e *waitError) Unwrap() []error { return []error{e.end, e.why} }
 
 // beganKey finds in the context of an attempt when the call began.
 type beganKey struct{}
@@ -363,9 +373,9 @@ func given(ctx context.Context, start time.Time) time.Duration {
 	return max(end.Sub(start), 0)
 }
 
-// sleep waits for d; an error says that ctx, that of a call that began at start, or the
-// Client ended before.
-func (cl *Client) sleep(ctx context.Context, start time.Time, d time.Duration) error {
+// sleep waits for d; an error says that ctx, that of a call that began at start and may
+// have been sent, or the Client ended before.
+func (cl *Client) sleep(ctx context.Context, start time.Time, sent bool, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -377,6 +387,6 @@ func (cl *Client) sleep(ctx context.Context, start time.Time, d time.Duration) e
 	case <-cl.ctx.Done():
 		return &ConnError{Conn: cl.cfg.Name, State: StateClosing, Err: ErrClosed}
 	case <-ctx.Done():
-		return cl.waitError(ctx, nil, start)
+		return cl.tooLate(ctx, nil, start, sent)
 	}
 }

@@ -153,10 +153,11 @@ func TestClientPauseEnds(t *testing.T) {
 		end  func(cancel context.CancelFunc, cl *Client)
 		sent bool // the first attempt
 		want error
+		text string
 	}{
-		"context":       {cancelled, false, context.Canceled},
-		"context, sent": {cancelled, true, context.Canceled},
-		"Client":        {func(_ context.CancelFunc, cl *Client) { cl.Close() }, false, ErrClosed},
+		"context":       {cancelled, false, context.Canceled, "context canceled"},
+		"context, sent": {cancelled, true, context.Canceled, "context canceled"},
+		"Client":        {func(_ context.CancelFunc, cl *Client) { cl.Close() }, false, ErrClosed, "connection cl closing: connection closed"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newPosts(func(int) error {
@@ -164,7 +165,7 @@ func TestClientPauseEnds(t *testing.T) {
 			})
 			var told []error
 			cl := NewClient(func(context.Context) (Stream, error) { return s, nil }, ClientConfig{
-				Config: Config{Hooks: Hooks{CallDone: func(i CallInfo) { told = append(told, i.Err) }}},
+				Config: Config{Name: "cl", Hooks: Hooks{CallDone: func(i CallInfo) { told = append(told, i.Err) }}},
 			})
 			defer cl.Close()
 			ctx, cancel := context.WithCancel(WithMeta(t.Context(), Meta{CorrelationID: "c-1"}))
@@ -184,6 +185,10 @@ func TestClientPauseEnds(t *testing.T) {
 			}
 			if !errors.Is(err, verdictError(true)) {
 				t.Errorf("%s: %v does not say why there was a pause", name, err)
+			}
+			want := "jsonrpc: m on cl, correlation id c-1, after 1s: " + tt.text + "; message not delivered: " + verdictError(true).Error()
+			if err.Error() != want {
+				t.Errorf("%s: %v\nwant %s", name, err, want)
 			}
 		})
 	}
@@ -210,11 +215,15 @@ func TestClientTellsWaiting(t *testing.T) {
 			}
 			told = nil
 		}
-		check("waiting", "m", time.Second, cl.Call(ctx, "m", nil, nil))
+		err := cl.Call(ctx, "m", nil, nil)
+		check("waiting", "m", time.Second, err)
+		if want := "jsonrpc: m on cl, correlation id c-9, after 1s: not sent within 1s; connection cl connecting: connection refused"; err.Error() != want {
+			t.Errorf("%v\nwant %s", err, want)
+		}
 		var b Batch
 		one := b.Call("one", nil, nil)
 		note := b.Notify("n", nil)
-		err := cl.Batch(ctx, &b)
+		err = cl.Batch(ctx, &b)
 		check("batch", "one", time.Second, one.Err())
 		if call, ok := errors.AsType[*CallError](err); !ok || call.Method != "batch" || call.CorrelationID != "c-9" {
 			t.Errorf("batch: %v", err)

@@ -41,7 +41,7 @@ func (cl *Client) run() {
 		}
 		cl.state.set(StateDisconnected, err, notEnded)
 		cl.state.set(StateConnecting, err, func(from State) bool { return from == StateDisconnected })
-		_ = cl.sleep(cl.ctx, time.Now(), cl.backoff(failures)) // the next attempt looks whether it is over
+		_ = cl.sleep(cl.ctx, time.Now(), false, cl.backoff(failures)) // the next attempt looks whether it is over
 	}
 }
 
