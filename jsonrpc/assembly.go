@@ -83,12 +83,22 @@ func (in *receiver) part(p Part) {
 func (in *receiver) drop() {
 	a := &in.assembly
 	a.breakOff(tooLong(in.c.cfg.MaxMessage))
-	a.skim = newSkimmer(in.c.cfg.MaxDepth)
+	a.skim = in.skimmer()
 	a.skim.take(a.buf)
 	if a.mode == assemblyStream || a.mode == assemblyTail {
 		a.skim.place = skimDone // it is known whose it is, and the value is not in buf
 	}
 	a.buf, a.mode = nil, assemblyDrop
+}
+
+// skimmer returns what skims a message that is too long. While no call waits for an
+// answer it has nothing to look for, and takes no time.
+func (in *receiver) skimmer() skimmer {
+	s := newSkimmer(in.c.cfg.MaxDepth)
+	if in.c.pending.count.Load() == 0 {
+		s.place = skimDone
+	}
+	return s
 }
 
 // oversize answers a message that was longer than allowed (RPC-24), or ends the

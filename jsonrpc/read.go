@@ -111,7 +111,7 @@ func (in *receiver) flush() {
 // whole handles a message that is there as a whole.
 func (in *receiver) whole(text []byte) {
 	if len(text) > in.c.cfg.MaxMessage {
-		s := newSkimmer(in.c.cfg.MaxDepth)
+		s := in.skimmer()
 		s.take(text)
 		in.oversize(&s)
 		return

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,39 @@ func TestSkim(t *testing.T) {
 			if id, response := skimmedIn(x.text, size); id != x.id || response != x.response {
 				t.Errorf("%s, by %d bytes: %s, %v", x.text, size, id, response)
 			}
+		}
+	}
+}
+
+// TestSkimForNobody: a message that is too long is not looked through while no call could
+// be answered by it, whether it comes whole or in parts.
+func TestSkimForNobody(t *testing.T) {
+	const text = `{"jsonrpc":"2.0","result":"12345678901234567890","id":`
+	near, far := Pipe()
+	defer near.Close()
+	defer far.Close()
+	c := newConn(near, Config{MaxMessage: 30}.withDefaults())
+	in := &c.in
+	parts := func(end string) {
+		in.part(Part{Data: []byte(text[:20])})
+		in.part(Part{Data: []byte(text[20:])})
+		if looked := in.assembly.skim.check.off; (looked > 0) != (c.pending.count.Load() > 0) {
+			t.Errorf("looked at %d bytes while %d calls wait", looked, c.pending.count.Load())
+		}
+		in.part(Part{Data: []byte(end), End: true})
+	}
+	parts("4096}")
+	for name, come := range map[string]func(end string){"in parts": parts, "whole": func(end string) { in.whole([]byte(text + end)) }} {
+		s, id, err := c.pending.take(awaiting{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		come(fmt.Sprintf("%d}", id))
+		select {
+		case <-s.done:
+			c.pending.release(s)
+		default:
+			t.Fatalf("%s: the call has not ended", name)
 		}
 	}
 }
