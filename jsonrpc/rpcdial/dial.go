@@ -20,8 +20,10 @@
 //
 // # Concurrency
 //
-// All functions may be called from several goroutines, except that the standard
-// input and output of a process are there once.
+// All functions may be called from any number of goroutines at once, except that the
+// standard input and output of a process are there once. So may the functions of a
+// Config be called by them, and its headers be read, for as long as what was made with
+// it is in use.
 package rpcdial
 
 import (
@@ -64,8 +66,9 @@ type Config struct {
 	// Command, if set, changes the command of stdio:PROGRAM before it is
 	// started: its folder, its environment.
 	Command func(cmd *exec.Cmd)
-	// HTTP and WS are for http, https, ws and wss; Header, Bearer, TLS and
-	// Timeout from above are added to them.
+	// HTTP and WS are for http, https, ws and wss. Header and Bearer from above are
+	// added to them and go before what they set themselves, but for WS.Bearer. So are
+	// Timeout, to WS alone, and TLS, where they have neither one nor an HTTP client.
 	HTTP rpchttp.ClientConfig
 	WS   rpcws.DialConfig
 
@@ -88,7 +91,7 @@ type Config struct {
 //
 // With http and https nothing is sent yet: whether a server is there shows at
 // the first call. Errors name the scheme and the transport's reason, never
-// credentials.
+// credentials; jsonrpc.AdviceFor knows which of them may pass.
 func Dial(ctx context.Context, rawURL string, cfg Config) (jsonrpc.Stream, error) {
 	t, err := parse(rawURL)
 	if err != nil {

@@ -30,7 +30,9 @@ const (
 // Listen takes connections at a URL and calls handle for each, on a goroutine
 // of its own, with a Stream that it closes when handle returns. It goes on until
 // ctx ends; then it closes all Streams, waits for every handle, and returns nil.
-// With stdio: there is one connection, and its end is that of Listen.
+// With stdio: there is one connection, handled on the goroutine of the caller, and its
+// end is that of Listen. An error, like those of Dial, says why nobody listens, or
+// does any longer.
 //
 // http and https have no connections: use Serve. The file of a Unix socket that
 // nobody listens at any more is replaced; any other file is left alone.

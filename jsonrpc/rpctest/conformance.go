@@ -39,8 +39,10 @@ type Case struct {
 	Why string
 }
 
-// Conformance returns all conformance cases. They are about a server with the
-// methods of package rpcpractice and the limits of ConformanceConfig.
+// Conformance returns all conformance cases, which belong to the caller. They are about
+// a server with the methods of package rpcpractice and the limits of
+// ConformanceConfig. The file that they are in, testdata/conformance.json, describes
+// itself for programs in other languages.
 func Conformance() []Case {
 	var file struct {
 		Cases []struct {
@@ -112,11 +114,14 @@ func ConformanceConfig() jsonrpc.Config {
 // has to end a message, and returns the messages that come back, one per line.
 // It returns as soon as it has as many as answers says, or when no more can
 // come; it need not look for more than that, since what is too much is found
-// before the answer to the next message.
+// before the answer to the next message. When ctx ends it returns, with an error.
+// RunConformance calls it from one goroutine at a time, and leaves what it works with
+// to whoever made it.
 type Exchange func(ctx context.Context, send []byte, answers int) ([]byte, error)
 
 // StreamExchange returns an Exchange over the client's end of a Stream of
-// lines.
+// lines. It closes the Stream when a context ends, and leaves that to the caller
+// otherwise.
 func StreamExchange(s jsonrpc.Stream) Exchange {
 	return func(ctx context.Context, send []byte, answers int) ([]byte, error) {
 		stop := context.AfterFunc(ctx, func() { _ = s.Close() })
@@ -194,7 +199,8 @@ func RunConformance(t *testing.T, exchange Exchange, opts ConformanceOptions) {
 	}
 }
 
-// Check compares what came back, one message per line, with what must.
+// Check compares what came back, one message per line, with what must. The error says
+// what is different, in words.
 func (c Case) Check(got []byte) error {
 	var answers []json.RawMessage
 	for line := range bytes.Lines(got) {

@@ -1,8 +1,10 @@
 // Package rpctest tests what others build on package jsonrpc: TestStream holds
-// an implementation of jsonrpc.Stream to its contract, RunTranscripts plays
-// written exchanges against a server.
+// an implementation of jsonrpc.Stream to its contract, RunConformance a server to
+// JSON-RPC 2.0, and RunTranscripts plays written exchanges against a server.
 //
-// Both are for test files; nothing here belongs in a program.
+// They are for test files; nothing here belongs in a program. The functions that they
+// are given are called one at a time, and nothing that they start is left when they
+// return, if closing a Stream or a connection ends what it blocks.
 package rpctest
 
 import (

@@ -32,17 +32,17 @@ type AcceptConfig struct {
 	// there are any, the client must offer one of them, or is refused with 400.
 	Subprotocols []string
 	// MaxConns bounds the connections that Handler has open at the same time;
-	// one beyond is refused with 503 (RPC-23). Default 1024; Accept does not
+	// one beyond is refused with 503 (RPC-23). 0 or less: 1024; Accept does not
 	// look at it.
 	MaxConns int
 	// PingInterval is how long the peer may be silent before it is pinged.
 	// Default 30 s; negative: never.
 	PingInterval time.Duration
 	// PingTimeout is how long after a ping the peer may go on being silent.
-	// Then Read returns ErrNoPong. Default 10 s.
+	// Then Read returns ErrNoPong. 0 or less: 10 s.
 	PingTimeout time.Duration
 	// CloseTimeout bounds Close: the peer has so long to take what is being
-	// written and to answer our close frame. Default 1 s.
+	// written and to answer our close frame. 0 or less: 1 s.
 	CloseTimeout time.Duration
 	// Compression takes an offer of permessage-deflate; see the package
 	// documentation for why it is off by default.
@@ -54,7 +54,8 @@ type AcceptConfig struct {
 // or the Conn that it is given to, and ends it with Close; http.Server neither
 // counts it nor waits for it. Handler does.
 //
-// Errors wrap ErrSubprotocol, or say in words why the request is no handshake.
+// Errors wrap ErrSubprotocol, or say in words why the request is no handshake, or
+// which pattern of Origins is none.
 func Accept(w http.ResponseWriter, r *http.Request, cfg AcceptConfig) (jsonrpc.Stream, error) {
 	s, err := accept(w, r, cfg)
 	if err != nil {

@@ -22,17 +22,18 @@ import (
 
 // A DialConfig says how Dial connects. The zero value is ready to use.
 type DialConfig struct {
-	// Header is sent with the handshake, beside the headers of the protocol.
+	// Header is sent with the handshake, beside the headers of the protocol. It is
+	// copied.
 	Header http.Header
 	// Bearer, if set, is asked for a token for every handshake, which is sent
-	// as "Authorization: Bearer TOKEN". Its error ends Dial.
+	// as "Authorization: Bearer TOKEN" in place of one in Header. Its error ends Dial.
 	Bearer func(ctx context.Context) (string, error)
 	// TLS is used for wss URLs. Nil: the system's roots. Not beside HTTPClient,
 	// whose transport has its own.
 	TLS *tls.Config
 	// HTTPClient makes the handshake. Nil: one that uses the proxy of the
 	// environment and follows no redirects, so that no header of the handshake
-	// reaches another host.
+	// reaches another host. It is not changed.
 	HTTPClient *http.Client
 	// Subprotocols are offered to the server, the preferred one first. If there
 	// are any, the server must choose one.
@@ -44,10 +45,10 @@ type DialConfig struct {
 	// Default 30 s; negative: never.
 	PingInterval time.Duration
 	// PingTimeout is how long after a ping the peer may go on being silent.
-	// Then Read returns ErrNoPong. Default 10 s.
+	// Then Read returns ErrNoPong. 0 or less: 10 s.
 	PingTimeout time.Duration
 	// CloseTimeout bounds Close: the peer has so long to take what is being
-	// written and to answer our close frame. Default 1 s.
+	// written and to answer our close frame. 0 or less: 1 s.
 	CloseTimeout time.Duration
 	// Compression offers permessage-deflate; see the package documentation for
 	// why it is off by default.
@@ -99,7 +100,7 @@ func (e *HandshakeError) Unwrap() error { return e.Err }
 func (e *HandshakeError) Recoverable() bool { return mayPass(e.Status) }
 
 // ErrSubprotocol says that the two ends have no subprotocol in common although
-// one of them asks for it.
+// one of them asks for it (RFC 6455 section 1.9). It is in errors of Dial and Accept.
 var ErrSubprotocol = errors.New("no subprotocol in common")
 
 // maxBody is how much of a refusal becomes part of the error, in bytes.
@@ -113,7 +114,8 @@ const bodySource = 1024
 //
 // Errors wrap a *HandshakeError if the server answered something else than a
 // handshake, ErrSubprotocol, the error of Bearer, or that of the network. They
-// name the URL without credentials and query, and no secret.
+// name the URL without credentials and query, and no secret. jsonrpc.AdviceFor
+// knows which of them may pass.
 //
 // The Stream is what jsonrpc.Stream asks for; who gives it to a Conn leaves
 // closing to the Conn.

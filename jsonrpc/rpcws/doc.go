@@ -52,4 +52,9 @@
 // close frame for at most CloseTimeout. It says 1000, 1001 when a Server goes
 // away, and 1002 when the peer has sent an illegal frame, which ends Read; never
 // 1007 or 1009, since invalid UTF-8 and size are for the Conn, which goes on.
+//
+// # Concurrency
+//
+// All functions, and all methods of a Server, may be called from any number of
+// goroutines at once. The Streams keep to what jsonrpc.Stream says.
 package rpcws

@@ -66,9 +66,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Shutdown refuses new connections, ends the contexts of all others and waits
-// until they are gone: with code 1001, "going away". When ctx ends first, they
-// are closed, and Shutdown returns the context's error. It does not wait for
-// what serve does after its Stream ended.
+// until they are gone: with code 1001, "going away" (RFC 6455 section 7.4.1), and
+// every serve has returned. When ctx ends first, the connections are closed, and
+// Shutdown returns the context's error without waiting for what serve does then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	select {
@@ -81,7 +81,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Close is Shutdown without patience: it closes all connections and waits
-// until every serve has returned.
+// until every serve has returned, however long that takes. It returns nil.
 func (s *Server) Close() error {
 	s.stop()
 	s.closeAll()
