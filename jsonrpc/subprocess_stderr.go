@@ -78,7 +78,7 @@ func (r *stderrReader) keep(text []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = append(r.last, text...)
-	if len(r.last) > 2*r.tailLimit {
+	if len(r.last)-r.tailLimit > r.tailLimit {
 		r.last = r.last[:copy(r.last, r.last[len(r.last)-r.tailLimit:])]
 	}
 }

@@ -48,7 +48,7 @@ type ClientConfig struct {
 	// MaxInFlight bounds the POSTs of calls at the same time; more calls wait.
 	// Notifications and answers to the server's calls have as many for
 	// themselves, since running calls may wait for them. With 1, calls and
-	// notifications arrive in the order of writing. Default 64.
+	// notifications arrive in the order of writing. Default 64, at most 65536.
 	MaxInFlight int
 	// MaxQueue bounds the messages waiting for their turn, in bytes; when they
 	// are more, Write waits. Default 4 MiB.
@@ -96,7 +96,10 @@ type ClientConfig struct {
 // DefaultSessionHeader carries session ids unless it is configured otherwise.
 const DefaultSessionHeader = "Rpc-Session-Id"
 
-const maxQueued = 4096 // messages waiting for their turn
+const (
+	maxQueued   = 4096    // messages waiting for their turn
+	maxInFlight = 1 << 16 // POSTs of calls at the same time; there is memory for as many answers
+)
 
 func (cfg ClientConfig) withDefaults() ClientConfig {
 	setDefault(&cfg.MaxInFlight, 64)
@@ -107,7 +110,7 @@ func (cfg ClientConfig) withDefaults() ClientConfig {
 	setDefault(&cfg.Timeout, 2*time.Minute)
 	setDefault(&cfg.CloseTimeout, time.Second)
 	setDefault(&cfg.SessionHeader, DefaultSessionHeader)
-	cfg.MaxInFlight = max(cfg.MaxInFlight, 1)
+	cfg.MaxInFlight = min(max(cfg.MaxInFlight, 1), maxInFlight)
 	cfg.SessionHeader = http.CanonicalHeaderKey(cfg.SessionHeader)
 	return cfg
 }

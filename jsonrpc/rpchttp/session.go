@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -34,10 +35,10 @@ type SessionConfig struct {
 	// counting as use. Default 5 min.
 	Idle time.Duration
 	// KeepAlive is the time between two comments on a silent way back. Default
-	// 15 s.
+	// 15 s; negative: there are none.
 	KeepAlive time.Duration
 	// WriteTimeout ends a GET whose client takes no byte for so long. Default
-	// 30 s.
+	// 30 s; negative: never.
 	WriteTimeout time.Duration
 	// Backlog bounds the messages kept in a session for each direction, in
 	// bytes: those that wait for the client to come, and after them those that
@@ -67,6 +68,11 @@ func (cfg SessionConfig) withDefaults() SessionConfig {
 	setDefault(&cfg.KeepAlive, 15*time.Second)
 	setDefault(&cfg.WriteTimeout, 30*time.Second)
 	setDefault(&cfg.Backlog, 256<<10)
+	for _, d := range []*time.Duration{&cfg.KeepAlive, &cfg.WriteTimeout} {
+		if *d < 0 {
+			*d = math.MaxInt64
+		}
+	}
 	cfg.Header = http.CanonicalHeaderKey(cfg.Header)
 	return cfg
 }
