@@ -144,6 +144,7 @@ func TestStrictDecode(t *testing.T) {
 		{`{"name":"x"} {}`, "", "valid JSON"},
 		{`{"any":[[[}`, "", "valid JSON"},
 		{`{"any":` + strings.Repeat("[", maxRecursion) + strings.Repeat("]", maxRecursion) + `}`, "", "valid JSON"},
+		{`{"any":` + strings.Repeat("[", maxRecursion-1) + `{}` + strings.Repeat("]", maxRecursion-1) + `}`, "", "valid JSON"},
 		{``, "", "valid JSON"},
 		{`{`, "", "valid JSON"},
 		{`{name:"x"}`, "", "valid JSON"},

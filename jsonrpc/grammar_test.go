@@ -296,6 +296,13 @@ func agree(t *testing.T, text []byte, everyCut bool) {
 	if got := bytewise.Close(); errorText(got) != errorText(err) {
 		t.Errorf("byte by byte %v, whole %v", got, err)
 	}
+	var m message
+	if m.scan(text, math.MaxInt); m.kind == kindBatch {
+		m.scanBatch(nil, text, math.MaxInt, math.MaxInt)
+	}
+	if (m.kind == kindMalformed) != (err != nil) {
+		t.Errorf("as a message: kind %d (%s), valueChecker %v", m.kind, m.fault, err)
+	}
 	if !everyCut {
 		return
 	}
