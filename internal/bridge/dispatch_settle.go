@@ -85,6 +85,7 @@ func (c *call) answered(a store.Answer, accepted bool) step {
 	if !b.cfg.AnswerWakes {
 		c.wake()
 	}
+	c.row.SettledAt = a.At
 	c.handOn(&a.Result)
 	if b.log.Enabled(b.hard, slog.LevelDebug) {
 		b.log.LogAttrs(b.hard, slog.LevelDebug, "task answered", c.attrs("task_answered",
@@ -270,11 +271,13 @@ func (c *call) cancelled() step {
 // row is somebody else's by now, nothing is written.
 func (c *call) settle(kind store.MoveKind, r parley.Result) step {
 	r.TaskID = c.row.ID
-	ok, known := c.move(store.Move{Kind: kind, Result: &r})
+	at := c.b.now()
+	ok, known := c.move(store.Move{Kind: kind, Result: &r, At: at})
 	if !known {
 		return c.leave()
 	}
 	if ok {
+		c.row.SettledAt = at
 		c.wake()
 		c.handOn(&r)
 	}

@@ -361,12 +361,13 @@ func (b *Bridge) aside(work func()) {
 
 // tooLate answers a task that was never claimed.
 func (b *Bridge) tooLate(q queuedForeign) {
-	r := noTurn(&q.row)
+	r, at := noTurn(&q.row), b.now()
 	if q.stored {
-		if ok, err := b.cfg.Ledger.Answer(b.hard, store.Answer{Result: r, Started: b.now(), At: b.now(), From: b.cfg.Worker}); err != nil || !ok {
+		if ok, err := b.cfg.Ledger.Answer(b.hard, store.Answer{Result: r, Started: at, At: at, From: b.cfg.Worker}); err != nil || !ok {
 			return // it is looked at again
 		}
 	}
+	q.row.SettledAt = at
 	b.conclude(&q.row, r)
 }
 

@@ -269,15 +269,15 @@ func (l *modelLedger) move(m store.Move) bool {
 		if claimed && a.Orphanings > 0 {
 			return false
 		}
-		l.settle(a, *m.Result)
+		l.settle(a, *m.Result, m.At)
 	case store.MoveUnknown, store.MoveCancelled:
-		l.settle(a, *m.Result)
+		l.settle(a, *m.Result, m.At)
 	case store.MoveAgain:
 		if p := a.Policy.OutcomeUnknown; p != parley.OutcomeLookup && p != parley.OutcomeResend {
 			return false
 		}
 		if a.Orphanings >= 2 {
-			l.settle(a, parley.Result{TaskID: a.ID, Outcome: parley.OutcomeUnknown, Err: parley.Errorf(parley.CodeOutcomeUnknown, "spent")})
+			l.settle(a, parley.Result{TaskID: a.ID, Outcome: parley.OutcomeUnknown, Err: parley.Errorf(parley.CodeOutcomeUnknown, "spent")}, m.At)
 			return false
 		}
 		a.State, a.Claim, a.AgentTaskID, a.AgentContextID = store.AttemptClaimed, m.To, "", ""
@@ -288,7 +288,7 @@ func (l *modelLedger) move(m store.Move) bool {
 			return false
 		}
 		if claimed && a.Orphanings >= 2 {
-			l.settle(a, parley.Result{TaskID: a.ID, Outcome: parley.OutcomeUnknown, Err: parley.Errorf(parley.CodeOutcomeUnknown, "spent")})
+			l.settle(a, parley.Result{TaskID: a.ID, Outcome: parley.OutcomeUnknown, Err: parley.Errorf(parley.CodeOutcomeUnknown, "spent")}, m.At)
 			return false
 		}
 		if claimed {
@@ -333,8 +333,8 @@ func (l *modelLedger) reply(id string, r parley.Reply) bool {
 	return true
 }
 
-func (l *modelLedger) settle(a *store.Attempt, r parley.Result) {
-	a.State, a.Result, a.SettledAt = store.AttemptSettled, &r, time.Now()
+func (l *modelLedger) settle(a *store.Attempt, r parley.Result, at time.Time) {
+	a.State, a.Result, a.SettledAt = store.AttemptSettled, &r, at
 }
 
 func (l *modelLedger) Answer(_ context.Context, in store.Answer) (bool, error) {
@@ -352,7 +352,7 @@ func (l *modelLedger) answer(in store.Answer) (accepted bool) {
 		(a.State == store.AttemptSettled && a.Result.Outcome == parley.OutcomeUnknown))
 	switch {
 	case open:
-		l.settle(a, in.Result)
+		l.settle(a, in.Result, in.At)
 		l.moves["P7"]++
 		return true
 	case a != nil && a.Result != nil && a.Result.Outcome == in.Result.Outcome && string(a.Result.Output) == string(in.Result.Output):
@@ -384,7 +384,7 @@ func (l *modelLedger) requestCancel(id string) {
 	a := l.rows[id]
 	a.CancelRequested = true
 	if a.State == store.AttemptOpen {
-		l.settle(a, parley.Result{TaskID: id, Outcome: parley.OutcomeCancelled})
+		l.settle(a, parley.Result{TaskID: id, Outcome: parley.OutcomeCancelled}, time.Now())
 	}
 }
 
@@ -439,7 +439,7 @@ func (l *modelLedger) settleLost() {
 	defer l.mu.Unlock()
 	for _, a := range l.rows {
 		if a.State == store.AttemptClaimed && l.gone(a.Claim) && !mayTakeOver(a) {
-			l.settle(a, parley.Result{TaskID: a.ID, Outcome: parley.OutcomeUnknown, Err: parley.Errorf(parley.CodeOutcomeUnknown, "lost")})
+			l.settle(a, parley.Result{TaskID: a.ID, Outcome: parley.OutcomeUnknown, Err: parley.Errorf(parley.CodeOutcomeUnknown, "lost")}, time.Now())
 		}
 	}
 }

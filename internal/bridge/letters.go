@@ -38,10 +38,13 @@ func (b *Bridge) buryTask(ctx context.Context, row *store.Attempt, r *parley.Res
 	}
 	d := bus.DeadLetter{
 		Message: foreignRecord(row, from), Attempts: row.Attempt, Group: b.cfg.Group, Agent: row.Agent,
-		Foreign: true, Run: row.Run, Task: row.Step, Code: string(parley.CodeAgentError), FirstFailedAt: row.SettledAt,
+		Foreign: true, Run: row.Run, Task: row.Step, Code: string(parley.CodeAgentError),
 	}
-	if from != nil && !from.FailedAt.IsZero() {
+	switch {
+	case from != nil && !from.FailedAt.IsZero():
 		d.FirstFailedAt = from.FailedAt
+	case row.Attempt == 1 && row.Orphanings == 0: // else it has failed before
+		d.FirstFailedAt = row.SettledAt
 	}
 	if r.Err != nil {
 		details := detailsOf(r.Err)
