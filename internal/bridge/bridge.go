@@ -165,8 +165,8 @@ type Bridge struct {
 	prefix string
 	issued uint64
 	// pending are tokens whose claim is under way; calls are the attempts in
-	// hand by task id, queued those that wait for a slot; true: a foreign task
-	// that has its row.
+	// hand by task id, queued those that wait for a slot, or to be put off; true: a
+	// foreign task that has its row.
 	pending  map[string]struct{}
 	calls    map[string]*call
 	queued   map[string]bool
@@ -187,8 +187,8 @@ type Bridge struct {
 	acks   map[string]*ack
 	putOff []*queuedForeign
 	done   map[string]struct{}
-	// ending are such tasks that are being ended without a call.
-	ending map[string]struct{}
+	// ending are such tasks that are being ended without a call; true: it has its row.
+	ending map[string]bool
 	// turn is when a lane that waits may go on by itself; zero: none does.
 	turn time.Time
 	// bytes are those of all requests that wait or are in hand.
@@ -223,7 +223,7 @@ func New(cfg Config) (*Bridge, error) {
 		breaking: make(chan struct{}, 1), circuits: make(map[string]*circuit),
 		pending: make(map[string]struct{}), calls: make(map[string]*call),
 		queued: make(map[string]bool), lanes: make(map[string]*lane), acks: make(map[string]*ack),
-		done: make(map[string]struct{}), ending: make(map[string]struct{}),
+		done: make(map[string]struct{}), ending: make(map[string]bool),
 	}
 	if err := b.meetForeign(); err != nil {
 		return nil, err

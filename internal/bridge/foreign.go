@@ -119,6 +119,7 @@ func (b *Bridge) enqueueForeign(q queuedForeign, a ack) (fate string) {
 	id := q.row.ID
 	b.mu.Lock()
 	stored, queued := b.queued[id]
+	ended, ending := b.ending[id]
 	working := b.calls[id] != nil
 	if b.stopping && !working {
 		b.mu.Unlock()
@@ -127,9 +128,9 @@ func (b *Bridge) enqueueForeign(q queuedForeign, a ack) (fate string) {
 	if a.done != nil {
 		b.noteAckLocked(id, a)
 	}
-	if queued || working {
+	if queued || working || ending {
 		b.mu.Unlock()
-		if (working || stored) && !b.volatile {
+		if (working || stored || ended) && !b.volatile {
 			// It has its row. Another bridge may end it, should this one put it off: then
 			// nobody would acknowledge the record any more.
 			b.acknowledge(id)
@@ -199,7 +200,14 @@ func (b *Bridge) putOffLocked(l *lane, q queuedForeign) {
 		d.At = b.now().Add(foreignAgain)
 		b.rememberLocked(l, d)
 	}
-	b.putOff = append(b.putOff, &q)
+	b.keepLocked(&q)
+}
+
+// keepLocked has a task wait to be written into the ledger. It counts as one that
+// waits until that is done: its record may come again.
+func (b *Bridge) keepLocked(q *queuedForeign) {
+	b.queued[q.row.ID] = q.stored
+	b.putOff = append(b.putOff, q)
 }
 
 // frozenPolicy is what the row of a foreign task of that lane says about lost
@@ -231,6 +239,11 @@ func (b *Bridge) writePutOff() {
 	if more {
 		nudge(b.dispatch)
 	}
+	b.mu.Lock()
+	for _, q := range list {
+		delete(b.queued, q.row.ID)
+	}
+	b.mu.Unlock()
 	for i := range rows {
 		b.acknowledgeKept(rows[i].ID)
 	}
@@ -244,14 +257,17 @@ func (b *Bridge) keepPutOff(list []*queuedForeign) {
 	b.mu.Lock()
 	b.putOff = slices.DeleteFunc(append(b.putOff, list...), func(q *queuedForeign) bool {
 		late := !q.stored && !now.Before(q.row.Deadline.Add(foreignHope))
-		if _, ending := b.ending[q.row.ID]; late && !ending { // else its record came again
-			over = append(over, q)
+		if late {
+			delete(b.queued, q.row.ID)
+			if b.endLocked(q) {
+				over = append(over, q)
+			}
 		}
 		return late
 	})
 	b.mu.Unlock()
 	for _, q := range over {
-		b.endAside(q.row.ID, func() { b.tellUnwritten(&q.row) })
+		b.endAside(q.row.ID, func() bool { return b.tellUnwritten(&q.row) })
 	}
 }
 
@@ -336,16 +352,16 @@ func (b *Bridge) expireForeign(now time.Time) {
 			q.row.Policy.OutcomeUnknown, q.row.VisibleAt = l.frozenPolicy(), now
 			l.popLocked(b)
 			switch {
-			case b.volatile:
+			case !b.volatile && !q.stored:
+				b.keepLocked(&q)
+			case b.volatile && b.endLocked(&q):
 				over = append(over, q)
-			case !q.stored:
-				b.putOff = append(b.putOff, &q)
 			}
 		}
 	}
 	b.mu.Unlock()
 	for i := range over {
-		b.endAside(over[i].row.ID, func() { b.tooLate(over[i]) })
+		b.endAside(over[i].row.ID, func() bool { return b.tooLate(&over[i]) })
 	}
 }
 
@@ -359,16 +375,21 @@ func (b *Bridge) aside(work func()) {
 	})
 }
 
-// tooLate answers a task that was never claimed.
-func (b *Bridge) tooLate(q queuedForeign) {
+// tooLate answers a task that was never claimed, unless its record came again after
+// its end; false if that is not done.
+func (b *Bridge) tooLate(q *queuedForeign) bool {
+	if b.memory != nil && b.memory.over(q.row.ID) {
+		b.acknowledge(q.row.ID)
+		return true
+	}
 	r, at := noTurn(&q.row), b.now()
 	if q.stored {
 		if ok, err := b.cfg.Ledger.Answer(b.hard, store.Answer{Result: r, Started: at, At: at, From: b.cfg.Worker}); err != nil || !ok {
-			return // it is looked at again
+			return false // it is looked at again
 		}
 	}
 	q.row.SettledAt = at
-	b.conclude(&q.row, r)
+	return b.conclude(&q.row, r)
 }
 
 // noTurn is the result of a task that was never claimed.
@@ -380,29 +401,30 @@ func noTurn(row *store.Attempt) parley.Result {
 // tellUnwritten answers a task of which the ledger has not said in time whether it has
 // its row. If it still does not, the task is answered without, and the row written with
 // that answer as soon as it can be: else whoever found it open would answer the task
-// once more. Somebody else's answer stays, and is for that bridge to tell.
-func (b *Bridge) tellUnwritten(row *store.Attempt) {
+// once more. Somebody else's answer stays, and is for that bridge to tell. False if the
+// row is not known to be written.
+func (b *Bridge) tellUnwritten(row *store.Attempt) bool {
 	r := noTurn(row)
 	row.SettledAt = b.now()
 	ours, err := b.settleUnwritten(row, r)
 	told := err != nil
 	if told && !b.insist(func() error { return b.publishResult(b.hard, row, &r) }) {
-		return
+		return false
 	}
 	if err != nil && !b.insist(func() error {
 		ours, err = b.settleUnwritten(row, r)
 		return err
 	}) {
-		return
+		return false
 	}
 	switch {
 	case !ours:
-		b.acknowledge(row.ID)
 	case !told:
 		b.conclude(row, r)
 	case b.insist(func() error { return b.buryTask(b.hard, row, &r) }):
 		b.delivered(row.ID)
 	}
+	return true
 }
 
 // settleUnwritten writes the row of a task with the answer that it had; false if it has

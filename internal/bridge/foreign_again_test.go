@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -177,5 +178,85 @@ func TestForeignMoved(t *testing.T) {
 			}
 		}
 		r.wantQuiet()
+	})
+}
+
+// TestForeignAgainWhileEnding: the record of a task that never had a turn comes again
+// while the task is being answered, and while that waits for the ledger or the bus. It
+// is the same task, also if its record does not say from when it is: it is answered
+// once, and its agent is not called any more.
+func TestForeignAgainWhileEnding(t *testing.T) {
+	for name, again := range map[string]time.Duration{"before": -2 * time.Second, "meanwhile": 8 * time.Second, "late": 24 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			onLedgers(t, func(r *foreignRig) { r.againWhileEnding(again, false) })
+		})
+		t.Run(name+", without a timestamp", func(t *testing.T) {
+			onLedgers(t, func(r *foreignRig) { r.againWhileEnding(again, true) })
+		})
+	}
+}
+
+func (r *foreignRig) againWhileEnding(again time.Duration, timeless bool) {
+	r.busy(time.Hour) // for its limit of one call
+	expires := time.Now().Add(271 * time.Second)
+	r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+		time.Sleep(time.Until(expires.Add(14 * time.Second))) // then there is a free slot
+		return answered(task, `{}`), nil
+	}
+	r.begin("b", nil)
+	r.send(record("task-0", "one"))
+	r.wait(time.Second)
+	m := message(r.t, record("task-1", "one"))
+	if timeless {
+		before, _, _ := strings.Cut(string(m.Value), `, "timestamp"`)
+		m.Value = []byte(before + "}")
+	}
+	r.publish(m)
+	r.waitUntil(expires.Add(-5 * time.Second))
+	r.acks.refuseIf(func(m bus.Message) error {
+		if m.Key == "corr-task-1" {
+			return errNoBus
+		}
+		return nil
+	})
+	if r.shared {
+		r.ledger.failing(func(op string) fault {
+			if op == "P3" || op == "P7" || op == "P4" && !timeless { // else claims go through all the same
+				return refusedConnection
+			}
+			return noFault
+		})
+	}
+	r.waitUntil(expires.Add(again))
+	r.publish(m)
+	r.waitUntil(expires.Add(26 * time.Second))
+	r.acks.refuseIf(nil)
+	r.wait(10 * time.Second)
+	r.ledger.failing(nil)
+	r.wantFailure("task-1", "had no time")
+	r.wait(5 * time.Minute)
+	r.wantOne("task-1")
+	r.wantCalls(r.agent, "task-1", 0)
+	r.wantQuiet()
+}
+
+// TestForeignEndedAgainLate: the record of an ended task comes again when the task's
+// time is over and its agent has no free slot. It is not answered once more.
+func TestForeignEndedAgainLate(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		r.begin("b", nil)
+		over := record("task-1", "one")
+		r.send(over)
+		r.result("task-1", 10*time.Second)
+		r.busy(time.Hour)
+		r.wait(200 * time.Second)
+		r.send(record("task-0", "one"))
+		r.wait(80 * time.Second)
+		r.send(over)
+		r.wantOne("task-1")
+		r.result("task-0", 5*time.Minute)
+		r.wantQuiet()
+		r.wantOne("task-1")
+		r.wantCalls(r.agent, "task-1", 1)
 	})
 }

@@ -95,27 +95,47 @@ func (b *Bridge) lookAfter(row store.Attempt) {
 	switch {
 	case busy:
 	case row.State == store.AttemptSettled && row.Result != nil:
-		b.endAside(row.ID, func() { b.conclude(&row, *row.Result) })
+		b.endStored(&q, func() bool { return b.conclude(&row, *row.Result) })
 	case row.State != store.AttemptOpen:
 	case b.moved(row.ID):
 		b.cfg.Metrics.record(fateRefused, 1)
 	case !b.cfg.Clock().Before(row.Deadline):
-		b.endAside(row.ID, func() { b.tooLate(q) })
+		b.endStored(&q, func() bool { return b.tooLate(&q) })
 	default:
 		b.cfg.Metrics.record(b.enqueueForeign(q, ack{}), 1)
 	}
 }
 
-// endAside ends a task that has its row, once at a time.
-func (b *Bridge) endAside(id string, end func()) {
+// endStored ends a task that has its row without a call.
+func (b *Bridge) endStored(q *queuedForeign, end func() bool) {
 	b.mu.Lock()
-	b.ending[id] = struct{}{}
+	first := b.endLocked(q)
 	b.mu.Unlock()
+	if first {
+		b.endAside(q.row.ID, end)
+	}
+}
+
+// endLocked notes that a task is being ended without a call; false if it is already.
+func (b *Bridge) endLocked(q *queuedForeign) bool {
+	if _, again := b.ending[q.row.ID]; again {
+		return false
+	}
+	b.ending[q.row.ID] = q.stored
+	return true
+}
+
+// endAside ends a task of which that was noted. end reports whether its records need
+// not come again.
+func (b *Bridge) endAside(id string, end func() bool) {
 	b.aside(func() {
-		end()
+		safe := end()
 		b.mu.Lock()
 		delete(b.ending, id)
 		b.mu.Unlock()
+		if safe {
+			b.acknowledge(id) // also a record that came again meanwhile
+		}
 	})
 }
 
