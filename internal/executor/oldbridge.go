@@ -69,9 +69,11 @@ type oldBridge struct {
 	running bool
 	// pause is not 0 if the last publication failed. Nothing is handed over at
 	// birth then; from probeAt on one attempt tries whether the bus is back.
-	pause      time.Duration
-	probeAt    time.Time
-	publishing sync.WaitGroup
+	pause   time.Duration
+	probeAt time.Time
+	// probing: one does. spare: no open attempt wants to, so an overdue one may.
+	probing, spare bool
+	publishing     sync.WaitGroup
 	// doubts are the claims of decisions whose write is in doubt, by task.
 	doubts map[string]doubt
 }
@@ -149,6 +151,24 @@ func (o *oldBridge) reserve() (r Reservation, ok bool) {
 	if !ok {
 		return r, false
 	}
+	return o.take()
+}
+
+// reserveAgain gives the claim of an attempt whose result has not come; ok is false
+// if it has to wait for the next sweep.
+func (o *oldBridge) reserveAgain() (r Reservation, ok bool) {
+	o.mu.Lock()
+	ok = o.running && (o.pause == 0 || o.spare)
+	o.probing, o.spare = o.probing || o.spare, false
+	o.mu.Unlock()
+	if !ok {
+		return r, false
+	}
+	return o.take()
+}
+
+// take gives a claim if there is a free place.
+func (o *oldBridge) take() (r Reservation, ok bool) {
 	select {
 	case o.slots <- struct{}{}:
 	default:
@@ -230,10 +250,18 @@ func (o *oldBridge) went(err error) {
 		return
 	}
 	now := o.x.cfg.Now()
-	if o.pause == 0 || !now.Before(o.probeAt) {
-		o.pause = min(max(2*o.pause, probeFirst), probeLast)
+	if o.pause == 0 || o.probing {
+		o.pause, o.probing = min(max(2*o.pause, probeFirst), probeLast), false
 		o.probeAt = now.Add(o.pause)
 	}
+}
+
+// tries notes what became of a look for an attempt that tries whether the bus is back.
+func (o *oldBridge) tries(found int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.probing = o.pause > 0 && found > 0
+	o.spare = o.pause > 0 && found == 0 && err == nil
 }
 
 // refuse ends an attempt whose record the bus does not take: nothing was sent.
@@ -290,6 +318,7 @@ func (o *oldBridge) handOver(ctx context.Context) error {
 			return nil
 		}
 		list, err := o.claim(ctx, slots)
+		o.tries(len(list), err)
 		started := 0
 		for _, h := range list {
 			if h.Doubtful {
@@ -332,6 +361,9 @@ func (o *oldBridge) room(ctx context.Context) int {
 		defer cancel()
 		if _, err := o.gate.offsets.EndOffsets(ctx, bus.SubjectTasks); err != nil {
 			o.x.cfg.Logger.Warn("tasks wait: the bus does not answer", "error", err)
+			o.mu.Lock()
+			o.spare = false
+			o.mu.Unlock()
 			return 0
 		}
 	}

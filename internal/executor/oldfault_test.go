@@ -82,6 +82,84 @@ func TestOld_DiesBeforePublishing(t *testing.T) {
 	}
 }
 
+// TestOld_ResendAlone: the one task that there is could not be published. Under resend
+// it is published when its time is over and the bus is there again: no other task shows
+// that it is.
+func TestOld_ResendAlone(t *testing.T) {
+	for name, back := range map[string]time.Duration{"back before": time.Second, "back later": 50 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			besideOld(t, func(r *oldRig) {
+				r.policy = parley.OutcomeResend
+				r.bus.breaks(func(m bus.Message) (bool, error) {
+					return m.Subject != bus.SubjectTasks, errors.New("no answer from the broker")
+				})
+				run := r.start()
+				time.Sleep(back)
+				r.bus.breaks(nil)
+				r.bridge()
+				time.Sleep(2 * time.Minute)
+				r.wantRun(run, parley.RunCompleted)
+				r.wantTasks(run+".a.1", run+".b.1")
+			})
+		})
+	}
+}
+
+// TestOld_BusDownCostsFew: while the bus refuses what is published, at once, the attempts
+// that find out whether it still does become rarer. Each may be a task lost.
+func TestOld_BusDownCostsFew(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.bus.breaks(func(m bus.Message) (bool, error) {
+			return m.Subject != bus.SubjectTasks, errors.New("no answer from the broker")
+		})
+		r.start()
+		synctest.Wait()
+		var runs []string
+		for range 60 {
+			runs = append(runs, r.start())
+		}
+		time.Sleep(time.Minute)
+		// After 1, 3, 7, 15, 30, 45 and 60 s.
+		if n := r.counted("parley_executor_hand_offs_total", "doubtful"); n < 6 || n > 9 {
+			r.t.Errorf("%v tasks are in doubt", n)
+		}
+		r.bus.breaks(nil)
+		r.bridge()
+		time.Sleep(30 * time.Second)
+		runs = slices.DeleteFunc(runs, func(run string) bool { return r.get(run).Status == parley.RunCompleted })
+		if len(runs) > 8 {
+			r.t.Errorf("%d of 60 runs did not go through", len(runs))
+		}
+	})
+}
+
+// TestOld_ManyWaitForTheBus: more overdue tasks than one look gives wait for the bus to
+// publish them again. They do not hold up one behind them.
+func TestOld_ManyWaitForTheBus(t *testing.T) {
+	besideOld(t, func(r *oldRig) {
+		r.policy = parley.OutcomeResend
+		for range 120 {
+			r.start()
+		}
+		r.policy = parley.OutcomeFail
+		time.Sleep(time.Second)
+		last := r.start()
+		time.Sleep(20 * time.Second)
+		r.bus.breaks(func(m bus.Message) (bool, error) {
+			return m.Subject != bus.SubjectTasks, errors.New("no answer from the broker")
+		})
+		for range 3 {
+			r.start() // the bus is known to be down
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		wantCode(r.t, r.wantRun(last, parley.RunFailed).Error, parley.CodeOutcomeUnknown, "No result came")
+		if n := r.counted("parley_executor_hand_offs_total", "sent again"); n < 1 || n > 6 {
+			r.t.Errorf("%v of them were tried while the bus was down", n)
+		}
+	})
+}
+
 // waiting starts a run whose first attempt nobody has handed over: its executor
 // does not run.
 func (r *oldRig) waiting() string {

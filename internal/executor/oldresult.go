@@ -247,7 +247,7 @@ func (x *Executor) endOne(ctx context.Context, a *store.Attempt) error {
 // publishAgain gives an attempt a new token and publishes it once more; without
 // a free place it waits for the next sweep.
 func (o *oldBridge) publishAgain(ctx context.Context, a store.Attempt) error {
-	r, ok := o.reserve()
+	r, ok := o.reserveAgain()
 	if !ok {
 		return nil
 	}
