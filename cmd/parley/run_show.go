@@ -281,6 +281,9 @@ func (a *app) runColumns() []column[parley.Run] {
 			if r.Turn != nil {
 				text += fmt.Sprintf(" (place %d)", r.Turn.Place)
 			}
+			if r.Unreadable {
+				text += " (cannot be read)"
+			}
 			return cell{text, inkOf(string(r.Status))}
 		}},
 		{head: "CREATED", fixed: true, cell: plain(func(r parley.Run) string { return a.when(&r.CreatedAt) })},

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -82,13 +84,26 @@ func (r runs) summaries(ctx context.Context, rows []store.Run) (items []parley.R
 	items = make([]parley.Run, len(rows))
 	outputs := values[len(rows):]
 	for i, row := range rows {
+		unread := values[i].Err
 		if items[i], err = r.summary(ctx, row); err != nil {
 			return nil, err
+		}
+		if len(row.Error) > 0 {
+			failure := new(parley.Error)
+			if err := json.Unmarshal(row.Error, failure); err != nil {
+				unread = errors.Join(unread, fmt.Errorf("its error: %w", err))
+				failure = nil
+			}
+			items[i].Error = failure
 		}
 		items[i].Input, items[i].InputBytes = values[i].Value, values[i].Apart
 		if row.Status == parley.RunCompleted {
 			items[i].Output, items[i].OutputBytes = outputs[0].Value, outputs[0].Apart
+			unread = errors.Join(unread, outputs[0].Err)
 			outputs = outputs[1:]
+		}
+		if items[i].Unreadable = unread != nil; unread != nil {
+			r.log.Error("a run in a list cannot be read", "run", row.ID, "error", unread)
 		}
 	}
 	return items, nil
@@ -113,7 +128,7 @@ func (r runs) Attempts(ctx context.Context, q parley.AttemptQuery) ([]parley.Att
 	return items, total, err
 }
 
-// summary gives a run without its input and output.
+// summary gives a run without its input, output and error.
 func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 	run := parley.Run{
 		ID: row.ID, Workflow: row.Workflow, WorkflowName: row.Name, Version: row.Version, DefinitionID: row.DefinitionID,
@@ -126,12 +141,6 @@ func (r runs) summary(ctx context.Context, row store.Run) (parley.Run, error) {
 		var err error
 		if run.Turn, err = r.db.Turn(ctx, row.ID); err != nil {
 			return run, err
-		}
-	}
-	if len(row.Error) > 0 {
-		run.Error = new(parley.Error)
-		if err := json.Unmarshal(row.Error, run.Error); err != nil {
-			return run, parley.Errorf(parley.CodeInternal, "run %s: its error cannot be read: %w", row.ID, err)
 		}
 	}
 	return run, nil

@@ -194,14 +194,15 @@ type EventMember struct {
 
 // EventValue is what stands there. Of a value that is kept apart only the size is told,
 // it is not fetched; 0 is for others. A nil Value is for an event, or a member, that is
-// not there.
+// not there. Err says why the event cannot be read, if it cannot.
 type EventValue struct {
 	Value json.RawMessage
 	Apart int64
+	Err   error
 }
 
 // EventValues gives members of the data of events, in the order in which they are asked
-// for and in one round trip.
+// for and in one round trip. An event that cannot be read is the Err of its own value.
 func (db *DB) EventValues(ctx context.Context, members []EventMember) ([]EventValue, error) {
 	found := make([]EventValue, len(members))
 	if len(members) == 0 {
@@ -209,9 +210,9 @@ func (db *DB) EventValues(ctx context.Context, members []EventMember) ([]EventVa
 	}
 	questions := make([]inquiry, len(members))
 	for i, m := range members {
-		questions[i] = inquiry{selectEventPage, func(r *record) (err error) {
-			found[i], err = m.in(r)
-			return err
+		questions[i] = inquiry{selectEventPage, func(r *record) error {
+			found[i] = m.in(r)
+			return nil
 		}, []any{m.Run, m.Run, m.Seq, int64(1)}}
 	}
 	if db.dialect.together != nil {
@@ -225,26 +226,33 @@ func (db *DB) EventValues(ctx context.Context, members []EventMember) ([]EventVa
 	return found, nil
 }
 
-// in looks the member up in a row of events.
-func (m EventMember) in(r *record) (EventValue, error) {
-	events, cuts, err := decodeEvents(m.Run, r.int(), r.int(), r.bytes())
+// in looks the member up in a row of events. One that cannot be read is not to be the
+// trouble of those who ask for others.
+func (m EventMember) in(r *record) EventValue {
+	first, last, data := r.int(), r.int(), r.bytes()
+	err := r.err
+	r.err = nil
 	if err != nil {
-		return EventValue{}, err
+		return EventValue{Err: fmt.Errorf("events of run %q: %w", m.Run, err)}
+	}
+	events, cuts, err := decodeEvents(m.Run, first, last, data)
+	if err != nil {
+		return EventValue{Err: err}
 	}
 	i := slices.IndexFunc(events, func(e parley.Event) bool { return e.Seq == m.Seq })
 	if i < 0 {
-		return EventValue{}, nil
+		return EventValue{}
 	}
 	if cuts != nil {
 		for _, c := range cuts[i] {
 			if at := memberAt(events[i].Data, m.Member); at == c.At || c.At == 0 {
-				return EventValue{Apart: c.Size}, nil
+				return EventValue{Apart: c.Size}
 			}
 		}
 	}
-	var data map[string]json.RawMessage
-	if err := json.Unmarshal(events[i].Data, &data); err != nil {
-		return EventValue{}, parley.Errorf(parley.CodeInternal, "run %s, event %d: %w", m.Run, m.Seq, err)
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(events[i].Data, &members); err != nil {
+		return EventValue{Err: fmt.Errorf("event %d of run %q: %w", m.Seq, m.Run, err)}
 	}
-	return EventValue{Value: data[m.Member]}, nil
+	return EventValue{Value: members[m.Member]}
 }

@@ -51,6 +51,33 @@ func TestEventValuesAreOneQuestion(t *testing.T) {
 	}
 }
 
+// TestEventValuesOfDamagedRows: one event that cannot be read is the trouble of those
+// alone who ask for it.
+func TestEventValuesOfDamagedRows(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		var members []EventMember
+		for _, run := range []string{"run-1", "run-2", "run-3", "run-4", "run-5"} {
+			begin(t, db, run, attempt(run, "a", 1))
+			members = append(members, EventMember{run, 1, "n"})
+		}
+		check(t, db.submit(t.Context(), synced, func(s *session) error {
+			for run, data := range map[string]string{
+				"run-1": `[{"at":1,`, "run-3": `[]`, "run-4": `[{"at":1,"data":"x","cuts":[{"at":7}]}]`, "run-5": `[{"at":1,"data":[]}]`,
+			} {
+				if _, err := s.exec(`UPDATE event SET data = ? WHERE run = ?`, []byte(data), run); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		for i, v := range must(db.EventValues(t.Context(), members))(t) {
+			if whole := i == 1; (v.Err == nil) != whole || (string(v.Value) == "1") != whole {
+				t.Errorf("%s: %s, %v", members[i].Run, v.Value, v.Err)
+			}
+		}
+	})
+}
+
 // TestOneConnectionWritesForOne: who writes one thing after another needs one connection.
 // With a database that is 100 ms away each of the others keeps a write for more than a
 // second while it is made.

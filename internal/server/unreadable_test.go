@@ -1,0 +1,54 @@
+package server_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/parley-project/parley"
+)
+
+// TestListsShowUnreadableRuns: one run whose rows are damaged keeps nobody from the list
+// of the others. It is marked there; the run itself is an internal error, which the log
+// explains.
+func TestListsShowUnreadableRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, "name: plain\nsteps: [{id: a, set: {n: 1}}]")
+	good, bad, failed := w.run("plain", `{"n":1}`), w.run("plain", `{"n":2}`), w.run("plain", `{"n":3}`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	db, err := sql.Open("sqlite", filepath.Join(w.cfg.Data, "parley.db")+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, damaged := db.ExecContext(ctx, `UPDATE event SET data = CAST('[{"at":1,' AS BLOB) WHERE run = ?`, bad.ID)
+	_, other := db.ExecContext(ctx, `UPDATE run SET error = CAST('{' AS BLOB) WHERE id = ?`, failed.ID)
+	if err := errors.Join(damaged, other, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/api/v1/runs", "/api/v1/runs?cursor="} {
+		status, body := w.call(http.MethodGet, path, "")
+		var page struct{ Items []parley.Run }
+		if err := json.Unmarshal(body, &page); status != http.StatusOK || err != nil || len(page.Items) != 3 {
+			t.Fatalf("%s: %d, %v: %.300s", path, status, err, body)
+		}
+		for _, run := range page.Items {
+			switch want := run.ID != good.ID; {
+			case run.Unreadable != want:
+				t.Errorf("%s: run %s: unreadable %v", path, run.ID, run.Unreadable)
+			case run.ID == bad.ID && (run.Input != nil && string(run.Input) != "null" || run.Status != parley.RunCompleted):
+				t.Errorf("%s: %+v", path, run)
+			case run.ID == good.ID && string(run.Input) != `{"n":1}`:
+				t.Errorf("%s: input %s", path, run.Input)
+			}
+		}
+	}
+	if status, body := w.call(http.MethodGet, "/api/v1/runs/"+bad.ID, ""); status != http.StatusInternalServerError {
+		t.Errorf("the run itself: %d %s", status, body)
+	}
+}
