@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 // deadTask is the dead letter of a run's step.
@@ -310,6 +311,23 @@ func TestDeadLetterHoldRace(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestDeadLetterHoldOfWhatIsDiscarded: whoever looked at a letter that somebody else is
+// just discarding does not get it.
+func TestDeadLetterHoldOfWhatIsDiscarded(t *testing.T) {
+	target := pgtest.Copy(t, migrated(t))
+	db, other := openedAt(t, target, Options{}), openedAt(t, target, Options{})
+	l := deadRecord(1, epoch)
+	must(db.KeepDeadLetter(t.Context(), l))(t)
+	end := halfway(t, other, discardDead, unixMicro(epoch), "me", nil, l.ID)
+	held := make(chan error, 1)
+	go func() { _, err := db.HoldDeadLetter(t.Context(), Replay{ID: l.ID}, epoch); held <- err }()
+	blocked(t, db)
+	end()
+	wantStale(t, <-held)
+	_, err := db.HoldDeadLetter(t.Context(), Replay{ID: l.ID}, epoch)
+	wantCode(t, err, parley.CodeConflict)
 }
 
 // TestDeadLetterHold: a record is one's who replays it for 30 s, and nobody's

@@ -219,9 +219,15 @@ func TestForResult(t *testing.T) {
 		d.Close = []Close{{TaskID: task1, Outcome: parley.OutcomeTimeout, CancelAgent: true}}
 		check(t, db.Decide(ctx, d))
 		diff(t, must(db.Answer(ctx, answer(task1, `{}`)))(t), false)
+		second := answer(task1, `{}`)
+		second.At = second.At.Add(time.Second)
+		diff(t, must(db.Answer(ctx, second))(t), false)
+		begin(t, db, "run-2", attempt("run-2", "a", 1))
+		diff(t, must(db.Answer(ctx, answer("run-2.a.1", `1`)))(t), true)
+		diff(t, must(db.Answer(ctx, answer("run-2.a.1", `2`)))(t), false)
 		a, late, ok, err := db.ForResult(ctx, task1)
 		check(t, err)
-		diff(t, []any{a.State, a.Result.Outcome, late, ok}, []any{AttemptClosed, parley.OutcomeTimeout, 1, true})
+		diff(t, []any{a.State, a.Result.Outcome, late, ok}, []any{AttemptClosed, parley.OutcomeTimeout, 2, true})
 		diff(t, []any{a.SettledAt, a.CancelRequested}, []any{d.Run.UpdatedAt, true})
 	})
 }

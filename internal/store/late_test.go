@@ -51,9 +51,9 @@ func TestLateNews(t *testing.T) {
 	eachDB(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		runs := func() []string { return must(db.Wakeups(ctx, epoch, 10))(t).Late }
-		run := begin(t, db, "run-1", attempt("run-1", "a", 1), attempt("run-1", "b", 1))
+		run := begin(t, db, "run-1", attempt("run-1", "a", 1), attempt("run-1", "b", 2))
 		begin(t, db, "run-2", attempt("run-2", "a", 1))
-		for _, id := range []string{"run-1.a.1", "run-1.b.1", "run-2.a.1"} {
+		for _, id := range []string{"run-1.a.1", "run-1.b.2", "run-2.a.1"} {
 			if !must(db.Answer(ctx, answer(id, `1`)))(t) {
 				t.Fatal("refused")
 			}
@@ -61,7 +61,7 @@ func TestLateNews(t *testing.T) {
 		diff(t, runs(), []string(nil))
 		first := answer("run-1.a.1", `"late"`)
 		first.From, first.At = "b2", epoch.Add(time.Minute)
-		second := Answer{Result: *failed("run-1.b.1", parley.OutcomeError, parley.CodeAgentError), At: epoch, From: "b3"}
+		second := Answer{Result: *failed("run-1.b.2", parley.OutcomeError, parley.CodeAgentError), At: epoch, From: "b3"}
 		for _, late := range []Answer{first, first, second, answer("run-2.a.1", `2`)} {
 			if must(db.Answer(ctx, late))(t) {
 				t.Fatal("accepted")
@@ -74,7 +74,7 @@ func TestLateNews(t *testing.T) {
 		first.Result.Output = nil
 		diff(t, news, []LateNews{
 			{ID: news[0].ID, TaskID: "run-1.a.1", Step: "a", Number: 1, At: first.At, From: "b2", Bytes: 6, Result: first.Result},
-			{ID: news[1].ID, TaskID: "run-1.b.1", Step: "b", Number: 1, At: epoch, From: "b3", Result: second.Result},
+			{ID: news[1].ID, TaskID: "run-1.b.2", Step: "b", Number: 2, At: epoch, From: "b3", Result: second.Result},
 		})
 		diff(t, len(must(db.LateNews(ctx, "run-1", 1))(t)), 1)
 

@@ -356,3 +356,41 @@ func runBoth(t *testing.T, db *DB, writers [2]func() bool, round int) (won [2]bo
 	wg.Wait()
 	return won
 }
+
+// halfway executes a statement in a transaction of PostgreSQL that ends when the test
+// says so.
+func halfway(t *testing.T, db *DB, text string, args ...any) (end func()) {
+	t.Helper()
+	executed, ended := make(chan error, 1), make(chan struct{})
+	var committed sync.WaitGroup
+	committed.Go(func() {
+		err := db.submit(context.Background(), synced, func(s *session) error {
+			_, err := s.exec(text, args...)
+			executed <- err
+			<-ended
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	end = sync.OnceFunc(func() { close(ended); committed.Wait() })
+	t.Cleanup(end)
+	check(t, <-executed)
+	return end
+}
+
+// blocked waits until somebody waits for a row that another transaction has locked.
+func blocked(t *testing.T, db *DB) {
+	t.Helper()
+	const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	for range 60_000 {
+		found := false
+		check(t, db.read(t.Context(), waits, func(*record) error { found = true; return nil }))
+		if found {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("nobody waits")
+}

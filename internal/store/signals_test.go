@@ -201,6 +201,29 @@ func TestLimits_WaitingEventsOfANameAndKey(t *testing.T) {
 	})
 }
 
+// TestLimits_EventsForOneRunWaitUntilThatHasTakenThem: nor does one that another run
+// has taken by its id.
+func TestLimits_EventsForOneRunWaitUntilThatHasTakenThem(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		put := func(run, id string) error {
+			_, _, err := db.PutSignal(t.Context(), run, signal(id, "paid", "7", 0), 1)
+			return err
+		}
+		take := func(run Run) Run {
+			d := next(run, 1)
+			d.Signals.Taken = []string{"e1"}
+			check(t, db.Decide(t.Context(), d))
+			return d.Run
+		}
+		one, two := begin(t, db, "run-1"), begin(t, db, "run-2")
+		check(t, put("run-1", "e1"))
+		take(two)
+		wantCode(t, put("run-1", "e2"), parley.CodeLimit)
+		take(one)
+		check(t, put("run-1", "e2"))
+	})
+}
+
 // Whoever begins to wait while an event is published is either told of it, or
 // finds it by the look that he has to take.
 func TestC8_NoEventIsLostBetweenTwoWriters(t *testing.T) {

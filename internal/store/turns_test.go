@@ -131,6 +131,32 @@ func TestConcurrency_CountsAtTheStart(t *testing.T) {
 	})
 }
 
+// TestConcurrency_OnePlaceForTwo: of two runs that are admitted at once, in one
+// transaction, to the one place that there is, one begins.
+func TestConcurrency_OnePlaceForTwo(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		var starts []Start
+		for i := range 3 {
+			starts = append(starts, startTurn(fmt.Sprintf("r%d", i), 1, parley.WhenFullQueue))
+			enter(t, db, starts[i])
+		}
+		check(t, db.Decide(t.Context(), exit(starts[0], starts[0].Run)))
+		release := stall(t, db)
+		errs := make([]error, 2)
+		var both sync.WaitGroup
+		for i := range errs {
+			both.Go(func() { errs[i] = db.Decide(t.Context(), admission(starts[i+1])) })
+			queued(t, db, i+1)
+		}
+		release()
+		both.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), ErrStale) {
+			t.Errorf("%v and %v", errs[0], errs[1])
+		}
+		diff(t, lanes(t, db), "k 1 1\n")
+	})
+}
+
 // TestConcurrency_LanesAreApart: runs with another key, and those of another workflow,
 // count for nothing, and their places are not given away.
 func TestConcurrency_LanesAreApart(t *testing.T) {
