@@ -20,11 +20,11 @@ const (
 )
 
 const (
-	// isLate holds for an answer of an attempt that is there: of one that is gone
-	// nobody would ever see it, or remove it. A second time it is no other answer:
-	// the reply to the first may have been lost.
-	isLate = `SELECT 1 FROM attempt WHERE id = ? AND NOT EXISTS
- (SELECT 1 FROM late WHERE attempt = ? AND at = ? AND source = ? AND outcome = ?)`
+	// keepAttempt keeps an attempt from being removed until the transaction has ended:
+	// of one that is gone nobody would ever see a late answer, or remove it.
+	keepAttempt = `UPDATE attempt SET state = state WHERE id = ?`
+	// A second time it is no other answer: the reply to the first may have been lost.
+	isRecorded = `SELECT 1 FROM late WHERE attempt = ? AND at = ? AND source = ? AND outcome = ?`
 	// Runs of foreign tasks are somebody else's: nobody here takes notice.
 	insertLateNews = `INSERT INTO late (attempt, at, source, outcome, output, meta, news_for) VALUES (?, ?, ?, ?, ?, ?,
  (SELECT CASE WHEN hand_off = 'foreign' THEN NULL ELSE run END FROM attempt WHERE id = ?))`
@@ -68,7 +68,11 @@ type LateNews struct {
 // recordLate keeps an answer that nobody waits for any more.
 func recordLate(s *session, a *Answer, meta []byte) error {
 	r := &a.Result
-	if late, err := s.exists(isLate, r.TaskID, r.TaskID, unixMicro(a.At), a.From, string(r.Outcome)); !late || err != nil {
+	s.at(r.TaskID)
+	if there, err := s.exec(keepAttempt, r.TaskID); there == 0 || err != nil {
+		return err
+	}
+	if again, err := s.exists(isRecorded, r.TaskID, unixMicro(a.At), a.From, string(r.Outcome)); again || err != nil {
 		return err
 	}
 	output := r.Output[:min(len(r.Output), lateLimit)]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 // TestLateWithLongNames: of a late answer whose names are too long to be kept, the
@@ -41,6 +42,48 @@ func TestNoLateAnswerOfWhatIsGone(t *testing.T) {
 		task := foreignClaim("task-1", bridge(t, db, "b1"))
 		diff(t, must(db.AnswerForeign(ctx, []Answer{answer("gone.a.1", `1`), answer(task.ID, `2`)}))(t), []bool{false, false})
 		diff(t, must(db.Answer(ctx, answer("gone.a.1", `3`)))(t), false)
+		diff(t, lateRows(t, db), []string(nil))
+	})
+}
+
+// TestNoLateAnswerOfWhatIsBeingRemoved: nor is one that comes while a run is removed left
+// behind, as news of a run that is not there. It may be written after it was found out what
+// there is to remove, or be written and not yet committed.
+func TestNoLateAnswerOfWhatIsBeingRemoved(t *testing.T) {
+	remove := func(db *DB) <-chan error {
+		done := make(chan error, 1)
+		go func() { _, err := db.PurgeRemoved(t.Context()); done <- err }()
+		return done
+	}
+	gone := func(t *testing.T, db *DB) {
+		t.Helper()
+		over(t, db, "gone", "greet", days(1))
+		p := Past{Workflow: "greet", Age: time.Second, Now: days(100)}
+		diff(t, must(db.RemoveRuns(t.Context(), p, []string{"gone"}))(t), 1)
+	}
+	late := answer("gone.a.1", `1`)
+	eachDB(t, func(t *testing.T, db *DB) {
+		gone(t, db)
+		release := stall(t, db)
+		answered := make(chan error, 1)
+		go func() { _, err := db.Answer(t.Context(), late); answered <- err }()
+		queued(t, db, 1)
+		done := remove(db)
+		queued(t, db, 2)
+		release()
+		check(t, <-answered)
+		check(t, <-done)
+		diff(t, lateRows(t, db), []string(nil))
+	})
+	t.Run("transactions", func(t *testing.T) {
+		target := pgtest.Copy(t, migrated(t))
+		db, other := openedAt(t, target, Options{}), openedAt(t, target, Options{})
+		gone(t, db)
+		end := halfway(t, other, func(s *session) error { return recordLate(s, &late, nil) })
+		done := remove(db)
+		blocked(t, db, done)
+		end()
+		check(t, <-done)
 		diff(t, lateRows(t, db), []string(nil))
 	})
 }

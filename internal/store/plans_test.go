@@ -93,7 +93,6 @@ func hotQueries(db *DB) map[string]string {
 		"remove":    deleteRun,
 		"sizes":     sizesOfEvents,
 		"sizes of":  sizesOfAttempts,
-		"late of":   lateOfAttempts,
 		"archived":  selectArchived,
 		"live":      countLive,
 		"open":      countOpen,
@@ -106,7 +105,8 @@ func hotQueries(db *DB) map[string]string {
 		"children":  selectChildNews,
 		"tardy":     selectLateRuns,
 		"tardy of":  selectLateNews,
-		"is late":   isLate,
+		"is late":   isRecorded,
+		"keep":      keepAttempt,
 		"have late": selectHaveLate, "how many late": countLate,
 	}
 }

@@ -357,15 +357,17 @@ func runBoth(t *testing.T, db *DB, writers [2]func() bool, round int) (won [2]bo
 	return won
 }
 
-// halfway executes a statement in a transaction of PostgreSQL that ends when the test
-// says so.
-func halfway(t *testing.T, db *DB, text string, args ...any) (end func()) {
+// halfway executes a unit in a transaction of PostgreSQL that ends when the test says so.
+func halfway(t *testing.T, db *DB, exec func(*session) error) (end func()) {
 	t.Helper()
 	executed, ended := make(chan error, 1), make(chan struct{})
 	var committed sync.WaitGroup
 	committed.Go(func() {
 		err := db.submit(context.Background(), synced, func(s *session) error {
-			_, err := s.exec(text, args...)
+			err := exec(s)
+			if err == nil {
+				err = s.wait()
+			}
 			executed <- err
 			<-ended
 			return err
@@ -380,14 +382,15 @@ func halfway(t *testing.T, db *DB, text string, args ...any) (end func()) {
 	return end
 }
 
-// blocked waits until somebody waits for a row that another transaction has locked.
-func blocked(t *testing.T, db *DB) {
+// blocked waits until somebody waits for a row that another transaction has locked, or
+// until he is done all the same.
+func blocked[T any](t *testing.T, db *DB, done <-chan T) {
 	t.Helper()
 	const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 	for range 60_000 {
 		found := false
 		check(t, db.read(t.Context(), waits, func(*record) error { found = true; return nil }))
-		if found {
+		if found || len(done) > 0 {
 			return
 		}
 		time.Sleep(time.Millisecond)

@@ -45,7 +45,6 @@ const (
 
 	sizesOfEvents   = `SELECT seq, length(data) FROM event WHERE run = ? ORDER BY seq LIMIT ?`
 	sizesOfAttempts = `SELECT id, length(input) + coalesce(length(output), 0) FROM attempt WHERE id >= ? AND id < ? AND run = ? ORDER BY id LIMIT ?`
-	lateOfAttempts  = `SELECT DISTINCT l.attempt FROM attempt a JOIN late l ON l.attempt = a.id WHERE a.id >= ? AND a.id <= ? AND a.run = ?`
 )
 
 var (
@@ -212,7 +211,6 @@ func (db *DB) PurgeRemoved(ctx context.Context) (more bool, err error) {
 // purge is what one transaction removes. rows and bytes are what it may take yet.
 type purge struct {
 	rows, bytes     int64
-	late            []string
 	events          []purgedEvents
 	attempts, whole []string
 }
@@ -264,14 +262,9 @@ func (p *purge) add(ctx context.Context, db *DB, run string) (whole bool, err er
 		p.took(size)
 		return r.err
 	}, from, to, run, room)
-	if err != nil || len(list) == 0 {
-		return whole && err == nil, p.end(run, whole, err)
+	if err == nil {
+		p.attempts = append(p.attempts, list...)
 	}
-	p.attempts = append(p.attempts, list...)
-	err = db.read(ctx, lateOfAttempts, func(r *record) error {
-		p.late = append(p.late, r.str())
-		return r.err
-	}, list[0], list[len(list)-1], run)
 	return whole && err == nil, p.end(run, whole, err)
 }
 
@@ -284,7 +277,7 @@ func (p *purge) end(run string, whole bool, err error) error {
 }
 
 // write removes it. What was read before has not changed since: nobody writes to
-// runs that are gone.
+// runs that are gone, but for answers that come late.
 func (p *purge) write(s *session) error {
 	for _, e := range p.events {
 		s.at(e.run)
@@ -301,9 +294,6 @@ func (p *purge) write(s *session) error {
 		if err := s.later(-1, `DELETE FROM attempt WHERE id = ?`, id); err != nil {
 			return err
 		}
-	}
-	for _, id := range p.late {
-		s.at(id)
 		if err := s.later(-1, `DELETE FROM late WHERE attempt = ?`, id); err != nil {
 			return err
 		}
