@@ -37,7 +37,7 @@ const (
 
 	replayed       = `UPDATE dead_letter SET state = 'replayed', resolved_at = ?, resolved_by = ?, note = NULL, replay_run = ?, replays = replays + 1, busy_until = 0`
 	replayedOfRun  = replayed + ` WHERE run = ? AND state = 'waiting' AND kind = 'task'`
-	replayedForced = replayed + ` WHERE id = ? AND state <> 'waiting'`
+	replayedForced = replayed + ` WHERE id = ?`
 	replayedAlone  = replayed + ` WHERE id = ? AND busy_until = ?`
 
 	selectReplayable = `SELECT state, busy_until FROM dead_letter WHERE id = ?`
@@ -258,16 +258,18 @@ func replayByRun(s *session, st *Start) error {
 		return nil
 	}
 	at, r := unixMicro(st.Run.CreatedAt), st.Replay
+	forced := int64(0)
+	if r.ID != "" && r.Force {
+		// Before those that wait, of which it may be one: it is replayed once.
+		s.at(r.ID)
+		var err error
+		if forced, err = s.exec(replayedForced, at, r.By, st.Run.ID, r.ID); err != nil {
+			return err
+		}
+	}
 	s.at(st.Run.RetriedFrom)
 	n, err := s.exec(replayedOfRun, at, r.By, st.Run.ID, st.Run.RetriedFrom)
-	if err != nil || r.ID == "" || n > 0 {
-		return err
-	}
-	if r.Force {
-		s.at(r.ID)
-		n, err = s.exec(replayedForced, at, r.By, st.Run.ID, r.ID)
-	}
-	if err == nil && n == 0 {
+	if err == nil && r.ID != "" && n+forced == 0 {
 		err = errLate
 	}
 	return err

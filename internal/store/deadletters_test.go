@@ -233,6 +233,25 @@ func TestDeadLetterIsReplayedByTheRetry(t *testing.T) {
 		if got.ReplayRun != "run-5" || got.ResolvedBy != "you" || got.Replays != 2 {
 			t.Errorf("%+v", got)
 		}
+		// Nor is one left out that is forced while another of its run waits.
+		beside := deadTask("run-1", epoch)
+		beside.Step, beside.Task = "b", "run-1.b.1"
+		beside = beside.Seal()
+		must(db.KeepDeadLetter(ctx, beside))(t)
+		must(db.StartRun(ctx, retrying("run-6", "run-1", Replay{ID: l.ID, By: "we", Force: true})))(t)
+		for id, times := range map[string]int{l.ID: 3, beside.ID: 1} {
+			got = must(db.DeadLetter(ctx, id))(t)
+			diff(t, []any{got.State, got.ReplayRun, got.ResolvedBy, got.Replays}, []any{parley.DeadLetterReplayed, "run-6", "we", times})
+		}
+		must(db.StartRun(ctx, retrying("run-6b", "run-8", Replay{ID: done.ID, Force: true})))(t)
+		diff(t, must(db.DeadLetter(ctx, done.ID))(t).Replays, 1)
+		check(t, db.submit(ctx, synced, func(s *session) error {
+			_, err := s.exec(`UPDATE dead_letter SET state = 'waiting' WHERE id = ?`, done.ID)
+			return err
+		}))
+		must(db.StartRun(ctx, retrying("run-6c", "run-8", Replay{ID: done.ID, Force: true})))(t)
+		diff(t, must(db.DeadLetter(ctx, done.ID))(t).Replays, 2) // once for one that waits
+		done = must(db.DeadLetter(ctx, done.ID))(t)
 		for _, run := range []string{"run-2", "run-4"} {
 			if _, err := db.RunRow(ctx, run); parley.CodeOf(err) != parley.CodeNotFound {
 				t.Errorf("%s was started: %v", run, err)
