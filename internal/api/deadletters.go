@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -151,6 +153,9 @@ func (s *server) listDeadLetters(w http.ResponseWriter, r *http.Request) error {
 			CreatedAfter: q.when("created_after"), CreatedBefore: q.when("created_before"),
 		},
 		Ascending: q.ascending(), Page: page.page(),
+	}
+	if utf8.RuneCountInString(req.Filter.Reason) > maxText { // a longer pattern may be more than the database takes
+		q.wrong("reason", "string_too_long", fmt.Sprintf("must have at most %d characters", maxText))
 	}
 	if err := q.done(); err != nil {
 		return err

@@ -282,6 +282,23 @@ func TestRunSearch(t *testing.T) {
 	}
 }
 
+// TestListsBoundTheirFilters: a filter that the database could not execute is the caller's
+// fault. SQLite takes patterns of 50,000 bytes and conditions of 1,000 parts.
+func TestListsBoundTheirFilters(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	for query, status := range map[string]int{
+		"dead-letters?reason=" + strings.Repeat("%C3%A9", 255): http.StatusOK,
+		"dead-letters?reason=" + strings.Repeat("x", 256):      http.StatusUnprocessableEntity,
+		"approvals?" + strings.Repeat("for=a&", 101):           http.StatusOK,
+		"approvals?" + strings.Repeat("for=a&", 102):           http.StatusUnprocessableEntity,
+	} {
+		if rec := call(h, "GET", "/api/v1/"+query, ""); rec.Code != status {
+			t.Errorf("%.40s: %d %s", query, rec.Code, rec.Body)
+		}
+	}
+}
+
 // What is put into a stored plan keeps everything else byte for byte, and asks
 // for the next version; a status alone sends no document.
 func TestPlanChange(t *testing.T) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -106,6 +107,9 @@ func (s *server) listApprovals(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	page := q.page()
 	req := parley.ApprovalQuery{Run: q.get("run_id"), Workflow: q.get("workflow"), For: slices.DeleteFunc(q.values["for"], func(name string) bool { return name == "" }), Page: page.page()}
+	if len(req.For) > maxRoles+1 { // a person and what he is besides
+		q.wrong("for", "too_long", fmt.Sprintf("must be given at most %d times", maxRoles+1))
+	}
 	if err := q.done(); err != nil {
 		return err
 	}
