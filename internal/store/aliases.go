@@ -64,7 +64,7 @@ func (db *DB) SetAlias(ctx context.Context, c AliasChange) (a parley.WorkflowAli
 	}
 	err = db.submit(ctx, synced, func(s *session) error {
 		a, created = c.WorkflowAlias, false
-		if err := holdVersion(s, c.Workflow, c.Version); err != nil {
+		if err := holdVersions(s, c.Workflow); err != nil {
 			return err
 		}
 		old, err := aliasOf(s, c.Workflow, c.Alias)
@@ -110,6 +110,14 @@ const insertAlias = `INSERT INTO workflow_alias (workflow, alias, version, creat
 func holdVersion(s *session, workflow, version string) error {
 	s.at(workflow + "@" + version)
 	_, err := s.exec(`UPDATE definition SET status = status WHERE workflow = ? AND version = ?`, workflow, version)
+	return err
+}
+
+// holdVersions is holdVersion for all versions of a workflow: it also keeps one of the
+// name of an alias, and an alias of the name of a version, from coming beside it.
+func holdVersions(s *session, workflow string) error {
+	s.at(workflow + "@")
+	_, err := s.exec(`UPDATE definition SET status = status WHERE workflow = ?`, workflow)
 	return err
 }
 
@@ -177,6 +185,12 @@ func mayName(s *session, a *parley.WorkflowAlias) error {
 
 // noAlias refuses a version that is named as an alias of its workflow is.
 func noAlias(s *session, workflow, version string) error {
+	if mayBe := parley.CheckAlias(version) == nil; !mayBe {
+		return nil // no alias has such a name
+	}
+	if err := holdVersions(s, workflow); err != nil {
+		return err
+	}
 	taken, err := s.exists(`SELECT 1 FROM workflow_alias WHERE workflow = ? AND alias = ?`, workflow, version)
 	if err != nil {
 		return err

@@ -246,3 +246,88 @@ func TestC10_OneOfAliasAndDeprecationWins(t *testing.T) {
 	eachDB(t, race)
 	t.Run("connections", func(t *testing.T) { race(t, reopen(t, pgtest.Database(t), Options{Writers: 4})) })
 }
+
+// TestC10_AliasAndVersionOfOneName: of an alias and a version of that name, which come at
+// once, one is there, whether they share a transaction or not.
+func TestC10_AliasAndVersionOfOneName(t *testing.T) {
+	named := func(workflow string) Definition {
+		d := definition("id-named-"+workflow, workflow, "named")
+		d.Version = "canary"
+		return d
+	}
+	oneOf := func(t *testing.T, db *DB, workflow string, errs ...error) {
+		t.Helper()
+		refused := 0
+		for _, err := range errs {
+			if err != nil {
+				refused++
+				wantCode(t, err, parley.CodeConflict)
+			}
+		}
+		aliases, versions := len(must(db.Aliases(t.Context(), workflow))(t)), len(must(db.Versions(t.Context(), workflow))(t))
+		if refused != 1 || aliases+versions != 2 {
+			t.Errorf("%s: %d refused, %d aliases and %d versions", workflow, refused, aliases, versions)
+		}
+	}
+	first := func(t *testing.T, db *DB, workflow string) {
+		t.Helper()
+		must(db.PutDefinition(t.Context(), definition("id-"+workflow, workflow, "one"), PutVersion))(t)
+	}
+	eachDB(t, func(t *testing.T, db *DB) {
+		for i, workflow := range []string{"a", "b", "c", "d"} {
+			first(t, db, workflow)
+			mode, version := PutVersion, named(workflow)
+			if i > 1 { // that looks for longer before it writes
+				mode, version.ID = PutReplace, "id-"+workflow
+			}
+			writers := []func() error{
+				func() error {
+					_, _, err := db.SetAlias(t.Context(), aliasChange(workflow, "canary", "1", "audit-"+workflow))
+					return err
+				},
+				func() error { _, err := db.PutDefinition(t.Context(), version, mode); return err },
+			}
+			errs := make([]error, 2)
+			var both sync.WaitGroup
+			release := stall(t, db)
+			for n := range writers {
+				both.Go(func() { errs[n] = writers[(n+i)%2]() })
+				queued(t, db, n+1)
+			}
+			release()
+			both.Wait()
+			oneOf(t, db, workflow, errs...)
+		}
+	})
+	t.Run("transactions", func(t *testing.T) {
+		target := pgtest.Copy(t, migrated(t))
+		db, other := openedAt(t, target, Options{}), openedAt(t, target, Options{})
+		first(t, db, "a")
+		end := halfway(t, other, func(s *session) error {
+			err := holdVersions(s, "a")
+			if err == nil {
+				_, err = s.exec(insertAlias, "canary", unixMicro(epoch), unixMicro(epoch), "ann", "ann", "a", "1")
+			}
+			return err
+		})
+		done := make(chan error, 1)
+		go func() { _, err := db.PutDefinition(t.Context(), named("a"), PutVersion); done <- err }()
+		blocked(t, db, done)
+		end()
+		oneOf(t, db, "a", <-done)
+
+		first(t, db, "b")
+		end = halfway(t, other, func(s *session) error {
+			d := named("b")
+			_, err := place(s, &d, PutVersion)
+			if err == nil {
+				err = insertDefinition(s, &d)
+			}
+			return err
+		})
+		go func() { _, _, err := db.SetAlias(t.Context(), aliasChange("b", "canary", "1", "audit")); done <- err }()
+		blocked(t, db, done)
+		end()
+		oneOf(t, db, "b", <-done)
+	})
+}

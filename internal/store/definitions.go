@@ -180,6 +180,12 @@ func insertDefinition(s *session, d *Definition) error {
 	if err != nil {
 		return err
 	}
+	if err := noAlias(s, d.Workflow, d.Version); err != nil {
+		if refusal(err) { // another unit of the same transaction has set one since this one looked
+			err = errLate
+		}
+		return err
+	}
 	return insertTriggers(s, d)
 }
 
