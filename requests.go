@@ -207,6 +207,10 @@ type ApplyRequest struct {
 	// Replace is the id of a version whose workflow gets a new version under
 	// that same id (the old API's PUT).
 	Replace string
+	// Base, with Replace, is the Number of the version under that id that Source was
+	// made of: if it is not the newest any more, nothing is deployed, and the error has
+	// code conflict. 0 does not ask.
+	Base int
 	// Status, with Replace, also sets the workflow's status (active or
 	// inactive; "" keeps it). Source may then be empty: only the status changes.
 	Status AgentStatus

@@ -317,10 +317,37 @@ func TestPlanChange(t *testing.T) {
 			t.Fatalf("%s: %d %s", tt.body, rec.Code, rec.Body)
 		}
 		want := parley.ApplyRequest{File: "p.json", Source: []byte(tt.source), Replace: uuidOf(1, 1), Status: tt.status, By: "system"}
+		if tt.source != "" {
+			want.Base = w.workflows[0].Number - 1
+		}
 		got := w.applies[len(w.applies)-1]
 		if diff := cmp.Diff(want, got, cmp.Transformer("text", func(b []byte) string { return string(b) })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.body, diff)
 		}
+	}
+}
+
+// TestPlanChangedMeanwhile: two change different members of a plan at once. Neither
+// change is lost.
+func TestPlanChangedMeanwhile(t *testing.T) {
+	s, w := setup(nil)
+	h := s.handler()
+	call(h, "POST", "/api/v1/workflows", `{"workflow_id":"wf-1","name":"a","version":"7","start_step":"s","steps":{"s":{"id":"s"}}}`)
+	change := func(body string) {
+		if rec := call(h, "PUT", "/api/v1/workflows/wf-1", body); rec.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", body, rec.Code, rec.Body)
+		}
+	}
+	w.meanwhile = func() error { change(`{"description":"theirs"}`); return nil }
+	change(`{"steps":{"s":{"id":"s","mine":1}}}`)
+	if got := w.workflows[0]; !strings.Contains(got.Source, "theirs") || !strings.Contains(got.Source, "mine") {
+		t.Errorf("the plan is %s", got.Source)
+	}
+	// One that stays is told.
+	w.meanwhile = func() error { return parley.Errorf(parley.CodeConflict, "another workflow has its webhook") }
+	rec := call(h, "PUT", "/api/v1/workflows/wf-1", `{"description":"x"}`)
+	if rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "another workflow has its webhook") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
 

@@ -72,6 +72,15 @@ func parse(req parley.ApplyRequest) (parley.WorkflowVersion, parley.Problems) {
 
 func (f fakeWorkflows) Apply(_ context.Context, req parley.ApplyRequest) (parley.WorkflowVersion, bool, error) {
 	f.mu.Lock()
+	meanwhile := f.meanwhile
+	f.meanwhile = nil
+	f.mu.Unlock()
+	if meanwhile != nil {
+		if err := meanwhile(); err != nil {
+			return parley.WorkflowVersion{}, false, err
+		}
+	}
+	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.applies = append(f.applies, req)
 	if f.broken != nil {
@@ -107,6 +116,9 @@ func (f fakeWorkflows) Apply(_ context.Context, req parley.ApplyRequest) (parley
 		old, err := f.findWorkflow(req.Replace)
 		if err != nil {
 			return parley.WorkflowVersion{}, false, err
+		}
+		if req.Base != 0 && req.Base != old.Number {
+			return parley.WorkflowVersion{}, false, parley.Errorf(parley.CodeConflict, "changed meanwhile")
 		}
 		v.ID, v.CreatedAt, v.CreatedBy = old.ID, old.CreatedAt, old.CreatedBy
 		if req.Status != "" {

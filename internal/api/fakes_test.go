@@ -52,8 +52,10 @@ type world struct {
 	specs   []parley.AgentSpec
 	starts  []parley.StartRequest
 	applies []parley.ApplyRequest
-	queries []parley.RunQuery
-	letters []*parley.DeadLetter
+	// meanwhile, if set, is what somebody else does before the next document is applied.
+	meanwhile func() error
+	queries   []parley.RunQuery
+	letters   []*parley.DeadLetter
 	// signals are the events that were published, approvals those that wait.
 	signals []parley.SignalRequest
 	// traces are those of replays.

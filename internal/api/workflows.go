@@ -161,26 +161,60 @@ func (s *server) changeWorkflow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.cfg.Workflows.Get(r.Context(), r.PathValue("ref"))
-	if err != nil {
-		return err
-	}
-	req := parley.ApplyRequest{File: fileName(r), Source: doc.source, Replace: v.ID, By: callerOf(r)}
+	req := parley.ApplyRequest{File: fileName(r), Source: doc.source, By: callerOf(r)}
+	var v parley.WorkflowVersion
 	if doc.isChange() {
-		if req, err = mergeChange(req, v, doc.json); err != nil {
-			return err
-		}
-		if len(req.Source) == 0 && req.Status == "" {
-			s.reply(w, r, http.StatusOK, makeWorkflow(v))
-			return nil
-		}
+		v, err = s.mergeWorkflow(r, req, doc.json)
+	} else if v, err = s.cfg.Workflows.Get(r.Context(), r.PathValue("ref")); err == nil {
+		req.Replace = v.ID
+		v, _, err = s.cfg.Workflows.Apply(r.Context(), req)
 	}
-	v, _, err = s.cfg.Workflows.Apply(r.Context(), req)
 	if err != nil {
 		return err
 	}
 	s.reply(w, r, http.StatusOK, makeWorkflow(v))
 	return nil
+}
+
+// maxMerges bounds how often members are put into a plan that somebody else has
+// changed meanwhile.
+const maxMerges = 20
+
+// mergeWorkflow puts the given members into the newest version of a workflow: what
+// somebody else changes meanwhile is kept.
+func (s *server) mergeWorkflow(r *http.Request, req parley.ApplyRequest, change *object) (v parley.WorkflowVersion, err error) {
+	if st := change.word("status", "active", "inactive"); st != nil {
+		req.Status = parley.AgentStatus(*st)
+	}
+	if err := change.done(false); err != nil {
+		return v, err
+	}
+	given := map[string]jsontext.Value{}
+	for _, name := range []string{"description", "start_step", "steps"} {
+		if m, ok := change.take(name); ok {
+			given[name] = m
+		}
+	}
+	var refused error
+	for range maxMerges {
+		if v, err = s.cfg.Workflows.Get(r.Context(), r.PathValue("ref")); err != nil {
+			return v, err
+		}
+		if refused != nil && v.Number == req.Base {
+			break // it was about something else
+		}
+		if req, err = mergeChange(req, v, given); err != nil {
+			return v, err
+		}
+		if len(req.Source) == 0 && req.Status == "" {
+			return v, nil
+		}
+		v, _, refused = s.cfg.Workflows.Apply(r.Context(), req)
+		if parley.CodeOf(refused) != parley.CodeConflict {
+			return v, refused
+		}
+	}
+	return v, refused
 }
 
 // isChange reports whether the body is not a document of its own.
@@ -192,22 +226,10 @@ func (d document) isChange() bool {
 	return k == 0 || k == 'n' || k == '{'
 }
 
-// mergeChange puts the given members into the stored plan. Its version goes:
-// the new one gets the next number.
-func mergeChange(req parley.ApplyRequest, v parley.WorkflowVersion, change *object) (parley.ApplyRequest, error) {
-	req.Source = nil
-	if st := change.word("status", "active", "inactive"); st != nil {
-		req.Status = parley.AgentStatus(*st)
-	}
-	if err := change.done(false); err != nil {
-		return req, err
-	}
-	given := map[string]jsontext.Value{}
-	for _, name := range []string{"description", "start_step", "steps"} {
-		if m, ok := change.take(name); ok {
-			given[name] = m
-		}
-	}
+// mergeChange puts the given members into the stored plan. Its version goes: the new
+// one gets the next number.
+func mergeChange(req parley.ApplyRequest, v parley.WorkflowVersion, given map[string]jsontext.Value) (parley.ApplyRequest, error) {
+	req.Replace, req.Source = v.ID, nil
 	if len(given) == 0 {
 		return req, nil
 	}
@@ -222,7 +244,7 @@ func mergeChange(req parley.ApplyRequest, v parley.WorkflowVersion, change *obje
 	if err != nil {
 		return req, err
 	}
-	req.Source = bytes.TrimSpace(merged)
+	req.Source, req.Base = bytes.TrimSpace(merged), v.Number
 	return req, nil
 }
 

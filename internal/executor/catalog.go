@@ -146,8 +146,8 @@ func (c *Catalog) Validate(ctx context.Context, req parley.ApplyRequest) parley.
 
 // Apply deploys a document. created is false if equal content was deployed
 // already. The error is [parley.Problems] for a faulty document, and has code
-// conflict for a version that exists with other content, not_found if there is
-// nothing to replace.
+// conflict for a version that exists with other content, or if what is to be
+// replaced was changed, not_found if there is nothing to replace.
 func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.WorkflowVersion, bool, error) {
 	if req.Replace != "" && len(req.Source) == 0 {
 		return c.setStatus(ctx, req)
@@ -160,17 +160,14 @@ func (c *Catalog) Apply(ctx context.Context, req parley.ApplyRequest) (parley.Wo
 	sum := sha256.Sum256(req.Source)
 	row := store.Definition{
 		ID: c.cfg.NewID(), Workflow: def.ID, Name: def.Name, Version: def.Version, Description: def.Description,
-		Format: format(req.Source), Source: req.Source, Digest: hex.EncodeToString(sum[:]), Status: parley.AgentActive,
+		Format: format(req.Source), Source: req.Source, Digest: hex.EncodeToString(sum[:]), Status: req.Status,
 		CreatedAt: now, UpdatedAt: now, CreatedBy: req.By, UpdatedBy: req.By,
 		Triggers: startedBy(def),
-	}
-	if req.Status != "" {
-		row.Status = req.Status
 	}
 	mode := store.PutVersion
 	switch {
 	case req.Replace != "":
-		mode, row.ID = store.PutReplace, req.Replace
+		mode, row.ID, row.Number = store.PutReplace, req.Replace, req.Base
 	case req.Always:
 		mode = store.PutAlways
 	}

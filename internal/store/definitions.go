@@ -146,9 +146,11 @@ func noDefinition(ref string) error {
 
 // PutDefinition deploys a document as mode says, and gives the version that it
 // is now. Number is always the store's; an empty Version becomes the whole
-// number after all that the workflow has, and an empty Status active. The error is conflict
-// if the version is deployed with other content, not_found if there is nothing
-// to replace. Synced.
+// number after all that the workflow has, and an empty Status active, or with PutReplace
+// that of what is replaced, unless that is deleted. Number with PutReplace, if it is not
+// 0, is that of the version to be replaced. The error is conflict if the version is
+// deployed with other content, or there is a newer one than that to be replaced,
+// not_found if there is nothing to replace. Synced.
 func (db *DB) PutDefinition(ctx context.Context, d Definition, mode PutMode) (Definition, error) {
 	if d.ID == "" || (d.Workflow == "" && mode != PutReplace) || d.Digest == "" || len(d.Source) == 0 || strings.Contains(d.ID, "@") {
 		return Definition{}, parley.Errorf(parley.CodeInvalid, "a definition needs an id, a workflow, a source and its digest")
@@ -202,7 +204,13 @@ func place(s *session, d *Definition, mode PutMode) (same bool, err error) {
 		if !found {
 			return false, parley.Errorf(parley.CodeNotFound, "there is no workflow with the id %q", d.ID)
 		}
+		if d.Number != 0 && d.Number != old.Number {
+			return false, parley.Errorf(parley.CodeConflict, "workflow %q was changed meanwhile: version %s is its newest now", d.ID, old.Version)
+		}
 		d.Workflow, d.CreatedAt, d.CreatedBy = old.Workflow, old.CreatedAt, old.CreatedBy
+		if d.Status == "" && old.Status != parley.AgentDeleted {
+			d.Status = old.Status
+		}
 	}
 	var newest Definition
 	found = false

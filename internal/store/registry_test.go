@@ -3,8 +3,10 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,6 +211,41 @@ func TestDefinitionVersions(t *testing.T) {
 		diff(t, len(must(db.Versions(ctx, "Renamed"))(t)), 6)
 		_, err = db.Versions(ctx, "none")
 		wantCode(t, err, parley.CodeNotFound)
+	})
+}
+
+// TestReplaceDefinition: who replaces a version that is not the newest any more is told,
+// also if several do so at once, and a workflow that is switched off stays so.
+func TestReplaceDefinition(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		replace := func(content string, number int) (Definition, error) {
+			d := definition("id-1", "", content)
+			d.Number = number
+			return db.PutDefinition(ctx, d, PutReplace)
+		}
+		must(db.PutDefinition(ctx, definition("id-1", "w", "one"), PutVersion))(t)
+		diff(t, must(replace("two", 1))(t).Number, 2)
+		_, err := replace("other", 1)
+		wantCode(t, err, parley.CodeConflict)
+		var done atomic.Int32
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				switch _, err := replace("three"+strconv.Itoa(i), 2); {
+				case err == nil:
+					done.Add(1)
+				case parley.CodeOf(err) != parley.CodeConflict:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		diff(t, done.Load(), int32(1))
+		check(t, db.SetDefinitionStatus(ctx, "id-1", parley.AgentInactive, "bob", epoch))
+		diff(t, must(replace("four", 0))(t).Status, parley.AgentInactive)
+		check(t, db.SetDefinitionStatus(ctx, "id-1", parley.AgentDeleted, "bob", epoch))
+		diff(t, must(replace("five", 4))(t).Status, parley.AgentActive)
 	})
 }
 
