@@ -106,32 +106,42 @@ func runFilterOf(o *object) (q parley.RunQuery) {
 		}
 		q.Status = append(q.Status, parley.RunStatus(word))
 	}
-	for name, to := range map[string]*string{"workflow": &q.Workflow, "text": &q.Text, "parent": &q.Parent} {
+	texts := map[string]*string{"workflow": &q.Workflow, "text": &q.Text, "parent": &q.Parent}
+	for _, name := range sortedKeys(texts) { // faults are always in one order
 		if v := in.text(name, 1, maxText); v != nil {
-			*to = *v
+			*texts[name] = *v
 		}
 	}
 	if v := in.text("version", 1, 64); v != nil {
 		q.Version = *v
 	}
 	q.Labels = in.labels("labels")
-	for name, to := range map[string]*bool{"paused": &q.Paused, "hidden": &q.Hidden} {
+	flags := map[string]*bool{"paused": &q.Paused, "hidden": &q.Hidden}
+	for _, name := range sortedKeys(flags) {
 		if v := in.boolean(name); v != nil {
-			*to = *v
+			*flags[name] = *v
 		}
 	}
-	for name, to := range map[string]*time.Time{
+	in.times(map[string]*time.Time{
 		"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore, "ended_after": &q.EndedAfter, "ended_before": &q.EndedBefore,
-	} {
-		if v := in.text(name, 0, maxText); v != nil {
-			var ok bool
-			if *to, ok = parseTime(*v); !ok {
-				in.wrong(name, "value", "datetime_from_date_parsing", "must be a time such as 2026-11-21T10:04:05Z")
-			}
-		}
-	}
+	})
 	in.unknown()
 	return q
+}
+
+// times takes members that are times, in the order of their names.
+func (o *object) times(members map[string]*time.Time) {
+	for _, name := range sortedKeys(members) {
+		v := o.text(name, 0, maxText)
+		if v == nil {
+			continue
+		}
+		at, ok := parseTime(*v)
+		if !ok {
+			o.wrong(name, "value", "datetime_from_date_parsing", "must be a time such as 2026-11-21T10:04:05Z")
+		}
+		*members[name] = at
+	}
 }
 
 // filter takes the filter of a body. One that is missing, or null, is refused.

@@ -221,14 +221,7 @@ func filterOf(o *object) (f parley.DeadLetterFilter) {
 	}
 	f.Code, f.Reason = parley.Code(member("code")), member("reason")
 	f.Agent, f.Workflow, f.Run, f.Topic = member("agent"), member("workflow"), member("run_id"), member("topic")
-	for name, to := range map[string]*time.Time{"created_after": &f.CreatedAfter, "created_before": &f.CreatedBefore} {
-		if v := member(name); v != "" {
-			var ok bool
-			if *to, ok = parseTime(v); !ok {
-				in.wrong(name, "value", "datetime_from_date_parsing", "must be a time such as 2026-11-21T10:04:05Z")
-			}
-		}
-	}
+	in.times(map[string]*time.Time{"created_after": &f.CreatedAfter, "created_before": &f.CreatedBefore})
 	in.unknown()
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -348,6 +349,41 @@ func TestPlanChangedMeanwhile(t *testing.T) {
 	rec := call(h, "PUT", "/api/v1/workflows/wf-1", `{"description":"x"}`)
 	if rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), "another workflow has its webhook") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
+// TestFaultsInOneOrder: which of several faults of a body comes first is no matter of
+// chance.
+func TestFaultsInOneOrder(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	for path, body := range map[string]string{
+		"runs:cancel":               `{"filter":{"workflow":1,"text":1,"parent":1,"paused":1,"hidden":1,"created_after":"x","created_before":"x","ended_after":"x","ended_before":"x"}}`,
+		"dead-letters:replay":       `{"filter":{"created_after":"x","created_before":"x"}}`,
+		"schedules/daily/backfill":  `{"from":"x","to":"x"}`,
+		"schedules/hourly/backfill": `{}`,
+	} {
+		fields := func() (list []string) {
+			rec := call(h, "POST", "/api/v1/"+path, body)
+			var got struct{ Errors []struct{ Path string } }
+			if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != http.StatusUnprocessableEntity {
+				t.Fatalf("%s: %d %s", path, rec.Code, rec.Body)
+			}
+			for _, e := range got.Errors {
+				list = append(list, e.Path)
+			}
+			return list
+		}
+		first := fields()
+		for range 30 {
+			if again := fields(); !slices.Equal(first, again) {
+				t.Errorf("%s: %q, then %q", path, first, again)
+				break
+			}
+		}
+		if len(first) < 2 {
+			t.Errorf("%s: %q", path, first)
+		}
 	}
 }
 

@@ -209,21 +209,13 @@ func (s *server) backfillSchedule(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	req := parley.BackfillRequest{Ref: r.PathValue("id"), By: callerOf(r)}
-	for name, to := range map[string]*time.Time{"from": &req.From, "to": &req.To} {
+	ends := map[string]*time.Time{"from": &req.From, "to": &req.To}
+	for _, name := range sortedKeys(ends) {
 		if !o.has(name) {
 			o.need(name)
-			continue
 		}
-		v := o.text(name, 1, 64)
-		if v == nil {
-			continue
-		}
-		at, ok := parseTime(*v)
-		if !ok {
-			o.wrong(name, "value", "datetime_from_date_parsing", "must be a time such as 2026-11-21T10:04:05Z")
-		}
-		*to = at
 	}
+	o.times(ends)
 	if err := o.done(true); err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -242,8 +244,9 @@ func (a *entryReader) retry(n *yaml.Node) *parley.RetryConfig {
 
 func (a *entryReader) budget(n *yaml.Node, path string, b *parley.RetryBudget) {
 	members := a.members(n, path, []string{"percent", "per_second", "off"})
-	for name, to := range map[string]*float64{"percent": &b.Percent, "per_second": &b.PerSecond} {
-		n := members[name]
+	figures := map[string]*float64{"percent": &b.Percent, "per_second": &b.PerSecond}
+	for _, name := range slices.Sorted(maps.Keys(figures)) { // faults are always in one order
+		n, to := members[name], figures[name]
 		if n == nil {
 			continue
 		}

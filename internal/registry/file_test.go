@@ -3,6 +3,7 @@ package registry_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -228,6 +229,27 @@ func TestAD12_ProblemsAreCounted(t *testing.T) {
 	}
 	if len(count) != 1 || count[parley.SeverityError] != 101 {
 		t.Errorf("%v problems, want 100 and the notice", count)
+	}
+}
+
+// TestFileFaultsInOneOrder: of two faults on one line the same one always comes first.
+func TestFileFaultsInOneOrder(t *testing.T) {
+	const file = "agents: [{name: a, url: 'http://a', retry_config: {budget: {percent: x, per_second: x}}}]"
+	paths := func() (list []string) {
+		_, problems := registry.LoadFile("f", []byte(file))
+		for _, p := range problems {
+			list = append(list, p.Path)
+		}
+		return list
+	}
+	first := paths()
+	if len(first) < 2 {
+		t.Fatalf("%q", first)
+	}
+	for range 30 {
+		if again := paths(); !slices.Equal(first, again) {
+			t.Fatalf("%q, then %q", first, again)
+		}
 	}
 }
 
