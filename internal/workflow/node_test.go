@@ -209,3 +209,21 @@ func TestNode_Paths(t *testing.T) {
 		t.Errorf("pointer: %s, want %s", got, want)
 	}
 }
+
+// TestD1_VersionOfYAML: a document may say that it is YAML 1.2, which it is.
+func TestD1_VersionOfYAML(t *testing.T) {
+	for _, head := range []string{"%YAML 1.2\n---\n", "%YAML 1.2\r\n--- # x\r\n", "# a\n\n%YAML 1.2 # b\n---\n", "\ufeff%YAML 1.2\n---\n", "%YAML 1.1\n---\n"} {
+		n := testRead(t, head+"a: on\nb: '%YAML 1.2'\n")
+		if got := string(n.json()); got != `{"a":"on","b":"%YAML 1.2"}` {
+			t.Errorf("%q: %s", head, got)
+		}
+		if lines := strings.Count(head, "\n"); n.get("a").line != lines+1 {
+			t.Errorf("%q: a stands on line %d", head, n.get("a").line)
+		}
+	}
+	for _, source := range []string{"%YAML 1.3\n---\na: 1\n", "%YAML 1.22\n---\na: 1\n", "%YAML 1.2\n%YAML 1.2\n---\na: 1\n", "a: 1\n%YAML 1.2\n"} {
+		if n, r := nodeRead([]byte(source), testLimits()); n != nil || len(r.problems) != 1 || r.problems[0].Code != problemSyntax {
+			t.Errorf("%q: %v", source, r.problems)
+		}
+	}
+}

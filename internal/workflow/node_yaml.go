@@ -39,6 +39,7 @@ func (r *nodeReader) readYAML() *node {
 	if r.checkMany(); r.stopped {
 		return nil
 	}
+	r.src = nodeDirective(r.src)
 	dec := yaml.NewDecoder(strings.NewReader(r.src))
 	doc, err := nodeDecode(dec)
 	if errors.Is(err, io.EOF) {
@@ -60,6 +61,24 @@ func (r *nodeReader) readYAML() *node {
 	}
 	y := &nodeYAML{nodeReader: r, open: map[*yaml.Node]bool{}, tagged: strings.Contains(r.src, "!"), line: 1, col: 1}
 	return y.value(doc.Content[0], 1, &node{})
+}
+
+// nodeDirective makes a comment of the line that says that a document is YAML 1.2: the
+// library knows the line of 1.1 alone.
+func nodeDirective(src string) string {
+	const directive = "%YAML 1.2"
+	for at := 0; at < len(src); {
+		line, _, _ := strings.Cut(src[at:], "\n")
+		rest, ok := strings.CutPrefix(line, directive)
+		switch {
+		case ok && (rest == "" || nodeBlank(rest[0])):
+			return src[:at] + "#" + src[at+1:]
+		case strings.TrimSpace(line) != "" && line[0] != '#':
+			return src
+		}
+		at += len(line) + 1
+	}
+	return src
 }
 
 // nodeDecode reads one document. The library reports what it did not expect by
