@@ -49,7 +49,7 @@ func (s *Schema) FillDefaults(value json.RawMessage) json.RawMessage {
 	return filled
 }
 
-func (s *Schema) fill(value json.RawMessage, most int64) (json.RawMessage, error) {
+func (s *Schema) fill(value json.RawMessage, most int64) (filled json.RawMessage, err error) {
 	if !s.defaults {
 		return value, nil
 	}
@@ -58,6 +58,16 @@ func (s *Schema) fill(value json.RawMessage, most int64) (json.RawMessage, error
 		return nil, err
 	}
 	defer s.give(p)
+	p.steps = schemaSteps
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case errSchemaWork:
+			filled, err = nil, cause.fault(len(value))
+		default:
+			panic(cause)
+		}
+	}()
 	f := &schemaFill{most: most, named: map[*jsonschema.Schema][]string{}}
 	return f.value(value, []*jsonschema.Schema{p.root}, 1)
 }

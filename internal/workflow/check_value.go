@@ -16,8 +16,19 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// errSchemaWork stops a check that visits too many subschemas.
-type errSchemaWork struct{}
+// errSchemaWork stops a check that visits too many subschemas, or of which the patterns
+// take too many steps.
+type errSchemaWork struct{ patterns bool }
+
+// fault says what was too much for a value of so many bytes.
+func (e errSchemaWork) fault(bytes int) *SchemaError {
+	fault := schemaFault("", "checking the value takes more than %d steps: the schema refers to itself too often", schemaVisits+schemaVisitsByte*bytes)
+	if e.patterns {
+		fault = schemaFault("", "matching the value with the patterns of the schema takes more than %d steps", schemaSteps)
+	}
+	fault.limit = true
+	return fault
+}
 
 // Validate counts one visit of a subschema; it is called by the library after
 // the subschemas below it.
@@ -117,15 +128,13 @@ func (s *Schema) Check(value json.RawMessage) (err error) {
 	if err != nil {
 		return schemaFault("", "%v", err)
 	}
-	p.visits = schemaVisits + schemaVisitsByte*len(value)
+	p.visits, p.steps = schemaVisits+schemaVisitsByte*len(value), schemaSteps
 	defer s.give(p)
 	defer func() {
 		switch cause := recover().(type) {
 		case nil:
 		case errSchemaWork:
-			fault := schemaFault("", "checking the value takes more than %d steps: the schema refers to itself too often", schemaVisits+schemaVisitsByte*len(value))
-			fault.limit = true
-			err = fault
+			err = cause.fault(len(value))
 		default:
 			err = schemaFault("", "the value cannot be checked: %v", cause)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,9 @@ const (
 	// the work at every level.
 	schemaVisits     = 30_000
 	schemaVisitsByte = 4
+	// schemaSteps bounds what the patterns of a schema cost one value, which is no more
+	// than the bytes of a text times the instructions of its pattern: some seconds.
+	schemaSteps = 1_000_000_000
 	// schemaObjects bounds the objects in a schema, schemaFills the defaults that
 	// one value gets.
 	schemaObjects   = 5_000
@@ -60,8 +64,23 @@ type Schema struct {
 // it counts the work of that check.
 type schemaProgram struct {
 	root *jsonschema.Schema
-	// visits are left before the check is given up.
-	visits int
+	// visits and steps are left before the check is given up.
+	visits, steps int
+}
+
+// schemaPattern is a regular expression whose work its program counts.
+type schemaPattern struct {
+	*regexp.Regexp
+	size    int
+	program *schemaProgram
+}
+
+// MatchString implements jsonschema.Regexp.
+func (p *schemaPattern) MatchString(text string) bool {
+	if p.program.steps -= len(text) * p.size; p.program.steps < 0 {
+		panic(errSchemaWork{patterns: true})
+	}
+	return p.Regexp.MatchString(text)
 }
 
 // SchemaFinding is one place of a value that does not fit.
@@ -147,7 +166,8 @@ func schemaCompile(doc any) (program *schemaProgram, err error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(schemaClosed{})
-	c.UseRegexpEngine(schemaRegexp)
+	program = &schemaProgram{steps: schemaSteps}
+	c.UseRegexpEngine(program.pattern)
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, err
 	}
@@ -155,16 +175,28 @@ func schemaCompile(doc any) (program *schemaProgram, err error) {
 	if err != nil {
 		return nil, err
 	}
-	program = &schemaProgram{root: root}
+	program.root = root
 	program.count(root, map[*jsonschema.Schema]bool{})
 	return program, nil
 }
 
-func schemaRegexp(s string) (jsonschema.Regexp, error) {
+func (p *schemaProgram) pattern(s string) (jsonschema.Regexp, error) {
 	if len(s) > schemaDigits {
 		return nil, fmt.Errorf("a pattern has at most %d characters", schemaDigits)
 	}
-	return regexp.Compile(s)
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	code, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	return &schemaPattern{Regexp: re, size: len(code.Inst), program: p}, nil
 }
 
 // schemaRefusal says why a schema does not compile.

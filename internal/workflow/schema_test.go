@@ -134,6 +134,17 @@ func TestSchema_Bounded(t *testing.T) {
 			t.Errorf("the next check fails: %v", err)
 		}
 	}
+	patterns := testSchema(t, `{"pattern": "(a{0,30}b?){30}z", "patternProperties": {"(a{0,30}b?){30}z": {"default": 1}}, "properties": {"x": {"default": 1}}}`)
+	long := strings.Repeat("a", 1_000_000)
+	if err := patterns.Check(json.RawMessage(`"` + long + `"`)); err == nil || !strings.Contains(err.Error(), "patterns of the schema takes more than") {
+		t.Errorf("a pattern that takes minutes: %v", err)
+	}
+	if _, err := (&Definition{Input: patterns}).CheckInput(json.RawMessage(`{"`+long+`": 1}`), schemaBytes); parley.CodeOf(err) != parley.CodeLimit || !strings.Contains(err.Error(), "patterns") {
+		t.Errorf("CheckInput with a name that takes minutes: %v", err)
+	}
+	if err := patterns.Check(json.RawMessage(`"` + long[:300] + `z"`)); err != nil {
+		t.Errorf("the next check fails: %v", err)
+	}
 	var fills strings.Builder
 	fills.WriteString(`{"$defs": {"a0": {}`)
 	for i := 1; i < 40; i++ {
