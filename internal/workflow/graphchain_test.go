@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -137,4 +138,15 @@ func mustJSON(t *rapid.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestGraph_SecondsOfABranch: a time that would be rounded to nothing was no limit.
+func TestGraph_SecondsOfABranch(t *testing.T) {
+	for seconds, want := range map[string]time.Duration{"0.001": time.Millisecond, "1.5": 1500 * time.Millisecond, "31536000": 365 * 24 * time.Hour, "0.0004": 0, "0": 0, "-1": 0, "31536001": 0, `"5"`: 0} {
+		def, problems := Parse(ParseOptions{}, []byte(`{"name": "t", "start_step": "f", "steps": {"a": {"type": "set", "set": 1}, "b": {"type": "set", "set": 1},
+			"f": {"type": "fork_join", "fork_join_config": {"branch_timeout_seconds": `+seconds+`, "branches": {"x": {"steps": ["a"]}, "y": {"steps": ["b"]}}}}}}`))
+		if (def != nil) != (want > 0) || def != nil && def.Steps["f"].Fork.Branches[0].Timeout != want {
+			t.Errorf("%s: %v", seconds, problems)
+		}
+	}
 }

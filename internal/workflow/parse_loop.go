@@ -251,8 +251,8 @@ func (p *parser) seconds(of *node, name string) time.Duration {
 		return 0
 	}
 	f, err := strconv.ParseFloat(n.text, 64)
-	if n.kind != nodeNumber || err != nil || f <= 0 || f > 365*24*3600 {
-		p.errorf(n, problemValue, "this must be a number of seconds, more than 0 and at most a year")
+	if n.kind != nodeNumber || err != nil || f < 0.001 || f > 365*24*3600 { // less would be no limit at all
+		p.errorf(n, problemValue, "this must be a number of seconds, at least 0.001 and at most a year")
 		return 0
 	}
 	return time.Duration(f * float64(time.Second)).Round(time.Millisecond)
