@@ -10,12 +10,16 @@ import (
 	"github.com/parley-project/parley/internal/workflow/expr"
 )
 
-// tally counts how the lists of a step stand.
+// tally counts how the lists of a step stand. Those that are left were taken over as
+// they were cut off, and come to no end.
 type tally struct {
-	passed, failed, open int
+	passed, failed, left, open int
 	// first is the list that failed first.
 	first *region
 }
+
+// ended counts the lists of which nothing more is to come.
+func (t tally) ended() int { return t.passed + t.failed + t.left }
 
 // advanceParts goes on with the lists of a step that have begun.
 func (a *decider) advanceParts(x *execution) (t tally) {
@@ -35,6 +39,10 @@ func (a *decider) advanceParts(x *execution) (t tally) {
 				t.first = r
 			}
 		case regionOpen:
+			if r.idle() {
+				t.left++
+				continue
+			}
 			t.open++
 		}
 	}
@@ -51,9 +59,9 @@ func (a *decider) beginPart(x *execution) {
 	a.advanceRegion(x.part(len(x.parts)))
 }
 
-// lostBefore reports whether the next of the n lists of a step was taken over as one that was
-// cancelled, since other lists were enough: it is entered, though they are enough again,
-// since what was done in it may have to be undone.
+// lostBefore reports whether the next of the n lists of a step was taken over as one that
+// failed or was cut off, while other lists were enough: it is entered, though they are
+// enough again, since what was done in it may have to be undone.
 func (a *decider) lostBefore(x *execution, n int) bool {
 	i := len(x.parts)
 	if len(a.copied) == 0 || i == n {
@@ -61,7 +69,8 @@ func (a *decider) lostBefore(x *execution, n int) bool {
 	}
 	prefix := x.prefixOf(i)
 	return slices.ContainsFunc(x.step.blockAt(i).Steps, func(step *Step) bool {
-		return a.copied[prefix+step.ID].Status == parley.StepCancelled
+		c := a.copied[prefix+step.ID]
+		return c.Unhandled || c.Status == parley.StepCancelled
 	})
 }
 
@@ -118,10 +127,10 @@ func (a *decider) advanceForEach(x *execution) {
 	case t.failed > 0 && a.exhausted():
 		a.endParts(x)
 		a.fail(x, a.exhaustion(), attemptEnd{started: x.scheduledAt})
-	case beyond && (loop.Errors != ItemErrorsCollect || t.passed+t.failed == n):
+	case beyond && (loop.Errors != ItemErrorsCollect || t.ended() == n):
 		a.endParts(x)
 		a.fail(x, toleranceExceeded(t, bound, n), attemptEnd{started: x.scheduledAt})
-	case t.passed+t.failed == n, enough:
+	case t.ended() == n, enough:
 		a.endParts(x)
 		a.complete(x, forEachOutput(x, t.failed), completion{attemptEnd: attemptEnd{started: x.scheduledAt}})
 	case len(x.parts) < n && a.mayBegin(t.open, loop.MaxParallel):
@@ -268,7 +277,7 @@ func (a *decider) advanceFork(x *execution) {
 	if a.over() || a.cancelling && (t.passed < fork.Need || a.anyInFlight(x)) {
 		return
 	}
-	ended := t.passed+t.failed == n
+	ended := t.ended() == n
 	certain := t.passed >= fork.Need || n-t.failed < fork.Need
 	switch {
 	case a.mayBegin(t.open, fork.MaxParallel) && a.lostBefore(x, n):

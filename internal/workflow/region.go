@@ -69,6 +69,9 @@ func (r *region) state() regionState {
 	return regionOpen
 }
 
+// idle reports whether nothing of a list runs, or may begin by itself.
+func (r *region) idle() bool { return r.running == 0 && len(r.ready) == 0 }
+
 // failure is the error with which a list has failed.
 func (r *region) failure() *parley.Error {
 	if r.err != nil || r.lost == nil {

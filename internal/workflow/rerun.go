@@ -322,10 +322,7 @@ func (t *taker) takeComposite(x *execution, path string, whole bool) {
 		t.out = append(t.out, c)
 	}
 	for r := range x.begun {
-		// In a step that has completed, a branch whose time was up is done again.
-		if r.err == nil || !whole && !ended {
-			t.take(r, path+strings.TrimPrefix(r.prefix, x.prefix()), whole || ended)
-		}
+		t.take(r, path+strings.TrimPrefix(r.prefix, x.prefix()), whole || ended)
 	}
 }
 
