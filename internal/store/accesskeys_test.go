@@ -76,6 +76,7 @@ func TestAccessKeyNames(t *testing.T) {
 		wantCode(t, db.AddAccessKey(ctx, again), parley.CodeConflict)
 		again.CreatedAt = soon
 		check(t, db.AddAccessKey(ctx, again))
+		check(t, db.NoteAccessKey(ctx, "ci", soon)) // the third one was never used
 		must(db.RevokeAccessKey(ctx, KeyRevocation{Name: "ci", At: soon, AuditID: "r"}))(t)
 		third := newKey("ci", func(k *NewKey) { k.Digest, k.AuditID, k.CreatedAt = sha256.Sum256([]byte("3")), "3", soon })
 		check(t, db.AddAccessKey(ctx, third))

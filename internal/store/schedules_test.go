@@ -87,11 +87,14 @@ func TestScheduleHistoryIsBounded(t *testing.T) {
 		for i := range 300 {
 			m.Firings = append(m.Firings, aFiring(i, parley.FiringMissed))
 		}
-		m.Firings[7].State = parley.FiringWaiting
+		// What is not over stays, and what was recorded last though it is of long ago.
+		m.Firings[7].State, m.Firings[8].State = parley.FiringWaiting, parley.FiringStarting
+		m.Firings[9].RecordedAt = m.Firings[299].RecordedAt.Add(time.Hour)
 		check(t, db.MoveSchedule(ctx, m))
 		_, total, err := db.Firings(ctx, "s1", parley.Page{Limit: 1})
 		check(t, err)
-		diff(t, total, firingsKept+1)
+		diff(t, total, firingsKept+2)
+		diff(t, must(db.FiringsBetween(ctx, "s1", m.Firings[0].ScheduledAt, m.Firings[20].ScheduledAt))(t), m.Firings[7:10])
 	})
 }
 
