@@ -112,15 +112,15 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
 // a run's workflow_id, or a workflow_id that looks like one. none is set if the filter
 // can match nothing.
 func (s *server) meant(ctx context.Context, q *parley.RunQuery) (none bool, err error) {
-	if _, err := uuid.Parse(q.Workflow); err != nil {
+	if isUUID := uuid.Validate(q.Workflow) == nil; !isUUID {
 		return false, nil
 	}
 	v, err := s.cfg.Workflows.Get(ctx, q.Workflow)
-	if err != nil && parley.CodeOf(err) != parley.CodeNotFound {
-		return false, err
-	}
-	if err != nil || v.ID != q.Workflow {
+	switch {
+	case parley.CodeOf(err) == parley.CodeNotFound, err == nil && v.ID != q.Workflow:
 		return false, nil
+	case err != nil:
+		return false, err
 	}
 	none = q.DefinitionID != "" && q.DefinitionID != v.ID
 	q.DefinitionID, q.Workflow = v.ID, ""
