@@ -20,7 +20,7 @@ type ClientConfig struct {
 	// doubles with every failure up to MaxBackoff. A connection that ends is a
 	// failure, too, unless it has stood for MaxBackoff, or brought a result and
 	// was then closed in order by the peer (io.EOF): after such a one the time is
-	// MinBackoff again. Defaults: 100 ms and 30 s.
+	// MinBackoff again. Defaults, also for negative ones: 100 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
 	// DialTimeout bounds one attempt to connect. Default 10 s.
 	DialTimeout time.Duration
@@ -66,6 +66,7 @@ type Client struct {
 // error. After all others it goes on, up to ClientConfig.MaxDials.
 func NewClient(dial func(ctx context.Context) (Stream, error), cfg ClientConfig) *Client {
 	cfg.Config = cfg.withDefaults()
+	cfg.MinBackoff, cfg.MaxBackoff = max(cfg.MinBackoff, 0), max(cfg.MaxBackoff, 0)
 	setDefault(&cfg.MinBackoff, 100*time.Millisecond)
 	setDefault(&cfg.MaxBackoff, 30*time.Second)
 	setDefault(&cfg.DialTimeout, 10*time.Second)

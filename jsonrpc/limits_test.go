@@ -58,6 +58,18 @@ func TestLargestLimits(t *testing.T) {
 	}
 }
 
+// TestNegativeBackoff proves that a Client with bounds below zero pauses as one without.
+func TestNegativeBackoff(t *testing.T) {
+	cl := NewClient(func(ctx context.Context) (Stream, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, ClientConfig{MinBackoff: -1, MaxBackoff: math.MinInt64, Random: func() float64 { return 0 }})
+	defer cl.Close()
+	if first, last := cl.backoff(1), cl.backoff(1000); first != 100*time.Millisecond || last != 30*time.Second {
+		t.Errorf("it pauses for %v up to %v", first, last)
+	}
+}
+
 // TestLargestBackoff proves that the pause of a Client stays between its bounds, however
 // large they are, and however often it has failed.
 func TestLargestBackoff(t *testing.T) {

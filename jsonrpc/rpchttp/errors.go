@@ -48,8 +48,8 @@ type Error struct {
 	Problem string // what is wrong, in words
 	Advice  string // what to do next, in words
 	Snippet string // the beginning of the answer: printable, ≤ 200 bytes
-	// RetryAfter is what the server asks to wait before the next attempt; 0
-	// when it does not.
+	// RetryAfter is what the server asks to wait before the next attempt, at most an
+	// hour; 0 when it does not.
 	RetryAfter time.Duration
 	// NotSent says that the server certainly did nothing with the message, so
 	// that it can be sent again without happening twice: it could not be
@@ -186,12 +186,32 @@ func refused(res *http.Response, problem string) *Error {
 		Method: res.Request.Method, URL: bareURL(res.Request.URL), Status: res.StatusCode,
 		Problem: problem, Advice: adviceFor(res.StatusCode),
 	}
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
-		e.RetryAfter = time.Duration(min(s, 3600)) * time.Second
-	}
+	e.RetryAfter = retryAfter(res.Header)
 	// These two are answered before anything was done, by their definition.
 	e.NotSent = res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusTooEarly
 	return e
+}
+
+// maxRetryAfter bounds what a server may ask to wait.
+const maxRetryAfter = time.Hour
+
+// retryAfter reads what a server asks to wait (RFC 9110 §10.2.3). A time is by the
+// server's own clock, so that it counts from the Date beside it, and without one not at
+// all.
+func retryAfter(h http.Header) time.Duration {
+	value := h.Get("Retry-After")
+	if s, err := strconv.Atoi(value); err == nil {
+		return time.Duration(min(max(s, 0), int(maxRetryAfter/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
 func adviceFor(status int) string {

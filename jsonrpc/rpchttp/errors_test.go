@@ -53,7 +53,7 @@ func TestStatusAdvice(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: seconds, up to an hour.
+// TestRetryAfter: seconds, or a time by the server's clock, up to an hour.
 func TestRetryAfter(t *testing.T) {
 	for value, want := range map[string]time.Duration{
 		"5": 5 * time.Second, "3600": time.Hour, "3601": time.Hour, "99999999": time.Hour,
@@ -61,6 +61,14 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		if got := refusedWith(503, "Retry-After", value).RetryAfter; got != want {
 			t.Errorf("%q: %v", value, got)
+		}
+	}
+	for date, want := range map[string]time.Duration{
+		"Thu, 26 Nov 2026 14:59:30 GMT": 30 * time.Second, "Thu, 26 Nov 2026 15:00:00 GMT": 0, "Thu, 26 Nov 2026 15:00:01 GMT": 0,
+		"Thu, 26 Nov 2026 10:00:00 GMT": time.Hour, "today": 0,
+	} {
+		if got := refusedWith(503, "Retry-After", "Thu, 26 Nov 2026 15:00:00 GMT", "Date", date).RetryAfter; got != want {
+			t.Errorf("at %q: %v", date, got)
 		}
 	}
 }
