@@ -338,3 +338,26 @@ func TestClientCallsFromHook(t *testing.T) {
 		}
 	})
 }
+
+// TestClientConnectedBeforeCalls proves that no call has a connection while the Client's
+// state says that it has none yet (RPC-22).
+func TestClientConnectedBeforeCalls(t *testing.T) {
+	dialed := make(chan struct{})
+	cl := NewClient(func(context.Context) (Stream, error) {
+		<-dialed
+		s, peer := Pipe()
+		t.Cleanup(func() { _ = peer.Close() })
+		return s, nil
+	}, ClientConfig{})
+	defer cl.Close()
+	cl.state.mu.Lock() // nobody can change the state
+	close(dialed)
+	for range 50 {
+		if cl.present() != nil {
+			t.Error("there is a connection, and the state is", cl.State())
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cl.state.mu.Unlock()
+}

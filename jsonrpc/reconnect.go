@@ -23,8 +23,9 @@ func (cl *Client) run() {
 		conn, release, err := cl.connect()
 		if err == nil {
 			began := time.Now()
-			cl.set(conn, nil, false)
+			// The state first: a call that had its result is not to see another one.
 			cl.state.set(StateConnected, nil, notEnded)
+			cl.set(conn, nil, false)
 			err = cl.watch(conn, release)
 			switch stood := time.Since(began); {
 			case stood >= cl.cfg.MaxBackoff || conn.didItsWork():
