@@ -600,7 +600,10 @@ func TestClaimBesideTheEndOfItsBridge(t *testing.T) {
 	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Writers: 1})
 	for k, end := range map[string]func(Claim) error{
 		"register": func(c Claim) error { _, err := db.Register(t.Context(), c.Worker, epoch); return err },
-		"dead":     func(c Claim) error { _, err := db.Sweep(t.Context(), []Worker{{Name: c.Worker, Inc: c.Inc}}, epoch); return err },
+		"dead": func(c Claim) error {
+			_, err := db.Sweep(t.Context(), []Worker{{Name: c.Worker, Inc: c.Inc}}, epoch)
+			return err
+		},
 	} {
 		c := bridge(t, db, "b-"+k)
 		begin(t, db, k, attempt(k, "a", 1))
@@ -608,7 +611,9 @@ func TestClaimBesideTheEndOfItsBridge(t *testing.T) {
 		var errs [2]error
 		var both sync.WaitGroup
 		release := stall(t, db)
-		both.Go(func() { list, errs[0] = db.Claim(t.Context(), c, []ClaimRequest{{TaskID: k + ".a.1", Token: "t"}}, epoch) })
+		both.Go(func() {
+			list, errs[0] = db.Claim(t.Context(), c, []ClaimRequest{{TaskID: k + ".a.1", Token: "t"}}, epoch)
+		})
 		queued(t, db, 1)
 		both.Go(func() { errs[1] = end(c) })
 		queued(t, db, 2)
