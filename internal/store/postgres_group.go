@@ -160,17 +160,16 @@ func (g *pgGroup) next() []*pgCall {
 		}
 		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.key, b.key))
 	})
-	changesFirst(batch)
+	beatFirst(batch)
 	return batch
 }
 
-// changesFirst moves what changes the row of a bridge before what shares it. Two groups
-// that had both shared it could neither of them go on to change it. And a bridge that
-// registers anew in the same transaction as a claim of its former life is made comes
-// before that: a claim that nobody would know of is not made.
-func changesFirst(batch []*pgCall) {
+// beatFirst moves beats before those who share the row of their bridge. Two groups
+// that had both shared it could neither of them go on to change it; and a beat
+// changes nothing that the others ask for.
+func beatFirst(batch []*pgCall) {
 	for i, c := range batch {
-		if c.phase != phaseWorkers || c.text == shareWorker {
+		if c.text != beatWorker {
 			continue
 		}
 		for ; i > 0 && batch[i-1].text == shareWorker && batch[i-1].key == c.key; i-- {

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-project/parley"
-	"github.com/parley-project/parley/internal/pgtest"
 )
 
 func TestClaim(t *testing.T) {
@@ -592,37 +590,6 @@ func TestBeatTellsOfALaterLife(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestClaimBesideTheEndOfItsBridge: a claim that shares a transaction with what ends the
-// life of its bridge is not made: nobody would know of it, and the attempt would be lost.
-func TestClaimBesideTheEndOfItsBridge(t *testing.T) {
-	db := openedAt(t, pgtest.Copy(t, migrated(t)), Options{Writers: 1})
-	for k, end := range map[string]func(Claim) error{
-		"register": func(c Claim) error { _, err := db.Register(t.Context(), c.Worker, epoch); return err },
-		"dead": func(c Claim) error {
-			_, err := db.Sweep(t.Context(), []Worker{{Name: c.Worker, Inc: c.Inc}}, epoch)
-			return err
-		},
-	} {
-		c := bridge(t, db, "b-"+k)
-		begin(t, db, k, attempt(k, "a", 1))
-		var list []Attempt
-		var errs [2]error
-		var both sync.WaitGroup
-		release := stall(t, db)
-		both.Go(func() {
-			list, errs[0] = db.Claim(t.Context(), c, []ClaimRequest{{TaskID: k + ".a.1", Token: "t"}}, epoch)
-		})
-		queued(t, db, 1)
-		both.Go(func() { errs[1] = end(c) })
-		queued(t, db, 2)
-		release()
-		both.Wait()
-		if err := errors.Join(errs[:]...); err != nil || len(list) > 0 || row(t, db, k+".a.1").State != AttemptOpen {
-			t.Errorf("%s: %d claims, %v, the attempt is %s", k, len(list), err, row(t, db, k+".a.1").State)
-		}
-	}
 }
 
 // TestAnswerInPlaceOfUnknownIsKept: whoever absorbs that nobody knows what became of
