@@ -57,9 +57,11 @@ type judgment struct {
 	*story
 	wrong   []string
 	workers map[string]row
-	runs    map[string]row
-	rows    map[string]row
-	tokens  map[string]string
+	// replaced are the first changes of bridges in the last transactions that had any.
+	replaced map[string]*change
+	runs     map[string]row
+	rows     map[string]row
+	tokens   map[string]string
 	// stored are the attempts that had their answers when they were closed.
 	stored map[string]bool
 }
@@ -71,14 +73,14 @@ func (j *judgment) report(format string, args ...any) {
 // judge holds the story to protocol.md §5.
 func (s *story) judge() []string {
 	j := &judgment{
-		story: s, wrong: slices.Clone(s.wrong), workers: map[string]row{}, runs: map[string]row{}, rows: map[string]row{}, tokens: map[string]string{},
+		story: s, wrong: slices.Clone(s.wrong), workers: map[string]row{}, replaced: map[string]*change{}, runs: map[string]row{}, rows: map[string]row{}, tokens: map[string]string{},
 		stored: map[string]bool{},
 	}
 	for i := range s.changes {
 		c := &s.changes[i]
 		switch c.what {
 		case "worker":
-			j.workers[c.id] = c.now
+			j.worker(c)
 		case "run":
 			j.run(c)
 		case "attempt":
@@ -103,6 +105,23 @@ func (s *story) judge() []string {
 		}
 	}
 	return j.wrong
+}
+
+// worker notes what a bridge is, and what it was before the transaction.
+func (j *judgment) worker(c *change) {
+	j.workers[c.id] = c.now
+	if last := j.replaced[c.id]; c.was != nil && (last == nil || last.tx != c.tx) {
+		j.replaced[c.id] = c
+	}
+}
+
+// lived reports whether whoever gets a claim lived when it got it. The journal of a
+// transaction tells of bridges first: one that is replaced or declared dead in it may
+// have had the claim before.
+func (j *judgment) lived(c *change) bool {
+	lives := func(w row) bool { return w.Inc == c.now.Inc && w.Dead == 0 }
+	last := j.replaced[c.now.Owner]
+	return lives(j.workers[c.now.Owner]) || last != nil && c.tx != "" && last.tx == c.tx && lives(*last.was)
 }
 
 func (j *judgment) run(c *change) {
@@ -197,15 +216,14 @@ func (j *judgment) claimed(c *change, bad func(rule, text string)) {
 	if was.Held == 1 && was.State == store.AttemptOpen {
 		bad("P4", "is claimed, and held")
 	}
-	owner := j.workers[now.Owner]
 	if j.moved(c, store.MoveAgain) { // P8 asks for no lease
 		if now.Orphanings != was.Orphanings+1 {
 			bad("P8", "is sent again, and not counted")
 		}
 		return
 	}
-	if owner.Inc != now.Inc || owner.Dead == 1 {
-		bad("I5", fmt.Sprintf("is claimed by one that is %+v", owner))
+	if !j.lived(c) {
+		bad("I5", fmt.Sprintf("is claimed by one that is %+v", j.workers[now.Owner]))
 	}
 	if was.held() {
 		if gone := j.workers[was.Owner]; was.Inc >= gone.Inc+int64(gone.Dead) {

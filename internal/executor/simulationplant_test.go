@@ -69,6 +69,13 @@ func TestSimulationJudge(t *testing.T) {
 	if wrong := plain(begun).judge(); len(wrong) > 0 {
 		t.Fatalf("nothing is wrong, but %q", wrong)
 	}
+	// A claim that stands in front of the registration in one transaction came first.
+	same := plain(begun)
+	same.changes = slices.Insert(same.changes, 3, change{tx: "1", what: "worker", id: "b", was: &row{Inc: 1}, now: row{Inc: 2}})
+	same.changes[4].tx = "1"
+	if wrong := same.judge(); len(wrong) > 0 {
+		t.Fatalf("it was claimed before, but %q", wrong)
+	}
 	history := func(change func(h *store.History)) func(*story) {
 		return func(s *story) { h := s.histories["r"]; change(&h); s.histories["r"] = h }
 	}
@@ -93,6 +100,10 @@ func TestSimulationJudge(t *testing.T) {
 		"I4: entry 106: run r goes": func(s *story) { s.then(6, func(r *row) { r.Seq++ }) },
 		"I5: entry 3: r.a.1 is claimed by one that is": func(s *story) {
 			s.changes[0].now.Dead = 1
+		},
+		"I5: entry 3: r.a.1 is claimed by one that is {State: Owner: Inc:2": func(s *story) { // replaced before
+			s.changes = slices.Insert(s.changes, 1, change{tx: "1", what: "worker", id: "b", was: &row{Inc: 1}, now: row{Inc: 2}})
+			s.changes[4].tx = "2"
 		},
 		"I5: entry 3: r.a.1 is claimed, its run has ended": func(s *story) { s.changes[1].now.Ended = 1 },
 		"I6: entry 104: r.a.1 is released, not by its owner": func(s *story) {
