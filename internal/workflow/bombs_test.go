@@ -130,8 +130,8 @@ func bombMacros(depth int) string {
 
 // bombSchema visits each list twice as often as the one around it.
 func bombSchema() string {
-	return `{"name":"bomb","input":{"$ref":"#/definitions/a","definitions":{"a":{"anyOf":[` +
-		`{"items":{"$ref":"#/definitions/a"},"minItems":5},{"items":{"$ref":"#/definitions/a"},"minItems":6}]}}},"steps":[{"agent":"a"}]}`
+	return `{"name":"bomb","input":{"$ref":"#/definitions/a","definitions":{"a":{"allOf":[` +
+		`{"items":{"$ref":"#/definitions/a"}},{"items":{"$ref":"#/definitions/a"}}]}}},"steps":[{"agent":"a"}]}`
 }
 
 // bombDefaults fills defaults into defaults.

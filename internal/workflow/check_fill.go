@@ -2,11 +2,9 @@ package workflow
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,6 +18,7 @@ type schemaFill struct {
 	// bounds the bytes.
 	fills       int
 	bytes, most int64
+	program     *schemaProgram
 	// named are the properties of a schema that have a default.
 	named map[*jsonschema.Schema][]string
 }
@@ -63,12 +62,12 @@ func (s *Schema) fill(value json.RawMessage, most int64) (filled json.RawMessage
 		switch cause := recover().(type) {
 		case nil:
 		case errSchemaWork:
-			filled, err = nil, cause.fault(len(value))
+			filled, err = nil, cause.fault()
 		default:
 			panic(cause)
 		}
 	}()
-	f := &schemaFill{most: most, named: map[*jsonschema.Schema][]string{}}
+	f := &schemaFill{most: most, program: p, named: map[*jsonschema.Schema][]string{}}
 	return f.value(value, []*jsonschema.Schema{p.root}, 1)
 }
 
@@ -117,7 +116,7 @@ func (c *schemaCursor) object(schemas []*jsonschema.Schema) error {
 		}
 		name := token.String()
 		present[name] = true
-		if err := c.read(schemaMember(schemas, name)); err != nil {
+		if err := c.read(c.program.ofMember(schemas, name)); err != nil {
 			return err
 		}
 	}
@@ -149,7 +148,7 @@ func (c *schemaCursor) absent(schemas []*jsonschema.Schema, present map[string]b
 	slices.Sort(names)
 	var out []byte
 	for _, name := range names {
-		value, ok := schemaDefault(schemas, name)
+		value, ok := c.program.defaultOf(schemas, name)
 		if !ok {
 			continue
 		}
@@ -159,7 +158,7 @@ func (c *schemaCursor) absent(schemas []*jsonschema.Schema, present map[string]b
 		if c.depth+c.dec.StackDepth() >= schemaDepth {
 			return nil, fmt.Errorf("they are nested deeper than %d", schemaDepth)
 		}
-		value, err := c.value(value, schemaMember(schemas, name), c.depth+c.dec.StackDepth()+1)
+		value, err := c.value(value, c.program.ofMember(schemas, name), c.depth+c.dec.StackDepth()+1)
 		if err != nil {
 			return nil, err
 		}
@@ -179,8 +178,8 @@ func (f *schemaFill) withDefaults(s *jsonschema.Schema) []string {
 	if known {
 		return names
 	}
-	for name := range s.Properties {
-		if _, ok := schemaDefault([]*jsonschema.Schema{s}, name); ok {
+	for name := range f.program.members[s].properties {
+		if _, ok := f.program.defaultOf([]*jsonschema.Schema{s}, name); ok {
 			names = append(names, name)
 		}
 	}
@@ -193,7 +192,7 @@ func (c *schemaCursor) list(schemas []*jsonschema.Schema) error {
 		return err
 	}
 	for i := 0; c.dec.PeekKind() != jsontext.KindEndArray; i++ {
-		if err := c.read(schemaItem(schemas, i)); err != nil {
+		if err := c.read(c.program.ofItem(schemas, i)); err != nil {
 			return err
 		}
 	}
@@ -226,57 +225,30 @@ func schemaClosure(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 	return out
 }
 
-// schemaMember gives the schemas of one member of an object.
-func schemaMember(schemas []*jsonschema.Schema, name string) []*jsonschema.Schema {
+// ofMember gives the schemas of one member of an object.
+func (p *schemaProgram) ofMember(schemas []*jsonschema.Schema, name string) []*jsonschema.Schema {
 	var out []*jsonschema.Schema
 	for _, s := range schemas {
-		found := len(out)
-		if sub := s.Properties[name]; sub != nil {
+		out = append(out, p.members[s].named(name)...)
+	}
+	return out
+}
+
+// ofItem gives the schemas of one item of a list.
+func (p *schemaProgram) ofItem(schemas []*jsonschema.Schema, i int) []*jsonschema.Schema {
+	var out []*jsonschema.Schema
+	for _, s := range schemas {
+		if sub := p.members[s].item(i); sub != nil {
 			out = append(out, sub)
 		}
-		// In one order: the default is that of the first schema that has one.
-		for _, pattern := range slices.SortedFunc(maps.Keys(s.PatternProperties), schemaByText) {
-			if pattern.MatchString(name) {
-				out = append(out, s.PatternProperties[pattern])
-			}
-		}
-		if len(out) == found {
-			out = append(out, schemaSub(s.AdditionalProperties)...)
-		}
 	}
 	return out
 }
 
-func schemaByText(a, b jsonschema.Regexp) int { return cmp.Compare(a.String(), b.String()) }
-
-// schemaItem gives the schemas of one item of a list.
-func schemaItem(schemas []*jsonschema.Schema, i int) []*jsonschema.Schema {
-	var out []*jsonschema.Schema
+// defaultOf gives the default of a property: the first that is found.
+func (p *schemaProgram) defaultOf(schemas []*jsonschema.Schema, name string) (json.RawMessage, bool) {
 	for _, s := range schemas {
-		fixed := s.PrefixItems
-		rest := schemaSub(s.AdditionalItems)
-		switch items := s.Items.(type) {
-		case []*jsonschema.Schema:
-			fixed = items
-		case *jsonschema.Schema:
-			rest = []*jsonschema.Schema{items}
-		}
-		if s.Items2020 != nil {
-			rest = []*jsonschema.Schema{s.Items2020}
-		}
-		if i < len(fixed) {
-			out = append(out, fixed[i])
-		} else {
-			out = append(out, rest...)
-		}
-	}
-	return out
-}
-
-// schemaDefault gives the default of a property: the first that is found.
-func schemaDefault(schemas []*jsonschema.Schema, name string) (json.RawMessage, bool) {
-	for _, s := range schemas {
-		for _, sub := range schemaClosure([]*jsonschema.Schema{s.Properties[name]}) {
+		for _, sub := range schemaClosure([]*jsonschema.Schema{p.members[s].properties[name]}) {
 			if sub.Default == nil {
 				continue
 			}

@@ -16,78 +16,21 @@ import (
 	"github.com/parley-project/parley"
 )
 
-// errSchemaWork stops a check that visits too many subschemas, or of which the patterns
-// take too many steps.
-type errSchemaWork struct{ patterns bool }
+// errSchemaWork stops a check that takes more than so many steps.
+type errSchemaWork struct {
+	most int
+	// patterns is set if it is the patterns that take them.
+	patterns bool
+}
 
-// fault says what was too much for a value of so many bytes.
-func (e errSchemaWork) fault(bytes int) *SchemaError {
-	fault := schemaFault("", "checking the value takes more than %d steps: the schema refers to itself too often", schemaVisits+schemaVisitsByte*bytes)
+// fault says what was too much.
+func (e errSchemaWork) fault() *SchemaError {
+	fault := schemaFault("", "checking the value takes more than %d steps: the schema refers to itself, or has alternatives, too often", e.most)
 	if e.patterns {
-		fault = schemaFault("", "matching the value with the patterns of the schema takes more than %d steps", schemaSteps)
+		fault = schemaFault("", "matching the value with the patterns of the schema takes more than %d steps", e.most)
 	}
 	fault.limit = true
 	return fault
-}
-
-// Validate counts one visit of a subschema; it is called by the library after
-// the subschemas below it.
-func (p *schemaProgram) Validate(*jsonschema.ValidatorContext, any) {
-	if p.visits--; p.visits < 0 {
-		panic(errSchemaWork{})
-	}
-}
-
-// count has p called for every subschema that can be reached from s.
-func (p *schemaProgram) count(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
-	if s == nil || seen[s] {
-		return
-	}
-	seen[s] = true
-	s.Extensions = append(s.Extensions, p)
-	for _, sub := range schemaChildren(s) {
-		p.count(sub, seen)
-	}
-}
-
-// schemaChildren gives the direct subschemas of s; some may be nil.
-func schemaChildren(s *jsonschema.Schema) []*jsonschema.Schema {
-	out := []*jsonschema.Schema{
-		s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties,
-		s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema,
-	}
-	if s.DynamicRef != nil {
-		out = append(out, s.DynamicRef.Ref)
-	}
-	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
-		out = append(out, list...)
-	}
-	for _, sub := range s.Properties {
-		out = append(out, sub)
-	}
-	for _, sub := range s.PatternProperties {
-		out = append(out, sub)
-	}
-	for _, sub := range s.DependentSchemas {
-		out = append(out, sub)
-	}
-	for _, dependency := range s.Dependencies {
-		out = append(out, schemaSub(dependency)...)
-	}
-	out = append(out, schemaSub(s.AdditionalProperties)...)
-	out = append(out, schemaSub(s.Items)...)
-	return append(out, schemaSub(s.AdditionalItems)...)
-}
-
-// schemaSub reads a keyword that holds a subschema, several, or something else.
-func schemaSub(keyword any) []*jsonschema.Schema {
-	switch v := keyword.(type) {
-	case *jsonschema.Schema:
-		return []*jsonschema.Schema{v}
-	case []*jsonschema.Schema:
-		return v
-	}
-	return nil
 }
 
 // take gives a program that nobody else uses until give.
@@ -128,13 +71,13 @@ func (s *Schema) Check(value json.RawMessage) (err error) {
 	if err != nil {
 		return schemaFault("", "%v", err)
 	}
-	p.visits, p.steps = schemaVisits+schemaVisitsByte*len(value), schemaSteps
+	p.begin(len(value))
 	defer s.give(p)
 	defer func() {
 		switch cause := recover().(type) {
 		case nil:
 		case errSchemaWork:
-			err = cause.fault(len(value))
+			err = cause.fault()
 		default:
 			err = schemaFault("", "the value cannot be checked: %v", cause)
 		}
@@ -249,6 +192,10 @@ func schemaText(f *jsonschema.ValidationError) string {
 		return "is not allowed"
 	case *kind.Not:
 		return "fits the schema in not"
+	case *schemaContained:
+		return k.text
+	case schemaUntold:
+		return "does not fit the schema"
 	}
 	_, text, _ := strings.Cut((&jsonschema.ValidationError{ErrorKind: f.ErrorKind}).Error(), ": ")
 	return text

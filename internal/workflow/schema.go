@@ -34,9 +34,13 @@ const (
 	schemaBytes = 8 << 20
 	// schemaVisits bounds the subschemas that one check visits, with
 	// schemaVisitsByte more for every byte of the value: references may double
-	// the work at every level.
+	// the work at every level. Those of one place of the value are no more than
+	// schemaVisits, however long it is.
 	schemaVisits     = 30_000
 	schemaVisitsByte = 4
+	// schemaTold bounds the findings that one check keeps until it is known which of
+	// them count: some megabytes. What comes after them is only judged.
+	schemaTold = 20_000
 	// schemaSteps bounds what the patterns of a schema cost one value, which is no more
 	// than the bytes of a text times the instructions of its pattern: some seconds.
 	schemaSteps = 1_000_000_000
@@ -60,14 +64,6 @@ type Schema struct {
 	free []*schemaProgram
 }
 
-// schemaProgram is one compiled form of a schema, used by one check at a time:
-// it counts the work of that check.
-type schemaProgram struct {
-	root *jsonschema.Schema
-	// visits and steps are left before the check is given up.
-	visits, steps int
-}
-
 // schemaPattern is a regular expression whose work its program counts.
 type schemaPattern struct {
 	*regexp.Regexp
@@ -78,7 +74,7 @@ type schemaPattern struct {
 // MatchString implements jsonschema.Regexp.
 func (p *schemaPattern) MatchString(text string) bool {
 	if p.program.steps -= len(text) * p.size; p.program.steps < 0 {
-		panic(errSchemaWork{patterns: true})
+		panic(errSchemaWork{most: schemaSteps, patterns: true})
 	}
 	return p.Regexp.MatchString(text)
 }
@@ -163,10 +159,10 @@ func schemaCompile(doc any) (program *schemaProgram, err error) {
 			err = fmt.Errorf("the schema cannot be read: %v", p)
 		}
 	}()
+	program = newSchemaProgram()
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(schemaClosed{})
-	program = &schemaProgram{steps: schemaSteps}
 	c.UseRegexpEngine(program.pattern)
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, err
@@ -176,7 +172,7 @@ func schemaCompile(doc any) (program *schemaProgram, err error) {
 		return nil, err
 	}
 	program.root = root
-	program.count(root, map[*jsonschema.Schema]bool{})
+	program.prepare(root)
 	return program, nil
 }
 

@@ -49,6 +49,15 @@ func TestSchema_Check(t *testing.T) {
 		{`{"$ref": "#/$defs/x", "$defs": {"x": {"type": "string"}}}`, `1`, ` is number, must be string`},
 		{`{"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}], "additionalItems": false}`, `["a", 1]`, ` last 1 additionalItem(s) not allowed`},
 		{`{"$schema": "https://json-schema.org/draft/2020-12/schema", "prefixItems": [{"type": "string"}], "items": false}`, `["a", 1]`, `/1 is not allowed`},
+		{`{"properties": {"a": true}, "patternProperties": {"^b": true}, "unevaluatedProperties": false}`, `{"a": 1, "b2": 2, "c": 3}`, `/c is not allowed`},
+		{`{"allOf": [{"additionalProperties": {"type": "integer"}}], "unevaluatedProperties": false}`, `{"a": 1}`, ``},
+		{`{"prefixItems": [true], "contains": {"type": "string"}, "unevaluatedItems": false}`, `[1, "a", 2, "b"]`, `/2 is not allowed`},
+		{`{"contains": {"type": "string"}, "minContains": 2, "maxContains": 3}`, `[1, "a"]`, ` has 1 items that fit the schema in contains, must have at least 2`},
+		{`{"contains": {"type": "string"}, "maxContains": 1}`, `[1, "a", "b"]`, ` has 2 items that fit the schema in contains, must have at most 1`},
+		{`{"propertyNames": {"maxLength": 1}}`, `{"b": 1, "bb": 2, "ab": 3}`, ` the name "ab" maxLength: got 2, want 1| the name "bb" maxLength: got 2, want 1`},
+		{`{"enum": [1.0, 2, 3, 4, 5, 6, 7, 8, 9, "a", "b", "true", true, {"x": 1}, [1], "c", "d", 1e2]}`, `[{"x": 2}]`, ` must be one of 1.0,2,3,4,5,6,7,8,9,"a","b","true",true,{"x":1},[1],"c","d",1e2`},
+		{`{"items": {"enum": [1.0, 2, 3, 4, 5, 6, 7, 8, 9, "true", true, {"x": 1}, [1], "c", "d", "e", 1e2]}}`, `[1, 100, "true", {"x": 1.0}, [1.0], 11]`, `/5 must be one of 1.0,2,3,4,5,6,7,8,9,"true",true,{"x":1},[1],"c","d","e",1e2`},
+		{`{"enum": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, "a", "b", "c", "d", "e", "false", "null"]}`, `false`, ` must be one of 0,1,2,3,4,5,6,7,8,9,"a","b","c","d","e","false","null"`},
 		{`{"prefixItems": [{"type": "string"}]}`, `[1]`, `/0 is number, must be string`},
 		{`{"maximum": 1}`, `1e999999999`, ` the number is too long to be compared: at most 1000 digits and exponents up to 1000`},
 		{`{}`, `{"a": [`, ` this is not JSON: unexpected EOF within "/a" after offset 7`},
@@ -134,8 +143,12 @@ func TestSchema_Bounded(t *testing.T) {
 			t.Errorf("the next check fails: %v", err)
 		}
 	}
-	patterns := testSchema(t, `{"pattern": "(a{0,30}b?){30}z", "patternProperties": {"(a{0,30}b?){30}z": {"default": 1}}, "properties": {"x": {"default": 1}}}`)
+	// A long value does not allow more of them at one place.
 	long := strings.Repeat("a", 1_000_000)
+	if err := testSchema(t, flat.String()).Check(json.RawMessage(`"` + long[:50_000] + `"`)); err == nil || !strings.Contains(err.Error(), "more than 30000 steps") {
+		t.Errorf("a long text against a schema that doubles: %v", err)
+	}
+	patterns := testSchema(t, `{"pattern": "(a{0,30}b?){30}z", "patternProperties": {"(a{0,30}b?){30}z": {"default": 1}}, "properties": {"x": {"default": 1}}}`)
 	if err := patterns.Check(json.RawMessage(`"` + long + `"`)); err == nil || !strings.Contains(err.Error(), "patterns of the schema takes more than") {
 		t.Errorf("a pattern that takes minutes: %v", err)
 	}
