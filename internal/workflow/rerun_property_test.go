@@ -49,6 +49,33 @@ func TestC6_NothingIsPaidTwice(t *testing.T) {
 	})
 }
 
+// TestC6_NorByAnotherVersion does the same with chains in which a run may be begun again
+// on another version: what is not done again there is not called again either, whatever
+// else the version says of it.
+func TestC6_NorByAnotherVersion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &planGen{t: t}
+		var doc map[string]any
+		if err := json.Unmarshal(g.document(), &doc); err != nil {
+			t.Fatal(err)
+		}
+		callsOnly(doc, rapid.IntRange(0, 3).Draw(t, "compensates") == 0)
+		def, problems := Parse(ParseOptions{File: "random.json"}, written(doc))
+		if def == nil {
+			t.Fatalf("the random document does not compile: %v\n%s", problems, written(doc))
+		}
+		c := &chain{t: t, def: def, doc: doc, paid: map[string]string{}, now: time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)}
+		f := Start{Input: json.RawMessage(`{"x":1}`)}
+		for range rapid.IntRange(2, 5).Draw(t, "runs") {
+			c.run(f)
+			var ok bool
+			if f, ok = c.next(); !ok {
+				return
+			}
+		}
+	})
+}
+
 // callsOnly takes out of a random document what waits for others than agents.
 func callsOnly(v any, compensates bool) {
 	switch v := v.(type) {
@@ -79,8 +106,10 @@ func callsOnly(v any, compensates bool) {
 
 // chain carries out runs of which each takes over from the one before.
 type chain struct {
-	t      *rapid.T
-	def    *Definition
+	t   *rapid.T
+	def *Definition
+	// doc is what def was written as, if runs may be begun again on other versions.
+	doc    map[string]any
 	now    time.Time
 	n      int
 	state  *State
@@ -218,17 +247,93 @@ func (c *chain) next() (f Start, ok bool) {
 	if rapid.IntRange(0, 3).Draw(c.t, "rerun") > 0 {
 		return f, old.Status() != parley.RunCompleted
 	}
-	from := rapid.SampledFrom(slices.Sorted(maps.Keys(c.def.Steps))).Draw(c.t, "from")
-	step := c.def.Steps[from]
-	r, err := old.Rerun(c.def, from, nil)
+	def, doc := c.version()
+	from := rapid.SampledFrom(slices.Sorted(maps.Keys(def.Steps))).Draw(c.t, "from")
+	step := def.Steps[from]
+	r, err := old.Rerun(def, from, nil)
 	if err != nil || step.Block.Role != roleBody {
 		return f, old.Status() != parley.RunCompleted
 	}
 	f.RerunFrom, f.Copied, f.Edits = from, r.Copied, r.Edits
 	again := map[string]bool{}
 	dependents(step, again)
+	if was := c.def.Steps[step.ID]; was != nil {
+		dependents(was, again)
+	}
+	c.def, c.doc = def, doc
 	maps.DeleteFunc(c.paid, func(path, _ string) bool { return c.isAgain(path, again) })
 	return f, true
+}
+
+// version gives the version that a run is begun again on, if there may be others.
+func (c *chain) version() (*Definition, map[string]any) {
+	if c.doc == nil || rapid.Bool().Draw(c.t, "same version") {
+		return c.def, c.doc
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(written(c.doc), &doc); err != nil {
+		c.t.Fatal(err)
+	}
+	c.n++
+	c.change(doc, "doc")
+	def, _ := Parse(ParseOptions{File: "random.json"}, written(doc))
+	if def == nil {
+		return c.def, c.doc
+	}
+	return def, doc
+}
+
+// change changes some of the members that steps have, and takes some steps in or out.
+func (c *chain) change(v any, name string) any {
+	some := func(what string) bool { return rapid.IntRange(0, 7).Draw(c.t, what) == 0 }
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = c.change(v[i], "")
+		}
+		if name != "steps" && name != "then" && name != "else" {
+			return v
+		}
+		if some("step out") && len(v) > 1 {
+			i := rapid.IntRange(0, len(v)-1).Draw(c.t, "which")
+			v = slices.Delete(v, i, i+1)
+		}
+		if some("step in") {
+			c.n++
+			i := rapid.IntRange(0, len(v)).Draw(c.t, "where")
+			v = slices.Insert(v, i, any(map[string]any{"id": fmt.Sprintf("n%d", c.n), "agent": "a"}))
+		}
+		return v
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			v[key] = c.change(v[key], key)
+		}
+		if v["id"] == nil {
+			return v
+		}
+		values := map[string][]any{
+			"timeout": {"1s", "1h"}, "on_error": {"continue"}, "retry": {map[string]any{"attempts": 2}}, "if": {"true", "false", "workflow.input.absent == 1"},
+		}
+		if v["parallel"] != nil || v["for_each"] != nil {
+			values["max_parallel"] = []any{1, 2, 3}
+		}
+		if v["for_each"] != nil {
+			maps.Copy(values, map[string][]any{"enough": {1, 2}, "tolerate": {1}, "item_errors": {"stop", "continue"}, "max_iterations": {1, 2}})
+		}
+		if v["fork"] != nil {
+			maps.Copy(values, map[string][]any{"join": {"all", "any", 2}, "losers": {"wait", "cancel"}, "branch_timeout": {"1s", "1h"}})
+		}
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			switch {
+			case !some(key):
+			case rapid.Bool().Draw(c.t, "without"):
+				delete(v, key)
+			default:
+				v[key] = rapid.SampledFrom(values[key]).Draw(c.t, "value of "+key)
+			}
+		}
+	}
+	return v
 }
 
 // isAgain reports whether a rerun does that step again: it is one of those named, or
