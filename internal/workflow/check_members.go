@@ -12,7 +12,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/message"
 )
 
 // schemaEnum is how many values of an `enum` the library may compare one by one.
@@ -256,13 +255,10 @@ func (c *schemaContains) check(p *schemaProgram, ctx *jsonschema.ValidatorContex
 }
 
 // schemaContained is the finding that a list has too few or too many items of one kind.
-type schemaContained struct{ text string }
-
-// KeywordPath implements jsonschema.ErrorKind.
-func (*schemaContained) KeywordPath() []string { return []string{"contains"} }
-
-// LocalizedString implements jsonschema.ErrorKind.
-func (c *schemaContained) LocalizedString(*message.Printer) string { return c.text }
+type schemaContained struct {
+	kind.Contains
+	text string
+}
 
 // schemaChoices is a long `enum`. A value is looked up in it, and not compared with each.
 type schemaChoices struct {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/message"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 // schemaProgram is one compiled form of a schema, used by one check at a time:
@@ -118,7 +118,7 @@ func (p *schemaProgram) check(ctx *jsonschema.ValidatorContext, s *jsonschema.Sc
 			return true
 		}
 		ctx.AddErr(&jsonschema.ValidationError{
-			SchemaURL: s.Location, InstanceLocation: append(slices.Clone(ctx.ValueLocation()), name), ErrorKind: schemaUntold{},
+			SchemaURL: s.Location, InstanceLocation: append(slices.Clone(ctx.ValueLocation()), name), ErrorKind: &schemaUntold{},
 		})
 		return false
 	}
@@ -214,10 +214,4 @@ func (p *schemaProgram) empty(s *jsonschema.Schema) *jsonschema.Schema {
 }
 
 // schemaUntold is the finding that a value does not fit, without why.
-type schemaUntold struct{}
-
-// KeywordPath implements jsonschema.ErrorKind.
-func (schemaUntold) KeywordPath() []string { return nil }
-
-// LocalizedString implements jsonschema.ErrorKind.
-func (schemaUntold) LocalizedString(*message.Printer) string { return "does not fit the schema" }
+type schemaUntold struct{ kind.Group }

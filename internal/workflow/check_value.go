@@ -194,7 +194,7 @@ func schemaText(f *jsonschema.ValidationError) string {
 		return "fits the schema in not"
 	case *schemaContained:
 		return k.text
-	case schemaUntold:
+	case *schemaUntold:
 		return "does not fit the schema"
 	}
 	_, text, _ := strings.Cut((&jsonschema.ValidationError{ErrorKind: f.ErrorKind}).Error(), ": ")
