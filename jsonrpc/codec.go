@@ -199,7 +199,7 @@ func (e *DecodeError) Error() string {
 	if e.Member == "" {
 		return "jsonrpc: the value must be " + e.Expected
 	}
-	return "jsonrpc: the member " + e.Member + " must be " + e.Expected
+	return printable("jsonrpc: the member " + e.Member + " must be " + e.Expected)
 }
 
 // Unwrap returns the decoder's error.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // A Code is the code of an Error: an integer that says what kind of error it
@@ -111,13 +112,14 @@ func (e *Error) WithData(v any) *Error {
 	return &Error{Code: e.Code, Message: e.Message, Data: data}
 }
 
-// Error returns the message, of which it shows 500 bytes, and the code. Data is left
-// out: it may be long, and secret.
+// Error returns the message, of which it shows 500 bytes, and the code, on one line:
+// what cannot be printed of the peer's words is written as in a string of Go. Data is
+// left out: it may be long, and secret.
 func (e *Error) Error() string {
 	if e == nil || e.Message == "" {
 		return fmt.Sprintf("%v (%d)", e.code(), int64(e.code()))
 	}
-	return fmt.Sprintf("%s (%d)", shorten(e.Message, longestText), int64(e.Code))
+	return fmt.Sprintf("%s (%d)", printable(shorten(e.Message, longestText)), int64(e.Code))
 }
 
 // Is says whether target is an *Error with the same code.
@@ -177,7 +179,7 @@ type CallError struct {
 	Err           error
 }
 
-// Error says what was called where and what came of it.
+// Error says what was called where and what came of it, on one line.
 func (e *CallError) Error() string {
 	text := "jsonrpc: " + e.Method + " on " + e.Conn
 	if !e.ID.IsZero() {
@@ -186,7 +188,7 @@ func (e *CallError) Error() string {
 	if e.CorrelationID != "" {
 		text += ", correlation id " + e.CorrelationID
 	}
-	return text + ", after " + e.Elapsed.Round(time.Microsecond).String() + ": " + unprefixed(e.Err)
+	return printable(text + ", after " + e.Elapsed.Round(time.Microsecond).String() + ": " + unprefixed(e.Err))
 }
 
 // Unwrap returns what came of the call.
@@ -205,9 +207,9 @@ type ConnError struct {
 	Err error
 }
 
-// Error names the connection and the reason.
+// Error names the connection and the reason, on one line.
 func (e *ConnError) Error() string {
-	return "jsonrpc: connection " + e.Conn + " " + e.State.String() + ": " + unprefixed(e.Err)
+	return printable("jsonrpc: connection " + e.Conn + " " + e.State.String() + ": " + unprefixed(e.Err))
 }
 
 // Unwrap returns the reason.
@@ -298,6 +300,26 @@ func shorten(text string, n int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:n], "") + "…"
+}
+
+// printable makes a text with a peer's words in it fit for a line of a log or of a
+// terminal, where a line break would begin an entry of the peer's own making: what cannot
+// be printed is written as in a string of Go.
+func printable(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // unprefixed is err's text without the name of this package, which the text it

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // TestErrorChains finds what is inside the errors of calls (RPC-20, RPC-21).
@@ -56,6 +58,40 @@ func TestErrorChains(t *testing.T) {
 		if err.Error() == "" {
 			t.Errorf("%T without a text", err)
 		}
+	}
+}
+
+// TestErrorsAreOneLine: what a peer writes begins no line of a log and commands no
+// terminal. The fields have it as it came.
+func TestErrorsAreOneLine(t *testing.T) {
+	const evil = "no\r\n2026/01/01 root logged in\x1b[2J\u2028\u202e\x9b end"
+	peer := decodeError([]byte(`{"code":7,"message":"no\r\n2026/01/01 root logged in\u001b[2J\u2028\u202e\u009b","data":{"correlation_id":"x\ny"}}`))
+	if !strings.Contains(peer.Message, "no\r\n2026") {
+		t.Errorf("the message is not as it came: %q", peer.Message)
+	}
+	if want := `no\r\n2026/01/01 root logged in\x1b[2J\u2028\u202e\u009b (7)`; peer.Error() != want {
+		t.Errorf("\n got %q\nwant %q", peer.Error(), want)
+	}
+	for _, err := range []error{
+		peer,
+		&CallError{Conn: "c", Method: "m", CorrelationID: "x\ny", Err: peer},
+		&CallError{Conn: "c", Method: "m", Err: &UndeliveredError{Err: errors.New(evil)}},
+		&CallError{Conn: "c", Method: "m", Err: &TimeoutError{Peer: peer}},
+		&TimeoutError{Peer: peer},
+		&ConnError{Conn: "c", Err: errors.New(evil)},
+		&DecodeError{Member: evil, Expected: "a string"},
+		&ResultError{Err: &DecodeError{Member: evil, Expected: "a string"}},
+		&HandlerError{Method: evil, Err: io.EOF},
+		&PanicError{Method: evil, Value: 1},
+		noSuchCall([]byte("\"\u2028\u0085\"")),
+	} {
+		text := err.Error()
+		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(text) {
+			t.Errorf("%T: %q", err, text)
+		}
+	}
+	if got := (&Error{Code: 7, Message: "schön, “so” \\n"}).Error(); got != "schön, “so” \\n (7)" {
+		t.Errorf("what can be printed is changed: %q", got)
 	}
 }
 

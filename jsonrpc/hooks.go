@@ -106,7 +106,7 @@ func (e *PanicError) Error() string {
 	if e.writer {
 		return fmt.Sprintf("jsonrpc: the Writer of the result panicked: %v", e.Value)
 	}
-	return fmt.Sprintf("jsonrpc: handler of %s panicked: %v", shorten(e.Method, longestName), e.Value)
+	return fmt.Sprintf("jsonrpc: handler of %s panicked: %v", printable(shorten(e.Method, longestName)), e.Value)
 }
 
 // Unwrap returns the value given to panic when it is an error.
@@ -125,7 +125,7 @@ type HandlerError struct {
 
 // Error names the method and the error.
 func (e *HandlerError) Error() string {
-	return "jsonrpc: handler of " + shorten(e.Method, longestName) + ": " + unprefixed(e.Err)
+	return "jsonrpc: handler of " + printable(shorten(e.Method, longestName)) + ": " + unprefixed(e.Err)
 }
 
 // Unwrap returns the handler's error.

@@ -9,7 +9,7 @@ import (
 // noSuchCall reports a response with an id of no call of ours. It shows the id: a peer
 // that answers with "4096" or 4096.0 for 4096 is found by that.
 func noSuchCall(id []byte) error {
-	return fmt.Errorf("jsonrpc: a response with the id %s, which no call had", shorten(string(id), longestName))
+	return fmt.Errorf("jsonrpc: a response with the id %s, which no call had", printable(shorten(string(id), longestName)))
 }
 
 // settle gives a response to the call that waits for it (RPC-7).
