@@ -31,6 +31,8 @@ type Codec interface {
 //     but case is refused, since it is a mistake;
 //   - duplicate members are refused, at any depth. Which of them counts would
 //     otherwise depend on who reads;
+//   - more elements than an array of Go holds are refused, where encoding/json
+//     drops them; fewer leave the rest zero;
 //   - numbers that go into an interface become a json.Number, so that integers
 //     beyond 2^53 survive;
 //   - "<", ">" and "&" are not escaped, and what Marshalers return is checked

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -303,6 +304,59 @@ func TestStrictDecodeNumbers(t *testing.T) {
 	var lenient any
 	if err := LenientCodec().Decode([]byte(`{"a":1,"a":2}`), &lenient); err != nil || lenient.(map[string]any)["a"] != 2.0 {
 		t.Errorf("the lenient codec: %v, %v", lenient, err)
+	}
+}
+
+// TestStrictDecodeArrays: no element is dropped because an array of Go has no room for
+// it. Arrays that read themselves take what they like.
+func TestStrictDecodeArrays(t *testing.T) {
+	for _, c := range []struct {
+		into             any
+		text             string
+		member, expected string // expected empty: the text is accepted
+	}{
+		{new([2]int), `[1,2]`, "", ""},
+		{new([2]int), `[1]`, "", ""},
+		{new([2]int), `[]`, "", ""},
+		{new([2]int), `null`, "", ""},
+		{new([2]int), `[1,2,3]`, "[2]", "absent, there are 2 elements at most"},
+		{new([2]int), `[1,2,null]`, "[2]", "absent, there are 2 elements at most"},
+		{new([0]int), `[]`, "", ""},
+		{new([0]int), `[{}]`, "[0]", "an integer of at most 64 bits"},
+		{new([0]any), `[{}]`, "[0]", "absent, there are 0 elements at most"},
+		{new(*[1]string), `["a","b"]`, "[1]", "absent, there are 1 elements at most"},
+		{new(struct{ A map[string][][1]bool }), `{"A":{"x":[[true],[true,false]]}}`, "A.x[1][1]", "absent, there are 1 elements at most"},
+		{new([]int), `[1,2,3]`, "", ""},
+		{new(oddArray), `[1,2,3]`, "", ""},
+		{new([1]string), `["a",]`, "", "valid JSON"},
+	} {
+		err := StrictCodec().Decode([]byte(c.text), c.into)
+		d, ok := errors.AsType[*DecodeError](err)
+		if c.expected == "" && err != nil || c.expected != "" && (!ok || d.Member != c.member || d.Expected != c.expected) {
+			t.Errorf("%T, %s: %v", c.into, c.text, err)
+		}
+		if lenient := LenientCodec().Decode([]byte(c.text), c.into); strings.HasPrefix(c.expected, "absent") && lenient != nil {
+			t.Errorf("%T, %s by the lenient codec: %v", c.into, c.text, lenient)
+		}
+	}
+}
+
+// An oddArray reads itself.
+type oddArray [1]int
+
+func (*oddArray) UnmarshalJSON([]byte) error { return nil }
+
+// TestTypedArray: params beyond an array of Go are refused, as those beyond a struct are.
+func TestTypedArray(t *testing.T) {
+	var mux Mux
+	mux.Register("area", Typed(func(_ context.Context, p [2]int) (int, error) { return p[0] * p[1], nil }))
+	r := NewResponder(Config{Handler: &mux})
+	defer r.Close()
+	got, err := r.Respond(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"method":"area","params":[2,3,4]}`), nil)
+	want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid params: the member [2] must be absent, there are 2 elements at most",` +
+		`"data":{"member":"[2]","expected":"absent, there are 2 elements at most"}}}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 

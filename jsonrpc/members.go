@@ -350,6 +350,10 @@ func (c *memberCheck) array(i int, s *shape, depth int) int {
 			c.within("[" + strconv.Itoa(n) + "]")
 			return i
 		}
+		if s.isFull(n) {
+			c.fault = &DecodeError{Member: "[" + strconv.Itoa(n) + "]", Expected: "absent, there are " + strconv.Itoa(n) + " elements at most"}
+			return malformed
+		}
 		if i = skipSpace(c.b, i); i >= len(c.b) {
 			return malformed
 		}
@@ -362,6 +366,11 @@ func (c *memberCheck) array(i int, s *shape, depth int) int {
 			return malformed
 		}
 	}
+}
+
+// isFull says whether n elements are all that an array of Go holds.
+func (s *shape) isFull(n int) bool {
+	return s != nil && s.takes == jsonArray && s.typ.Kind() == reflect.Array && n >= s.typ.Len()
 }
 
 // within puts the name of what contains the fault before its path.

@@ -32,8 +32,8 @@ func Call[R any](ctx context.Context, c Caller, method string, params any, opts 
 // Params by name (an object, JSON-RPC 2.0 section 4.2) are decoded into P.
 // Params by position (an array) are too when P is a slice, an array or an
 // interface; when P is a struct they fill its members in the order of their
-// declaration, fewer leaving the last ones zero, more being refused. Absent
-// params leave P zero.
+// declaration, fewer leaving the last ones zero, more being refused; so do those
+// of an array, with the StrictCodec. Absent params leave P zero.
 //
 // Params that do not fit are answered CodeInvalidParams with data that names
 // the member and what was expected, where the Codec tells it:
