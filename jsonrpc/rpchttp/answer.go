@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -124,7 +125,7 @@ func (a *answer) check(text []byte) error {
 // only mean the message of this POST.
 func (a *answer) unread(fault []byte) error {
 	err := a.refused("the server could not read the message", nil)
-	err.Err = decodeFault(fault)
+	err.Err = decodeFault(fault, secretsOf(a.res.Request))
 	return err
 }
 
@@ -196,7 +197,8 @@ func redirected(res *http.Response) string {
 	return "the server redirects to " + printable(bareURL(res.Request.URL.ResolveReference(to))) + ", which is not followed"
 }
 
-func decodeFault(raw []byte) error {
+// decodeFault reads the error of a server that has seen the secrets, and may repeat them.
+func decodeFault(raw []byte, secrets []string) error {
 	var e struct {
 		Code    jsonrpc.Code    `json:"code"`
 		Message string          `json:"message"`
@@ -205,7 +207,18 @@ func decodeFault(raw []byte) error {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return errors.New("an error that cannot be read")
 	}
-	return &jsonrpc.Error{Code: e.Code, Message: e.Message, Data: e.Data}
+	return &jsonrpc.Error{Code: e.Code, Message: blot(e.Message, secrets, false), Data: blotData(e.Data, secrets)}
+}
+
+// blotData is blot for JSON; nil when that is none any more. Short secrets stay: a header
+// of "1" is in many numbers, of a limit for example.
+func blotData(data json.RawMessage, secrets []string) json.RawMessage {
+	long := slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < shortestWord })
+	text := json.RawMessage(blot(string(data), long, false))
+	if !json.Valid(text) {
+		return nil
+	}
+	return text
 }
 
 // mediaType returns the type in a Content-Type header, in lower case and

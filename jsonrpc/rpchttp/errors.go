@@ -1,8 +1,10 @@
 package rpchttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -39,8 +41,8 @@ const snippetSource = 4 << 10
 
 // An Error is an HTTP exchange that brought no JSON-RPC answer: the request
 // failed, or something else than JSON-RPC came back. It holds no credentials:
-// the URL is without user, password and query, and the query and values of headers
-// that ClientConfig.Headers set are blotted out of the snippet.
+// the URL is without user, password and query, and those, and the values of headers
+// that ClientConfig.Headers set, are blotted out of the snippet and of a *jsonrpc.Error.
 type Error struct {
 	Method  string // "POST", "GET" or "DELETE"
 	URL     string // without user, query and fragment
@@ -241,6 +243,7 @@ func adviceFor(status int) string {
 // snippet returns the beginning of an answer for an Error: one line of
 // printable text, with the secrets blotted out.
 func snippet(body []byte, secrets []string) string {
+	body = body[:min(len(body), snippetSource)]
 	text := blot(string(body), secrets, len(body) == snippetSource)
 	var b strings.Builder
 	space := true
@@ -264,29 +267,53 @@ func snippet(body []byte, secrets []string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// blot replaces the secrets in text. The longest come first: what is left of a key
-// without a short one in it, a header of "1" for example, would still tell the key. Of
-// a text that was cut off the end goes, too, where it may be the beginning of a secret.
+// blot replaces the secrets in text, those that overlap as one: what is left of a key
+// without a short one in it, a header of "1" for example, or of two that share some of
+// their bytes, would still tell the key. Of a text that was cut off the end goes, too,
+// where it may be the beginning of a secret.
 func blot(text string, secrets []string, cut bool) string {
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	end := len(text)
+	hidden := make([]bool, len(text))
 	for _, s := range secrets {
 		for n := min(len(s)-1, len(text)); cut && n > len(text)-end; n-- {
 			if strings.HasSuffix(text, s[:n]) {
 				end = len(text) - n
 			}
 		}
+		hide(hidden, text, s)
 	}
-	text = text[:end]
-	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s, "[…]")
+	var b strings.Builder
+	for i := range end {
+		switch {
+		case !hidden[i]:
+			b.WriteByte(text[i])
+		case i == 0 || !hidden[i-1]:
+			b.WriteString("[…]")
+		}
 	}
-	return text
+	return b.String()
+}
+
+// hide marks the bytes of text that belong to the secret.
+func hide(hidden []bool, text, secret string) {
+	marked := 0
+	for from := 0; ; {
+		i := strings.Index(text[from:], secret)
+		if i < 0 {
+			return
+		}
+		from += i
+		for marked = max(marked, from); marked < from+len(secret); marked++ {
+			hidden[marked] = true
+		}
+		from++
+	}
 }
 
 // secretsOf lists the query of a request and the values of the headers that this
 // package does not set to the same for everybody, and the words in them, since a
-// server may repeat "KEY" of "Bearer KEY" or of "?key=KEY".
+// server may repeat "KEY" of "Bearer KEY", "session=KEY;" or "?key=KEY"; and the password
+// of basic authentication, or a user without one, which is a token then.
 func secretsOf(req *http.Request) []string {
 	secrets := querySecrets(req.URL.RawQuery)
 	for name, values := range req.Header {
@@ -295,18 +322,40 @@ func secretsOf(req *http.Request) []string {
 			continue
 		}
 		for _, v := range values {
-			if v == "" {
-				continue
-			}
-			secrets = append(secrets, v)
-			for word := range strings.FieldsSeq(v) {
-				if len(word) >= shortestWord {
-					secrets = append(secrets, word)
-				}
+			secrets = append(append(secrets, v), words(v)...)
+		}
+	}
+	if user, password, ok := req.BasicAuth(); ok {
+		secrets = append(secrets, cmp.Or(password, user))
+	}
+	secrets = append(secrets, inJSON(secrets)...)
+	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
+}
+
+// words lists the parts of a header's value that are long enough to be secrets by
+// themselves, with and without what stands around the values of cookies and parameters.
+func words(value string) []string {
+	inner := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t;,=\"", r) })
+	return slices.DeleteFunc(append(strings.Fields(value), inner...), func(s string) bool { return len(s) < shortestWord })
+}
+
+// inJSON lists how secrets stand in a JSON string where that is in another way; some
+// servers escape slashes, too.
+func inJSON(secrets []string) []string {
+	var all []string
+	for _, s := range secrets {
+		quoted, err := json.Marshal(s)
+		if err != nil {
+			continue
+		}
+		plain := string(quoted[1 : len(quoted)-1])
+		for _, form := range []string{plain, strings.ReplaceAll(plain, "/", `\/`)} {
+			if form != s {
+				all = append(all, form)
 			}
 		}
 	}
-	return secrets
+	return all
 }
 
 // shortestWord is the length, in bytes, from which on a part of a header or a query

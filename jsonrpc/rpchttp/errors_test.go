@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,7 +148,13 @@ func TestSnippet(t *testing.T) {
 		{"the key s1k of 1", []string{"1", "s1k"}, "the key […] of […]"}, // whichever comes first
 		{"the key s1k of 1", []string{"s1k", "1"}, "the key […] of […]"},
 		{("the key " + long)[:snippetSource], []string{"T0", long, "x"}, "the key"},
-		{"the key T0ken", []string{long}, "the key T0ken"}, // that is all of the answer
+		{"the key T0ken", []string{long}, "the key T0ken"},                      // that is all of the answer
+		{"not s3cretKEY1other", []string{"s3cretKEY1", "KEY1other"}, "not […]"}, // they overlap
+		{"not s3cretKEY1other", []string{"KEY1other", "s3cretKEY1"}, "not […]"},
+		{"not abcabcabc", []string{"abcabc"}, "not […]"}, // so does one with itself
+		{"not KEY1KEY2, KEY1", []string{"KEY1", "KEY2"}, "not […], […]"},
+		{strings.Repeat(" ", snippetSource-len("s3cretKEY1")) + "s3cretKEY1", []string{"s3cretKEY1", "KEY1other"}, "[…]"}, // cut in the second
+		{strings.Repeat(" ", snippetSource-len("s3cretKEY1")) + "s3cretKEY1 and more", []string{"s3cretKEY1", "KEY1other"}, "[…]"},
 	} {
 		if got := snippet([]byte(c.body), c.secrets); got != c.want {
 			t.Errorf("%.20q without %.20q: %q", c.body, c.secrets, got)
@@ -155,6 +162,26 @@ func TestSnippet(t *testing.T) {
 	}
 	if got := printable("a\xff"); got != "?" {
 		t.Errorf("a header that is no text: %q", got)
+	}
+}
+
+// TestFaultSecrets: a server that refuses credentials with an error of JSON-RPC, without an
+// id, does not bring them into the error either. Its code and data stay what they are.
+func TestFaultSecrets(t *testing.T) {
+	secrets := []string{"Bearer T0ken-of-8", "T0ken-of-8", "1"}
+	for raw, want := range map[string]jsonrpc.Error{
+		`{"code":-32001,"message":"no such key: T0ken-of-8"}`:                          {Code: -32001, Message: "no such key: […]"},
+		`{"code":-32600,"message":"too long","data":{"limit":10}}`:                     {Code: -32600, Message: "too long", Data: []byte(`{"limit":10}`)},
+		`{"code":7,"message":"no","data":["Bearer T0ken-of-8",{"T0ken-of-8":1}]}`:      {Code: 7, Message: "no", Data: []byte(`["[…]",{"[…]":1}]`)},
+		`{"code":7,"message":"no","data":{"a":"T0ken-of-8","b":"Bearer T0ken-of-8x"}}`: {Code: 7, Message: "no", Data: []byte(`{"a":"[…]","b":"[…]x"}`)},
+	} {
+		e, ok := errors.AsType[*jsonrpc.Error](decodeFault([]byte(raw), secrets))
+		if !ok || e.Code != want.Code || e.Message != want.Message || string(e.Data) != string(want.Data) {
+			t.Errorf("%s: %+v", raw, e)
+		}
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](decodeFault([]byte(`{"code":7,"message":"","data":[12345678]}`), []string{"[12345678"})); !ok || e.Data != nil {
+		t.Errorf("data that is none without the secret: %+v", e)
 	}
 }
 
@@ -170,7 +197,7 @@ func TestSecretsOf(t *testing.T) {
 		got[s] = true
 	}
 	for _, want := range []string{
-		r.URL.RawQuery, "7%2dletter", "7-letter", "1234%205678", "1234 5678", "12345678",
+		r.URL.RawQuery, strings.ReplaceAll(r.URL.RawQuery, "&", `\u0026`), "7%2dletter", "7-letter", "1234%205678", "1234 5678", "12345678",
 		"Bearer T0ken-of-8", "T0ken-of-8", "seven77 eight888", "eight888",
 	} {
 		if !got[want] {
@@ -180,6 +207,16 @@ func TestSecretsOf(t *testing.T) {
 	}
 	if len(got) > 0 {
 		t.Errorf("secrets, too: %v", got)
+	}
+	r = &http.Request{URL: new(url.URL), Header: http.Header{"Cookie": {`a=short; session="cookie/val"; b=c`}}}
+	r.SetBasicAuth("ada", `pa"ss`)
+	for _, want := range []string{"cookie/val", `cookie\/val`, `pa"ss`, `pa\"ss`, "YWRhOnBhInNz", "Basic YWRhOnBhInNz"} {
+		if !slices.Contains(secretsOf(r), want) {
+			t.Errorf("%q is no secret of %q", want, secretsOf(r))
+		}
+	}
+	if r.SetBasicAuth("T0ken", ""); !slices.Contains(secretsOf(r), "T0ken") {
+		t.Error("a user without a password is no secret")
 	}
 	if got := secretsOf(&http.Request{URL: new(url.URL)}); len(got) > 0 {
 		t.Errorf("secrets of nothing: %q", got)

@@ -192,6 +192,23 @@ func TestQuerySecret(t *testing.T) {
 	}
 }
 
+// TestPasswordSecret: a server that repeats the password of the URL does not bring it into
+// the error, neither by an answer that is none, nor by an error of JSON-RPC.
+func TestPasswordSecret(t *testing.T) {
+	for _, body := range []string{`{"wrong":"S3cret\/pass"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"wrong: S3cret/pass"}}`} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			io.WriteString(w, body)
+		}))
+		err := undelivered(t, strings.Replace(srv.URL, "://", "://ada:S3cret%2Fpass@", 1), rpchttp.ClientConfig{})
+		if text := err.Error(); strings.Contains(text, "S3cret") || !strings.Contains(text, "wrong") {
+			t.Error(text)
+		}
+		srv.Close()
+	}
+}
+
 // undelivered sends a call and returns why it failed.
 func undelivered(t *testing.T, url string, cfg rpchttp.ClientConfig) *rpchttp.Error {
 	t.Helper()

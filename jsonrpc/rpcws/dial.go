@@ -1,9 +1,11 @@
 package rpcws
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -220,32 +222,77 @@ func dialError(err error, resp *http.Response, token string, secrets []string) e
 	return e
 }
 
-// blot replaces the token and the other secrets in text. The longest come first: what is
-// left of a key without a short one in it, a header of "1" for example, would still tell
-// the key. Of a text that was cut off the end goes, too, where it may be the beginning of
-// a secret.
+// blot replaces the token and the other secrets in text, those that overlap as one: what
+// is left of a key without a short one in it, a header of "1" for example, or of two that
+// share some of their bytes, would still tell the key. Of a text that was cut off the end
+// goes, too, where it may be the beginning of a secret.
 func blot(text, token string, secrets []string) string {
+	all := slices.Concat(secrets, inJSON(secrets))
 	if token != "" {
-		secrets = append(secrets, token)
+		all = append(append(all, token), inJSON([]string{token})...)
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	end, cut := len(text), len(text) == bodySource
-	for _, s := range secrets {
+	hidden := make([]bool, len(text))
+	for _, s := range all {
 		for n := min(len(s)-1, len(text)); cut && n > len(text)-end; n-- {
 			if strings.HasSuffix(text, s[:n]) {
 				end = len(text) - n
 			}
 		}
+		hide(hidden, text, s)
 	}
-	text = text[:end]
-	for _, s := range secrets {
-		instead := "[…]"
-		if s == token {
-			instead = "[token]"
+	var b strings.Builder
+	for from := 0; from < end; {
+		to := from + 1
+		for to < len(text) && hidden[to] == hidden[from] {
+			to++
 		}
-		text = strings.ReplaceAll(text, s, instead)
+		switch part := text[from:to]; {
+		case !hidden[from]:
+			b.WriteString(part[:min(to, end)-from])
+		case part == token:
+			b.WriteString("[token]")
+		default:
+			b.WriteString("[…]")
+		}
+		from = to
 	}
-	return text
+	return b.String()
+}
+
+// hide marks the bytes of text that belong to the secret.
+func hide(hidden []bool, text, secret string) {
+	marked := 0
+	for from := 0; ; {
+		i := strings.Index(text[from:], secret)
+		if i < 0 {
+			return
+		}
+		from += i
+		for marked = max(marked, from); marked < from+len(secret); marked++ {
+			hidden[marked] = true
+		}
+		from++
+	}
+}
+
+// inJSON lists how secrets stand in a JSON string where that is in another way; some
+// servers escape slashes, too.
+func inJSON(secrets []string) []string {
+	var all []string
+	for _, s := range secrets {
+		quoted, err := json.Marshal(s)
+		if err != nil {
+			continue
+		}
+		plain := string(quoted[1 : len(quoted)-1])
+		for _, form := range []string{plain, strings.ReplaceAll(plain, "/", `\/`)} {
+			if form != s {
+				all = append(all, form)
+			}
+		}
+	}
+	return all
 }
 
 // shortestWord is the length, in bytes, from which on a part of a header or a query
@@ -253,7 +300,8 @@ func blot(text, token string, secrets []string) string {
 const shortestWord = 8
 
 // secretsOf lists what a server may repeat of a handshake that should not be
-// repeated: password and query of the URL, the values of headers and their words.
+// repeated: password and query of the URL, the values of headers and the words in them,
+// such as "KEY" of "Bearer KEY" and of "session=KEY;", and the password in one.
 func secretsOf(target *url.URL, header http.Header) []string {
 	var secrets []string
 	add := func(shortest int, texts ...string) {
@@ -282,7 +330,11 @@ func secretsOf(target *url.URL, header http.Header) []string {
 		for _, value := range values {
 			add(1, value)
 			add(shortestWord, strings.Fields(value)...)
+			add(shortestWord, strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t;,=\"", r) })...)
 		}
+	}
+	if user, password, ok := (&http.Request{Header: header}).BasicAuth(); ok {
+		add(1, cmp.Or(password, user))
 	}
 	return secrets
 }

@@ -36,8 +36,16 @@ func TestSecretsOf(t *testing.T) {
 		}
 	}
 	got := secretsOf(new(url.URL), http.Header{"Authorization": {"Key 12345678 1234567", ""}})
-	if want := []string{"Key 12345678 1234567", "12345678"}; !slices.Equal(got, want) {
+	if want := []string{"Key 12345678 1234567", "12345678", "12345678"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	r := &http.Request{Header: http.Header{"Cookie": {`a=short; session="cookie/val"`}}}
+	r.SetBasicAuth("ada", "pw")
+	got = secretsOf(new(url.URL), r.Header)
+	for _, want := range []string{"cookie/val", "pw", "YWRhOnB3"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q is no secret of %q", want, got)
+		}
 	}
 }
 
@@ -56,7 +64,14 @@ func TestBlot(t *testing.T) {
 		{"the key of tok", "of", []string{"key of tok"}, "the […]"},
 		{("the key " + long)[:bodySource], long, []string{"T0", "x"}, "the key "},
 		{("the key " + long)[:bodySource], "", []string{"T0", long, "x"}, "the key "},
-		{"the key T0ken", long, nil, "the key T0ken"}, // that is all of the answer
+		{"the key T0ken", long, nil, "the key T0ken"},                               // that is all of the answer
+		{"not s3cretKEY1other", "", []string{"s3cretKEY1", "KEY1other"}, "not […]"}, // they overlap
+		{"not s3cretKEY1other", "s3cretKEY1", []string{"KEY1other"}, "not […]"},
+		{"not abcabcabc", "abcabc", nil, "not […]"}, // so does one with itself
+		{"KEY1, KEY1", "KEY1", nil, "[token], [token]"},
+		{strings.Repeat(" ", bodySource-len("s3cretKEY1")) + "s3cretKEY1", "", []string{"s3cretKEY1", "KEY1other"}, strings.Repeat(" ", bodySource-len("s3cretKEY1")) + "[…]"},
+		{`{"key":"ab\"c\/d"}`, `ab"c/d`, nil, `{"key":"[…]"}`}, // as it stands in JSON
+		{`{"key":"ab\"c/d"}`, "", []string{`ab"c/d`}, `{"key":"[…]"}`},
 	} {
 		if got := blot(c.text, c.token, c.secrets); got != c.want {
 			t.Errorf("%.20q without %.20q and %.20q: %.100q", c.text, c.token, c.secrets, got)
