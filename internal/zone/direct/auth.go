@@ -28,7 +28,8 @@ func authorize(ctx context.Context, a Authorizer, h http.Header) *zone.Transport
 		return nil
 	}
 	if err := a.Authorize(ctx, h); err != nil {
-		return AsFault(err)
+		fault := *AsFault(err) // all who waited for one token have the same, and each has an exchange of its own
+		return &fault
 	}
 	return nil
 }

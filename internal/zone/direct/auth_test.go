@@ -187,6 +187,44 @@ func TestZN6_DirectTokensAreFetchedOnce(t *testing.T) {
 	}
 }
 
+// TestZN6_DirectTokenOfNobody: calls that have waited for one token in vain do not share
+// what is known of their exchanges. The next attempt of a question would go to the session
+// of another one, which ends with that.
+func TestZN6_DirectTokenOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		tokens := direct.NewTokens(direct.TokenConfig{Fetch: func(context.Context) (direct.Token, error) {
+			<-leave
+			return direct.Token{}, &zone.TransportError{Class: zone.ClassNotSent, Err: errors.New("HTTP 503")}
+		}})
+		transport, err := direct.New(direct.Config{
+			URL: "https://execution.example/", Authorize: tokens, Retry: direct.Retry{Attempts: 1},
+			Platform: direct.Platform{Header: func(_ http.Header, meta zone.Meta) (string, error) { return "session of " + meta.Task, nil }},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer transport.Close()
+		ctx := within(t, time.Minute)
+		var faults [2]*zone.TransportError
+		var calls sync.WaitGroup
+		for i, task := range []string{"a", "b"} {
+			calls.Go(func() {
+				_, _, err := transport.Call(ctx, []byte("{}"), zone.Meta{Task: task})
+				faults[i], _ = errors.AsType[*zone.TransportError](err)
+			})
+		}
+		synctest.Wait() // both have come to wait
+		close(leave)
+		calls.Wait()
+		for i, want := range []string{"session of a", "session of b"} {
+			if f := faults[i]; f == nil || f.Class != zone.ClassNotSent || f.Info.Affinity != want {
+				t.Errorf("%+v, want %s", f, want)
+			}
+		}
+	})
+}
+
 // TestZN6_DirectTokenOfOneWhoGivesUp: the others go on without it.
 func TestZN6_DirectTokenOfOneWhoGivesUp(t *testing.T) {
 	var n atomic.Int64
