@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/parley-project/parley/internal/zone"
@@ -31,6 +32,8 @@ func (z *Zone) invokeREST(version string) http.HandlerFunc {
 
 func (z *Zone) answerIn(ctx context.Context, envelope *zone.Envelope, inner []byte, with beside) ([]byte, int) {
 	if inner == nil {
+		c := &call{beside: with, cause: errors.New("a message of A2A without a request of the contract")}
+		z.log(ctx, c, zone.NewError(zone.ReasonInvalidParams), z.cfg.Now())
 		return envelope.Fault(with.correlation)
 	}
 	return envelope.Wrap(z.answer(ctx, inner, with), z.cfg.NewID()), http.StatusOK

@@ -72,9 +72,11 @@ func (z *Zone) refuse(w http.ResponseWriter, r *http.Request, status int, why st
 		http.Error(w, why, status)
 		return
 	}
+	c := &call{beside: beside{correlation: z.correlation(r)}, cause: errors.New(why + ": " + zone.CleanText(r.URL.Path))}
 	fault := zone.NewError(zone.ReasonInvalidRequest)
-	fault.Message, fault.CorrelationID = "Invalid Request: "+why, z.correlation(r)
-	z.write(w, status, z.codec.EncodeError(jsonrpc.NullID(), fault))
+	fault.Message = "Invalid Request: " + why
+	z.log(r.Context(), c, fault, z.cfg.Now())
+	z.write(w, status, z.encode(c, nil, fault))
 }
 
 func document(text json.RawMessage) http.HandlerFunc {

@@ -86,6 +86,36 @@ func TestZN4_Routes(t *testing.T) {
 	}
 }
 
+// TestZN7_RefusalsAreFound: the correlation id of every answer leads to a line in the log
+// that says why, also where no request of the contract was read.
+func TestZN7_RefusalsAreFound(t *testing.T) {
+	rig := zonetest.NewRig(nil)
+	for name, c := range map[string]struct {
+		h          http.Handler
+		path, body string
+		why        string
+	}{
+		"no path":      {rig.Zone.Handler(), "/elsewhere", body("say x"), "no such path: /elsewhere"},
+		"no method":    {rig.Zone.Handler(), "/ping", body("say x"), "GET is the method of this path: /ping"},
+		"no request":   {rig.Zone.A2AHandler(), "/", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"parts":[{"kind":"text","text":"hi"}]}}}`, "without a request"},
+		"no REST":      {rig.Zone.A2AHandler(), "/message:send", `{"message":{"parts":[]}}`, "without a request"},
+		"no envelope":  {rig.Zone.A2AHandler(), "/", `[]`, `"reason":"invalid_request"`},
+		"no execution": {rig.Zone.Handler(), "/invocations", `{`, `"reason":"parse_error"`},
+	} {
+		id := "corr-" + strings.ReplaceAll(name, " ", "-")
+		r := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
+		r.Header.Set("X-Correlation-Id", id)
+		c.h.ServeHTTP(httptest.NewRecorder(), r)
+		found := false
+		for line := range strings.SplitSeq(rig.Log.String(), "\n") {
+			found = found || strings.Contains(line, id) && strings.Contains(line, c.why)
+		}
+		if !found {
+			t.Errorf("%s: no line with %s and %q in %s", name, id, c.why, rig.Log)
+		}
+	}
+}
+
 // TestZN4_ContentTypes takes bytes whatever they are said to be.
 func TestZN4_ContentTypes(t *testing.T) {
 	h := zonetest.NewRig(nil).Zone.Handler()
