@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode"
 
 	"github.com/parley-project/parley/internal/zone"
 )
@@ -15,6 +16,8 @@ const (
 	// maxText bounds what is posted as messages, in bytes: nobody reads fifty. A
 	// longer text becomes a file.
 	maxText = 50 * maxMessage
+	// maxName bounds the name of a file, in bytes.
+	maxName = 255
 	// fileTooLarge is why a file is not posted that is too large.
 	fileTooLarge = "file too large"
 )
@@ -95,14 +98,15 @@ func answerFrom(r *zone.Result, long string) (a answer, dropped string) {
 func fileName(names ...string) string {
 	for _, name := range names {
 		name = path.Base(strings.ReplaceAll(name, `\`, "/"))
-		name = strings.Map(func(r rune) rune {
-			if r < ' ' || r == 0x7f {
+		name = strings.TrimSpace(strings.Map(func(r rune) rune {
+			// A sign that turns the direction makes "exe.pdf" of what ends with "fdp.exe".
+			if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
 				return -1
 			}
 			return r
-		}, name)
+		}, name))
 		if name != "" && name != "." && name != "/" && name != ".." {
-			return name[:min(len(name), 255)]
+			return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 		}
 	}
 	return "file"

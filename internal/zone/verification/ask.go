@@ -260,12 +260,15 @@ func (v *visit) answered(ctx context.Context, r *zone.Result) error {
 // has it, and its model may say it.
 func (z *Zone) redact(r *zone.Result) {
 	token, instead := z.cfg.Slack.BotToken.Reveal(), []byte("[redacted]")
-	r.ResponseText = strings.ReplaceAll(r.ResponseText, string(token), string(instead))
+	without := func(s string) string { return strings.ReplaceAll(s, string(token), string(instead)) }
+	r.ResponseText = without(r.ResponseText)
 	if r.FileArtifact == nil {
 		return
 	}
+	r.FileArtifact.Name = without(r.FileArtifact.Name)
 	for i := range r.FileArtifact.Parts {
 		part := &r.FileArtifact.Parts[i]
+		part.FileName = without(part.FileName)
 		part.ContentBase64 = bytes.ReplaceAll(part.ContentBase64, token, instead)
 	}
 }

@@ -389,7 +389,7 @@ func TestZN7_NoTokenAtRest(t *testing.T) {
 // shows it to nobody, also if the answer comes later.
 func TestZN7_TokenInAnAnswer(t *testing.T) {
 	leak := answered("I am " + botToken + ".")
-	leak.FileArtifact = artifact("a.txt", "mine: "+botToken)
+	leak.FileArtifact = artifact("of "+botToken+".txt", "mine: "+botToken)
 	for name, later := range map[string]bool{"at once": false, "later": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(cfg *verification.Config) { cfg.Profile = zone.ProfileStrict }, func(t *testing.T, r *rig) {
@@ -404,7 +404,7 @@ func TestZN7_TokenInAnAnswer(t *testing.T) {
 				}
 				m := r.ask(message("who are you?"))
 				pass(time.Minute)
-				r.want(m, "I am [redacted].", "file a.txt: mine: [redacted]")
+				r.want(m, "I am [redacted].", "file of [redacted].txt: mine: [redacted]")
 			})
 		})
 	}
