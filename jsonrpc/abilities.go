@@ -9,11 +9,15 @@ import (
 type (
 	tryWriter     interface{ TryWrite(p []byte) (int, error) }
 	readDeadliner interface{ SetReadDeadline(t time.Time) error }
+	watchedWriter interface {
+		WriteWatched(p []byte, watch func(on bool)) (int, error)
+	}
 )
 
 // A gentleCloser is one of the Streams of this package over a connection.
 type gentleCloser interface {
 	Stream
+	watchedWriter
 	closeGently() error
 }
 

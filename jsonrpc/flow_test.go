@@ -94,6 +94,44 @@ func TestStall(t *testing.T) {
 	})
 }
 
+// TestStallOfWholeMessages: a peer that takes the next 64 KiB in time is not given up,
+// however long all of a message takes, with framings that write it in one go as well; one
+// that stops within a message is.
+func TestStallOfWholeMessages(t *testing.T) {
+	large := json.RawMessage(`["` + strings.Repeat("x", 1<<20) + `"]`)
+	for name, framing := range map[string]Framing{"lines": NewLineStream, "headers": NewHeaderStream} {
+		for _, stops := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := bytePipe()
+				c := NewConn(framing(near), Config{StallTimeout: 10 * time.Second, Timeout: -1})
+				start, taken := time.Now(), make(chan int, 1)
+				go func() {
+					n := 0
+					for buf := make([]byte, 32<<10); !stops || n < 1<<19; n += len(buf) {
+						time.Sleep(4 * time.Second)
+						if _, err := io.ReadFull(far, buf); err != nil {
+							break
+						}
+					}
+					taken <- n
+				}()
+				err := c.Notify(t.Context(), "m", large)
+				if err == nil {
+					time.Sleep(200 * time.Second)
+				}
+				if ended := c.State() == StateDisconnected; ended != stops || stops && !errors.Is(c.Err(), errStalled) {
+					t.Errorf("%s, stops %v: %v, %v after %v", name, stops, err, c.Err(), time.Since(start))
+				}
+				c.Close()
+				far.Close()
+				if n := <-taken; n < 1<<19 || !stops && n < 1<<20 {
+					t.Errorf("%s, stops %v: %d bytes taken", name, stops, n)
+				}
+			})
+		}
+	}
+}
+
 // TestBothFlood proves that two ends that flood each other with large calls do
 // not wait for each other for ever, though both answer from the goroutine that
 // reads.

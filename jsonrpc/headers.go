@@ -219,17 +219,24 @@ func headerLine(line []byte, length int64) (int64, error) {
 	return int64(n), nil
 }
 
-func (s *headerStream) Write(p []byte) (int, error) {
+func (s *headerStream) Write(p []byte) (int, error) { return s.WriteWatched(p, func(bool) {}) }
+
+// WriteWatched writes all of a message when its end comes, which may be a thousand
+// times what the peer has to take within a StallTimeout.
+func (s *headerStream) WriteWatched(p []byte, watch func(on bool)) (int, error) {
 	if err := s.frame(s.skipOwed(p)); err != nil {
 		return 0, err
 	}
-	if len(s.out) > 0 {
-		_, err := s.rw.Write(s.out)
-		s.out = reuse(s.out)
-		if err != nil {
+	for out := s.out; len(out) > 0; {
+		n := min(len(out), writePiece)
+		if _, err := s.rw.Write(out[:n]); err != nil {
+			s.out = reuse(s.out)
 			return 0, err
 		}
+		out = out[n:]
+		watch(true)
 	}
+	s.out = reuse(s.out)
 	return len(p), nil
 }
 

@@ -47,6 +47,8 @@ type lineStream struct {
 
 func (s *lineStream) Write(p []byte) (int, error) { return s.rw.Write(p) }
 
+func (s *lineStream) WriteWatched(p []byte, _ func(on bool)) (int, error) { return s.Write(p) }
+
 func (s *lineStream) Close() error { return s.rw.Close() }
 
 func (s *lineStream) closeGently() error { return closeGently(s.rw) }

@@ -12,7 +12,7 @@ import "time"
 // nor checks what it carries, and it has no limit on the size of a message:
 // large ones come and go in parts, and the Conn decides how many it wants.
 //
-// Two abilities are optional. A Stream with
+// Three abilities are optional. A Stream with
 //
 //	TryWrite(p []byte) (n int, err error)
 //
@@ -24,7 +24,15 @@ import "time"
 //
 // lets a blocked Read be interrupted (the error matches
 // os.ErrDeadlineExceeded, nothing that was read is lost, and a later deadline
-// makes the Stream usable again); a Conn needs it for Config.CallerReads.
+// makes the Stream usable again); a Conn needs it for Config.CallerReads. A Stream
+// whose Write may take longer than a peer takes for the next 64 KiB, since it writes
+// more than it was given, or waits for something else, has
+//
+//	WriteWatched(p []byte, watch func(on bool)) (n int, err error)
+//
+// which is Write, and while it is under way calls watch(true) whenever the peer has
+// taken something, from when on Config.StallTimeout counts anew, and watch(false)
+// before it waits for what has an end of its own, from when on it does not count.
 type Stream interface {
 	// Read returns the next part of the message at hand, or the first part of
 	// the next message. The bytes are borrowed until the next Read. Empty

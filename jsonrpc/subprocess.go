@@ -187,6 +187,19 @@ func (s *Subprocess) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// WriteWatched is Write for a peer that may be slow; see Stream.
+func (s *Subprocess) WriteWatched(p []byte, watch func(on bool)) (int, error) {
+	w, ok := s.stream.(watchedWriter)
+	if !ok {
+		return s.Write(p)
+	}
+	n, err := w.WriteWatched(p, watch)
+	if err != nil {
+		err = s.explain(err)
+	}
+	return n, err
+}
+
 // explain adds the exit status to an error of a pipe that the child's exit is
 // the reason of.
 func (s *Subprocess) explain(err error) error {

@@ -31,9 +31,10 @@ var errStalled = errors.New("jsonrpc: the peer has taken nothing, or too little,
 // A writer is the sending half of a connection.
 type writer struct {
 	stream Stream
-	try    tryWriter // nil: only the writer goroutine writes
-	limit  int       // bytes that may wait before senders do
-	extra  int       // bytes that answers of the reader may wait beyond
+	try    tryWriter     // nil: only the writer goroutine writes
+	slow   watchedWriter // nil: a Write of stream is for the peer to take, and no more
+	limit  int           // bytes that may wait before senders do
+	extra  int           // bytes that answers of the reader may wait beyond
 	stall  time.Duration
 	broken func(error) // told once when the Stream fails or stalls
 	wake   chan struct{}
@@ -64,6 +65,7 @@ func newWriter(s Stream, cfg *Config, broken func(error)) *writer {
 		dead:   make(chan struct{}),
 	}
 	w.try, _ = s.(tryWriter)
+	w.slow, _ = s.(watchedWriter)
 	return w
 }
 
@@ -196,9 +198,16 @@ func (w *writer) recycle() {
 // run is the writer goroutine: it writes what senders leave to it, until stop
 // is closed.
 func (w *writer) run(stop <-chan struct{}) {
-	watch := time.AfterFunc(time.Hour, func() { w.broken(errStalled) })
-	watch.Stop()
-	defer watch.Stop()
+	timer := time.AfterFunc(time.Hour, func() { w.broken(errStalled) })
+	defer timer.Stop()
+	watch := func(on bool) {
+		if on && w.stall > 0 {
+			timer.Reset(w.stall)
+		} else {
+			timer.Stop()
+		}
+	}
+	watch(false)
 	for {
 		select {
 		case <-w.wake:
@@ -210,7 +219,7 @@ func (w *writer) run(stop <-chan struct{}) {
 }
 
 // drain writes until nothing waits, or until the Stream fails.
-func (w *writer) drain(watch *time.Timer) {
+func (w *writer) drain(watch func(on bool)) {
 	w.mu.Lock()
 	var p []byte
 	switch {
@@ -249,12 +258,14 @@ func (w *writer) drain(watch *time.Timer) {
 }
 
 // write writes one piece, watched for a peer that takes nothing.
-func (w *writer) write(p []byte, watch *time.Timer) (int, error) {
-	if w.stall > 0 {
-		watch.Reset(w.stall)
-		defer watch.Stop()
+func (w *writer) write(p []byte, watch func(on bool)) (n int, err error) {
+	watch(true)
+	defer watch(false)
+	if w.slow != nil {
+		n, err = w.slow.WriteWatched(p, watch)
+	} else {
+		n, err = w.stream.Write(p)
 	}
-	n, err := w.stream.Write(p)
 	if err == nil && n < len(p) {
 		err = errors.New("jsonrpc: the Stream wrote less than it was given")
 	}
