@@ -122,7 +122,7 @@ func setDefault[T int | string | time.Duration](v *T, d T) {
 	}
 }
 
-// A Stream is the client's end: a jsonrpc.Stream with TryWrite and
+// A Stream is the client's end: a jsonrpc.Stream with TryWrite, WriteWatched and
 // SetReadDeadline. See the package documentation for what it promises.
 type Stream struct {
 	cfg    ClientConfig
@@ -274,15 +274,20 @@ func (s *Stream) SetReadDeadline(t time.Time) error {
 
 // Write queues the messages in p, each of which a POST of its own carries. It
 // waits while more than ClientConfig.MaxQueue bytes wait for their turn.
-func (s *Stream) Write(p []byte) (int, error) { return s.write(p, true) }
+func (s *Stream) Write(p []byte) (int, error) { return s.write(p, func(bool) {}) }
+
+// WriteWatched is Write for a Conn, whose StallTimeout is not about messages that wait
+// for their turn: the POSTs before them have ClientConfig.Timeout.
+func (s *Stream) WriteWatched(p []byte, watch func(on bool)) (int, error) { return s.write(p, watch) }
 
 // TryWrite is Write without waiting: it returns what it took, possibly nothing.
-func (s *Stream) TryWrite(p []byte) (int, error) { return s.write(p, false) }
+func (s *Stream) TryWrite(p []byte) (int, error) { return s.write(p, nil) }
 
-func (s *Stream) write(p []byte, wait bool) (int, error) {
+// write waits for its turn if there is a watch, which it ends meanwhile.
+func (s *Stream) write(p []byte, watch func(on bool)) (int, error) {
 	n := 0
 	for n < len(p) {
-		if err := s.roomFor(wait); err != nil {
+		if err := s.roomFor(watch); err != nil {
 			if errors.Is(err, errFull) {
 				err = nil
 			}
@@ -317,8 +322,8 @@ var errFull = errors.New("rpchttp: queue full")
 
 // roomFor returns nil when one more message can be queued. Write being called
 // by one goroutine at a time, the room stays until it is used.
-func (s *Stream) roomFor(wait bool) error {
-	for {
+func (s *Stream) roomFor(watch func(on bool)) error {
+	for waited := false; ; waited = true {
 		select {
 		case <-s.closing:
 			return net.ErrClosed
@@ -327,11 +332,15 @@ func (s *Stream) roomFor(wait bool) error {
 		default:
 		}
 		if s.queued.Load() < int64(s.cfg.MaxQueue) && !s.anyFull() {
+			if waited {
+				watch(true)
+			}
 			return nil
 		}
-		if !wait {
+		if watch == nil {
 			return errFull
 		}
+		watch(false)
 		select {
 		case <-s.room:
 		case <-s.closing:

@@ -20,7 +20,7 @@ func TestWriteBesideClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Write has found room, and Close is quicker from there on.
-		if err := s.roomFor(true); err != nil {
+		if err := s.roomFor(func(bool) {}); err != nil {
 			t.Fatal(err)
 		}
 		s.Close()

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
 )
 
 // A gate lets POSTs through one by one, and notes them.
@@ -342,4 +344,45 @@ func TestOwnTransport(t *testing.T) {
 	if client.CheckRedirect != nil || theirs.own != nil {
 		t.Error("the caller's client was changed")
 	}
+}
+
+// TestQueueIsNoStall: calls that wait for their turn, behind others that take long, are no
+// sign of a server that takes nothing. Each has the time that it was given.
+func TestQueueIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := transport(func(r *http.Request) (*http.Response, error) {
+			body, _ := io.ReadAll(r.Body)
+			select {
+			case <-time.After(20 * time.Second):
+				return respond(http.StatusOK, jsonType, `{"jsonrpc":"2.0","id":`+string(idOf(body))+`,"result":1}`), nil
+			case <-r.Context().Done():
+				return nil, context.Cause(r.Context())
+			}
+		})
+		s, err := NewStream("http://h/", ClientConfig{Client: &http.Client{Transport: answer}, MaxInFlight: 2, MaxQueue: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := jsonrpc.NewConn(s, jsonrpc.Config{StallTimeout: 10 * time.Second, WriteBuffer: 1, Timeout: 90 * time.Second})
+		defer conn.Close()
+		start := time.Now()
+		var calls sync.WaitGroup
+		var failed [10]error
+		for i := range failed {
+			calls.Go(func() { failed[i] = conn.Call(t.Context(), "m", nil, nil) })
+		}
+		calls.Wait()
+		late := 0
+		for _, err := range failed {
+			switch {
+			case errors.Is(err, jsonrpc.ErrTimeout):
+				late++
+			case err != nil:
+				t.Error(err)
+			}
+		}
+		if took := time.Since(start); late != 2 || took > 91*time.Second || conn.State() != jsonrpc.StateConnected {
+			t.Errorf("%d calls have timed out after %v, and the connection is %v", late, took, conn.State())
+		}
+	})
 }
