@@ -38,8 +38,8 @@ type AcceptConfig struct {
 	// PingInterval is how long the peer may be silent before it is pinged.
 	// Default 30 s; negative: never.
 	PingInterval time.Duration
-	// PingTimeout is how long after a ping the peer may go on being silent.
-	// Then Read returns ErrNoPong. 0 or less: 10 s.
+	// PingTimeout is how long after a ping the peer may go on being silent, and
+	// take less than 64 KiB. Then Read returns ErrNoPong. 0 or less: 10 s.
 	PingTimeout time.Duration
 	// CloseTimeout bounds Close: the peer has so long to take what is being
 	// written and to answer our close frame. 0 or less: 1 s.

@@ -47,7 +47,7 @@
 // A peer that closes with 1000, 1001 or without a code ends Read with io.EOF;
 // any other code ends it with a *CloseError, which knows whether a new connection
 // may last longer, and a connection that ends without a close frame with
-// io.ErrUnexpectedEOF (RPC-14). A peer that neither sends
+// io.ErrUnexpectedEOF (RPC-14). A peer that neither sends, nor takes a long message,
 // nor answers a ping in time ends it with ErrNoPong. Close waits for the peer's
 // close frame for at most CloseTimeout. It says 1000, 1001 when a Server goes
 // away, and 1002 when the peer has sent an illegal frame, which ends Read; never

@@ -2,6 +2,10 @@ package rpcws_test
 
 import (
 	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,5 +107,84 @@ func TestHangUpInsteadOfPong(t *testing.T) {
 			peer.Close()
 		}()
 		wants(t, "Read", drain(server), io.ErrUnexpectedEOF)
+	})
+}
+
+// A slowLine is a connection over a line that takes two seconds for 64 KiB, and keeps what
+// waits for it, as a system does.
+type slowLine struct {
+	net.Conn
+	queue  chan []byte
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newSlowLine(c net.Conn) net.Conn {
+	l := &slowLine{Conn: c, queue: make(chan []byte, 1000), closed: make(chan struct{})}
+	go func() {
+		for {
+			select {
+			case p := <-l.queue:
+				time.Sleep(2 * time.Second * time.Duration(len(p)) / (64 << 10))
+				_, _ = c.Write(p) // who has gone needs it no more
+			case <-l.closed:
+				return
+			}
+		}
+	}()
+	return l
+}
+
+func (l *slowLine) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Conn.Close()
+}
+
+func (l *slowLine) Write(p []byte) (int, error) {
+	l.queue <- slices.Clone(p)
+	return len(p), nil
+}
+
+// TestLongMessageInsteadOfPong: a peer that is taking a long message answers a ping behind
+// it only, and is not given up before; nor is it without end.
+func TestLongMessageInsteadOfPong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newMemory()
+		network.wrap = newSlowLine
+		accepted := network.accepting(t, rpcws.AcceptConfig{PingInterval: 20 * time.Second, PingTimeout: 5 * time.Second})
+		conn, err := network.DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		peer := dialRaw(t, conn)
+		server := <-accepted
+		begin, pongs := time.Now(), 3
+		go func() {
+			for {
+				first, _, err := peer.frame()
+				if err != nil {
+					return
+				}
+				if first == fin|opPing && pongs > 0 {
+					pongs--
+					peer.send(t, fin|opText, "1") // does for a pong
+				}
+			}
+		}()
+		go func() {
+			text := strings.Repeat("x", 1<<20) + "\n"
+			for i := 0; i < len(text); i += 64 << 10 {
+				if _, err := io.WriteString(server, text[i:min(len(text), i+64<<10)]); err != nil {
+					return // Read tells
+				}
+			}
+		}()
+		wants(t, "Read", drain(server), rpcws.ErrNoPong)
+		// Sent in 32 s: no ping at 20 s. Those at 40 s, 80 s and 120 s were answered, each of
+		// which did for 20 s more; that at 160 s was not.
+		if d := time.Since(begin); d.Round(time.Second) != 165*time.Second { // the line takes its time for the handshake, too
+			t.Errorf("found out after %v", d)
+		}
 	})
 }

@@ -76,6 +76,7 @@ func (w *wire) tryUncork() (sent bool, err error) {
 		w.err = err
 		return false, err
 	}
+	w.taken.Add(uint64(n))
 	w.out = w.out[:copy(w.out, w.out[n:])]
 	return len(w.out) == 0, nil
 }

@@ -50,6 +50,7 @@ type wire struct {
 	more    atomic.Bool   // a message begins in in[r:w]
 	failed  atomic.Bool   // readErr is set
 	reads   atomic.Uint64 // successful reads from the socket
+	taken   atomic.Uint64 // bytes written to the socket
 	waiting atomic.Bool   // a read from the socket is under way
 }
 
@@ -127,8 +128,9 @@ func (w *wire) flushLocked() {
 		buf := w.out
 		w.out = w.spare[:0]
 		w.mu.Unlock()
-		_, err := w.rwc.Write(buf)
+		n, err := w.rwc.Write(buf)
 		w.mu.Lock()
+		w.taken.Add(uint64(n))
 		if w.spare = buf; cap(buf) > 2*keepBuffer {
 			w.spare = nil
 		}
