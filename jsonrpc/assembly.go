@@ -79,6 +79,20 @@ func (in *receiver) part(p Part) {
 	a.reset()
 }
 
+// errTakenBack is the end of what was read of a message that its Stream has lost.
+var errTakenBack = errors.New("jsonrpc: the message was cut off on its way, and may come again")
+
+// takeBack forgets the message at hand. What of it has gone to a Writer or a handler
+// cannot be taken back: they are told.
+func (in *receiver) takeBack() {
+	a := &in.assembly
+	a.breakOff(errTakenBack)
+	if a.sink != nil {
+		a.sink.fail(errTakenBack)
+	}
+	a.reset()
+}
+
 // drop gives up a message that is too long: from now on it is counted and skimmed.
 func (in *receiver) drop() {
 	a := &in.assembly

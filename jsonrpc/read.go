@@ -90,9 +90,12 @@ func (in *receiver) next() error {
 		return err
 	}
 	in.more = part.More || !part.End
-	if part.End && in.assembly.empty() {
+	switch {
+	case part.Void:
+		in.takeBack()
+	case part.End && in.assembly.empty():
 		in.whole(part.Data)
-	} else {
+	default:
 		in.part(part)
 	}
 	if in.unsent && (!part.More || !part.End) {

@@ -327,3 +327,58 @@ func TestHeldOnce(t *testing.T) {
 		peer.quiet()
 	})
 }
+
+// TestVoid proves that nothing is answered to a message that its Stream has lost in the
+// middle, and no call ended, but that a handler that reads its params is told, and that
+// what comes behind is a message of its own.
+func TestVoid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var read []error
+		s := newScript()
+		c := NewConn(s, Config{MaxMessage: 1000, Handler: uploads{func(_ context.Context, req *Request) (any, error) {
+			_, err := io.ReadAll(req.ParamsReader())
+			read = append(read, err)
+			return "done", err
+		}}, Hooks: Hooks{Notice: func(n Notice) {
+			if n.Kind != NoticeHandlerError && n.Kind != NoticeUnknown {
+				t.Errorf("%v: %v", n.Kind, n.Err)
+			}
+		}}})
+		defer c.Close()
+		failed := make(chan error, 1)
+		var result int
+		go func() { failed <- c.Call(t.Context(), "m", nil, &result) }()
+		synctest.Wait()
+		sent := s.text()
+		lost := Part{End: true, Void: true}
+		for _, parts := range [][]Part{
+			{lost}, // of a message of which nothing has come
+			{{Data: []byte(`{"jsonrpc":"2.0","id":4096,"result":[`)}, {Data: []byte(`1,`)}, lost},
+			{{Data: []byte(`{"jsonrpc":"2.0","id":7,"method":"whole","params":[`)}, lost},
+			{{Data: []byte(`{"jsonrpc":"2.0","id":7,"method":"m","params":["` + strings.Repeat("x", 500))}, lost},
+			{{Data: []byte(`{"jsonrpc":"2.0","id":7,"method":"whole","params":["` + strings.Repeat("x", 1000))}, lost},
+			{{Data: []byte(`no JSON`)}, lost},
+		} {
+			for _, p := range parts {
+				s.parts <- p
+			}
+			synctest.Wait()
+			time.Sleep(2 * cutGrace)
+			if got := s.text(); got != sent {
+				t.Errorf("%.60s was answered: %s", parts[0].Data, got[len(sent):])
+			}
+		}
+		if len(read) != 1 || !errors.Is(read[0], errTakenBack) {
+			t.Errorf("handlers have read %v", read)
+		}
+		s.parts <- Part{Data: []byte(`{"jsonrpc":"2.0","id":8,"method":"m","params":[]}`), End: true}
+		s.parts <- Part{Data: []byte(`{"jsonrpc":"2.0","id":4096,"result":5}`), End: true}
+		if err := <-failed; err != nil || result != 5 {
+			t.Errorf("%d, %v", result, err)
+		}
+		synctest.Wait()
+		if got := s.text()[len(sent):]; got != `{"jsonrpc":"2.0","id":8,"result":"done"}`+"\n" {
+			t.Errorf("answered %q", got)
+		}
+	})
+}

@@ -70,6 +70,10 @@ type Part struct {
 	// there already, so that an answer to this one may wait to be sent
 	// together with the next answer. False is always correct.
 	More bool
+	// Void says, beside End, that the Stream has lost the rest of a message of which
+	// parts were handed over: they count for nothing. The message comes again, whole, or
+	// an *UndeliveredError says what is lost with it.
+	Void bool
 }
 
 // An UndeliveredError is returned by Stream.Read for a message of ours that

@@ -22,6 +22,7 @@ const (
 type item struct {
 	buf  []byte
 	end  bool
+	void bool       // with end: the rest of the message is lost
 	rest chan *item // where the other parts come from; nil in a whole message and in later parts
 	err  error      // instead of bytes: an *jsonrpc.UndeliveredError
 
@@ -178,7 +179,7 @@ func (in *inbox) read() (jsonrpc.Part, error) {
 		in.rest = nil
 	}
 	in.last = it
-	return jsonrpc.Part{Data: it.buf, End: it.end, More: it.end && len(in.ready) > int(in.faults.Load())}, nil
+	return jsonrpc.Part{Data: it.buf, End: it.end, Void: it.void, More: it.end && len(in.ready) > int(in.faults.Load())}, nil
 }
 
 func (in *inbox) next(from chan *item) (*item, error) {
@@ -295,12 +296,11 @@ func (r *receiver) end() error {
 }
 
 // drop forgets the message at hand. When parts of it were handed over, it ends
-// here: cut off, it is not JSON, and its reader will see that.
+// here, and its reader is told to forget them.
 func (r *receiver) drop() {
 	if r.parts != nil {
-		if r.it != nil {
-			r.it.buf = r.it.buf[:0]
-		}
+		r.reserve(0)
+		r.it.buf, r.it.void = r.it.buf[:0], true
 		_ = r.flush(true) // nobody reading is what drop wants
 		return
 	}

@@ -2,6 +2,7 @@ package rpchttp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -235,6 +236,67 @@ func TestEventsTimeout(t *testing.T) {
 					t.Errorf("%v, advice %v", err, jsonrpc.AdviceFor(err))
 				}
 				return
+			}
+		})
+	}
+}
+
+// A slowly reader gives text in two halves, the second one after a while.
+type slowly struct {
+	text string
+	half int
+	wait time.Duration
+}
+
+func (s *slowly) Read(p []byte) (int, error) {
+	if s.text == "" {
+		return 0, io.EOF
+	}
+	end := len(s.text)
+	if s.half > 0 {
+		end = s.half
+	} else if s.wait > 0 {
+		time.Sleep(s.wait)
+		s.wait = 0
+	}
+	n := copy(p, s.text[:end])
+	s.text, s.half = s.text[n:], max(s.half-n, 0)
+	return n, nil
+}
+
+// TestResumedLongAnswer: of an answer in events that is so long that it is handed over in
+// parts, and was cut in one of them, nothing is left when it comes again, however long
+// that takes. Nobody is told that it was malformed.
+func TestResumedLongAnswer(t *testing.T) {
+	long := `"` + strings.Repeat("x", 2*partSize) + `"`
+	for _, pause := range []string{"", "retry: 5000\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			event := ""
+			s := streamOver(t, ClientConfig{}, func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPost {
+					body, _ := io.ReadAll(r.Body)
+					event = `data: {"jsonrpc":"2.0","id":` + string(idOf(body)) + `,"result":` + long + "}\n\n"
+					return cut(pause + "id: 1\n\n" + event[:partSize+100]), nil
+				}
+				res := respond(http.StatusOK, eventType, "")
+				res.Body = io.NopCloser(&slowly{event, partSize + 200, 5 * time.Second})
+				return res, nil
+			})
+			var noticed []jsonrpc.Notice
+			conn := jsonrpc.NewConn(s, jsonrpc.Config{Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) { noticed = append(noticed, n) }}})
+			got, err := jsonrpc.Call[json.RawMessage](t.Context(), conn, "m", nil)
+			if err != nil || string(got) != long {
+				t.Errorf("%q: %v, %d bytes", pause, err, len(got))
+			}
+			// What has begun to be written to an io.Writer cannot begin anew.
+			var into strings.Builder
+			err = conn.Call(t.Context(), "m", nil, &into)
+			if _, ok := errors.AsType[*jsonrpc.ResultError](err); !ok || into.Len() == 0 || into.Len() > 2*partSize {
+				t.Errorf("%q: %v, %d bytes", pause, err, into.Len())
+			}
+			conn.Close()
+			if len(noticed) > 0 {
+				t.Errorf("%q: %+v", pause, noticed)
 			}
 		})
 	}
