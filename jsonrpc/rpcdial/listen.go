@@ -191,6 +191,9 @@ func (cfg Config) listener(ctx context.Context, t target) (net.Listener, error) 
 	}
 	var lc net.ListenConfig
 	if t.scheme == "unix" {
+		// Of two servers that begin at once, the second would remove the socket of the
+		// first, which it took for the one that was abandoned, or is about to listen.
+		defer lockFolder(ctx, t.address)()
 		ln, err := lc.Listen(ctx, "unix", t.address)
 		if errors.Is(err, syscall.EADDRINUSE) && abandoned(ctx, t.address) {
 			if err = os.Remove(t.address); err == nil {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/parley-project/parley/jsonrpc"
 	"github.com/parley-project/parley/jsonrpc/rpcdial"
@@ -196,6 +200,42 @@ func TestNoCredentials(t *testing.T) {
 		}
 		if !errors.Is(err, why) || came.Load() != 0 || len(own) != 1 {
 			t.Errorf("%s: %v, %d requests, %v", name, err, came.Load(), own)
+		}
+	}
+}
+
+// TestListenAtOnce: of several servers that find the socket of one that has died, one
+// listens there, and the others say why not.
+func TestListenAtOnce(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "s")
+		dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead.SetUnlinkOnClose(false)
+		dead.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		up, down := make(chan struct{}, 4), make(chan error, 4)
+		for range 4 {
+			go func() {
+				down <- rpcdial.Listen(ctx, "unix:"+path, rpcdial.Config{Listening: func(string) { up <- struct{}{} }}, func(jsonrpc.Stream) {})
+			}()
+		}
+		for range 3 {
+			if err := <-down; !errors.Is(err, syscall.EADDRINUSE) {
+				t.Fatalf("a server that is not the first: %v", err)
+			}
+		}
+		<-up
+		if conn, err := net.Dial("unix", path); err != nil {
+			t.Errorf("the first cannot be reached: %v", err)
+		} else {
+			conn.Close()
+		}
+		cancel()
+		if err := <-down; err != nil || len(up) > 0 {
+			t.Errorf("%v, and %d more have listened", err, len(up))
 		}
 	}
 }
