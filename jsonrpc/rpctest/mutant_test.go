@@ -74,6 +74,7 @@ type mutant struct {
 	read     func() (jsonrpc.Part, error)
 	write    func(p []byte) (int, error)
 	tryWrite func(p []byte) (int, error)
+	watched  func(p []byte) (int, error)
 	deadline func(t time.Time) error
 	close    func() error
 }
@@ -97,6 +98,13 @@ func (m *mutant) TryWrite(p []byte) (int, error) {
 		return m.tryWrite(p)
 	}
 	return m.Stream.(tryWriter).TryWrite(p)
+}
+
+func (m *mutant) WriteWatched(p []byte, _ func(on bool)) (int, error) {
+	if m.watched != nil {
+		return m.watched(p)
+	}
+	return m.Stream.Write(p)
 }
 
 func (m *mutant) SetReadDeadline(t time.Time) error {
@@ -165,6 +173,7 @@ func mutants() []struct {
 		{"TryWrite reports too little", "TryWrite writes what it says", true, mutateTryLess},
 		{"TryWrite waits", "TryWrite does not wait", true, func(m *mutant, good jsonrpc.Stream) { m.tryWrite = good.Write }},
 		{"no room is an error of TryWrite", "TryWrite does not wait", true, mutateTryError},
+		{"WriteWatched keeps the bytes for the next Write", "WriteWatched writes as Write does", true, mutateWatchedKeeps},
 		{"deadlines are ignored", "SetReadDeadline interrupts Read", false, func(m *mutant, _ jsonrpc.Stream) { m.deadline = func(time.Time) error { return nil } }},
 		{"a deadline has another error", "SetReadDeadline interrupts Read", false, mutateError(os.ErrDeadlineExceeded, errors.New("timeout"))},
 		{"a deadline is final", "SetReadDeadline interrupts Read", false, mutateDeadlineFinal},
@@ -514,6 +523,18 @@ func mutateTryError(m *mutant, good jsonrpc.Stream) {
 			err = errors.New("try again")
 		}
 		return n, err
+	}
+}
+
+func mutateWatchedKeeps(m *mutant, good jsonrpc.Stream) {
+	var kept []byte
+	m.watched = func(p []byte) (int, error) { kept = p; return len(p), nil }
+	m.write = func(p []byte) (int, error) {
+		if _, err := good.Write(kept); err != nil {
+			return 0, err
+		}
+		kept = nil
+		return good.Write(p)
 	}
 }
 

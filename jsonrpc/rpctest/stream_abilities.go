@@ -10,6 +10,10 @@ import (
 
 type tryWriter interface{ TryWrite(p []byte) (int, error) }
 
+type watchedWriter interface {
+	WriteWatched(p []byte, watch func(on bool)) (int, error)
+}
+
 func checkTryWrite(p *pair) {
 	try, ok := p.a.(tryWriter)
 	if !ok {
@@ -29,6 +33,32 @@ func checkTryWrite(p *pair) {
 			}
 			if err != nil || n != len(piece) {
 				p.Errorf("TryWrite and Write of %d bytes: %d, %v", len(piece), n, err)
+				return
+			}
+			overwrite(piece)
+			rest = rest[n:]
+		}
+	})
+	p.expect(p.b, texts...)
+	p.await("write", sent)
+}
+
+func checkWriteWatched(p *pair) {
+	watched, ok := p.a.(watchedWriter)
+	if !ok {
+		return
+	}
+	texts := append(numbered(300), large(bigMessage))
+	sent := p.write(p.a, func() {
+		for i, rest := 0, []byte(lines(texts)); len(rest) > 0; i++ {
+			piece := rest[:min(len(rest), 1+len(rest)%(len(rest)/100+100))] // portions end anywhere
+			write := p.a.Write
+			if i%3 > 0 {
+				write = func(p []byte) (int, error) { return watched.WriteWatched(p, func(bool) {}) }
+			}
+			n, err := write(piece)
+			if err != nil || n != len(piece) {
+				p.Errorf("WriteWatched and Write of %d bytes: %d, %v", len(piece), n, err)
 				return
 			}
 			overwrite(piece)

@@ -40,6 +40,7 @@ func streamChecks() []streamCheck {
 		{"Read, Write and Close side by side", false, checkSideBySide},
 		{"TryWrite writes what it says", true, checkTryWrite},
 		{"TryWrite does not wait", true, checkTryWriteFull},
+		{"WriteWatched writes as Write does", true, checkWriteWatched},
 		{"SetReadDeadline interrupts Read", true, checkDeadline},
 		{"an interrupted Read loses nothing", true, checkDeadlineLoss},
 	}
