@@ -64,6 +64,9 @@ func (b *backlog) attach(after uint64, resume bool) (cursor uint64, more, kick <
 		return 0, nil, nil, false
 	}
 	close(b.kick)
+	if after > b.sent { // more of them need not be kept
+		signal(b.room)
+	}
 	b.sent, b.more, b.kick = after, make(chan struct{}, 1), make(chan struct{})
 	return after, b.more, b.kick, true
 }

@@ -114,6 +114,32 @@ func TestKickedTakesNothing(t *testing.T) {
 	}
 }
 
+// TestRoomByResuming: a client that comes back and has more than was last asked for makes
+// room for those who wait, as one does that is sent it.
+func TestRoomByResuming(t *testing.T) {
+	b := newBacklog(3)
+	_, more, _, _ := b.attach(0, false)
+	for range 3 {
+		b.add([]byte("1"))
+	}
+	b.appendAfter(nil, 0, more)
+	if _, _, _, ok := b.attach(0, true); !ok || b.add([]byte("2")) { // all are asked for again
+		t.Fatalf("attached: %v, or there is room", ok)
+	}
+	<-b.room // of what was sent
+	if _, _, _, ok := b.attach(3, true); !ok {
+		t.Fatal("not attached")
+	}
+	select {
+	case <-b.room:
+	default:
+		t.Error("nobody is told of the room")
+	}
+	if !b.add([]byte("2")) {
+		t.Error("there is no room")
+	}
+}
+
 // TestResumeWithoutSession: events of a session that is not named are kept nowhere;
 // there is none to open for them.
 func TestResumeWithoutSession(t *testing.T) {
