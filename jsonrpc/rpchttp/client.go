@@ -47,8 +47,9 @@ type ClientConfig struct {
 	Headers func(ctx context.Context, header http.Header) error
 	// MaxInFlight bounds the POSTs of calls at the same time; more calls wait.
 	// Notifications and answers to the server's calls have as many for
-	// themselves, since running calls may wait for them. With 1, calls and
-	// notifications arrive in the order of writing. Default 64, at most 65536.
+	// themselves, since running calls may wait for them; only while MaxQueue is
+	// used up do they wait behind calls. With 1, calls and notifications arrive
+	// in the order of writing. Default 64, at most 65536.
 	MaxInFlight int
 	// MaxQueue bounds the messages waiting for their turn, in bytes; when they
 	// are more, Write waits. Default 4 MiB.
