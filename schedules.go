@@ -21,6 +21,9 @@ type Schedule struct {
 	DueAt  *time.Time `json:"due_at,omitempty"`
 	// Last is the newest firing that was recorded; nil if there is none.
 	Last *ScheduleFiring `json:"last"`
+	// Unreadable is set in lists where what the schedule says cannot be read: the
+	// schedule itself is an internal error then, and the server's log says why.
+	Unreadable bool `json:"unreadable,omitempty"`
 	// Waiting counts the firings that wait for the end of a run.
 	Waiting   int        `json:"waiting"`
 	PausedAt  *time.Time `json:"paused_at,omitempty"`

@@ -186,6 +186,9 @@ func inkOfSchedule(s parley.ScheduleStatus) ink {
 
 // scheduleWhen says at which times a schedule fires.
 func scheduleWhen(s parley.Schedule) string {
+	if s.Unreadable {
+		return "(cannot be read)"
+	}
 	if s.Every != "" {
 		return "every " + s.Every
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -33,6 +34,9 @@ type Book struct {
 func NewBook(cfg Config, changed func()) *Book {
 	if changed == nil {
 		changed = func() {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.MaxInput == 0 {
 		cfg.MaxInput = workflow.DefaultRunLimits().Value
@@ -83,6 +87,9 @@ func (b *Book) one(ctx context.Context, row store.Schedule) (parley.Schedule, er
 	if err != nil {
 		return parley.Schedule{}, err
 	}
+	if list[0].Unreadable {
+		return parley.Schedule{}, parley.Errorf(parley.CodeInternal, "schedule %s cannot be read; the log says why", row.ID)
+	}
 	return list[0], nil
 }
 
@@ -104,7 +111,8 @@ func (b *Book) show(ctx context.Context, rows ...store.Schedule) ([]parley.Sched
 			CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, CreatedBy: row.CreatedBy, UpdatedBy: row.UpdatedBy,
 		}
 		if err := json.Unmarshal(row.Spec, &s.ScheduleSpec); err != nil {
-			return nil, parley.Errorf(parley.CodeInternal, "schedule %s cannot be read: %w", row.ID, err)
+			s.ScheduleSpec, s.Unreadable = parley.ScheduleSpec{}, true
+			b.cfg.Logger.Error("a schedule cannot be read", "schedule", row.ID, "error", err)
 		}
 		if f, ok := last[row.ID]; ok {
 			s.Last = &f

@@ -13,42 +13,40 @@ import (
 // triggeredBy is what runs of schedules were triggered by, and who cancels them.
 const triggeredBy = "schedule"
 
-// handle does what there is to do about one schedule, and counts its changes.
-func (s *Scheduler) handle(ctx context.Context, row store.Schedule) (moved int, err error) {
+// handle does what there is to do about one schedule.
+func (s *Scheduler) handle(ctx context.Context, row store.Schedule) (err error) {
 	t, problems := workflow.ParseSchedule(row.Spec)
 	if t == nil {
-		return 0, parley.Errorf(parley.CodeInvalid, "schedule %s cannot be read by this version: %w", row.ID, problems)
+		return parley.Errorf(parley.CodeInvalid, "schedule %s cannot be read by this version: %w", row.ID, problems)
 	}
-	for moved < visit {
+	for range visit {
 		if !row.StartingAt.IsZero() {
 			if row, err = s.finish(ctx, row, t); err != nil {
-				return moved, err
+				return err
 			}
-			moved++
 			continue
 		}
 		sit, err := s.look(ctx, row, t.Schedule)
 		if err != nil {
-			return moved, err
+			return err
 		}
 		d := sit.decide()
 		if d.changed {
 			if row, err = s.move(ctx, d.row, d.firings); err != nil {
-				return moved, err
+				return err
 			}
-			moved++
 		}
 		if d.cancel {
 			if err := s.cancel(ctx, row); err != nil {
-				return moved, err
+				return err
 			}
 		}
 		if !d.changed {
-			return moved, nil
+			return nil
 		}
 	}
 	s.Wake() // there may be more, when others have had their turn
-	return moved, nil
+	return nil
 }
 
 // look gathers what a decision needs to know.

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/store"
 	"github.com/parley-project/parley/internal/workflow"
 )
@@ -24,29 +26,56 @@ func idOf(of string, spec []byte) string {
 
 // reconcile makes the schedules of definitions agree with the versions that plain
 // starts run, wherever something has changed.
+// Whose schedules cannot be made to agree holds up no others; it is tried again with
+// the next look. The error is that of the first of them.
 func reconcile(ctx context.Context, cfg Config) error {
-	for {
-		list, err := cfg.DB.WorkflowChanges(ctx, batch)
-		if err != nil || len(list) == 0 {
+	var first error
+	failed := 0
+	for after := ""; ; {
+		list, err := cfg.DB.WorkflowChanges(ctx, after, batch)
+		if err != nil {
 			return err
 		}
-		if err := reconcileAll(ctx, cfg, list); err != nil {
-			return err
+		if len(list) == 0 {
+			break
+		}
+		for _, change := range list {
+			after = change.Workflow
+			err := reconcileOne(ctx, cfg, change)
+			switch {
+			case err == nil:
+				continue
+			case ctx.Err() != nil || parley.CodeOf(err) == parley.CodeUnavailable:
+				return err // there is no database to try the others on
+			case first == nil:
+				first = fmt.Errorf("the schedules of workflow %q: %w", change.Workflow, err)
+			}
+			failed++
 		}
 	}
+	if failed > 1 {
+		first = fmt.Errorf("%w (and those of %d more)", first, failed-1)
+	}
+	return first
 }
 
-func reconcileAll(ctx context.Context, cfg Config, list []store.WorkflowChange) error {
-	for _, change := range list {
+// reconcileOne does it for one workflow, anew while others change it.
+func reconcileOne(ctx context.Context, cfg Config, change store.WorkflowChange) error {
+	for range tries {
 		d, err := defined(ctx, cfg, change)
 		if err == nil {
 			err = cfg.DB.SetDefined(ctx, d)
 		}
-		if err != nil && !errors.Is(err, store.ErrStale) {
+		if !errors.Is(err, store.ErrStale) {
 			return err
 		}
+		list, err := cfg.DB.WorkflowChanged(ctx, change.Workflow)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		change = list[0]
 	}
-	return nil
+	return nil // the next look finds it
 }
 
 // defined gives the schedules of the version that a plain start of a workflow runs.

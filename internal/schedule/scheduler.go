@@ -26,8 +26,8 @@ const (
 	visit  = 50
 )
 
-// Config of a [Scheduler] and a [Book]. Start, Cancel and Logger are those of a
-// Scheduler alone; all but Logger is required.
+// Config of a [Scheduler] and a [Book]. Start and Cancel are those of a Scheduler
+// alone; all but Logger is required.
 type Config struct {
 	DB *store.DB
 	// Now is the time that all processes of the store agree about: [store.DB.Now].
@@ -105,26 +105,34 @@ func (s *Scheduler) round(ctx context.Context) time.Duration {
 	s.tell(ctx, reconcile(ctx, s.cfg))
 	open, err := s.open(ctx)
 	s.tell(ctx, err)
-	for err == nil {
-		var due []store.Schedule
-		if due, err = s.cfg.DB.DueSchedules(ctx, s.cfg.Now(), batch); err != nil || len(due) == 0 {
-			break
-		}
-		if moved := s.all(ctx, due); moved == 0 {
-			break // all of them have failed: not at once again
-		}
+	now := s.cfg.Now()
+	if err == nil {
+		s.tell(ctx, s.due(ctx, now))
 	}
-	s.tell(ctx, err)
 	wait := pollEvery
 	if open {
 		wait = openEvery
 	}
-	next, err := s.cfg.DB.NextSchedule(ctx)
+	// One that was due by then and still is has failed: it waits for the next look.
+	next, err := s.cfg.DB.NextSchedule(ctx, now)
 	s.tell(ctx, err)
 	if err == nil && !next.IsZero() {
 		wait = min(wait, max(next.Sub(s.cfg.Now()), 10*time.Millisecond))
 	}
 	return wait
+}
+
+// due handles the schedules that are due at a time, each once: those that fail hold up
+// no others.
+func (s *Scheduler) due(ctx context.Context, now time.Time) error {
+	for last := (store.Schedule{}); ; {
+		list, err := s.cfg.DB.DueSchedules(ctx, now, last, batch)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		s.all(ctx, list)
+		last = list[len(list)-1]
+	}
 }
 
 // open handles the schedules with a firing that is being started or waits.
@@ -140,28 +148,19 @@ func (s *Scheduler) open(ctx context.Context) (found bool, err error) {
 	}
 }
 
-// all handles some schedules, and counts those that have changed.
-func (s *Scheduler) all(ctx context.Context, list []store.Schedule) (moved int) {
+// all handles some schedules.
+func (s *Scheduler) all(ctx context.Context, list []store.Schedule) {
 	var g errgroup.Group
-	var mu sync.Mutex
 	g.SetLimit(atOnce)
 	for _, row := range list {
 		g.Go(func() error {
-			n, err := s.handle(ctx, row)
-			if errors.Is(err, store.ErrStale) {
-				n, err = 1, nil // somebody else has moved it
-			}
-			if err != nil && ctx.Err() == nil {
+			err := s.handle(ctx, row)
+			// Stale: somebody else has moved it.
+			if err != nil && !errors.Is(err, store.ErrStale) && ctx.Err() == nil {
 				s.cfg.Logger.Warn("a schedule could not be handled; it is tried again", "event", "schedule", "schedule", row.ID, "workflow", row.Workflow, "error", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if n > 0 {
-				moved++
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // the functions give no errors
-	return moved
 }

@@ -97,7 +97,7 @@ func seed(t *testing.T, cfg server.Config) {
 	db, err := store.Open(t.Context(), target, store.Options{})
 	for left, deadline := 1, time.Now().Add(matrixWithin); err == nil && left > 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var changes []store.WorkflowChange
-		changes, err = db.WorkflowChanges(t.Context(), 1)
+		changes, err = db.WorkflowChanges(t.Context(), "", 1)
 		left = len(changes)
 	}
 	stop()

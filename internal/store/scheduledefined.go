@@ -13,7 +13,7 @@ const (
  ON CONFLICT (workflow) DO UPDATE SET news = schedule_change.news + 1`
 	markAll = `INSERT INTO schedule_change (workflow, news, seen) SELECT DISTINCT workflow, 1, 0 FROM definition WHERE 1 = 1
  ON CONFLICT (workflow) DO UPDATE SET news = schedule_change.news + 1`
-	selectChanges = `SELECT workflow, news FROM schedule_change WHERE news > seen ORDER BY workflow LIMIT ?`
+	selectChanges = `SELECT workflow, news FROM schedule_change WHERE news > seen AND workflow > ? ORDER BY workflow LIMIT ?`
 	selectChange  = `SELECT workflow, news FROM schedule_change WHERE news > seen AND workflow = ?`
 	seeChange     = `UPDATE schedule_change SET seen = ? WHERE workflow = ? AND news = ? AND seen < ?`
 	selectDefined = `SELECT ` + scheduleColumns + ` FROM schedule WHERE workflow = ?`
@@ -34,11 +34,11 @@ type WorkflowChange struct {
 	News     int64
 }
 
-// WorkflowChanges gives some workflows whose schedules may not agree with their
-// versions.
-func (db *DB) WorkflowChanges(ctx context.Context, limit int) ([]WorkflowChange, error) {
+// WorkflowChanges gives workflows whose schedules may not agree with their versions,
+// by their ids, those after an id.
+func (db *DB) WorkflowChanges(ctx context.Context, after string, limit int) ([]WorkflowChange, error) {
 	var list []WorkflowChange
-	err := db.read(ctx, selectChanges, changeList(&list), int64(limit))
+	err := db.read(ctx, selectChanges, changeList(&list), after, int64(limit))
 	return list, err
 }
 

@@ -53,10 +53,11 @@ const (
 	updateSchedule = `UPDATE schedule SET paused_at = ?, paused_by = ?, next_at = ?, due_at = ?, starting_at = ?, run = ?, waiting = ?,
  updated_at = ?, updated_by = ?, seq = seq + 1 WHERE id = ? AND seq = ?`
 	selectSchedule     = `SELECT ` + scheduleColumns + ` FROM schedule WHERE id = ? OR (name = ? AND name <> '') ORDER BY CASE WHEN id = ? THEN 0 ELSE 1 END`
-	selectDueSchedules = `SELECT ` + scheduleColumns + ` FROM schedule WHERE paused_at IS NULL AND due_at <= ? ORDER BY due_at, id LIMIT ?`
-	selectOpen         = `SELECT ` + scheduleColumns + ` FROM schedule WHERE (starting_at IS NOT NULL OR waiting > 0) AND id > ? ORDER BY id LIMIT ?`
-	selectNextDue      = `SELECT min(due_at) FROM schedule WHERE paused_at IS NULL`
-	deleteSchedule     = `DELETE FROM schedule WHERE id = ?`
+	selectDueSchedules = `SELECT ` + scheduleColumns + ` FROM schedule WHERE paused_at IS NULL AND due_at >= ? AND due_at <= ?
+ AND (due_at > ? OR id > ?) ORDER BY due_at, id LIMIT ?`
+	selectOpen     = `SELECT ` + scheduleColumns + ` FROM schedule WHERE (starting_at IS NOT NULL OR waiting > 0) AND id > ? ORDER BY id LIMIT ?`
+	selectNextDue  = `SELECT min(due_at) FROM schedule WHERE paused_at IS NULL AND due_at > ?`
+	deleteSchedule = `DELETE FROM schedule WHERE id = ?`
 
 	firingColumns = `at, due_at, state, run, reason, backfill, recorded_at`
 	upsertFiring  = `INSERT INTO schedule_firing (schedule, ` + firingColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -214,10 +215,12 @@ func (db *DB) Schedules(ctx context.Context, q parley.ScheduleQuery) ([]Schedule
 	return list, total, err
 }
 
-// DueSchedules gives schedules that are to be handled, the longest due first.
-func (db *DB) DueSchedules(ctx context.Context, now time.Time, limit int) ([]Schedule, error) {
+// DueSchedules gives schedules that are to be handled, the longest due first: those
+// that come after one of these. The zero Schedule stands before all.
+func (db *DB) DueSchedules(ctx context.Context, now time.Time, after Schedule, limit int) ([]Schedule, error) {
 	var list []Schedule
-	err := db.read(ctx, selectDueSchedules, scheduleList(&list), now.UnixMicro(), int64(limit))
+	from := unixMicro(after.DueAt)
+	err := db.read(ctx, selectDueSchedules, scheduleList(&list), from, now.UnixMicro(), from, after.ID, int64(limit))
 	return list, err
 }
 
@@ -229,9 +232,10 @@ func (db *DB) OpenSchedules(ctx context.Context, after string, limit int) ([]Sch
 	return list, err
 }
 
-// NextSchedule gives when the next schedule is due; zero if none ever is.
-func (db *DB) NextSchedule(ctx context.Context) (at time.Time, err error) {
-	err = db.read(ctx, selectNextDue, func(r *record) error { at = r.time(); return nil })
+// NextSchedule gives when the next schedule is due that is not due at a time; zero if
+// none ever is.
+func (db *DB) NextSchedule(ctx context.Context, after time.Time) (at time.Time, err error) {
+	err = db.read(ctx, selectNextDue, func(r *record) error { at = r.time(); return nil }, after.UnixMicro())
 	return at, err
 }
 

@@ -37,9 +37,14 @@ func TestScheduleMoves(t *testing.T) {
 		_, err := db.Schedule(ctx, "")
 		wantCode(t, err, parley.CodeNotFound)
 
-		due := func(at time.Duration) int { return len(must(db.DueSchedules(ctx, epoch.Add(at), 10))(t)) }
+		due := func(at time.Duration) int { return len(must(db.DueSchedules(ctx, epoch.Add(at), Schedule{}, 10))(t)) }
 		diff(t, []int{due(time.Hour - time.Microsecond), due(time.Hour)}, []int{0, 1})
-		diff(t, must(db.NextSchedule(ctx))(t), epoch.Add(time.Hour))
+		diff(t, must(db.NextSchedule(ctx, epoch))(t), epoch.Add(time.Hour))
+		diff(t, must(db.NextSchedule(ctx, epoch.Add(time.Hour)))(t), time.Time{})
+		diff(t, len(must(db.DueSchedules(ctx, epoch.Add(time.Hour), s, 10))(t)), 0)
+		earlier := s
+		earlier.ID = "s0"
+		diff(t, len(must(db.DueSchedules(ctx, epoch.Add(time.Hour), earlier, 10))(t)), 1)
 		diff(t, len(must(db.OpenSchedules(ctx, "", 10))(t)), 0)
 
 		m := ScheduleMove{Schedule: s, Firings: []parley.ScheduleFiring{aFiring(1, parley.FiringStarting), aFiring(0, parley.FiringWaiting)}}
@@ -66,7 +71,7 @@ func TestScheduleMoves(t *testing.T) {
 		diff(t, list, []parley.ScheduleFiring{m.Firings[1], m.Firings[0]})
 		diff(t, must(db.FiringsBetween(ctx, "s1", epoch, epoch))(t), m.Firings[:1])
 		diff(t, []int{due(9 * time.Hour), len(must(db.OpenSchedules(ctx, "", 10))(t))}, []int{0, 0})
-		diff(t, must(db.NextSchedule(ctx))(t), time.Time{})
+		diff(t, must(db.NextSchedule(ctx, epoch))(t), time.Time{})
 		for status, want := range map[parley.ScheduleStatus]int{"": 1, "paused": 1, "active": 0, "other": 0} {
 			if _, total, err := db.Schedules(ctx, parley.ScheduleQuery{Status: status, Workflow: "w", Page: parley.Page{Limit: 1}}); err != nil || total != want {
 				t.Errorf("%s: %d, %v", status, total, err)
@@ -148,7 +153,7 @@ func TestScheduleChangesOfWorkflows(t *testing.T) {
 		check(t, db.AddSchedule(ctx, ScheduleMove{Schedule: timed("added", "w", "")}))
 		check(t, db.SetDefined(ctx, Defined{WorkflowChange: newest, Schedules: []Schedule{timed("a", "w", "1"), timed("b", "w", "1")}}))
 		wantStale(t, db.SetDefined(ctx, Defined{WorkflowChange: newest}))
-		diff(t, len(must(db.WorkflowChanges(ctx, 10))(t)), 0)
+		diff(t, len(must(db.WorkflowChanges(ctx, "", 10))(t)), 0)
 		paused := timed("a", "w", "1")
 		paused.PausedAt = epoch
 		check(t, db.MoveSchedule(ctx, ScheduleMove{Schedule: paused, Firings: []parley.ScheduleFiring{aFiring(1, parley.FiringFired)}}))
