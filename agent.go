@@ -57,6 +57,11 @@ type Agent struct {
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string
 
+	// Unreadable is set in lists where members of the record cannot be read: they are as
+	// if they were not there. The record itself is an internal error then, and the
+	// server's log says why.
+	Unreadable bool
+
 	// Credential is the resolved secret of Auth.Secret, and Resolved holds the
 	// others, nil if there are none. They are set only on the copy that a bridge
 	// gets for a call, and they redact themselves everywhere.

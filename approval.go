@@ -41,6 +41,9 @@ type ApprovalItem struct {
 	Workflow  string    `json:"workflow"`
 	CreatedAt time.Time `json:"created_at"`
 	Approval
+	// Unreadable: what is asked cannot be read, and is left out. The server's log says
+	// why.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // ApprovalQuery selects approvals that wait. Zero members don't restrict.

@@ -44,6 +44,9 @@ type Agent struct {
 	// Detected is how the agent is called, as far as ProtocolConfig does not say
 	// otherwise; nil if nobody found out.
 	Detected *parley.Detection `json:"detected,omitempty"`
+	// Unreadable is set in lists where members of the record cannot be read and are left
+	// out: the record itself is an internal error then.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // Retry is the retry policy of an agent. Delays are in milliseconds.

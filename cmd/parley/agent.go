@@ -111,7 +111,13 @@ func agentRecordColumns() []column[client.Agent] {
 	return []column[client.Agent]{
 		{head: "AGENT", cell: plain(func(g client.Agent) string { return g.Name })},
 		{head: "PROTOCOL", fixed: true, cell: plain(func(g client.Agent) string { return g.Protocol })},
-		{head: "STATUS", fixed: true, cell: func(g client.Agent) cell { return cell{string(g.Status), inkOf(string(g.Status))} }},
+		{head: "STATUS", fixed: true, cell: func(g client.Agent) cell {
+			text := string(g.Status)
+			if g.Unreadable {
+				text += " (cannot be read)"
+			}
+			return cell{text, inkOf(string(g.Status))}
+		}},
 		{head: "URL", cell: plain(func(g client.Agent) string { return g.URL })},
 		{head: "AUTH", wide: true, cell: plain(func(g client.Agent) string { return string(g.AuthType) })},
 		{head: "TIMEOUT", wide: true, cell: plain(func(g client.Agent) string { return milliseconds(g.TimeoutMS) })},

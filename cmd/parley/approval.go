@@ -68,11 +68,18 @@ func (a *app) approvalColumns() []column[parley.ApprovalItem] {
 	return []column[parley.ApprovalItem]{
 		{head: "RUN", fixed: true, cell: plain(func(i parley.ApprovalItem) string { return i.Run })},
 		{head: "STEP", cell: plain(func(i parley.ApprovalItem) string { return i.Step })},
-		{head: "TITLE", cell: plain(func(i parley.ApprovalItem) string { return oneLine(i.Title) })},
+		{head: "TITLE", cell: plain(approvalTitle)},
 		{head: "FOR", cell: plain(func(i parley.ApprovalItem) string { return approvers(&i.Approval) })},
 		{head: "CHOICES", cell: plain(func(i parley.ApprovalItem) string { return strings.Join(i.Choices, ", ") })},
 		{head: "SINCE", cell: plain(func(i parley.ApprovalItem) string { return a.when(&i.CreatedAt) })},
 		{head: "WORKFLOW", wide: true, cell: plain(func(i parley.ApprovalItem) string { return i.Workflow })},
 		{head: "UNTIL", wide: true, cell: plain(func(i parley.ApprovalItem) string { return a.when(i.Deadline) })},
 	}
+}
+
+func approvalTitle(i parley.ApprovalItem) string {
+	if i.Unreadable {
+		return "(cannot be read)"
+	}
+	return oneLine(i.Title)
 }

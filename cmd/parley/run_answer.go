@@ -170,7 +170,11 @@ func approveCommand(run, step string, q *parley.Approval) string {
 	if len(q.To) > 0 {
 		who = shellWord(q.To[0])
 	}
-	return fmt.Sprintf("parley run answer %s %s --choice %s --as %s", run, shellWord(step), shellWord(q.Choices[0]), who)
+	choice := "CHOICE"
+	if len(q.Choices) > 0 {
+		choice = shellWord(q.Choices[0])
+	}
+	return fmt.Sprintf("parley run answer %s %s --choice %s --as %s", run, shellWord(step), choice, who)
 }
 
 // drawWaits shows what the steps of a run wait for that is no agent.

@@ -36,6 +36,8 @@ type agentBody struct {
 	Breaker  *breakerBody      `json:"breaker,omitempty"`
 	Health   *healthCheckBody  `json:"health,omitempty"`
 	Detected *parley.Detection `json:"detected,omitempty" doc:"How the agent is called, as far as protocol_config does not say otherwise, and why."`
+	// Unreadable is that of lists.
+	Unreadable bool `json:"unreadable,omitempty" doc:"In lists: members of the record cannot be read, and are left out."`
 }
 
 // healthBody is what one look at an agent showed.
@@ -62,6 +64,6 @@ func makeAgent(a parley.Agent) agentBody {
 		Protocol: a.Protocol, ProtocolConfig: a.ProtocolConfig,
 		OutcomeUnknown: orNil(string(a.OutcomeUnknown)), Idempotent: a.Idempotent, MaxConcurrent: a.MaxConcurrent,
 		TLS: showTLS(a.TLS), Limits: showLimits(a.Limits), Priority: a.Priority, Breaker: showBreaker(a.Breaker),
-		Health: showHealthCheck(a.Health), Detected: showDetected(a.Detected),
+		Health: showHealthCheck(a.Health), Detected: showDetected(a.Detected), Unreadable: a.Unreadable,
 	}
 }

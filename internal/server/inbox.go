@@ -39,7 +39,7 @@ func (i inbox) Approvals(ctx context.Context, q parley.ApprovalQuery) ([]parley.
 	rows, total, err := i.db.Approvals(ctx, q)
 	items := make([]parley.ApprovalItem, len(rows))
 	for n, a := range rows {
-		items[n] = parley.ApprovalItem{Run: a.Run, Step: a.Step, Workflow: a.Workflow, CreatedAt: a.CreatedAt, Approval: a.Asked}
+		items[n] = parley.ApprovalItem{Run: a.Run, Step: a.Step, Workflow: a.Workflow, CreatedAt: a.CreatedAt, Approval: a.Asked, Unreadable: a.Unreadable}
 	}
 	return items, total, err
 }

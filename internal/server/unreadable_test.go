@@ -52,3 +52,44 @@ func TestListsShowUnreadableRuns(t *testing.T) {
 		t.Errorf("the run itself: %d %s", status, body)
 	}
 }
+
+// TestListsShowUnreadableAgents: so are agents, and how they do.
+func TestListsShowUnreadableAgents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, "name: plain\nsteps: [{id: a, set: {n: 1}}]")
+	for _, name := range []string{"bad", "good"} {
+		if status, body := w.call(http.MethodPost, "/api/v1/agents", `{"name":"`+name+`","url":"http://127.0.0.1:1/"}`); status != http.StatusCreated {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	db, err := sql.Open("sqlite", filepath.Join(w.cfg.Data, "parley.db")+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, damaged := db.ExecContext(ctx, `UPDATE agents SET retry_config = '{', protocol_config = CAST('{' AS BLOB) WHERE name = 'bad'`)
+	if err := errors.Join(damaged, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	status, body := w.call(http.MethodGet, "/api/v1/agents?page_size=100", "")
+	var page struct {
+		Items []struct {
+			Name       string
+			Unreadable bool
+		}
+	}
+	if err := json.Unmarshal(body, &page); status != http.StatusOK || err != nil || len(page.Items) < 2 {
+		t.Fatalf("%d, %v: %.300s", status, err, body)
+	}
+	for _, agent := range page.Items {
+		if agent.Unreadable != (agent.Name == "bad") {
+			t.Errorf("%+v", agent)
+		}
+	}
+	for path, want := range map[string]int{"/api/v1/agents:health": http.StatusOK, "/api/v1/agents/bad": http.StatusInternalServerError} {
+		if status, body := w.call(http.MethodGet, path, ""); status != want {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}

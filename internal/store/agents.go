@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -55,8 +57,10 @@ func readRetry(stored string) (parley.RetryConfig, error) {
 	return r, nil
 }
 
-func readAgent(r *record) (parley.Agent, error) {
-	a := parley.Agent{
+// readAgent reads a whole record. unread says which members cannot be read; then the
+// others are there, for a list, and nobody may call the agent by them.
+func readAgent(r *record) (a parley.Agent, unread error) {
+	a = parley.Agent{
 		ID: r.str(), Name: r.str(), URL: r.str(), Description: r.str(), Protocol: r.str(), ProtocolConfig: r.bytes(),
 		Auth:    parley.Auth{Type: parley.AuthType(r.str()), Header: r.str(), Secret: r.str()},
 		Timeout: time.Duration(r.int()) * time.Millisecond,
@@ -71,21 +75,36 @@ func readAgent(r *record) (parley.Agent, error) {
 	if r.err != nil {
 		return a, r.err
 	}
-	if err := readAuth(auth, &a); err != nil {
-		return a, err
+	var errs [5]error
+	errs[0] = readAuth(auth, &a)
+	a.Breaker, errs[1] = readBreakerConfig(breaker)
+	a.Limits, errs[2] = readLimits(limits)
+	a.Health, errs[3] = readHealthCheck(health)
+	a.Retry, errs[4] = readRetry(retry)
+	for i, of := range []string{"auth_config", "breaker", "limits", "health", "retry_config"} {
+		if errs[i] != nil {
+			unread = errors.Join(unread, fmt.Errorf("the %s of agent %q cannot be read: %w", of, a.Name, errs[i]))
+		}
 	}
-	var err error
-	if a.Breaker, err = readBreakerConfig(breaker); err != nil {
-		return a, err
+	return a, unread
+}
+
+// listedAgent reads a record for a list: one that cannot be read keeps nobody from the
+// others.
+func (db *DB) listedAgent(r *record) (parley.Agent, error) {
+	a, unread := readAgent(r)
+	if r.err != nil {
+		return a, r.err
 	}
-	if a.Limits, err = readLimits(limits); err != nil {
-		return a, err
+	for _, v := range []*json.RawMessage{&a.ProtocolConfig, &a.Detected} {
+		if *v != nil && !json.Valid(*v) {
+			*v, unread = nil, errors.Join(unread, fmt.Errorf("what agent %q is called by is no JSON", a.Name))
+		}
 	}
-	if a.Health, err = readHealthCheck(health); err != nil {
-		return a, err
+	if a.Unreadable = unread != nil; unread != nil {
+		db.options.Logger.Error("an agent in a list cannot be read", "agent", a.Name, "error", OneLine(unread))
 	}
-	a.Retry, err = readRetry(retry)
-	return a, err
+	return a, nil
 }
 
 // agentArgs gives the columns that may change, without status and times. It
@@ -219,7 +238,7 @@ func (db *DB) Agents(ctx context.Context, q parley.AgentQuery) ([]parley.Agent, 
 	}
 	var list []parley.Agent
 	total, err := db.list(ctx, &listing{agentColumns, `agents`, c, ` ORDER BY name`, q.Page}, func(r *record) error {
-		a, err := readAgent(r)
+		a, err := db.listedAgent(r)
 		list = append(list, a)
 		return err
 	})

@@ -15,6 +15,8 @@ type Approval struct {
 	CreatedAt           time.Time
 	// Asked is what people are shown. Who may answer is its To.
 	Asked parley.Approval
+	// Unreadable is set instead of Asked where that cannot be read.
+	Unreadable bool
 }
 
 const (
@@ -83,8 +85,12 @@ func (db *DB) Approvals(ctx context.Context, q parley.ApprovalQuery) ([]Approval
 		a := Approval{Run: r.str(), Step: r.str(), Workflow: r.str()}
 		data := r.bytes()
 		a.CreatedAt = r.time()
+		if err := json.Unmarshal(data, &a.Asked); err != nil && r.err == nil {
+			a.Asked, a.Unreadable = parley.Approval{}, true
+			db.options.Logger.Error("an approval in a list cannot be read", "run", a.Run, "step", a.Step, "error", err)
+		}
 		list = append(list, a)
-		return json.Unmarshal(data, &list[len(list)-1].Asked)
+		return r.err
 	})
 	return list, total, err
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"encoding/json"
@@ -115,21 +116,19 @@ func readDeadLetter(r *record) parley.DeadLetter {
 	return l
 }
 
-// readWhole is readDeadLetter for deadLetterColumns.
-func readWhole(to *parley.DeadLetter, found *bool) func(*record) error {
-	return func(r *record) error {
-		l := readDeadLetter(r)
-		l.Key = r.bytes()
-		headers := r.bytes()
-		l.Value = r.bytes()
-		if headers != nil {
-			if err := json.Unmarshal(headers, &l.Headers); err != nil {
-				return fmt.Errorf("headers of dead letter %s: %w", l.ID, err)
-			}
+// readWhole is readDeadLetter for deadLetterColumns. unread says that its headers cannot
+// be read: it has none then.
+func readWhole(r *record) (l parley.DeadLetter, unread error) {
+	l = readDeadLetter(r)
+	l.Key = r.bytes()
+	headers := r.bytes()
+	l.Value = r.bytes()
+	if headers != nil {
+		if err := json.Unmarshal(headers, &l.Headers); err != nil {
+			l.Headers, unread = nil, fmt.Errorf("headers of dead letter %s: %w", l.ID, err)
 		}
-		*to, *found = l, true
-		return r.err
 	}
+	return l, unread
 }
 
 func noDeadLetter(id string) error {
@@ -156,7 +155,11 @@ func (db *DB) KeepDeadLetter(ctx context.Context, l parley.DeadLetter) (fresh bo
 func (db *DB) DeadLetter(ctx context.Context, id string) (parley.DeadLetter, error) {
 	var l parley.DeadLetter
 	found := false
-	err := db.read(ctx, selectDeadLetter, readWhole(&l, &found), id)
+	err := db.read(ctx, selectDeadLetter, func(r *record) (unread error) {
+		l, unread = readWhole(r)
+		found = true
+		return cmp.Or(r.err, unread)
+	}, id)
 	if err == nil && !found {
 		err = noDeadLetter(id)
 	}
@@ -367,11 +370,12 @@ func (db *DB) DeadLetterCopies(ctx context.Context, now time.Time, limit int) ([
 		list = nil
 		var found []parley.DeadLetter
 		err := s.query(selectCopies, func(r *record) error {
-			var l parley.DeadLetter
-			var ok bool
-			err := readWhole(&l, &ok)(r)
+			l, unread := readWhole(r)
+			if unread != nil {
+				db.options.Logger.Error("the copy of a dead letter has no headers: they cannot be read", "id", l.ID, "error", unread)
+			}
 			found = append(found, l)
-			return err
+			return r.err
 		}, at, int64(limit))
 		if err != nil {
 			return err
