@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// lateLimit is how much of a late answer's output is kept, in bytes, and
-	// lateShown how many are shown of one attempt.
+	// lateLimit is how much of a late answer's output is kept, in bytes, lateShown how
+	// many are shown of one attempt, and lateKept how many are kept: whoever goes on
+	// answering fills neither the database nor the history of the run.
 	lateLimit = 64 << 10
 	lateShown = 10
+	lateKept  = 100
 	// lateOfPage is how much output of late answers one page of attempts has, in
 	// bytes.
 	lateOfPage = 4 << 20
@@ -26,8 +28,9 @@ const (
 	// A second time it is no other answer: the reply to the first may have been lost.
 	isRecorded = `SELECT 1 FROM late WHERE attempt = ? AND at = ? AND source = ? AND outcome = ?`
 	// Runs of foreign tasks are somebody else's: nobody here takes notice.
-	insertLateNews = `INSERT INTO late (attempt, at, source, outcome, output, meta, news_for) VALUES (?, ?, ?, ?, ?, ?,
- (SELECT CASE WHEN hand_off = 'foreign' THEN NULL ELSE run END FROM attempt WHERE id = ?))`
+	insertLateNews = `INSERT INTO late (attempt, at, source, outcome, output, meta, news_for) SELECT ?, ?, ?, ?, ?, ?,
+ (SELECT CASE WHEN hand_off = 'foreign' THEN NULL ELSE run END FROM attempt WHERE id = ?)
+ WHERE (SELECT count(*) FROM late WHERE attempt = ?) < ?`
 	seeLate = `UPDATE late SET news_for = NULL WHERE id = ?`
 
 	selectLate     = `SELECT at, source, outcome, output, meta FROM late WHERE attempt = ? ORDER BY id LIMIT ?`
@@ -65,7 +68,8 @@ type LateNews struct {
 	Result parley.Result
 }
 
-// recordLate keeps an answer that nobody waits for any more.
+// recordLate keeps an answer that nobody waits for any more, if it is one of the first
+// lateKept of its attempt.
 func recordLate(s *session, a *Answer, meta []byte) error {
 	r := &a.Result
 	s.at(r.TaskID)
@@ -86,7 +90,7 @@ func recordLate(s *session, a *Answer, meta []byte) error {
 			return err
 		}
 	}
-	return s.later(1, insertLateNews, r.TaskID, unixMicro(a.At), a.From, string(r.Outcome), blob(output), blob(meta), r.TaskID)
+	return s.later(-1, insertLateNews, r.TaskID, unixMicro(a.At), a.From, string(r.Outcome), blob(output), blob(meta), r.TaskID, r.TaskID, int64(lateKept))
 }
 
 // sawLate notes of which late answers their run has taken notice.

@@ -203,3 +203,39 @@ func TestAttemptLogShowsLateAnswers(t *testing.T) {
 		}
 	})
 }
+
+// TestLateAnswersAreBounded: who goes on answering for an attempt that has ended fills
+// neither the database nor the history of the run. Those of other attempts are kept.
+func TestLateAnswersAreBounded(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		begin(t, db, "run-1", attempt("run-1", "a", 1), attempt("run-1", "b", 1))
+		for _, id := range []string{"run-1.a.1", "run-1.b.1"} {
+			if !must(db.Answer(ctx, answer(id, `1`)))(t) {
+				t.Fatal("refused")
+			}
+		}
+		release := stall(t, db)
+		const many = 3 * lateKept / 2
+		done := make(chan error, many)
+		for i := range many { // in as few transactions as there may be
+			late := answer("run-1.a.1", `"late"`)
+			late.At = epoch.Add(time.Duration(i+1) * time.Second)
+			go func() {
+				accepted, err := db.Answer(ctx, late)
+				if accepted {
+					err = errors.Join(err, errors.New("accepted"))
+				}
+				done <- err
+			}()
+		}
+		queued(t, db, many)
+		release()
+		for range many {
+			check(t, <-done)
+		}
+		diff(t, must(db.LateCount(ctx, "run-1"))(t), lateKept)
+		must(db.Answer(ctx, answer("run-1.b.1", `"late"`)))(t)
+		diff(t, must(db.LateCount(ctx, "run-1"))(t), lateKept+1)
+	})
+}
