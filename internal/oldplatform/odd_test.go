@@ -59,6 +59,11 @@ func TestImportOddRows(t *testing.T) {
 	if strings.Contains(told.String(), "hush") {
 		t.Errorf("a secret is told: %s", told.String())
 	}
+	for _, why := range []string{"one of its times is infinite", "one of its times is outside of the years 1 to 9999"} {
+		if strings.Count(told.String(), why) != 1 {
+			t.Errorf("%q is not told of one agent: %s", why, told.String())
+		}
+	}
 	for _, c := range first.Tables {
 		if c.Read != c.Imported+c.Changed+c.Unchanged+c.Refused+c.Left || c.Read == 0 {
 			t.Errorf("counts %+v", c)
