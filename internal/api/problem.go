@@ -234,10 +234,11 @@ func translateProblems(ps parley.Problems, old bool) *refusal {
 }
 
 // fail answers with an error, unless an answer has begun or nobody is there to
-// read it.
+// read it: then the connection is broken off. Who has closed but the side that it
+// sends on would take no answer for an empty one of status 200.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error, old bool) {
 	if r.Context().Err() != nil && errors.Is(err, r.Context().Err()) {
-		return
+		panic(http.ErrAbortHandler)
 	}
 	e := translate(err, old)
 	if e.status == http.StatusInternalServerError {

@@ -77,7 +77,7 @@ func (s *server) start(w http.ResponseWriter, r *http.Request, req parley.StartR
 			ended, err := s.untilEnd(r.Context(), run, wait)
 			switch {
 			case r.Context().Err() != nil: // nobody reads an answer
-				return err
+				return r.Context().Err()
 			case err != nil: // the run goes on: who got the error would begin another
 				s.cfg.Logger.Warn("a run was begun and could not be waited for", "run", run.ID, "request_id", requestID(r), "error", err)
 			case ended.Status.Terminal():
