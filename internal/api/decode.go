@@ -163,7 +163,14 @@ type object struct {
 	found   *[]finding
 }
 
+// maxFindings bounds what is told of one body: a large one can hold millions of
+// members that nobody knows.
+const maxFindings = 100
+
 func (o *object) wrong(name, code, kind, text string) {
+	if len(*o.found) >= maxFindings {
+		return
+	}
 	*o.found = append(*o.found, bodyFinding(o.at(name), code, kind, text))
 }
 
@@ -343,6 +350,9 @@ func (o *object) done(strict bool) error {
 // unknown notes the members that nobody took.
 func (o *object) unknown() {
 	for _, name := range sortedKeys(o.members) {
+		if len(*o.found) >= maxFindings {
+			return
+		}
 		short := strings.Trim(clip(name), `"`)
 		o.wrong(short, "unknown_member", "extra_forbidden", "unknown member "+clip(name))
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -342,4 +343,22 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		must(t, srv.Close())
 		serving.Wait()
 	})
+}
+
+// TestFindingsAreBounded: however many members nobody knows, the answer is a short one.
+func TestFindingsAreBounded(t *testing.T) {
+	s, _ := setup(nil)
+	call(s.handler(), "POST", "/api/v1/workflows", onePlan)
+	var body strings.Builder
+	body.WriteString(`{"input_data":{}`)
+	for i := range 100_000 {
+		fmt.Fprintf(&body, `,"m%d":0`, i)
+	}
+	body.WriteString("}")
+	for path, status := range map[string]int{"/api/v1/workflows/a/execute": http.StatusUnprocessableEntity, "/api/v1/runs:cancel": http.StatusRequestEntityTooLarge} {
+		rec := call(s.handler(), "POST", path, body.String())
+		if rec.Code != status || rec.Body.Len() > 64<<10 {
+			t.Errorf("%s: %d, %d bytes", path, rec.Code, rec.Body.Len())
+		}
+	}
 }
