@@ -77,6 +77,8 @@ type Sweeper struct {
 	cfg Config
 	// held is when the lease was taken or renewed last.
 	held time.Time
+	// unread counts the runs of a sweep that cannot be archived.
+	unread int
 }
 
 // New makes a sweeper.
@@ -120,7 +122,7 @@ type Report struct {
 // Sweep removes what may be removed now, and what an earlier sweep has left behind.
 func (s *Sweeper) Sweep(ctx context.Context) (r Report, err error) {
 	begun := s.cfg.Clock()
-	s.held = time.Time{}
+	s.held, s.unread = time.Time{}, 0
 	err = s.sweep(ctx, &r)
 	if r.Busy = errors.Is(err, errLost); r.Busy {
 		err = nil
@@ -130,6 +132,9 @@ func (s *Sweeper) Sweep(ctx context.Context) (r Report, err error) {
 	s.cfg.Metrics.swept(r, err)
 	if r.Removed > 0 || r.Archived > 0 {
 		s.cfg.Logger.Info("runs that are over were removed", "removed", r.Removed, "archived", r.Archived, "took", s.cfg.Clock().Sub(begun).Round(time.Millisecond))
+	}
+	if s.unread > 1 {
+		s.cfg.Logger.Error("runs that are over cannot be archived and stay", "runs", s.unread)
 	}
 	return r, err
 }
@@ -235,11 +240,14 @@ func (s *Sweeper) archive(ctx context.Context, list []store.Ended) (ids []string
 			continue
 		}
 		a, err := s.cfg.DB.Archived(ctx, e.ID)
-		if parley.CodeOf(err) == parley.CodeNotFound {
+		switch {
+		case parley.CodeOf(err) == parley.CodeNotFound:
 			continue // it is gone already
-		}
-		if err != nil {
+		case err != nil && (ctx.Err() != nil || parley.CodeOf(err) == parley.CodeUnavailable):
 			return nil, 0, err
+		case err != nil: // it always will be: the others are not kept for it
+			s.keep(e.ID, err)
+			continue
 		}
 		lines.Write(archive.Encode(&a))
 		ids = append(ids, e.ID)
@@ -248,6 +256,14 @@ func (s *Sweeper) archive(ctx context.Context, list []store.Ended) (ids []string
 		err = s.cfg.Archive.Append(s.cfg.Now(), lines.Bytes())
 	}
 	return ids, looked, err
+}
+
+// keep notes that a run stays, since it cannot be archived. The log names the first of
+// a sweep.
+func (s *Sweeper) keep(run string, err error) {
+	if s.unread++; s.unread == 1 {
+		s.cfg.Logger.Error("a run that is over cannot be archived and stays", "run", run, "error", err)
+	}
 }
 
 // purge removes what is left of runs that are gone.

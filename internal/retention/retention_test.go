@@ -3,6 +3,7 @@ package retention_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -305,3 +306,45 @@ func TestC7_SweepsGoOn(t *testing.T) {
 type onWrite func()
 
 func (f onWrite) Write(p []byte) (int, error) { f(); return len(p), nil }
+
+// TestC7_DamagedRunKeepsNoOther: runs that cannot be archived stay, and are named;
+// all others go.
+func TestC7_DamagedRunKeepsNoOther(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "parley.db")
+	db, err := store.Open(t.Context(), file, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stay := append(fill(t, db), "any-119", "any-118")
+	other, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, damaged := other.ExecContext(t.Context(), `UPDATE event SET data = CAST('[{"at":1,' AS BLOB) WHERE run IN ('any-119', 'any-118')`)
+	if err := errors.Join(damaged, other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cfg := config(db)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Archive = &archive.Folder{Dir: filepath.Join(t.TempDir(), "archive")}
+	r, err := retention.New(cfg).Sweep(t.Context())
+	if err != nil || r.Removed != 120 || r.Archived != 120 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	slices.Sort(stay)
+	if got := left(t, db); !slices.Equal(got, stay) {
+		t.Errorf("left are %v, want %v", got, stay)
+	}
+	if strings.Count(log.String(), "run=any-119") != 1 || !strings.Contains(log.String(), "runs=2") {
+		t.Errorf("log: %s", &log)
+	}
+}

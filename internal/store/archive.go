@@ -319,11 +319,16 @@ func checkArchived(a *Archived) error {
 	case run.Seq == 0 || run.Seq != int64(len(a.Events)):
 		return parley.Errorf(parley.CodeInvalid, "run %q ends at event %d and has %d events", run.ID, run.Seq, len(a.Events))
 	}
+	there := make(map[string]bool, len(a.Attempts))
 	for i := range a.Attempts {
 		t := &a.Attempts[i]
 		if !strings.HasPrefix(t.ID, run.ID+".") || len(t.Input) == 0 || t.ScheduledAt.IsZero() {
 			return parley.Errorf(parley.CodeInvalid, "attempt %q does not belong to run %q, or lacks its input or its time", t.ID, run.ID)
 		}
+		if there[t.ID] {
+			return parley.Errorf(parley.CodeInvalid, "run %q has the attempt %q twice", run.ID, t.ID)
+		}
+		there[t.ID] = true
 	}
 	d := a.Definition
 	if d != nil && (d.ID == "" || strings.Contains(d.ID, "@") || d.Workflow != run.Workflow || d.Version != run.Version || d.Version == "" || d.Digest == "" || len(d.Source) == 0) {

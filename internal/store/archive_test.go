@@ -91,13 +91,14 @@ func TestC7_ArchiveIsRefusedWhole(t *testing.T) {
 				a.Run.ID, a.Attempts = "run-1", nil
 				a.Events[0].Run, a.Events[1].Run = "run-1", "run-1"
 			}, parley.CodeConflict},
-			"open":        {func(a *Archived) { a.Run.EndedAt = time.Time{} }, parley.CodeInvalid},
-			"running":     {func(a *Archived) { a.Run.Status = parley.RunRunning }, parley.CodeInvalid},
-			"events":      {func(a *Archived) { a.Events = a.Events[:1] }, parley.CodeInvalid},
-			"gap":         {func(a *Archived) { a.Events[1].Seq = 3 }, parley.CodeInvalid},
-			"event":       {func(a *Archived) { a.Events[0].Data = []byte("{") }, parley.CodeInvalid},
-			"attempt":     {func(a *Archived) { a.Attempts[1].ID = "run-1.b.1" }, parley.CodeInvalid},
-			"another one": {func(a *Archived) { a.Definition.Version = "8" }, parley.CodeInvalid},
+			"open":          {func(a *Archived) { a.Run.EndedAt = time.Time{} }, parley.CodeInvalid},
+			"running":       {func(a *Archived) { a.Run.Status = parley.RunRunning }, parley.CodeInvalid},
+			"events":        {func(a *Archived) { a.Events = a.Events[:1] }, parley.CodeInvalid},
+			"gap":           {func(a *Archived) { a.Events[1].Seq = 3 }, parley.CodeInvalid},
+			"event":         {func(a *Archived) { a.Events[0].Data = []byte("{") }, parley.CodeInvalid},
+			"attempt":       {func(a *Archived) { a.Attempts[1].ID = "run-1.b.1" }, parley.CodeInvalid},
+			"attempt twice": {func(a *Archived) { a.Attempts[1].ID = a.Attempts[0].ID }, parley.CodeInvalid},
+			"another one":   {func(a *Archived) { a.Definition.Version = "8" }, parley.CodeInvalid},
 			"definition of another": {func(a *Archived) {
 				a.Run.Workflow, a.Definition.Workflow = "other", "other"
 			}, parley.CodeConflict},
