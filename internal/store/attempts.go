@@ -41,27 +41,27 @@ func readAttempt(r *record) (Attempt, error) {
 	a.HandOff, a.Policy.OnOpen, a.Urgency = HandOff(r.str()), parley.OnOpen(r.str()), int(r.int())
 	a.Trace = parley.ParseTrace(r.str())
 	if r.err != nil {
-		return Attempt{}, r.err
+		return unreadAttempt(a.ID), r.err
 	}
 	if a.CorrelationID == "" {
 		a.CorrelationID = parley.CorrelationID(a.ID)
 	}
 	var err error
 	if a.Input, a.InputApart, err = unframe(a.Input); err != nil {
-		return Attempt{}, err
+		return unreadAttempt(a.ID), err
 	}
 	if output, a.OutputApart, err = unframe(output); err != nil {
-		return Attempt{}, err
+		return unreadAttempt(a.ID), err
 	}
 	if a.Question, err = decodeStored[parley.Question](a.ID, question); err != nil {
-		return Attempt{}, err
+		return unreadAttempt(a.ID), err
 	}
 	if a.Reply, err = decodeStored[parley.Reply](a.ID, reply); err != nil {
-		return Attempt{}, err
+		return unreadAttempt(a.ID), err
 	}
 	if outcome != "" {
 		if a.Result, err = decodeResult(a.ID, outcome, output, meta); err != nil {
-			return Attempt{}, err
+			return unreadAttempt(a.ID), err
 		}
 	}
 	return a, nil

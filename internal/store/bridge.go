@@ -64,10 +64,12 @@ func (db *DB) Owned(ctx context.Context, worker string, inc int64) ([]Owned, err
 			TaskID: r.str(), Token: r.str(), State: AttemptState(r.str()), Orphanings: int(r.int()), CancelRequested: r.flag(),
 			Questions: int(r.int()),
 		}
-		var err error
-		o.Reply, err = decodeStored[parley.Reply](o.TaskID, r.bytes())
+		var unread error
+		if o.Reply, unread = decodeStored[parley.Reply](o.TaskID, r.bytes()); unread != nil {
+			db.damaged("the answer to an agent", o.TaskID, unread)
+		}
 		list = append(list, o)
-		return err
+		return r.err
 	}, worker, inc)
 	return list, err
 }
@@ -90,10 +92,13 @@ const selectOrphans = `SELECT ` + attemptColumns + ` FROM attempt WHERE id IN (
 // are none for it; its own earlier incarnations count as replaced.
 func (db *DB) Orphans(ctx context.Context, worker string, inc int64, limit int) ([]Attempt, error) {
 	list, err := inTurn(db, "orphans for "+worker, limit, func(after string) (list []Attempt, last string, err error) {
-		err = db.read(ctx, selectOrphans, attemptList(&list), after, worker, inc, limit)
-		if len(list) > 0 {
-			last = list[len(list)-1].ID
-		}
+		err = db.read(ctx, selectOrphans, func(r *record) error {
+			a, ok, err := db.readable(r)
+			if last = a.ID; ok {
+				list = append(list, a)
+			}
+			return err
+		}, after, worker, inc, limit)
 		return list, last, err
 	})
 	if err != nil {
@@ -132,7 +137,7 @@ func (db *DB) Claim(ctx context.Context, c Claim, reqs []ClaimRequest, at time.T
 		return nil, nil
 	}
 	err := db.transition(ctx, synced, point("P4"), func(s *session) (err error) {
-		list, err = claimAll(s, claims{c, reqs, sources}, at)
+		list, err = db.claimAll(s, claims{c, reqs, sources}, at)
 		if err == nil && len(list) == 0 {
 			return ErrStale
 		}
@@ -154,7 +159,7 @@ type claims struct {
 	sources []any
 }
 
-func claimAll(s *session, c claims, at time.Time) ([]Attempt, error) {
+func (db *DB) claimAll(s *session, c claims, at time.Time) ([]Attempt, error) {
 	reqs := c.reqs
 	got := make([][]Attempt, len(reqs))
 	alive, err := s.alive(c.Claim)
@@ -164,7 +169,7 @@ func claimAll(s *session, c claims, at time.Time) ([]Attempt, error) {
 	if alive {
 		for i, q := range reqs {
 			s.at(q.TaskID)
-			if err := s.laterQuery(claimAttempt, attemptList(&got[i]), c.Worker, c.Inc, q.Token, micros(at), c.sources[i], q.TaskID); err != nil {
+			if err := s.laterQuery(claimAttempt, db.readableList(&got[i]), c.Worker, c.Inc, q.Token, micros(at), c.sources[i], q.TaskID); err != nil {
 				return nil, err
 			}
 		}
@@ -176,7 +181,7 @@ func claimAll(s *session, c claims, at time.Time) ([]Attempt, error) {
 		if len(got[i]) > 0 {
 			continue
 		}
-		if err := s.laterQuery(selectClaimed, attemptList(&got[i]), q.TaskID, c.Worker, c.Inc, q.Token); err != nil {
+		if err := s.laterQuery(selectClaimed, db.readableList(&got[i]), q.TaskID, c.Worker, c.Inc, q.Token); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -232,14 +233,13 @@ func childList(list *[]Child) func(*record) error {
 		if r.err != nil {
 			return r.err
 		}
+		var err error
 		if fault != nil {
 			c.Error = &parley.Error{}
-			if err := json.Unmarshal(fault, c.Error); err != nil {
-				return err
-			}
+			err = json.Unmarshal(fault, c.Error)
 		}
 		*list = append(*list, c)
-		return json.Unmarshal(spec, &(*list)[len(*list)-1].Spec)
+		return errors.Join(err, json.Unmarshal(spec, &(*list)[len(*list)-1].Spec))
 	}
 }
 
@@ -247,14 +247,14 @@ func childList(list *[]Child) func(*record) error {
 // their tasks, those after one task. What is held back by a pause is not among
 // them.
 func (db *DB) AskedChildren(ctx context.Context, after string, limit int) (list []Child, err error) {
-	err = db.read(ctx, selectAsked, childList(&list), after, int64(limit))
+	err = db.read(ctx, selectAsked, db.readableChildren(&list), after, int64(limit))
 	return list, err
 }
 
 // StoppedChildren gives at most limit runs that are to end, as AskedChildren does.
 // Those that nobody waits for need not have begun, or may have ended.
 func (db *DB) StoppedChildren(ctx context.Context, after string, limit int) (list []Child, err error) {
-	err = db.read(ctx, selectStops, childList(&list), after, int64(limit))
+	err = db.read(ctx, selectStops, db.readableChildren(&list), after, int64(limit))
 	return list, err
 }
 

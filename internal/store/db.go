@@ -130,6 +130,8 @@ type DB struct {
 	risk   atomic.Pointer[string]
 	schema schemaWatch
 	writes writeLook
+	// damagedRows are those that the log has told of.
+	damagedRows damagedRows
 	// clock is nil for a database without one of its own; unwatch ends what
 	// follows it.
 	clock   *clock

@@ -277,7 +277,7 @@ func (db *DB) Foreign(ctx context.Context, now time.Time, limit int) ([]Attempt,
 	err = db.transition(ctx, prompt, point("P23"), func(s *session) error {
 		list = nil
 		s.at(lastKey)
-		return s.query(query, attemptList(&list), now.Add(foreignAgain).UnixMicro(), at, before, int64(limit), at, before)
+		return s.query(query, db.readableList(&list), now.Add(foreignAgain).UnixMicro(), at, before, int64(limit), at, before)
 	})
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (db *DB) HandOver(ctx context.Context, token string, now time.Time, limit i
 	err = db.transition(ctx, synced, point("P21"), func(s *session) error {
 		list = nil
 		s.at(lastKey)
-		return s.query(query, handedList(&list), busOwner, token, at, at, int64(limit), at)
+		return s.query(query, db.handedList(&list), busOwner, token, at, at, int64(limit), at)
 	})
 	if err != nil {
 		return nil, err
@@ -87,18 +87,20 @@ func (db *DB) wholeHanded(ctx context.Context, list []Handed) {
 // HandedOver gives the attempts that are claimed by [BusClaim](token).
 func (db *DB) HandedOver(ctx context.Context, token string) ([]Handed, error) {
 	var list []Handed
-	err := db.read(ctx, selectHanded, handedList(&list), token)
+	err := db.read(ctx, selectHanded, db.handedList(&list), token)
 	if err == nil {
 		db.wholeHanded(ctx, list)
 	}
 	return list, err
 }
 
-func handedList(list *[]Handed) func(*record) error {
+func (db *DB) handedList(list *[]Handed) func(*record) error {
 	return func(r *record) error {
 		doubtful := r.flag()
-		a, err := readAttempt(r)
-		*list = append(*list, Handed{a, doubtful})
+		a, ok, err := db.readable(r)
+		if ok {
+			*list = append(*list, Handed{a, doubtful})
+		}
 		return err
 	}
 }
@@ -111,9 +113,10 @@ func (db *DB) Overdue(ctx context.Context, now time.Time, limit int) ([]Attempt,
 	list, err := inTurn(db, selectOverdue, limit, func(after dueAt) (list []Attempt, last dueAt, err error) {
 		err = db.read(ctx, selectOverdue, func(r *record) error {
 			last.at = r.int()
-			a, err := readAttempt(r)
-			last.id = a.ID
-			list = append(list, a)
+			a, ok, err := db.readable(r)
+			if last.id = a.ID; ok {
+				list = append(list, a)
+			}
 			return err
 		}, now.UnixMicro(), after.at, after.at, after.id, limit)
 		return list, last, err

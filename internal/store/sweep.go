@@ -52,9 +52,10 @@ func (db *DB) Publish(ctx context.Context, now time.Time, limit int) ([]Attempt,
 		list = nil
 		s.at(lastKey)
 		return s.query(query, func(r *record) error {
-			a, err := readAttempt(r)
-			a.ScheduledAt = r.time()
-			list = append(list, a)
+			a, ok, err := db.readable(r)
+			if a.ScheduledAt = r.time(); ok {
+				list = append(list, a)
+			}
 			return err
 		}, now.Add(publishAgain).UnixMicro(), at, int64(limit), at)
 	})

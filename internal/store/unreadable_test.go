@@ -1,6 +1,9 @@
 package store
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,5 +90,94 @@ func TestDeadLetterCopiesWithABadOne(t *testing.T) {
 		diff(t, list, []parley.DeadLetter{bad, good})
 		_, err := db.DeadLetter(ctx, bad.ID)
 		wantCode(t, err, parley.CodeInternal)
+	})
+}
+
+// TestDamagedAttemptsKeepNoOthers: an attempt whose row cannot be read is told of once,
+// and keeps nobody from those of other runs.
+func TestDamagedAttemptsKeepNoOthers(t *testing.T) {
+	pairs := func(change func(*Attempt)) (both [2]Attempt) {
+		for i, run := range []string{"run-1", "run-2"} {
+			both[i] = attempt(run, "a", 1)
+			change(&both[i])
+		}
+		return both
+	}
+	unread := []byte{'{'}
+	for name, c := range map[string]struct {
+		change func(*Attempt)
+		look   func(t *testing.T, db *DB) []Attempt
+	}{
+		"publish": {func(*Attempt) {}, func(t *testing.T, db *DB) []Attempt { return must(db.Publish(t.Context(), epoch, 10))(t) }},
+		"claim": {func(*Attempt) {}, func(t *testing.T, db *DB) []Attempt {
+			return must(db.Claim(t.Context(), bridge(t, db, "b2"), []ClaimRequest{{TaskID: "run-1.a.1", Token: "1"}, {TaskID: "run-2.a.1", Token: "2"}}, epoch))(t)
+		}},
+		"hand over": {func(*Attempt) {}, func(t *testing.T, db *DB) (list []Attempt) {
+			for _, h := range must(db.HandOver(t.Context(), "t1", epoch, 10))(t) {
+				list = append(list, h.Attempt)
+			}
+			return list
+		}},
+		"overdue": {func(a *Attempt) {
+			a.HandOff, a.State, a.Claim, a.ClaimedAt = HandOffBus, AttemptClaimed, BusClaim("t"), epoch
+		}, func(t *testing.T, db *DB) []Attempt {
+			return must(db.Overdue(t.Context(), epoch.Add(time.Hour), 10))(t)
+		}},
+		"orphans": {func(a *Attempt) {
+			a.State, a.Claim, a.ClaimedAt = AttemptClaimed, Claim{Worker: "b1", Inc: 1, Token: "t"}, epoch
+		}, func(t *testing.T, db *DB) []Attempt {
+			must(db.Register(t.Context(), "b1", epoch))(t)
+			return must(db.Orphans(t.Context(), "b2", bridge(t, db, "b2").Inc, 10))(t)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDB(t, func(t *testing.T, db *DB) {
+				var log bytes.Buffer
+				db.options.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				bridge(t, db, "b1")
+				for _, a := range pairs(c.change) {
+					begin(t, db, a.Run, a)
+				}
+				damage(t, db, `UPDATE attempt SET question = ? WHERE run = 'run-1'`, unread)
+				if got := c.look(t, db); len(got) != 1 || got[0].Run != "run-2" {
+					t.Errorf("%d: %+v", len(got), got)
+				}
+				if name == "publish" {
+					must(db.Publish(t.Context(), epoch.Add(time.Hour), 10))(t)
+				}
+				if n := strings.Count(log.String(), "task=run-1.a.1"); n != 1 {
+					t.Errorf("told of %d times: %s", n, &log)
+				}
+			})
+		})
+	}
+}
+
+// TestDamagedForeignAttempts: so are attempts of other executors, what steps ask for,
+// and an answer that a bridge is to send.
+func TestDamagedForeignAttempts(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		bad := foreign("bad")
+		check(t, db.DeferForeign(ctx, []Attempt{bad, foreign("good")}, epoch))
+		damage(t, db, `UPDATE attempt SET question = ? WHERE id = ?`, []byte{'{'}, bad.ID)
+		list := must(db.Foreign(ctx, epoch.Add(time.Minute), 10))(t)
+		diff(t, attemptIDs(list), []string{foreign("good").ID})
+
+		asks(t, db, begin(t, db, "run-1"), asked("run-1", "a"), asked("run-1", "b"))
+		damage(t, db, `UPDATE child SET spec = ? WHERE step = 'a'`, []byte{'{'})
+		children := must(db.AskedChildren(ctx, "", 10))(t)
+		if len(children) != 1 || children[0].Step != "b" {
+			t.Errorf("%+v", children)
+		}
+
+		c := bridge(t, db, "b1")
+		c.Token = "t"
+		begin(t, db, "run-2", claimed(attempt("run-2", "a", 1), c), claimed(attempt("run-2", "b", 1), c))
+		damage(t, db, `UPDATE attempt SET reply = ?, reply_sent = 0 WHERE id = 'run-2.a.1'`, []byte{'{'})
+		owned := must(db.Owned(ctx, "b1", c.Inc))(t)
+		if len(owned) != 2 || owned[0].Reply != nil {
+			t.Errorf("%+v", owned)
+		}
 	})
 }
