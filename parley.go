@@ -198,7 +198,7 @@ type Run struct {
 	// it is kept apart from the database: the run itself has it.
 	InputBytes  int64 `json:"input_bytes,omitempty"`
 	OutputBytes int64 `json:"output_bytes,omitempty"`
-	// Unreadable is set in lists where input, output or error of the run cannot be read:
+	// Unreadable is set in lists where input, output, error or labels of the run cannot be read:
 	// the run itself is an internal error then, and the server's log says why.
 	Unreadable bool `json:"unreadable,omitempty"`
 	// Parent is the step that has started the run; nil if none did.

@@ -84,7 +84,7 @@ func (r runs) summaries(ctx context.Context, rows []store.Run) (items []parley.R
 	items = make([]parley.Run, len(rows))
 	outputs := values[len(rows):]
 	for i, row := range rows {
-		unread := values[i].Err
+		unread := errors.Join(row.Unread, values[i].Err)
 		if items[i], err = r.summary(ctx, row); err != nil {
 			return nil, err
 		}

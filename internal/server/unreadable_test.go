@@ -20,6 +20,7 @@ func TestListsShowUnreadableRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, "name: plain\nsteps: [{id: a, set: {n: 1}}]")
 	good, bad, failed := w.run("plain", `{"n":1}`), w.run("plain", `{"n":2}`), w.run("plain", `{"n":3}`)
+	named := w.run("plain", `{"n":4}`)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	db, err := sql.Open("sqlite", filepath.Join(w.cfg.Data, "parley.db")+"?_pragma=busy_timeout(60000)")
@@ -28,13 +29,14 @@ func TestListsShowUnreadableRuns(t *testing.T) {
 	}
 	_, damaged := db.ExecContext(ctx, `UPDATE event SET data = CAST('[{"at":1,' AS BLOB) WHERE run = ?`, bad.ID)
 	_, other := db.ExecContext(ctx, `UPDATE run SET error = CAST('{' AS BLOB) WHERE id = ?`, failed.ID)
-	if err := errors.Join(damaged, other, db.Close()); err != nil {
+	_, labels := db.ExecContext(ctx, `UPDATE run SET labels = '{' WHERE id = ?`, named.ID)
+	if err := errors.Join(damaged, other, labels, db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/api/v1/runs", "/api/v1/runs?cursor="} {
 		status, body := w.call(http.MethodGet, path, "")
 		var page struct{ Items []parley.Run }
-		if err := json.Unmarshal(body, &page); status != http.StatusOK || err != nil || len(page.Items) != 3 {
+		if err := json.Unmarshal(body, &page); status != http.StatusOK || err != nil || len(page.Items) != 4 {
 			t.Fatalf("%s: %d, %v: %.300s", path, status, err, body)
 		}
 		for _, run := range page.Items {

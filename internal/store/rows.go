@@ -155,6 +155,8 @@ type Run struct {
 	CancelledBy, CancelReason string
 	// Due is the earliest of the run's timers; zero is none.
 	Due time.Time
+	// Unread is set in lists where Labels cannot be read.
+	Unread error
 
 	CreatedAt, UpdatedAt, StartedAt, EndedAt time.Time
 }

@@ -32,6 +32,15 @@ func readRun(r *record) (Run, error) {
 	return run, err
 }
 
+// listedRun is readRun for a list: one that cannot be read keeps nobody from the others.
+func listedRun(r *record) (Run, error) {
+	run, err := readRun(r)
+	if err != nil && r.err == nil {
+		run.Labels, run.Unread, err = nil, err, nil
+	}
+	return run, err
+}
+
 func noRun(id string) error { return parley.Errorf(parley.CodeNotFound, "there is no run %q", id) }
 
 const (
@@ -215,7 +224,7 @@ func (db *DB) Runs(ctx context.Context, q parley.RunQuery) ([]Run, int, error) {
 	var runs []Run
 	by := order(q.SortBy, q.Ascending, "id", "created_at", "updated_at", "status")
 	total, err := db.list(ctx, &listing{runColumns, `run`, c, by, q.Page}, func(r *record) error {
-		run, err := readRun(r)
+		run, err := listedRun(r)
 		runs = append(runs, run)
 		return err
 	})

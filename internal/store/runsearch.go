@@ -169,7 +169,7 @@ func (db *DB) SearchRuns(ctx context.Context, q parley.RunQuery, limit int) (run
 		return nil, nil, err
 	}
 	err = db.readVaried(ctx, f.query, func(r *record) error {
-		run, err := readRun(r)
+		run, err := listedRun(r)
 		runs = append(runs, run)
 		return err
 	}, f.args...)
