@@ -2,7 +2,9 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -24,7 +26,8 @@ const cursorHeader = "Parley-Next-Cursor"
 // after the last; cursor is "" for the first. query.Page, query.SortBy and
 // query.Ascending are not used.
 //
-// A page that breaks off ends with an error after some of its lines; the same cursor
+// In place of a run that the server cannot read there is a line that names it, see
+// [UnreadableRun]. A page that breaks off ends with an error after some of its lines; the same cursor
 // gives the whole page again.
 func (c *Client) ExportRuns(ctx context.Context, query RunQuery, cursor string, limit int, each func(line []byte) error) (next string, err error) {
 	query.SortBy, query.Ascending = "", false
@@ -57,6 +60,17 @@ func (c *Client) ExportRuns(ctx context.Context, query RunQuery, cursor string, 
 			return "", err
 		}
 	}
+}
+
+// UnreadableRun gives the id of the run that a line of [Client.ExportRuns] stands for
+// without holding it, since the server cannot read it; ok is false for the line of a run.
+func UnreadableRun(line []byte) (run string, ok bool) {
+	if !bytes.HasPrefix(line, []byte(`{"unreadable":`)) {
+		return "", false
+	}
+	var named struct{ Unreadable string }
+	err := json.Unmarshal(line, &named)
+	return named.Unreadable, err == nil
 }
 
 // readLine reads a line with its line end.

@@ -42,6 +42,11 @@ func TestC7_ExportRuns(t *testing.T) {
 	if err != nil || next != "there" || len(lines) != 3 || lines[1] != long+"\n" || lines[2] != "{3}\n" {
 		t.Errorf("%v, next %q, %d lines", err, next, len(lines))
 	}
+	for line, want := range map[string]string{`{"unreadable":"run-1"}`: "run-1", `{"format":"x","unreadable":"r"}`: "", `{"unreadable":`: ""} {
+		if run, ok := UnreadableRun([]byte(line + "\n")); run != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", line, run, ok)
+		}
+	}
 	stop := errors.New("enough")
 	if _, err := c.ExportRuns(t.Context(), RunQuery{Workflow: "hello"}, "here", 7, func([]byte) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the caller stops: %v", err)

@@ -41,7 +41,7 @@ func newArchiveExport(a *app) *cobra.Command {
 		Use: "export FILE|-", Short: "Write runs that are over into a file, each on a line",
 		Long: `Writes every run that is over and that the flags select, oldest first: a JSON object on each line with all of the run, its history, its
 attempts with what agents answered, and the document of its workflow. A FILE that ends in .gz or .zst is compressed; - is standard output.
-Nothing is removed. Runs that are under way are left out.`,
+Nothing is removed. Runs that are under way are left out. So are those that the server cannot read: they are named, and the exit code is 1.`,
 		Example: `  parley archive export runs.ndjson.zst
   parley archive export - --workflow hello --status FAILED | jq .run.id`,
 		Args: need("FILE|-"),
@@ -59,6 +59,8 @@ const exportPage = 100
 type exported struct {
 	File string `json:"file"`
 	Runs int    `json:"runs"`
+	// Unreadable are runs that the server cannot read, and that are not in the file.
+	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 func (a *app) exportRuns(ctx context.Context, name string, f *exportFlags) (err error) {
@@ -87,12 +89,20 @@ func (a *app) exportRuns(ctx context.Context, name string, f *exportFlags) (err 
 	}
 	if name == "-" {
 		a.note("%s written", plural(x.runs, "run"))
-		return nil
-	}
-	return a.show(exported{File: name, Runs: x.runs}, func(s *sheet) {
+	} else if err := a.show(exported{File: name, Runs: x.runs, Unreadable: x.unread}, func(s *sheet) {
 		s.fields([]field{{"File", cell{text: name}}, {"Runs", cell{text: fmt.Sprint(x.runs)}}})
-	})
+	}); err != nil {
+		return err
+	}
+	if n := len(x.unread); n > 0 {
+		return incompletef("the server cannot read %s, and so they are left out: %s; its log says why",
+			plural(n, "run"), strings.Join(x.unread[:min(n, mostNamed)], ", ")+map[bool]string{true: " …"}[n > mostNamed])
+	}
+	return nil
 }
+
+// mostNamed is how many runs an error names.
+const mostNamed = 10
 
 // exporter writes page after page.
 type exporter struct {
@@ -102,6 +112,8 @@ type exporter struct {
 	// cursor is that of the page that is being written.
 	cursor string
 	runs   int
+	// unread are runs that the server cannot read.
+	unread []string
 }
 
 // exportTries is how often a page is asked for whose connection breaks.
@@ -124,6 +136,10 @@ func (x *exporter) page(ctx context.Context) (next string, err error) {
 		next, err = x.client.ExportRuns(ctx, x.query, x.cursor, exportPage, func(line []byte) error {
 			sum := sha256.Sum256(line)
 			if written[sum] {
+				return nil
+			}
+			if run, ok := client.UnreadableRun(line); ok {
+				written[sum], x.unread = true, append(x.unread, run)
 				return nil
 			}
 			if _, err := x.out.Write(line); err != nil {

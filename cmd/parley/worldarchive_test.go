@@ -18,6 +18,8 @@ func (v worldArchive) Page(_ context.Context, q parley.RunQuery, _ int) (ids []s
 	switch {
 	case q.Workflow == "none":
 		return nil, nil, nil
+	case q.Workflow == "damaged":
+		return []string{"run-101", "run-bad", "run-102"}, nil, nil
 	case q.After == nil:
 		return []string{"run-101", "run-102"}, &parley.RunMark{ID: "run-102", At: time.UnixMicro(102)}, nil
 	}
@@ -25,6 +27,9 @@ func (v worldArchive) Page(_ context.Context, q parley.RunQuery, _ int) (ids []s
 }
 
 func (v worldArchive) Line(_ context.Context, id string) ([]byte, error) {
+	if id == "run-bad" {
+		return nil, parley.Errorf(parley.CodeInternal, "the history of run %q cannot be read", id)
+	}
 	return fmt.Appendf(nil, "{\"format\":\"parley-run/1\",\"run\":{\"id\":%q}}\n", id), nil
 }
 

@@ -53,7 +53,7 @@ func (s *server) archiveRoutes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: "/api/v1/archive/runs", id: "export-runs", tag: tag,
-			summary: "Get a page of runs that are over, oldest first, a whole run on each line; the header " + cursorHeader + " has the cursor of what follows and is absent at the end",
+			summary: "Get a page of runs that are over, oldest first, a whole run on each line, or {\"unreadable\":ID} for one that cannot be read; the header " + cursorHeader + " has the cursor of what follows and is absent at the end",
 			params:  params, answers: []answer{{status: http.StatusOK, media: mediaLines}}, errors: []int{422, 503}, handle: s.exportRuns,
 		},
 		{
@@ -62,6 +62,11 @@ func (s *server) archiveRoutes() []route {
 			params:  []*huma.Param{}, lines: true, answers: ok(parley.ArchiveReport{}), errors: []int{400, 413, 415, 503}, handle: s.importRuns,
 		},
 	}
+}
+
+// unreadableRun is the line of a run that cannot be read. No import takes it for a run.
+type unreadableRun struct {
+	Unreadable string `json:"unreadable"`
 }
 
 // exportRuns streams a page of runs. What breaks after the beginning breaks the
@@ -98,8 +103,13 @@ func (s *server) exportRuns(w http.ResponseWriter, r *http.Request) error {
 	rc := http.NewResponseController(w)
 	for _, id := range ids {
 		line, err := s.cfg.Archive.Line(r.Context(), id)
-		if parley.CodeOf(err) == parley.CodeNotFound {
+		switch {
+		case parley.CodeOf(err) == parley.CodeNotFound:
 			continue // it was removed meanwhile
+		case err != nil && r.Context().Err() == nil && parley.CodeOf(err) != parley.CodeUnavailable:
+			// It always will be so: it is named, and the others are not kept for it.
+			s.cfg.Logger.Error("a run cannot be exported", "run", id, "request_id", requestID(r), "error", err)
+			line, err = encode(unreadableRun{id})
 		}
 		if err == nil {
 			s.deadline(rc.SetWriteDeadline)

@@ -14,13 +14,13 @@ import (
 )
 
 // TestC7_ArchiveExport: a page of runs is a line each; what was removed meanwhile is
-// left out, and the cursor of what follows is in the header.
+// left out, what cannot be read is named, and the cursor of what follows is in the header.
 func TestC7_ArchiveExport(t *testing.T) {
 	s, w := setup(nil)
-	w.archive.ids = []string{"a", "gone", "b"}
+	w.archive.ids = []string{"a", "gone", "damaged", "b"}
 	w.archive.next = &parley.RunMark{ID: "b", At: time.UnixMicro(7).UTC()}
 	rec := call(s.handler(), "GET", "/api/v1/archive/runs?limit=3&workflow_id=hello&status=FAILED", "")
-	if rec.Code != http.StatusOK || rec.Body.String() != "{\"run\":\"a\"}\n{\"run\":\"b\"}\n" || rec.Header().Get("Content-Type") != mediaLines {
+	if rec.Code != http.StatusOK || rec.Body.String() != "{\"run\":\"a\"}\n{\"unreadable\":\"damaged\"}\n{\"run\":\"b\"}\n" || rec.Header().Get("Content-Type") != mediaLines {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 	if q := w.archive.query; !q.Ascending || q.Workflow != "hello" || w.archive.limit != 3 || len(q.Status) != 1 {

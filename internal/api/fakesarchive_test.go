@@ -33,6 +33,8 @@ func (f fakeArchive) Line(_ context.Context, id string) ([]byte, error) {
 	switch id {
 	case "gone":
 		return nil, parley.Errorf(parley.CodeNotFound, "there is no run %q", id)
+	case "damaged":
+		return nil, parley.Errorf(parley.CodeInternal, "the history of run %q cannot be read", id)
 	case "broken":
 		return nil, parley.Errorf(parley.CodeUnavailable, "the database is gone")
 	}
