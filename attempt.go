@@ -48,6 +48,9 @@ type Attempt struct {
 	// Late are the answers that came after the end of the attempt, the first 10 of
 	// them: they are shown and have changed nothing.
 	Late []LateAnswer `json:"late,omitempty"`
+	// Unreadable: request, response, or what came of it cannot be read, or is no JSON,
+	// and is left out. The server's log says why.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // LateAnswer is an answer that came when nobody waited for it any more: the attempt

@@ -60,7 +60,12 @@ func (a *app) attemptColumns(list []parley.Attempt) []column[parley.Attempt] {
 		{head: "STEP", cell: plain(func(x parley.Attempt) string { return x.Step })},
 		{head: "ATTEMPT", fixed: true, cell: plain(func(x parley.Attempt) string { return fmt.Sprint(x.Number) })},
 		{head: "AGENT", cell: plain(func(x parley.Attempt) string { return x.Agent })},
-		{head: "STATE", fixed: true, cell: plain(a.attemptState)},
+		{head: "STATE", fixed: true, cell: plain(func(x parley.Attempt) string {
+			if x.Unreadable {
+				return a.attemptState(x) + " (cannot be read)"
+			}
+			return a.attemptState(x)
+		})},
 		{head: "HTTP", fixed: true, cell: plain(func(x parley.Attempt) string {
 			if x.Status == 0 {
 				return ""

@@ -24,6 +24,7 @@ func TestListsNameWhatIsUnreadable(t *testing.T) {
 	approval := parley.ApprovalItem{Run: "r", Step: "s", Unreadable: true}
 	for want, got := range map[string]string{
 		"active (cannot be read)":                       agentRecordColumns()[2].cell(client.Agent{Status: parley.AgentActive, Unreadable: true}).text,
+		"closed (cannot be read)":                       a.attemptColumns(nil)[3].cell(parley.Attempt{State: "closed", Unreadable: true}).text,
 		"(cannot be read)":                              scheduleWhen(parley.Schedule{Unreadable: true}) + a.approvalColumns()[2].cell(approval).text[16:],
 		"parley run answer r s --choice CHOICE --as ME": approveCommand("r", "s", &approval.Approval),
 	} {

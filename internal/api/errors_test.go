@@ -360,3 +360,12 @@ func TestStatusOf(t *testing.T) {
 		t.Errorf("a code that is none has status %d", status)
 	}
 }
+
+// TestAttemptsThatAreNoJSON: what an archive has brought and is no JSON is left out of the
+// list of attempts, and said to be; it does not make the list an error.
+func TestAttemptsThatAreNoJSON(t *testing.T) {
+	list := mapped([]parley.Attempt{{Request: []byte(`{}`), Response: []byte("\x00\xff")}, {Request: []byte(`1`)}}, makeAttempt)
+	if _, err := encode(list); err != nil || !list[0].Unreadable || list[0].Response != nil || string(list[0].Request) != `{}` || list[1].Unreadable {
+		t.Errorf("%v: %+v", err, list)
+	}
+}

@@ -165,8 +165,19 @@ func (s *server) listAttempts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.reply(w, r, http.StatusOK, makePage(items, total, page))
+	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeAttempt), total, page))
 	return nil
+}
+
+// makeAttempt leaves out what is no JSON, as an archive may bring it: it would keep
+// everybody from the others.
+func makeAttempt(a parley.Attempt) parley.Attempt {
+	for _, v := range []*json.RawMessage{&a.Request, &a.Response} {
+		if *v != nil && !json.Valid(*v) {
+			*v, a.Unreadable = nil, true
+		}
+	}
+	return a
 }
 
 // cancelBody documents the body of a cancel.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -28,9 +29,15 @@ func (db *DB) AttemptLog(ctx context.Context, q parley.AttemptQuery) ([]parley.A
 	total, err := db.list(ctx, &listing{
 		columns: attemptLog, from: `attempt`, where: c, order: ` ORDER BY scheduled_at, step, number`, page: q.Page,
 	}, func(r *record) error {
-		a, err := readAttemptLog(r)
+		a, unread := readAttemptLog(r)
+		if r.err != nil {
+			return r.err
+		}
+		if a.Unreadable = unread != nil; unread != nil {
+			db.damaged("an attempt", a.TaskID, unread)
+		}
 		items = append(items, a)
-		return err
+		return nil
 	})
 	if err == nil && len(items) > 0 {
 		err = db.showLate(ctx, q.Run, items)
@@ -57,7 +64,9 @@ func (db *DB) Begun(ctx context.Context, run string) (list []Attempt, err error)
 	return list, err
 }
 
-func readAttemptLog(r *record) (a parley.Attempt, err error) {
+// readAttemptLog reads one attempt; unread says what of it cannot be read and is left
+// out.
+func readAttemptLog(r *record) (a parley.Attempt, unread error) {
 	a = parley.Attempt{TaskID: r.str(), Step: r.str(), Number: int(r.int()), Agent: r.str(), State: r.str()}
 	outcome, meta := parley.Outcome(r.str()), r.bytes()
 	a.Sendings, a.AgentTaskID, a.Endpoint = int(r.int()), r.str(), r.str()
@@ -67,12 +76,10 @@ func readAttemptLog(r *record) (a parley.Attempt, err error) {
 	if r.err != nil {
 		return a, r.err
 	}
-	if a.RequestBytes, a.Request, err = sized(a.RequestBytes, a.Request); err != nil {
-		return a, err
-	}
-	if a.ResponseBytes, a.Response, err = sized(a.ResponseBytes, a.Response); err != nil {
-		return a, err
-	}
+	var request, response error
+	a.RequestBytes, a.Request, request = sized(a.RequestBytes, a.Request)
+	a.ResponseBytes, a.Response, response = sized(a.ResponseBytes, a.Response)
+	unread = errors.Join(request, response)
 	a.ScheduledAt, a.EndedAt = scheduled, timeOrNil(settled)
 	if AttemptState(a.State) == AttemptOpen {
 		a.NotBefore = timeOrNil(visible)
@@ -86,20 +93,21 @@ func readAttemptLog(r *record) (a parley.Attempt, err error) {
 		}
 	}
 	if outcome == "" {
-		return a, nil
+		return a, unread
 	}
+	a.Outcome = outcome
 	res, err := decodeResult(a.TaskID, outcome, nil, meta)
 	if err != nil {
-		return a, err
+		return a, errors.Join(unread, err)
 	}
-	a.Outcome, a.Error, a.Status, a.RetryAfterMS = outcome, res.Err, res.Status, res.RetryAfter.Milliseconds()
+	a.Error, a.Status, a.RetryAfterMS = res.Err, res.Status, res.RetryAfter.Milliseconds()
 	if a.AgentTaskID == "" {
 		a.AgentTaskID = res.AgentTaskID
 	}
 	if a.Status == 0 {
 		a.Status = statusOf(res.Err)
 	}
-	return a, nil
+	return a, unread
 }
 
 // sized gives a value and its size; of one that is kept apart, or was not read,
@@ -109,10 +117,13 @@ func sized(size int64, column []byte) (int64, []byte, error) {
 		return size, column, nil
 	}
 	v, a, err := unframe(column)
-	if a != nil {
+	switch {
+	case err != nil:
+		return size, nil, err
+	case a != nil:
 		return a.Size, nil, nil
 	}
-	return int64(len(v)), v, err
+	return int64(len(v)), v, nil
 }
 
 // statusOf is the HTTP status in the details of an error, or of what led to it.

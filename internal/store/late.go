@@ -133,7 +133,8 @@ func (db *DB) Late(ctx context.Context, task string) ([]LateAnswer, error) {
 		l := LateAnswer{TaskID: task, At: r.time(), From: r.str()}
 		res, err := decodeResult(task, parley.Outcome(r.str()), r.bytes(), r.bytes())
 		if err != nil {
-			return err
+			db.damaged("a late answer", task, err)
+			return nil
 		}
 		l.Result = *res
 		list = append(list, l)

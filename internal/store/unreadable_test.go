@@ -181,3 +181,25 @@ func TestDamagedForeignAttempts(t *testing.T) {
 		}
 	})
 }
+
+// TestAttemptLogWithBadOnes: attempts of which something cannot be read are listed without
+// that, and the others whole.
+func TestAttemptLogWithBadOnes(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		in := archivedRun("run-1")
+		third := in.Attempts[1]
+		third.ID, third.Number, third.Outcome, third.Meta = "run-1.a.3", 3, "failed", []byte(`{`)
+		third.ScheduledAt = third.ScheduledAt.Add(time.Second)
+		third.Late = []ArchivedAnswer{{At: epoch, From: "b", Outcome: "ok", Output: []byte(`1`), Meta: []byte(`{`)}}
+		in.Attempts = append(in.Attempts, third)
+		check(t, db.AddArchived(ctx, in, epoch))
+		list, total, err := db.AttemptLog(ctx, parley.AttemptQuery{Run: "run-1"})
+		check(t, err)
+		if total != 3 || len(list) != 3 {
+			t.Fatalf("%d of %d", len(list), total)
+		}
+		diff(t, []bool{list[0].Unreadable, list[1].Unreadable, list[2].Unreadable}, []bool{false, false, true})
+		diff(t, []any{len(list[0].Late), string(list[2].Request), list[2].Outcome, len(list[2].Late)}, []any{2, `{}`, parley.Outcome("failed"), 0})
+	})
+}
