@@ -76,12 +76,16 @@ func (a *app) exportRuns(ctx context.Context, name string, f *exportFlags) (err 
 		return err
 	}
 	x := exporter{client: c, query: f.query, out: out, cursor: f.cursor}
-	err = errors.Join(x.run(ctx), out.Close())
-	if err != nil {
+	err = x.run(ctx)
+	closed := out.Close()
+	if err = errors.Join(err, closed); err != nil {
 		switch {
 		case name == "-":
 		case x.cursor == "":
 			err = errors.Join(err, os.Remove(a.path(name))) // it is new, and holds no page
+		case compressed(name) && (x.full || closed != nil):
+			// What is written behind half a block is lost to every reader.
+			a.note("%s ends within a compressed block and cannot be gone on with: remove it, and export anew", name)
 		default:
 			a.note("%s were written; to go on, repeat the command with --cursor %s", plural(x.runs, "run"), x.cursor)
 		}
@@ -114,6 +118,8 @@ type exporter struct {
 	runs   int
 	// unread are runs that the server cannot read.
 	unread []string
+	// full: the file takes no more.
+	full bool
 }
 
 // exportTries is how often a page is asked for whose connection breaks.
@@ -143,6 +149,7 @@ func (x *exporter) page(ctx context.Context) (next string, err error) {
 				return nil
 			}
 			if _, err := x.out.Write(line); err != nil {
+				x.full = true
 				return err
 			}
 			written[sum] = true
@@ -179,7 +186,7 @@ func (a *app) createLines(name string, further bool) (io.WriteCloser, error) {
 	}
 	out := &lineFile{Writer: f, ends: []func() error{f.Sync, f.Close}}
 	switch {
-	case further && !strings.HasSuffix(name, ".gz") && !strings.HasSuffix(name, ".zst"):
+	case further && !compressed(name):
 		if err := cutHalfLine(f); err != nil {
 			return nil, errors.Join(usagef("%s cannot be gone on with: %v", name, err), f.Close())
 		}
@@ -194,6 +201,11 @@ func (a *app) createLines(name string, further bool) (io.WriteCloser, error) {
 		out.Writer, out.ends = z, append([]func() error{z.Close}, out.ends...)
 	}
 	return out, nil
+}
+
+// compressed reports whether a file of that name is.
+func compressed(name string) bool {
+	return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
 }
 
 // cutHalfLine takes the last line off a file if it has no end: a disk was full.

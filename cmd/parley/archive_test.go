@@ -53,3 +53,31 @@ func TestExportBreaksOff(t *testing.T) {
 		t.Errorf("a part of a page is left: %v", err)
 	}
 }
+
+// TestExportToAFullDisk: a compressed file whose last block is not whole is not gone on
+// with, since what comes behind that is lost. One that is not compressed is.
+func TestExportToAFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{\"run\":{}}\n")
+	}))
+	defer s.Close()
+	for name, say := range map[string]string{"runs.gz": "export anew", "runs.zst": "export anew", "runs": "--cursor here"} {
+		dir, said := t.TempDir(), &strings.Builder{}
+		if err := os.Symlink("/dev/full", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		a := &app{
+			stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, dir: dir, now: time.Now, zone: time.UTC,
+			terminal: func(io.Writer) (int, bool) { return 0, false },
+		}
+		if exit := a.execute(t.Context(), []string{"archive", "export", name, "--cursor", "here", "--url", s.URL, "--key", "k"}); exit == exitDone {
+			t.Errorf("%s: exported", name)
+		}
+		if !strings.Contains(said.String(), say) || strings.Contains(said.String(), "--cursor here") != (name == "runs") {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
