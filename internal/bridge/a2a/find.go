@@ -10,8 +10,10 @@ import (
 
 // Find implements [bridge.Finder] by ListTasks of A2A 1.0, among at most 1,000
 // of the agent's newest tasks (those of the conversation, if the task has one):
-// the one whose history holds the task's message. A2A 0.3 over JSON-RPC lists no
-// tasks: outcome_unknown.
+// the one whose history holds the task's message. Histories are looked through
+// up to 10,000 messages; where there may be more, or one cannot be read, it is not
+// said that there is no such task. A2A 0.3 over JSON-RPC lists no tasks:
+// outcome_unknown.
 func (a *Adapter) Find(ctx context.Context, task parley.Task, agent parley.Agent) (bridge.Outcome, error) {
 	e, err := a.meet(ctx, task, agent)
 	if err != nil {
@@ -27,6 +29,7 @@ func (a *Adapter) find(ctx context.Context, e *errand) (bridge.Outcome, error) {
 			"the agent cannot be asked what became of the message: A2A %s has no list of tasks", e.to.Version)), nil
 	}
 	token, size := "", pageSize
+	var clipped []bridge.AgentTask
 	for range maxPages {
 		p := &page{size: size, history: pageHistory}
 		ex := a.listing(e, p, token)
@@ -42,8 +45,10 @@ func (a *Adapter) find(ctx context.Context, e *errand) (bridge.Outcome, error) {
 		case p.found.ID != "":
 			out, _, err := a.ask(ctx, e, verbGet, p.found)
 			return out, err
-		case p.next == "" || p.next == token:
-			return e.unmade(), nil
+		}
+		clipped = append(clipped, p.clipped...)
+		if p.next == "" || p.next == token {
+			return a.findAmong(ctx, e, clipped, wholeHistory, nil)
 		}
 		token = p.next
 	}
@@ -61,40 +66,80 @@ func (a *Adapter) findEach(ctx context.Context, e *errand, failed bridge.Outcome
 	if err != nil || out.Disposition != bridge.Accepted {
 		return failed, err
 	}
-	whole := p.next == ""
-	for _, task := range p.tasks {
-		held := false
-		ex := a.remembering(e, task, &held)
+	var unread *bridge.Outcome
+	if p.next != "" {
+		unread = &failed
+	}
+	return a.findAmong(ctx, e, p.tasks, pageHistory, unread)
+}
+
+// findAmong reads the newest messages of tasks, one task after the other, and all
+// messages of those that have more. unread is what came of a task that could not be
+// read, nil for none: as long as there is one nothing is known.
+func (a *Adapter) findAmong(ctx context.Context, e *errand, tasks []bridge.AgentTask, history int, unread *bridge.Outcome) (bridge.Outcome, error) {
+	var clipped []bridge.AgentTask
+	for _, task := range tasks[:min(len(tasks), pageSize)] {
+		m := memory{most: history}
+		ex := a.remembering(e, task, &m)
 		out, err := a.run(ctx, ex)
 		switch {
 		case err != nil:
 			return out, err
-		case held:
+		case m.held:
 			out, _, err := a.ask(ctx, e, verbGet, task)
 			return out, err
+		case m.clipped:
+			clipped = append(clipped, task)
 		case out.Disposition == bridge.Accepted:
 		case ex.refused == nil && !tooLarge(out): // the agent is away
 			return out, nil
 		default:
-			whole = false
+			unread = &out
 		}
 	}
-	if !whole {
-		return failed, nil
+	switch {
+	case len(clipped) > 0 && history < wholeHistory:
+		return a.findAmong(ctx, e, clipped, wholeHistory, unread)
+	case unread != nil:
+		return *unread, nil
+	case len(clipped) > 0, len(tasks) > pageSize:
+		return e.lost(limitError("history", wholeHistory, "message %s may be in a history that is not looked through: of the agent's tasks with more than %d messages "+
+			"the newest %d are, and of each of them %d messages", e.task.MessageID(), pageHistory, pageSize, wholeHistory)), nil
 	}
 	return e.unmade(), nil
 }
 
-// remembering makes the exchange that reads one task with its history; held says
-// whether the errand's message is in that.
-func (a *Adapter) remembering(e *errand, task bridge.AgentTask, held *bool) *exchange {
+// memory is what the history of a task tells.
+type memory struct {
+	// most is how many messages were asked for.
+	most int
+	// held: the errand's message is among them; clipped: it is not, and there may be
+	// older ones.
+	held, clipped bool
+}
+
+// read looks through a history.
+func (m *memory) read(history []byte, messageID string) {
+	n := 0
+	for message := range bridge.Elements(history) {
+		n++
+		if isMessage(message, messageID) {
+			m.held = true
+			return
+		}
+	}
+	m.clipped = m.most > 0 && n == m.most // more than that: the agent gives all of it
+}
+
+// remembering makes the exchange that reads one task with its history into m.
+func (a *Adapter) remembering(e *errand, task bridge.AgentTask, m *memory) *exchange {
 	ex := a.exchange(e, verbGet)
 	ex.minor = undecided
-	ex.write = func() ([]byte, error) { return writeTask(verbGet, e.to.Endpoint, task.ID, pageHistory) }
+	ex.write = func() ([]byte, error) { return writeTask(verbGet, e.to.Endpoint, task.ID, m.most) }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
 		for name, value := range bridge.Members(result) {
 			if string(name) == "history" {
-				*held = holds(value, e.task.MessageID())
+				m.read(value, e.task.MessageID())
 			}
 		}
 		return bridge.Outcome{Disposition: bridge.Accepted, AgentTaskID: task.ID}, nil, nil
@@ -124,10 +169,11 @@ type page struct {
 	size int
 	// history is how many of its newest messages each task has.
 	history int
-	// tasks are all that are on it, if they have no histories.
-	tasks []bridge.AgentTask
-	found bridge.AgentTask
-	next  string
+	// tasks are all that are on it, if they have no histories; clipped those whose
+	// histories may be longer.
+	tasks, clipped []bridge.AgentTask
+	found          bridge.AgentTask
+	next           string
 }
 
 // listing makes the exchange that reads one page. Its outcome is Accepted if
@@ -194,27 +240,29 @@ func (p *page) read(result []byte, messageID string) error {
 		var task bridge.AgentTask
 		task.ID, _ = bridge.Text(id)
 		task.ContextID, _ = bridge.Text(contextID)
+		m := memory{most: p.history}
+		m.read(history, messageID)
 		switch {
 		case p.history == 0 && task.ID != "" && len(p.tasks) < p.size:
 			p.tasks = append(p.tasks, task)
-		case holds(history, messageID):
+		case m.held:
 			p.found = task
 			return nil
+		case m.clipped && task.ID != "":
+			p.clipped = append(p.clipped, task)
 		}
 	}
 	return nil
 }
 
-// holds says whether a message of this id is in a history.
-func holds(history []byte, messageID string) bool {
-	for message := range bridge.Elements(history) {
-		for name, value := range bridge.Members(message) {
-			if string(name) != "messageId" {
-				continue
-			}
-			if id, _ := bridge.Text(value); id == messageID {
-				return true
-			}
+// isMessage says whether a message has that id.
+func isMessage(message []byte, messageID string) bool {
+	for name, value := range bridge.Members(message) {
+		if string(name) != "messageId" {
+			continue
+		}
+		if id, _ := bridge.Text(value); id == messageID {
+			return true
 		}
 	}
 	return false

@@ -177,6 +177,9 @@ const (
 	// pageHistory is how many of its newest messages a look-up asks for with
 	// each task: the one that is looked for is a task's first.
 	pageHistory = 100
+	// wholeHistory is how many are read of a task that has more: agents put into it
+	// whatever they say while they work.
+	wholeHistory = 10_000
 )
 
 // pageOf is which page of a list is asked for.
