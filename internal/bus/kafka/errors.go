@@ -76,14 +76,14 @@ func (b *Bus) explainPing(err error, within time.Duration) error {
 	case errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s does not take the mechanism of %v: %w; check bus.kafka.sasl.mechanism and the listener's port",
 			at, b.cfg.SASL, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s does not answer within %v: %w; check bus.kafka.brokers, and bus.kafka.tls if the listener wants it", at, within, err)
 	case errors.As(err, &handshake):
 		return parley.Errorf(parley.CodeUnavailable, "Kafka: %w; %s", handshake, tlsAdvice(handshake))
 	case endsTLS(err):
 		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s ends TLS: %w; %s", at, err, untrustedAdvice)
 	case errors.As(err, &eof) && b.cfg.SASL == nil:
 		return parley.Errorf(parley.CodeUnauthorized, "Kafka at %s closes the connection (%w): it may want a login or TLS; set bus.kafka.sasl or bus.kafka.tls", at, err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return parley.Errorf(parley.CodeUnavailable, "Kafka at %s does not answer within %v: %w; check bus.kafka.brokers, and bus.kafka.tls if the listener wants it", at, within, err)
 	case errors.As(err, &wire) && wire.Op == "dial":
 		return parley.Errorf(parley.CodeUnavailable, "no Kafka broker of %s can be reached: %w; check bus.kafka.brokers and that Kafka runs", at, err)
 	}

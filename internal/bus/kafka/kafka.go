@@ -26,6 +26,8 @@ var ErrClosed = errors.New("bus: closed")
 // Time limits of what happens in the background.
 const (
 	pingLimit   = 10 * time.Second // New, to reach a broker
+	pingNext    = time.Second      // until another broker is asked beside one
+	dialLimit   = 10 * time.Second // a connection, TLS included
 	revokeLimit = 5 * time.Second  // handlers of a partition that has to go
 	commitLimit = 5 * time.Second  // one commit of offsets
 	leaveLimit  = 2 * time.Second  // to part with brokers
@@ -156,8 +158,11 @@ func (b *Bus) options() []kgo.Opt {
 	return opts
 }
 
-// dial opens a connection to a broker.
+// dial opens a connection to a broker. The library gives that no limit, and has all that
+// is asked of the broker wait for it.
 func (b *Bus) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
 	conn, err := b.cfg.Dialer(ctx, network, address)
 	if err != nil && !slices.Contains(b.cfg.Brokers, address) {
 		err = &elsewhereError{address: address, err: err}

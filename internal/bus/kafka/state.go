@@ -228,7 +228,7 @@ func (b *Bus) ping(ctx context.Context) error {
 	}
 	b.asking.Go(func() {
 		defer cancel()
-		answer <- b.client.Ping(ctx)
+		answer <- b.askAny(ctx)
 	})
 	b.mu.Unlock()
 	var err error
@@ -245,6 +245,66 @@ func (b *Bus) ping(ctx context.Context) error {
 		return nil
 	}
 	return b.explainPing(err, within.Round(100*time.Millisecond))
+}
+
+// askAny asks one broker after the other, and gives nil as soon as one has answered. One
+// that says nothing, since its machine is down, keeps nobody from asking the next. The
+// error is that of the last one.
+func (b *Bus) askAny(ctx context.Context) error {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	known := b.client.DiscoveredBrokers()
+	brokers := slices.Concat(known, b.client.SeedBrokers())
+	type answer struct {
+		from int
+		err  error
+	}
+	answers := make(chan answer, len(brokers))
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var last answer
+	for asked, answered := 0, 0; answered < len(brokers); {
+		more := next.C
+		if asked == len(brokers) {
+			more = nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-more:
+			from := asked
+			b.asking.Go(func() { answers <- answer{from, b.ask(asking, brokers[from])} })
+			asked++
+			next.Reset(pingNext)
+		case last = <-answers:
+			if last.err == nil && len(known) == 0 {
+				b.lead(ctx, last.from)
+			}
+			if last.err == nil {
+				return nil
+			}
+			answered++
+			next.Reset(0)
+		}
+	}
+	return last.err
+}
+
+// ask asks one broker for the others.
+func (*Bus) ask(ctx context.Context, broker *kgo.Broker) error {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{} // none; without a list it would be all
+	_, err := broker.Request(ctx, req)
+	return err
+}
+
+// lead has the client learn of the brokers from that one of those it begins with which has
+// answered: else it would ask any of them, and wait for one that says nothing.
+func (b *Bus) lead(ctx context.Context, number int) {
+	if number > 0 {
+		_ = b.client.UpdateSeedBrokers(slices.Concat(b.cfg.Brokers[number:], b.cfg.Brokers[:number])...) // they were read before
+	}
+	_ = b.client.Ping(ctx) // the next request asks again
 }
 
 // Health gives nil when a broker has answered in the last 5 seconds (one is
