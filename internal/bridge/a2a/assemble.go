@@ -72,7 +72,7 @@ func (s *assembly) reset(a *answer) {
 		case "status":
 		case "artifacts":
 			for artifact := range bridge.Elements(value) {
-				s.add(artifact, false)
+				s.keep(artifact, pieceOf(artifact)) // each by itself, also of those that have no id
 			}
 		default:
 			s.head = appendMember(s.head, name, value)
@@ -87,12 +87,12 @@ func (s *assembly) add(artifact []byte, more bool) {
 		return
 	}
 	p := pieceOf(artifact)
-	s.size += len(artifact)
 	for i := range s.artifacts {
 		have := &s.artifacts[i]
 		if have.id != p.id {
 			continue
 		}
+		s.size += len(artifact)
 		if !more {
 			s.size -= len(have.head) + len(have.parts)
 			*have = p
@@ -104,9 +104,15 @@ func (s *assembly) add(artifact []byte, more bool) {
 		have.parts = append(have.parts, p.parts...)
 		return
 	}
-	if s.over = len(s.artifacts) >= maxArtifacts; s.over {
+	s.keep(artifact, p)
+}
+
+// keep takes an artifact beside those that are there.
+func (s *assembly) keep(artifact []byte, p piece) {
+	if s.over = s.over || len(s.artifacts) >= maxArtifacts; s.over {
 		return // each is compared with all before it
 	}
+	s.size += len(artifact)
 	s.artifacts = append(s.artifacts, p)
 }
 

@@ -266,3 +266,29 @@ func TestAssembly_Merge(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAssembly_Nameless: artifacts that an agent gives no id, in its account of the whole
+// task, are several all the same: the answer has the output of each.
+func TestAssembly_Nameless(t *testing.T) {
+	for _, ids := range [][2]string{{"", ""}, {`"artifactId":"",`, `"artifactId":"",`}, {`"artifactId":"a",`, `"artifactId":"a",`}} {
+		s := assembly{version: V10, limit: 1 << 20, whole: true}
+		for _, event := range []string{
+			`{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING"},"artifacts":[{` + ids[0] + `"parts":[{"text":"1"}]},{` + ids[1] + `"parts":[{"text":"2"}]}]}}`,
+			`{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_COMPLETED"}}}`,
+		} {
+			a, err := read(V10, []byte(event))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.take(a)
+		}
+		whole, err := read(V10, s.task())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out struct{ Text string }
+		if err := json.Unmarshal(whole.outcome("attempt").Result.Output, &out); err != nil || out.Text != "1\n2" {
+			t.Errorf("ids %q: %q, %v", ids, out.Text, err)
+		}
+	}
+}
