@@ -361,15 +361,22 @@ func (k *knowledge) detect(ctx context.Context, by Detector, agent parley.Agent)
 		return l.d, l.found
 	}
 	l.looking = make(chan struct{})
-	k.mu.Unlock()
-	d, err := by.Detect(ctx, agent)
-	k.mu.Lock()
+	defer func() { // also if it panics: then the others look themselves
+		close(l.looking)
+		l.looking = nil
+	}()
+	d, err := k.unlocked(func() (parley.Detection, error) { return by.Detect(ctx, agent) })
 	if ctx.Err() == nil || err == nil {
 		l.tried, l.d, l.found = k.now(), d, err == nil
 	}
-	close(l.looking)
-	l.looking = nil
 	return l.d, l.found
+}
+
+// unlocked does work without mu, which is held again afterwards, whatever happens.
+func (k *knowledge) unlocked(work func() (parley.Detection, error)) (parley.Detection, error) {
+	k.mu.Unlock()
+	defer k.mu.Lock()
+	return work()
 }
 
 // speaks notes what agent turned out to speak.

@@ -178,6 +178,47 @@ func TestDetect_Failed(t *testing.T) {
 	})
 }
 
+// stumbler is an [a2a.Detector] that stumbles over an agent when it looks first.
+type stumbler struct{ detector }
+
+func (d *stumbler) Detect(ctx context.Context, agent parley.Agent) (parley.Detection, error) {
+	if found, err := d.detector.Detect(ctx, agent); d.asked.Load() > 1 {
+		return found, err
+	}
+	panic("a card that nobody has thought of")
+}
+
+// TestDetect_Panics: an agent over which the look at it stumbles is shielded from like
+// every other: the process lives, and the next call looks again, also one that waits.
+func TestDetect_Panics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rpcAgent{answer: noSuchMethod("SendMessage")}
+		d := &stumbler{}
+		d.found = parley.Detection{Protocol: parley.ProtocolJSONRPC, URL: "http://agent.test/", Binding: "JSONRPC", Version: "1.0"}
+		a := g.adapter(t, a2a.Options{Detector: d})
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var panics, answers atomic.Int64
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				defer func() {
+					if recover() != nil {
+						panics.Add(1)
+					}
+				}()
+				if out, err := a.Call(ctx, task(`"x"`), auto(), nil); err == nil && out.Result.Outcome == parley.OutcomeOK {
+					answers.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if panics.Load() != 1 || answers.Load() != 2 || d.asked.Load() != 2 {
+			t.Errorf("%d calls panic and %d are answered after %d looks; want 1, 2 and 2", panics.Load(), answers.Load(), d.asked.Load())
+		}
+	})
+}
+
 // TestRenegotiate_Remembered: what an agent turned out to speak is spoken from
 // then on; when it changes again that is found out too.
 func TestRenegotiate_Remembered(t *testing.T) {
