@@ -188,6 +188,27 @@ func TestBR2_Untouched(t *testing.T) {
 	}
 }
 
+// TestMessage_Empty: a message of 1.0 that says nothing is the end of the task like every
+// other: who writes it from Protocol Buffers leaves the list of its parts out. What only
+// looks like one is none.
+func TestMessage_Empty(t *testing.T) {
+	for result, want := range map[string]parley.Outcome{
+		`{"message":{"messageId":"m","role":"ROLE_AGENT"}}`:                                                     parley.OutcomeOK,
+		`{"message":{"messageId":"m","role":"ROLE_AGENT","contextId":"c","taskId":"t"}}`:                        parley.OutcomeOK,
+		`{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[]}}`:                                          parley.OutcomeOK,
+		`{"message":{"text":"hello"}}`:                                                                          parley.OutcomeError,
+		`{"message":{"id":"t","role":"ROLE_AGENT","status":{"state":"TASK_STATE_FAILED"}}}`:                     parley.OutcomeError,
+		`{"task":{"id":"t","role":"ROLE_AGENT","status":{"state":"TASK_STATE_FAILED"}},"message":{"role":"x"}}`: parley.OutcomeError,
+		`{"task":{"id":"t","role":"ROLE_AGENT"}}`:                                                               parley.OutcomeError,
+		`{"messageId":"m","role":"ROLE_AGENT"}`:                                                                 parley.OutcomeError,
+	} {
+		out, _, err := a2a.Response(a2a.V10, []byte(`{"jsonrpc":"2.0","id":"`+taskID+`","result":`+result+`}`), taskID)
+		if err != nil || out.Disposition != bridge.Answered || out.Result.Outcome != want {
+			t.Errorf("%s: %v %s (%v), %v; want %s", result, out.Disposition, out.Result.Outcome, out.Result.Err, err, want)
+		}
+	}
+}
+
 // TestBR4_WholeResult: nothing extracted, nothing changed.
 func TestBR4_WholeResult(t *testing.T) {
 	result := `{ "status" : {"state":"completed"} , "x" : 1.0 }`

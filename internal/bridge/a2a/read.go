@@ -28,6 +28,8 @@ type answer struct {
 	bare bool
 	// clashes: it has members of the names that outputs add.
 	clashes bool
+	// said: the wrapper says that it is a message.
+	said bool
 
 	kind, id, contextID, taskID      []byte
 	status, artifacts, history       []byte
@@ -58,8 +60,8 @@ func read(v Version, raw []byte) (*answer, error) {
 	if err := a.collect("Response result", raw, a.member); err != nil {
 		return nil, err
 	}
-	if inner := a.wrapped(); inner != nil {
-		*a = answer{version: v, raw: inner}
+	if inner, said := a.wrapped(); inner != nil {
+		*a = answer{version: v, raw: inner, said: said}
 		if err := a.collect("Response result", inner, a.member); err != nil {
 			return nil, err
 		}
@@ -152,17 +154,17 @@ func (a *answer) statusMember(name []byte) *[]byte {
 
 // wrapped gives the object inside the wrapper of 1.0, or nil if there is no
 // wrapper: an object that says what it is itself may have members of these
-// names for its own purposes.
-func (a *answer) wrapped() []byte {
+// names for its own purposes. said: what is inside is called a message.
+func (a *answer) wrapped() (inner []byte, said bool) {
 	if a.kind != nil || a.id != nil || a.status != nil || a.parts != nil || a.taskID != nil || a.artifact != nil {
-		return nil
+		return nil, false
 	}
-	for _, inner := range [][]byte{a.task, a.message, a.statusUp, a.artifUp} {
+	for i, inner := range [][]byte{a.task, a.message, a.statusUp, a.artifUp} {
 		if len(inner) > 0 && inner[0] == '{' {
-			return inner
+			return inner, i == 1
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // sorted says what a is about, by its kind or else by its members.
@@ -181,7 +183,7 @@ func (a *answer) sorted() sort {
 		return sortTask
 	}
 	switch {
-	case a.status == nil && a.parts != nil && a.role != nil:
+	case a.status == nil && a.role != nil && (a.parts != nil || a.said): // Protocol Buffers leave an empty list out
 		return sortMessage
 	case a.id == nil && a.taskID != nil && a.status != nil:
 		return sortStatus
