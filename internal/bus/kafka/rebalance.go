@@ -209,7 +209,11 @@ func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var failed error
-	g.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+	asked := false
+	g.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+		// While the group shares its partitions out anew the library sends nothing, and waits
+		// for that as long as ctx lets it.
+		asked = err == nil || req.Group != ""
 		if failed = err; err != nil {
 			return
 		}
@@ -224,6 +228,9 @@ func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time
 			}
 		}
 	})
+	if !asked {
+		return true
+	}
 	g.committed(failed)
 	if !errors.Is(ctx.Err(), context.Canceled) { // one that was cut says nothing of the brokers
 		g.bus.silent.Store(failed != nil && ctx.Err() != nil)
