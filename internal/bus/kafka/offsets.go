@@ -179,6 +179,13 @@ func (p *partition) due() (kgo.EpochOffset, bool) {
 	return kgo.EpochOffset{Epoch: p.epoch, Offset: p.mark}, !p.closed && p.mark >= 0 && p.mark != p.committed
 }
 
+// lost says that the partition is not this process's any more.
+func (p *partition) lost() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
 func (p *partition) setCommitted(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

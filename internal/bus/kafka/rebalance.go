@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -208,9 +209,15 @@ func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	// The library may wait for a rebalance to pass, and then sends by the new membership what
+	// is due: partitions that were lost meanwhile others may have taken further.
+	sending := kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		leaveOut(req, func(at place) bool { return due[at].lost() })
+		return nil
+	})
 	var failed error
 	asked := false
-	g.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+	g.client.CommitOffsetsSync(sending, offsets, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
 		// While the group shares its partitions out anew the library sends nothing, and waits
 		// for that as long as ctx lets it.
 		asked = err == nil || req.Group != ""
@@ -236,6 +243,17 @@ func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time
 		g.bus.silent.Store(failed != nil && ctx.Err() != nil)
 	}
 	return failed != nil
+}
+
+// leaveOut takes the partitions out of a request of which that is so.
+func leaveOut(req *kmsg.OffsetCommitRequest, is func(place) bool) {
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		t.Partitions = slices.DeleteFunc(t.Partitions, func(p kmsg.OffsetCommitRequestTopicPartition) bool {
+			return is(place{t.Topic, p.Partition})
+		})
+	}
+	req.Topics = slices.DeleteFunc(req.Topics, func(t kmsg.OffsetCommitRequestTopic) bool { return len(t.Partitions) == 0 })
 }
 
 // committed notes how a commit went.
