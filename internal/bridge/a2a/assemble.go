@@ -189,6 +189,9 @@ func (a *answer) chunks() []bridge.Chunk {
 	parts := partsOf(a.artifact)
 	texts, _ := a.contents(parts, "event")
 	text, _ := bridge.Text(joined(texts))
+	if a.agent != nil { // before a credential is cut through
+		text = bridge.Redact(*a.agent, []byte(text), len(text))
+	}
 	if hasMore(parts) {
 		c.Data = otherParts(parts)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/bridge"
 )
 
 // The codes of JSON-RPC and A2A (A2A 1.0 §5.4).
@@ -141,7 +142,7 @@ func (f *failure) asError(op operation) *parley.Error {
 	if f.status >= 400 && f.status <= 499 && f.status != http.StatusTooManyRequests && !f.named {
 		out.Code, out.Retryable = parley.CodeAgentRejected, false
 	}
-	d := failureDetails{Status: f.status, Message: cut(f.message, maxWords)}
+	d := failureDetails{Status: f.status, Message: bridge.Redact(op.agent, []byte(f.message), maxWords)}
 	switch {
 	case f.hasCode:
 		d.Code = strconv.AppendInt(nil, f.code, 10)

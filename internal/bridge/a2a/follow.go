@@ -114,7 +114,7 @@ func (a *Adapter) asking(e *errand, vb verb, at bridge.AgentTask) *exchange {
 
 // standing judges a result that tells the state of the agent's task.
 func (e *errand) standing(vb verb, at bridge.AgentTask, result []byte) (bridge.Outcome, []bridge.Warning, error) {
-	a, err := read(e.to.Version, result)
+	a, err := e.read(result)
 	if err != nil {
 		return bridge.Outcome{}, nil, err
 	}

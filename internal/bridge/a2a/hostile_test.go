@@ -37,6 +37,54 @@ func TestStream_Discreet(t *testing.T) {
 	}
 }
 
+// TestDiscreet_Cuts: where an agent's words are too long, and are cut or go in pieces, its
+// caller's credential is not cut through: of one that is divided nobody would know the parts.
+func TestDiscreet_Cuts(t *testing.T) {
+	t.Parallel()
+	const secret = "c4nary-with-a-long-tail"
+	for _, at := range []int{4 << 10, 32 << 10, 64 << 10} {
+		for before := 1; before < len(secret); before += 7 {
+			words := strings.Repeat("x", at-before) + secret + strings.Repeat("y", 100)
+			said := `"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"` + words + `"}]}`
+			a, agent, _ := streamAgent(
+				t, working,
+				`{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":"`+words+`"}]}}}`,
+				`{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING",`+said+`}}}`,
+				`{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_INPUT_REQUIRED",`+said+`}}}`,
+			)
+			agent.Auth, agent.Credential = parley.Auth{Type: parley.AuthBearer}, parley.NewSecret([]byte(secret))
+			var told strings.Builder
+			note := func(r bridge.Report) {
+				told.WriteString(r.Text)
+				if r.Chunk != nil {
+					told.WriteString(r.Chunk.Text)
+				}
+			}
+			out, err := a.Call(t.Context(), task(`"x"`), agent, note)
+			if err != nil || out.Stream == nil {
+				t.Fatalf("%+v, %v", out, err)
+			}
+			end := out.Stream.Listen(t.Context(), note)
+			if end.Question == nil {
+				t.Fatalf("%+v", end)
+			}
+			for _, answer := range []string{
+				`"result":{"task":{"id":"t","status":{"state":"TASK_STATE_FAILED",` + said + `}}}`,
+				`"error":{"code":-32000,"message":"` + words + `"}`,
+			} {
+				g := &rpcAgent{answer: func(string) string { return answer }}
+				failed := agent
+				failed.ProtocolConfig = json.RawMessage(`{"a2a":"1.0"}`)
+				e := call(t, g.adapter(t, a2a.Options{}), failed).Result.Err
+				told.WriteString(e.Message + string(e.Details))
+			}
+			if text := told.String() + end.Question.Text; strings.Contains(text, "x"+secret[:1]) {
+				t.Errorf("of a credential that begins %d bytes before byte %d something is told", before, at)
+			}
+		}
+	}
+}
+
 // TestIDs_Large: the names that an agent gives are kept for as long as its task
 // is followed, and sent back with every question: larger ones are refused.
 func TestIDs_Large(t *testing.T) {

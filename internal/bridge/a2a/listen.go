@@ -136,7 +136,7 @@ func (s *stream) hear(event []byte, progress bridge.Progress) (out bridge.Outcom
 	}
 	var ans *answer
 	if err == nil {
-		ans, err = read(s.e.to.Version, result)
+		ans, err = s.e.read(result)
 	}
 	if err != nil {
 		s.warn("an event cannot be read: " + err.Error())
@@ -194,7 +194,7 @@ func (s *stream) judge(ans *answer) (out bridge.Outcome, over bool) {
 	if s.state == stateCompleted && !s.sum.complete() {
 		return s.going(s.state), true // the output has to be asked for
 	}
-	whole, err := read(s.e.to.Version, s.sum.task())
+	whole, err := s.e.read(s.sum.task())
 	if err != nil {
 		s.warn("the events do not make a task: " + err.Error())
 		return s.going(s.state), true
@@ -210,8 +210,7 @@ func (e *errand) report(a *answer, r bridge.Report, progress bridge.Progress) {
 	switch a.sort {
 	case sortArtifact:
 		for _, c := range a.chunks() {
-			c.Artifact, c.Name = clean(c.Artifact), clean(c.Name)
-			c.Text, c.Data = clean(c.Text), bridge.RedactJSON(e.agent, c.Data)
+			c.Artifact, c.Name, c.Data = clean(c.Artifact), clean(c.Name), bridge.RedactJSON(e.agent, c.Data)
 			r.Chunk = &c
 			progress(r)
 		}

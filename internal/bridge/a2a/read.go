@@ -30,6 +30,8 @@ type answer struct {
 	clashes bool
 	// said: the wrapper says that it is a message.
 	said bool
+	// agent is whose words it holds, nil if its credentials are not to be kept out.
+	agent *parley.Agent
 
 	kind, id, contextID, taskID      []byte
 	status, artifacts, history       []byte
@@ -82,6 +84,15 @@ func read(v Version, raw []byte) (*answer, error) {
 	}
 	a.sort = a.sorted()
 	return a, nil
+}
+
+// read is [read] of what the agent of e says, whose credentials are kept out of words.
+func (e *errand) read(raw []byte) (*answer, error) {
+	a, err := read(e.to.Version, raw)
+	if err == nil {
+		a.agent = &e.agent
+	}
+	return a, err
 }
 
 // collect notes the members of object for which there is a place; each may
@@ -332,9 +343,13 @@ type stateDetails struct {
 // other parts of its message, in bytes.
 const maxTold = 64 << 10
 
-// statusText is what the agent says about its state, at most limit bytes.
+// statusText is what the agent says about its state, at most limit bytes. A
+// credential that would be cut through is taken out here: later it is not known again.
 func (a *answer) statusText(limit int) string {
 	text, _ := bridge.Text(joined(a.partTexts(a.statusMessage, "result.status.message")))
+	if a.agent != nil {
+		return bridge.Redact(*a.agent, []byte(text), limit)
+	}
 	return cut(text, limit)
 }
 

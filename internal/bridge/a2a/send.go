@@ -190,7 +190,7 @@ func (t *target) mode() PartsMode {
 
 // begun reads the answer to a send, or the first event of a stream.
 func (a *Adapter) begun(e *errand, ex *exchange, l letter, result []byte) (bridge.Outcome, []bridge.Warning, error) {
-	ans, err := read(e.to.Version, result)
+	ans, err := e.read(result)
 	if err != nil {
 		ex.end()
 		return bridge.Outcome{}, nil, err
