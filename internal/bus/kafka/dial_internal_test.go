@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // TestDialSilent: a broker that takes a connection and says nothing more, as one that hangs
@@ -33,4 +36,21 @@ func TestDialSilent(t *testing.T) {
 			t.Error("the connection stays open")
 		}
 	})
+}
+
+// TestGivenUpIsNoTrouble: a connection that is given up on this side, since another broker
+// has answered first, says nothing of the broker.
+func TestGivenUpIsNoTrouble(t *testing.T) {
+	s := newState(time.Now, slog.New(slog.DiscardHandler))
+	broker := kgo.BrokerMetadata{Host: "kafka", Port: 9092}
+	s.OnBrokerConnect(broker, time.Second, nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.Canceled})
+	s.OnBrokerConnect(broker, time.Second, nil, &tlsError{"kafka:9092", context.Canceled})
+	if told := s.delays(); told != "" {
+		t.Errorf("it is told: %s", told)
+	}
+	s.OnBrokerConnect(broker, time.Second, nil, &tlsError{"kafka:9092", context.DeadlineExceeded})
+	s.OnBrokerConnect(broker, time.Second, nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.Canceled})
+	if told := s.delays(); told == "" {
+		t.Error("a broker that said nothing is not told of")
+	}
 }

@@ -130,6 +130,9 @@ func (s *state) forget(where string) { s.note(where, nil) }
 // OnBrokerConnect implements [kgo.HookBrokerConnect].
 func (s *state) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	where := connection + net.JoinHostPort(meta.Host, portOf(meta))
+	if errors.Is(err, context.Canceled) {
+		return // it was given up on this side
+	}
 	if err != nil {
 		advice := brokerAdvice(err)
 		if advice != "" {
