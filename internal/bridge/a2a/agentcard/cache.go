@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,15 +55,27 @@ type cacheEntry struct {
 
 func newCache(size int) *cache { return &cache{size: size, entries: map[cacheKey]*cacheEntry{}} }
 
-// keyOf is everything of agent that a detection depends on. The credential goes
-// in as a hash only.
+// keyOf is everything of agent that a detection depends on. Credentials go in as a
+// hash only: what a reference names may change while the reference stays.
 func keyOf(a parley.Agent) cacheKey {
 	// Without its resolved secrets a record always has a JSON form.
 	b, _ := json.Marshal([]any{a.URL, a.Protocol, string(a.ProtocolConfig), a.Auth, a.TLS})
 	h := sha256.New()
-	h.Write(b)
-	h.Write([]byte{0})
-	h.Write(a.Credential.Reveal())
+	part := func(b []byte) {
+		one := sha256.Sum256(b)
+		h.Write(one[:])
+	}
+	part(b)
+	part(a.Credential.Reveal())
+	if r := a.Resolved; r != nil {
+		for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+			part([]byte(name))
+			part(r.Headers[name].Reveal())
+		}
+		for _, s := range []parley.Secret{r.Cert, r.Key, r.CA} {
+			part(s.Reveal())
+		}
+	}
 	return cacheKey(h.Sum(nil))
 }
 

@@ -476,6 +476,54 @@ func TestAD14_ExtendedCardLater(t *testing.T) {
 	detect(true, 2)
 }
 
+// A secret that has changed behind its reference is another credential: the agent is asked
+// again at once, whatever kind of authentication that is.
+func TestAD14_ExtendedCardRotated(t *testing.T) {
+	t.Parallel()
+	secret := func(s string) parley.Secret { return parley.NewSecret([]byte(s)) }
+	for name, rotated := range map[string]func(a *parley.Agent, to string){
+		"one secret": func(a *parley.Agent, to string) {
+			a.Auth, a.Credential = parley.Auth{Type: parley.AuthBearer, Secret: "file:token"}, secret(to)
+		},
+		"headers": func(a *parley.Agent, to string) {
+			a.Auth, a.Credential = parley.Auth{Type: parley.AuthHeaders, Headers: map[string]string{"X-A": "file:a", "X-B": "file:b"}}, parley.Secret{}
+			a.Resolved = &parley.ResolvedAuth{Headers: map[string]parley.Secret{"X-A": secret("a"), "X-B": secret(to)}}
+		},
+		"a certificate": func(a *parley.Agent, to string) {
+			a.Auth, a.Credential, a.TLS = parley.Auth{Type: parley.AuthMTLS}, parley.Secret{}, parley.AgentTLS{Cert: "file:cert", Key: "file:key"}
+			a.Resolved = &parley.ResolvedAuth{Cert: secret(to), Key: secret("key")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status := http.StatusForbidden
+			rest := iface("https://a.example/rest", "HTTP+JSON", "1.0")
+			r := newRig(t, map[string]http.Handler{"a.example": http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if w.Header().Set("Cache-Control", "max-age=3600"); req.URL.Path == newPath {
+					_, _ = io.WriteString(w, card10(rest, announced10))
+					return
+				}
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, rich(rest))
+			})})
+			a := known("https://a.example/")
+			detect := func(secret string, streaming bool, asked int) {
+				t.Helper()
+				rotated(&a, secret)
+				f, err := r.Detect(t.Context(), a)
+				if n := len(r.lines()); err != nil || f.Streaming != streaming || n != asked {
+					t.Errorf("%d questions, streaming %v, %v; want %d, %v", n, f.Streaming, err, asked, streaming)
+				}
+			}
+			detect("wrong", false, 2)
+			detect("wrong", false, 0)
+			status = http.StatusOK
+			detect("right", true, 2)
+			detect("right", true, 0)
+		})
+	}
+}
+
 // A dialect that the agent has refused is not asked for the extended card.
 func TestAD14_ExtendedCardRenegotiated(t *testing.T) {
 	t.Parallel()
