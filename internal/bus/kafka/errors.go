@@ -142,6 +142,11 @@ func explain(err error, what string, rights ...string) error {
 	return parley.Errorf(parley.CodeUnavailable, "Kafka: %s: %w", what, err)
 }
 
+// ofTopic reports whether an error is about one topic: that it is gone, or may not be read.
+func ofTopic(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.TopicAuthorizationFailed)
+}
+
 // What to do about secrets and certificates that were good, and are not any more.
 const (
 	loginAdvice     = "check bus.kafka.sasl; a password that is in a file is read anew for each connection, one in a variable at the start"

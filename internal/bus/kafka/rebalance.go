@@ -221,18 +221,8 @@ func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time
 		// While the group shares its partitions out anew the library sends nothing, and waits
 		// for that as long as ctx lets it.
 		asked = err == nil || req.Group != ""
-		if failed = err; err != nil {
-			return
-		}
-		for _, t := range answer.Topics {
-			for _, p := range t.Partitions {
-				at := place{t.Topic, p.Partition}
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-					failed = err
-				} else if part := due[at]; part != nil {
-					part.setCommitted(offsets[at.topic][at.partition].Offset)
-				}
-			}
+		if failed = err; err == nil {
+			failed, left = g.answered(answer, due, offsets)
 		}
 	})
 	if !asked {
@@ -242,7 +232,37 @@ func (g *group) commitLocked(ctx context.Context, parts []*partition, limit time
 	if !errors.Is(ctx.Err(), context.Canceled) { // one that was cut says nothing of the brokers
 		g.bus.silent.Store(failed != nil && ctx.Err() != nil)
 	}
-	return failed != nil
+	return left || failed != nil
+}
+
+// answered takes over which offsets were committed. failed is why others were not; left are
+// those of topics that are not ours, which keep nobody from the rest.
+func (g *group) answered(
+	answer *kmsg.OffsetCommitResponse, due map[place]*partition, offsets map[string]map[int32]kgo.EpochOffset,
+) (failed error, left bool) {
+	for _, t := range answer.Topics {
+		for _, p := range t.Partitions {
+			at := place{t.Topic, p.Partition}
+			switch err := kerr.ErrorForCode(p.ErrorCode); {
+			case err != nil && ofTopic(err) && g.feed(at.topic).isForeign():
+				left = true
+				g.tellUncommitted(at.topic, err)
+			case err != nil:
+				failed = err
+			case due[at] != nil:
+				due[at].setCommitted(offsets[at.topic][at.partition].Offset)
+			}
+		}
+	}
+	return failed, left
+}
+
+// tellUncommitted says, now and then, that offsets of somebody else's topic are not committed.
+func (g *group) tellUncommitted(topic string, err error) {
+	if _, ok := g.bus.repeats.due("offsets of " + topic + " in " + g.name); ok {
+		g.bus.cfg.Logger.Warn("offsets of a topic cannot be committed; that is tried again", "topic", topic, "group", g.name,
+			"error", explain(err, "commit offsets of "+g.name, toRead(topic)))
+	}
 }
 
 // leaveOut takes the partitions out of a request of which that is so.
