@@ -111,8 +111,9 @@ type errand struct {
 	task  parley.Task
 	agent parley.Agent
 	to    target
-	// switched: the dialect was changed, which is done once.
-	switched bool
+	// switched: the dialect was changed, which is done once. moved: it is about a task that
+	// the agent has at another place than where it is called now.
+	switched, moved bool
 	// cancels: the task is being cancelled.
 	cancels bool
 }

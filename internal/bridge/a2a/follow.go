@@ -15,7 +15,7 @@ func (a *Adapter) Poll(ctx context.Context, task parley.Task, agent parley.Agent
 	if err != nil {
 		return a.untranslatable(ctx, task, agent, err)
 	}
-	e.to = e.to.at(agent, at)
+	e.about(at)
 	out, _, err := a.ask(ctx, e, verbGet, at)
 	return out, err
 }
@@ -28,7 +28,8 @@ func (a *Adapter) Cancel(ctx context.Context, task parley.Task, agent parley.Age
 	if err != nil {
 		return a.untranslatable(ctx, task, agent, err)
 	}
-	e.to, e.cancels = e.to.at(agent, at), true
+	e.about(at)
+	e.cancels = true
 	if until, ok := ctx.Deadline(); ok {
 		// Some agents answer a cancel when the task has ended: that has to leave
 		// time for the look.
@@ -93,9 +94,7 @@ func (a *Adapter) asking(e *errand, vb verb, at bridge.AgentTask) *exchange {
 	ex.minor = func(bridge.Outcome) bool { return !ex.judged }
 	ex.write = func() ([]byte, error) { return writeTask(vb, e.to.Endpoint, at.ID, 0) }
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
-		if e.switched {
-			a.known.speaks(e.agent, e.to.Endpoint)
-		}
+		a.learn(e)
 		if result == nil {
 			ex.judged = true
 			return a.listening(e, ex, at), nil, nil
@@ -185,7 +184,7 @@ func (a *Adapter) Subscribe(ctx context.Context, task parley.Task, agent parley.
 	if err != nil {
 		return a.untranslatable(ctx, task, agent, err)
 	}
-	e.to = e.to.at(agent, at)
+	e.about(at)
 	if !e.to.Streaming {
 		return e.going(at), nil
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -237,6 +238,39 @@ func TestRenegotiate_Remembered(t *testing.T) {
 		}
 		want := []string{"message/send", "message/send", "message/send", "SendMessage", "SendMessage", "SendMessage", "message/send", "message/send"}
 		if diff := cmp.Diff(want, g.asked()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestRenegotiate_Moved: a task that is asked for where the agent had it before the agent
+// moved says nothing, by what answers there, about how the agent is called now.
+func TestRenegotiate_Moved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rpcAgent{answer: func(method string) string {
+			if method == "GetTask" { // as the old place has it
+				return `"error":{"code":-32601,"message":"Method not found"}`
+			}
+			return done(method)
+		}}
+		a := g.adapter(t, a2a.Options{})
+		agent := parley.Agent{Name: "agent", URL: "http://agent.test/", ProtocolConfig: json.RawMessage(`{"a2a":"auto"}`)}
+		var err error
+		agent.Detected, err = json.Marshal(parley.Detection{
+			Protocol: parley.ProtocolJSONRPC, URL: "http://agent.test/new", Binding: "JSONRPC", Version: "1.0",
+			Others: []parley.DetectedInterface{{URL: "http://agent.test/v03", Binding: "JSONRPC", Version: "0.3"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bridge.AgentTask{ID: "t", Endpoint: "binding=JSONRPC&url=" + url.QueryEscape("http://agent.test/old"), Version: "1.0"}
+		if out, err := a.Poll(t.Context(), task(`"x"`), agent, at); err != nil || out.Result.Outcome != parley.OutcomeOK {
+			t.Errorf("%+v, %v", out, err)
+		}
+		if out := call(t, a, agent); out.Result.Outcome != parley.OutcomeOK {
+			t.Errorf("%+v", out)
+		}
+		if diff := cmp.Diff([]string{"GetTask", "tasks/get", "SendMessage"}, g.asked()); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -49,6 +49,20 @@ func (a *Adapter) meet(ctx context.Context, task parley.Task, agent parley.Agent
 	return &errand{task: task, agent: agent, to: to}, err
 }
 
+// about turns e to where the agent's task at was accepted.
+func (e *errand) about(at bridge.AgentTask) {
+	to := e.to.at(e.agent, at)
+	e.moved, e.to = to.Endpoint != e.to.Endpoint, to
+}
+
+// learn notes what the agent of e turned out to speak, if that is another dialect than was
+// known. What answers about a task at another place says nothing about the calls to come.
+func (a *Adapter) learn(e *errand) {
+	if e.switched && !e.moved {
+		a.known.speaks(e.agent, e.to.Endpoint)
+	}
+}
+
 // untranslatable reports a task that cannot be put into words.
 func (a *Adapter) untranslatable(ctx context.Context, task parley.Task, agent parley.Agent, err error) (bridge.Outcome, error) {
 	return a.wire.Call(ctx, task, agent, bridge.Conversation{
@@ -160,9 +174,7 @@ func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
 		return writeSend(vb, &m)
 	}
 	ex.result = func(result []byte) (bridge.Outcome, []bridge.Warning, error) {
-		if e.switched {
-			a.known.speaks(e.agent, e.to.Endpoint)
-		}
+		a.learn(e)
 		out, warnings, err := a.begun(e, ex, l, result)
 		ex.judged = err == nil
 		return out, warnings, err
@@ -230,7 +242,7 @@ func (a *Adapter) Answer(ctx context.Context, task parley.Task, agent parley.Age
 	if err != nil {
 		return a.untranslatable(ctx, task, agent, err)
 	}
-	e.to = e.to.at(agent, reply.At)
+	e.about(reply.At)
 	suffix := ".answer-" + strconv.Itoa(reply.Number)
 	l := letter{
 		id: task.MessageID() + suffix, rpcID: task.ID + suffix, contextID: reply.At.ContextID, taskID: reply.At.ID,
