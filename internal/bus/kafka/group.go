@@ -397,12 +397,38 @@ func (g *group) failed(topic string, partition int32, err error) {
 		g.note(explain(err, "group "+g.name, toJoin(g.name)))
 		return
 	}
+	g.rest(place{topic, partition})
 	err = explain(err, "consume "+topic+" as "+g.name, toRead(topic), toJoin(g.name))
 	if g.feed(topic).isForeign() {
-		g.bus.cfg.Logger.Warn("a topic cannot be read; that is tried again", "topic", topic, "partition", partition, "group", g.name, "error", err)
+		if left, ok := g.bus.repeats.due(g.where(topic)); ok {
+			g.bus.cfg.Logger.Warn("a topic cannot be read; that is tried again", "topic", topic, "partition", partition, "group", g.name, "left_out", left, "error", err)
+		}
 		return
 	}
 	g.bus.state.note(g.where(topic), err)
+}
+
+// readAgain is how long a partition that cannot be read is left alone: brokers say so at
+// once, and the client would ask again at once.
+const readAgain = time.Second
+
+// rest leaves a partition alone for a while.
+func (g *group) rest(at place) {
+	only := map[string][]int32{at.topic: {at.partition}}
+	g.client.PauseFetchPartitions(only)
+	time.AfterFunc(readAgain, func() {
+		g.mu.Lock()
+		part := g.parts[at]
+		g.mu.Unlock()
+		if part != nil {
+			part.mu.Lock()
+			defer part.mu.Unlock()
+			if part.paused { // it has too much open besides
+				return
+			}
+		}
+		g.client.ResumeFetchPartitions(only)
+	})
 }
 
 // where names the consuming of a topic in the state.

@@ -203,6 +203,9 @@ func (t *tail) failed(topic string, partition int32, err error) {
 	}
 	t.bus.counts.fetchError(topic)
 	t.note(topic, explain(err, "consume "+topic, toRead(topic)))
+	only := map[string][]int32{topic: {partition}}
+	t.client.PauseFetchPartitions(only)
+	time.AfterFunc(readAgain, func() { t.client.ResumeFetchPartitions(only) })
 }
 
 // note says how it stands with a topic that somebody listens to still.

@@ -38,6 +38,44 @@ func TestFetchTroublePasses(t *testing.T) {
 	}
 }
 
+// TestFetchTroubleRests: a topic that cannot be read, since it was deleted or a right is
+// missing, is not asked for again and again without a pause, though brokers refuse at once.
+// When it can be read again it is.
+func TestFetchTroubleRests(t *testing.T) {
+	for _, group := range []string{"", "g"} {
+		t.Run("group "+group, func(t *testing.T) {
+			t.Parallel()
+			var h heard
+			broker, b := hearing(t, group, Config{}, &h)
+			var refused atomic.Int64
+			var over atomic.Bool
+			broker.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				if over.Load() {
+					return nil, nil, false
+				}
+				broker.KeepControl()
+				refused.Add(1)
+				return refuseFetch(req.(*kmsg.FetchRequest)), nil, true
+			})
+			deadline := time.Now().Add(2 * time.Minute)
+			for refused.Load() < 2 {
+				if time.Now().After(deadline) {
+					t.Fatal("the topic is not read")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			before := refused.Load()
+			time.Sleep(2 * time.Second)
+			if n := refused.Load() - before; n > 40 {
+				t.Errorf("in 2 s it was asked for %d times", n)
+			}
+			over.Store(true)
+			send(t, b, bus.SubjectHint, 1, 2)
+			h.wait(t, 2)
+		})
+	}
+}
+
 // hearing gives a bus over a broker of one topic with one partition, on which h has
 // heard a first hint.
 func hearing(t *testing.T, group string, c Config, h *heard) (*kfake.Cluster, *Bus) {
