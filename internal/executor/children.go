@@ -233,6 +233,9 @@ func (x *Executor) adopt(ctx context.Context, l *liveRun, v view) error {
 				return err
 			}
 			if end, ok := f.(workflow.ChildEnded); ok {
+				if x.unread(l.state, v.read, end.At) {
+					continue // its end may be that of its parent's time, too
+				}
 				end.Hurry, end.Calls = v.hurry, calls(v.attempts)
 				f = end
 			}

@@ -165,7 +165,7 @@ func (x *Executor) fireDue(ctx context.Context, l *liveRun, v view) error {
 		x.at(timer{at: due, run: l.state.RunID()})
 		return nil
 	}
-	if x.old != nil && v.read.Before(due) && len(l.state.InFlight()) > 0 {
+	if x.unread(l.state, v.read, now) {
 		if !x.old.gate.await(due, l.state.RunID()) {
 			x.wake(wakeup{run: l.state.RunID()})
 		}
@@ -176,6 +176,14 @@ func (x *Executor) fireDue(ctx context.Context, l *liveRun, v view) error {
 		return nil
 	}
 	return x.commit(ctx, l, d, nil)
+}
+
+// unread reports whether results of an old bridge may lie on its bus, read up to a time,
+// that came before a timer of the run which is due by now, and which may end what that
+// bridge works on.
+func (x *Executor) unread(s *workflow.State, read, now time.Time) bool {
+	due := s.Due()
+	return x.old != nil && !due.IsZero() && !due.After(now) && read.Before(due) && len(s.InFlight()) > 0
 }
 
 // calls says which attempts had begun when the run was loaded: a timer may end them.
