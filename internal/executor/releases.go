@@ -134,51 +134,26 @@ func whole(row store.Definition, ref string) bool {
 // the newest. What is deleted takes no new runs, and those under way go on. Again
 // is no error. The error has code conflict for a version that an alias stands for.
 func (c *Catalog) Remove(ctx context.Context, ref, by string) error {
-	row, err := c.cfg.DB.Newest(ctx, ref)
-	if parley.CodeOf(err) == parley.CodeNotFound {
-		if _, e := c.cfg.DB.Versions(ctx, ref); e == nil {
-			return nil // no version of it is active
-		}
-	}
+	r, err := c.removal(ctx, ref)
 	if err != nil {
 		return err
 	}
-	aliases, err := c.cfg.DB.Aliases(ctx, row.Workflow)
-	if err != nil {
-		return err
-	}
-	rows := []store.Definition{row}
-	all := ref == row.Workflow || ref == row.Name
-	if all {
-		if rows, err = c.cfg.DB.Versions(ctx, ref); err != nil {
-			return err
-		}
-	}
-	for _, a := range aliases {
-		if !all && a.DefinitionID == row.ID {
-			return parley.Errorf(parley.CodeConflict,
-				"version %s of workflow %q is what %s stands for: move that to another version first, or remove it", a.Version, a.Workflow, a.Alias).
-				WithDetails(parley.ConflictDetails{Conflict: parley.ConflictAlias})
-		}
-	}
+	r.By, r.At, r.NewID = by, c.now(), c.cfg.NewID
 	defer c.changed(ctx)
-	now := c.now()
-	for _, row := range rows {
-		if row.Status == parley.AgentDeleted {
-			continue
-		}
-		if err := c.cfg.DB.SetDefinitionStatus(ctx, row.ID, parley.AgentDeleted, by, now); err != nil {
-			return err
-		}
+	return c.cfg.DB.RemoveVersions(ctx, r)
+}
+
+// removal says what ref means to who removes it.
+func (c *Catalog) removal(ctx context.Context, ref string) (store.Removal, error) {
+	row, err := c.cfg.DB.Newest(ctx, ref)
+	switch {
+	case parley.CodeOf(err) == parley.CodeNotFound: // no version of it is active
+		workflow, err := c.workflowOf(ctx, ref)
+		return store.Removal{Workflow: workflow}, err
+	case err != nil:
+		return store.Removal{}, err
+	case ref == row.Workflow || ref == row.Name:
+		return store.Removal{Workflow: row.Workflow}, nil
 	}
-	if !all {
-		return nil
-	}
-	for _, a := range aliases {
-		err := c.RemoveAlias(ctx, parley.AliasRequest{Workflow: row.Workflow, Alias: a.Alias, By: by})
-		if err != nil && parley.CodeOf(err) != parley.CodeNotFound {
-			return err
-		}
-	}
-	return nil
+	return store.Removal{Workflow: row.Workflow, ID: row.ID}, nil
 }

@@ -137,14 +137,19 @@ func (db *DB) RemoveAlias(ctx context.Context, c AliasChange) error {
 		if old == nil {
 			return parley.Errorf(parley.CodeNotFound, "workflow %q has no alias %q", c.Workflow, c.Alias)
 		}
-		if _, err := s.exec(`DELETE FROM workflow_alias WHERE workflow = ? AND alias = ?`, c.Workflow, c.Alias); err != nil {
-			return err
-		}
-		if err := auditAlias(s, &c, old); err != nil {
+		if err := dropAlias(s, &c, old); err != nil {
 			return err
 		}
 		return changed(s, c.Workflow)
 	})
+}
+
+// dropAlias removes an alias that is there, and says so in the audit record.
+func dropAlias(s *session, c *AliasChange, old *parley.WorkflowAlias) error {
+	if _, err := s.exec(`DELETE FROM workflow_alias WHERE workflow = ? AND alias = ?`, c.Workflow, c.Alias); err != nil {
+		return err
+	}
+	return auditAlias(s, c, old)
 }
 
 func aliasOf(s *session, workflow, alias string) (*parley.WorkflowAlias, error) {

@@ -298,12 +298,14 @@ func (db *DB) Definitions(ctx context.Context, q parley.WorkflowQuery) ([]Defini
 }
 
 // Versions gives all versions of the workflow that ref (an id, a workflow_id
-// or a name) belongs to, newest first, or the error not_found.
+// or a name) belongs to, newest first, or the error not_found. Of several workflows
+// of a name it is the one that [DB.Newest] gives; one that is deleted comes last.
 func (db *DB) Versions(ctx context.Context, ref string) ([]Definition, error) {
 	for _, column := range []string{"id", "workflow", "name"} {
 		var list []Definition
 		err := db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE workflow =
- (SELECT workflow FROM definition WHERE `+column+` = ? ORDER BY created_at DESC, number DESC LIMIT 1) ORDER BY number DESC`,
+ (SELECT workflow FROM definition WHERE `+column+` = ? ORDER BY CASE status WHEN 'active' THEN 0 WHEN 'deleted' THEN 2 ELSE 1 END,
+ created_at DESC, number DESC LIMIT 1) ORDER BY number DESC`,
 			func(r *record) error {
 				d, err := readDefinition(r)
 				list = append(list, d)
