@@ -196,7 +196,7 @@ type liveRun struct {
 	// leave: somebody else will decide next; the entry leaves the map.
 	leave bool
 	// full are the events that the last decisions could not publish.
-	full []store.SignalsFullError
+	full []*store.SignalsFullError
 	// refused: the last decision was. The next one claims nothing for the own
 	// bridge, since that may be what was refused.
 	refused bool

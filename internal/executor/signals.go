@@ -41,8 +41,8 @@ var errNotPublished = fmt.Errorf("%w: an event has no room", store.ErrStale)
 
 // notPublished remembers why a decision was refused, if that were its events.
 func (l *liveRun) notPublished(err error) error {
-	if full, ok := errors.AsType[*store.SignalsFullError](err); ok {
-		l.full = append(l.full, *full)
+	if full, ok := errors.AsType[store.SignalsFullErrors](err); ok {
+		l.full = append(l.full, full...)
 		return errNotPublished
 	}
 	return err

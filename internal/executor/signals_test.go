@@ -3,6 +3,7 @@ package executor_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/executor"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/workflow"
 )
 
 const waitsForPay = `
@@ -211,6 +213,32 @@ func TestLimits_EmitFailsWhereNoMoreEventsMayWait(t *testing.T) {
 			}
 		}
 		wantEqual(t, r.outcome(run), `COMPLETED {"event_id":"`+run+`.g"}`)
+	})
+}
+
+// TestLimits_EmitFailsForManyKeysAtOnce: however many keys of the events of one decision
+// have no room, the run goes on, in its first decision and in a later one.
+func TestLimits_EmitFailsForManyKeysAtOnce(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.stopFirst()
+		const loop = `{id: e, for_each: "${workflow.input.keys}", item_errors: continue, steps: [{id: it, emit: {event: done, key: "${each.item}"}}]}`
+		keys := `"1"`
+		for i := 2; i <= 25; i++ {
+			r.happens("", "done", fmt.Sprint(i), `1`)
+			keys += fmt.Sprintf(`,"%d"`, i)
+		}
+		fewer := func(c *executor.Config) { c.Limits = workflow.DefaultRunLimits(); c.Limits.WaitingEvents = 1 }
+		for _, steps := range []string{loop, "{id: a, wait: 1m}, " + loop} {
+			r.apply("name: talk\nsteps: [" + steps + "]\noutput: '${e.output.failed_count}'")
+			r.another(fewer, func(x *executor.Executor) {
+				run, _, err := x.Start(t.Context(), parley.StartRequest{Workflow: "talk", Input: []byte(`{"keys":[` + keys + `]}`)})
+				check(t, err)
+				time.Sleep(62 * time.Second)
+				wantEqual(t, r.outcome(run.ID), "COMPLETED 24")
+			})
+			keys = strings.Replace(keys, `"1"`, `"one"`, 1)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +24,7 @@ type Signals struct {
 	Subscribe   []Waiter
 	Unsubscribe []string
 	// Emit are events that are published: one whose id there was within 24 h is
-	// not. The decision is refused with a [*SignalsFullError] if as many of a name
+	// not. The decision is refused with [SignalsFullErrors] if as many of a name
 	// and key as Limit wait already; 0 is no limit.
 	Emit  []parley.Signal
 	Limit int
@@ -79,6 +80,27 @@ func (e *SignalsFullError) Unwrap() error { return e.limit() }
 func (e *SignalsFullError) limit() *parley.Error {
 	return parley.Errorf(parley.CodeLimit, "waiting events: %d named %.100q with key %.100q wait to be taken, and more may not", e.Limit, e.Name, e.Key).
 		WithDetails(map[string]any{"limit": "waiting events", "value": e.Limit, "event": e.Name, "key": e.Key})
+}
+
+// SignalsFullErrors says so of all names and keys of the events of a decision: one at a
+// time it would have to be made again for each. There is at least one.
+type SignalsFullErrors []*SignalsFullError
+
+// Error says which events wait.
+func (e SignalsFullErrors) Error() string {
+	if n := len(e) - 1; n > 0 {
+		return fmt.Sprintf("%v (and so for %d more)", e[0], n)
+	}
+	return e[0].Error()
+}
+
+// Unwrap gives all of them.
+func (e SignalsFullErrors) Unwrap() []error {
+	list := make([]error, len(e))
+	for i := range e {
+		list[i] = e[i]
+	}
+	return list
 }
 
 const (
@@ -143,10 +165,22 @@ func checkSignal(e *parley.Signal) error {
 
 // foresee refuses what write would have to refuse.
 func (g *signals) foresee(s *session) error {
+	var full SignalsFullErrors
+	known := map[[2]string]bool{}
 	for i := range g.Emit {
-		if err := mayPut(s, "", &g.Emit[i], g.Limit); err != nil {
+		e := &g.Emit[i]
+		if known[[2]string{e.Name, e.Key}] {
+			continue
+		}
+		err := mayPut(s, "", e, g.Limit)
+		if one, ok := errors.AsType[*SignalsFullError](err); ok {
+			full, known[[2]string{e.Name, e.Key}] = append(full, one), true
+		} else if err != nil {
 			return err
 		}
+	}
+	if len(full) > 0 {
+		return full
 	}
 	return nil
 }

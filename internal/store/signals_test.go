@@ -189,6 +189,21 @@ func TestLimits_WaitingEventsOfANameAndKey(t *testing.T) {
 		wantCode(t, err, parley.CodeLimit)
 		diff(t, dump(t, db, "signal", "waiter", "approval"), before)
 
+		// All keys that have no room are said at once, each once.
+		check(t, put(signal("e5", "paid", "9", 0)))
+		check(t, put(signal("e6", "paid", "9", 0)))
+		many := next(run, 1)
+		many.Signals.Limit = 2
+		for i, key := range []string{"9", "8", "7", "9"} {
+			many.Signals.Emit = append(many.Signals.Emit, signal(fmt.Sprint("many", i), "paid", key, 0))
+		}
+		var keys []string
+		full, _ := errors.AsType[SignalsFullErrors](db.Decide(ctx, many))
+		for _, one := range full {
+			keys = append(keys, one.Key)
+		}
+		diff(t, keys, []string{"9", "7"})
+
 		// One that was taken waits no more.
 		taken := next(run, 1)
 		taken.Signals.Taken = []string{"e1", "e1", "nobody"}
