@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-project/parley"
@@ -106,6 +107,14 @@ type beginning struct {
 	refused error
 }
 
+// refuse keeps a new run from being started for a reason, if there is one; the first
+// counts.
+func (b *beginning) refuse(why error) {
+	if b.refused == nil {
+		b.refused = why
+	}
+}
+
 // errBusy says that the same may go well the next time.
 var errBusy = errors.New("too much is under way")
 
@@ -114,18 +123,12 @@ func (x *Executor) begin(ctx context.Context, v *compiledVersion, b beginning) (
 	if b.named = b.id != ""; !b.named {
 		b.id = x.cfg.NewID()
 	}
-	if err := x.mayHedge(ctx, v.def); err != nil && b.refused == nil {
-		return parley.Run{}, false, err
-	}
-	if err := x.turnOf(v.def, &b); err != nil {
-		return parley.Run{}, false, err
-	}
+	b.refuse(x.mayHedge(ctx, v.def))
+	b.refuse(x.turnOf(v.def, &b))
 	var err error
-	if b.fact.Children, err = x.childVersions(ctx, v.def, b.child == nil && b.replay == nil); err != nil && b.refused == nil {
-		if b.key == "" {
-			return parley.Run{}, false, err
-		}
-		b.refused = err
+	b.fact.Children, err = x.childVersions(ctx, v.def, b.child == nil && b.replay == nil)
+	if b.refuse(err); b.refused != nil && b.key == "" {
+		return parley.Run{}, false, b.refused
 	}
 	l := x.lock(b.id)
 	defer x.unlock(b.id, l)
@@ -176,7 +179,13 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 			return parley.Run{}, false, l.notPublished(err)
 		}
 		run, err := x.Get(ctx, existing)
-		return run, true, err
+		if err == nil {
+			err = sameAgent(v, run, b.key)
+		}
+		if err != nil {
+			return parley.Run{}, false, err
+		}
+		return run, true, nil
 	}
 	if waits != nil && s.Turn.Waits {
 		release(slots)
@@ -188,6 +197,15 @@ func (x *Executor) beginOnce(ctx context.Context, l *liveRun, v *compiledVersion
 		run = known // the run is accepted in any case
 	}
 	return run, false, nil
+}
+
+// sameAgent refuses a key that was used for the call of another agent: all calls are
+// runs of one workflow.
+func sameAgent(v *compiledVersion, run parley.Run, key string) error {
+	if !strings.HasPrefix(v.row.ID, callPrefix) || run.DefinitionID == v.row.ID {
+		return nil
+	}
+	return parley.Errorf(parley.CodeIdempotencyConflict, "the idempotency key %q was used for another agent, in run %q", key, run.ID)
 }
 
 // mayHedge refuses a run that would call agents side by side which were not

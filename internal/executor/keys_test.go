@@ -1,0 +1,73 @@
+package executor_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/parley-project/parley"
+)
+
+// TestC7_AKeyIsThatOfOneAgent: calls of agents are runs of one workflow, and a key that
+// was used for one agent gives no answer of it for another.
+func TestC7_AKeyIsThatOfOneAgent(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		call := func(agent, key string) (parley.Run, bool, error) {
+			return r.x.Start(t.Context(), parley.StartRequest{CallAgent: agent, Input: []byte(`{"q":1}`), IdempotencyKey: key})
+		}
+		first, existing, err := call("writer", "k")
+		check(t, err)
+		if again, same, err := call("writer", "k"); existing || !same || err != nil || again.ID != first.ID {
+			t.Errorf("the same call again: %s, %v, %v", again.ID, same, err)
+		}
+		other, same, err := call("reader", "k")
+		wantCode(t, err, parley.CodeIdempotencyConflict, `"k" was used for another agent, in run "`+first.ID)
+		if same || other.ID != "" {
+			t.Errorf("another agent has run %s, %v", other.ID, same)
+		}
+		if run, same, err := call("reader", "l"); err != nil || same || run.Steps[0].Agent != "reader" {
+			t.Errorf("under another key: %+v, %v, %v", run, same, err)
+		}
+	})
+}
+
+// TestC7_AKeyGivesItsRunWhateverHasChanged: who repeats a start gets the run that there
+// is, also if no new one would be started any more.
+func TestC7_AKeyGivesItsRunWhateverHasChanged(t *testing.T) {
+	const (
+		hedged  = "name: talk\nsteps: [{id: a, agents: [one, other], hedge_after: 1s}]"
+		counted = "name: talk\nconcurrency: {key: '${workflow.input.who}'}\nsteps: [{id: a, agent: one}]"
+	)
+	for name, later := range map[string]struct {
+		source     string
+		undeclared bool
+		code       parley.Code
+	}{
+		"agents that are not idempotent any more": {hedged, true, parley.CodeConflict},
+		"a bound whose key cannot be made":        {counted, false, parley.CodeExpression},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(r *rig) {
+				t := r.t
+				r.apply(hedged)
+				start := parley.StartRequest{Workflow: "talk", IdempotencyKey: "k"}
+				run := r.begin(start)
+				r.undeclared.Store(later.undeclared)
+				if later.source != hedged {
+					r.apply(later.source)
+				}
+				again, existing, err := r.x.Start(t.Context(), start)
+				if err != nil || !existing || again.ID != run {
+					t.Errorf("again: %s, %v, %v, want %s", again.ID, existing, err, run)
+				}
+				for _, key := range []string{"", "other"} {
+					start.IdempotencyKey = key
+					if _, _, err := r.x.Start(t.Context(), start); parley.CodeOf(err) != later.code {
+						t.Errorf("under the key %q: %v", key, err)
+					}
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
