@@ -202,6 +202,9 @@ func (x *Executor) bury(ctx context.Context, in *intake, m bus.Message, b buried
 	if e, ok := errors.AsType[*parley.Error](reason); ok {
 		text = e.Message
 	}
+	if some, ok := errors.AsType[*notStarted](reason); ok {
+		some.mark(&m)
+	}
 	run, task := idsOf(m)
 	return x.cfg.DeadLetters(ctx, bus.DeadLetter{
 		Message: m, Code: string(parley.CodeOf(reason)), Reason: text, Attempts: tries, Group: in.group, Run: run, Task: task,

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,7 +112,7 @@ func (t *topics) take(ctx context.Context, topic string) {
 		return
 	}
 	in := &intake{subject: bus.TopicSubject(topic), group: t.x.cfg.Group + "-triggers", workers: recordWorkers}
-	in.handle = func(ctx context.Context, m bus.Message, _ time.Time) error { return t.x.takeRecord(ctx, in, m) }
+	in.handle = func(ctx context.Context, m bus.Message, _ time.Time) error { return t.x.takeRecord(ctx, topic, m) }
 	err := t.x.cfg.KafkaTopic(topic)
 	var stop func()
 	if err == nil {
@@ -143,54 +144,103 @@ func (x *Executor) deploys() {
 	}
 }
 
-// headerTrigger is on a record that is a dead letter since it could not start the
-// runs of these workflows: replayed, it starts those and no others.
-const headerTrigger = "parley-trigger"
+// On a record that is a dead letter since it could not start the runs of some
+// workflows: replayed, it starts those and no others, and nothing that it has started
+// as the record that it was. The names are escaped and apart by blanks.
+const (
+	headerTrigger = "parley-trigger"
+	headerRecord  = "parley-record"
+)
+
+// triggerRecord is a record that starts runs: which one it is, by its place and its
+// time, and for which workflows; nil is all.
+type triggerRecord struct {
+	place string
+	at    time.Time
+	only  []string
+	bus.Message
+}
+
+func triggerRecordOf(topic string, m bus.Message) triggerRecord {
+	r := triggerRecord{
+		place: topic + "/" + strconv.FormatInt(int64(m.At.Partition), 10) + "/" + strconv.FormatInt(m.At.Offset, 10), at: m.At.Time.UTC(), Message: m,
+	}
+	for _, name := range strings.Fields(m.Header[headerTrigger]) {
+		if plain, err := url.PathUnescape(name); err == nil {
+			name = plain
+		}
+		r.only = append(r.only, name)
+	}
+	place, stamp, _ := strings.Cut(m.Header[headerRecord], " ")
+	if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil && r.only != nil && strings.HasPrefix(place, topic+"/") {
+		r.place, r.at = place, at.UTC()
+	}
+	return r
+}
+
+// stamp tells records of one place apart: a topic that was made anew counts from 0 again.
+func (r *triggerRecord) stamp() string { return r.at.Format(time.RFC3339Nano) }
+
+// notStarted says for which workflows a record has started no run.
+type notStarted struct {
+	record    triggerRecord
+	workflows []string
+	err       error
+}
+
+func (e *notStarted) Error() string { return e.err.Error() }
+func (e *notStarted) Unwrap() error { return e.err }
+
+// mark has a replay of m be for what was not started.
+func (e *notStarted) mark(m *bus.Message) {
+	names := make([]string, len(e.workflows))
+	for i, name := range e.workflows {
+		names[i] = url.PathEscape(name)
+	}
+	m.Put(headerTrigger, strings.Join(names, " "))
+	m.Put(headerRecord, e.record.place+" "+e.record.stamp())
+}
 
 // takeRecord starts the runs of one record: one for each trigger of its topic that
-// wants it. It returns when they are durable. Those that it cannot start are a dead
-// letter, and keep nobody else's from being started.
-func (x *Executor) takeRecord(ctx context.Context, in *intake, m bus.Message) error {
-	topic, _ := bus.TopicOf(in.subject)
+// wants it. It returns when they are durable. Those that it cannot start are told by
+// [notStarted], and keep nobody else's from being started.
+func (x *Executor) takeRecord(ctx context.Context, topic string, m bus.Message) error {
 	workflows, err := x.cfg.Triggers.Triggered(ctx, store.Trigger{Kind: store.TriggerKafka, Name: topic})
 	if err != nil {
 		return err
 	}
-	place := topic + "/" + strconv.FormatInt(int64(m.At.Partition), 10) + "/" + strconv.FormatInt(m.At.Offset, 10)
-	only := strings.Fields(m.Header[headerTrigger])
-	var refused []string
-	var reasons error
+	failed := notStarted{record: triggerRecordOf(topic, m)}
 	for _, w := range workflows {
-		if len(only) > 0 && !slices.Contains(only, w.Workflow) {
+		if failed.record.only != nil && !slices.Contains(failed.record.only, w.Workflow) {
 			continue
 		}
-		err := x.fireRecord(ctx, w, place, m)
-		if err != nil && !final(err) {
-			return err
+		err := x.fireRecord(ctx, w, &failed.record)
+		if err == nil {
+			continue
 		}
-		if err != nil {
-			x.missed(triggerKafka, w.Workflow, place, err)
-			refused = append(refused, w.Workflow)
-			if reasons == nil {
-				reasons = parley.Errorf(parley.CodeOf(err), "workflow %s: %w", w.Workflow, err)
-			}
+		failed.workflows = append(failed.workflows, w.Workflow)
+		if final(err) {
+			x.missed(triggerKafka, w.Workflow, failed.record.place, err)
+			err = parley.Errorf(parley.CodeOf(err), "workflow %s: %w", w.Workflow, err)
+		}
+		if failed.err == nil || final(failed.err) && !final(err) { // what may pass goes before
+			failed.err = err
 		}
 	}
-	if reasons == nil {
+	if failed.err == nil {
 		return nil
 	}
-	m.Put(headerTrigger, strings.Join(refused, " "))
-	return x.bury(ctx, in, m, buried{reasons, 1})
+	return &failed
 }
 
 // fireRecord starts the runs of one workflow by a record. The first error that is
 // final is given when all triggers were tried.
-func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, place string, m bus.Message) (first error) {
+func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, r *triggerRecord) (first error) {
 	v, err := x.defs.resolve(ctx, w.Workflow+"@"+w.Version)
 	if err != nil {
 		return err
 	}
-	event, err := recordEvent(w.Name, place, m, x.cfg.Limits.Value)
+	event, err := recordEvent(w.Name, r, x.cfg.Limits.Value)
 	if err != nil {
 		return err
 	}
@@ -198,10 +248,9 @@ func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, place stri
 		if t.Kafka == nil || t.Kafka.Topic != w.Name {
 			continue
 		}
-		// A topic that was made anew counts from 0 again: its records are others.
-		what := m.At.Time.UTC().Format(time.RFC3339Nano)
+		what := r.stamp()
 		f, err := x.launch(ctx, firing{
-			v: v, trigger: t, by: triggerKafka, event: event, key: firingKey(triggerKafka, placeOf(i)+place+"/"+what), what: what, trace: traceOf(&m),
+			v: v, trigger: t, by: triggerKafka, event: event, key: firingKey(triggerKafka, placeOf(i)+r.place+"/"+what), what: what, trace: traceOf(&r.Message),
 		})
 		switch {
 		case err == nil:
@@ -217,9 +266,9 @@ func (x *Executor) fireRecord(ctx context.Context, w store.Triggered, place stri
 
 // recordEvent is what the expressions of a trigger see of a record: what rule C8
 // says of an event. A record without a value has null.
-func recordEvent(topic, place string, m bus.Message, most int64) ([]byte, error) {
-	e := parley.Signal{ID: place, Name: topic, Key: strings.ToValidUTF8(m.Key, string(utf8.RuneError)), Time: m.At.Time.UTC()}
-	if e.Data = valueOf(m.Value); m.Value == nil {
+func recordEvent(topic string, r *triggerRecord, most int64) ([]byte, error) {
+	e := parley.Signal{ID: r.place, Name: topic, Key: strings.ToValidUTF8(r.Key, string(utf8.RuneError)), Time: r.at}
+	if e.Data = valueOf(r.Value); r.Value == nil {
 		e.Data = []byte("null")
 	}
 	return (&workflow.Definition{}).CheckInput(workflow.SignalJSON(e), most) // its size and its depth
