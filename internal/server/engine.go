@@ -187,7 +187,11 @@ func (s *Server) reserve(agent string) (executor.Reservation, bool) {
 
 func (s *Server) agentInfo(ctx context.Context, name string) (executor.AgentInfo, bool) {
 	a, err := s.registry.Lookup(ctx, name)
-	if err != nil {
+	if code := parley.CodeOf(err); code == parley.CodeAgentUnavailable || code == parley.CodeAgentRejected {
+		// That it cannot be called now changes nothing in what its record says.
+		a, err = s.registry.Get(ctx, name)
+	}
+	if err != nil || a.Name != name {
 		return executor.AgentInfo{}, false
 	}
 	// The policy is frozen with the attempt, so the protocol's default is
