@@ -285,3 +285,27 @@ func TestC4_ChildrenBehindTheirBody(t *testing.T) {
 		wantEqual(t, r.get(run).Phase, "compensating")
 	})
 }
+
+// TestPhase_TheRowSaysIt: lists of runs, which read rows alone, show the same phase as
+// the run itself.
+func TestPhase_TheRowSaysIt(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply("name: talk\nsteps:\n  - {id: a, agent: writer, compensate: {id: u, agent: undo}}\n  - {id: b, agent: writer, retry: {attempts: 1}}\nfinally:\n  - {id: f, agent: writer}\n")
+		run := r.start()
+		want := func(phase string) {
+			t.Helper()
+			row, err := r.db.RunRow(t.Context(), run)
+			check(t, err)
+			wantEqual(t, []string{r.get(run).Phase, row.Phase}, []string{phase, phase})
+		}
+		want("body")
+		r.settle(run + ".a.1")
+		r.fail(run + ".b.1")
+		want("compensating")
+		r.settle(run + ".a/u.1")
+		want("finally")
+		r.settle(run + ".f.1")
+		want("")
+	})
+}

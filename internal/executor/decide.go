@@ -179,11 +179,8 @@ func (x *Executor) row(l *liveRun, now time.Time) store.Run {
 	by, reason := s.CancelledBy()
 	r := store.Run{
 		ID: s.RunID(), Seq: s.Seq(), Status: s.Status(), Cancelling: s.Cancelling(),
-		Paused: s.Paused(), Due: s.Due(), UpdatedAt: now, CreatedAt: s.CreatedAt(), StartedAt: started, EndedAt: ended,
+		Paused: s.Paused(), Phase: s.Phase(), Due: s.Due(), UpdatedAt: now, CreatedAt: s.CreatedAt(), StartedAt: started, EndedAt: ended,
 		CancelledBy: by, CancelReason: reason,
-	}
-	if r.Status == parley.RunRunning {
-		r.Phase = "body"
 	}
 	if err := s.Err(); err != nil {
 		r.Error = encodeError(err)

@@ -47,6 +47,14 @@ type (
 // Paused reports whether no step and no attempt may start (rule C5).
 func (s *State) Paused() bool { return s.paused }
 
+// Phase says what a run that is RUNNING is at: its body, what it undoes, or finally.
+func (s *State) Phase() string {
+	if s.status != parley.RunRunning {
+		return ""
+	}
+	return s.phase
+}
+
 // PausedBy gives who paused the run and why, while it is paused.
 func (s *State) PausedBy() (by, reason string) { return s.pausedBy, s.pauseReason }
 

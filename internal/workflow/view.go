@@ -143,10 +143,10 @@ func (s *State) View() parley.Run {
 		RetriedFrom: s.retriedFrom, RerunFrom: s.rerunFrom, Compensated: s.hasUndone(), TriggeredBy: s.trigger, Seq: s.seq, Priority: s.priority,
 		CreatedAt: s.createdAt, StartedAt: ptr(s.startedAt), EndedAt: ptr(s.endedAt),
 		CancelledBy: s.cancelledBy, CancelReason: s.cancelReason, Parent: s.parent.view(),
-		Traceparent: s.trace.Parent, Tracestate: s.trace.State,
+		Traceparent: s.trace.Parent, Tracestate: s.trace.State, Phase: s.Phase(),
 	}
 	if s.status == parley.RunRunning {
-		r.Phase, r.Paused = s.phase, s.paused
+		r.Paused = s.paused
 	}
 	r.Steps = make([]parley.Step, 0, len(s.order))
 	for _, path := range s.order {
