@@ -247,7 +247,10 @@ func (x *Executor) answerAndAbsorb(ctx context.Context, run string, a store.Answ
 // answer if there is one. done is false if there was nothing to decide.
 func (x *Executor) end(ctx context.Context, l *liveRun, e ending, answer *store.Answer) (done bool, err error) {
 	agent := l.state.AgentOf(e.result.TaskID)
-	f, giveBack := x.settled(ctx, l.state, e)
+	f, giveBack, err := x.settled(ctx, l.state, e)
+	if err != nil {
+		return false, err
+	}
 	d := l.state.Apply(f)
 	if len(d.Events) > 0 {
 		err = x.commit(ctx, l, d, answer)
@@ -271,28 +274,32 @@ type ending struct {
 }
 
 // settled makes the fact that an attempt has ended. If the agent is called again
-// for it, that is paid for; else the caller gives it back.
-func (x *Executor) settled(ctx context.Context, s *workflow.State, e ending) (f workflow.Settled, giveBack func()) {
+// for it, that is paid for; else the caller gives it back. The error says that how often
+// that may be is not known now.
+func (x *Executor) settled(ctx context.Context, s *workflow.State, e ending) (f workflow.Settled, giveBack func(), err error) {
 	r := e.result
 	f = workflow.Settled{At: x.now(), TaskID: r.TaskID, Result: r, Started: e.started, Ended: e.ended.UTC().Truncate(time.Microsecond)}
 	if r.Outcome == parley.OutcomeOK && !s.Judges(r.TaskID) {
-		return f, func() {}
+		return f, func() {}, nil
 	}
 	f.Jitter = x.cfg.Jitter()
 	agent := s.AgentOf(r.TaskID)
+	if agent == "" {
+		return f, func() {}, nil // it comes too late
+	}
 	info, ok := x.cfg.Agent(ctx, agent)
+	if info.Err != nil {
+		return f, nil, info.Err
+	}
 	if !ok {
 		info.Retry = parley.DefaultRetryConfig()
 	}
 	f.AgentRetry = workflow.AgentRetry(info.Retry)
-	if agent == "" {
-		return f, func() {} // it comes too late
-	}
 	wait, giveBack := x.budgets.take(agent, info.Retry.Budget)
 	if wait > 0 {
 		f.NotBefore = f.At.Add(wait.Truncate(time.Microsecond))
 	}
-	return f, giveBack
+	return f, giveBack, nil
 }
 
 // runOf gives the run of a task id, which is "{run}.{path}.{attempt}"; run ids

@@ -66,6 +66,9 @@ type AgentInfo struct {
 	Policy   parley.OutcomePolicy
 	// Idempotent: the agent may be hedged (rule R5).
 	Idempotent bool
+	// Err is why the agent could not be looked up, which may pass; then nothing else
+	// is set, and it may be known.
+	Err error
 }
 
 // Config of an executor. Store, Bus, Now, NewID and Jitter are required.

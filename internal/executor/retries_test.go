@@ -1,6 +1,8 @@
 package executor_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,5 +192,42 @@ func TestRetryBudget_CallsEarn(t *testing.T) {
 		if r.refuse(tasks[0]+"2", r.x, 0); time.Until(r.row(tasks[0]+"3").VisibleAt) < 5*time.Second {
 			t.Error("retries have earned a retry")
 		}
+	})
+}
+
+// TestR4_AnAgentThatCannotBeLookedUp: how often an agent is tried again is not decided
+// as long as its record cannot be read; its answer is kept meanwhile.
+func TestR4_AnAgentThatCannotBeLookedUp(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.stopFirst()
+		var away atomic.Bool
+		unread := func(c *executor.Config) {
+			agent := c.Agent
+			c.Agent = func(ctx context.Context, name string) (executor.AgentInfo, bool) {
+				if away.Load() {
+					return executor.AgentInfo{Err: parley.Errorf(parley.CodeUnavailable, "the database is away")}, false
+				}
+				return agent(ctx, name)
+			}
+		}
+		r.apply("name: hedge\nsteps: [{id: a, agents: [one, other], hedge_after: 1s}]")
+		r.apply("name: talk\nsteps: [{id: a, agent: writer}]")
+		r.another(unread, func(x *executor.Executor) {
+			run := r.start()
+			away.Store(true)
+			r.refuse(run+".a.1", x, 0)
+			time.Sleep(10 * time.Second)
+			if row := r.row(run + ".a.1"); row.State != store.AttemptSettled {
+				t.Errorf("the attempt is %s", row.State)
+			}
+			_, _, err := x.Start(t.Context(), parley.StartRequest{Workflow: "hedge"})
+			wantCode(t, err, parley.CodeUnavailable, "the database is away")
+			away.Store(false)
+			time.Sleep(2 * time.Second)
+			if v := r.get(run); v.Status != parley.RunFailed || v.Steps[0].Attempts != 1 {
+				t.Errorf("the run is %s after %d attempts, want one: the agent's record grants no retry", v.Status, v.Steps[0].Attempts)
+			}
+		})
 	})
 }

@@ -214,6 +214,8 @@ func (x *Executor) mayHedge(ctx context.Context, def *workflow.Definition) error
 	for _, h := range def.Hedged {
 		info, ok := x.cfg.Agent(ctx, h.Agent)
 		switch {
+		case info.Err != nil:
+			return info.Err
 		case !ok:
 			return parley.Errorf(parley.CodeConflict,
 				"Step %s of workflow %s hedges agent %q, which is not registered: hedged agents must be declared idempotent", h.Step, def.ID, h.Agent)

@@ -185,13 +185,17 @@ func (s *Server) reserve(agent string) (executor.Reservation, bool) {
 	return executor.Reservation{Claim: r.Claim, Start: r.Start, Release: r.Release}, true
 }
 
+// agentInfo says what the executor wants to know of an agent.
 func (s *Server) agentInfo(ctx context.Context, name string) (executor.AgentInfo, bool) {
 	a, err := s.registry.Lookup(ctx, name)
 	if code := parley.CodeOf(err); code == parley.CodeAgentUnavailable || code == parley.CodeAgentRejected {
 		// That it cannot be called now changes nothing in what its record says.
 		a, err = s.registry.Get(ctx, name)
 	}
-	if err != nil || a.Name != name {
+	switch {
+	case err != nil && (parley.CodeOf(err) == parley.CodeUnavailable || ctx.Err() != nil):
+		return executor.AgentInfo{Err: err}, false
+	case err != nil || a.Name != name:
 		return executor.AgentInfo{}, false
 	}
 	// The policy is frozen with the attempt, so the protocol's default is
