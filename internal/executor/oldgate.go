@@ -50,6 +50,7 @@ func (g *gate) upTo(due time.Time) time.Time {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.lookBackLocked()
 	if due.After(g.read) && due.After(g.wanted) {
 		g.wanted = due
 		select {
@@ -60,6 +61,14 @@ func (g *gate) upTo(due time.Time) time.Time {
 	return g.read
 }
 
+// lookBackLocked forgets what was found out at a time that has not come: the clock was
+// ahead then, and what has been told since may not have been read.
+func (g *gate) lookBackLocked() {
+	if g.read.After(g.now()) {
+		g.wanted, g.read = time.Time{}, time.Time{}
+	}
+}
+
 // await has a run woken when results have been read up to due; false says that
 // they have been already.
 func (g *gate) await(due time.Time, run string) bool {
@@ -67,6 +76,7 @@ func (g *gate) await(due time.Time, run string) bool {
 		return false
 	}
 	g.mu.Lock()
+	g.lookBackLocked()
 	if !due.After(g.read) {
 		g.mu.Unlock()
 		return false
