@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/parley-project/parley"
@@ -33,6 +34,9 @@ func (x *Executor) CheckArchived(_ context.Context, a *store.Archived) error {
 			return wrong("its events do not follow from one another: %w", err)
 		}
 	}
+	if err := showable(state); err != nil {
+		return wrong("its events do not go together: %w", err)
+	}
 	if got := state.Status(); got != a.Run.Status || !got.Terminal() {
 		return wrong("it is said to be %s, and its events lead to %s", a.Run.Status, got)
 	}
@@ -42,6 +46,23 @@ func (x *Executor) CheckArchived(_ context.Context, a *store.Archived) error {
 			return wrong("its error cannot be read")
 		}
 	}
+	return nil
+}
+
+// showable tries what is done with a run that is over: a history that was made by hand
+// may fit in each event, and lead where no run gets.
+func showable(s *workflow.State) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	for _, step := range s.View().Steps {
+		s.Ended(step.ID)
+	}
+	s.Open()
+	s.Copies()
+	s.Edits()
 	return nil
 }
 

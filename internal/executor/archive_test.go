@@ -49,6 +49,22 @@ func TestC7_ArchivedHistoriesAreReplayed(t *testing.T) {
 		{"unknown step", func(a *store.Archived) { a.Events[1].Step = "b" }, "do not follow"},
 		{"no JSON", func(a *store.Archived) { a.Events[1].Data = []byte(`{`) }, "event 2 is no JSON"},
 		{"gap", func(a *store.Archived) { a.Events[2].Seq = 4 }, "do not follow"},
+		{"a handler that there is not", func(a *store.Archived) {
+			a.Events[1] = event(2, "step.handling", "a", `{"handler":7,"error":{"code":"X","message":"m"}}`)
+		}, "event 2 (step.handling) does not go with what stands before it"},
+		{"a child of another kind", func(a *store.Archived) {
+			a.Events = []parley.Event{
+				a.Events[0], event(2, "step.scheduled", "a", `{"kind":"sub_workflow","child":{"task_id":"run-1.a.1","workflow":"two","version":"1"}}`),
+				event(3, "step.completed", "a", `{"kind":"set","output":1}`), event(4, "run.completed", "", `{"output":1}`),
+			}
+		}, "do not go together"},
+		{"an iteration far behind", func(a *store.Archived) {
+			a.Definition.Source = []byte(`{"name":"one","steps":[{"id":"a","for_each":"${[1]}","steps":[{"id":"b","set":1}]}]}`)
+			a.Events = []parley.Event{
+				a.Events[0], event(2, "step.scheduled", "a", `{"kind":"loop","items":[1]}`),
+				event(3, "step.completed", "a[900000]/b", `{"kind":"set","output":1}`), event(4, "run.completed", "", `{"output":1}`),
+			}
+		}, `no step "a[900000]/b"`},
 		{"error", func(a *store.Archived) { a.Run.Error = []byte(`[]`) }, "error cannot be read"},
 	} {
 		a := run()

@@ -389,7 +389,13 @@ func decodeAs[T any](data json.RawMessage) (any, error) {
 // Replay applies one recorded event. Events of types that do not change a run
 // (progress, warnings) only count. The error says which event does not fit;
 // the state is of no use then.
-func (s *State) Replay(e parley.Event) error {
+func (s *State) Replay(e parley.Event) (err error) {
+	defer func() {
+		// A history that was damaged, or made by hand, may lead where no run gets.
+		if p := recover(); p != nil {
+			err = parley.Errorf(parley.CodeInternal, "history of run %s: event %d (%s) does not go with what stands before it: %v", s.run, e.Seq, e.Type, p)
+		}
+	}()
 	if e.Seq != s.seq+1 {
 		return parley.Errorf(parley.CodeInternal, "history of run %s: event %d follows event %d", s.run, e.Seq, s.seq)
 	}

@@ -258,30 +258,32 @@ func (s *State) holder(path string) *execution {
 	return nil
 }
 
-// maxIndex is more than any loop has iterations.
-const maxIndex = 1_000_000
+// maxAhead is more than any iteration begins before those in front of it: of a history
+// that was made by hand, no event makes room for more.
+const maxAhead = 1_000
 
 // owner finds the execution of which path names a list: its own path, a round
 // after "#" and an iteration in brackets.
 func (s *State) owner(path string, b *Block) (x *execution, part int, ok bool) {
 	part = b.Part
+	near := func(x *execution) bool { return part == b.Part || part <= len(x.parts)+maxAhead }
 	if b.Parent.Loop != nil && b == b.Parent.Body {
 		open := strings.LastIndexByte(path, '[')
 		if open < 0 || path[len(path)-1] != ']' {
 			return nil, 0, false
 		}
 		n, err := strconv.Atoi(path[open+1 : len(path)-1])
-		if err != nil || n < 0 || n > maxIndex {
+		if err != nil || n < 0 {
 			return nil, 0, false
 		}
 		part, path = n, path[:open]
 	}
 	if x = s.execs[path]; x != nil && x.step == b.Parent && x.round == 1 {
-		return x, part, true
+		return x, part, near(x)
 	}
 	if i := strings.LastIndexByte(path, '#'); i > 0 {
 		x = s.execs[path[:i]]
-		ok = x != nil && x.step == b.Parent && path == x.prefix()
+		ok = x != nil && x.step == b.Parent && path == x.prefix() && near(x)
 	}
 	return x, part, ok
 }

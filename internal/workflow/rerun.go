@@ -134,7 +134,7 @@ func (s *State) leadsInto(b *Block, from string) error {
 	switch {
 	case skipped:
 		return parley.Errorf(parley.CodeConflict, "Run %s has skipped %s, in which %s stands: begin there", s.run, b.Parent.ID, from)
-	case b.Parent.Cases != nil && entered && (chosen < 0 || b.Parent.Cases[chosen].Body != b):
+	case b.Parent.Cases != nil && entered && (chosen < 0 || chosen >= len(b.Parent.Cases) || b.Parent.Cases[chosen].Body != b):
 		return parley.Errorf(parley.CodeConflict, "In run %s, %s has chosen another case than the one of %s: begin there", s.run, b.Parent.ID, from)
 	}
 	return nil
