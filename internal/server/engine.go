@@ -208,5 +208,5 @@ func (s *Server) agentInfo(ctx context.Context, name string) (executor.AgentInfo
 
 func (s *Server) knownAgent(ctx context.Context, name string) bool {
 	_, err := s.registry.Lookup(ctx, name)
-	return err == nil
+	return err == nil || parley.CodeOf(err) == parley.CodeAgentUnavailable // only its credential is missing
 }
