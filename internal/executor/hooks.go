@@ -77,6 +77,9 @@ func (x *Executor) hooksOf(ctx context.Context, ref string) (*compiledVersion, [
 	switch {
 	case parley.CodeOf(err) == parley.CodeNotFound:
 		return nil, nil, none
+	case err != nil && final(err): // who asks has not shown who they are
+		x.cfg.Logger.Warn("a delivery is for a workflow that cannot be read", "event", "webhook_unreadable", "workflow", clip(ref, 256), "error", err)
+		return nil, nil, none
 	case err != nil:
 		return nil, nil, err
 	case ref != v.row.Workflow && ref != v.row.Name:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/store"
 )
 
 const hooked = `
@@ -173,5 +174,23 @@ steps: [{id: a, set: 1}]
 		r.apply("name: other\nsteps: [{id: a, set: 1}]\n")
 		wantEqual(t, r.deliver("other", signed("s", ""), ""), "not_found")
 		time.Sleep(time.Second)
+	})
+}
+
+// TestTrigger_AnUnreadableWorkflowTellsNothing: who delivers to the webhook of a
+// workflow that cannot be read, and is not known yet, learns nothing about it.
+func TestTrigger_AnUnreadableWorkflowTellsNothing(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		t := r.t
+		_, err := r.db.PutDefinition(t.Context(), store.Definition{
+			ID: "old-1", Workflow: "ship", Name: "ship", Version: "1", Digest: "d", Format: "json", CreatedAt: time.Now(), UpdatedAt: time.Now(),
+			Source: []byte(`{"name":"ship","start_step":"a","steps":{}}`),
+		}, store.PutVersion)
+		check(t, err)
+		_, err = r.x.Hook(t.Context(), parley.HookRequest{Workflow: "ship", Body: func() ([]byte, error) { return nil, nil }})
+		wantCode(t, err, parley.CodeNotFound, `there is no webhook "ship"`)
+		if !strings.Contains(r.logged(), "must have at least one step") {
+			t.Errorf("the log does not say why: %s", r.logged())
+		}
 	})
 }
