@@ -210,6 +210,7 @@ func (x *Executor) takeRecord(ctx context.Context, topic string, m bus.Message) 
 		return err
 	}
 	failed := notStarted{record: triggerRecordOf(topic, m)}
+	lost := map[string]error{}
 	for _, w := range workflows {
 		if failed.record.only != nil && !slices.Contains(failed.record.only, w.Workflow) {
 			continue
@@ -220,7 +221,7 @@ func (x *Executor) takeRecord(ctx context.Context, topic string, m bus.Message) 
 		}
 		failed.workflows = append(failed.workflows, w.Workflow)
 		if final(err) {
-			x.missed(triggerKafka, w.Workflow, failed.record.place, err)
+			lost[w.Workflow] = err
 			err = parley.Errorf(parley.CodeOf(err), "workflow %s: %w", w.Workflow, err)
 		}
 		if failed.err == nil || final(failed.err) && !final(err) { // what may pass goes before
@@ -229,6 +230,11 @@ func (x *Executor) takeRecord(ctx context.Context, topic string, m bus.Message) 
 	}
 	if failed.err == nil {
 		return nil
+	}
+	if final(failed.err) { // else all of it is tried again
+		for _, workflow := range slices.Sorted(maps.Keys(lost)) {
+			x.missed(triggerKafka, workflow, failed.record.place, lost[workflow])
+		}
 	}
 	return &failed
 }
