@@ -194,7 +194,7 @@ func TestClientGone(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer test-key")
 	rec := httptest.NewRecorder()
 	defer func() {
-		if got := recover(); got != http.ErrAbortHandler || rec.Body.Len() != 0 || log.Len() != 0 { //nolint:errorlint // as net/http compares it
+		if got := recover(); got != http.ErrAbortHandler || rec.Body.Len() != 0 || log.Len() != 0 {
 			t.Errorf("ended with %v, answered %q, logged %q", got, rec.Body, &log)
 		}
 	}()

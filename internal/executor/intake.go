@@ -202,7 +202,7 @@ func (x *Executor) bury(ctx context.Context, in *intake, m bus.Message, b buried
 	if e, ok := errors.AsType[*parley.Error](reason); ok {
 		text = e.Message
 	}
-	if some, ok := errors.AsType[*notStarted](reason); ok {
+	if some, ok := errors.AsType[*notStartedError](reason); ok {
 		some.mark(&m)
 	}
 	run, task := idsOf(m)

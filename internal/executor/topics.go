@@ -165,7 +165,7 @@ func triggerRecordOf(topic string, m bus.Message) triggerRecord {
 	r := triggerRecord{
 		place: topic + "/" + strconv.FormatInt(int64(m.At.Partition), 10) + "/" + strconv.FormatInt(m.At.Offset, 10), at: m.At.Time.UTC(), Message: m,
 	}
-	for _, name := range strings.Fields(m.Header[headerTrigger]) {
+	for name := range strings.FieldsSeq(m.Header[headerTrigger]) {
 		if plain, err := url.PathUnescape(name); err == nil {
 			name = plain
 		}
@@ -181,18 +181,18 @@ func triggerRecordOf(topic string, m bus.Message) triggerRecord {
 // stamp tells records of one place apart: a topic that was made anew counts from 0 again.
 func (r *triggerRecord) stamp() string { return r.at.Format(time.RFC3339Nano) }
 
-// notStarted says for which workflows a record has started no run.
-type notStarted struct {
+// notStartedError says for which workflows a record has started no run.
+type notStartedError struct {
 	record    triggerRecord
 	workflows []string
 	err       error
 }
 
-func (e *notStarted) Error() string { return e.err.Error() }
-func (e *notStarted) Unwrap() error { return e.err }
+func (e *notStartedError) Error() string { return e.err.Error() }
+func (e *notStartedError) Unwrap() error { return e.err }
 
 // mark has a replay of m be for what was not started.
-func (e *notStarted) mark(m *bus.Message) {
+func (e *notStartedError) mark(m *bus.Message) {
 	names := make([]string, len(e.workflows))
 	for i, name := range e.workflows {
 		names[i] = url.PathEscape(name)
@@ -203,13 +203,13 @@ func (e *notStarted) mark(m *bus.Message) {
 
 // takeRecord starts the runs of one record: one for each trigger of its topic that
 // wants it. It returns when they are durable. Those that it cannot start are told by
-// [notStarted], and keep nobody else's from being started.
+// [notStartedError], and keep nobody else's from being started.
 func (x *Executor) takeRecord(ctx context.Context, topic string, m bus.Message) error {
 	workflows, err := x.cfg.Triggers.Triggered(ctx, store.Trigger{Kind: store.TriggerKafka, Name: topic})
 	if err != nil {
 		return err
 	}
-	failed := notStarted{record: triggerRecordOf(topic, m)}
+	failed := notStartedError{record: triggerRecordOf(topic, m)}
 	lost := map[string]error{}
 	for _, w := range workflows {
 		if failed.record.only != nil && !slices.Contains(failed.record.only, w.Workflow) {

@@ -44,7 +44,6 @@ func TestFetchTroublePasses(t *testing.T) {
 func TestFetchTroubleRests(t *testing.T) {
 	for _, group := range []string{"", "g"} {
 		t.Run("group "+group, func(t *testing.T) {
-			t.Parallel()
 			var h heard
 			broker, b := hearing(t, group, Config{}, &h)
 			var refused atomic.Int64
