@@ -67,6 +67,9 @@ type Agent struct {
 	// gets for a call, and they redact themselves everywhere.
 	Credential Secret
 	Resolved   *ResolvedAuth
+	// CallSecret is one of this call alone, such as what the agent shows when it reports on
+	// the task. It is kept out of all that is said of the call, and set as those are.
+	CallSecret Secret
 }
 
 // RetryConfig is the retry policy of an agent record (formats.md). An agent

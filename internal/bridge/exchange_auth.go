@@ -312,6 +312,9 @@ func secretsOf(agent parley.Agent) [][]byte {
 			all = append(all, []byte(encoded))
 		}
 	}
+	if s := agent.CallSecret.Reveal(); len(s) > 0 {
+		all = append(all, s)
+	}
 	if agent.Resolved == nil {
 		return all
 	}

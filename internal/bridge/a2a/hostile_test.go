@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -34,6 +35,30 @@ func TestStream_Discreet(t *testing.T) {
 	text, err := json.Marshal([]any{told, end.State, end.Result, end.Question})
 	if err != nil || len(told) != 4 || strings.Contains(string(text), secret) {
 		t.Errorf("%d reports, %v: %s", len(told), err, text)
+	}
+}
+
+// TestPush_TokenIsNotLogged: the token with which an agent reports on a task is in its
+// request, and stands in no line about that, nor in what comes back.
+func TestPush_TokenIsNotLogged(t *testing.T) {
+	t.Parallel()
+	const token = "t0ken-of-this-task"
+	var log strings.Builder
+	g := &rpcAgent{answer: func(string) string {
+		return `"result":{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"` + token + `"}]}}`
+	}}
+	a := g.adapter(t, a2a.Options{
+		Push:   func(string) (url, shown string, ok bool) { return "https://p.test/t", token, true },
+		Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	agent := auto()
+	agent.Detected = json.RawMessage(`{"protocol":"jsonrpc-2.0","url":"http://agent.test/","version":"1.0","push":true}`)
+	out := call(t, a, agent)
+	if asked := g.asked(); len(asked) != 1 || !strings.Contains(log.String(), "https://p.test/t") || !strings.Contains(log.String(), "[redacted]") {
+		t.Errorf("it was not asked to report: %v, %s", asked, log.String())
+	}
+	if text, err := json.Marshal(out.Result); err != nil || strings.Contains(log.String()+string(text), token) {
+		t.Errorf("%v, %s\n%s", err, text, log.String())
 	}
 }
 

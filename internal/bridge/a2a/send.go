@@ -46,7 +46,20 @@ func (a *Adapter) unclear(ctx context.Context, e *errand, answered bridge.Outcom
 // meet says how agent is called about task.
 func (a *Adapter) meet(ctx context.Context, task parley.Task, agent parley.Agent) (*errand, error) {
 	to, err := a.resolve(ctx, agent)
-	return &errand{task: task, agent: agent, to: to}, err
+	e := &errand{task: task, agent: agent, to: to}
+	a.wish(e)
+	return e, err
+}
+
+// wish notes where the agent may report on the task, if it can. The secret that it shows
+// there is kept out of what is logged.
+func (a *Adapter) wish(e *errand) {
+	if a.opts.Push == nil || !e.to.Push || e.push.url != "" {
+		return
+	}
+	if url, token, ok := a.opts.Push(e.task.ID); ok {
+		e.push, e.agent.CallSecret = pushTarget{url, token}, parley.NewSecret([]byte(token))
+	}
 }
 
 // about turns e to where the agent's task at was accepted.
@@ -146,6 +159,7 @@ func (a *Adapter) otherDialect(ctx context.Context, e *errand) bool {
 		if err == nil && d.Protocol == parley.ProtocolJSONRPC && belongs(d.URL, e.agent, e.to.cfg) {
 			if t := detected(e.agent, e.to.cfg, d); t.Version != e.to.Version {
 				e.to = t
+				a.wish(e)
 				return true
 			}
 		}
@@ -168,8 +182,8 @@ func (a *Adapter) sending(e *errand, vb verb, l letter) *exchange {
 			content: content{version: e.to.Version, mode: e.to.mode(), input: e.task.Input, reply: l.reply, python: e.task.Foreign},
 			wait:    e.to.cfg.Send == SendBlocking,
 		}
-		if a.opts.Push != nil && e.to.Push {
-			m.push.url, m.push.token, _ = a.opts.Push(e.task.ID)
+		if e.to.Push {
+			m.push = e.push
 		}
 		return writeSend(vb, &m)
 	}
