@@ -162,7 +162,7 @@ func TestOldLookupOrder(t *testing.T) {
 		Auth:  parley.Auth{Type: parley.AuthBearer},
 		Retry: parley.RetryConfig{MaxRetries: 0, InitialDelay: 250 * time.Millisecond, MaxDelay: 4 * time.Second, Multiplier: 3},
 	}
-	ignore := cmpopts.IgnoreFields(parley.Agent{}, "Credential", "Resolved")
+	ignore := cmpopts.IgnoreFields(parley.Agent{}, "Credential", "Resolved", "CallSecret")
 	if diff := cmp.Diff(want, got, ignore); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
