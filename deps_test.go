@@ -17,6 +17,9 @@ const policy = `
 .:
 jsonrpc:
 jsonrpc/...:                  jsonrpc
+jsonrpc/internal/blot:
+jsonrpc/rpchttp:              jsonrpc jsonrpc/internal/blot
+jsonrpc/rpcws:                jsonrpc jsonrpc/internal/blot
 jsonrpc/rpcdial:              jsonrpc jsonrpc/rpchttp jsonrpc/rpcws
 client:                       .
 internal/logging:             .

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-project/parley/jsonrpc"
+	"github.com/parley-project/parley/jsonrpc/internal/blot"
 )
 
 // An answer is the answer to a POST, on its way to Read.
@@ -207,14 +208,14 @@ func decodeFault(raw []byte, secrets []string) error {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return errors.New("an error that cannot be read")
 	}
-	return &jsonrpc.Error{Code: e.Code, Message: blot(e.Message, secrets, false), Data: blotData(e.Data, secrets)}
+	return &jsonrpc.Error{Code: e.Code, Message: blot.Text(e.Message, secrets, false, nil), Data: blotData(e.Data, secrets)}
 }
 
-// blotData is blot for JSON; nil when that is none any more. Short secrets stay: a header
+// blotData is blot.Text for JSON; nil when that is none any more. Short secrets stay: a header
 // of "1" is in many numbers, of a limit for example.
 func blotData(data json.RawMessage, secrets []string) json.RawMessage {
-	long := slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < shortestWord })
-	text := json.RawMessage(blot(string(data), long, false))
+	long := slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < blot.ShortestWord })
+	text := json.RawMessage(blot.Text(string(data), long, false, nil))
 	if !json.Valid(text) {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-project/parley/jsonrpc"
+	"github.com/parley-project/parley/jsonrpc/internal/blot"
 )
 
 // ErrTimeout is the cause of a request that ClientConfig.Timeout ended. It
@@ -244,7 +244,7 @@ func adviceFor(status int) string {
 // printable text, with the secrets blotted out.
 func snippet(body []byte, secrets []string) string {
 	body = body[:min(len(body), snippetSource)]
-	text := blot(string(body), secrets, len(body) == snippetSource)
+	text := blot.Text(string(body), secrets, len(body) == snippetSource, nil)
 	var b strings.Builder
 	space := true
 	for _, r := range text {
@@ -267,116 +267,24 @@ func snippet(body []byte, secrets []string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// blot replaces the secrets in text, those that overlap as one: what is left of a key
-// without a short one in it, a header of "1" for example, or of two that share some of
-// their bytes, would still tell the key. Of a text that was cut off the end goes, too,
-// where it may be the beginning of a secret.
-func blot(text string, secrets []string, cut bool) string {
-	end := len(text)
-	hidden := make([]bool, len(text))
-	for _, s := range secrets {
-		for n := min(len(s)-1, len(text)); cut && n > len(text)-end; n-- {
-			if strings.HasSuffix(text, s[:n]) {
-				end = len(text) - n
-			}
-		}
-		hide(hidden, text, s)
-	}
-	var b strings.Builder
-	for i := range end {
-		switch {
-		case !hidden[i]:
-			b.WriteByte(text[i])
-		case i == 0 || !hidden[i-1]:
-			b.WriteString("[…]")
-		}
-	}
-	return b.String()
-}
-
-// hide marks the bytes of text that belong to the secret.
-func hide(hidden []bool, text, secret string) {
-	marked := 0
-	for from := 0; ; {
-		i := strings.Index(text[from:], secret)
-		if i < 0 {
-			return
-		}
-		from += i
-		for marked = max(marked, from); marked < from+len(secret); marked++ {
-			hidden[marked] = true
-		}
-		from++
-	}
-}
-
 // secretsOf lists the query of a request and the values of the headers that this
 // package does not set to the same for everybody, and the words in them, since a
 // server may repeat "KEY" of "Bearer KEY", "session=KEY;" or "?key=KEY"; and the password
 // of basic authentication, or a user without one, which is a token then.
 func secretsOf(req *http.Request) []string {
-	secrets := querySecrets(req.URL.RawQuery)
+	secrets := blot.Query(req.URL.RawQuery)
 	for name, values := range req.Header {
 		switch name {
 		case "Content-Type", "Accept", "Cache-Control", "Last-Event-Id":
 			continue
 		}
 		for _, v := range values {
-			secrets = append(append(secrets, v), words(v)...)
+			secrets = append(append(secrets, v), blot.Words(v)...)
 		}
 	}
 	if user, password, ok := req.BasicAuth(); ok {
 		secrets = append(secrets, cmp.Or(password, user))
 	}
-	secrets = append(secrets, inJSON(secrets)...)
+	secrets = append(secrets, blot.InJSON(secrets)...)
 	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
-}
-
-// words lists the parts of a header's value that are long enough to be secrets by
-// themselves, with and without what stands around the values of cookies and parameters.
-func words(value string) []string {
-	inner := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t;,=\"", r) })
-	return slices.DeleteFunc(append(strings.Fields(value), inner...), func(s string) bool { return len(s) < shortestWord })
-}
-
-// inJSON lists how secrets stand in a JSON string where that is in another way; some
-// servers escape slashes, too.
-func inJSON(secrets []string) []string {
-	var all []string
-	for _, s := range secrets {
-		quoted, err := json.Marshal(s)
-		if err != nil {
-			continue
-		}
-		plain := string(quoted[1 : len(quoted)-1])
-		for _, form := range []string{plain, strings.ReplaceAll(plain, "/", `\/`)} {
-			if form != s {
-				all = append(all, form)
-			}
-		}
-	}
-	return all
-}
-
-// shortestWord is the length, in bytes, from which on a part of a header or a query
-// is taken for a secret by itself.
-const shortestWord = 8
-
-// querySecrets lists a query as a whole and its values, as they are written and as
-// they are meant.
-func querySecrets(raw string) []string {
-	if raw == "" {
-		return nil
-	}
-	secrets := []string{raw}
-	for pair := range strings.SplitSeq(raw, "&") {
-		value := pair[strings.IndexByte(pair, '=')+1:]
-		plain, err := url.QueryUnescape(value)
-		for _, v := range []string{value, plain} {
-			if len(v) >= shortestWord && err == nil {
-				secrets = append(secrets, v)
-			}
-		}
-	}
-	return secrets
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-project/parley/jsonrpc"
+	"github.com/parley-project/parley/jsonrpc/internal/blot"
 )
 
 // A DialConfig says how Dial connects. The zero value is ready to use.
@@ -217,126 +217,45 @@ func dialError(err error, resp *http.Response, token string, secrets []string) e
 	}
 	if resp.Body != nil && e.Location == "" {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, bodySource))
-		e.Body = printable(blot(string(text), token, secrets), maxBody)
+		e.Body = printable(withoutSecrets(string(text), token, secrets), maxBody)
 	}
 	return e
 }
 
-// blot replaces the token and the other secrets in text, those that overlap as one: what
-// is left of a key without a short one in it, a header of "1" for example, or of two that
-// share some of their bytes, would still tell the key. Of a text that was cut off the end
-// goes, too, where it may be the beginning of a secret.
-func blot(text, token string, secrets []string) string {
-	all := slices.Concat(secrets, inJSON(secrets))
-	if token != "" {
-		all = append(append(all, token), inJSON([]string{token})...)
-	}
-	end, cut := len(text), len(text) == bodySource
-	hidden := make([]bool, len(text))
-	for _, s := range all {
-		for n := min(len(s)-1, len(text)); cut && n > len(text)-end; n-- {
-			if strings.HasSuffix(text, s[:n]) {
-				end = len(text) - n
-			}
+// withoutSecrets is text without the token, which it names, and without the other secrets.
+func withoutSecrets(text, token string, secrets []string) string {
+	all := append(slices.Clone(secrets), token)
+	return blot.Text(text, append(all, blot.InJSON(all)...), len(text) == bodySource, func(hidden string) string {
+		if hidden == token {
+			return "[token]"
 		}
-		hide(hidden, text, s)
-	}
-	var b strings.Builder
-	for from := 0; from < end; {
-		to := from + 1
-		for to < len(text) && hidden[to] == hidden[from] {
-			to++
-		}
-		switch part := text[from:to]; {
-		case !hidden[from]:
-			b.WriteString(part[:min(to, end)-from])
-		case part == token:
-			b.WriteString("[token]")
-		default:
-			b.WriteString("[…]")
-		}
-		from = to
-	}
-	return b.String()
+		return blot.Mark
+	})
 }
-
-// hide marks the bytes of text that belong to the secret.
-func hide(hidden []bool, text, secret string) {
-	marked := 0
-	for from := 0; ; {
-		i := strings.Index(text[from:], secret)
-		if i < 0 {
-			return
-		}
-		from += i
-		for marked = max(marked, from); marked < from+len(secret); marked++ {
-			hidden[marked] = true
-		}
-		from++
-	}
-}
-
-// inJSON lists how secrets stand in a JSON string where that is in another way; some
-// servers escape slashes, too.
-func inJSON(secrets []string) []string {
-	var all []string
-	for _, s := range secrets {
-		quoted, err := json.Marshal(s)
-		if err != nil {
-			continue
-		}
-		plain := string(quoted[1 : len(quoted)-1])
-		for _, form := range []string{plain, strings.ReplaceAll(plain, "/", `\/`)} {
-			if form != s {
-				all = append(all, form)
-			}
-		}
-	}
-	return all
-}
-
-// shortestWord is the length, in bytes, from which on a part of a header or a query
-// is taken for a secret by itself.
-const shortestWord = 8
 
 // secretsOf lists what a server may repeat of a handshake that should not be
 // repeated: password and query of the URL, the values of headers and the words in them,
 // such as "KEY" of "Bearer KEY" and of "session=KEY;", and the password in one.
 func secretsOf(target *url.URL, header http.Header) []string {
 	var secrets []string
-	add := func(shortest int, texts ...string) {
-		for _, text := range texts {
-			if len(text) >= shortest {
-				secrets = append(secrets, text)
-			}
-		}
-	}
 	if user := target.User; user != nil {
 		secret, ok := user.Password()
-		add(1, base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+secret)))
+		secrets = append(secrets, base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+secret)))
 		if !ok {
 			secret = user.Username() // a token, perhaps
 		}
-		add(1, secret)
+		secrets = append(secrets, secret)
 	}
-	add(1, target.RawQuery)
-	for pair := range strings.SplitSeq(target.RawQuery, "&") {
-		value := pair[strings.IndexByte(pair, '=')+1:]
-		if plain, err := url.QueryUnescape(value); err == nil {
-			add(shortestWord, value, plain)
-		}
-	}
+	secrets = append(secrets, blot.Query(target.RawQuery)...)
 	for _, values := range header {
 		for _, value := range values {
-			add(1, value)
-			add(shortestWord, strings.Fields(value)...)
-			add(shortestWord, strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" \t;,=\"", r) })...)
+			secrets = append(append(secrets, value), blot.Words(value)...)
 		}
 	}
 	if user, password, ok := (&http.Request{Header: header}).BasicAuth(); ok {
-		add(1, cmp.Or(password, user))
+		secrets = append(secrets, cmp.Or(password, user))
 	}
-	return secrets
+	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
 }
 
 // publicURL is u without what may be secret.

@@ -49,9 +49,9 @@ func TestSecretsOf(t *testing.T) {
 	}
 }
 
-// TestBlot: nothing of a secret is left, whichever others there are, and wherever the
+// TestWithoutSecrets: nothing of a secret is left, whichever others there are, and wherever the
 // text was cut off.
-func TestBlot(t *testing.T) {
+func TestWithoutSecrets(t *testing.T) {
 	long := "T0ken-" + strings.Repeat("x", bodySource)
 	for _, c := range []struct {
 		text, token string
@@ -73,7 +73,7 @@ func TestBlot(t *testing.T) {
 		{`{"key":"ab\"c\/d"}`, `ab"c/d`, nil, `{"key":"[…]"}`}, // as it stands in JSON
 		{`{"key":"ab\"c/d"}`, "", []string{`ab"c/d`}, `{"key":"[…]"}`},
 	} {
-		if got := blot(c.text, c.token, c.secrets); got != c.want {
+		if got := withoutSecrets(c.text, c.token, c.secrets); got != c.want {
 			t.Errorf("%.20q without %.20q and %.20q: %.100q", c.text, c.token, c.secrets, got)
 		}
 	}
