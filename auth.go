@@ -2,6 +2,8 @@ package parley
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -107,6 +109,29 @@ type ResolvedAuth struct {
 	// Later remembers secrets that came up while the agent was called, such as
 	// access tokens, so that they are kept out of what it says.
 	Later SecretSet
+}
+
+// Digest tells what an agent is called with from what it was called with before, when a
+// secret has changed behind its reference: a SHA-256 over the headers, the certificate, the
+// key and the CA, and nothing of Later. That of nil is zero.
+func (r *ResolvedAuth) Digest() (digest [sha256.Size]byte) {
+	if r == nil {
+		return digest
+	}
+	h := sha256.New()
+	part := func(b []byte) {
+		one := sha256.Sum256(b)
+		h.Write(one[:])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		part([]byte(name))
+		part(r.Headers[name].Reveal())
+	}
+	for _, s := range []Secret{r.Cert, r.Key, r.CA} {
+		part(s.Reveal())
+	}
+	h.Sum(digest[:0])
+	return digest
 }
 
 // maxSecretSet bounds a [SecretSet]: the newest are the ones in use.

@@ -58,3 +58,34 @@ func TestResolvedAuthIsRedacted(t *testing.T) {
 		}
 	}
 }
+
+// TestResolvedDigest: another secret, or one in another place, is another digest.
+func TestResolvedDigest(t *testing.T) {
+	secret := func(s string) parley.Secret { return parley.NewSecret([]byte(s)) }
+	headers := func(pairs ...string) *parley.ResolvedAuth {
+		r := &parley.ResolvedAuth{Headers: map[string]parley.Secret{}}
+		for i := 0; i < len(pairs); i += 2 {
+			r.Headers[pairs[i]] = secret(pairs[i+1])
+		}
+		return r
+	}
+	var none *parley.ResolvedAuth
+	seen := map[[32]byte]int{none.Digest(): -1}
+	for i, r := range []*parley.ResolvedAuth{
+		{},
+		{Cert: secret("x")},
+		{Key: secret("x")},
+		{CA: secret("x")},
+		{Cert: secret("xx")},
+		headers("a", "x"), headers("a", "y"), headers("b", "x"), headers("a", "x", "b", "y"), headers("a", "y", "b", "x"), headers("ax", ""),
+	} {
+		before := r.Digest()
+		if other, ok := seen[before]; ok {
+			t.Errorf("%d has the digest of %d", i, other)
+		}
+		seen[before] = i
+		if r.Later.Add(secret("later")); r.Digest() != before {
+			t.Errorf("%d: what came up later changes the digest", i)
+		}
+	}
+}

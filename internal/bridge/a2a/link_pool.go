@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,15 +129,8 @@ func (c *oneCall) key() linkKey {
 	part(auth)
 	part([]byte(c.op.to.Version))
 	part(agent.Credential.Reveal())
-	if r := agent.Resolved; r != nil {
-		for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-			part([]byte(name))
-			part(r.Headers[name].Reveal())
-		}
-		for _, s := range []parley.Secret{r.Cert, r.Key, r.CA} {
-			part(s.Reveal())
-		}
-	}
+	resolved := agent.Resolved.Digest()
+	part(resolved[:])
 	h.Sum(k.identity[:0])
 	return k
 }

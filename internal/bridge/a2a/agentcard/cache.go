@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,15 +65,8 @@ func keyOf(a parley.Agent) cacheKey {
 	}
 	part(b)
 	part(a.Credential.Reveal())
-	if r := a.Resolved; r != nil {
-		for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-			part([]byte(name))
-			part(r.Headers[name].Reveal())
-		}
-		for _, s := range []parley.Secret{r.Cert, r.Key, r.CA} {
-			part(s.Reveal())
-		}
-	}
+	resolved := a.Resolved.Digest()
+	part(resolved[:])
 	return cacheKey(h.Sum(nil))
 }
 
