@@ -24,56 +24,43 @@ import (
 // by the step that a rerun begins at, or by the retry of a step around it, which runs
 // it again whole.
 func TestC6_NothingIsPaidTwice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		g := &planGen{t: t}
-		var doc map[string]any
-		if err := json.Unmarshal(g.document(), &doc); err != nil {
-			t.Fatal(err)
-		}
-		keeps := rapid.IntRange(0, 3).Draw(t, "compensates") == 0
-		callsOnly(doc, keeps)
-		source := written(doc)
-		def, problems := Parse(ParseOptions{File: "random.json"}, source)
-		if def == nil {
-			t.Fatalf("the random document does not compile: %v\n%s", problems, source)
-		}
-		c := &chain{t: t, def: def, paid: map[string]string{}, now: time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)}
-		f := Start{Input: json.RawMessage(`{"x":1}`)}
-		for range rapid.IntRange(2, 5).Draw(t, "runs") {
-			c.run(f)
-			var ok bool
-			if f, ok = c.next(); !ok {
-				return
-			}
-		}
-	})
+	rapid.Check(t, func(t *rapid.T) { runChain(t, false) })
 }
 
 // TestC6_NorByAnotherVersion does the same with chains in which a run may be begun again
 // on another version: what is not done again there is not called again either, whatever
 // else the version says of it.
 func TestC6_NorByAnotherVersion(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		g := &planGen{t: t}
-		var doc map[string]any
-		if err := json.Unmarshal(g.document(), &doc); err != nil {
-			t.Fatal(err)
+	rapid.Check(t, func(t *rapid.T) { runChain(t, true) })
+}
+
+// runChain carries out runs of a random document; with versions a rerun may be on another
+// one.
+func runChain(t *rapid.T, versions bool) {
+	g := &planGen{t: t}
+	var doc map[string]any
+	if err := json.Unmarshal(g.document(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	keeps := rapid.IntRange(0, 3).Draw(t, "compensates") == 0
+	callsOnly(doc, keeps)
+	source := written(doc)
+	def, problems := Parse(ParseOptions{File: "random.json"}, source)
+	if def == nil {
+		t.Fatalf("the random document does not compile: %v\n%s", problems, source)
+	}
+	c := &chain{t: t, def: def, paid: map[string]string{}, now: time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)}
+	if versions {
+		c.doc = doc
+	}
+	f := Start{Input: json.RawMessage(`{"x":1}`)}
+	for range rapid.IntRange(2, 5).Draw(t, "runs") {
+		c.run(f)
+		var ok bool
+		if f, ok = c.next(); !ok {
+			return
 		}
-		callsOnly(doc, rapid.IntRange(0, 3).Draw(t, "compensates") == 0)
-		def, problems := Parse(ParseOptions{File: "random.json"}, written(doc))
-		if def == nil {
-			t.Fatalf("the random document does not compile: %v\n%s", problems, written(doc))
-		}
-		c := &chain{t: t, def: def, doc: doc, paid: map[string]string{}, now: time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)}
-		f := Start{Input: json.RawMessage(`{"x":1}`)}
-		for range rapid.IntRange(2, 5).Draw(t, "runs") {
-			c.run(f)
-			var ok bool
-			if f, ok = c.next(); !ok {
-				return
-			}
-		}
-	})
+	}
 }
 
 // callsOnly takes out of a random document what waits for others than agents.

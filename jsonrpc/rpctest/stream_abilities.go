@@ -19,28 +19,16 @@ func checkTryWrite(p *pair) {
 	if !ok {
 		return
 	}
-	texts := append(numbered(300), large(bigMessage))
-	sent := p.write(p.a, func() {
-		for rest := []byte(lines(texts)); len(rest) > 0; {
-			// Portions end anywhere, and what does not go by one way goes by
-			// the other.
-			piece := rest[:min(len(rest), 1+len(rest)%(len(rest)/100+100))]
-			n, err := try.TryWrite(piece)
-			if err == nil && n < len(piece) {
-				var m int
-				m, err = p.a.Write(piece[n:])
-				n += m
-			}
-			if err != nil || n != len(piece) {
-				p.Errorf("TryWrite and Write of %d bytes: %d, %v", len(piece), n, err)
-				return
-			}
-			overwrite(piece)
-			rest = rest[n:]
+	// What does not go by one way goes by the other.
+	p.inPortions("TryWrite and Write", func(_ int, piece []byte) (int, error) {
+		n, err := try.TryWrite(piece)
+		if err == nil && n < len(piece) {
+			var m int
+			m, err = p.a.Write(piece[n:])
+			n += m
 		}
+		return n, err
 	})
-	p.expect(p.b, texts...)
-	p.await("write", sent)
 }
 
 func checkWriteWatched(p *pair) {
@@ -48,17 +36,24 @@ func checkWriteWatched(p *pair) {
 	if !ok {
 		return
 	}
+	p.inPortions("WriteWatched and Write", func(i int, piece []byte) (int, error) {
+		if i%3 == 0 {
+			return p.a.Write(piece)
+		}
+		return watched.WriteWatched(piece, func(bool) {})
+	})
+}
+
+// inPortions has small messages and a big one written in portions that end anywhere, and
+// expects them at the other end. write must write all of the portion with a number.
+func (p *pair) inPortions(what string, write func(i int, piece []byte) (int, error)) {
 	texts := append(numbered(300), large(bigMessage))
 	sent := p.write(p.a, func() {
 		for i, rest := 0, []byte(lines(texts)); len(rest) > 0; i++ {
-			piece := rest[:min(len(rest), 1+len(rest)%(len(rest)/100+100))] // portions end anywhere
-			write := p.a.Write
-			if i%3 > 0 {
-				write = func(p []byte) (int, error) { return watched.WriteWatched(p, func(bool) {}) }
-			}
-			n, err := write(piece)
+			piece := rest[:min(len(rest), 1+len(rest)%(len(rest)/100+100))]
+			n, err := write(i, piece)
 			if err != nil || n != len(piece) {
-				p.Errorf("WriteWatched and Write of %d bytes: %d, %v", len(piece), n, err)
+				p.Errorf("%s of %d bytes: %d, %v", what, len(piece), n, err)
 				return
 			}
 			overwrite(piece)

@@ -111,7 +111,7 @@ type errand struct {
 	task  parley.Task
 	agent parley.Agent
 	to    target
-	// push is where the agent may report on the task; "" for nowhere.
+	// push is where the agent may report on the task, zero if it is not asked to.
 	push pushTarget
 	// switched: the dialect was changed, which is done once. moved: it is about a task that
 	// the agent has at another place than where it is called now.
