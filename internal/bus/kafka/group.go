@@ -315,7 +315,7 @@ func (g *group) poll(ctx context.Context) {
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			break
 		}
-		fetches.EachError(g.failed)
+		fetches.EachError(func(topic string, partition int32, err error) { g.failed(ctx, topic, partition, err) })
 		fetches.EachPartition(g.take)
 		g.client.AllowRebalance()
 	}
@@ -385,7 +385,7 @@ func (g *group) nudge() {
 }
 
 // failed notes an error that the client cannot get over by itself.
-func (g *group) failed(topic string, partition int32, err error) {
+func (g *group) failed(ctx context.Context, topic string, partition int32, err error) {
 	if huge, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
 		g.bus.cfg.Logger.Error("records left out: a batch is too large when unpacked", "topic", topic, "partition", partition,
 			"offset", huge.Offset, "next", huge.NextOffset, "group", g.name)
@@ -397,7 +397,7 @@ func (g *group) failed(topic string, partition int32, err error) {
 		g.note(explain(err, "group "+g.name, toJoin(g.name)))
 		return
 	}
-	g.rest(place{topic, partition})
+	g.rest(ctx, place{topic, partition})
 	err = explain(err, "consume "+topic+" as "+g.name, toRead(topic), toJoin(g.name))
 	if g.feed(topic).isForeign() {
 		if left, ok := g.bus.repeats.due(g.where(topic)); ok {
@@ -412,11 +412,14 @@ func (g *group) failed(topic string, partition int32, err error) {
 // once, and the client would ask again at once.
 const readAgain = time.Second
 
-// rest leaves a partition alone for a while.
-func (g *group) rest(at place) {
+// rest leaves a partition alone for a while. The caller is one of the group's tasks.
+func (g *group) rest(ctx context.Context, at place) {
 	only := map[string][]int32{at.topic: {at.partition}}
 	g.client.PauseFetchPartitions(only)
-	time.AfterFunc(readAgain, func() {
+	g.tasks.Go(func() {
+		if !rested(ctx) {
+			return
+		}
 		g.mu.Lock()
 		part := g.parts[at]
 		g.mu.Unlock()
@@ -429,6 +432,16 @@ func (g *group) rest(at place) {
 		}
 		g.client.ResumeFetchPartitions(only)
 	})
+}
+
+// rested waits until a partition may be read again; it is false if ctx has ended.
+func rested(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(readAgain):
+		return true
+	}
 }
 
 // where names the consuming of a topic in the state.

@@ -188,13 +188,13 @@ func (t *tail) poll(ctx context.Context) {
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			return
 		}
-		fetches.EachError(t.failed)
+		fetches.EachError(func(topic string, partition int32, err error) { t.failed(ctx, topic, partition, err) })
 		fetches.EachPartition(t.take)
 	}
 }
 
 // failed notes an error that the client cannot get over by itself.
-func (t *tail) failed(topic string, partition int32, err error) {
+func (t *tail) failed(ctx context.Context, topic string, partition int32, err error) {
 	if huge, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
 		t.bus.cfg.Logger.Error("records left out: a batch is too large when unpacked", "topic", topic, "partition", partition,
 			"offset", huge.Offset, "next", huge.NextOffset)
@@ -205,7 +205,11 @@ func (t *tail) failed(topic string, partition int32, err error) {
 	t.note(topic, explain(err, "consume "+topic, toRead(topic)))
 	only := map[string][]int32{topic: {partition}}
 	t.client.PauseFetchPartitions(only)
-	time.AfterFunc(readAgain, func() { t.client.ResumeFetchPartitions(only) })
+	t.tasks.Go(func() {
+		if rested(ctx) {
+			t.client.ResumeFetchPartitions(only)
+		}
+	})
 }
 
 // note says how it stands with a topic that somebody listens to still.
