@@ -41,6 +41,7 @@ type Store interface {
 type Reader interface {
 	History(ctx context.Context, run string) (store.History, error)
 	RunRow(ctx context.Context, run string) (store.Run, error)
+	RunByKey(ctx context.Context, workflow, key string) (run string, err error)
 	Begun(ctx context.Context, run string) ([]store.Attempt, error)
 	Attempt(ctx context.Context, id string) (a store.Attempt, ok bool, err error)
 	Wakeups(ctx context.Context, now time.Time, limit int) (store.Wakeups, error)

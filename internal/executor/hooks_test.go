@@ -52,6 +52,29 @@ func TestC7_AWebhookStartsOneRunPerDelivery(t *testing.T) {
 	})
 }
 
+// TestC7_AWebhookComesAgainAfterADeployment: a delivery that has started a run gives it
+// again, also if the version that is newest by now would not take it.
+func TestC7_AWebhookComesAgainAfterADeployment(t *testing.T) {
+	for name, later := range map[string]string{
+		"a stricter schema":      "input: {required: [n]}\ntriggers: [{webhook: {secret: 'env:HOOK'}}]",
+		"an input that it lacks": "triggers: [{webhook: {secret: 'env:HOOK', input: {n: '${event.body.n}'}}}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			triggering(t, nil, func(r *triggerRig) {
+				r.secret("env:HOOK", "s3cret")
+				r.apply("name: order\ntriggers: [{webhook: {secret: 'env:HOOK'}}]\nsteps: [{id: a, set: 1}]")
+				send := func(body string) string {
+					return r.deliver("order", signed("s3cret", body, "Webhook-Id", "d-1"), body)
+				}
+				wantEqual(r.t, send(`{"id":7}`), "started run-1")
+				r.apply("name: order\n" + later + "\nsteps: [{id: a, set: 1}]")
+				wantEqual(r.t, send(`{"id":7}`), "repeated run-1")
+				wantEqual(r.t, send(`{"id":8}`), "idempotency_conflict")
+			})
+		})
+	}
+}
+
 // TestTrigger_AWebhookIsSigned: with the secret as it is now, over the body as it
 // was sent; who does not know it learns nothing.
 func TestTrigger_AWebhookIsSigned(t *testing.T) {

@@ -71,3 +71,64 @@ func TestC7_AKeyGivesItsRunWhateverHasChanged(t *testing.T) {
 		})
 	}
 }
+
+// TestC7_AKeyOutlivesItsVersion: who repeats a start gets the run that there is, also if
+// the version that is newest by now has other defaults, or would not take the input.
+func TestC7_AKeyOutlivesItsVersion(t *testing.T) {
+	document := func(schema string) string {
+		return "name: talk\ninput: {type: object, properties: {n: " + schema + "}}\nsteps: [{id: a, agent: one}]"
+	}
+	for name, later := range map[string]string{
+		"another default": document("{default: 8}"),
+		"a stricter type": document("{type: string, default: x}"),
+		"one more member": "name: talk\ninput: {required: [m], properties: {n: {default: 7}}}\nsteps: [{id: a, agent: one}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(r *rig) {
+				t := r.t
+				r.apply(document("{default: 7}"))
+				start := parley.StartRequest{Workflow: "talk", Input: []byte(`{"q":1}`), IdempotencyKey: "k"}
+				run := r.begin(start)
+				numbered := start
+				numbered.Input, numbered.IdempotencyKey = []byte(`{"n":9}`), "l"
+				other := r.begin(numbered)
+				r.apply(later)
+				for want, req := range map[string]parley.StartRequest{run: start, other: numbered} {
+					again, existing, err := r.x.Start(t.Context(), req)
+					if err != nil || !existing || again.ID != want {
+						t.Errorf("again: %s, %v, %v, want %s", again.ID, existing, err, want)
+					}
+				}
+				numbered.IdempotencyKey = "k"
+				if run, _, err := r.x.Start(t.Context(), numbered); err == nil {
+					t.Errorf("another input under the same key gives run %s", run.ID)
+				}
+				numbered.Input, numbered.IdempotencyKey = []byte(`{"q":"other","n":"x","m":1}`), "l"
+				_, _, err := r.x.Start(t.Context(), numbered)
+				wantCode(t, err, parley.CodeIdempotencyConflict, other)
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestC7_ADerivedKeyOutlivesItsVersion is the same for the key that the workflow makes.
+func TestC7_ADerivedKeyOutlivesItsVersion(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		document := func(n string) string {
+			return "name: talk\nidempotency_key: '${workflow.input.q}'\ninput: {properties: {n: {default: " + n + "}}}\nsteps: [{id: a, agent: one}]"
+		}
+		r.apply(document("7"))
+		start := parley.StartRequest{Workflow: "talk", Input: []byte(`{"q":"x"}`)}
+		run := r.begin(start)
+		r.apply(document("8"))
+		again, existing, err := r.x.Start(t.Context(), start)
+		if err != nil || !existing || again.ID != run {
+			t.Errorf("again: %s, %v, %v, want %s", again.ID, existing, err, run)
+		}
+		start.Input = []byte(`{"q":"x","n":8}`)
+		_, _, err = r.x.Start(t.Context(), start)
+		wantCode(t, err, parley.CodeIdempotencyConflict, run)
+	})
+}

@@ -69,15 +69,58 @@ func (x *Executor) beginAgain(ctx context.Context, old store.Run, v *compiledVer
 		b.hidden = old.Hidden
 		return x.begin(ctx, v, b)
 	}
+	return x.begunBefore(ctx, old.Workflow, b, refused)
+}
+
+// begunBefore gives the run of a workflow that was begun under the key of b by the same
+// request, if there is one: refused says why there is no new one.
+func (x *Executor) begunBefore(ctx context.Context, of string, b beginning, refused error) (parley.Run, bool, error) {
 	if b.key == "" {
 		return parley.Run{}, false, refused
 	}
 	id, err := x.cfg.Store.StartRun(ctx, store.Start{
-		Run: store.Run{Workflow: old.Workflow}, IdempotencyKey: b.key, GivenKey: b.givenKey, InputDigest: b.digest, Refuse: refused,
+		Run: store.Run{Workflow: of}, IdempotencyKey: b.key, GivenKey: b.givenKey, InputDigest: b.digest, Refuse: refused,
 	})
 	if err != nil {
 		return parley.Run{}, false, err
 	}
 	run, err := x.Get(ctx, id)
 	return run, true, err
+}
+
+// startedUnder gives the run that the same start has begun on another version than v, under
+// the key: that may have filled in other defaults, or taken what v refuses. What is compared
+// is the input as that version has taken it. Without such a run the error is refused.
+func (x *Executor) startedUnder(ctx context.Context, v *compiledVersion, req parley.StartRequest, key string, refused error) (parley.Run, bool, error) {
+	if key == "" || req.CallAgent != "" { // calls of agents have one version
+		return parley.Run{}, false, refused
+	}
+	id, err := x.cfg.Store.RunByKey(ctx, v.row.Workflow, key)
+	if parley.CodeOf(err) == parley.CodeNotFound {
+		return parley.Run{}, false, refused
+	}
+	if err != nil {
+		return parley.Run{}, false, err
+	}
+	was, err := x.versionOf(ctx, id)
+	if err != nil && !final(err) {
+		return parley.Run{}, false, err
+	}
+	if err != nil || was.def == v.def {
+		return parley.Run{}, false, refused
+	}
+	input, err := x.input(was.def, req.Input)
+	if err != nil {
+		return parley.Run{}, false, refused
+	}
+	return x.begunBefore(ctx, v.row.Workflow, beginning{key: key, digest: digest(input)}, refused)
+}
+
+// versionOf gives the version that a run stays on.
+func (x *Executor) versionOf(ctx context.Context, run string) (*compiledVersion, error) {
+	row, err := x.cfg.Store.RunRow(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return x.defs.of(ctx, row)
 }

@@ -48,7 +48,7 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 	}
 	input, err := x.input(v.def, req.Input)
 	if err != nil {
-		return run, false, err
+		return x.startedUnder(ctx, v, req, req.IdempotencyKey, err)
 	}
 	key, err := startKey(v.def, req, input)
 	if err != nil {
@@ -62,10 +62,14 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 	if req.CallAgent != "" {
 		labels = map[string]string{callWorkflow: "true"}
 	}
-	return x.begin(ctx, v, beginning{
+	run, existing, err = x.begin(ctx, v, beginning{
 		fact: workflow.Start{Input: input, Labels: merge(v.def.Labels, labels), Trigger: trigger, ScheduledAt: req.ScheduledAt, Priority: req.Priority, Timeout: req.Timeout, Trace: req.Trace},
 		key:  key, hidden: req.CallAgent != "", refused: refused,
 	})
+	if parley.CodeOf(err) == parley.CodeIdempotencyConflict {
+		return x.startedUnder(ctx, v, req, key, err)
+	}
+	return run, existing, err
 }
 
 // takesRuns refuses new runs of a version that was switched off, deleted or

@@ -67,17 +67,17 @@ func (x *Executor) launch(ctx context.Context, f firing) (fired, error) {
 	if err != nil || !holds {
 		return fired{}, err
 	}
+	b := beginning{key: f.key, digest: digestText(f.what), refused: takesRuns(f.v.row)}
 	input, err := f.trigger.InputOf(of, f.event)
 	if err == nil {
 		input, err = x.input(f.v.def, input)
 	}
-	if err != nil {
-		return fired{}, err
+	if err != nil { // a former version may have made another input of it
+		run, existing, err := x.begunBefore(ctx, f.v.row.Workflow, b, err)
+		return fired{run: run.ID, existing: existing}, err
 	}
-	run, existing, err := x.begin(ctx, f.v, beginning{
-		fact: workflow.Start{Input: input, Labels: f.v.def.Labels, Trigger: f.by, Chain: f.chain, Trace: f.trace},
-		key:  f.key, digest: digestText(f.what), refused: takesRuns(f.v.row),
-	})
+	b.fact = workflow.Start{Input: input, Labels: f.v.def.Labels, Trigger: f.by, Chain: f.chain, Trace: f.trace}
+	run, existing, err := x.begin(ctx, f.v, b)
 	return fired{run: run.ID, existing: existing}, err
 }
 
