@@ -10,7 +10,8 @@ import (
 
 // Declare makes the records of the agents that specs name equal to specs: what
 // a spec does not say gets its default, a deleted agent comes back, an inactive
-// one stays inactive. Agents that no spec names are left alone. Doing it again
+// one stays inactive, and one whose record cannot be read is stored anew. Agents that no
+// spec names are left alone. Doing it again
 // changes nothing.
 //
 // All specs are checked before the first is stored. The error is a
@@ -62,7 +63,7 @@ func (r *Registry) checkAll(ctx context.Context, specs []parley.AgentSpec) error
 		if p := spec.OutcomeUnknown; p != nil && *p == parley.OutcomeLookup {
 			// It may have been stored before that was refused. A store that fails now
 			// fails below, too.
-			if stored, err := r.cfg.Store.Agent(ctx, name); err == nil {
+			if stored, err := r.cfg.Store.Agent(ctx, name); err == nil || stored.Unreadable {
 				before.Protocol, before.OutcomeUnknown = stored.Protocol, stored.OutcomeUnknown
 			}
 		}
@@ -97,12 +98,13 @@ func (r *Registry) declare(ctx context.Context, spec parley.AgentSpec) (declared
 
 // redeclare makes a record that is there equal to spec.
 func (r *Registry) redeclare(ctx context.Context, spec parley.AgentSpec) (declared, error) {
-	_, did, err := r.change(ctx, value(spec.Name), spec.By, func(stored parley.Agent) (parley.Agent, bool, error) {
+	_, did, err := r.change(ctx, value(spec.Name), spec.By, true, func(stored parley.Agent) (parley.Agent, bool, error) {
 		wanted := r.reuse(spec, stored)
 		if stored.Status == parley.AgentDeleted && wanted.Status == nil {
 			wanted.Status = new(parley.AgentActive)
 		}
 		agent, err := r.merge(stored, complete(wanted), nil)
+		agent.Unreadable = false // the declaration says everything that may be so
 		return agent, !same(stored, agent), err
 	})
 	if !did {

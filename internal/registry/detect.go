@@ -203,7 +203,7 @@ func (r *Registry) Check(ctx context.Context, idOrName, by string) (parley.Agent
 // keep stores what was found about an agent that has not changed meanwhile, as a
 // change by whom by names.
 func (r *Registry) keep(ctx context.Context, seen parley.Agent, found parley.Detection, by string) (bool, error) {
-	_, did, err := r.change(ctx, seen.ID, by, func(agent parley.Agent) (parley.Agent, bool, error) {
+	_, did, err := r.change(ctx, seen.ID, by, false, func(agent parley.Agent) (parley.Agent, bool, error) {
 		does := !moved(seen, agent) && agent.Status != parley.AgentDeleted
 		agent.Detected = stored(found)
 		return agent, does, nil

@@ -22,7 +22,8 @@ type Store interface {
 	// was changed since.
 	UpdateAgent(ctx context.Context, a parley.Agent, read time.Time) error
 	// Agent gives the record with that id or name, also a deleted one. Code
-	// not_found.
+	// not_found. A record of which some members cannot be read is an error, and is given
+	// beside it without those, marked as Unreadable.
 	Agent(ctx context.Context, idOrName string) (parley.Agent, error)
 	// Agents gives one page, and how many there are on all pages.
 	Agents(context.Context, parley.AgentQuery) ([]parley.Agent, int, error)
@@ -193,7 +194,7 @@ func (r *Registry) Update(ctx context.Context, idOrName string, spec parley.Agen
 	if err != nil {
 		return parley.Agent{}, err
 	}
-	agent, _, err := r.change(ctx, idOrName, spec.By, func(stored parley.Agent) (parley.Agent, bool, error) {
+	agent, _, err := r.change(ctx, idOrName, spec.By, false, func(stored parley.Agent) (parley.Agent, bool, error) {
 		agent, err := r.merge(stored, spec, nil)
 		if detected != nil {
 			agent.Detected = detected
@@ -209,13 +210,14 @@ const maxChanges = 20
 
 // change stores what next makes of an agent's record, if it says that it does
 // something. Next is called again, with the newer record, if another process
-// changed that meanwhile. The record that is returned is the stored one.
-func (r *Registry) change(ctx context.Context, idOrName, by string, next func(parley.Agent) (parley.Agent, bool, error)) (parley.Agent, bool, error) {
+// changed that meanwhile. The record that is returned is the stored one. One that cannot be
+// read is an error, unless next says anew all that may be unreadable.
+func (r *Registry) change(ctx context.Context, idOrName, by string, anew bool, next func(parley.Agent) (parley.Agent, bool, error)) (parley.Agent, bool, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	for range maxChanges {
 		read, err := r.cfg.Store.Agent(ctx, idOrName)
-		if err != nil {
+		if err != nil && !(anew && read.Unreadable) {
 			return parley.Agent{}, false, err
 		}
 		agent, does, err := next(read)
@@ -347,7 +349,7 @@ func (r *Registry) List(ctx context.Context, q parley.AgentQuery) ([]parley.Agen
 // their record. Removing it again changes nothing. The error is a
 // [*parley.Error] of code not_found, or as of [Registry.Update] conflict.
 func (r *Registry) Remove(ctx context.Context, idOrName, by string) error {
-	_, _, err := r.change(ctx, idOrName, by, func(agent parley.Agent) (parley.Agent, bool, error) {
+	_, _, err := r.change(ctx, idOrName, by, false, func(agent parley.Agent) (parley.Agent, bool, error) {
 		does := agent.Status != parley.AgentDeleted
 		agent.Status = parley.AgentDeleted
 		return agent, does, nil

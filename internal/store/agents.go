@@ -206,7 +206,8 @@ func noAgent(ref string) error {
 }
 
 // Agent gives an agent by its id, or else by its name, whatever its status, or
-// the error not_found.
+// the error not_found. Of a record that cannot be read as a whole the rest is given beside
+// the error, marked as unreadable, and the log says so once.
 func (db *DB) Agent(ctx context.Context, idOrName string) (parley.Agent, error) {
 	var a parley.Agent
 	found := false
@@ -215,10 +216,15 @@ func (db *DB) Agent(ctx context.Context, idOrName string) (parley.Agent, error) 
 		func(r *record) (err error) {
 			found = true
 			a, err = readAgent(r)
+			a.Unreadable = err != nil && r.err == nil
 			return err
 		}, idOrName, idOrName, idOrName)
 	if err == nil && !found {
 		err = noAgent(idOrName)
+	}
+	if a.Unreadable && db.damagedRows.first("agent "+a.ID) {
+		db.options.Logger.Error("an agent cannot be read, and nobody calls it; a server that declares it stores it anew when it starts",
+			"agent", a.Name, "error", OneLine(err))
 	}
 	return a, err
 }

@@ -41,8 +41,11 @@ func TestAgentListWithABadOne(t *testing.T) {
 				t.Errorf("%s: %+v", member, list)
 			}
 			if member != "protocol_config" && member != "detected" { // those are for whoever calls the agent to judge
-				_, err = db.Agent(ctx, member)
+				one, err := db.Agent(ctx, member)
 				wantCode(t, err, parley.CodeInternal)
+				if !one.Unreadable || one.URL != "https://h/"+member || !one.UpdatedAt.Equal(epoch) {
+					t.Errorf("beside the error: %+v", one)
+				}
 			}
 		}
 		check(t, db.CreateAgent(ctx, good))
