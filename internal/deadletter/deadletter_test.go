@@ -259,51 +259,6 @@ func TestCopies(t *testing.T) {
 	})
 }
 
-// TestHeadersOfOneName: a record may have several headers of one name. All of them
-// are kept in their order, and are on the copy and on the record when it is
-// published again; a header of ours is there once.
-func TestHeadersOfOneName(t *testing.T) {
-	onKeeper(t, deadletter.Limits{}, func(r *rig) {
-		t := r.t
-		d := record(7)
-		d.Message.Header = map[string]string{"b": "3", "a": "2", "authorization": "Bearer hunter2", "dlq.id": "an older one"}
-		for _, h := range []string{"b=1", "a=2", "authorization=Bearer hunter2", "dlq.id=an older one", "b=3", "b="} {
-			name, value, _ := strings.Cut(h, "=")
-			d.Message.Headers = append(d.Message.Headers, bus.Header{Name: name, Value: []byte(value)})
-		}
-		l := r.keep(d)
-		var kept []string
-		for _, h := range l.Headers {
-			kept = append(kept, h.Name+"="+string(h.Value))
-		}
-		if d := cmp.Diff([]string{"b=1", "a=2", "authorization=[redacted]", "dlq.id=an older one", "b=3", "b="}, kept); d != "" {
-			t.Error(d)
-		}
-		want := func(ours string, head ...string) {
-			t.Helper()
-			list := r.messages()
-			if len(list) != 1 {
-				t.Fatalf("%d messages", len(list))
-			}
-			var got []string
-			id := 0
-			for name, value := range list[0].All() {
-				if got = append(got, name+"="+string(value)); name == ours {
-					id++
-				}
-			}
-			if d := cmp.Diff(head, got[:len(head)]); d != "" || id != 1 {
-				t.Errorf("%q\n%s", got, d)
-			}
-		}
-		r.running(func() { time.Sleep(5 * time.Second) })
-		want("dlq.id", "b=1", "a=2", "authorization=[redacted]", "b=3", "b=")
-		_, err := r.keeper.Replay(t.Context(), parley.ReplayRequest{ID: l.ID})
-		check(t, err)
-		want("redriven-from", "b=1", "a=2", "dlq.id=an older one", "b=3", "b=")
-	})
-}
-
 // TestCopyOfTooMuch: what the bus does not take goes out by its beginning, and
 // says so.
 func TestCopyOfTooMuch(t *testing.T) {

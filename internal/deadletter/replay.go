@@ -68,7 +68,12 @@ func (k *Keeper) redrive(ctx context.Context, l *parley.DeadLetter, req parley.R
 	if err != nil {
 		return err
 	}
-	err = k.cfg.Bus.Publish(ctx, again(l))
+	m, left := again(l)
+	if left > 0 {
+		k.cfg.Logger.Warn("a dead letter is replayed without its last headers: there is no room for them beside ours", "event", "dead_letter_headers",
+			"id", l.ID, "left_out", left, "limit", againHeaders, "limit_bytes", againHeaderBytes)
+	}
+	err = k.cfg.Bus.Publish(ctx, m)
 	// What has happened is noted even if the caller has gone.
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWait)
 	defer cancel()
@@ -94,29 +99,46 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// again is the record of a dead letter as it is published once more. Headers
-// whose values were not kept are left out.
-func again(l *parley.DeadLetter) bus.Message {
-	m := bus.Message{Subject: l.Source.Subject, Key: string(l.Key), Value: l.Value, Header: make(map[string]string, len(l.Headers)+1)}
+const (
+	// againHeaders and againHeaderBytes are what a record may have of headers on a bus,
+	// ours among them.
+	againHeaders     = 64
+	againHeaderBytes = 32 << 10
+)
+
+// again is the record of a dead letter as it is published once more. Our headers stand
+// first: a reader takes no more than a bus carries, and must not lose them. Headers
+// whose values were not kept are left out, and so are the last ones for which there is
+// no room beside ours; left is how many.
+func again(l *parley.DeadLetter) (m bus.Message, left int) {
+	m = bus.Message{Subject: l.Source.Subject, Key: string(l.Key), Value: l.Value, Header: make(map[string]string, len(l.Headers)+2)}
 	switch {
 	case l.Tombstone:
 		m.Value = nil
 	case m.Value == nil:
 		m.Value = []byte{}
 	}
-	for _, h := range l.Headers {
-		if string(h.Value) != parley.Redacted {
-			m.Header[h.Name] = string(h.Value)
-			m.Headers = append(m.Headers, bus.Header{Name: h.Name, Value: h.Value})
-		}
-	}
-	m.Put(bus.HeaderReplay, l.ID+"."+strconv.Itoa(l.Replays+1))
 	from := l.ID
 	if s := l.Source; s.Topic != "" {
 		from = s.Topic + "/" + strconv.FormatInt(int64(s.Partition), 10) + "/" + strconv.FormatInt(s.Offset, 10)
 	}
-	m.Put(headerRedriven, from)
-	return m
+	size := 0
+	add := func(name string, value []byte) {
+		if size += len(name) + len(value); len(m.Headers) == againHeaders || size > againHeaderBytes {
+			size, left = againHeaderBytes, left+1 // none comes after one that is left out
+			return
+		}
+		m.Header[name] = string(value)
+		m.Headers = append(m.Headers, bus.Header{Name: name, Value: value})
+	}
+	add(bus.HeaderReplay, []byte(l.ID+"."+strconv.Itoa(l.Replays+1)))
+	add(headerRedriven, []byte(from))
+	for _, h := range l.Headers {
+		if string(h.Value) != parley.Redacted && h.Name != bus.HeaderReplay && h.Name != headerRedriven {
+			add(h.Name, h.Value)
+		}
+	}
+	return m, left
 }
 
 // position is where a series of batches stands: what came in after it began is

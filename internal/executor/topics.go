@@ -191,7 +191,8 @@ type notStartedError struct {
 func (e *notStartedError) Error() string { return e.err.Error() }
 func (e *notStartedError) Unwrap() error { return e.err }
 
-// mark has a replay of m be for what was not started.
+// mark has a replay of m be for what was not started. The marks stand first: of many
+// headers a dead letter keeps the first.
 func (e *notStartedError) mark(m *bus.Message) {
 	names := make([]string, len(e.workflows))
 	for i, name := range e.workflows {
@@ -199,6 +200,9 @@ func (e *notStartedError) mark(m *bus.Message) {
 	}
 	m.Put(headerTrigger, strings.Join(names, " "))
 	m.Put(headerRecord, e.record.place+" "+e.record.stamp())
+	if n := len(m.Headers) - 2; n > 0 {
+		m.Headers = slices.Concat(m.Headers[n:], m.Headers[:n])
+	}
 }
 
 // takeRecord starts the runs of one record: one for each trigger of its topic that

@@ -289,6 +289,34 @@ func TestTrigger_ARecordStartsOneRun(t *testing.T) {
 	})
 }
 
+// TestTrigger_ARecordOfManyHeaders: what a dead letter was not started for is known when it
+// is replayed, however many headers the record has.
+func TestTrigger_ARecordOfManyHeaders(t *testing.T) {
+	triggering(t, withTopics, func(r *triggerRig) {
+		t := r.t
+		r.apply("name: strict\ninput: {type: object, required: [n]}\ntriggers: [{kafka: {topic: orders, input: \"${event.data}\"}}]\nsteps: [{id: a, set: 1}]\n")
+		time.Sleep(3 * time.Second)
+		m := bus.Message{Subject: bus.TopicSubject("orders"), Value: []byte(`"no"`), Header: map[string]string{}}
+		for i := range 64 {
+			name := fmt.Sprint("h", i)
+			m.Header[name] = "x"
+			m.Headers = append(m.Headers, bus.Header{Name: name, Value: []byte("x")})
+		}
+		check(t, r.bus.Publish(t.Context(), m))
+		time.Sleep(time.Second)
+		r.mu.Lock()
+		letters := slices.Clone(r.letters)
+		r.mu.Unlock()
+		wantEqual(t, len(letters), 1)
+		l := parley.DeadLetter{Kind: parley.DeadLetterRecord}
+		for _, h := range letters[0].Message.Headers {
+			l.Headers = append(l.Headers, parley.DeadLetterHeader{Name: h.Name, Value: h.Value})
+		}
+		kept := l.Seal().Headers
+		wantEqual(t, []string{kept[0].Name, kept[1].Name, kept[2].Name, string(kept[0].Value)}, []string{"parley-trigger", "parley-record", "h0", "strict"})
+	})
+}
+
 // TestTrigger_TopicsFollowWhatIsDeployed: without a restart; nothing is
 // acknowledged before its run is durable.
 func TestTrigger_TopicsFollowWhatIsDeployed(t *testing.T) {
