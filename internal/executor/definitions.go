@@ -48,7 +48,8 @@ func newDefinitions(s Store, now func() time.Time) *definitions {
 	}
 }
 
-// resolve gives the version that ref means now.
+// resolve gives the version that ref means now. It never is the call of an agent: those
+// are no workflows that anybody could name.
 func (d *definitions) resolve(ctx context.Context, ref string) (*compiledVersion, error) {
 	d.mu.Lock()
 	r, ok := d.refs[ref]
@@ -57,7 +58,7 @@ func (d *definitions) resolve(ctx context.Context, ref string) (*compiledVersion
 	if ok && d.now().Before(r.until) {
 		return r.version, nil
 	}
-	row, err := d.row(ctx, ref)
+	row, err := d.store.Definition(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

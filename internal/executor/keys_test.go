@@ -132,3 +132,25 @@ func TestC7_ADerivedKeyOutlivesItsVersion(t *testing.T) {
 		wantCode(t, err, parley.CodeIdempotencyConflict, run)
 	})
 }
+
+// TestStart_ACallIsNoWorkflow: the name under which a call of an agent is kept means no
+// workflow, whoever says it.
+func TestStart_ACallIsNoWorkflow(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		call, _, err := r.x.Start(t.Context(), parley.StartRequest{CallAgent: "writer", Input: []byte(`{"q":1}`)})
+		check(t, err)
+		for _, version := range []string{"", "1"} {
+			_, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "_call:writer", Version: version})
+			wantCode(t, err, parley.CodeNotFound, "_call:writer")
+		}
+		// The call itself goes on, and can be retried.
+		r.steer(terminate, call.ID)
+		synctest.Wait()
+		again, err := r.x.Retry(t.Context(), call.ID, "ann")
+		check(t, err)
+		if again.Steps[0].Agent != "writer" {
+			t.Errorf("the retry: %+v", again)
+		}
+	})
+}

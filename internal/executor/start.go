@@ -28,14 +28,7 @@ const (
 // (rule C7); with other input the error has code idempotency_conflict. Other
 // codes: not_found, conflict (inactive workflow), invalid_input, limit.
 func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parley.Run, existing bool, err error) {
-	ref := req.Workflow
-	switch {
-	case req.CallAgent != "":
-		ref = callPrefix + req.CallAgent
-	case req.Version != "":
-		ref += "@" + req.Version
-	}
-	v, err := x.defs.resolve(ctx, ref)
+	v, err := x.wanted(ctx, req)
 	if err != nil {
 		return run, false, err
 	}
@@ -70,6 +63,18 @@ func (x *Executor) Start(ctx context.Context, req parley.StartRequest) (run parl
 		return x.startedUnder(ctx, v, req, key, err)
 	}
 	return run, existing, err
+}
+
+// wanted gives the version that a start names, or that of the call of an agent.
+func (x *Executor) wanted(ctx context.Context, req parley.StartRequest) (*compiledVersion, error) {
+	ref := req.Workflow
+	switch {
+	case req.CallAgent != "":
+		return x.defs.compile(callDefinition(req.CallAgent))
+	case req.Version != "":
+		ref += "@" + req.Version
+	}
+	return x.defs.resolve(ctx, ref)
 }
 
 // takesRuns refuses new runs of a version that was switched off, deleted or
