@@ -21,6 +21,9 @@ type Folder struct {
 	// Name tells this process from others that write into the same folder, "" where
 	// there are none.
 	Name string
+
+	// sync makes the names in a folder durable; nil is syncDir.
+	sync func(dir string) error
 }
 
 // File is the name of the file of a day.
@@ -55,7 +58,8 @@ func (f Folder) Append(day time.Time, lines []byte) (err error) {
 	if lines[len(lines)-1] != '\n' {
 		return errors.New("half a line was to be written")
 	}
-	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+	made, err := makeFolder(f.Dir)
+	if err != nil {
 		return err
 	}
 	file, err := os.OpenFile(f.File(day), os.O_RDWR|os.O_CREATE, 0o600)
@@ -67,16 +71,51 @@ func (f Folder) Append(day time.Time, lines []byte) (err error) {
 	if err != nil {
 		return err
 	}
+	if end == 0 { // it may be new: its name is durable before it has lines
+		if err := f.keepNames(made); err != nil {
+			return err
+		}
+	}
 	if _, err = file.WriteAt(lines, end); err == nil {
 		err = file.Sync()
 	}
 	if err != nil {
 		return errors.Join(err, file.Truncate(end))
 	}
-	if end > 0 {
-		return nil
+	return nil
+}
+
+// makeFolder makes a folder and those above it that are not there, and gives how many.
+func makeFolder(dir string) (made int, err error) {
+	for above := dir; ; above = filepath.Dir(above) {
+		if _, err := os.Stat(above); !errors.Is(err, os.ErrNotExist) || above == filepath.Dir(above) {
+			return made, os.MkdirAll(dir, 0o700)
+		}
+		made++
 	}
-	return syncDir(f.Dir) // the file may be new
+}
+
+// keepNames makes durable the name of a new file, and those of the folders that lead to
+// it: somebody may have made them, and have died before that. Of those above what was
+// made now not all need be ours to look at.
+func (f Folder) keepNames(made int) error {
+	sync := f.sync
+	if sync == nil {
+		sync = syncDir
+	}
+	dir, err := filepath.Abs(f.Dir)
+	if err != nil {
+		return err
+	}
+	for above := 0; ; above++ {
+		if err := sync(dir); err != nil && above <= made {
+			return err
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // wholeLines removes what a crash has left behind the last line end, and gives the
@@ -104,7 +143,7 @@ func wholeLines(file *os.File) (int64, error) {
 	return end, err
 }
 
-// syncDir keeps the name of a new file.
+// syncDir makes the names in a folder durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
