@@ -356,6 +356,9 @@ func (g *group) take(fetched kgo.FetchTopicPartition) {
 		items = append(items, item{message: decode(f.subject, r), part: part, deferred: f.deferred, done: func() { g.acknowledge(part, e) }})
 	}
 	f.queue.add(items)
+	if _, due := part.due(); due {
+		g.nudge() // the log may have gone back behind what was committed
+	}
 	g.press(part)
 }
 

@@ -46,9 +46,13 @@ func (b *Bus) lookAtLag(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lagLimit)
 	defer cancel()
-	b.tellOffsets(ctx, parts, b.admin.ListEndOffsets, (*partition).sawEnd)
+	before := make(map[*partition]int64)
+	for _, p := range parts {
+		before[p] = p.knownEnd()
+	}
+	b.tellOffsets(ctx, parts, b.admin.ListEndOffsets, func(p *partition, end int64) { p.listedEnd(end, before[p]) })
 	b.lookForHeld(ctx, parts) // after the ends
-	b.tellOffsets(ctx, slices.DeleteFunc(parts, func(p *partition) bool { return !p.startless() }), b.admin.ListStartOffsets, (*partition).sawStart)
+	b.tellOffsets(ctx, slices.DeleteFunc(parts, func(p *partition) bool { return !p.startTells() }), b.admin.ListStartOffsets, (*partition).sawStart)
 }
 
 // tellOffsets tells partitions their ends, or starts.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/bus/kafka"
@@ -96,6 +97,71 @@ func TestLagAfterRestart(t *testing.T) {
 	reg.MustRegister(b)
 	subscribeHung(t, b, at)
 	eventually(t, "all partitions have a lag of 0", func() bool { l := lags(t, reg); return len(l) == 4 && total(l) == 0 })
+}
+
+// TestLagOfDeleted: records that were deleted before the group could read them are not
+// behind: nobody will ever get them.
+func TestLagOfDeleted(t *testing.T) {
+	t.Parallel()
+	brokers, topics := fake(t)
+	at := spotOf(t, "bustest.deferred")
+	config := kafka.Config{Brokers: brokers, Topics: topics, LagInterval: 20 * time.Millisecond}
+	b := open(t, config)
+	var got tally
+	stop := subscribe(t, b, at, got.handle)
+	publishMany(t, b, at.subject, 0, 30)
+	eventually(t, "all is handled", func() bool { n, _ := got.count(); return n == 30 })
+	stop()
+	publishMany(t, b, at.subject, 30, 60)
+	admin := administer(t, brokers)
+	ends, err := admin.ListEndOffsets(t.Context(), at.subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil || gone.Error() != nil {
+		t.Fatal(err, gone.Error())
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(b)
+	subscribeHung(t, b, at)
+	eventually(t, "nothing is behind", func() bool { l := lags(t, reg); return len(l) == 3 && total(l) == 0 })
+	publishMany(t, b, at.subject, 60, 70)
+	eventually(t, "what comes is", func() bool { return total(lags(t, reg)) == 10 })
+}
+
+// TestLagOfLost: after a leader took over that lacks records the lag is that to the end that
+// there is, not to the one that was.
+func TestLagOfLost(t *testing.T) {
+	t.Parallel()
+	broker, config := oneTopic(t)
+	config.LagInterval = 20 * time.Millisecond
+	b := open(t, config)
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(b)
+	subscribeHung(t, b, spot{bus.SubjectRuns, "g"})
+	publishMany(t, b, bus.SubjectRuns, 0, 30)
+	eventually(t, "all is behind", func() bool { return total(lags(t, reg)) == 30 })
+	broker.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		return endingAt(req.(*kmsg.ListOffsetsRequest), 7), nil, true
+	})
+	eventually(t, "what is there is behind", func() bool { return total(lags(t, reg)) == 7 })
+}
+
+// endingAt answers that all partitions of a request end there.
+func endingAt(req *kmsg.ListOffsetsRequest, end int64) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewListOffsetsResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewListOffsetsResponseTopicPartition()
+			rp.Partition, rp.Offset = p.Partition, end
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
 }
 
 // subscribeHung takes messages and acknowledges none.

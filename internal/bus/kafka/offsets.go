@@ -41,8 +41,8 @@ type partition struct {
 	epoch     int32 // of the record before mark
 	committed int64
 	end       int64 // the partition's last known end; -1 until that is known
-	// fresh says that the group has no offset here, start then where the partition
-	// starts; -1 until that is known.
+	// fresh says that the group has no offset here; start is where the partition
+	// starts, -1 until that had to be asked for.
 	fresh bool
 	start int64
 	// stable is where an open transaction holds the partition back, stableSince since
@@ -68,8 +68,13 @@ func (p *partition) receive(r *kgo.Record, size int64) *entry {
 	if p.closed {
 		return nil
 	}
-	if p.mark < 0 {
+	switch {
+	case p.mark < 0:
 		p.mark, p.committed = r.Offset, r.Offset
+	case len(p.entries) == 0:
+		// There may be a gap; or a leader that lacked records took over, and the log goes on
+		// from an earlier place.
+		p.mark = r.Offset
 	}
 	e := &entry{offset: r.Offset, size: size, epoch: r.LeaderEpoch}
 	p.entries = append(p.entries, e)
@@ -186,21 +191,28 @@ func (p *partition) lost() bool {
 	return p.closed
 }
 
+// setCommitted notes what was committed. Commits follow each other.
 func (p *partition) setCommitted(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.committed = max(p.committed, offset)
+	p.committed = offset
 }
 
 // lag is how many offsets lie between what is done and the end, once both are known.
 func (p *partition) lag() (int64, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	done := p.mark
-	if done < 0 {
-		done = p.start
-	}
+	done := p.passedLocked()
 	return max(p.end-done, 0), !p.closed && done >= 0 && p.end >= 0
+}
+
+// passedLocked is up to where nothing is left to do: where nothing is in hand, records that
+// were deleted count, too, which nobody will ever get. It is -1 until that is known.
+func (p *partition) passedLocked() int64 {
+	if p.open() > 0 {
+		return p.mark
+	}
+	return max(p.mark, p.start)
 }
 
 func (p *partition) sawEnd(end int64) {
@@ -209,11 +221,30 @@ func (p *partition) sawEnd(end int64) {
 	p.end = max(p.end, end)
 }
 
-// startless says that only the partition's start would tell what is done.
-func (p *partition) startless() bool {
+// knownEnd is the last known end, -1 until there is one.
+func (p *partition) knownEnd() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fresh && p.mark < 0 && p.start < 0
+	return p.end
+}
+
+// listedEnd takes over an end that was asked for when before was known. It may be lower: a
+// leader that lacked records took over. Of one that has grown meanwhile more is known.
+func (p *partition) listedEnd(end, before int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end == before {
+		p.end = end
+		return
+	}
+	p.end = max(p.end, end)
+}
+
+// startTells says that the partition's start may tell what is done.
+func (p *partition) startTells() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.closed && p.open() == 0 && (p.fresh || p.mark >= 0) && p.passedLocked() < p.end
 }
 
 func (p *partition) sawStart(start int64) {

@@ -95,6 +95,36 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
+// TestLogWentBack: after a leader took over that lacks records the log is followed from where
+// it goes on. What was committed is committed again: else records would be left out once the
+// log has grown past that.
+func TestLogWentBack(t *testing.T) {
+	p := newPartition(place{"t", 0})
+	p.resumeAt(100)
+	e := p.receive(&kgo.Record{Offset: 50}, 1)
+	for _, want := range []int64{50, 51} {
+		at, ok := p.due()
+		if !ok || at.Offset != want {
+			t.Fatalf("%d may be committed (%v), want %d", at.Offset, ok, want)
+		}
+		p.setCommitted(want)
+		if at, ok := p.due(); ok {
+			t.Fatalf("%d is to be committed though it is", at.Offset)
+		}
+		p.ack(e)
+	}
+	p.sawEnd(90)
+	p.listedEnd(60, 90)
+	if lag, _ := p.lag(); lag != 9 {
+		t.Errorf("lag %d, want 9", lag)
+	}
+	p.sawEnd(70)
+	p.listedEnd(65, 60) // asked for before it grew
+	if lag, _ := p.lag(); lag != 19 {
+		t.Errorf("lag %d, want 19", lag)
+	}
+}
+
 // TestBehindOpen: what is done behind a record that stays open for long takes no
 // memory for each record, and counts once that one is done, too.
 func TestBehindOpen(t *testing.T) {
