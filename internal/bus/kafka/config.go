@@ -103,7 +103,8 @@ type Config struct {
 	// not acknowledged; default 16,384. Up to one fetch (500 records) more may be
 	// there for a moment.
 	OpenRecords int
-	// OpenBytes bounds the bytes of such records of one group; default 64 MiB.
+	// OpenBytes bounds the bytes of such records of one group; default 64 MiB. Of what
+	// waits for one who listens without a group, both bound it.
 	OpenBytes int64
 	// Logger gets what goes wrong in the background; default none.
 	Logger *slog.Logger

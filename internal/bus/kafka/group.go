@@ -353,7 +353,7 @@ func (g *group) take(fetched kgo.FetchTopicPartition) {
 			return
 		}
 		g.bytes.Add(size)
-		items = append(items, item{message: decode(f.subject, r), part: part, deferred: f.deferred, done: func() { g.acknowledge(part, e) }})
+		items = append(items, item{message: decode(f.subject, r), part: part, size: size, deferred: f.deferred, done: func() { g.acknowledge(part, e) }})
 	}
 	f.queue.add(items)
 	if _, due := part.due(); due {

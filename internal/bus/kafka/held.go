@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -21,6 +22,7 @@ func (b *Bus) lookForHeld(ctx context.Context, parts []*partition) {
 		lag, known := p.lag()
 		return known && lag == 0
 	})
+	slices.SortFunc(behind, func(a, b *partition) int { return cmp.Compare(a.partition, b.partition) }) // the first is told
 	now := b.cfg.Now()
 	b.tellOffsets(ctx, behind, b.admin.ListCommittedOffsets, func(p *partition, stable int64) { p.sawStable(stable, now) })
 	held := make(map[string]error)

@@ -66,7 +66,7 @@ type Bus struct {
 	// ids are those of the topics that are read.
 	ids map[string]origin
 
-	mu     sync.Mutex // protects groups, which change while setup is held, too, and ending
+	mu     sync.Mutex // protects groups and tail, which change while setup is held, too, and ending
 	groups map[string]*group
 	ending bool // nobody is asked any more
 
@@ -308,7 +308,7 @@ func (b *Bus) Close() error {
 	}
 	if b.tail != nil {
 		b.tail.close()
-		b.tail = nil
+		b.setTail(nil)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.atEnd(flushLimit))
 	defer cancel()

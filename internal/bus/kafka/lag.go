@@ -40,7 +40,7 @@ func (b *Bus) lookSoon() {
 // lookAtLag asks once. What cannot be had stays as it was seen last: whether Kafka
 // answers is for [Bus.Health] to say.
 func (b *Bus) lookAtLag(ctx context.Context) {
-	var parts []*partition
+	parts := b.heard()
 	for _, g := range b.list() {
 		parts = append(parts, g.partitions()...)
 	}

@@ -175,12 +175,18 @@ func subscribeHung(t *testing.T, b *kafka.Bus, at spot) {
 }
 
 // TestHeldBack: a transaction of somebody else that does not end keeps what comes after
-// it from everybody. That is told, with what ends it, and that it is over; the process
-// is well.
+// it from everybody, in a group or without one. That is told, with what ends it, and that
+// it is over; the process is well.
 func TestHeldBack(t *testing.T) {
 	t.Parallel()
+	for _, group := range []string{"", "g"} {
+		t.Run("group "+group, func(t *testing.T) { t.Parallel(); heldBack(t, group) })
+	}
+}
+
+func heldBack(t *testing.T, group string) {
 	brokers, topics := genuine(t)
-	at := spotOf(t, "bustest.now")
+	at := spot{"bustest.now", group}
 	var ahead atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	var log loggedLines
@@ -212,16 +218,17 @@ func TestHeldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	publishMany(t, b, at.subject, 11, 40)
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(b)
-	eventually(t, "partition 1 alone is behind", func() bool { l := lags(t, reg); return l["1"] > 1 && l["0"]+l["2"] == 0 })
+	if group != "" {
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(b)
+		eventually(t, "partition 1 alone is behind", func() bool { l := lags(t, reg); return l["1"] > 1 && l["0"]+l["2"] == 0 })
+	}
 	ahead.Store(int64(118 * time.Second))
 	time.Sleep(200 * time.Millisecond) // several looks
 	if text := held(); text != "" && now().Sub(before) < 2*time.Minute {
 		t.Errorf("told after less than two minutes: %s", text)
 	}
-	ahead.Store(int64(3 * time.Minute))
-	eventually(t, "it is told", func() bool { return held() != "" })
+	eventually(t, "it is told", func() bool { ahead.Add(int64(time.Minute)); return held() != "" })
 	want := fmt.Sprintf("kafka-transactions.sh --bootstrap-server BROKER abort --topic %s --partition 1 --start-offset %d", topics[at.subject], first.Offset)
 	if text := held(); !strings.HasSuffix(text, want) {
 		t.Errorf("told %q, want %q at its end", text, want)

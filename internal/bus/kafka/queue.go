@@ -18,6 +18,8 @@ type item struct {
 	// owns partitions.
 	part *partition
 	done func()
+	// size is what the record takes while it waits.
+	size int64
 	// deferred: the record stays in hand after its handler has returned.
 	deferred bool
 }
@@ -55,6 +57,7 @@ type queue struct {
 	lines   map[string]*line
 	ready   []*line
 	waiting int
+	bytes   int64 // of those that wait
 	// busy of the workers have a record in hand; the others take one next.
 	workers int
 	busy    int
@@ -86,15 +89,16 @@ func (q *queue) part(m *member) (empty bool) {
 	return false
 }
 
-// add puts records into their lines and gives the number that wait.
-func (q *queue) add(items []item) int {
+// add puts records into their lines.
+func (q *queue) add(items []item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over {
-		return 0
+		return
 	}
 	q.waiting += len(items)
 	for _, it := range items {
+		q.bytes += it.size
 		l := q.lines[it.message.Key]
 		if l == nil {
 			l = &line{key: it.message.Key}
@@ -107,7 +111,6 @@ func (q *queue) add(items []item) int {
 		q.workers++
 		q.tasks.Go(q.work)
 	}
-	return q.waiting
 }
 
 // work handles one record after the other until no line is ready.
@@ -122,6 +125,7 @@ func (q *queue) work() {
 		l.wait[0] = item{} // let go of the value
 		l.wait = l.wait[1:]
 		q.waiting--
+		q.bytes -= it.size
 		q.next++
 		to := q.members[q.next%len(q.members)]
 		to.running.Add(1) // under mu: a member that parts waits for it
@@ -153,11 +157,11 @@ func (q *queue) work() {
 	q.workers--
 }
 
-// length is the number of records that wait.
-func (q *queue) length() int {
+// length is the number of records that wait, and their bytes.
+func (q *queue) length() (records int, bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting
+	return q.waiting, q.bytes
 }
 
 // disband ends a queue with all its members and waits for their handlers.

@@ -44,7 +44,7 @@ func TestQueueBeside(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		if n := q.length(); n != 0 || len(begun) != 6 || q.workers != 0 {
+		if n, bytes := q.length(); n != 0 || bytes != 0 || len(begun) != 6 || q.workers != 0 {
 			t.Errorf("%d records wait, %d were handled, %d workers are left", n, len(begun), q.workers)
 		}
 	})

@@ -36,7 +36,7 @@ type tail struct {
 
 	mu        sync.Mutex // protects what follows
 	listeners map[string][]*listener
-	reading   map[string]map[int32]bool
+	reading   map[string]map[int32]*partition // of which only the ends are followed
 	paused    map[string]bool
 	// left are topics that the client still knows, and nobody listens to.
 	left map[string]bool
@@ -64,9 +64,11 @@ func (b *Bus) subscribeTail(ctx context.Context, subject string, h handleFunc) (
 		return nil, explain(err, "subscribe to "+topic, toRead(topic))
 	}
 	if b.tail == nil {
-		if b.tail, err = b.newTail(); err != nil {
+		t, err := b.newTail()
+		if err != nil {
 			return nil, explain(err, "subscribe to "+topic, toRead(topic))
 		}
+		b.setTail(t)
 	}
 	t := b.tail
 	l := &listener{subject: subject, topic: topic, queue: newQueue(b.cfg.Workers), from: ends}
@@ -86,14 +88,37 @@ func (b *Bus) leaveTail(l *listener, m *member) {
 	l.queue.tasks.Wait()
 	if t := b.tail; t != nil && t.remove(l) {
 		t.close()
-		b.tail = nil
+		b.setTail(nil)
 	}
+}
+
+// setTail enters who reads without a group, or takes it out. The caller holds setup.
+func (b *Bus) setTail(t *tail) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tail = t
+}
+
+// heard gives the partitions that are read without a group.
+func (b *Bus) heard() (all []*partition) {
+	b.mu.Lock()
+	t := b.tail
+	b.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, partitions := range t.reading {
+		all = slices.AppendSeq(all, maps.Values(partitions))
+	}
+	return all
 }
 
 func (b *Bus) newTail() (*tail, error) {
 	t := &tail{
 		bus: b, wake: make(chan struct{}, 1),
-		listeners: make(map[string][]*listener), reading: make(map[string]map[int32]bool), paused: make(map[string]bool),
+		listeners: make(map[string][]*listener), reading: make(map[string]map[int32]*partition), paused: make(map[string]bool),
 		left: make(map[string]bool),
 	}
 	asking, giveUp := context.WithCancel(context.Background())
@@ -125,12 +150,12 @@ func (t *tail) add(l *listener) {
 // readLocked begins with the partitions that are not read yet.
 func (t *tail) readLocked(topic string, from map[int32]int64) {
 	if t.reading[topic] == nil {
-		t.reading[topic] = make(map[int32]bool)
+		t.reading[topic] = make(map[int32]*partition)
 	}
 	fresh := make(map[int32]kgo.Offset)
 	for partition, offset := range from {
-		if !t.reading[topic][partition] {
-			t.reading[topic][partition] = true
+		if t.reading[topic][partition] == nil {
+			t.reading[topic][partition] = newPartition(place{topic, partition})
 			fresh[partition] = kgo.NewOffset().At(offset)
 		}
 	}
@@ -228,17 +253,16 @@ func (t *tail) take(fetched kgo.FetchTopicPartition) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	full := false
 	for _, l := range t.listeners[fetched.Topic] {
 		var items []item
 		for _, r := range fetched.Records {
 			if r.Offset >= l.from[r.Partition] {
-				items = append(items, item{message: decode(l.subject, r), done: func() {}})
+				items = append(items, item{message: decode(l.subject, r), size: sizeOf(r), done: func() {}})
 			}
 		}
-		full = l.queue.add(items) >= t.bus.cfg.OpenRecords || full
+		l.queue.add(items)
 	}
-	if full && !t.paused[fetched.Topic] {
+	if full := !t.noMoreLocked(fetched.Topic, t.bus.cfg.OpenRecords-1, t.bus.cfg.OpenBytes-1); full && !t.paused[fetched.Topic] {
 		t.paused[fetched.Topic] = true
 		t.client.PauseFetchTopics(fetched.Topic)
 		t.nudge() // it may have eased already
@@ -273,11 +297,19 @@ func (t *tail) ease() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for topic := range t.paused {
-		if !slices.ContainsFunc(t.listeners[topic], func(l *listener) bool { return l.queue.length() > t.bus.cfg.OpenRecords/2 }) {
+		if t.noMoreLocked(topic, t.bus.cfg.OpenRecords/2, t.bus.cfg.OpenBytes/2) {
 			delete(t.paused, topic)
 			t.client.ResumeFetchTopics(topic)
 		}
 	}
+}
+
+// noMoreLocked reports whether no more than that waits for any listener of a topic.
+func (t *tail) noMoreLocked(topic string, records int, bytes int64) bool {
+	return !slices.ContainsFunc(t.listeners[topic], func(l *listener) bool {
+		n, size := l.queue.length()
+		return n > records || size > bytes
+	})
 }
 
 // look begins with partitions that were made since, from their start.

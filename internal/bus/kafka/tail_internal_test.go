@@ -117,32 +117,48 @@ func TestTailAgain(t *testing.T) {
 	}
 }
 
-// TestTailSlow: who is slow gets everything, and holds no more than allowed.
+// TestTailSlow: who is slow gets everything, and holds no more than allowed, be it of
+// records or of bytes.
 func TestTailSlow(t *testing.T) {
-	b := tailBus(t, Config{OpenRecords: 50})
-	var h heard
-	release := make(chan struct{})
-	stop, err := b.Subscribe(t.Context(), bus.SubjectHint, "", func(ctx context.Context, m bus.Message) error {
-		select {
-		case <-release:
-		case <-ctx.Done():
-		}
-		return h.handle(ctx, m)
-	})
-	if err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]Config{"records": {OpenRecords: 50}, "bytes": {OpenBytes: 50 * 256}} {
+		t.Run(name, func(t *testing.T) {
+			b := tailBus(t, c)
+			var h heard
+			release := make(chan struct{})
+			stop, err := b.Subscribe(t.Context(), bus.SubjectHint, "", func(ctx context.Context, m bus.Message) error {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				return h.handle(ctx, m)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			send(t, b, bus.SubjectHint, 0, 1000)
+			queued := func() (waiting int, paused bool) {
+				b.tail.mu.Lock()
+				defer b.tail.mu.Unlock()
+				waiting, _ = b.tail.listeners["parley.hints"][0].queue.length()
+				return waiting, b.tail.paused["parley.hints"]
+			}
+			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+				if _, paused := queued(); paused {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("it goes on to be read")
+				}
+			}
+			time.Sleep(300 * time.Millisecond) // more would come
+			if waiting, paused := queued(); waiting > 50+pollRecords || !paused {
+				t.Errorf("%d wait (paused: %v), at most %d may", waiting, paused, 50+pollRecords)
+			}
+			close(release)
+			h.wait(t, 1000)
+		})
 	}
-	defer stop()
-	send(t, b, bus.SubjectHint, 0, 1000)
-	time.Sleep(300 * time.Millisecond)
-	b.tail.mu.Lock()
-	waiting, paused := b.tail.listeners["parley.hints"][0].queue.length(), b.tail.paused["parley.hints"]
-	b.tail.mu.Unlock()
-	if waiting > 50+pollRecords || !paused {
-		t.Errorf("%d wait (paused: %v), at most %d may", waiting, paused, 50+pollRecords)
-	}
-	close(release)
-	h.wait(t, 1000)
 }
 
 // TestGroupAgain: a subject of a group may be left and taken up again while
