@@ -112,6 +112,10 @@ func (b *Bus) rejoin(old *group) error {
 	}
 	b.set(old.name, g)
 	for _, f := range feeds {
+		if b.unplaced[f.topic] {
+			g.keep(f)
+			continue
+		}
 		begin := make(map[int32]int64)
 		for at, offset := range anchors {
 			if at.topic == f.topic {

@@ -197,11 +197,16 @@ func (g *group) feed(topic string) *feed {
 
 // add begins to consume a topic.
 func (g *group) add(f *feed, anchors map[int32]int64) {
-	g.mu.Lock()
-	g.feeds[f.topic] = f
-	g.mu.Unlock()
+	g.keep(f)
 	g.hold(f.topic, anchors)
 	g.client.AddConsumeTopics(f.topic)
+}
+
+// keep has a feed whose topic is not consumed.
+func (g *group) keep(f *feed) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.feeds[f.topic] = f
 }
 
 // hold keeps the places to begin at that only a member may commit.
@@ -401,14 +406,20 @@ func (g *group) failed(ctx context.Context, topic string, partition int32, err e
 		return
 	}
 	g.rest(ctx, place{topic, partition})
-	err = explain(err, "consume "+topic+" as "+g.name, toRead(topic), toJoin(g.name))
-	if g.feed(topic).isForeign() {
-		if left, ok := g.bus.repeats.due(g.where(topic)); ok {
-			g.bus.cfg.Logger.Warn("a topic cannot be read; that is tried again", "topic", topic, "partition", partition, "group", g.name, "left_out", left, "error", err)
-		}
+	g.tellUnread(topic, explain(err, "consume "+topic+" as "+g.name, toRead(topic), toJoin(g.name)), "partition", partition)
+}
+
+// tellUnread says why a topic cannot be read. Of somebody else's topic only the log has it, now
+// and then.
+func (g *group) tellUnread(topic string, err error, more ...any) {
+	if !g.feed(topic).isForeign() {
+		g.bus.state.note(g.where(topic), err)
 		return
 	}
-	g.bus.state.note(g.where(topic), err)
+	if left, ok := g.bus.repeats.due(g.where(topic)); ok {
+		g.bus.cfg.Logger.Warn("a topic cannot be read; that is tried again",
+			append([]any{"topic", topic, "group", g.name, "left_out", left, "error", err}, more...)...)
+	}
 }
 
 // readAgain is how long a partition that cannot be read is left alone: brokers say so at

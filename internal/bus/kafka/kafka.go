@@ -65,6 +65,9 @@ type Bus struct {
 	closed bool
 	// ids are those of the topics that are read.
 	ids map[string]origin
+	// unplaced are those of another cluster in which a group has no place to begin at yet: no
+	// group reads them, from their starts things would be acted upon again.
+	unplaced map[string]bool
 
 	mu     sync.Mutex // protects groups and tail, which change while setup is held, too, and ending
 	groups map[string]*group
@@ -101,7 +104,7 @@ func New(ctx context.Context, cfg Config) (*Bus, error) {
 	}
 	b := &Bus{
 		cfg: cfg, state: newState(cfg.Now, cfg.Logger), repeats: newRepeats(cfg.Now), counts: newCounters(), setup: make(chan struct{}, 1),
-		groups: make(map[string]*group), ids: make(map[string]origin), ended: make(chan struct{}), gained: make(chan struct{}, 1),
+		groups: make(map[string]*group), ids: make(map[string]origin), unplaced: make(map[string]bool), ended: make(chan struct{}), gained: make(chan struct{}, 1),
 	}
 	another := func(more ...kgo.Opt) (*kgo.Client, error) {
 		return kgo.NewClient(slices.Concat(b.options(), publishingOptions(cfg), more)...)

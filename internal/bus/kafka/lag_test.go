@@ -143,20 +143,20 @@ func TestLagOfLost(t *testing.T) {
 	eventually(t, "all is behind", func() bool { return total(lags(t, reg)) == 30 })
 	broker.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		broker.KeepControl()
-		return endingAt(req.(*kmsg.ListOffsetsRequest), 7), nil, true
+		return endingAt(req.(*kmsg.ListOffsetsRequest), 7, 0), nil, true
 	})
 	eventually(t, "what is there is behind", func() bool { return total(lags(t, reg)) == 7 })
 }
 
-// endingAt answers that all partitions of a request end there.
-func endingAt(req *kmsg.ListOffsetsRequest, end int64) kmsg.Response {
+// endingAt answers that all partitions of a request end there, or with an error.
+func endingAt(req *kmsg.ListOffsetsRequest, end int64, code int16) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	for _, t := range req.Topics {
 		rt := kmsg.NewListOffsetsResponseTopic()
 		rt.Topic = t.Topic
 		for _, p := range t.Partitions {
 			rp := kmsg.NewListOffsetsResponseTopicPartition()
-			rp.Partition, rp.Offset = p.Partition, end
+			rp.Partition, rp.Offset, rp.ErrorCode = p.Partition, end, code
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		resp.Topics = append(resp.Topics, rt)

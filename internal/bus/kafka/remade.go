@@ -154,6 +154,7 @@ func (b *Bus) lookForRemade(ctx context.Context) {
 	}
 	topics := b.topicsRead()
 	maps.DeleteFunc(b.ids, func(topic string, _ origin) bool { return !slices.Contains(topics, topic) })
+	maps.DeleteFunc(b.unplaced, func(topic string, _ bool) bool { return !slices.Contains(topics, topic) })
 	b.unlock()
 	if len(topics) == 0 {
 		return // asked for none, Kafka would tell of all
@@ -169,19 +170,43 @@ func (b *Bus) lookForRemade(ctx context.Context) {
 		return
 	}
 	remade, moved := b.otherTopics(answer, topics)
-	ends := make(map[string]map[int32]int64)
-	for _, topic := range moved {
-		if ends[topic], err = b.anchorAnew(asking, topic); err != nil {
-			return // the next look is soon; none is read while a group has no place to begin at
-		}
-	}
-	for _, topic := range moved {
+	for topic, ends := range b.place(asking, moved) {
 		now := origin{answer.Cluster, answer.Topics[topic].ID}
 		b.cfg.Logger.Warn("the brokers are now those of another Kafka cluster; there a topic is read from the offsets of the group, or as by a new group",
 			"topic", topic, "cluster", now.cluster, "before", b.ids[topic].cluster)
-		b.ids[topic], remade[topic] = now, ends[topic]
+		b.ids[topic], remade[topic] = now, ends
 	}
 	b.readAnew(remade)
+}
+
+// place makes sure that groups have places to begin at in topics of another cluster, and
+// gives the ends of those where they have. The others are not read, which keeps nobody from
+// the rest; the next look is soon. The caller holds setup.
+func (b *Bus) place(ctx context.Context, topics []string) (ends map[string]map[int32]int64) {
+	type answer struct {
+		topic string
+		ends  map[int32]int64
+		err   error
+	}
+	answers := make(chan answer, len(topics))
+	for _, topic := range topics { // beside each other: one may take all the time that there is
+		go func() {
+			ends, err := b.anchorAnew(ctx, topic)
+			answers <- answer{topic, ends, err}
+		}()
+	}
+	ends = make(map[string]map[int32]int64)
+	for range topics {
+		a := <-answers
+		if a.err != nil {
+			b.unplaced[a.topic] = true
+			continue
+		}
+		delete(b.unplaced, a.topic)
+		b.forgetReading(a.topic)
+		ends[a.topic] = a.ends
+	}
+	return ends
 }
 
 // otherTopics gives those of the topics that are not what they were: remade ones, with
@@ -192,6 +217,8 @@ func (b *Bus) otherTopics(answer kadm.Metadata, topics []string) (remade map[str
 		d, before := answer.Topics[topic], b.ids[topic]
 		now := origin{answer.Cluster, d.ID}
 		switch {
+		case d.Err == nil && d.ID == before.id && b.unplaced[topic]: // they are those of before again
+			moved = append(moved, topic)
 		case d.Err != nil || d.ID == (kadm.TopicID{}) || d.ID == before.id: // it is not there, or the brokers know no ids
 		case before.id == (kadm.TopicID{}):
 			b.ids[topic] = now
@@ -200,6 +227,7 @@ func (b *Bus) otherTopics(answer kadm.Metadata, topics []string) (remade map[str
 		default:
 			b.cfg.Logger.Warn("a topic was deleted and made anew; it is read from its start", "topic", topic)
 			b.abandon(topic)
+			b.forgetReading(topic)
 			b.ids[topic], remade[topic] = now, starts(d)
 		}
 	}
@@ -216,7 +244,7 @@ func starts(d kadm.TopicDetail) map[int32]int64 {
 }
 
 // anchorAnew makes sure that groups have places to begin at in a topic of another cluster,
-// as when they subscribed, and gives its ends. The caller holds setup.
+// as when they subscribed, and gives its ends. Somebody holds setup meanwhile.
 func (b *Bus) anchorAnew(ctx context.Context, topic string) (ends map[int32]int64, err error) {
 	b.abandon(topic)
 	for _, g := range b.list() {
@@ -226,7 +254,7 @@ func (b *Bus) anchorAnew(ctx context.Context, topic string) (ends map[int32]int6
 		}
 		anchors, err := b.anchor(ctx, f.subject, g.name, true)
 		if err != nil {
-			g.note(err)
+			g.tellUnread(topic, err)
 			return nil, err
 		}
 		g.anchor(topic, anchors)
@@ -300,7 +328,15 @@ func (g *group) abandon(topic string) {
 	}
 	g.mu.Unlock()
 	g.end(g.drop(gone))
-	g.bus.state.forget(g.where(topic))
+}
+
+// forgetReading drops what was wrong with a topic that groups read.
+func (b *Bus) forgetReading(topic string) {
+	for _, g := range b.list() {
+		if g.feed(topic) != nil {
+			b.state.forget(g.where(topic))
+		}
+	}
 }
 
 func (t *tail) topics() []string {
