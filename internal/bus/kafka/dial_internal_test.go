@@ -21,6 +21,7 @@ func TestDialSilent(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
 		b := &Bus{cfg: Config{
+			Now:     time.Now,
 			Brokers: []string{"kafka:9092"},
 			TLS:     func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil },
 			Dialer:  func(context.Context, string, string) (net.Conn, error) { return ours, nil },
@@ -35,6 +36,51 @@ func TestDialSilent(t *testing.T) {
 		if _, err := theirs.Write([]byte("late")); err == nil {
 			t.Error("the connection stays open")
 		}
+	})
+}
+
+// TestDialDown: of a broker that is down, and answers nothing, a request waits for the
+// connection once for 10 seconds, afterwards for 2, until it answers, or for some minutes: it
+// may only be slow.
+func TestDialDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up bool
+		b := &Bus{cfg: Config{
+			Now:     time.Now,
+			Brokers: []string{"down:9092", "up:9092"},
+			Dialer: func(ctx context.Context, _, address string) (net.Conn, error) {
+				if up || address == "up:9092" {
+					return nil, nil
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		}}
+		dial := func(address string, gone, want time.Duration) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), gone)
+			defer cancel()
+			began := time.Now()
+			_, _ = b.dial(ctx, "tcp", address)
+			if took := time.Since(began); took != want {
+				t.Errorf("it took %v, want %v", took, want)
+			}
+		}
+		dial("down:9092", time.Second, time.Second) // given up too soon to know
+		for range 2 {
+			dial("down:9092", time.Hour, 10*time.Second)
+			dial("up:9092", time.Hour, 0)
+			for range 3 {
+				time.Sleep(time.Minute)
+				dial("down:9092", time.Hour, 2*time.Second)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		dial("down:9092", time.Hour, 10*time.Second)
+		up = true
+		dial("down:9092", time.Hour, 0)
+		up = false
+		dial("down:9092", time.Hour, 10*time.Second)
 	})
 }
 

@@ -73,6 +73,9 @@ type Bus struct {
 	groups map[string]*group
 	ending bool // nobody is asked any more
 
+	// down are the brokers that cannot be connected to.
+	down downs
+
 	// silent: brokers have said nothing to the last thing that they were asked with a
 	// limit. Who ends does not ask them again and again, each time to that limit.
 	silent atomic.Bool
@@ -162,10 +165,18 @@ func (b *Bus) options() []kgo.Opt {
 }
 
 // dial opens a connection to a broker. The library gives that no limit, and has all that
-// is asked of the broker wait for it.
+// is asked of the broker wait for it; now and then it asks one of those that it began with,
+// though one that is down answers nothing.
 func (b *Bus) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	began := b.cfg.Now()
+	ctx, cancel := context.WithTimeout(ctx, b.down.limit(address, began))
 	defer cancel()
+	conn, err := b.connect(ctx, network, address)
+	b.down.dialed(address, b.cfg.Now(), b.cfg.Now().Sub(began), ctx.Err())
+	return conn, err
+}
+
+func (b *Bus) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := b.cfg.Dialer(ctx, network, address)
 	if err != nil && !slices.Contains(b.cfg.Brokers, address) {
 		err = &elsewhereError{address: address, err: err}
