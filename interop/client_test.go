@@ -245,7 +245,7 @@ func (s session) batch(t *testing.T) {
 // noBatch: vscode-jsonrpc takes an array for a message without a method, and
 // says nothing. The call has to end by itself, and the connection goes on.
 func (s session) noBatch(t *testing.T) {
-	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
 	defer stop()
 	b := new(jsonrpc.Batch)
 	call := b.Call("echo", nil, nil)

@@ -79,7 +79,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := u.measure(20*time.Millisecond, true)
+	p, err := u.measure(300*time.Millisecond, true)
 	if err != nil {
 		t.Fatal(err)
 	}

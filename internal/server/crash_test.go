@@ -205,7 +205,7 @@ func (c *crashRig) call(method, path, body string, into any) error {
 	c.mu.Lock()
 	url, key := c.url, c.key
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url+path, strings.NewReader(body))
 	if err != nil {

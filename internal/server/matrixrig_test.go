@@ -175,6 +175,7 @@ type matrixRig struct {
 	mu    sync.Mutex // protects what follows
 	nodes map[string]*matrixNode
 	lives []*life
+	beats []time.Time // when this process could run, matrixBeat apart at best
 	// runID is the case's run; before are its attempts, and executed how often the agent had
 	// each of them, when the fault had happened to a process.
 	runID    string
@@ -197,6 +198,7 @@ func newMatrixRig(t *testing.T, m *matrix, c matrixCase) *matrixRig {
 	m.mu.Unlock()
 	r := &matrixRig{t: t, m: m, c: c, id: id, s: scenarioOf(c), dir: t.TempDir(), agent: newMatrixAgent(), nodes: map[string]*matrixNode{}}
 	r.ctx, r.stop = context.WithCancel(t.Context())
+	r.wg.Go(r.beat)
 	r.base = server.Config{
 		Listen: "127.0.0.1:0", EgressAllow: []string{"127.0.0.0/8"},
 		DrainGrace: 50 * time.Millisecond, CancelGrace: matrixGrace, Lease: matrixLease,
@@ -256,6 +258,37 @@ func (r *matrixRig) close() {
 	r.mu.Unlock()
 	r.stop()
 	r.wg.Wait()
+}
+
+// matrixBeat is how often a rig looks whether its process can run.
+const matrixBeat = 20 * time.Millisecond
+
+func (r *matrixRig) beat() {
+	for tick := time.NewTicker(matrixBeat); ; { // of late ticks only one is kept
+		select {
+		case <-tick.C:
+			r.mu.Lock()
+			r.beats = append(r.beats, time.Now())
+			r.mu.Unlock()
+		case <-r.ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
+}
+
+// ran is for how long this process could run between two moments: what a slow machine takes
+// from it does not count.
+func (r *matrixRig) ran(from, to time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var sum time.Duration
+	for _, at := range r.beats {
+		if at.After(from) && !at.After(to) {
+			sum += matrixBeat
+		}
+	}
+	return sum
 }
 
 // look notes how the attempts stand when a process has just died or stopped.

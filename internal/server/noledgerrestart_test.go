@@ -14,7 +14,8 @@ import (
 func TestNoLedgerStops(t *testing.T) {
 	kafkatest.NeedServer(t)
 	t.Parallel()
-	o := newOldSide(t, kafkatest.Brokers(t), 2, 10*time.Second)
+	const grace = 2 * time.Minute
+	o := newOldSide(t, kafkatest.Brokers(t), 2, grace)
 	o.start("a")
 	o.send("quick", 20)
 	o.send("held", 5)
@@ -25,7 +26,7 @@ func TestNoLedgerStops(t *testing.T) {
 	ended := o.terminate("a")
 	wait(t, 500*time.Millisecond)
 	o.letGo()
-	if took := ended(); took > 10*time.Second {
+	if took := ended(); took > grace/2 {
 		t.Errorf("it took %s, though nothing was in its way", took)
 	}
 	o.start("a")
@@ -49,7 +50,7 @@ func TestNoLedgerGivesUp(t *testing.T) {
 	o.send("quick", 10)
 	o.awaitCalls("held", 3)
 	o.awaitCalls("quick", 30)
-	if took := o.terminate("a")(); took < time.Second || took > 10*time.Second {
+	if took := o.terminate("a")(); took < time.Second || took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 	o.start("a")
@@ -133,7 +134,7 @@ func TestNoLedgerBrokerSilent(t *testing.T) {
 	wait(t, time.Second)
 	took := o.end("a")
 	t.Logf("it took %s", took)
-	if took > 2*grace+10*time.Second {
+	if took > 2*grace+time.Minute {
 		t.Errorf("it took %s with a grace of %s:\n%s", took, grace, p.output)
 	}
 	if !strings.Contains(p.output.String(), "the bridge is being stopped") {

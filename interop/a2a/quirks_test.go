@@ -106,7 +106,7 @@ func TestQuirkCrash(t *testing.T) {
 					want := r.crashed(send, text == "late-crash")
 					var run parley.Run
 					if want == endNever {
-						run = w.end(t, w.callWithin(t, name, text, 3*time.Second))
+						run = w.end(t, w.callWithin(t, name, text, 20*time.Second))
 					} else {
 						run = w.call(t, name, text)
 					}

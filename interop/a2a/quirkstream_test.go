@@ -165,7 +165,7 @@ func TestQuirkReattachToQuestion(t *testing.T) {
 			t.Errorf("question %+v", q)
 		}
 		id := r.mail(t, a, "ask who?", nil).task(t).ID
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		resp, err := r.post(ctx, a, ask{method: r.says("subscribe"), params: map[string]any{"id": id}})
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -264,7 +264,7 @@ func TestQuirkJavaCrash(t *testing.T) {
 				name := w.register(t, registration{
 					url: r.url(a), config: r.pins(map[string]any{"send": send}), timeout: r.crashTimeout(), policy: parley.OutcomeLookup,
 				})
-				run := w.end(t, w.callWithin(t, name, text, 8*time.Second))
+				run := w.end(t, w.callWithin(t, name, text, 30*time.Second))
 				e := failed(t, run)
 				switch end := ending(e); end {
 				case endError, endUnknown:
