@@ -205,7 +205,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 	return api.New(api.Config{
 		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Schedules: s.schedules, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry}, Archive: s.keeper(), Keys: keys{s.db}, Schema: schemas.Named,
-		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: s.cfg.Hosts,
+		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: hosts(s.cfg),
 		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log, Limits: s.requestLimits(),
 		Metrics: metricsHandler(metrics),
 	})
@@ -238,9 +238,6 @@ func (s *Server) admit() error {
 	}
 	return nil
 }
-
-// URL is where the API is served.
-func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
 // Key is the admin key; zero without the role api.
 func (s *Server) Key() parley.Secret { return s.key }
