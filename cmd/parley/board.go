@@ -293,11 +293,23 @@ func errorText(e *parley.Error) string {
 // errorMessage is what an error says, and behind it what the agent says of a task of
 // its own that has not completed: the text has only the state of that task.
 func errorMessage(e *parley.Error) string {
-	var task struct{ State, Message string }
-	if len(e.Details) == 0 || json.Unmarshal(e.Details, &task) != nil || task.State == "" || task.Message == "" {
-		return e.Message
+	if said := agentSays(e); said != "" {
+		return e.Message + " (" + said + ")"
 	}
-	return e.Message + " (" + oneLine(task.Message) + ")"
+	return e.Message
+}
+
+// agentSays is what the agent says in an error, or in the one that its text ends with:
+// a run that has failed is quoted by the step that started it, however deep.
+func agentSays(e *parley.Error) string {
+	var task struct{ State, Message string }
+	if len(e.Details) > 0 && json.Unmarshal(e.Details, &task) == nil && task.State != "" && task.Message != "" {
+		return oneLine(task.Message)
+	}
+	if e.Cause == nil || !strings.HasSuffix(e.Message, e.Cause.Message) {
+		return ""
+	}
+	return agentSays(e.Cause)
 }
 
 // plain gives the news as one line without colours.
