@@ -87,11 +87,16 @@ func eventTime(e parley.Event) parley.Event {
 	return e
 }
 
-// wantsStream reports whether the client asks for server-sent events.
+// wantsStream reports whether the client asks for server-sent events. A weight of 0
+// says that it does not take them.
 func wantsStream(r *http.Request) bool {
 	for _, line := range r.Header.Values("Accept") {
 		for part := range strings.SplitSeq(line, ",") {
-			if t, _, err := mime.ParseMediaType(strings.TrimSpace(part)); err == nil && t == "text/event-stream" {
+			t, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+			if err != nil || t != "text/event-stream" {
+				continue
+			}
+			if q, err := strconv.ParseFloat(params["q"], 64); err != nil || q > 0 {
 				return true
 			}
 		}

@@ -229,6 +229,21 @@ func TestStreamResumes(t *testing.T) {
 	})
 }
 
+// What a client accepts decides between a page and a stream; a weight of 0 refuses one.
+func TestStreamIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]bool{
+		"": false, "*/*": false, "application/json": false, "text/event-stream": true, "Text/Event-Stream;q=0.5, */*;q=0.1": true,
+		"application/json, text/event-stream;q=0": false, "text/event-stream; q=0.0": false, "text/event-stream;q=much": true,
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", accept)
+		if got := wantsStream(r); got != want {
+			t.Errorf("%q: %t, want %t", accept, got, want)
+		}
+	}
+}
+
 // A client that goes away takes its reader with it, and frees its slot.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
