@@ -164,7 +164,8 @@ func oneLine(s string) string {
 	return line
 }
 
-// approveCommand is what to type to answer an approval.
+// approveCommand is what to type to answer an approval, with data if its form wants some:
+// who rejects may leave that out.
 func approveCommand(run, step string, q *parley.Approval) string {
 	who := "ME"
 	if len(q.To) > 0 {
@@ -174,7 +175,11 @@ func approveCommand(run, step string, q *parley.Approval) string {
 	if len(q.Choices) > 0 {
 		choice = shellWord(q.Choices[0])
 	}
-	return fmt.Sprintf("parley run answer %s %s --choice %s --as %s", run, shellWord(step), choice, who)
+	data := ""
+	if choice != "reject" {
+		data = dataFlag(q.Form)
+	}
+	return fmt.Sprintf("parley run answer %s %s --choice %s --as %s%s", run, shellWord(step), choice, who, data)
 }
 
 // drawWaits shows what the steps of a run wait for that is no agent.

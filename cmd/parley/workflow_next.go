@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -26,6 +27,39 @@ func inputFlag(file string, source []byte) string {
 	if _, err := d.CheckInput(nil, workflow.DefaultRunLimits().Value); err == nil {
 		return ""
 	}
+	switch members, ok := exampleMembers(d.Input.Raw()); {
+	case !ok:
+		return " --input @FILE"
+	case members == "":
+		return " --input '{...}'"
+	default:
+		return " --input '{" + members + "}'"
+	}
+}
+
+// dataFlag is " --data JSON" with a value for the form of an approval; "" if the form
+// does not say that there has to be one.
+func dataFlag(form []byte) string {
+	var schema struct {
+		Type json.RawMessage `json:"type"`
+	}
+	if json.Unmarshal(form, &schema) != nil || schema.Type == nil || bytes.Contains(schema.Type, []byte(`"null"`)) {
+		return ""
+	}
+	value := string(exampleOf(schema.Type))
+	if value == "{}" {
+		members, ok := exampleMembers(form)
+		if !ok {
+			return " --data @FILE"
+		}
+		value = "{" + members + "}"
+	}
+	return " --data '" + value + "'"
+}
+
+// exampleMembers are the members that the schema of an object requires and gives no
+// default, each with a value of its type. ok is false if a shell could not be told them.
+func exampleMembers(object []byte) (members string, ok bool) {
 	var schema struct {
 		Required   []string `json:"required"`
 		Properties map[string]struct {
@@ -35,13 +69,13 @@ func inputFlag(file string, source []byte) string {
 			Default json.RawMessage   `json:"default"`
 		} `json:"properties"`
 	}
-	if json.Unmarshal(d.Input.Raw(), &schema) != nil {
-		return " --input '{...}'"
+	if json.Unmarshal(object, &schema) != nil {
+		return "", true
 	}
-	var members []string
+	var list []string
 	for _, name := range schema.Required {
 		p := schema.Properties[name]
-		if p.Default != nil || len(members) == maxNextNames {
+		if p.Default != nil || len(list) == maxNextNames {
 			continue
 		}
 		value := p.Const
@@ -53,14 +87,11 @@ func inputFlag(file string, source []byte) string {
 		}
 		key, err := toJSON(name)
 		if err != nil || strings.Contains(string(key)+string(value), "'") {
-			return " --input @FILE"
+			return "", false
 		}
-		members = append(members, string(key)+": "+string(value))
+		list = append(list, string(key)+": "+string(value))
 	}
-	if len(members) == 0 {
-		return " --input '{...}'"
-	}
-	return " --input '{" + strings.Join(members, ", ") + "}'"
+	return strings.Join(list, ", "), true
 }
 
 // exampleOf is a value of a JSON type, or of the first one of several.
