@@ -8,6 +8,10 @@ import (
 	"unicode/utf8"
 )
 
+// withoutMark is a text without the byte order mark that editors on Windows begin files
+// with: workflows, configurations and lists of agents may have one, so JSON may, too.
+func withoutMark(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\ufeff")) }
+
 // jsonFault says where JSON is broken, in lines and columns.
 func jsonFault(b []byte, err error) string {
 	e, ok := errors.AsType[*json.SyntaxError](err)

@@ -215,6 +215,7 @@ func (a *app) readJSON(what, text string) (raw json.RawMessage, err error) {
 	if err != nil {
 		return nil, usagef("%s: %v", what, err)
 	}
+	b = withoutMark(b)
 	if err := json.Unmarshal(b, &raw); err != nil {
 		return nil, invalidf("%s is not JSON: %v", where, jsonFault(b, err))
 	}

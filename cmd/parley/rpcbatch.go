@@ -49,6 +49,7 @@ func (a *app) readBatch(file string) ([]batchEntry, error) {
 	if err != nil {
 		return nil, usagef("--batch: %v", err)
 	}
+	b = withoutMark(b)
 	var raws []json.RawMessage
 	if trimmed := bytes.TrimLeft(b, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
 		if err := json.Unmarshal(b, &raws); err != nil {

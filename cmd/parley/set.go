@@ -170,6 +170,7 @@ func (a *app) readValue(flag, text string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, usagef("%s: %v", flag, err)
 	}
+	b = withoutMark(b)
 	var v json.RawMessage
 	if err := json.Unmarshal(b, &v); err != nil {
 		return nil, invalidf("%s is not JSON: %v", where, jsonFault(b, err))
