@@ -92,6 +92,11 @@ func (d *definitions) of(ctx context.Context, run store.Run) (*compiledVersion, 
 		return v, nil
 	}
 	row, err := d.row(ctx, ref)
+	if parley.CodeOf(err) == parley.CodeNotFound {
+		// Not its code: it would be told as a run that was removed, or by nobody.
+		return nil, parley.Errorf(parley.CodeInvalid, "run %s stays on version %q of workflow %q, which the database has no more: deploy that document again as that version",
+			run.ID, run.Version, run.Workflow)
+	}
 	if err != nil {
 		return nil, err
 	}
