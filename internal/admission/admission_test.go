@@ -393,6 +393,14 @@ func TestHold(t *testing.T) {
 	if g.Room(now, 0) != 0 || !g.Next(now, 0, 1).Equal(now.Add(time.Minute)) || g.Room(now.Add(time.Minute), 0) != 4 {
 		t.Errorf("room %d, next %v", g.Room(now, 0), g.Next(now, 0, 1))
 	}
+	g.Reserve(now) // one that waits to be sent again, say
+	if due := g.Due(now); !due.Equal(now.Add(time.Minute)) {
+		t.Errorf("a call that was begun before is due at %v", due)
+	}
+	if due := g.Due(now.Add(time.Minute)); due.After(now.Add(time.Minute)) {
+		t.Errorf("after the hold it is due at %v", due)
+	}
+	g.Release()
 	g.Configure(start(), admission.Settings{Concurrency: 4, Fixed: true})
 	g.Hold(now.Add(time.Minute))
 	if g.Room(now, 0) != 4 {

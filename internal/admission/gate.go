@@ -115,9 +115,12 @@ func (g *Gate) Reserve(now time.Time) (due time.Time) {
 }
 
 // Due is when a call that was reserved may be sent: who was late may have to wait
-// again, since a bucket holds no more than a burst. It is not after now if it may
-// be sent now.
+// again, since a bucket holds no more than a burst, and so has whom the agent has
+// asked to wait meanwhile. It is not after now if it may be sent now.
 func (g *Gate) Due(now time.Time) time.Time {
+	if now.Before(g.held) {
+		return g.held
+	}
 	if g.bucket.every == 0 || g.bucket.missing(now) < g.bucket.burst {
 		return now
 	}

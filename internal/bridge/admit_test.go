@@ -185,6 +185,39 @@ func TestRetryAfterHolds(t *testing.T) {
 	})
 }
 
+// TestRetryAfterHoldsWhatIsSentAgain: it holds calls whose outcome was lost before, too.
+func TestRetryAfterHoldsWhatIsSentAgain(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "busy", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 8})
+		again := r.task("busy", 1, policy(parley.OutcomeResend))
+		r.agent.call = func(_ context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			switch {
+			case task.ID == again && n == 1:
+				return lost(), nil
+			case task.ID != again && n == 1:
+				out := withStatus(bridge.NotSent, 429)
+				out.Result.RetryAfter = 20 * time.Second
+				return out, nil
+			}
+			return answered(task, "1"), nil
+		}
+		p := r.start("b", nil)
+		r.announce(again)
+		synctest.Wait()
+		refused := r.task("busy", 2, nil)
+		r.announce(refused)
+		synctest.Wait()
+		r.wantCalls(r.agent, again, 1)
+		r.wantCalls(r.agent, refused, 1)
+		held := time.Now().Add(20 * time.Second)
+		r.want(again, parley.OutcomeOK, "")
+		if at := r.agent.callsAt(again)[1]; at.Before(held) {
+			t.Errorf("sent again at %v, the agent wanted no calls until %v", at, held)
+		}
+		p.stop()
+	})
+}
+
 // TestRate: no window sees more calls than the rate and a burst, the whole rate
 // is used, a task is put off until its turn and not again and again, and nobody
 // else waits.
