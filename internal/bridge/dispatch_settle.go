@@ -303,6 +303,10 @@ func (c *call) refused() step {
 		return (*call).cancelled
 	case c.row.Orphanings == 0:
 		return (*call).release
+	case c.incOf() != c.b.life():
+		// The claim is of a former life, and the guard never lets it send again. It
+		// gives way to whoever takes it over; that may be this bridge.
+		return nil
 	}
 	return (*call).sendLater
 }

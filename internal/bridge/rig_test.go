@@ -460,6 +460,12 @@ func (r *rig) announce(id string) {
 		turn := a.ScheduledAt.Add(-time.Duration(a.Urgency) * parley.PriorityWait)
 		m.Header = map[string]string{bus.HeaderTurn: fmt.Sprint(turn.UnixMicro())}
 	}
+	if p := a.Policy.OnOpen; p != "" {
+		if m.Header == nil {
+			m.Header = map[string]string{}
+		}
+		m.Header[bus.HeaderOnOpen] = string(p)
+	}
 	if err := r.bus.Publish(context.Background(), m); err != nil {
 		r.t.Errorf("publish: %v", err)
 	}
