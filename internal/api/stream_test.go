@@ -236,7 +236,7 @@ func TestStreamIsAskedFor(t *testing.T) {
 		"": false, "*/*": false, "application/json": false, "text/event-stream": true, "Text/Event-Stream;q=0.5, */*;q=0.1": true,
 		"application/json, text/event-stream;q=0": false, "text/event-stream; q=0.0": false, "text/event-stream;q=much": true,
 	} {
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept", accept)
 		if got := wantsStream(r); got != want {
 			t.Errorf("%q: %t, want %t", accept, got, want)

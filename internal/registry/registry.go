@@ -217,7 +217,7 @@ func (r *Registry) change(ctx context.Context, idOrName, by string, anew bool, n
 	defer r.writing.Unlock()
 	for range maxChanges {
 		read, err := r.cfg.Store.Agent(ctx, idOrName)
-		if err != nil && !(anew && read.Unreadable) {
+		if err != nil && (!anew || !read.Unreadable) {
 			return parley.Agent{}, false, err
 		}
 		agent, does, err := next(read)
