@@ -148,7 +148,7 @@ func (b *Book) Add(ctx context.Context, req parley.ScheduleRequest) (parley.Sche
 	if err != nil {
 		return parley.Schedule{}, err
 	}
-	now := b.cfg.Now()
+	now := b.cfg.Now().Truncate(time.Microsecond) // as it is stored
 	s := store.Schedule{
 		ID: idOf(b.cfg.NewID(), nil), Workflow: row.Workflow, Name: req.Name, Spec: t.Schedule.Text(),
 		CreatedAt: now, UpdatedAt: now, CreatedBy: req.By, UpdatedBy: req.By,

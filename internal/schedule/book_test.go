@@ -200,6 +200,7 @@ func TestScheduleAdd(t *testing.T) {
 			return r.book.Add(t.Context(), parley.ScheduleRequest{Workflow: "flow", Name: name, ScheduleSpec: spec, By: "ann"})
 		}
 		n := []byte(`{"n":"${event.scheduled_at}"}`)
+		time.Sleep(1500 * time.Nanosecond) // what is stored has whole microseconds
 		s, err := add("nightly", parley.ScheduleSpec{Cron: "0  2 * * *", Zone: "Europe/Berlin", Input: n})
 		check(t, err)
 		if s.Cron != "0 2 * * *" || s.Overlap != "skip" || s.CatchUp != "10m" || s.Version != "" || s.CreatedBy != "ann" ||
@@ -207,8 +208,8 @@ func TestScheduleAdd(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for _, ref := range []string{s.ID, "nightly"} {
-			if got, err := r.book.Get(t.Context(), ref); err != nil || got.ID != s.ID {
-				t.Errorf("%s is %s, %v", ref, got.ID, err)
+			if got, err := r.book.Get(t.Context(), ref); err != nil || got.ID != s.ID || !got.CreatedAt.Equal(s.CreatedAt) {
+				t.Errorf("%s is %s of %v, %v, want %s of %v", ref, got.ID, got.CreatedAt, err, s.ID, s.CreatedAt)
 			}
 		}
 		for _, c := range []struct {
