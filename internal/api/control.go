@@ -51,7 +51,7 @@ func (s *server) controlRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/rerun", id: "rerun-run", tag: tag,
 			summary: "Make a new run of an ended one, which does a step and all that depends on it again; everything else is copied",
-			params:  append(traceParams(), id), body: rerunBody{}, optional: true,
+			params:  append(beginParams(), id), body: rerunBody{}, optional: true,
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
 			errors:  []int{404, 409, 413, 415, 422}, handle: s.rerunRun,
 		},
@@ -112,9 +112,7 @@ func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {
 	if v := o.text("version", 1, 64); v != nil {
 		req.Version = *v
 	}
-	if v := o.text("idempotency_key", 1, maxText); v != nil {
-		req.IdempotencyKey = *v
-	}
+	req.IdempotencyKey = o.idempotencyKey(r.Header)
 	req.Input, req.WorkflowInput = o.value("input", s.inputLimit()), o.value("workflow_input", s.inputLimit())
 	if err := o.done(true); err != nil {
 		return err

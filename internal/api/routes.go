@@ -108,7 +108,7 @@ func (s *server) workflowRoutes() []route {
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/workflows/{ref}/execute", id: "start-run", tag: tag, old: true,
-			summary: "Start a run", params: append(traceParams(), ref, preferParam()), body: executeBody{},
+			summary: "Start a run", params: append(beginParams(), ref, preferParam()), body: executeBody{},
 			answers: startAnswers(), errors: []int{400, 404, 409, 413, 415, 422}, handle: s.execute,
 		},
 	}
@@ -175,7 +175,7 @@ func (s *server) runRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/runs/{id}/retry", id: "retry-run", tag: tag, old: true,
 			summary: "Make a new run of a failed or cancelled one; what is done is not done again",
-			params:  append(traceParams(), id), body: retryBody{}, optional: true,
+			params:  append(beginParams(), id), body: retryBody{}, optional: true,
 			answers: []answer{{status: http.StatusAccepted, body: runBody{}}},
 			errors:  []int{400, 404, 409, 413, 415, 422}, handle: s.retryRun,
 		},
@@ -224,7 +224,7 @@ func (s *server) agentRoutes() []route {
 		},
 		{
 			method: http.MethodPost, path: "/api/v1/agents/{ref}/call", id: "call-agent", tag: tag,
-			summary: "Start a hidden run of one step", params: append(traceParams(), ref, preferParam()), body: callBody{},
+			summary: "Start a hidden run of one step", params: append(beginParams(), ref, preferParam()), body: callBody{},
 			answers: startAnswers(), errors: []int{404, 409, 413, 415, 422}, handle: s.callAgent,
 		},
 	}

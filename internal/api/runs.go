@@ -40,7 +40,7 @@ func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
 	if v := o.text("version", 1, 64); v != nil {
 		req.Version = *v
 	}
-	startMembers(o, &req)
+	startMembers(o, r, &req)
 	if err := o.done(true); err != nil {
 		return err
 	}
@@ -50,10 +50,8 @@ func (s *server) execute(w http.ResponseWriter, r *http.Request) error {
 func (s *server) inputLimit() bodyLimit { return bodyLimit{s.cfg.Limits.Input, "input"} }
 
 // startMembers reads what all starts may carry.
-func startMembers(o *object, req *parley.StartRequest) {
-	if v := o.text("idempotency_key", 1, maxText); v != nil {
-		req.IdempotencyKey = *v
-	}
+func startMembers(o *object, r *http.Request, req *parley.StartRequest) {
+	req.IdempotencyKey = o.idempotencyKey(r.Header)
 	req.Labels = o.labels("labels")
 	if v := o.integer("priority", 0, parley.MaxRunPriority); v != nil {
 		req.Priority = new(int(*v))
@@ -218,9 +216,7 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	req := parley.RetryRequest{Run: r.PathValue("id"), By: callerOf(r), Trace: traceOf(r)}
 	o.text("resume_from_step", 0, maxText)
-	if v := o.text("idempotency_key", 1, maxText); v != nil {
-		req.IdempotencyKey = *v
-	}
+	req.IdempotencyKey = o.idempotencyKey(r.Header)
 	if err := o.done(false); err != nil {
 		return err
 	}
@@ -274,7 +270,7 @@ func (s *server) callAgent(w http.ResponseWriter, r *http.Request) error {
 	if v := o.number("wait", 0, 86400); v != nil {
 		wait = time.Duration(*v * float64(time.Second))
 	}
-	startMembers(o, &req)
+	startMembers(o, r, &req)
 	if err := o.done(true); err != nil {
 		return err
 	}
