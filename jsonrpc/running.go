@@ -70,8 +70,9 @@ func (r *running) cancels(m *message, name string) bool {
 }
 
 // tellCancelled tells the peer that nobody waits any more for the answer to a call
-// that was sent. It waits for nothing: where there is no room to write, the peer goes
-// on in vain.
+// that was sent. It waits for nothing. Where senders wait for room the notice goes
+// beyond it: there is one for each call in flight at most, and a peer that is late is
+// the one to be spared work.
 func (c *Conn) tellCancelled(call *outCall) {
 	method, member := c.cfg.Cancel.method()
 	if method == "" {
@@ -80,8 +81,12 @@ func (c *Conn) tellCancelled(call *outCall) {
 	params := append([]byte(`{"`), member...)
 	params = append(params, `":`...)
 	params = append(c.ids.append(params, call.id), '}')
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	notice := outCall{method: method, timeout: -1}
-	_ = c.send(now, nil, &notice, &outParams{raw: params})
+	w := c.w
+	if !w.lockBeyond() {
+		return
+	}
+	out := w.answers() // which are not to stand in a streamed message either
+	start := len(*out)
+	*out = endLine(appendRequest(*out, &outgoing{method: method, params: params}), start)
+	w.flushLater()
 }

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -117,6 +118,54 @@ func TestCancelUnsent(t *testing.T) {
 			t.Error(err)
 		}
 		peer.quiet()
+	})
+}
+
+// TestCancelWithoutRoom proves that the peer is told of a call that was given up also
+// where senders wait for room, or for the end of a streamed message: a peer that is late
+// would go on in vain, and a Stream that heeds the notice would keep a place for it.
+func TestCancelWithoutRoom(t *testing.T) {
+	const notice = `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":4096}}`
+	begun := func(t *testing.T, c *Conn, peer *rawPeer) (giveUp func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() { gone <- c.Call(ctx, "m", nil, nil) }()
+		peer.want(`{"jsonrpc":"2.0","id":4096,"method":"m"}`)
+		return func() {
+			cancel()
+			if err := <-gone; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	}
+	cfg := Config{Cancel: LSPCancel, WriteBuffer: 100, StallTimeout: -1}
+	t.Run("full", func(t *testing.T) {
+		withPeer(t, cfg, func(t *testing.T, c *Conn, peer *rawPeer) {
+			giveUp := begun(t, c, peer)
+			writing := func(bytes int) { // as if that much were being written
+				c.w.mu.Lock()
+				defer c.w.mu.Unlock()
+				c.w.flying += bytes
+			}
+			writing(1000)
+			giveUp()
+			writing(-1000)
+			peer.want(notice)
+		})
+	})
+	t.Run("streamed", func(t *testing.T) {
+		withPeer(t, cfg, func(t *testing.T, c *Conn, peer *rawPeer) {
+			giveUp := begun(t, c, peer)
+			text := "[" + strings.Repeat(" ", 4*writePiece) + "]"
+			sent := make(chan error, 1)
+			go func() { sent <- c.Notify(t.Context(), "s", io.Reader(strings.NewReader(text))) }()
+			synctest.Wait() // until the peer reads
+			giveUp()
+			peer.want(`{"jsonrpc":"2.0","method":"s","params":`+text+"}", notice)
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		})
 	})
 }
 

@@ -98,6 +98,17 @@ func (w *writer) lockAnswer() error {
 	return w.err
 }
 
+// lockBeyond takes w.mu for what may go beyond the limit as answers of the reader do, if
+// that needs no waiting.
+func (w *writer) lockBeyond() bool {
+	w.mu.Lock()
+	if w.err == nil && w.waiting()-w.extra < w.limit {
+		return true
+	}
+	w.mu.Unlock()
+	return false
+}
+
 // answers is the buffer that the reader appends to; w.mu is held.
 func (w *writer) answers() *[]byte {
 	if w.owned {
