@@ -134,12 +134,19 @@ func (l *lane) pass(part jsonrpc.Part) error {
 	}
 	var s sketch
 	if part.End {
-		s = l.tell(text)
+		if part.Void {
+			l.tellCut(text)
+		} else {
+			s = l.tell(text)
+		}
 		l.size = 0
 		if cap(l.kept) > 64<<10 {
 			l.kept = nil
 		}
 		l.kept = l.kept[:0]
+	}
+	if part.Void {
+		return l.cut()
 	}
 	if s.refused {
 		return nil
@@ -152,6 +159,28 @@ func (l *lane) pass(part jsonrpc.Part) error {
 		src.passed(s)
 	}
 	return nil
+}
+
+// cut ends a message of which the source has lost the rest. It answers nothing: the whole
+// message, or an error, is still to come. Who has passed none of it on drops it.
+func (l *lane) cut() error {
+	if dst, ok := l.dst.(interface{ drop() }); ok {
+		dst.drop()
+		return nil
+	}
+	_, err := l.dst.Write(l.buf)
+	return err
+}
+
+// tellCut writes a message of which the rest was lost into the trace.
+func (l *lane) tellCut(text []byte) {
+	r := traceRecord{
+		At: l.trace.now(), Conn: l.conn, From: l.from, To: l.to, Kind: kindMalformed, Size: l.size,
+		Fault: "cut: its rest was lost; it comes again, or an error does",
+	}
+	r.Text, _ = excerpt(l.trace.redactor, text, l.trace.limit, false)
+	r.Cut = true
+	l.trace.write(r)
 }
 
 // asLine appends a part as Stream.Write wants it. A line feed within a message

@@ -484,3 +484,104 @@ func TestExcerptIsJSON(t *testing.T) {
 		}
 	}
 }
+
+// scripted is a stream that reads what it is told, parts and errors, and keeps what is
+// written.
+type scripted struct {
+	steps  chan any
+	closed chan struct{}
+	close  func()
+
+	mu      sync.Mutex
+	written strings.Builder // guarded by mu
+}
+
+func newScripted() *scripted {
+	s := &scripted{steps: make(chan any), closed: make(chan struct{})}
+	s.close = sync.OnceFunc(func() { close(s.closed) })
+	return s
+}
+
+func (s *scripted) Read() (jsonrpc.Part, error) {
+	select {
+	case step := <-s.steps:
+		if err, ok := step.(error); ok {
+			return jsonrpc.Part{}, err
+		}
+		return step.(jsonrpc.Part), nil
+	case <-s.closed:
+		return jsonrpc.Part{}, net.ErrClosed
+	}
+}
+
+func (s *scripted) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.Write(p)
+}
+
+func (s *scripted) Close() error { s.close(); return nil }
+
+func (s *scripted) lines() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.SplitAfter(s.written.String(), "\n")
+}
+
+// TestProxyCut proves that an answer of which side B lost the rest counts as none, also
+// when enough of it came to see which call it was for: the whole one that comes behind
+// it, or the error in its place, still reaches side A.
+func TestProxyCut(t *testing.T) {
+	t.Parallel()
+	const call = `{"jsonrpc":"2.0","id":1,"method":"m"}`
+	answer := `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", traceKeep+traceKeep/5) + `"}`
+	whole := jsonrpc.Part{Data: []byte(answer), End: true}
+	lost := &jsonrpc.UndeliveredError{Message: []byte(call), Err: errors.New("the connection broke")}
+	const fault = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the proxy could not deliver the request to side B"}}`
+	for name, behind := range map[string]struct {
+		step any
+		want string
+	}{"the whole": {whole, answer}, "an error": {lost, fault}} {
+		for _, overHTTP := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, over HTTP %v", name, overHTTP), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					posts, lines, b := newPostStream(nil), newScripted(), newScripted()
+					var a jsonrpc.Stream = lines
+					if overHTTP {
+						a = posts
+					}
+					var trace bytes.Buffer
+					ended := make(chan error, 1)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					go func() { ended <- carry(ctx, newTestTracer(&trace), 1, a, b) }()
+					x := &exchange{body: strings.NewReader(call), reply: make(chan []byte, 1)}
+					if overHTTP {
+						posts.posts <- x
+					} else {
+						lines.steps <- jsonrpc.Part{Data: []byte(call), End: true}
+						lines.steps <- io.EOF
+					}
+					b.steps <- jsonrpc.Part{Data: []byte(answer[:len(answer)-10])}
+					b.steps <- jsonrpc.Part{End: true, Void: true}
+					b.steps <- behind.step
+					synctest.Wait()
+					if overHTTP {
+						if got := string(<-x.reply); got != behind.want {
+							t.Errorf("the POST has got %d bytes: %.80s", len(got), got)
+						}
+						cancel()
+					} else if got := lines.lines(); len(got) < 2 || got[1] != behind.want+"\n" {
+						t.Errorf("%d lines came, the last one %.80q", len(got), got[len(got)-1])
+					}
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+					if !strings.Contains(trace.String(), "cut: its rest was lost") {
+						t.Errorf("the trace: %.2000s", trace.String())
+					}
+				})
+			})
+		}
+	}
+}

@@ -247,6 +247,13 @@ func (s *postStream) refuse(m sketch) string {
 	return "dropped: over HTTP only answers go back"
 }
 
+// drop forgets what came of an answer whose rest is lost. The POST waits on.
+func (s *postStream) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = nil
+}
+
 // Close ends what waits. It may be called more than once.
 func (s *postStream) Close() error {
 	s.once.Do(func() { close(s.closed) })
