@@ -160,6 +160,7 @@ func TestZN4_Responses(t *testing.T) {
 		{"poll-after-negative", ok(`{"status":"accepted","task_id":"t-1","poll_after_ms":-5}`), `{"status":"accepted","task_id":"t-1"}`},
 		{"poll-after-for-ever", ok(`{"status":"accepted","task_id":"t-1","poll_after_ms":1e300}`), `{"status":"accepted","task_id":"t-1","poll_after_ms":600000}`},
 		{"accepted-without-task", ok(`{"status":"accepted"}`), "bad-response: bad response: it accepts without a task_id"},
+		{"accepted-with-a-long-task", ok(`{"status":"accepted","task_id":"` + strings.Repeat("t", 1025) + `"}`), "bad-response: bad response: its task_id has 1025 bytes, the limit is 1024"},
 		{
 			"file", ok(`{"status":"success","file_artifact":{"artifactId":"a","name":"n","parts":[{"kind":"file","contentBase64":"aGk=","fileName":"a","mimeType":"t/p"}]}}`),
 			`{"status":"success","response_text":"","file_artifact":{"artifactId":"a","name":"n","parts":[{"kind":"file","contentBase64":"aGk=","fileName":"a","mimeType":"t/p"}]}}`,

@@ -24,6 +24,10 @@ type replyWire struct {
 	ID      json.RawMessage `json:"id"`
 }
 
+// maxForeignTask bounds the name that another zone gives a task, in bytes: it is stored,
+// and sent with every question about the task.
+const maxForeignTask = 1024
+
 func badResponse(format string, args ...any) error {
 	return &TransportError{Class: ClassBadResponse, Err: fmt.Errorf("bad response: "+format, args...)}
 }
@@ -167,6 +171,9 @@ func (c *Codec) readResult(raw json.RawMessage, maxFile int) (Result, error) {
 	case StatusAccepted:
 		if w.TaskID == "" {
 			return Result{}, badResponse("it accepts without a task_id")
+		}
+		if n := len(w.TaskID); n > maxForeignTask {
+			return Result{}, badResponse("its task_id has %d bytes, the limit is %d", n, maxForeignTask)
 		}
 	case StatusSuccess:
 		if w.ResponseText == nil && (w.FileArtifact == nil || string(w.FileArtifact) == "null") {
