@@ -544,6 +544,7 @@ func TestProxyCut(t *testing.T) {
 	}{"the whole": {whole, answer}, "an error": {lost, fault}} {
 		for _, overHTTP := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, over HTTP %v", name, overHTTP), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					posts, lines, b := newPostStream(nil), newScripted(), newScripted()
 					var a jsonrpc.Stream = lines
