@@ -127,7 +127,7 @@ func FuzzWireRead(f *testing.F) {
 			n, err := w.Read(p)
 			got, frame = append(got, p[:n]...), append(frame, p[:n]...)
 			if err != nil {
-				if !errors.Is(err, io.EOF) || n != 0 {
+				if !errors.Is(err, io.ErrUnexpectedEOF) || n != 0 {
 					t.Fatalf("Read: %d, %v", n, err)
 				}
 				break
@@ -152,6 +152,18 @@ func FuzzWireRead(f *testing.F) {
 	})
 }
 
+// abrupt is a script whose end the library does not take for that of a message, as it
+// does io.EOF between two fragments.
+type abrupt struct{ *script }
+
+func (a abrupt) Read(p []byte) (int, error) {
+	n, err := a.script.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
 // FuzzInput reads arbitrary bytes of a peer as the bare library does, with the
 // same messages and an end of the same kind, whatever portions they come in.
 func FuzzInput(f *testing.F) {
@@ -160,7 +172,7 @@ func FuzzInput(f *testing.F) {
 		f.Add(in, []byte{}, byte(70))
 	}
 	f.Fuzz(func(t *testing.T, in, portions []byte, buffer byte) {
-		bare, err := websocket.Accept(hijackWriter{httptest.NewRecorder(), &script{in: in}}, handshake(), nil)
+		bare, err := websocket.Accept(hijackWriter{httptest.NewRecorder(), abrupt{&script{in: in}}}, handshake(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

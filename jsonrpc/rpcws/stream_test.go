@@ -263,6 +263,29 @@ func TestMaskedByServer(t *testing.T) {
 	}
 }
 
+// TestEndsWithinAMessage: a connection that ends without a close frame ends no message,
+// wherever that is: who dies between two fragments has not sent the rest.
+func TestEndsWithinAMessage(t *testing.T) {
+	whole := appendFrame(nil, opText, `{"a":`)
+	last := appendFrame(nil, fin|opContinuation, `1}`)
+	for name, sent := range map[string][]byte{
+		"between two fragments":          whole,
+		"within a header":                append(bytes.Clone(whole), last[0]),
+		"behind the header":              append(bytes.Clone(whole), last[:len(last)-2]...),
+		"within the last fragment":       append(bytes.Clone(whole), last[:len(last)-1]...),
+		"behind the header of a message": appendFrame(nil, fin|opText, `{}`)[:6],
+	} {
+		peer, server := rawPair(t, rpcws.AcceptConfig{})
+		if _, err := peer.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		peer.Close()
+		if text, _, err := message(server); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+}
+
 // TestEnds maps what the peer says at the end (RPC-14).
 func TestEnds(t *testing.T) {
 	reason := strings.Repeat("r", 121) + "\x01\n"

@@ -261,6 +261,11 @@ func (w *wire) receive(p []byte) (n int, err error) {
 	if err != nil {
 		w.failed.Store(true)
 	}
+	if errors.Is(err, io.EOF) {
+		// Who ends says so in a frame. The library takes io.EOF between two fragments, or
+		// behind the header of one, for the end of their message.
+		err = io.ErrUnexpectedEOF
+	}
 	return n, err
 }
 
