@@ -12,6 +12,10 @@ type (
 	watchedWriter interface {
 		WriteWatched(p []byte, watch func(on bool)) (int, error)
 	}
+	turnTaker interface {
+		Room() (calls, notifications bool)
+		OnRoom(told func())
+	}
 )
 
 // A gentleCloser is one of the Streams of this package over a connection.

@@ -294,7 +294,7 @@ func (b *batch) appendTo(dst []byte) []byte {
 // replyBatch writes the answer from a goroutine of the pool.
 func (c *Conn) replyBatch(b *batch) {
 	defer b.free()
-	if b.answers == nil || c.w.lock(context.Background(), 0, len(b.answers.b)) != nil {
+	if b.answers == nil || c.w.lock(context.Background(), 0, sendsAnswer, len(b.answers.b)) != nil {
 		return
 	}
 	start := len(c.w.buf)

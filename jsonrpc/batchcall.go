@@ -201,7 +201,7 @@ func (c *Conn) sendBatch(ctx context.Context, b *Batch, all *outCall) error {
 	if deadline != 0 {
 		c.armSweep()
 	}
-	if err := c.w.lock(ctx, all.timeout, len(dst)); err != nil {
+	if err := c.w.lock(ctx, all.timeout, sendsCall, len(dst)); err != nil {
 		return c.sendError(ctx, all, err)
 	}
 	for _, e := range b.calls {

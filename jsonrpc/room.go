@@ -5,9 +5,19 @@ import (
 	"time"
 )
 
-// Senders wait in a queue when the write buffer is full. Those that fit are told
-// when room is made, and no others: were all told, a thousand callers would come
-// for the room of a few hundred, again and again.
+// Senders wait in a queue when the write buffer is full, or when the Stream has no
+// room for what they send. Those that fit are told when room is made, and no others:
+// were all told, a thousand callers would come for the room of a few hundred, again
+// and again.
+
+// A sending is what a message is for the Stream that may have no room for it.
+type sending uint8
+
+const (
+	sendsAnswer sending = iota // which has room always
+	sendsNotification
+	sendsCall
+)
 
 // A roomQueue is who waits for room in a write buffer. It is part of its writer,
 // and used with w.mu held.
@@ -23,18 +33,21 @@ type roomQueue struct {
 type roomWaiter struct {
 	prev, next *roomWaiter
 	queued     bool
+	what       sending
 	size       int           // of the message, in bytes, about
 	told       chan struct{} // that there is room; holds one
 	timer      *time.Timer   // nil as long as there was no need for one
 }
 
 // waiter returns a waiter that is not queued.
-func (q *roomQueue) waiter(size int) *roomWaiter {
+func (q *roomQueue) waiter(what sending, size int) *roomWaiter {
 	r := q.spare
 	if r == nil {
-		return &roomWaiter{size: size, told: make(chan struct{}, 1)}
+		r = &roomWaiter{told: make(chan struct{}, 1)}
+	} else {
+		q.spare, r.next = r.next, nil
 	}
-	q.spare, r.next, r.size = r.next, nil, size
+	r.what, r.size = what, size
 	return r
 }
 
@@ -80,13 +93,13 @@ func (q *roomQueue) remove(r *roomWaiter) {
 
 // lock takes w.mu when there is room to append a message of about size bytes,
 // and waits for it with ctx, and no longer than timeout when that is positive.
-func (w *writer) lock(ctx context.Context, timeout time.Duration, size int) error {
-	if w.lockNow() {
+func (w *writer) lock(ctx context.Context, timeout time.Duration, what sending, size int) error {
+	if w.lockNow(what) {
 		return nil
 	}
 	w.mu.Lock()
-	if w.err == nil && !w.hasRoom() {
-		r := w.room.waiter(size)
+	if w.err == nil && !w.hasRoom(what) {
+		r := w.room.waiter(what, size)
 		w.room.push(r)
 		if err := w.waitRoom(ctx, timeout, r); err != nil {
 			w.mu.Unlock()
@@ -101,7 +114,32 @@ func (w *writer) lock(ctx context.Context, timeout time.Duration, size int) erro
 }
 
 // hasRoom says that a message may be appended; w.mu is held.
-func (w *writer) hasRoom() bool { return !w.owned && w.waiting() < w.limit }
+func (w *writer) hasRoom(what sending) bool {
+	return !w.owned && w.waiting() < w.limit && (w.turns == nil || w.roomBehind().has(what))
+}
+
+// A streamRoom says what a Stream has room for.
+type streamRoom struct{ calls, notifications bool }
+
+// roomBehind asks the Stream.
+func (w *writer) roomBehind() streamRoom {
+	if w.turns == nil {
+		return streamRoom{true, true}
+	}
+	calls, notifications := w.turns.Room()
+	return streamRoom{calls, notifications}
+}
+
+func (r streamRoom) has(what sending) bool {
+	switch what {
+	case sendsCall:
+		return r.calls
+	case sendsNotification:
+		return r.notifications
+	case sendsAnswer:
+	}
+	return true
+}
 
 // waitRoom waits until there is room for r, who is queued, or w has failed; w.mu
 // is held before and after.
@@ -117,7 +155,7 @@ func (w *writer) waitRoom(ctx context.Context, timeout time.Duration, r *roomWai
 		switch {
 		case w.err != nil: // the queue is gone
 			return nil
-		case err == nil && w.hasRoom():
+		case err == nil && w.hasRoom(r.what):
 			w.room.free(r)
 			return nil
 		case err == nil: // somebody who did not wait was faster
@@ -170,12 +208,24 @@ func (w *writer) tellRoom() {
 	if w.owned {
 		return
 	}
-	for free := w.limit - w.waiting(); free > 0 && q.first != nil; {
-		r := q.first
-		q.remove(r)
-		free -= r.size
-		r.told <- struct{}{}
+	behind := w.roomBehind()
+	free := w.limit - w.waiting()
+	for r := q.first; r != nil && free > 0; {
+		next := r.next
+		if behind.has(r.what) { // others may pass those that wait for the Stream
+			q.remove(r)
+			free -= r.size
+			r.told <- struct{}{}
+		}
+		r = next
 	}
+}
+
+// roomMade tells those who waited for room in the Stream.
+func (w *writer) roomMade() {
+	w.mu.Lock()
+	w.tellRoom()
+	w.mu.Unlock()
 }
 
 // waitChange waits until there may be less to be written; w.mu is held before

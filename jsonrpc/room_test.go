@@ -20,7 +20,7 @@ func fullWriter() *writer {
 func waitForRoom(ctx context.Context, w *writer, timeout time.Duration, size int) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := w.lock(ctx, timeout, size)
+		err := w.lock(ctx, timeout, sendsCall, size)
 		if err == nil {
 			w.buf = append(w.buf, make([]byte, size)...)
 			w.mu.Unlock()

@@ -135,15 +135,18 @@ func (c *Conn) send(ctx context.Context, s *slot, call *outCall, out *outParams)
 		o.id = c.ids.append(id[:0], call.id)
 	}
 	o.meta = c.metaToSend(ctx)
-	w := c.w
-	if !w.lockNow() {
+	w, what := c.w, sendsCall
+	if s == nil {
+		what = sendsNotification
+	}
+	if !w.lockNow(what) {
 		if call.start == 0 {
 			call.start = c.clock.now()
 		}
 		if _, ok := ctx.Deadline(); ok { // which takes the place of the Conn's
 			call.timeout = -1
 		}
-		if err := w.lock(ctx, call.timeout, o.size()); err != nil {
+		if err := w.lock(ctx, call.timeout, what, o.size()); err != nil {
 			return c.sendError(ctx, call, err)
 		}
 	}

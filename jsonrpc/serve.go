@@ -56,7 +56,7 @@ func (c *Conn) answer(j *job, result any, err error) {
 
 func (c *Conn) writeResponse(j *job, r *response) {
 	w, req := c.w, &j.req
-	if w.lock(context.Background(), 0, len(r.raw)+envelopeSize) != nil {
+	if w.lock(context.Background(), 0, sendsAnswer, len(r.raw)+envelopeSize) != nil {
 		return
 	}
 	if r.stream != nil {

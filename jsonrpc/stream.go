@@ -12,7 +12,7 @@ import "time"
 // nor checks what it carries, and it has no limit on the size of a message:
 // large ones come and go in parts, and the Conn decides how many it wants.
 //
-// Three abilities are optional. A Stream with
+// Four abilities are optional. A Stream with
 //
 //	TryWrite(p []byte) (n int, err error)
 //
@@ -32,7 +32,18 @@ import "time"
 //
 // which is Write, and while it is under way calls watch(true) whenever the peer has
 // taken something, from when on Config.StallTimeout counts anew, and watch(false)
-// before it waits for what has an end of its own, from when on it does not count.
+// before it waits for what has an end of its own, from when on it does not count. A
+// Stream in which messages wait for their turn, so that some pass others, has
+//
+//	Room() (calls, notifications bool)
+//	OnRoom(told func())
+//
+// A Conn calls OnRoom before anything is written. From then on it asks Room before it
+// takes a call, a batch of calls, or a notification from who sends it, who waits as long
+// as there is none: not in the Stream, where answers would wait behind it. So Write and
+// TryWrite take calls and notifications without waiting, those included that the Conn had
+// taken before (Config.WriteBuffer). Whenever there is room after there was none, the Stream
+// calls told, from any goroutine, but not from within Room, and with no lock that Room takes.
 type Stream interface {
 	// Read returns the next part of the message at hand, or the first part of
 	// the next message. The bytes are borrowed until the next Read. Empty

@@ -33,6 +33,7 @@ type writer struct {
 	stream Stream
 	try    tryWriter     // nil: only the writer goroutine writes
 	slow   watchedWriter // nil: a Write of stream is for the peer to take, and no more
+	turns  turnTaker     // nil: what stream takes goes out in that order
 	limit  int           // bytes that may wait before senders do
 	extra  int           // bytes that answers of the reader may wait beyond
 	stall  time.Duration
@@ -66,13 +67,16 @@ func newWriter(s Stream, cfg *Config, broken func(error)) *writer {
 	}
 	w.try, _ = s.(tryWriter)
 	w.slow, _ = s.(watchedWriter)
+	if w.turns, _ = s.(turnTaker); w.turns != nil {
+		w.turns.OnRoom(w.roomMade)
+	}
 	return w
 }
 
 // lockNow takes w.mu if there is room to append a message.
-func (w *writer) lockNow() bool {
+func (w *writer) lockNow(what sending) bool {
 	w.mu.Lock()
-	if w.err == nil && w.hasRoom() {
+	if w.err == nil && w.hasRoom(what) {
 		return true
 	}
 	w.mu.Unlock()

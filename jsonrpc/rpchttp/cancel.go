@@ -63,25 +63,26 @@ func (c cancelling) targetOf(msg []byte) (id []byte, ok bool) {
 	return c.target(m.params), true
 }
 
-// heed takes notice of the calls in a message of ours, and of its giving up
-// others. False: it does not have to be sent.
+// heed takes notice of a message of ours that gives up another. False: it does not
+// have to be sent.
 func (s *Stream) heed(j *job, kind messageKind) bool {
-	if !s.cancel.on() || kind == isAnswer {
+	if kind != isNotification { // which a call with its id behind the method is, too
 		return true
 	}
-	if kind == isNotification { // or a call with its id behind the method
-		if id, ok := s.cancel.targetOf(j.msg); ok {
-			s.giveUp(id)
-			return s.session.Load() != nil
-		}
+	id, ok := s.cancel.targetOf(j.msg)
+	if !ok {
+		return true
 	}
-	s.expect(j)
-	return true
+	s.giveUp(id)
+	return s.session.Load() != nil
 }
 
-// expect notes which calls j carries. Of two calls with the same id, which is
-// the writer's mistake, the first is noted.
-func (s *Stream) expect(j *job) {
+// expect notes which calls j carries, if they can be given up. Of two calls with the
+// same id, which is the writer's mistake, the first is noted.
+func (s *Stream) expect(j *job, kind messageKind) {
+	if !s.cancel.on() || kind == isAnswer {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	eachObject(j.msg, func(m *members) {
@@ -95,20 +96,30 @@ func (s *Stream) expect(j *job) {
 	j.wanted = len(j.ids)
 }
 
-// giveUp ends the POST of the call with this id, if nobody waits for another
-// answer to it.
+// giveUp ends the POST of the call with this id, or takes it out of its queue, if nobody
+// waits for another answer to it.
 func (s *Stream) giveUp(id []byte) {
+	if j := s.unwanted(id); j != nil && j.lane.drop(j) {
+		s.roomMade()
+	}
+}
+
+// unwanted returns the job that nobody wants any more, without the call with this id;
+// nil: there is none.
+func (s *Stream) unwanted(id []byte) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := s.calls[string(id)]
 	if j == nil {
-		return
+		return nil
 	}
 	delete(s.calls, string(id))
-	if j.wanted--; j.wanted == 0 {
-		j.givenUp = true
-		j.endLocked()
+	if j.wanted--; j.wanted > 0 {
+		return nil
 	}
+	j.givenUp = true
+	j.endLocked()
+	return j
 }
 
 // endLocked cuts short the POST of a job that was given up; Stream.mu is held. An

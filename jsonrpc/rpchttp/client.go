@@ -47,12 +47,13 @@ type ClientConfig struct {
 	Headers func(ctx context.Context, header http.Header) error
 	// MaxInFlight bounds the POSTs of calls at the same time; more calls wait.
 	// Notifications and answers to the server's calls have as many for
-	// themselves, since running calls may wait for them; only while MaxQueue is
-	// used up do they wait behind calls. With 1, calls and notifications arrive
-	// in the order of writing. Default 64, at most 65536.
+	// themselves, since running calls may wait for them. With 1, calls and
+	// notifications arrive in the order of writing. Default 64, at most 65536.
 	MaxInFlight int
-	// MaxQueue bounds the messages waiting for their turn, in bytes; when they
-	// are more, Write waits. Default 4 MiB.
+	// MaxQueue bounds the messages waiting for their turn, in bytes: calls,
+	// notifications and answers each. When there are more, who calls waits, by
+	// the side of the Conn, and others pass; without a Conn Write waits, with all
+	// that comes behind. Default 4 MiB.
 	MaxQueue int
 	// MaxMessage bounds one message of the server, in bytes; a POST whose answer
 	// is longer counts as undelivered. Keep it at Config.MaxMessage of the Conn.
@@ -98,7 +99,7 @@ type ClientConfig struct {
 const DefaultSessionHeader = "Rpc-Session-Id"
 
 const (
-	maxQueued   = 4096    // messages waiting for their turn
+	maxQueued   = 1365    // messages of a kind waiting for their turn
 	maxInFlight = 1 << 16 // POSTs of calls at the same time; there is memory for as many answers
 )
 
@@ -123,7 +124,7 @@ func setDefault[T int | string | time.Duration](v *T, d T) {
 	}
 }
 
-// A Stream is the client's end: a jsonrpc.Stream with TryWrite, WriteWatched and
+// A Stream is the client's end: a jsonrpc.Stream with TryWrite, WriteWatched, Room and
 // SetReadDeadline. See the package documentation for what it promises.
 type Stream struct {
 	cfg    ClientConfig
@@ -138,11 +139,11 @@ type Stream struct {
 	// written by Write only
 	partial []byte // of the message at hand
 	lanes   [3]lane
-	queued  atomic.Int64  // bytes of the jobs queued
-	room    chan struct{} // one signal: jobs were taken out of a queue
+	told    func()        // that there is room again, when a Conn asks Room; else nil
+	room    chan struct{} // the same for Write, as a signal
 
 	// These begin a worker, and the way back; they hold the contexts.
-	start     func(*lane, *job)
+	start     func(*job)
 	startBack func(greeted <-chan struct{})
 	backOnce  sync.Once
 	kill      context.CancelCauseFunc // ends every request
@@ -202,15 +203,15 @@ func NewStream(rawURL string, cfg ClientConfig) (*Stream, error) {
 	base, kill := context.WithCancelCause(context.Background())
 	back, killBack := context.WithCancel(base)
 	s.kill, s.killBack = kill, killBack
-	s.start = func(l *lane, j *job) {
+	s.start = func(j *job) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.isOver { // else Close may be done waiting
-			s.wg.Go(func() { s.work(base, l, j) })
+			s.wg.Go(func() { s.work(base, j) })
 		}
 	}
 	for i := range s.lanes {
-		s.lanes[i].jobs = make(chan *job, maxQueued/len(s.lanes))
+		s.lanes[i].open(&s.cfg)
 	}
 	s.startBack = func(greeted <-chan struct{}) { s.wg.Go(func() { s.wayBack(back, greeted) }) }
 	if cfg.WayBack == WayBackAtOnce {
@@ -274,7 +275,8 @@ func (s *Stream) SetReadDeadline(t time.Time) error {
 }
 
 // Write queues the messages in p, each of which a POST of its own carries. It
-// waits while more than ClientConfig.MaxQueue bytes wait for their turn.
+// waits while more than ClientConfig.MaxQueue bytes wait for their turn, unless OnRoom
+// was called.
 func (s *Stream) Write(p []byte) (int, error) { return s.write(p, func(bool) {}) }
 
 // WriteWatched is Write for a Conn, whose StallTimeout is not about messages that wait
@@ -284,14 +286,11 @@ func (s *Stream) WriteWatched(p []byte, watch func(on bool)) (int, error) { retu
 // TryWrite is Write without waiting: it returns what it took, possibly nothing.
 func (s *Stream) TryWrite(p []byte) (int, error) { return s.write(p, nil) }
 
-// write waits for its turn if there is a watch, which it ends meanwhile.
+// write waits for room if there is a watch, which it ends meanwhile.
 func (s *Stream) write(p []byte, watch func(on bool)) (int, error) {
 	n := 0
 	for n < len(p) {
-		if err := s.roomFor(watch); err != nil {
-			if errors.Is(err, errFull) {
-				err = nil
-			}
+		if err := s.failure(); err != nil {
 			return n, err
 		}
 		text := p[n:]
@@ -306,33 +305,50 @@ func (s *Stream) write(p []byte, watch func(on bool)) (int, error) {
 			s.partial = append(s.partial, text...)
 			return len(p), nil
 		}
-		n += end + 1
-		msg := append(s.partial, text...)
-		s.partial = nil
-		if skipSpace(msg, 0) < len(msg) {
-			j, kind := &job{msg: msg}, kindOf(msg)
-			if s.heed(j, kind) {
-				s.push(&s.lanes[s.laneOf(kind)], j)
+		if err := s.queue(append(s.partial, text...), watch); err != nil {
+			if errors.Is(err, errFull) {
+				err = nil
 			}
+			return n, err
 		}
+		s.partial = nil
+		n += end + 1
 	}
 	return n, nil
 }
 
 var errFull = errors.New("rpchttp: queue full")
 
-// roomFor returns nil when one more message can be queued. Write being called
-// by one goroutine at a time, the room stays until it is used.
-func (s *Stream) roomFor(watch func(on bool)) error {
-	for waited := false; ; waited = true {
-		select {
-		case <-s.closing:
-			return net.ErrClosed
-		case <-s.in.dead:
-			return s.in.failure()
-		default:
+// queue has a message sent when its turn comes, if it has to be.
+func (s *Stream) queue(msg []byte, watch func(on bool)) error {
+	if skipSpace(msg, 0) == len(msg) {
+		return nil
+	}
+	j, kind := &job{msg: msg}, kindOf(msg)
+	if !s.heed(j, kind) {
+		return nil
+	}
+	j.lane = s.laneOf(kind)
+	if s.told == nil || kind == isAnswer { // else the Conn has asked Room
+		if err := s.waitRoom(j.lane, watch); err != nil {
+			return err
 		}
-		if s.queued.Load() < int64(s.cfg.MaxQueue) && !s.anyFull() {
+	}
+	s.expect(j, kind)
+	if !j.lane.push(j) {
+		s.start(j)
+	}
+	return nil
+}
+
+// waitRoom returns nil when one more message can be queued. Write being called
+// by one goroutine at a time, the room stays until it is used.
+func (s *Stream) waitRoom(l *lane, watch func(on bool)) error {
+	for waited := false; ; waited = true {
+		if err := s.failure(); err != nil {
+			return err
+		}
+		if l.hasRoom() {
 			if waited {
 				watch(true)
 			}
@@ -350,52 +366,34 @@ func (s *Stream) roomFor(watch func(on bool)) error {
 	}
 }
 
-// A lane is a queue with workers of its own, so that what a call waits for is
-// not stuck behind calls. The lanes are those of calls, notifications and
-// answers to the server's calls.
-type lane struct {
-	jobs    chan *job
-	workers int          // used by Write only
-	active  atomic.Int64 // jobs queued or being worked on
+// failure returns why nothing can be written any more; nil: it can.
+func (s *Stream) failure() error {
+	select {
+	case <-s.closing:
+		return net.ErrClosed
+	case <-s.in.dead:
+		return s.in.failure()
+	default:
+		return nil
+	}
 }
 
-const (
-	callLane = iota
-	notificationLane
-	answerLane
-)
-
-// laneOf returns the lane of messages of a kind.
-func (s *Stream) laneOf(kind messageKind) int {
-	switch kind {
-	case isAnswer:
-		return answerLane
-	case isNotification:
-		if s.cfg.MaxInFlight > 1 { // else order counts
-			return notificationLane
-		}
-	}
-	return callLane
+// Room says whether another call, and another notification, has room among those that wait
+// for their turn.
+func (s *Stream) Room() (calls, notifications bool) {
+	return s.laneOf(isCall).hasRoom(), s.laneOf(isNotification).hasRoom()
 }
 
-func (s *Stream) anyFull() bool {
-	for i := range s.lanes {
-		if len(s.lanes[i].jobs) == cap(s.lanes[i].jobs) {
-			return true
-		}
-	}
-	return false
-}
+// OnRoom has told called, before the first Write, by whom room is made. From then on Write
+// waits for answers only: whoever writes has asked Room before he does.
+func (s *Stream) OnRoom(told func()) { s.told = told }
 
-// push queues j, with a new worker when all are busy and there may be more.
-func (s *Stream) push(l *lane, j *job) {
-	if l.active.Add(1) > int64(l.workers) && l.workers < s.cfg.MaxInFlight {
-		l.workers++
-		s.start(l, j)
-		return
+// roomMade tells who waits for room.
+func (s *Stream) roomMade() {
+	signal(s.room)
+	if s.told != nil {
+		s.told()
 	}
-	s.queued.Add(int64(len(j.msg)))
-	l.jobs <- j
 }
 
 // Close ends the Stream: Read and Write return at once, calls on their way are
@@ -417,6 +415,9 @@ func (s *Stream) Close() error {
 		}
 	}
 	s.mu.Unlock()
+	for i := range s.lanes {
+		s.lanes[i].close()
+	}
 	defer close(s.done)
 	s.in.close()
 	s.killBack()

@@ -20,11 +20,14 @@ func TestWriteBesideClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Write has found room, and Close is quicker from there on.
-		if err := s.roomFor(func(bool) {}); err != nil {
+		j := &job{msg: []byte(`{"jsonrpc":"2.0","method":"m"}`), lane: &s.lanes[notificationLane]}
+		if err := s.waitRoom(j.lane, func(bool) {}); err != nil {
 			t.Fatal(err)
 		}
 		s.Close()
-		s.push(&s.lanes[notificationLane], &job{msg: []byte(`{"jsonrpc":"2.0","method":"m"}`)})
+		if !j.lane.push(j) {
+			s.start(j)
+		}
 		synctest.Wait()
 		if asked || len(s.slots) > 0 {
 			t.Error("a worker began after Close")

@@ -116,6 +116,7 @@
 //   - Messages of the client travel at the same time, and may overtake each
 //     other, unless ClientConfig.MaxInFlight is 1; even then answers to the
 //     server's calls have a lane of their own, since calls may wait for them.
+//     When the lane of calls is full, callers wait, and answers do not.
 //   - A message is whole before it is POSTed, up to ClientConfig.MaxSend; large
 //     answers are handed over in parts. A large message that is cut off ends
 //     where it was cut, which makes it no JSON, and the Read after that tells

@@ -21,6 +21,7 @@ const (
 type job struct {
 	msg    []byte
 	reader bytes.Reader
+	lane   *lane    // in which it waits
 	ids    []string // raw ids of its calls, with ClientConfig.Cancel
 
 	// guarded by Stream.mu
@@ -99,20 +100,20 @@ func (l *lease) rest() bool {
 	return usable
 }
 
-// work is a worker: it delivers first, and then what it finds in its lane.
-func (s *Stream) work(base context.Context, ln *lane, first *job) {
+// work is a worker of first's lane: it delivers first, and then what it finds there.
+func (s *Stream) work(base context.Context, first *job) {
 	sl := new(slot)
 	s.mu.Lock()
 	s.slots = append(s.slots, sl)
 	s.mu.Unlock()
 	for j := first; j != nil; {
-		j = s.workOn(base, ln, sl, j)
+		j = s.workOn(base, sl, j)
 	}
 }
 
 // workOn delivers j and what comes after it until its lease is used up, and
 // returns the next job then.
-func (s *Stream) workOn(base context.Context, ln *lane, sl *slot, j *job) *job {
+func (s *Stream) workOn(base context.Context, sl *slot, j *job) *job {
 	ctx, l := newLease(base, s.cfg.Timeout)
 	defer func() { l.rest(); l.cancel(nil) }()
 	for {
@@ -121,9 +122,9 @@ func (s *Stream) workOn(base context.Context, ln *lane, sl *slot, j *job) *job {
 			s.post(ctx, j, l)
 		}
 		s.release(sl, j)
-		ln.active.Add(-1)
+		j.lane.ended()
 		usable := l.rest() && ctx.Err() == nil
-		if j = s.next(ln); j == nil || !usable {
+		if j = s.next(j.lane); j == nil || !usable {
 			return j
 		}
 	}
@@ -131,18 +132,10 @@ func (s *Stream) workOn(base context.Context, ln *lane, sl *slot, j *job) *job {
 
 // next returns the next job, nil when the Stream is closing and none is left.
 func (s *Stream) next(l *lane) *job {
-	var j *job
-	select {
-	case j = <-l.jobs:
-	case <-s.closing:
-		select {
-		case j = <-l.jobs:
-		default:
-			return nil
-		}
+	j, opened := l.next()
+	if opened {
+		s.roomMade()
 	}
-	s.queued.Add(-int64(len(j.msg)))
-	signal(s.room)
 	return j
 }
 

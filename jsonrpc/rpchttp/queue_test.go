@@ -3,9 +3,11 @@ package rpchttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,12 +76,15 @@ func TestQueueLimit(t *testing.T) {
 		try(51)
 		try(51)
 		try(0)
-		if n, err := s.TryWrite([]byte("\n" + note(50))); err != nil || n != 0 {
+		if n, err := s.TryWrite([]byte("\n" + note(60))); err != nil || n != 61 {
 			t.Errorf("TryWrite of the beginning of a message: %d, %v", n, err)
+		}
+		if n, err := s.TryWrite([]byte("\n")); err != nil || n != 0 {
+			t.Errorf("TryWrite of the end of it: %d, %v", n, err)
 		}
 		wrote := make(chan error)
 		go func() {
-			_, err := io.WriteString(s, note(60)+"\n")
+			_, err := io.WriteString(s, "\n")
 			wrote <- err
 		}()
 		synctest.Wait()
@@ -98,8 +103,12 @@ func TestQueueLimit(t *testing.T) {
 		try(51)
 		try(0)
 		close(g.open)
-		if got := g.seen(); len(got) != 5 {
+		got := g.seen()
+		if len(got) != 5 {
 			t.Errorf("%d messages arrived", len(got))
+		}
+		if !slices.Contains(got, "POST "+note(60)) {
+			t.Errorf("%q arrived", got)
 		}
 	})
 }
@@ -109,11 +118,11 @@ func TestQueueLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		s := streamOver(t, ClientConfig{MaxInFlight: 1}, g.answer)
-		many := []byte(strings.Repeat("1\n", maxQueued))
+		many := []byte(strings.Repeat("1\n", 2*maxQueued))
 		n, err := s.TryWrite(many)
 		synctest.Wait()
-		// One of them has left the queue.
-		if most := 2 * (maxQueued/3 + 1); err != nil || n < most-2 || n > most {
+		// One of them has not been in the queue.
+		if want := 2 * (maxQueued + 1); err != nil || n != want {
 			t.Errorf("%d bytes taken, %v", n, err)
 		}
 		close(g.open)
@@ -383,6 +392,115 @@ func TestQueueIsNoStall(t *testing.T) {
 		}
 		if took := time.Since(start); late != 2 || took > 91*time.Second || conn.State() != jsonrpc.StateConnected {
 			t.Errorf("%d calls have timed out after %v, and the connection is %v", late, took, conn.State())
+		}
+	})
+}
+
+// call is a call of n bytes, the id included.
+func call(id, n int) string {
+	head := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"`, id)
+	return head + strings.Repeat("m", n-len(head)-len(`"}`)) + `"}`
+}
+
+// TestRoom: calls, notifications and answers have room each; who asks for it is told when
+// there is some again, and from then on waits for nothing but answers.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		s := streamOver(t, ClientConfig{MaxInFlight: 2, MaxQueue: 100}, g.answer)
+		told := 0
+		s.OnRoom(func() { told++ })
+		room := func(calls, notifications bool) {
+			t.Helper()
+			synctest.Wait()
+			if c, n := s.Room(); c != calls || n != notifications {
+				t.Errorf("room for calls: %t, for notifications: %t", c, n)
+			}
+		}
+		say(t, s, call(1, 60), call(2, 60), call(3, 60))
+		room(true, true)
+		say(t, s, call(4, 60))
+		room(false, true)
+		say(t, s, call(5, 60), note(60), note(60), note(60), note(60))
+		room(false, false)
+		const answer = `{"jsonrpc":"2.0","id":7,"result":"0123456789012345"}`
+		say(t, s, note(60), answer, answer, answer, answer)
+		if n, err := s.TryWrite([]byte(answer + "\n")); n != 0 || err != nil {
+			t.Errorf("an answer too many: %d, %v", n, err)
+		}
+		if told > 0 {
+			t.Error("told of room that there is not")
+		}
+		g.seen()
+		close(g.open)
+		synctest.Wait()
+		room(true, true)
+		got := strings.Join(g.seen(), "\n")
+		if told != 3 || strings.Count(got, note(60)) != 3 || strings.Count(got, answer) != 2 {
+			t.Errorf("told %d times, and %s arrived", told, got)
+		}
+	})
+}
+
+// TestRoomInOrder: where order counts, notifications wait with the calls.
+func TestRoomInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 100}, newGate().answer)
+		say(t, s, aCall, call(1, 60), call(2, 60))
+		synctest.Wait()
+		if calls, notifications := s.Room(); calls || notifications {
+			t.Errorf("room for calls: %t, for notifications: %t", calls, notifications)
+		}
+	})
+}
+
+// TestGivenUpWhileQueued: a call that is given up before its turn makes room, is never sent,
+// and nobody hears of it.
+func TestGivenUpWhileQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 100, Cancel: jsonrpc.LSPCancel}, g.answer)
+		told := 0
+		s.OnRoom(func() { told++ })
+		say(t, s, aNotice, call(1, 60), call(2, 60), call(3, 60))
+		synctest.Wait()
+		cancelled := func(id int) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":%d}}`, id)
+		}
+		say(t, s, cancelled(2))
+		if calls, _ := s.Room(); calls || told > 0 {
+			t.Errorf("room: %t, told %d times", calls, told)
+		}
+		say(t, s, cancelled(3), cancelled(3))
+		if calls, _ := s.Room(); !calls || told != 1 {
+			t.Errorf("room: %t, told %d times", calls, told)
+		}
+		close(g.open)
+		if got := g.seen(); len(got) != 2 || got[1] != "POST "+call(1, 60) {
+			t.Errorf("%q arrived", got)
+		}
+		if n := s.in.faults.Load(); n != 1 { // of the call that was answered 202
+			t.Errorf("%d messages were lost", n)
+		}
+		if n := len(s.lanes[callLane].jobs); n != 0 || s.lanes[callLane].active != 0 || s.lanes[callLane].bytes != 0 {
+			t.Errorf("%d wait: %+v", n, &s.lanes[callLane])
+		}
+	})
+}
+
+// TestBatchGivenUpWhileQueued: a batch leaves its queue when the last of its calls is given up, not before.
+func TestBatchGivenUpWhileQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		s := streamOver(t, ClientConfig{MaxInFlight: 1, Cancel: jsonrpc.LSPCancel}, g.answer)
+		say(t, s, aNotice, "["+call(1, 60)+","+call(2, 60)+"]", "["+call(3, 60)+","+call(4, 60)+"]")
+		synctest.Wait()
+		for _, id := range []string{"1", "3", "2"} {
+			s.giveUp([]byte(id))
+		}
+		close(g.open)
+		if got := g.seen(); len(got) != 2 || !strings.HasPrefix(got[1], "POST ["+call(3, 60)) {
+			t.Errorf("%q arrived", got)
 		}
 	})
 }

@@ -77,6 +77,7 @@ type mutant struct {
 	watched  func(p []byte) (int, error)
 	deadline func(t time.Time) error
 	close    func() error
+	turns    turns
 }
 
 func (m *mutant) Read() (jsonrpc.Part, error) {
@@ -87,8 +88,11 @@ func (m *mutant) Read() (jsonrpc.Part, error) {
 }
 
 func (m *mutant) Write(p []byte) (int, error) {
-	if m.write != nil {
+	switch {
+	case m.write != nil:
 		return m.write(p)
+	case m.turns.on():
+		return m.turns.write(p)
 	}
 	return m.Stream.Write(p)
 }
@@ -115,6 +119,7 @@ func (m *mutant) SetReadDeadline(t time.Time) error {
 }
 
 func (m *mutant) Close() error {
+	m.turns.close()
 	if m.close != nil {
 		return m.close()
 	}
@@ -174,6 +179,9 @@ func mutants() []struct {
 		{"TryWrite waits", "TryWrite does not wait", true, func(m *mutant, good jsonrpc.Stream) { m.tryWrite = good.Write }},
 		{"no room is an error of TryWrite", "TryWrite does not wait", true, mutateTryError},
 		{"WriteWatched keeps the bytes for the next Write", "WriteWatched writes as Write does", true, mutateWatchedKeeps},
+		{"Room does not end", "Room is what Write has", true, func(m *mutant, _ jsonrpc.Stream) { m.turns.endless = true }},
+		{"Write waits where there is no Room", "Room is what Write has", true, func(m *mutant, _ jsonrpc.Stream) { m.turns.waits = true }},
+		{"nobody is told of room", "Room is what Write has", true, func(m *mutant, _ jsonrpc.Stream) { m.turns.silent = true }},
 		{"deadlines are ignored", "SetReadDeadline interrupts Read", false, func(m *mutant, _ jsonrpc.Stream) { m.deadline = func(time.Time) error { return nil } }},
 		{"a deadline has another error", "SetReadDeadline interrupts Read", false, mutateError(os.ErrDeadlineExceeded, errors.New("timeout"))},
 		{"a deadline is final", "SetReadDeadline interrupts Read", false, mutateDeadlineFinal},

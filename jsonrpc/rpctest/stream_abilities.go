@@ -14,6 +14,11 @@ type watchedWriter interface {
 	WriteWatched(p []byte, watch func(on bool)) (int, error)
 }
 
+type turnTaker interface {
+	Room() (calls, notifications bool)
+	OnRoom(told func())
+}
+
 func checkTryWrite(p *pair) {
 	try, ok := p.a.(tryWriter)
 	if !ok {
@@ -98,6 +103,60 @@ func checkTryWriteFull(p *pair) {
 	sent := p.send(p.a, rest, `{"last":1}`+"\n")
 	p.expect(p.b, append(texts, `{"last":1}`)...)
 	p.await("write the rest", sent)
+}
+
+// checkRoom fills a Stream in which messages wait for their turn.
+func checkRoom(p *pair) {
+	turns, ok := p.a.(turnTaker)
+	if !ok {
+		return
+	}
+	told := make(chan struct{}, 1)
+	turns.OnRoom(func() {
+		select {
+		case told <- struct{}{}:
+		default: // it was told before
+		}
+	})
+	var texts []string
+	write := func(text string) {
+		texts = append(texts, text)
+		if n, err := p.a.Write([]byte(text + "\n")); err != nil || n != len(text)+1 {
+			p.Errorf("Write of %d bytes: %d, %v", len(text)+1, n, err)
+		}
+	}
+	full := p.write(p.a, func() {
+		for i := 0; p.hasRoom(turns); i++ {
+			if i == floodLimit/floodMessage {
+				p.Errorf("Room says that there is some beyond %d MiB", floodLimit>>20)
+				break
+			}
+			write(large(floodMessage + i))
+		}
+		write(large(floodMessage - 1)) // which a Conn had taken before
+		write(`{"jsonrpc":"2.0","id":1,"result":null}`)
+	})
+	p.await("write what there is room for, and then another message and an answer, with a peer that reads nothing", full)
+	if p.Failed() {
+		return
+	}
+	p.unordered = true // answers pass others
+	p.expect(p.b, texts...)
+	for room := false; !room && !p.Failed(); {
+		p.await("tell of room when the peer has read", told)
+		_, room = turns.Room()
+	}
+}
+
+// hasRoom says that there is room for a notification, also after a pause in which what waits
+// goes as far as it does.
+func (p *pair) hasRoom(turns turnTaker) bool {
+	_, room := turns.Room()
+	if !room {
+		p.ended(nil)
+		_, room = turns.Room()
+	}
+	return room
 }
 
 type readDeadliner interface{ SetReadDeadline(t time.Time) error }

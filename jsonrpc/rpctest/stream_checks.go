@@ -41,6 +41,7 @@ func streamChecks() []streamCheck {
 		{"TryWrite writes what it says", true, checkTryWrite},
 		{"TryWrite does not wait", true, checkTryWriteFull},
 		{"WriteWatched writes as Write does", true, checkWriteWatched},
+		{"Room is what Write has", true, checkRoom},
 		{"SetReadDeadline interrupts Read", true, checkDeadline},
 		{"an interrupted Read loses nothing", true, checkDeadlineLoss},
 	}
