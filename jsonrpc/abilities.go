@@ -15,6 +15,7 @@ type (
 	turnTaker interface {
 		Room() (calls, notifications bool)
 		OnRoom(told func())
+		Drop(id []byte) bool
 	}
 )
 

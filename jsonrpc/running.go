@@ -70,18 +70,26 @@ func (r *running) cancels(m *message, name string) bool {
 }
 
 // tellCancelled tells the peer that nobody waits any more for the answer to a call
-// that was sent. It waits for nothing. Where senders wait for room the notice goes
+// that was sent, unless it still waits for its turn and is not sent. It waits for nothing. Where senders wait for room the notice goes
 // beyond it: there is one for each call in flight at most, and a peer that is late is
 // the one to be spared work.
 func (c *Conn) tellCancelled(call *outCall) {
+	w := c.w
 	method, member := c.cfg.Cancel.method()
+	if method == "" && w.turns == nil {
+		return
+	}
+	id := c.ids.append(nil, call.id)
+	if w.turns != nil && w.turns.Drop(id) {
+		call.sent = false
+		return
+	}
 	if method == "" {
 		return
 	}
 	params := append([]byte(`{"`), member...)
 	params = append(params, `":`...)
-	params = append(c.ids.append(params, call.id), '}')
-	w := c.w
+	params = append(append(params, id...), '}')
 	if !w.lockBeyond() {
 		return
 	}

@@ -37,6 +37,7 @@ import "time"
 //
 //	Room() (calls, notifications bool)
 //	OnRoom(told func())
+//	Drop(id []byte) bool
 //
 // A Conn calls OnRoom before anything is written. From then on it asks Room before it
 // takes a call, a batch of calls, or a notification from who sends it, who waits as long
@@ -44,6 +45,8 @@ import "time"
 // TryWrite take calls and notifications without waiting, those included that the Conn had
 // taken before (Config.WriteBuffer). Whenever there is room after there was none, the Stream
 // calls told, from any goroutine, but not from within Room, and with no lock that Room takes.
+// Drop takes out the call with this id, as it was written, if it still waits for its turn: true
+// says that it never goes out. Nobody waits for its answer any more.
 type Stream interface {
 	// Read returns the next part of the message at hand, or the first part of
 	// the next message. The bytes are borrowed until the next Read. Empty

@@ -15,8 +15,10 @@ type turnStream struct {
 	Stream
 	told func()
 
-	mu   sync.Mutex
-	room streamRoom
+	mu      sync.Mutex
+	room    streamRoom
+	drops   bool     // all that it is asked to
+	dropped []string // ids that it was asked to drop
 }
 
 func (s *turnStream) OnRoom(told func()) { s.told = told }
@@ -25,6 +27,13 @@ func (s *turnStream) Room() (calls, notifications bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.room.calls, s.room.notifications
+}
+
+func (s *turnStream) Drop(id []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = append(s.dropped, string(id))
+	return s.drops
 }
 
 func (s *turnStream) set(calls, notifications bool) {
@@ -192,4 +201,33 @@ func TestCloseWithoutRoom(t *testing.T) {
 		}
 		s.told() // late
 	})
+}
+
+// TestDropped: the Stream is asked to drop a call that is given up, whatever ends the wait for
+// it; one that was dropped has not been sent, and the peer hears nothing of it.
+func TestDropped(t *testing.T) {
+	for _, cancel := range []CancelStyle{CancelSilent, LSPCancel} {
+		for _, drops := range []bool{true, false} {
+			withTurns(t, Config{Cancel: cancel}, func(t *testing.T, c *Conn, s *turnStream, peer *rawPeer) {
+				s.drops = drops
+				ctx, giveUp := context.WithTimeout(t.Context(), time.Second)
+				defer giveUp()
+				for i, call := range []func() error{
+					func() error { return c.Call(ctx, "m", nil, nil) },
+					func() error { return c.Call(t.Context(), "m", nil, nil) }, // for the timeout of the Conn
+				} {
+					err := call()
+					lost, ok := errors.AsType[*CallError](err)
+					if !errors.Is(err, ErrTimeout) || !ok || lost.Sent == drops || len(s.dropped) != i+1 || s.dropped[i] != lost.ID.String() {
+						t.Errorf("drops %t: %v, sent %t, asked for %q", drops, err, ok && lost.Sent, s.dropped)
+					}
+					peer.next() // this Stream has sent it all the same
+					if cancel == LSPCancel && !drops {
+						peer.want(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":` + lost.ID.String() + `}}`)
+					}
+					peer.quiet()
+				}
+			})
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package rpchttp
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/parley-project/parley/jsonrpc"
@@ -99,9 +100,29 @@ func (s *Stream) expect(j *job, kind messageKind) {
 // giveUp ends the POST of the call with this id, or takes it out of its queue, if nobody
 // waits for another answer to it.
 func (s *Stream) giveUp(id []byte) {
-	if j := s.unwanted(id); j != nil && j.lane.drop(j) {
+	if j := s.unwanted(id); j != nil {
+		s.drop(j.lane, func(other *job) bool { return other == j })
+	}
+}
+
+// Drop takes the call with this id, as it was written, out of those that wait for their turn.
+// False: it is none of them, or one of a batch. It may be called by any goroutine.
+func (s *Stream) Drop(id []byte) bool {
+	return s.drop(s.laneOf(isCall), func(j *job) bool { return bytes.Equal(idOf(j.msg), id) })
+}
+
+func (s *Stream) drop(l *lane, meant func(*job) bool) bool {
+	j, opened := l.drop(meant)
+	if j == nil {
+		return false
+	}
+	s.mu.Lock()
+	s.forgetLocked(j)
+	s.mu.Unlock()
+	if opened {
 		s.roomMade()
 	}
+	return true
 }
 
 // unwanted returns the job that nobody wants any more, without the call with this id;

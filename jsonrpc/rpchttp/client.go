@@ -73,7 +73,7 @@ type ClientConfig struct {
 	// given up. Read says nothing about it. The notification itself is sent in
 	// a session, where the server can tell which request it means, and dropped
 	// without one. Default: a call that is given up leaves its POST running
-	// until Timeout.
+	// until Timeout, if it was begun.
 	Cancel jsonrpc.CancelStyle
 	// CloseTimeout bounds what Close waits for notifications and responses that
 	// are on their way, and for the server to end the session. Default 1 s.
@@ -124,8 +124,8 @@ func setDefault[T int | string | time.Duration](v *T, d T) {
 	}
 }
 
-// A Stream is the client's end: a jsonrpc.Stream with TryWrite, WriteWatched, Room and
-// SetReadDeadline. See the package documentation for what it promises.
+// A Stream is the client's end: a jsonrpc.Stream with TryWrite, WriteWatched, Room,
+// Drop and SetReadDeadline. See the package documentation for what it promises.
 type Stream struct {
 	cfg    ClientConfig
 	url    *url.URL

@@ -106,7 +106,8 @@
 // that id, as it is written, in that session; a notification that overtakes its
 // request finds nothing to end. Without Cancel, jsonrpc.CancelSilent, a call
 // that is given up leaves its POST running until the answer comes or
-// ClientConfig.Timeout is over.
+// ClientConfig.Timeout is over. A call that is given up before its POST began is
+// not sent at all, and its error says so.
 //
 // # What a Stream over HTTP promises
 //

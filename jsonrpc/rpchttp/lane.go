@@ -84,18 +84,17 @@ func (l *lane) next() (j *job, opened bool) {
 	return l.takeLocked(0)
 }
 
-// drop takes out j, unless a worker has it already, and says whether the lane has room
-// since.
-func (l *lane) drop(j *job) (opened bool) {
+// drop takes out the job that is meant, unless a worker has it already, and says whether the
+// lane has room since.
+func (l *lane) drop(meant func(*job) bool) (j *job, opened bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.Index(l.jobs, j)
+	i := slices.IndexFunc(l.jobs, meant)
 	if i < 0 {
-		return false
+		return nil, false
 	}
 	l.active--
-	_, opened = l.takeLocked(i)
-	return opened
+	return l.takeLocked(i)
 }
 
 func (l *lane) takeLocked(i int) (j *job, opened bool) {

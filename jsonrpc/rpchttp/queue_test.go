@@ -504,3 +504,30 @@ func TestBatchGivenUpWhileQueued(t *testing.T) {
 		}
 	})
 }
+
+// TestDrop: Drop takes out what waits, and nothing else, with what is known of it.
+func TestDrop(t *testing.T) {
+	for _, cancel := range []jsonrpc.CancelStyle{jsonrpc.CancelSilent, jsonrpc.LSPCancel} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 100, Cancel: cancel}, g.answer)
+			told := 0
+			s.OnRoom(func() { told++ })
+			say(t, s, call(1, 60), call(2, 60), "["+call(3, 60)+"]")
+			synctest.Wait()
+			for id, want := range map[string]bool{"1": false, "2": true, "3": false, "4": false} {
+				if got := s.Drop([]byte(id)); got != want {
+					t.Errorf("Drop(%s): %t", id, got)
+				}
+			}
+			if s.Drop([]byte("2")) || told != 1 || len(s.calls) > 2 {
+				t.Errorf("told %d times, %d calls are known", told, len(s.calls))
+			}
+			close(g.open)
+			_, _ = s.Read() // the call that was answered 202
+			if got := g.seen(); len(got) != 2 {
+				t.Errorf("%q arrived", got)
+			}
+		})
+	}
+}

@@ -181,6 +181,7 @@ func mutants() []struct {
 		{"WriteWatched keeps the bytes for the next Write", "WriteWatched writes as Write does", true, mutateWatchedKeeps},
 		{"Room does not end", "Room is what Write has", true, func(m *mutant, _ jsonrpc.Stream) { m.turns.endless = true }},
 		{"Write waits where there is no Room", "Room is what Write has", true, func(m *mutant, _ jsonrpc.Stream) { m.turns.waits = true }},
+		{"Drop drops nothing", "Room is what Write has", true, func(m *mutant, _ jsonrpc.Stream) { m.turns.keeps = true }},
 		{"nobody is told of room", "Room is what Write has", true, func(m *mutant, _ jsonrpc.Stream) { m.turns.silent = true }},
 		{"deadlines are ignored", "SetReadDeadline interrupts Read", false, func(m *mutant, _ jsonrpc.Stream) { m.deadline = func(time.Time) error { return nil } }},
 		{"a deadline has another error", "SetReadDeadline interrupts Read", false, mutateError(os.ErrDeadlineExceeded, errors.New("timeout"))},

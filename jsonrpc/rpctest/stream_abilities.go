@@ -17,6 +17,7 @@ type watchedWriter interface {
 type turnTaker interface {
 	Room() (calls, notifications bool)
 	OnRoom(told func())
+	Drop(id []byte) bool
 }
 
 func checkTryWrite(p *pair) {
@@ -135,6 +136,13 @@ func checkRoom(p *pair) {
 		}
 		write(large(floodMessage - 1)) // which a Conn had taken before
 		write(`{"jsonrpc":"2.0","id":1,"result":null}`)
+		late := []byte(`{"jsonrpc":"2.0","id":"late","method":"m"}` + "\n")
+		if n, err := p.a.Write(late); err != nil || n != len(late) {
+			p.Errorf("Write of %d bytes: %d, %v", len(late), n, err)
+		}
+		if !turns.Drop([]byte(`"late"`)) || turns.Drop([]byte(`"late"`)) || turns.Drop([]byte("1")) {
+			p.Errorf("Drop does not say that it takes out a call that waits, and no others")
+		}
 	})
 	p.await("write what there is room for, and then another message and an answer, with a peer that reads nothing", full)
 	if p.Failed() {

@@ -1,6 +1,7 @@
 package rpctest
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/parley-project/parley/jsonrpc"
@@ -12,7 +13,7 @@ const turnRoom = 64 << 10
 // turns are a queue before a Stream, in which what is written waits for its turn from
 // OnRoom on, with its faults.
 type turns struct {
-	endless, waits, silent bool
+	endless, waits, silent, keeps bool
 
 	mu      sync.Mutex
 	told    func()
@@ -51,6 +52,22 @@ func (t *turns) write(p []byte) (int, error) {
 	t.waiting = append(t.waiting, p...)
 	t.changed.Broadcast()
 	return len(p), nil
+}
+
+// Drop takes out what has the id, if it is whole.
+func (m *mutant) Drop(id []byte) bool {
+	t := &m.turns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := bytes.Index(t.waiting, append([]byte(`{"jsonrpc":"2.0","id":`), append(id, `,"method"`...)...))
+	if i < 0 {
+		return false
+	}
+	if !t.keeps {
+		end := i + bytes.IndexByte(t.waiting[i:], '\n') + 1
+		t.waiting = append(t.waiting[:i:i], t.waiting[end:]...)
+	}
+	return true
 }
 
 // run writes what waits until the Stream is closed.

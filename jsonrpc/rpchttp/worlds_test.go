@@ -1,0 +1,335 @@
+package rpchttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-project/parley/jsonrpc"
+	"github.com/parley-project/parley/jsonrpc/rpchttp"
+)
+
+var (
+	worldSeed  = flag.Uint64("rpchttp.seed", 1, "the first seed of TestWorlds")
+	worldCount = flag.Uint64("rpchttp.worlds", 30, "how many seeds TestWorlds tries")
+)
+
+// A pipeNet is a network in memory whose connections break at random.
+type pipeNet struct {
+	accept chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+
+	mu    sync.Mutex
+	rnd   *rand.Rand
+	cuts  int // that are still to come
+	sound bool
+}
+
+func (n *pipeNet) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.accept:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *pipeNet) Close() error {
+	n.once.Do(func() { close(n.closed) })
+	return nil
+}
+
+func (n *pipeNet) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+func (n *pipeNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case n.accept <- far:
+		return &brittle{Conn: near, net: n, left: n.life()}, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// life is how many bytes a new connection carries; 0: any number.
+func (n *pipeNet) life() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sound || n.cuts == 0 || n.rnd.IntN(3) == 0 {
+		return 0
+	}
+	n.cuts--
+	return 1 + n.rnd.IntN(1<<(6+n.rnd.IntN(12)))
+}
+
+// A brittle connection breaks after so many bytes.
+type brittle struct {
+	net.Conn
+	net  *pipeNet
+	mu   sync.Mutex
+	left int
+}
+
+func (n *pipeNet) isSound() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sound
+}
+
+// take says how many of n bytes go through, and whether the connection breaks then.
+func (b *brittle) take(n int) (int, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left == 0 || b.net.isSound() {
+		return n, false
+	}
+	if n < b.left {
+		b.left -= n
+		return n, false
+	}
+	return b.left, true
+}
+
+func (b *brittle) Read(p []byte) (int, error) {
+	n, err := b.Conn.Read(p)
+	if k, broken := b.take(n); broken {
+		b.Close()
+		return k, errors.New("reset")
+	}
+	return n, err
+}
+
+func (b *brittle) Write(p []byte) (int, error) {
+	k, broken := b.take(len(p))
+	n, err := b.Conn.Write(p[:k])
+	if broken {
+		b.Close()
+		return n, errors.New("reset")
+	}
+	return n, err
+}
+
+// A world is a client and a server that call each other.
+type world struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	rnd     *rand.Rand
+	next    int
+	handled map[string]int // by the token of the call
+}
+
+func (w *world) intn(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rnd.IntN(n)
+}
+
+func (w *world) token() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next++
+	return fmt.Sprintf("token %d", w.next)
+}
+
+// An ask are the params of all methods: what is answered, and what is done before.
+type ask struct {
+	Token string        `json:"token"`
+	Fill  string        `json:"fill,omitempty"`
+	Depth int           `json:"depth,omitempty"` // so many calls there and back are made for the answer
+	Wait  time.Duration `json:"wait,omitempty"`
+}
+
+// handler handles what the peer asks; back gives the connection on which it can be asked.
+func (w *world) handler(back func(context.Context) *jsonrpc.Conn) jsonrpc.Handler {
+	return jsonrpc.HandlerFunc(func(ctx context.Context, req *jsonrpc.Request) (any, error) {
+		var a ask
+		if err := json.Unmarshal(req.Params(), &a); err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		w.handled[a.Token]++
+		w.mu.Unlock()
+		if a.Wait > 0 {
+			select {
+			case <-time.After(a.Wait):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		if a.Depth > 0 {
+			conn := back(ctx)
+			if conn == nil {
+				return nil, errors.New("no connection back")
+			}
+			if err := w.call(ctx, conn, a.Depth-1); err != nil {
+				return nil, err
+			}
+		}
+		return a, nil
+	})
+}
+
+// call makes one call, and says what became of it. A foreign answer fails the test.
+func (w *world) call(ctx context.Context, conn *jsonrpc.Conn, depth int) error {
+	a := w.ask(depth)
+	var got ask
+	err := conn.Call(ctx, "ask", a, &got)
+	if err == nil && got != a {
+		w.t.Errorf("the answer to %s is %s", a.Token, got.Token)
+	}
+	w.once(a.Token, err)
+	return err
+}
+
+func (w *world) ask(depth int) ask {
+	a := ask{Token: w.token(), Depth: depth}
+	if w.intn(4) == 0 {
+		a.Fill = strings.Repeat("x", w.intn(1<<w.intn(19)))
+	}
+	if w.intn(3) == 0 {
+		a.Wait = time.Duration(w.intn(3000)) * time.Millisecond
+	}
+	return a
+}
+
+// once checks that the call was handled once, or, if it failed, at most once.
+func (w *world) once(token string, err error) {
+	w.mu.Lock()
+	n := w.handled[token]
+	w.mu.Unlock()
+	call, ok := errors.AsType[*jsonrpc.CallError](err)
+	switch {
+	case err != nil && !ok:
+		w.t.Errorf("%s: %v is no CallError", token, err)
+	case n > 1, err == nil && n != 1, ok && !call.Sent && n > 0:
+		w.t.Errorf("%s was handled %d times: %v", token, n, err)
+	}
+}
+
+// act does one thing.
+func (w *world) act(ctx context.Context, conn *jsonrpc.Conn) {
+	if w.intn(4) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(w.intn(2000))*time.Millisecond)
+		defer cancel()
+	}
+	switch w.intn(6) {
+	case 0:
+		a := w.ask(0)
+		err := conn.Notify(ctx, "note", a)
+		if w.mu.Lock(); w.handled[a.Token] > 1 {
+			w.t.Errorf("%s was handled %d times", a.Token, w.handled[a.Token])
+		}
+		w.mu.Unlock()
+		_ = err
+	case 1:
+		b := new(jsonrpc.Batch)
+		asks, got := make([]ask, 1+w.intn(5)), make([]ask, 5)
+		entries := make([]*jsonrpc.BatchCall, len(asks))
+		for i := range asks {
+			asks[i] = w.ask(w.intn(2))
+			entries[i] = b.Call("ask", asks[i], &got[i])
+		}
+		_ = conn.Batch(ctx, b)
+		for i, a := range asks {
+			if err := entries[i].Err(); err == nil && got[i] != a {
+				w.t.Errorf("the answer to %s is %s", a.Token, got[i].Token)
+			}
+			w.once(a.Token, entries[i].Err())
+		}
+	default:
+		_ = w.call(ctx, conn, w.intn(4))
+	}
+}
+
+// TestWorlds: over connections that break at random, with queues that are full and callers that
+// give up, each call ends once, with its own answer or an error that says why; it is handled
+// once at most; and once the network is sound everything works again, unless the Conn has
+// ended. Nothing hangs, and nothing is left.
+func TestWorlds(t *testing.T) {
+	for seed := *worldSeed; seed < *worldSeed+*worldCount; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { oneWorld(t, seed) })
+		})
+	}
+}
+
+func oneWorld(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	w := &world{t: t, rnd: rnd, handled: make(map[string]int)}
+	pick := func(of ...int) int { return of[rnd.IntN(len(of))] }
+	network := &pipeNet{accept: make(chan net.Conn), closed: make(chan struct{}), rnd: rand.New(rand.NewPCG(seed, 1)), cuts: pick(0, 0, 3, 30)}
+	cancel := []jsonrpc.CancelStyle{jsonrpc.CancelSilent, jsonrpc.LSPCancel, jsonrpc.MCPCancel}[rnd.IntN(3)]
+	h := rpchttp.Handler(rpchttp.ServerConfig{
+		Config: jsonrpc.Config{Cancel: cancel, MaxHandlers: pick(0, 3, 50), Handler: w.handler(func(ctx context.Context) *jsonrpc.Conn {
+			if s, ok := rpchttp.SessionFrom(ctx); ok {
+				return s.Conn()
+			}
+			return nil
+		})},
+		Sessions: &rpchttp.SessionConfig{Backlog: pick(0, 1000, 100_000)},
+	})
+	srv := &http.Server{Handler: h}
+	served := make(chan error)
+	go func() { served <- srv.Serve(network) }()
+	transport := &http.Transport{DialContext: network.dial, MaxIdleConnsPerHost: 10}
+	st, err := rpchttp.NewStream("http://127.0.0.1/", rpchttp.ClientConfig{
+		Client:      &http.Client{Transport: transport},
+		MaxInFlight: pick(0, 1, 2, 5), MaxQueue: pick(0, 1, 1000, 100_000), MaxReconnects: -1,
+		Cancel: cancel, WayBack: rpchttp.WayBackAtOnce,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conn *jsonrpc.Conn
+	ready := make(chan struct{})
+	conn = jsonrpc.NewConn(st, jsonrpc.Config{
+		Cancel: cancel, WriteBuffer: pick(0, 1, 1000), MaxHandlers: pick(0, 3, 50),
+		Handler: w.handler(func(context.Context) *jsonrpc.Conn { <-ready; return conn }),
+	})
+	close(ready)
+	var callers sync.WaitGroup
+	for range 1 + rnd.IntN(12) {
+		callers.Go(func() {
+			for range 1 + w.intn(12) {
+				w.act(t.Context(), conn)
+			}
+		})
+	}
+	callers.Wait()
+	network.mu.Lock()
+	network.sound = true
+	network.mu.Unlock()
+	time.Sleep(2 * time.Hour) // all that was under way has ended, one after the other perhaps
+	if conn.State() == jsonrpc.StateConnected {
+		// One call there and one back; more would want more calls in flight.
+		if err := w.call(t.Context(), conn, 1); err != nil {
+			t.Errorf("when all is sound again: %v", err)
+		}
+	} else {
+		t.Logf("the Conn has ended: %v", conn.Err())
+	}
+	if s := conn.Stats(); s.Pending != 0 || s.Handling != 0 {
+		t.Errorf("left: %+v", s)
+	}
+	conn.Close()
+	h.Close()
+	srv.Close()
+	<-served
+	transport.CloseIdleConnections()
+	time.Sleep(time.Minute)
+}
