@@ -36,7 +36,7 @@ func buildInput(base json.RawMessage, sets []string) (json.RawMessage, error) {
 		}
 		root = t
 	}
-	given := map[string]bool{}
+	var given [][]string
 	for _, s := range sets {
 		name, text, ok := strings.Cut(s, "=")
 		if !ok {
@@ -46,12 +46,13 @@ func buildInput(base json.RawMessage, sets []string) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := 1; i < len(keys); i++ {
-			if given[strings.Join(keys[:i], "\x00")] {
-				return nil, usagef("--set %s: %s was set to a value before", s, strings.Join(keys[:i], "."))
+		for _, g := range given {
+			// Of a name and one within it, one would be lost, whichever comes first.
+			if n := min(len(g), len(keys)); len(g) != len(keys) && slices.Equal(g[:n], keys[:n]) {
+				return nil, usagef("--set %s: %s was set to a value before", s, strings.Join(g, "."))
 			}
 		}
-		given[strings.Join(keys, "\x00")] = true
+		given = append(given, keys)
 		root.set(keys, setValue(text))
 	}
 	return root.encode()
