@@ -195,7 +195,7 @@ func (a *app) dereference(text string) (string, error) {
 		if err != nil {
 			return "", usagef("the file of the URL: %v", err)
 		}
-		return string(bytes.TrimSpace(b)), nil
+		return string(bytes.TrimSpace(withoutMark(b))), nil
 	}
 	return text, nil
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // withoutMark is a text without the byte order mark that editors on Windows begin files
-// with: workflows, configurations and lists of agents may have one, so JSON may, too.
+// with: workflows, configurations and lists of agents may have one, so JSON and files of
+// keys may, too.
 func withoutMark(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\ufeff")) }
 
 // jsonFault says where JSON is broken, in lines and columns.

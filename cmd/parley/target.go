@@ -109,7 +109,7 @@ func (a *app) secret(what, text string) (parley.Secret, error) {
 		if err != nil {
 			return parley.Secret{}, usagef("%s: %v", what, err)
 		}
-		if b = bytes.TrimSpace(b); len(b) == 0 {
+		if b = bytes.TrimSpace(withoutMark(b)); len(b) == 0 {
 			return parley.Secret{}, usagef("%s: the file %s is empty", what, a.path(name))
 		}
 		return parley.NewSecret(b), nil

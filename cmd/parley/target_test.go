@@ -48,6 +48,7 @@ func TestTarget(t *testing.T) {
 		{"a context", here, []string{"PARLEY_KEY=env", "PROD=prod"}, flags{context: "prod"}, away, "prod"},
 		{"a context whose key is in a file beside it", here, []string{"PARLEY_KEY=env"}, flags{context: "file"}, away, "beside"},
 		{"a context without a key", here, []string{"PARLEY_KEY=env"}, flags{context: "open"}, away, ""},
+		{"a key in a file of an editor on Windows", here, nil, flags{key: "file:../../home/parley/windows"}, here, "marked"},
 		{"a context with another key", here, nil, flags{context: "prod", key: "env:OTHER"}, away, "other"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,6 +58,7 @@ func TestTarget(t *testing.T) {
 			write(t, dir, ".parley/key", "data\n")
 			write(t, dir, "home/parley/contexts.yaml", "prod: {url: \""+away+"\", key: env:PROD}\nfile: {url: \""+away+"\", key: file:k}\nopen: {url: \""+away+"\"}\n")
 			write(t, dir, "home/parley/k", "beside\n")
+			write(t, dir, "home/parley/windows", "\ufeffmarked\r\n")
 			write(t, dir, "a/b/x", "")
 			a := newTestApp(io.Discard, io.Discard)
 			a.dir, a.flags = filepath.Join(dir, "a", "b"), tt.flags

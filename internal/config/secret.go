@@ -75,7 +75,8 @@ func (l *loader) read(ref, dir string) (parley.Secret, error) {
 	if err != nil {
 		return parley.Secret{}, parley.Errorf(parley.CodeUnavailable, "cannot be read: %w", err)
 	}
-	value = bytes.TrimRight(value, "\r\n")
+	// Editors on Windows begin files with a byte order mark, which is no part of a secret.
+	value = bytes.TrimRight(bytes.TrimPrefix(value, []byte("\ufeff")), "\r\n")
 	if len(value) == 0 || len(value) > maxSecret {
 		return parley.Secret{}, parley.Errorf(parley.CodeUnavailable, "the file %s is empty or larger than %d bytes", name, maxSecret)
 	}

@@ -26,6 +26,18 @@ func TestSecretsAreRead(t *testing.T) {
 	}
 }
 
+// TestSecretsOfWindows: the byte order mark and the line end that editors there write
+// are no part of a secret; blanks are.
+func TestSecretsOfWindows(t *testing.T) {
+	l, err := config.Load(config.Sources{
+		File: "parley.yaml", Data: []byte("auth: {key: file:key}"), FileDir: "/etc", Dir: "/",
+		ReadFile: func(string) ([]byte, error) { return []byte("\ufeff s3cr3t \r\n"), nil },
+	})
+	if err != nil || string(l.Auth.Key.Reveal()) != " s3cr3t " {
+		t.Errorf("%q, %v", l.Auth.Key.Reveal(), err)
+	}
+}
+
 // holds says whether a secret in v, or that a function in v gives, has the word in it.
 func holds(v reflect.Value, word string) bool {
 	switch v.Kind() {
