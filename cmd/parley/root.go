@@ -20,7 +20,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(
 		newDevCommand(a), newServeCommand(a), newZoneCommand(a), newRunCommand(a), newWorkflowCommand(a), newAgentCommand(a), newDLQCommand(a), newApprovalCommand(a), newEventCommand(a), newScheduleCommand(a),
 		newImportCommand(a), newMigrateCommand(a), newBackupCommand(a), newArchiveCommand(a), newTopicsCommand(a), newDoctorCommand(a), newConfigCommand(a),
-		newRPCCommand(a), newMockAgentCommand(a), newAPICommand(a), newErrorsCommand(a), newKeyCommand(a), newSchemaCommand(a), newVersionCommand(a), newExitCodesTopic(),
+		newRPCCommand(a), newMockAgentCommand(a), newAPICommand(a), newErrorsCommand(a), newKeyCommand(a), newSchemaCommand(a), newVersionCommand(a), newOpenCommand(), newExitCodesTopic(),
 	)
 	root.SetHelpCommand(newHelpCommand(root))
 
@@ -147,7 +147,9 @@ func newHelpCommand(root *cobra.Command) *cobra.Command {
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, c := range root.Commands() {
-				names = append(names, c.Name())
+				if !c.Hidden {
+					names = append(names, c.Name())
+				}
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
