@@ -248,8 +248,12 @@ func (a *app) agentAddFile(ctx context.Context, file string) error {
 		return err
 	}
 	specs, problems := registry.LoadFile(name, source)
-	for _, p := range problems {
-		a.note("%s", problemLine(p))
+	for _, p := range byPlace(problems) {
+		if p.Severity == parley.SeverityError {
+			a.writeProblem(p)
+		} else {
+			a.note("%s", problemLine(p))
+		}
 	}
 	if n := errorCount(problems); n > 0 {
 		return invalidf("%s: %s", name, plural(n, "error"))

@@ -38,10 +38,10 @@ func (d *doctor) configuration(f *settingFlags) []finding {
 	bad := false
 	for _, p := range problems {
 		if p.Severity == parley.SeverityError {
-			found, bad = append(found, broken(name, p.String(), "correct it there")), true
+			found, bad = append(found, broken(name, withMember(p).String(), "correct it there")), true
 			continue
 		}
-		found = append(found, odd(name, p.String(), "correct it there"))
+		found = append(found, odd(name, withMember(p).String(), "correct it there"))
 	}
 	if bad {
 		return found

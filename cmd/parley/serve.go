@@ -247,7 +247,7 @@ func readAgents(l *config.Loaded) ([]parley.AgentSpec, parley.Problems) {
 			specs[i].Timeout = &l.Limits.AgentTimeout
 		}
 	}
-	return specs, problems
+	return specs, byPlace(problems)
 }
 
 func (a *app) writeProblem(p parley.Problem) { fmt.Fprintln(a.stderr, problemLine(p)) }

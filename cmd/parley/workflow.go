@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -142,11 +143,27 @@ func (a *app) drawChecked(r checked) {
 // problemLine is "file:line:col: code: text"; what is no error says so behind
 // that.
 func problemLine(p parley.Problem) string {
-	text := clean(p.String())
+	text := clean(withMember(p).String())
 	if p.Severity == parley.SeverityWarning {
 		text += " [warning]"
 	}
 	return text
+}
+
+// withMember is a finding whose text says which member it is about. Those of agents files
+// say what the member must be, and leave its name to the path.
+func withMember(p parley.Problem) parley.Problem {
+	if strings.HasPrefix(p.Path, "agents[") {
+		p.Text = p.Path + ": " + p.Text
+	}
+	return p
+}
+
+// byPlace gives the findings of one file in the order of their places.
+func byPlace(problems parley.Problems) parley.Problems {
+	return slices.SortedStableFunc(slices.Values(problems), func(a, b parley.Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
 }
 
 func newWorkflowApply(a *app) *cobra.Command {
