@@ -113,7 +113,9 @@ func (l *loader) member(key, value *yaml.Node, path string) {
 			return
 		}
 		if v != nil {
-			l.set(path, v, Origin{Name: l.src.File + ":" + strconv.Itoa(value.Line), dir: l.src.FileDir, rank: rankFile})
+			l.set(path, v, Origin{
+				Name: l.src.File + ":" + strconv.Itoa(value.Line), line: value.Line, col: value.Column, dir: l.src.FileDir, rank: rankFile,
+			})
 		}
 	case isNull(value):
 	case value.Kind != yaml.MappingNode:

@@ -38,6 +38,8 @@ type Origin struct {
 	// Name is the file with its line, the variable or the flag; "default"
 	// without any.
 	Name string
+	// line and col are where the value stands in the file, 0 elsewhere.
+	line, col int
 	// dir is what a relative path begins at.
 	dir string
 	// rank orders origins: the higher one wins.
@@ -122,6 +124,15 @@ func (l *loader) problem(at parley.Problem, path, code, text string) {
 	l.problems = append(l.problems, at)
 }
 
+// whence is where the value of a setting comes from.
+func (l *loader) whence(path string) parley.Problem {
+	o := l.origin[path]
+	if o.line > 0 {
+		return parley.Problem{File: l.src.File, Line: o.line, Col: o.col}
+	}
+	return parley.Problem{File: o.Name}
+}
+
 // The codes of problems.
 const (
 	codeSyntax  = "syntax"
@@ -169,6 +180,9 @@ func (l *loader) derive() {
 		if l.values["bus.kafka.tls."+part] != "" && l.origin["bus.kafka.tls.enabled"].rank == rankDefault {
 			l.values["bus.kafka.tls.enabled"] = true
 		}
+	}
+	if l.values["data"] == "" {
+		l.problem(l.whence("data"), "data", codeValue, "must name a folder: the keys are kept there")
 	}
 	for path, s := range l.known {
 		switch s.Kind {

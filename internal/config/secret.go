@@ -52,7 +52,7 @@ func (l *loader) secret(path string) parley.Secret {
 	}
 	v, err := l.read(ref, l.origin[path].dir)
 	if err != nil {
-		l.problem(parley.Problem{File: l.origin[path].Name}, path, codeSecret, err.Error())
+		l.problem(l.whence(path), path, codeSecret, err.Error())
 	}
 	return v
 }
@@ -88,13 +88,13 @@ func (l *loader) databaseURL() parley.Secret {
 	const path, other = "database.url", "database.password"
 	if l.values[path] == "" {
 		if l.values[other] != "" {
-			l.problem(parley.Problem{File: l.origin[other].Name}, other, codeValue, "is set without database.url")
+			l.problem(l.whence(other), other, codeValue, "is set without database.url")
 		}
 		return parley.Secret{}
 	}
 	u, own, wrong := l.readURL()
 	if wrong != nil {
-		l.problem(parley.Problem{File: l.origin[wrong.path].Name}, wrong.path, wrong.code, wrong.Error())
+		l.problem(l.whence(wrong.path), wrong.path, wrong.code, wrong.Error())
 		return parley.Secret{}
 	}
 	if own && l.origin[path].rank == rankFile && !isReference(l.values[path].(string)) {
