@@ -115,7 +115,7 @@ func (d *doctor) examine(ctx context.Context, f *settingFlags) error {
 // use.
 func (d *doctor) examinations() (all []examination, done func() error) {
 	done = func() error { return nil }
-	all = []examination{d.dataFolder, d.openFiles, d.database, d.bus, d.traces}
+	all = []examination{d.dataFolder, d.openFiles, d.database, d.bus, d.workflows, d.traces}
 	where := d.address
 	if d.bare {
 		where = d.runningServer

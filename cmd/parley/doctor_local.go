@@ -9,9 +9,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/config"
+	"github.com/parley-project/parley/internal/workflow"
 )
 
 const (
@@ -143,6 +146,51 @@ func judgeSpace(dir string, free uint64) finding {
 		return odd(name, text, advice)
 	}
 	return fine(name, text)
+}
+
+// workflows looks whether the documents can be deployed that each start deploys: one
+// that is wrong keeps a server from starting.
+func (d *doctor) workflows(context.Context) []finding {
+	const name = "workflows"
+	if len(d.loaded.Workflows) == 0 || !slices.Contains(d.loaded.Roles, config.RoleAPI) {
+		return nil
+	}
+	var found []finding
+	documents := 0
+	for _, dir := range d.loaded.Workflows {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			found = append(found, broken(name, err.Error(), "make the folder, or correct workflows"))
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+				continue
+			}
+			documents++
+			found = append(found, d.document(name, filepath.Join(dir, e.Name()))...)
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	return []finding{fine(name, plural(documents, "document")+" to deploy")}
+}
+
+// document looks at one document; only what keeps it from being deployed is told.
+func (d *doctor) document(check, file string) []finding {
+	source, err := readFile(file, maxDocument)
+	if err != nil {
+		return []finding{broken(check, err.Error(), "let the user of Parley read it")}
+	}
+	_, problems := workflow.Parse(workflow.ParseOptions{File: file, Limits: documentLimits(d.loaded.Limits)}, source)
+	var found []finding
+	for _, p := range problems {
+		if p.Severity == parley.SeverityError {
+			found = append(found, broken(check, p.String(), "correct it there"))
+		}
+	}
+	return found
 }
 
 // openFiles looks whether a process may have as many open as it may have calls.

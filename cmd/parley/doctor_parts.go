@@ -124,6 +124,9 @@ func (d *doctor) traces(ctx context.Context) []finding {
 		return nil
 	}
 	if err := server.CheckSpanReceiver(ctx, d.cfg.Traces.Receiver); err != nil {
+		if parley.CodeOf(err) == parley.CodeInvalid { // no server starts with that
+			return []finding{broken(name, classify(err).text, "correct telemetry.traces, or leave it out")}
+		}
 		return []finding{odd(name, classify(err).text, "runs are not affected; correct telemetry.traces, or start what is to get spans")}
 	}
 	return []finding{fine(name, d.cfg.Traces.Receiver.URL+" takes spans")}

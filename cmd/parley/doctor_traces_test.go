@@ -22,7 +22,7 @@ func TestDoctorTraces(t *testing.T) {
 		t.Errorf("exit %d, %d", exit, exit2)
 	}
 	found, _, _ = examined(t, "listen: 127.0.0.1:0\ntelemetry: {traces: {url: \"collector:4318\"}}\n")
-	expect(t, found["traces"], checkWarn, "telemetry.traces.url must be a URL")
+	expect(t, found["traces"], checkFail, "telemetry.traces.url must be a URL such as http://127.0.0.1:4318/v1/traces → correct telemetry.traces, or leave it out")
 	if found, _, _ := examined(t, "listen: 127.0.0.1:0\n"); found["traces"] != (finding{}) {
 		t.Errorf("without the setting: %+v", found["traces"])
 	}
