@@ -184,6 +184,7 @@ func (l *loader) derive() {
 	if l.values["data"] == "" {
 		l.problem(l.whence("data"), "data", codeValue, "must name a folder: the keys are kept there")
 	}
+	l.checkValues()
 	for path, s := range l.known {
 		switch s.Kind {
 		case KindFolder, KindFile:

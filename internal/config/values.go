@@ -35,6 +35,33 @@ type ValuesS3Bucket struct {
 	KMSKey     string `koanf:"kms_key"`
 }
 
+// checkValues refuses settings of a store of values that lack what goes with them. A
+// bridge without a database keeps none.
+func (l *loader) checkValues() {
+	if l.values["bridge.ledger"] == LedgerNone {
+		return
+	}
+	is := func(path string) bool { v, ok := l.values[path].(string); return ok && v != "" }
+	refuse := func(path, text string) { l.problem(l.whence(path), path, codeValue, text) }
+	switch {
+	case l.values["values.store"] == ValuesS3:
+		for _, path := range []string{"values.s3.bucket", "values.s3.region"} {
+			if !is(path) {
+				refuse("values.store", "s3 needs "+path)
+			}
+		}
+		const id, secret = "values.s3.access_key", "values.s3.secret_key"
+		if is(id) && !is(secret) {
+			refuse(id, "goes with "+secret+", which is not given")
+		}
+		if is(secret) && !is(id) {
+			refuse(secret, "goes with "+id+", which is not given")
+		}
+	case is("database.url") && !is("values.dir") && l.values["values.apart_above"] != int64(0):
+		refuse("values.apart_above", "keeps values in files, which all processes that share the database need: set values.dir to a folder that all of them see, or values.store: s3")
+	}
+}
+
 // valuesSettings are the values that are kept apart.
 func valuesSettings() []Setting {
 	text := func(path, def, help string) Setting {

@@ -32,3 +32,27 @@ values:
 		}
 	}
 }
+
+// TestValuesBelongTogether: what a server would not start with is refused where it
+// stands, and a bridge without a database keeps no values.
+func TestValuesBelongTogether(t *testing.T) {
+	for file, want := range map[string]string{
+		"values: {store: s3}":                                                              "parley.yaml:1:17: value: values.store: s3 needs values.s3.bucket",
+		"values: {store: s3, s3: {bucket: b, region: ''}}":                                 "parley.yaml:1:17: value: values.store: s3 needs values.s3.region",
+		"values: {store: s3, s3: {bucket: b, access_key: me}}":                             "parley.yaml:1:49: value: values.s3.access_key: goes with values.s3.secret_key, which is not given",
+		"values: {store: s3, s3: {bucket: b, secret_key: 'file:secrets/pg'}}":              "parley.yaml:1:49: value: values.s3.secret_key: goes with values.s3.access_key, which is not given",
+		"database: {url: 'postgres://h/d'}\nvalues: {apart_above: 1MiB}":                   "parley.yaml:2:23: value: values.apart_above: keeps values in files, which all processes that share the database need: set values.dir to a folder that all of them see, or values.store: s3",
+		"values: {store: s3}\nbridge: {ledger: none}":                                      "",
+		"values: {store: s3, s3: {bucket: b}}":                                             "",
+		"values: {apart_above: 1MiB}":                                                      "",
+		"database: {url: 'postgres://h/d'}\nvalues: {apart_above: 1MiB, dir: /mnt/values}": "",
+	} {
+		got := ""
+		if _, err := load(file, nil, nil); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", file, got, want)
+		}
+	}
+}
