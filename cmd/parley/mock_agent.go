@@ -73,6 +73,7 @@ and takes bodies of up to 1 MiB. Ctrl-C stops it; its tasks are gone then.`,
 	fl.BoolVar(&f.Stream, "stream", false, "offer streams; A2A only")
 	fl.StringVar(&f.require, "require", "", "bearer token to demand: env:NAME, file:PATH or the token itself")
 	complete(cmd, "protocol", parley.ProtocolJSONRPC, parley.ProtocolSimpleA2A)
+	neverEmpty(cmd, "reply", "require")
 	return cmd
 }
 

@@ -89,6 +89,10 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 		u := usagef("-o %s: the formats are %s", a.flags.output, strings.Join(formats(), ", "))
 		return u.withHint("%s", didYouMean(a.flags.output, formats()))
 	}
+	// Else a command for another server would be one for that of this folder.
+	if err := refuseUnset(cmd.Root().PersistentFlags(), "url", "key", "context"); err != nil {
+		return err
+	}
 	if a.flags.context != "" && (a.flags.url != "" || cmd.Flags().Changed("url")) {
 		return usagef("--context and --url exclude each other: a context names the URL")
 	}
@@ -203,6 +207,22 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 	if err != nil {
 		panic(fmt.Sprintf("flag %s: %v", flag, err))
 	}
+}
+
+// neverEmpty lets a command refuse flags that were given without a value, such as that
+// of a variable that is not set: it would do another thing than was meant, as if they
+// had been left out.
+func neverEmpty(cmd *cobra.Command, flags ...string) {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return refuseUnset(cmd.Flags(), flags...) }
+}
+
+func refuseUnset(set *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if flag := set.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return usagef("--%s is empty: give it a value, or leave it out", name)
+		}
+	}
+	return nil
 }
 
 // The help of a command begins with examples: they are what people look for.

@@ -65,6 +65,7 @@ else the newest version that is not deprecated.`,
 	fl.StringVar(&f.key, "idempotency-key", "", "the same key and input give the same run")
 	fl.StringArrayVar(&f.labels, "label", nil, "label of the run: name=value")
 	fl.IntVar(&f.priority, "priority", parley.DefaultRunPriority, "among runs that wait for the same agents: 0 to 9, higher goes first")
+	neverEmpty(cmd, "input", "idempotency-key")
 	return cmd
 }
 
@@ -241,5 +242,6 @@ if some could not be retried.`,
 	cmd.Flags().StringVar(&key, "idempotency-key", "", sameKey)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end and show the steps")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "longest wait, such as 30s or 5m; default: no bound (with --wait)")
+	neverEmpty(cmd, "idempotency-key")
 	return cmd
 }

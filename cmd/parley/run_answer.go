@@ -59,6 +59,7 @@ says.`,
 	fl.StringArrayVar(&f.roles, "role", nil, "what whoever answers an approval is besides (may be given several times)")
 	fl.BoolVar(&f.wait, "wait", false, "wait for the end and show the steps")
 	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m; default: no bound (with --wait)")
+	neverEmpty(cmd, "data")
 	return cmd
 }
 

@@ -157,6 +157,7 @@ Without --from, everything is done again.`,
 	fl.StringVar(&f.key, "idempotency-key", "", sameKey)
 	fl.BoolVar(&f.wait, "wait", false, "wait for the end and show the steps")
 	fl.DurationVar(&f.timeout, "timeout", 0, "longest wait, such as 30s or 5m; default: no bound (with --wait)")
+	neverEmpty(cmd, "from", "input", "workflow-input", "version", "idempotency-key")
 	return cmd
 }
 

@@ -16,6 +16,7 @@ func (f *signalFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.key, "key", "", "what the event is about: steps wait for the same key; the server's key goes before the command (parley --key env:NAME …) or in PARLEY_KEY")
 	fl.StringVar(&f.data, "data", "", "a value: JSON, @FILE, or - for standard input")
 	fl.StringVar(&f.id, "id", "", "a repeated id is ignored for 24 h")
+	neverEmpty(cmd, "data", "id")
 }
 
 func newRunSignal(a *app) *cobra.Command {

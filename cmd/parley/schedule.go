@@ -89,6 +89,7 @@ A schedule can also stand in the workflow itself, as one of its triggers.`,
 	fl.StringVar(&input, "input", "", "input of the runs: JSON, @FILE, or - for standard input")
 	fl.StringVar(&req.Name, "name", "", "a name, which can stand for the id")
 	complete(cmd, "overlap", overlaps()...)
+	neverEmpty(cmd, "zone", "overlap", "catch-up", "jitter", "input", "name")
 	return cmd
 }
 

@@ -66,6 +66,7 @@ answers; without expectations it tells how the run ended.`,
 	fl.BoolVar(&f.events, "events", false, "show every event, and give them with the run")
 	fl.Uint64Var(&f.seed, "seed", 1, "what jitter is drawn from; instead of the script's")
 	fl.StringVar(&f.at, "at", "", "when the run starts, such as 2026-01-02T15:04:05Z; instead of the script's")
+	neverEmpty(cmd, "agents", "input", "test", "at")
 	return cmd
 }
 
