@@ -186,6 +186,9 @@ func (a *app) runRerun(ctx context.Context, id string, f rerunFlags) error {
 	req.Trace = a.trace()
 	run, err := c.Rerun(ctx, req)
 	if err != nil {
+		if f := classify(err); f.code == parley.CodeInvalidInput && req.WorkflowInput == nil {
+			return f.withHint("the input of the run does not fit that version: give another with --workflow-input")
+		}
 		return err
 	}
 	if f.wait {

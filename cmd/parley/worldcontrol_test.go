@@ -71,6 +71,9 @@ func (w *world) Rerun(ctx context.Context, req parley.RerunRequest) (parley.Run,
 	if !old.run.Status.Terminal() {
 		return parley.Run{}, false, parley.Errorf(parley.CodeConflict, "Cannot rerun run %s: it is %s", req.Run, old.run.Status)
 	}
+	if req.Version == "other" && req.WorkflowInput == nil {
+		return parley.Run{}, false, parley.Errorf(parley.CodeInvalidInput, `the input does not fit the workflow: misses "who"`)
+	}
 	input := fmt.Appendf(nil, `{"input":%s,"workflow_input":%s,"version":%q}`, orNull(req.Input), orNull(req.WorkflowInput), req.Version)
 	run, existing, err := w.Start(ctx, parley.StartRequest{Workflow: "hello", IdempotencyKey: req.IdempotencyKey, Input: input, Trace: req.Trace})
 	if err != nil {

@@ -122,14 +122,21 @@ func leadsTo(path, id string) bool {
 
 // strangers refuses answers to approvals that the workflow does not have.
 func strangers(def *workflow.Definition, t Test) error {
+	var approvals []string
+	for id, s := range def.Steps {
+		if s.Kind == workflow.KindApproval {
+			approvals = append(approvals, id)
+		}
+	}
+	slices.Sort(approvals)
 	for _, path := range slices.Sorted(maps.Keys(t.votes)) {
-		known := false
-		for id, s := range def.Steps {
-			known = known || s.Kind == workflow.KindApproval && leadsTo(path, id)
+		if slices.ContainsFunc(approvals, func(id string) bool { return leadsTo(path, id) }) {
+			continue
 		}
-		if !known {
-			return parley.Errorf(parley.CodeInvalid, "The script: the workflow has no approval %q", path)
+		if len(approvals) == 0 {
+			return parley.Errorf(parley.CodeInvalid, "The script: the workflow has no approval %q, and no other", path)
 		}
+		return parley.Errorf(parley.CodeInvalid, "The script: the workflow has no approval %q; it has %s", path, strings.Join(approvals[:min(len(approvals), 20)], ", "))
 	}
 	return nil
 }
