@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,6 +27,47 @@ func TestTestingExamples(t *testing.T) {
 		name := filepath.Join("examples", "testing", filepath.Base(script))
 		if code := a.execute(t.Context(), []string{"workflow", "run", "--dry", strings.TrimSuffix(name, ".test.yaml") + ".yaml", "--agents", name}); code != exitDone {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, out, errs)
+		}
+	}
+}
+
+// TestTestingPageCI: the lines for CI pass with the examples in the folders that the
+// page has them in.
+func TestTestingPageCI(t *testing.T) {
+	t.Parallel()
+	root, dir := filepath.Join("..", ".."), t.TempDir()
+	files, err := filepath.Glob(filepath.Join(root, "examples", "testing", "*.yaml"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := "workflows"
+		if strings.HasSuffix(file, ".test.yaml") {
+			folder = "tests"
+		}
+		write(t, dir, folder+"/"+filepath.Base(file), string(text))
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "testing-workflows.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^  - run: (.*)$`).FindAllSubmatch(page, -1)
+	if len(lines) != 2 {
+		t.Fatalf("the page has %d lines for CI", len(lines))
+	}
+	for _, m := range lines {
+		sh := exec.CommandContext(t.Context(), "sh", "-c", `parley() { "$SELF" "$@"; }; `+string(m[1]))
+		sh.Dir, sh.Env = dir, append(os.Environ(), "SELF="+self, programVariable+"=1")
+		if out, err := sh.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", m[1], err, out)
 		}
 	}
 }
