@@ -32,8 +32,11 @@ func (f *bulkFlags) add(cmd *cobra.Command) {
 func (f *bulkFlags) many(cmd *cobra.Command, args []string) (bool, error) {
 	filtered := f.all || f.given(cmd)
 	switch {
-	case len(args) > 0 && (filtered || f.dry || f.yes):
+	case len(args) > 0 && filtered:
 		return false, usagef("a run and a filter exclude each other").withHint("%s", useLine(cmd))
+	case len(args) > 0 && (f.dry || f.yes):
+		return false, usagef("--dry-run and --yes are for many runs, with a filter or --all: one that is named needs neither").
+			withHint("%s %s", cmd.CommandPath(), shellWord(args[0]))
 	case len(args) == 0 && !filtered:
 		return false, usagef("RUN, a filter or --all is missing").withHint("%s", useLine(cmd))
 	case strings.HasSuffix(f.workflow, "@"):
