@@ -83,15 +83,7 @@ func (a *app) workflowValidate(files []string) error {
 	results := make([]checked, 0, len(files))
 	invalid := 0
 	for _, file := range files {
-		name, source, err := a.readDocument(file)
-		if err != nil {
-			return err
-		}
-		_, problems := workflow.Parse(workflow.ParseOptions{File: name}, source)
-		if problems == nil {
-			problems = parley.Problems{}
-		}
-		r := checked{File: name, Valid: errorCount(problems) == 0, Problems: problems}
+		r := a.checkDocument(file)
 		if !r.Valid {
 			invalid++
 		}
@@ -118,6 +110,21 @@ func (a *app) workflowValidate(files []string) error {
 	}
 	a.next("parley workflow apply %s", shellWords(files))
 	return nil
+}
+
+// checkDocument validates one document. That it cannot be read is a finding like others:
+// it does not keep the next from being checked.
+func (a *app) checkDocument(file string) checked {
+	name, source, err := a.readDocument(file)
+	if err != nil {
+		f := classify(err)
+		return checked{File: name, Problems: parley.Problems{{File: name, Severity: parley.SeverityError, Code: string(f.code), Text: f.text}}}
+	}
+	_, problems := workflow.Parse(workflow.ParseOptions{File: name}, source)
+	if problems == nil {
+		problems = parley.Problems{}
+	}
+	return checked{File: name, Valid: errorCount(problems) == 0, Problems: problems}
 }
 
 func errorCount(ps parley.Problems) int {
