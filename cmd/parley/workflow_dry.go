@@ -169,6 +169,9 @@ func (a *app) dryFiles(file string, f dryFlags) (*workflow.Definition, *dryrun.S
 	}
 	script, problems := dryrun.Parse(name, source)
 	for _, p := range problems {
+		if member, err := strconv.Unquote(strings.TrimPrefix(p.Text, "unknown member ")); err == nil {
+			p.Suggestion = didYouMean(member, dryrun.Members(p.Path))
+		}
 		fmt.Fprintln(a.stderr, problemLine(p))
 	}
 	if script == nil {
