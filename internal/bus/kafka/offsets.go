@@ -20,6 +20,8 @@ type entry struct {
 	size   int64
 	epoch  int32
 	done   bool
+	// gone: the log has lost the record, and nothing that is committed depends on it.
+	gone bool
 }
 
 // partition follows which records of a partition are done, for as long as this
@@ -68,6 +70,7 @@ func (p *partition) receive(r *kgo.Record, size int64) *entry {
 	if p.closed {
 		return nil
 	}
+	p.forgetFrom(r.Offset)
 	switch {
 	case p.mark < 0:
 		p.mark, p.committed = r.Offset, r.Offset
@@ -81,6 +84,21 @@ func (p *partition) receive(r *kgo.Record, size int64) *entry {
 	p.bytes += size
 	p.end = max(p.end, r.Offset+1)
 	return e
+}
+
+// forgetFrom leaves out the records from an offset on, since the log has others there now: a
+// leader that lacked them took over. What is in hand of them stays there, and holds its bytes.
+func (p *partition) forgetFrom(offset int64) {
+	n := len(p.entries)
+	for ; n > 0 && p.entries[n-1].offset >= offset; n-- {
+		e := p.entries[n-1]
+		e.gone = true
+		if e.done {
+			p.done--
+		}
+		p.entries[n-1] = nil
+	}
+	p.entries = p.entries[:n]
 }
 
 // goneUpTo gives the place that reading went on from if the partition now starts behind
@@ -104,8 +122,11 @@ func (p *partition) ack(e *entry) (advanced bool, freed int64) {
 		return false, 0
 	}
 	e.done = true
-	p.done++
 	p.bytes -= e.size
+	if e.gone {
+		return false, e.size
+	}
+	p.done++
 	first := 0
 	for first < len(p.entries) && p.entries[first].done {
 		p.mark, p.epoch = p.entries[first].offset+1, p.entries[first].epoch

@@ -125,6 +125,51 @@ func TestLogWentBack(t *testing.T) {
 	}
 }
 
+// TestLogWentBackInHand: when the log goes back while records are in hand, those that it has
+// lost hold nothing back, and move nothing on: what took their offsets is not committed before
+// it is done itself. Else a process that ends then would leave it out.
+func TestLogWentBackInHand(t *testing.T) {
+	p := newPartition(place{"t", 0})
+	p.resumeAt(100)
+	var old []*entry
+	for i := range int64(100) {
+		old = append(old, p.receive(&kgo.Record{Offset: 100 + i}, 1))
+	}
+	for _, e := range old[:80] {
+		p.ack(e)
+	}
+	due := func(want int64) {
+		t.Helper()
+		if at, _ := p.due(); at.Offset != want {
+			t.Errorf("%d may be committed, want %d", at.Offset, want)
+		}
+	}
+	due(180)
+	p.setCommitted(180)
+	e := p.receive(&kgo.Record{Offset: 150}, 1)
+	if _, ok := p.due(); !ok {
+		t.Error("180 stays committed, and 150 is open")
+	}
+	due(150)
+	for _, e := range old[80:] {
+		if _, freed := p.ack(e); freed != 1 {
+			t.Errorf("%d bytes are given back of a record that was lost, want 1", freed)
+		}
+	}
+	due(150)
+	second := p.receive(&kgo.Record{Offset: 151}, 1)
+	// It goes back into what is open, behind records that are done.
+	p.ack(second)
+	third := p.receive(&kgo.Record{Offset: 151}, 1)
+	p.ack(e)
+	due(151)
+	p.ack(third)
+	due(152)
+	if p.bytes != 0 || p.done != 0 || len(p.entries) != 0 {
+		t.Errorf("%d bytes, %d done, %d entries are left", p.bytes, p.done, len(p.entries))
+	}
+}
+
 // TestBehindOpen: what is done behind a record that stays open for long takes no
 // memory for each record, and counts once that one is done, too.
 func TestBehindOpen(t *testing.T) {
