@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -92,16 +93,17 @@ type Migration struct {
 func (db *DB) Status(ctx context.Context) ([]Migration, error) {
 	var list []Migration
 	err := db.migrate(func(p *goose.Provider) error {
-		if list = db.whole(ctx, p.ListSources()); list != nil {
+		steps := p.ListSources()
+		if list = db.whole(ctx, steps); list != nil {
 			return nil
 		}
-		steps, err := p.Status(ctx)
-		for _, s := range steps {
-			m := Migration{Version: s.Source.Version, Name: path.Base(s.Source.Path)}
-			if s.State == goose.StateApplied {
-				m.AppliedAt = s.AppliedAt.UTC()
-			}
-			list = append(list, m)
+		// Something is missing: it waits for whoever changes the schema just now.
+		if _, err := p.GetDBVersion(ctx); err != nil {
+			return err
+		}
+		applied, err := db.applied(ctx)
+		if err == nil {
+			list = stepsOf(steps, applied)
 		}
 		return err
 	})
@@ -109,33 +111,44 @@ func (db *DB) Status(ctx context.Context) ([]Migration, error) {
 }
 
 // whole gives every step if the database has all of them and none that this program
-// does not know, else nil. It is one question, for which nobody waits: to go through
-// the steps one by one takes as many, and before them waits whoever changes the schema
-// just now, which is as it should be where something is missing.
-func (db *DB) whole(ctx context.Context, steps []*goose.Source) (list []Migration) {
+// does not know, else nil. It is one question, for which nobody waits.
+func (db *DB) whole(ctx context.Context, steps []*goose.Source) []Migration {
+	applied, err := db.applied(ctx)
+	if err != nil || len(applied) != len(steps) {
+		return nil // there is no such table, perhaps; or what comes next fails as well
+	}
+	list := stepsOf(steps, applied)
+	if slices.ContainsFunc(list, func(m Migration) bool { return m.AppliedAt.IsZero() }) {
+		return nil
+	}
+	return list
+}
+
+// applied gives when the database got the steps that it has, by their versions. To ask
+// for one step after the other would take as many round trips.
+func (db *DB) applied(ctx context.Context) (map[int64]time.Time, error) {
 	rows, err := db.readers.QueryContext(ctx, `SELECT version_id, tstamp FROM `+goose.DefaultTablename+` WHERE is_applied AND version_id > 0`)
 	if err != nil {
-		return nil // there is no such table, or what comes next fails as well
+		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // what comes next fails as well
-	applied := map[int64]time.Time{}
+	defer rows.Close() //nolint:errcheck // Err says what failed
+	applied := make(map[int64]time.Time)
 	for rows.Next() {
 		var version int64
 		var at time.Time
 		if err := rows.Scan(&version, &at); err != nil {
-			return nil
+			return nil, err
 		}
 		applied[version] = at.UTC()
 	}
+	return applied, rows.Err()
+}
+
+// stepsOf gives steps with the times at which a database got them.
+func stepsOf(steps []*goose.Source, applied map[int64]time.Time) []Migration {
+	list := make([]Migration, 0, len(steps))
 	for _, s := range steps {
-		at, ok := applied[s.Version]
-		if !ok {
-			return nil
-		}
-		list = append(list, Migration{Version: s.Version, Name: path.Base(s.Path), AppliedAt: at})
-	}
-	if len(applied) > len(steps) || rows.Err() != nil {
-		return nil
+		list = append(list, Migration{Version: s.Version, Name: path.Base(s.Path), AppliedAt: applied[s.Version]})
 	}
 	return list
 }

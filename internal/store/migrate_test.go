@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,6 +139,58 @@ func TestStatus(t *testing.T) {
 			}
 		}
 	})
+}
+
+// turns counts how often a database is asked: once for each connection, and for whatever is
+// sent after something was received.
+type turns struct {
+	net.Conn
+	heard atomic.Bool
+	count *atomic.Int64
+}
+
+func (c *turns) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.heard.Store(true)
+	return n, err
+}
+
+func (c *turns) Write(b []byte) (int, error) {
+	if c.heard.Swap(false) {
+		c.count.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+// A step takes as many round trips however many statements it has, so that a far database
+// is not waited for once for each of them; and the status takes as many however many steps
+// are missing.
+func TestMigrationOfFarDatabase(t *testing.T) {
+	ctx := t.Context()
+	var count atomic.Int64
+	db, err := Open(ctx, pgtest.Database(t), Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		count.Add(1)
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return &turns{Conn: c, count: &count}, err
+	}})
+	check(t, err)
+	defer func() { check(t, db.Close()) }()
+	steps := int64(len(must(db.Status(ctx))(t)))
+	for _, c := range []struct {
+		name string
+		most int64
+		do   func() error
+	}{
+		{"status", 20, func() error { _, err := db.Status(ctx); return err }},
+		{"up", 25 + 4*steps, func() error { return db.Migrate(ctx) }},
+		{"down", 25 + 4*steps, func() error { return db.MigrateDown(ctx, 0) }},
+	} {
+		count.Store(0)
+		check(t, c.do())
+		if n := count.Load(); n > c.most {
+			t.Errorf("%s: %d round trips, want at most %d", c.name, n, c.most)
+		}
+	}
 }
 
 // A step that needs a table which somebody has in use for long gives up before those who

@@ -3,6 +3,7 @@
 -- byte for byte, whatever the collation of the database is.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE agents (
   id             TEXT COLLATE "C" NOT NULL PRIMARY KEY,
   name           TEXT COLLATE "C" NOT NULL UNIQUE,
@@ -147,8 +148,10 @@ CREATE TABLE late (
   meta    BYTEA
 );
 CREATE INDEX late_attempt ON late (attempt);
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE late;
 DROP TABLE worker;
 DROP TABLE attempt;
@@ -156,3 +159,4 @@ DROP TABLE event;
 DROP TABLE run;
 DROP TABLE definition;
 DROP TABLE agents;
+-- +goose StatementEnd

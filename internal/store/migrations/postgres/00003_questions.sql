@@ -1,6 +1,7 @@
 -- Long tasks: where the agent took one, what it asks, what was answered.
 
 -- +goose Up
+-- +goose StatementBegin
 ALTER TABLE attempt ADD COLUMN agent_endpoint TEXT COLLATE "C";
 ALTER TABLE attempt ADD COLUMN agent_version TEXT COLLATE "C";
 -- JSON: what the agent waits for
@@ -15,8 +16,10 @@ ALTER TABLE attempt ADD COLUMN reply_sent BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE attempt ADD COLUMN news BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE attempt ADD COLUMN news_seen BIGINT NOT NULL DEFAULT 0;
 CREATE INDEX attempt_news ON attempt (run) WHERE state IN ('claimed', 'following') AND news > news_seen;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP INDEX attempt_news;
 ALTER TABLE attempt DROP COLUMN news_seen;
 ALTER TABLE attempt DROP COLUMN news;
@@ -26,3 +29,4 @@ ALTER TABLE attempt DROP COLUMN questions;
 ALTER TABLE attempt DROP COLUMN question;
 ALTER TABLE attempt DROP COLUMN agent_version;
 ALTER TABLE attempt DROP COLUMN agent_endpoint;
+-- +goose StatementEnd

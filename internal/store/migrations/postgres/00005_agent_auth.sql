@@ -3,7 +3,11 @@
 -- ciphertext; never a secret itself. NULL if there is nothing.
 
 -- +goose Up
+-- +goose StatementBegin
 ALTER TABLE agents ADD COLUMN auth_config BYTEA;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 ALTER TABLE agents DROP COLUMN auth_config;
+-- +goose StatementEnd

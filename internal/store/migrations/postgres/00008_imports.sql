@@ -1,6 +1,7 @@
 -- What was taken over from the existing platform.
 
 -- +goose Up
+-- +goose StatementBegin
 -- One row for each of its records: how it was there when it was imported last.
 CREATE TABLE imported (
   kind        TEXT COLLATE "C" NOT NULL,
@@ -26,7 +27,10 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_at ON audit (at);
 CREATE INDEX audit_entity ON audit (entity_id);
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE audit;
 DROP TABLE imported;
+-- +goose StatementEnd

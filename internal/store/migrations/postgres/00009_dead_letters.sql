@@ -2,6 +2,7 @@
 -- bus that nobody can handle. Values stand last: lists need not read them.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE dead_letter (
   id              TEXT COLLATE "C"    NOT NULL PRIMARY KEY,
   kind            TEXT COLLATE "C"    NOT NULL,
@@ -47,6 +48,9 @@ CREATE INDEX dead_letter_created ON dead_letter (created_at, id);
 CREATE INDEX dead_letter_state ON dead_letter (state, created_at, id);
 CREATE INDEX dead_letter_run ON dead_letter (run) WHERE run IS NOT NULL;
 CREATE INDEX dead_letter_copy ON dead_letter (copy_at) WHERE copy_at IS NOT NULL;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE dead_letter;
+-- +goose StatementEnd

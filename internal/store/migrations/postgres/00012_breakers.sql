@@ -2,6 +2,7 @@
 -- log of what belongs to an agent and to no run.
 
 -- +goose Up
+-- +goose StatementBegin
 -- JSON; NULL: the record names no breaker
 ALTER TABLE agents ADD COLUMN breaker BYTEA;
 
@@ -30,8 +31,11 @@ CREATE TABLE agent_event (
   data  BYTEA NOT NULL,
   PRIMARY KEY (agent, seq)
 );
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE agent_event;
 DROP TABLE agent_breaker;
 ALTER TABLE agents DROP COLUMN breaker;
+-- +goose StatementEnd

@@ -2,6 +2,7 @@
 -- which the newest calls of an agent are found.
 
 -- +goose Up
+-- +goose StatementBegin
 -- JSON; NULL: the record does not say how the agent is looked at
 ALTER TABLE agents ADD COLUMN health BYTEA;
 
@@ -25,8 +26,11 @@ CREATE TABLE agent_health (
 );
 
 CREATE INDEX attempt_called ON attempt (agent, settled_at, claimed_at, outcome) WHERE settled_at IS NOT NULL AND claimed_at IS NOT NULL;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP INDEX attempt_called;
 DROP TABLE agent_health;
 ALTER TABLE agents DROP COLUMN health;
+-- +goose StatementEnd

@@ -3,6 +3,7 @@
 -- column holds a token.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE zone_question (
   -- the id of the request execute_task
   id              TEXT COLLATE "C" NOT NULL PRIMARY KEY,
@@ -52,6 +53,9 @@ CREATE UNIQUE INDEX zone_question_event ON zone_question (event_id);
 CREATE UNIQUE INDEX zone_question_message ON zone_question (team, channel, ts);
 CREATE INDEX zone_question_due ON zone_question (due_at) WHERE ended_at IS NULL;
 CREATE INDEX zone_question_ended ON zone_question (ended_at) WHERE ended_at IS NOT NULL;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE zone_question;
+-- +goose StatementEnd

@@ -2,6 +2,7 @@
 -- (language rules C10 and S11).
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE workflow_alias (
   workflow   TEXT COLLATE "C" NOT NULL,
   alias      TEXT COLLATE "C" NOT NULL,
@@ -17,9 +18,12 @@ CREATE TABLE workflow_alias (
 ALTER TABLE definition ADD COLUMN deprecated_at BIGINT;
 ALTER TABLE definition ADD COLUMN deprecated_by TEXT;
 ALTER TABLE definition ADD COLUMN deprecated_reason TEXT;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 ALTER TABLE definition DROP COLUMN deprecated_reason;
 ALTER TABLE definition DROP COLUMN deprecated_by;
 ALTER TABLE definition DROP COLUMN deprecated_at;
 DROP TABLE workflow_alias;
+-- +goose StatementEnd

@@ -2,6 +2,7 @@
 -- time at which they began.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE run_label (
   run_id   TEXT COLLATE "C" NOT NULL,
   label    TEXT COLLATE "C" NOT NULL,
@@ -28,8 +29,10 @@ DROP INDEX run_failed;
 CREATE INDEX run_failed ON run (status, created_at, id) WHERE status <> 'COMPLETED' AND ended_at IS NOT NULL;
 CREATE INDEX run_retried ON run (retried_from) WHERE retried_from IS NOT NULL;
 CREATE INDEX run_open ON run (created_at, id) WHERE ended_at IS NULL;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP INDEX run_open;
 DROP INDEX run_retried;
 DROP INDEX run_failed;
@@ -40,3 +43,4 @@ DROP INDEX run_created;
 CREATE INDEX run_created ON run (created_at);
 ALTER TABLE run DROP COLUMN error_text;
 DROP TABLE run_label;
+-- +goose StatementEnd

@@ -2,6 +2,7 @@
 -- (language rules C8 and C9).
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE signal (
   id          TEXT COLLATE "C" NOT NULL,
   -- the only run that it is for; '' is all of them
@@ -54,8 +55,11 @@ CREATE TABLE approval (
 );
 
 CREATE INDEX approval_created ON approval (created_at);
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE approval;
 DROP TABLE waiter;
 DROP TABLE signal;
+-- +goose StatementEnd

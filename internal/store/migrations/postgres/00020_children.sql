@@ -1,6 +1,7 @@
 -- Runs that steps of other runs have started (language rule S11).
 
 -- +goose Up
+-- +goose StatementBegin
 -- NULL: no run has started it.
 ALTER TABLE run ADD COLUMN parent_run TEXT COLLATE "C";
 ALTER TABLE run ADD COLUMN parent_step TEXT COLLATE "C";
@@ -38,9 +39,12 @@ CREATE INDEX child_parent ON child (parent);
 CREATE INDEX child_asked ON child (task) WHERE state = 'asked' AND held = 0;
 CREATE INDEX child_news ON child (parent) WHERE news = 1;
 CREATE INDEX child_stop ON child (task) WHERE stop IS NOT NULL;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE child;
 DROP INDEX run_parent;
 ALTER TABLE run DROP COLUMN parent_step;
 ALTER TABLE run DROP COLUMN parent_run;
+-- +goose StatementEnd

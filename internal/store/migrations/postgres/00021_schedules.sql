@@ -2,6 +2,7 @@
 -- the schedules of their definitions were looked at (language §8).
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE schedule (
   id          TEXT COLLATE "C" NOT NULL PRIMARY KEY,
   workflow    TEXT COLLATE "C" NOT NULL,
@@ -60,8 +61,11 @@ CREATE TABLE schedule_change (
 CREATE INDEX schedule_change_open ON schedule_change (workflow) WHERE news > seen;
 
 INSERT INTO schedule_change (workflow, news, seen) SELECT DISTINCT workflow, 1, 0 FROM definition;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE schedule_change;
 DROP TABLE schedule_firing;
 DROP TABLE schedule;
+-- +goose StatementEnd

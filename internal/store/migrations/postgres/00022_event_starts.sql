@@ -2,6 +2,7 @@
 -- by what, and which events have not started their runs yet.
 
 -- +goose Up
+-- +goose StatementBegin
 -- What starts a version: an event of a name, or a record of a topic.
 CREATE TABLE workflow_trigger (
   workflow   TEXT COLLATE "C" NOT NULL,
@@ -20,9 +21,12 @@ ALTER TABLE signal ADD COLUMN starts_at BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE signal ADD COLUMN chain BIGINT NOT NULL DEFAULT 0;
 
 CREATE INDEX signal_starts ON signal (starts_at) WHERE starts_at > 0;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP INDEX signal_starts;
 ALTER TABLE signal DROP COLUMN chain;
 ALTER TABLE signal DROP COLUMN starts_at;
 DROP TABLE workflow_trigger;
+-- +goose StatementEnd

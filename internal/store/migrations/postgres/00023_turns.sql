@@ -2,6 +2,7 @@
 -- §1, concurrency).
 
 -- +goose Up
+-- +goose StatementBegin
 -- The runs of one workflow and key that have not ended. Everybody who begins or
 -- ends one of them writes this row, so that they do so one after another.
 CREATE TABLE lane (
@@ -33,7 +34,10 @@ CREATE TABLE turn (
 
 CREATE INDEX turn_place ON turn (workflow, lane_key, waits, place);
 CREATE INDEX turn_cancels ON turn (workflow, lane_key) WHERE waits = 1 AND when_full = 'cancel_oldest';
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE turn;
 DROP TABLE lane;
+-- +goose StatementEnd

@@ -2,6 +2,7 @@
 -- without all of their rows, and who looks for them.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE INDEX run_ended ON run (workflow, ended_at, id) WHERE ended_at IS NOT NULL;
 
 -- Runs that are gone, and of which there are events or attempts yet.
@@ -17,8 +18,10 @@ CREATE TABLE retention (
   -- then the next one may take it
   until  BIGINT NOT NULL
 );
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE retention;
 -- Nobody would ever remove them.
 DELETE FROM late WHERE attempt IN (SELECT a.id FROM attempt a JOIN removed_run r ON r.id = a.run);
@@ -26,3 +29,4 @@ DELETE FROM attempt WHERE run IN (SELECT id FROM removed_run);
 DELETE FROM event WHERE run IN (SELECT id FROM removed_run);
 DROP TABLE removed_run;
 DROP INDEX run_ended;
+-- +goose StatementEnd

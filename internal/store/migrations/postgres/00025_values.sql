@@ -2,6 +2,7 @@
 -- an object that was collected has no run: nothing may refer to that one any more.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE value_ref (
   object TEXT COLLATE "C" NOT NULL PRIMARY KEY,
   run    TEXT COLLATE "C" NOT NULL,
@@ -16,8 +17,10 @@ CREATE INDEX value_ref_run ON value_ref (run, digest);
 -- with it gets one.
 UPDATE attempt SET input = '\x0076'::bytea || input WHERE substr(input, 1, 1) = '\x00'::bytea;
 UPDATE attempt SET output = '\x0076'::bytea || output WHERE substr(output, 1, 1) = '\x00'::bytea;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 -- Whoever knows nothing of values that are kept apart would take what is left of
 -- them for the whole: there is no way back while there are any.
 CREATE TABLE values_are_kept_apart (number BIGINT CHECK (number = 0));
@@ -26,3 +29,4 @@ DROP TABLE values_are_kept_apart;
 UPDATE attempt SET input = substr(input, 3) WHERE substr(input, 1, 2) = '\x0076'::bytea;
 UPDATE attempt SET output = substr(output, 3) WHERE substr(output, 1, 2) = '\x0076'::bytea;
 DROP TABLE value_ref;
+-- +goose StatementEnd

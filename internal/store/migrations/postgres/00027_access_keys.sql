@@ -1,6 +1,7 @@
 -- Keys to the REST interface: digests of their secrets, never those themselves.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE access_key (
   name       TEXT COLLATE "C" NOT NULL,
   role       TEXT COLLATE "C" NOT NULL,
@@ -13,6 +14,9 @@ CREATE TABLE access_key (
   PRIMARY KEY (name)
 );
 CREATE UNIQUE INDEX access_key_digest ON access_key (digest);
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE access_key;
+-- +goose StatementEnd

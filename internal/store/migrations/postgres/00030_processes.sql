@@ -2,6 +2,7 @@
 -- at work, which renews it. Those of one database have to use the same.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE process (
   id      TEXT COLLATE "C" NOT NULL,
   name    TEXT COLLATE "C" NOT NULL,
@@ -9,6 +10,9 @@ CREATE TABLE process (
   seen_at BIGINT NOT NULL,
   PRIMARY KEY (id)
 );
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE process;
+-- +goose StatementEnd
