@@ -17,11 +17,12 @@ func PlainURL(address string) string {
 		scheme = base
 	}
 	where, query, _ := strings.Cut(rest, "?")
-	params, err := url.ParseQuery(query)
+	// A plus is a plus there, and a blank is %20.
+	params, err := url.ParseQuery(strings.ReplaceAll(query, "+", "%2B"))
 	if err != nil || !plainParams(params) {
 		return scheme + "://" + rest
 	}
-	return scheme + "://" + where + "?" + params.Encode()
+	return scheme + "://" + where + "?" + strings.ReplaceAll(params.Encode(), "+", "%20")
 }
 
 // plainParams turns the parameters of asyncpg into those of libpq and reports

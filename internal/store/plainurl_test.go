@@ -11,6 +11,8 @@ func TestPlainURL(t *testing.T) {
 		"postgresql+asyncpg://u@h/d?ssl=require":                          "postgresql://u@h/d?sslmode=require",
 		"postgresql://u@h/d?ssl=disable&timeout=5&statement_cache_size=0": "postgresql://u@h/d?sslmode=disable",
 		"postgresql://u@h/d?ssl=disable&sslmode=require":                  "postgresql://u@h/d?sslmode=require",
+		"postgresql://u@h/d?ssl=disable&options=-c%20search_path%3Da":     "postgresql://u@h/d?options=-c%20search_path%3Da&sslmode=disable",
+		"postgresql://u@h/d?ssl=disable&application_name=a+b%2Bc%25":      "postgresql://u@h/d?application_name=a%2Bb%2Bc%25&sslmode=disable",
 		"parley.db": "parley.db",
 	} {
 		if got := PlainURL(given); got != want {
