@@ -94,6 +94,9 @@ type dialect struct {
 	// others is a query that gives true for a database that holds tables of
 	// something else under names of ours; "" where there are none.
 	others string
+	// twoPlaces is a query that gives a row if steps would be made elsewhere than where the
+	// tables are: the names of both places; "" where there is one place.
+	twoPlaces string
 	// backup is a statement that copies the database into a file; "" is none.
 	backup string
 	// snapshot is the isolation in which a transaction sees one state throughout.

@@ -52,10 +52,36 @@ func (db *DB) migrate(f func(*goose.Provider) error) (err error) {
 	return nil
 }
 
+// steps is migrate for what goes through the steps, or makes some: it refuses to do that
+// where it would make all tables a second time, so that those that are there would seem
+// to be empty.
+func (db *DB) steps(ctx context.Context, f func(*goose.Provider) error) error {
+	if err := db.onePlace(ctx); err != nil {
+		return err
+	}
+	return db.migrate(f)
+}
+
+func (db *DB) onePlace(ctx context.Context) error {
+	if db.dialect.twoPlaces == "" {
+		return nil
+	}
+	var has, next string
+	err := db.begun(ctx, func() error { return db.readers.QueryRowContext(ctx, db.dialect.twoPlaces).Scan(&has, &next) })
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return db.failure(err)
+	}
+	return parley.Errorf(parley.CodeConflict,
+		"the tables of the database %s are in the schema %s, and new ones would go to %s: have search_path of its user name %[2]s first", db.dialect.name(db.path), has, next)
+}
+
 // Migrate brings the schema to the newest version, each step in a transaction.
 // It does nothing if the schema is the newest already.
 func (db *DB) Migrate(ctx context.Context) error {
-	return db.migrate(func(p *goose.Provider) error {
+	return db.steps(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
 		return err
 	})
@@ -64,7 +90,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 // MigrateUpTo is Migrate up to version to, for tests of what later versions do
 // to the rows of earlier ones.
 func (db *DB) MigrateUpTo(ctx context.Context, to int64) error {
-	return db.migrate(func(p *goose.Provider) error {
+	return db.steps(ctx, func(p *goose.Provider) error {
 		_, err := p.UpTo(ctx, to)
 		return err
 	})
@@ -73,7 +99,7 @@ func (db *DB) MigrateUpTo(ctx context.Context, to int64) error {
 // MigrateDown undoes every step above version to. Going below 1 drops all
 // tables.
 func (db *DB) MigrateDown(ctx context.Context, to int64) error {
-	return db.migrate(func(p *goose.Provider) error {
+	return db.steps(ctx, func(p *goose.Provider) error {
 		_, err := p.DownTo(ctx, to)
 		return err
 	})
@@ -96,6 +122,9 @@ func (db *DB) Status(ctx context.Context) ([]Migration, error) {
 		steps := p.ListSources()
 		if list = db.whole(ctx, steps); list != nil {
 			return nil
+		}
+		if err := db.onePlace(ctx); err != nil {
+			return err
 		}
 		// Something is missing: it waits for whoever changes the schema just now.
 		if _, err := p.GetDBVersion(ctx); err != nil {
@@ -156,7 +185,7 @@ func stepsOf(steps []*goose.Source, applied map[int64]time.Time) []Migration {
 // SchemaVersion gives the version that the database is at; 0 is a new one.
 func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
-	err := db.migrate(func(p *goose.Provider) (err error) {
+	err := db.steps(ctx, func(p *goose.Provider) (err error) {
 		version, err = p.GetDBVersion(ctx)
 		return err
 	})
@@ -172,6 +201,9 @@ func (db *DB) checkSchema(ctx context.Context) error {
 	return db.migrate(func(p *goose.Provider) error {
 		if db.whole(ctx, p.ListSources()) != nil {
 			return nil
+		}
+		if err := db.onePlace(ctx); err != nil {
+			return err
 		}
 		at, err := p.GetDBVersion(ctx)
 		if err != nil {

@@ -58,6 +58,7 @@ func postgresDialect() dialect {
 		version:   `SELECT 'PostgreSQL ' || current_setting('server_version')`,
 		begun:     `SELECT to_regclass('goose_db_version') IS NOT NULL`,
 		others:    `SELECT 'agents' = ANY (t) AND 'goose_db_version' <> ALL (t) FROM (SELECT array_agg(tablename::text) t FROM pg_tables WHERE schemaname = current_schema()) x`,
+		twoPlaces: twoPlaces,
 		snapshot:  sql.LevelRepeatableRead,
 		together:  postgresTogether,
 		connector: postgresConnector,
@@ -174,11 +175,15 @@ func postgresName(target string) string {
 	return fmt.Sprintf("%s on %s as %s", strings.TrimPrefix(u.Path, "/"), u.Host, u.User.Username())
 }
 
-// settled ends the limits of sessions that only newer servers have, whatever the
-// server, the database or the user is set to: an older server refuses to be asked
-// for them at the start. Then check looks at what the server is.
+// settled refuses a database that cannot hold all texts, and ends the limits of
+// sessions that only newer servers have, whatever the server, the database or the user
+// is set to: an older server refuses to be asked for them at the start. Then check looks
+// at what the server is.
 func settled(check pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		if e := conn.ParameterStatus("server_encoding"); !holdsAll(e) {
+			return encodingError(e)
+		}
 		var sets []string
 		version := serverVersion(conn.ParameterStatus("server_version"))
 		if version >= 17 { // it would cut a COMMIT off, too
@@ -195,6 +200,22 @@ func settled(check pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 		return check(ctx, conn)
 	}
 }
+
+// encodingError is the name of an encoding that lacks characters.
+type encodingError string
+
+// Error says so.
+func (e encodingError) Error() string { return "its encoding is " + string(e) }
+
+// holdsAll reports whether a database of that encoding takes every text that it is sent.
+// One of SQL_ASCII keeps the bytes as they come.
+func holdsAll(encoding string) bool { return encoding == "UTF8" || encoding == "SQL_ASCII" }
+
+// twoPlaces gives the schema that has the tables of Parley and the one that new tables go
+// to, if they are two.
+const twoPlaces = `SELECT n.nspname, current_schema() FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.oid = to_regclass('goose_db_version') AND n.nspname <> current_schema()
+ AND EXISTS (SELECT 1 FROM pg_tables t WHERE t.schemaname = n.nspname AND t.tablename = 'attempt')`
 
 // awaitStandby is a commit that says nothing. It waits, as every synced one does, until
 // the standby has it and with it all that came before. Without a standby to wait for

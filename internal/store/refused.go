@@ -24,6 +24,9 @@ func postgresExplain(err error) (format string, cause error) {
 	if strange, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "the certificate of the database %s is not accepted: %w; check sslrootcert, and the host, in database.url", strange
 	}
+	if lacking, ok := errors.AsType[encodingError](err); ok {
+		return "the database %s cannot hold all texts: %w; make one with ENCODING 'UTF8' TEMPLATE template0, and name that in database.url", lacking
+	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return "", nil
@@ -39,6 +42,12 @@ func postgresExplain(err error) (format string, cause error) {
 			"of the user or the database, or close what others have open", e
 	case e.Code == "42501" && connecting:
 		return "the database %s refuses its user the right to connect: %w; type: GRANT CONNECT ON DATABASE", e
+	case e.Code == "42704" && connecting:
+		return "the database %s does not know a parameter of database.url: %w; take it out of there", e
+	case e.Code == "42501" && strings.Contains(e.Message, "schema"):
+		return "the database %s refuses its user the right to make tables: %w; type: GRANT CREATE ON SCHEMA, or name the owner of the tables in database.url", e
+	case e.Code == "3F000":
+		return "the database %s has none of the schemas in which tables would be made: %w; create one (CREATE SCHEMA), or set search_path for its user", e
 	case e.Code == "08P01" && connecting && strings.Contains(e.Message, "startup parameter"), e.Code == "42P05", e.Code == "26000":
 		return "the database %s cannot be used through this pooler: %w; " +
 			"name PostgreSQL itself in database.url", e

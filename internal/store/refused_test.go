@@ -14,6 +14,7 @@ import (
 	"math"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -330,6 +331,101 @@ func scenarioOf(db *DB, c Claim, run string) []func(context.Context) error {
 		func(ctx context.Context) error { _, err := db.StartRun(ctx, st); return err },
 		func(ctx context.Context) error { return db.Decide(ctx, d) },
 	}
+}
+
+// emptyDatabase makes a database of one's own, with these options.
+func emptyDatabase(t *testing.T, options string) (target string) {
+	t.Helper()
+	beside := pgtest.Database(t)
+	u := must(url.Parse(beside))(t)
+	name := strings.TrimPrefix(u.Path, "/") + "_own"
+	conn := must(pgx.Connect(t.Context(), beside))(t)
+	must(conn.Exec(t.Context(), `CREATE DATABASE `+name+` TEMPLATE template0 `+options))(t)
+	t.Cleanup(func() {
+		must(conn.Exec(context.Background(), `DROP DATABASE `+name+` WITH (FORCE)`))(t)
+		check(t, conn.Close(context.Background()))
+	})
+	u.Path = "/" + name
+	return u.String()
+}
+
+// TestEncodings: a database whose encoding lacks characters is refused before anything is in
+// it: what an agent answers could not be kept. One of bytes is good.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	for encoding, good := range map[string]bool{"UTF8": true, "SQL_ASCII": true, "LATIN1": false, "EUC_JP": false} {
+		target := emptyDatabase(t, `ENCODING '`+encoding+`' LOCALE 'C'`)
+		if !good {
+			_, err := Open(t.Context(), target, Options{Patience: time.Hour})
+			wantCode(t, err, parley.CodeUnavailable)
+			if err == nil || !strings.Contains(err.Error(), encoding) || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
+				t.Errorf("%s: %v", encoding, err)
+			}
+			continue
+		}
+		db := reopen(t, target, Options{})
+		st := start("run-1", attempt("run-1", "☃", 1))
+		st.Run.TriggeredBy = "\U0001f600 \x00 \xff"
+		must(db.StartRun(t.Context(), st))(t)
+		diff(t, must(db.RunRow(t.Context(), "run-1"))(t).TriggeredBy, st.Run.TriggeredBy)
+	}
+}
+
+// TestWhereTablesGo: a search_path that names no schema that is there, or whose first one the
+// user may not make tables in, is refused with what to do; one that has come to name another
+// schema before the one that has the tables has nobody make them all a second time.
+func TestWhereTablesGo(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	refused := func(err error, code parley.Code, words ...string) {
+		t.Helper()
+		wantCode(t, err, code)
+		for _, w := range words {
+			if err == nil || !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v does not say %q", err, w)
+			}
+		}
+	}
+	target := emptyDatabase(t, "")
+	admin := administrator(t, target)
+	admin(alter(`SET search_path = nowhere`))
+	_, err := Open(ctx, target, Options{})
+	refused(err, parley.CodeUnavailable, "search_path", "CREATE SCHEMA")
+
+	admin(`CREATE SCHEMA one; CREATE SCHEMA two; CREATE SCHEMA three; CREATE TABLE three.goose_db_version (version_id INT, is_applied BOOLEAN, tstamp TIMESTAMP)`)
+	admin(alter(`SET search_path = one, three`)) // three is somebody else's
+	db := must(Open(ctx, target, Options{}))(t)
+	check(t, db.Migrate(ctx))
+	check(t, db.MigrateDown(ctx, 29))
+	check(t, db.Close())
+	admin(alter(`SET search_path = two, one`))
+	_, err = Open(ctx, target, Options{})
+	refused(err, parley.CodeConflict, "in the schema one", "go to two", "name one first")
+	admin(alter(`SET search_path = one, two`))
+	db = must(Open(ctx, target, Options{}))(t)
+	check(t, db.Migrate(ctx))
+	check(t, db.Close())
+	admin(alter(`SET search_path = two, one`))
+	db = must(Open(ctx, target, Options{}))(t) // nothing is missing
+	defer func() { check(t, db.Close()) }()
+	refused(db.Migrate(ctx), parley.CodeConflict, "name one first")
+	refused(db.MigrateDown(ctx, 29), parley.CodeConflict, "name one first")
+	check(t, writeRow(t, db))
+
+	role := fmt.Sprintf("maker_%d", time.Now().UnixNano())
+	other := emptyDatabase(t, "")
+	admin = administrator(t, other)
+	admin(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'secret'; REVOKE CREATE ON SCHEMA public FROM public`)
+	defer admin(`DROP ROLE ` + role)
+	u := must(url.Parse(other))(t)
+	u.User = url.UserPassword(role, "secret")
+	_, err = Open(ctx, u.String(), Options{})
+	refused(err, parley.CodeUnavailable, "GRANT CREATE ON SCHEMA")
+
+	u = must(url.Parse(other))(t)
+	u.RawQuery += "&pool_max_conns=4"
+	_, err = Open(ctx, u.String(), Options{})
+	refused(err, parley.CodeUnavailable, "pool_max_conns", "parameter of database.url")
 }
 
 // TestRefusedLogins: who is not let in says why, and goes on when that is over.
