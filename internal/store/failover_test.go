@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -275,4 +277,31 @@ func TestUnsafeServer(t *testing.T) {
 
 	s = pgtest.Start(t, pgtest.Options{Settings: map[string]string{"fsync": "off"}})
 	wantCode(t, open(), parley.CodeInvalid)
+}
+
+// pooler loses the limits of sessions, as one does that is told to ignore them.
+type pooler struct{ net.Conn }
+
+func (p pooler) Write(b []byte) (int, error) {
+	const limit = "idle_in_transaction_session_timeout\x00"
+	if _, err := p.Conn.Write(bytes.ReplaceAll(b, []byte(limit+"10s"), []byte(limit+"30s"))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// A pooler that does not pass on the settings of sessions is told of when a connection is
+// made: a COMMIT could be cut off there, and nobody would know why.
+func TestPoolerThatIgnoresSettings(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t, pgtest.Options{Durable: true})
+	o := Options{RefuseUnsafe: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return pooler{c}, err
+	}}
+	_, err := Open(t.Context(), s.URL("postgres"), o)
+	wantCode(t, err, parley.CodeInvalid)
+	if err == nil || !strings.Contains(err.Error(), "pooler") {
+		t.Errorf("error %v", err)
+	}
 }

@@ -28,6 +28,8 @@ const (
 	// silenceWait is how long nobody may receive what was sent. It is longer than
 	// statements wait for rows: a server that does reads nothing meanwhile.
 	silenceWait = 15 * time.Second
+	// stoppedLimit is how long a process that was stopped keeps rows locked.
+	stoppedLimit = "10s"
 	// schemaLock is the advisory lock under which the schema is changed.
 	schemaLock = 0x7061726c6579
 	// stepWait is how long a step of the schema waits for a table that others use.
@@ -100,7 +102,7 @@ func postgresConfig(target string, o Options, parameters map[string]string) (*pg
 	}
 	maps.Copy(c.RuntimeParams, map[string]string{
 		"client_encoding": "UTF8", "statement_timeout": "0", "lock_timeout": "10s",
-		"idle_in_transaction_session_timeout": "10s", "default_transaction_isolation": "read committed",
+		"idle_in_transaction_session_timeout": stoppedLimit, "default_transaction_isolation": "read committed",
 		"enable_seqscan": "off", "jit": "off", "client_min_messages": "notice", "timezone": "UTC",
 		"standard_conforming_strings": "on",
 	})

@@ -76,7 +76,7 @@ func postgresConnect(ctx context.Context, _ *dialect, target string, o Options) 
 }
 
 const selectSafety = `SELECT current_setting('fsync'), current_setting('synchronous_standby_names'),
- (SELECT count(*) FROM pg_stat_replication)::text`
+ (SELECT count(*) FROM pg_stat_replication)::text, current_setting('idle_in_transaction_session_timeout')`
 
 // risk looks for the ways in which a server loses what it has committed
 // (protocol.md §4.13).
@@ -91,12 +91,15 @@ func (l *pgLink) risk(ctx context.Context) (string, error) {
 	if len(res.Rows) != 1 {
 		return "", l.lost(errors.New("it did not say how it is set up"))
 	}
-	fsync, names, standbys := string(res.Rows[0][0]), string(res.Rows[0][1]), string(res.Rows[0][2])
+	fsync, names, standbys, limit := string(res.Rows[0][0]), string(res.Rows[0][1]), string(res.Rows[0][2]), string(res.Rows[0][3])
 	switch {
 	case fsync == "off":
 		return "fsync is off, so that it loses what it has committed when the machine fails: set fsync = on", nil
 	case standbys != "0" && names == "":
 		return "a standby is attached that no commit waits for, so that a failover loses what was committed: set synchronous_standby_names", nil
+	case limit != stoppedLimit:
+		return "it has not got the settings of the session, as behind a pooler that ignores them, so that limits of the server can cut a COMMIT off " +
+			"and rows stay locked: name PostgreSQL itself in database.url", nil
 	default:
 		return "", nil
 	}
