@@ -418,27 +418,10 @@ type DeadLetterLimits struct {
 }
 
 // PurgeDeadLetters removes the oldest dead letters until the limits are kept,
-// whatever their states, and gives their number.
+// whatever their states, and gives their number. Any number of processes may do so.
 func (db *DB) PurgeDeadLetters(ctx context.Context, l DeadLetterLimits) (removed int, err error) {
 	for {
-		rows, bytes := int64(0), int64(0)
-		err := db.read(ctx, sumDeadLetters, func(r *record) error { rows, bytes = r.int(), r.int(); return nil })
-		if err != nil {
-			return removed, err
-		}
-		before := unixMicro(l.Before)
-		if rows > l.Rows || bytes > l.Bytes {
-			before = 1 << 62
-		}
-		var ids []string
-		err = db.read(ctx, oldDeadLetters, func(r *record) error {
-			id, kept := r.str(), r.int()
-			if before != 1<<62 || rows > l.Rows || bytes > l.Bytes {
-				ids = append(ids, id)
-			}
-			rows, bytes = rows-1, bytes-kept
-			return nil
-		}, before, int64(purgeBatch))
+		ids, err := db.superfluous(ctx, l)
 		if err != nil || len(ids) == 0 {
 			return removed, err
 		}
@@ -456,4 +439,30 @@ func (db *DB) PurgeDeadLetters(ctx context.Context, l DeadLetterLimits) (removed
 		}
 		removed += len(ids)
 	}
+}
+
+// superfluous gives the oldest dead letters that are beyond the limits, at most
+// purgeBatch. What counts them and what lists them see one state: else those that
+// another process has removed meanwhile would be removed a second time, of what is left.
+func (db *DB) superfluous(ctx context.Context, l DeadLetterLimits) (ids []string, err error) {
+	err = db.snapshot(ctx, func(tx reader) error {
+		rows, bytes := int64(0), int64(0)
+		err := db.readOn(ctx, tx, sumDeadLetters, func(r *record) error { rows, bytes = r.int(), r.int(); return nil })
+		if err != nil {
+			return err
+		}
+		before := unixMicro(l.Before)
+		if rows > l.Rows || bytes > l.Bytes {
+			before = 1 << 62
+		}
+		return db.readOn(ctx, tx, oldDeadLetters, func(r *record) error {
+			id, kept := r.str(), r.int()
+			if before != 1<<62 || rows > l.Rows || bytes > l.Bytes {
+				ids = append(ids, id)
+			}
+			rows, bytes = rows-1, bytes-kept
+			return nil
+		}, before, int64(purgeBatch))
+	})
+	return ids, err
 }

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -475,4 +478,41 @@ func TestDeadLetterLimits(t *testing.T) {
 		diff(t, must(db.PurgeDeadLetters(ctx, young))(t), 3)
 		diff(t, left(), "98")
 	})
+}
+
+// interrupted calls once, before a text is sent to a database, what somebody else does.
+type interrupted struct {
+	net.Conn
+	text string
+	once *sync.Once
+	do   func()
+}
+
+func (c interrupted) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(c.text)) {
+		c.once.Do(c.do)
+	}
+	return c.Conn.Write(b)
+}
+
+// TestDeadLetterLimitsOfSeveral: processes that keep the limits at the same time remove no
+// more than one of them alone would.
+func TestDeadLetterLimitsOfSeveral(t *testing.T) {
+	ctx := t.Context()
+	target := pgtest.Copy(t, migrated(t))
+	other := openedAt(t, target, Options{})
+	limits := DeadLetterLimits{Rows: 7, Bytes: 1 << 30, Before: epoch}
+	purge := func() { diff(t, must(other.PurgeDeadLetters(ctx, limits))(t), 3) }
+	var once sync.Once
+	db := openedAt(t, target, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return interrupted{c, "SELECT id, kept FROM dead_letter", &once, purge}, err
+	}})
+	for i := range 10 {
+		must(other.KeepDeadLetter(ctx, deadRecord(int64(i), epoch.Add(time.Duration(i)*time.Second))))(t)
+	}
+	must(db.PurgeDeadLetters(ctx, limits))(t)
+	_, left, err := db.DeadLetters(ctx, parley.DeadLetterQuery{})
+	check(t, err)
+	diff(t, left, 7)
 }
