@@ -103,8 +103,9 @@ func (d *database) optional(table, column string) string {
 func (d *database) begin(ctx context.Context) (pgx.Tx, error) {
 	tx, err := d.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err == nil {
-		// A long import is no reason to be thrown out.
-		_, err = tx.Exec(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`)
+		// A long import is no reason to be thrown out. Not every server knows all of them.
+		_, err = tx.Exec(ctx, `SELECT set_config(name, '0', true) FROM pg_settings
+ WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`)
 	}
 	return tx, failed(ctx, "beginning to read", err)
 }

@@ -55,6 +55,27 @@ func TestImportCannotWrite(t *testing.T) {
 	}
 }
 
+// TestLongImportIsNotThrownOut: the limits that its user or its database has over there do
+// not end a snapshot, which is read for as long as an import takes.
+func TestLongImportIsNotThrownOut(t *testing.T) {
+	t.Parallel()
+	const set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET ' || (SELECT name FROM pg_settings WHERE name = 'NAME') || ' = 60000', current_database()); " +
+		"EXCEPTION WHEN null_value_not_allowed THEN NULL; END $$;" // not every server knows all of them
+	limits := []string{"statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout"}
+	var statements strings.Builder
+	for _, name := range limits {
+		statements.WriteString(strings.ReplaceAll(set, "NAME", name))
+	}
+	_, tx := snapshot(t, statements.String())
+	for _, name := range limits {
+		var limit string
+		err := tx.QueryRow(t.Context(), `SELECT coalesce(current_setting($1, true), '0')`, name).Scan(&limit)
+		if err != nil || limit != "0" {
+			t.Errorf("%s is %q, %v", name, limit, err)
+		}
+	}
+}
+
 // TestPagesAreBounded: no page has more rows or more bytes than it may, unless it
 // is one row; every row is read once, in the order of the table.
 func TestPagesAreBounded(t *testing.T) {
