@@ -43,7 +43,7 @@ func postgresExplain(err error) (format string, cause error) {
 	case e.Code == "42501" && connecting:
 		return "the database %s refuses its user the right to connect: %w; type: GRANT CONNECT ON DATABASE", e
 	case e.Code == "42704" && connecting:
-		return "the database %s does not know a parameter of database.url: %w; take it out of there", e
+		return "the database %s does not know a setting that it is asked for: %w; take it out of database.url, or if it is not there use PostgreSQL 14 or newer", e
 	case e.Code == "42501" && strings.Contains(e.Message, "schema"):
 		return "the database %s refuses its user the right to make tables: %w; type: GRANT CREATE ON SCHEMA, or name the owner of the tables in database.url", e
 	case e.Code == "3F000":

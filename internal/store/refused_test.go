@@ -425,7 +425,7 @@ func TestWhereTablesGo(t *testing.T) {
 	u = must(url.Parse(other))(t)
 	u.RawQuery += "&pool_max_conns=4"
 	_, err = Open(ctx, u.String(), Options{})
-	refused(err, parley.CodeUnavailable, "pool_max_conns", "parameter of database.url")
+	refused(err, parley.CodeUnavailable, "pool_max_conns", "take it out of database.url")
 }
 
 // TestRefusedLogins: who is not let in says why, and goes on when that is over.
