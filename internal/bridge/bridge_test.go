@@ -251,6 +251,84 @@ func TestLookupFails(t *testing.T) {
 	}
 }
 
+// TestLimitUnknown: calls that were claimed while nobody could say how many their agent
+// takes are no more than that once it is known. Those that are too many are claimed again.
+func TestLimitUnknown(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "one", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 2})
+		r.agents.answer(parley.Errorf(parley.CodeUnavailable, "the database cannot be reached"))
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return takes(ctx, task, time.Second), nil
+		}
+		p := r.start("b", nil)
+		var ids []string
+		var slots []bridge.Reservation
+		for i := range 6 {
+			slot, ok := p.Reserve("one")
+			if !ok {
+				t.Fatalf("no slot for call %d", i)
+			}
+			slots = append(slots, slot)
+			ids = append(ids, r.task("one", i, func(a *store.Attempt) { a.State, a.Claim = store.AttemptClaimed, slot.Claim }))
+		}
+		r.agents.answer(nil)
+		for i, id := range ids {
+			slots[i].Start(r.ledger.row(id))
+		}
+		for _, id := range ids {
+			r.want(id, parley.OutcomeOK, "")
+			r.wantCalls(r.agent, id, 1)
+		}
+		if n := r.ledger.count(string(store.MoveRelease)); r.agent.most != 2 || n != 4 {
+			t.Errorf("%d calls at once, and %d were given back", r.agent.most, n)
+		}
+		p.stop()
+	})
+}
+
+// TestOrphansOfUnread: what a dead bridge has left is not taken over before it is known
+// how many calls its agent takes: it may have been sent, so it could not be given back.
+func TestOrphansOfUnread(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "one", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 3})
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if n == 1 {
+				return hang(ctx), nil
+			}
+			return takes(ctx, task, 10*time.Second), nil
+		}
+		former := r.start("a", nil)
+		var ids []string
+		for i := range 3 {
+			ids = append(ids, r.task("one", i, policy(parley.OutcomeResend)))
+			r.announce(ids[i])
+		}
+		r.wait(time.Second)
+		former.kill()
+		r.ledger.declareDead("a")
+		r.agents.put(parley.Agent{Name: "one", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 1})
+		r.agents.answer(parley.Errorf(parley.CodeUnavailable, "the database cannot be reached"))
+		r.agent.most = 0
+		p := r.start("b", nil)
+		r.wait(5 * time.Second)
+		for _, id := range ids {
+			if a := r.ledger.row(id); a.Claim.Worker != "a" {
+				t.Errorf("%s was taken over by %s", id, a.Claim.Worker)
+			}
+		}
+		r.agents.answer(nil)
+		for _, id := range ids {
+			if a := r.want(id, parley.OutcomeOK, ""); a.Orphanings != 1 {
+				t.Errorf("%s has %d orphanings", id, a.Orphanings)
+			}
+		}
+		if r.agent.most != 1 {
+			t.Errorf("%d calls at once", r.agent.most)
+		}
+		p.stop()
+	})
+}
+
 // TestAnswers: whatever an adapter hands over, the ledger gets an answer that
 // it can hold.
 func TestAnswers(t *testing.T) {

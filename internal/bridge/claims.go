@@ -133,7 +133,7 @@ type Reservation struct {
 // schedules the next attempt writes it as claimed by Claim at once, and saves a
 // write (protocol.md §6). It is false before Run and while the bridge stops.
 func (b *Bridge) Reserve(agent string) (Reservation, bool) {
-	b.acquaint(b.hard, agent)
+	_ = b.acquaint(b.hard, agent) // see makeRoom
 	began := b.cfg.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +146,7 @@ func (b *Bridge) Reserve(agent string) (Reservation, bool) {
 	b.inHand.Add(1)
 	claim := store.Claim{Worker: b.cfg.Worker, Inc: b.inc, Token: b.tokenLocked()}
 	l.reserveLocked(claim.Token, began)
-	return Reservation{Claim: claim, b: b, slot: slot{lane: l}, began: began}, true
+	return Reservation{Claim: claim, b: b, slot: slot{lane: l, unseen: l.limit == 0}, began: began}, true
 }
 
 // Start begins the call of a, which is known to be committed as claimed by
@@ -156,7 +156,7 @@ func (r Reservation) Start(a store.Attempt) {
 	a.Claim = r.Claim
 	c := &call{
 		b: b, lane: r.slot.lane, row: a, inc: r.Claim.Inc, began: r.began, slots: slotOwn | slotShared,
-		bytes: int64(len(a.Input)), reserved: !r.slot.turnDown, turnDown: r.slot.turnDown,
+		bytes: int64(len(a.Input)), reserved: !r.slot.turnDown, turnDown: r.slot.turnDown, unseen: r.slot.unseen,
 	}
 	b.mu.Lock()
 	_, pending := b.pending[r.Claim.Token]
@@ -315,7 +315,7 @@ func (b *Bridge) goOn(ctx context.Context, claim store.Claim, task string) {
 	if err != nil || len(rows) == 0 {
 		return
 	}
-	b.adopt(rows[0], began, (*call).resume)
+	b.adopt(ctx, rows[0], began, (*call).resume)
 }
 
 // takeOrphans is P9 for everything that dead bridges, and former lives of this
@@ -332,14 +332,18 @@ func (b *Bridge) takeOrphans(ctx context.Context) {
 		return
 	}
 	for i := range rows {
-		b.acquaint(ctx, rows[i].Agent)
-		b.adopt(rows[i], b.cfg.Now(), (*call).takeOver)
+		b.adopt(ctx, rows[i], b.cfg.Now(), (*call).takeOver)
 	}
 }
 
 // adopt begins a call for a row that is somebody else's, or was in doubt, if
-// there is a slot for it. Tasks that are followed need none.
-func (b *Bridge) adopt(row store.Attempt, began time.Time, first step) {
+// there is a slot for it. Tasks that are followed need none. How many slots there are
+// is not known while what knows the agents does not answer, and what may have been sent
+// cannot be given back: then it is left for the next look.
+func (b *Bridge) adopt(ctx context.Context, row store.Attempt, began time.Time, first step) {
+	if err := b.acquaint(ctx, row.Agent); err != nil && unread(err) {
+		return
+	}
 	c := &call{b: b, row: row, began: began}
 	b.mu.Lock()
 	c.lane, c.inc = b.laneLocked(row.Agent), b.inc

@@ -98,19 +98,23 @@ func (b *Bridge) learn(agent parley.Agent) {
 	b.refresh(l, agent)
 }
 
-// acquaint looks the limit of an agent up if it was never seen. An agent that
-// cannot be found gets the default: its call will say what is wrong.
-func (b *Bridge) acquaint(ctx context.Context, name string) {
+// acquaint looks the limit of an agent up if it was never seen, and gives the error
+// of that. An agent that cannot be found gets the default: its call will say what is
+// wrong.
+func (b *Bridge) acquaint(ctx context.Context, name string) error {
 	b.mu.Lock()
 	known := b.lanes[name] != nil && b.lanes[name].limit > 0
 	b.mu.Unlock()
 	if known {
-		return
+		return nil
 	}
-	if agent, err := b.cfg.Agents.Lookup(ctx, name); err == nil {
-		agent.Name = name
-		b.learn(agent)
+	agent, err := b.cfg.Agents.Lookup(ctx, name)
+	if err != nil {
+		return err
 	}
+	agent.Name = name
+	b.learn(agent)
+	return nil
 }
 
 // take is the handler of [bus.SubjectTasks]. It returns as soon as the record
@@ -122,7 +126,7 @@ func (b *Bridge) take(ctx context.Context, m bus.Message) error {
 		b.cfg.Metrics.record(fateInvalid, 1)
 		return parley.Errorf(parley.CodeInvalid, "task record with key %.200q dropped: %w", m.Key, err)
 	}
-	b.acquaint(ctx, r.Agent)
+	_ = b.acquaint(ctx, r.Agent) // see makeRoom
 	b.cfg.Metrics.record(b.enqueue(r, queuedTask{
 		task: r.TaskID, bytes: sizeOf(m), turn: b.turnOf(m), source: b.sourceOf(m),
 		moves: m.Header[bus.HeaderOnOpen] == string(parley.OnOpenFail),
@@ -258,6 +262,8 @@ type slot struct {
 	// turnDown: it is claimed to be turned down, so nothing of the agent's rate is
 	// kept for it.
 	turnDown bool
+	// unseen: the limit of the lane's agent was not known yet.
+	unseen bool
 }
 
 // batch takes from the queues what there are slots for, from each lane its
@@ -277,7 +283,7 @@ func (b *Bridge) batch() (claim store.Claim, own ownBatch, foreign []foreignClai
 		q := l.popLocked(b)
 		b.recallLocked(l)
 		b.carryLocked(l, q.bytes)
-		s := slot{lane: l, bytes: q.bytes}
+		s := slot{lane: l, bytes: q.bytes, unseen: l.limit == 0}
 		if q.foreign == nil {
 			own.reqs, own.slots = append(own.reqs, store.ClaimRequest{TaskID: q.task, Token: token, Source: q.source}), append(own.slots, s)
 			return

@@ -29,9 +29,10 @@ type call struct {
 	keep bool
 	// follows: it is counted among the tasks that are followed.
 	follows bool
-	// turnDown: it was claimed because its agent's circuit is open.
-	turnDown bool
-	later    int
+	// turnDown: it was claimed because its agent's circuit is open. unseen: it was
+	// claimed before the agent's limit was known.
+	turnDown, unseen bool
+	later            int
 	// requeue: the task is to wait for another slot after this call. tell is the
 	// result that is to be told when the slot is free, or nil.
 	requeue bool
@@ -207,6 +208,9 @@ func (c *call) send() step {
 	if err := c.mayCall(); err != nil {
 		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}
 		return (*call).fail
+	}
+	if next := c.makeRoom(); next != nil {
+		return next
 	}
 	if next := c.admit(); next != nil {
 		return next

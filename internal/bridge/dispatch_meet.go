@@ -16,8 +16,7 @@ func (c *call) meet(ctx context.Context) *parley.Error {
 		if e, ok := errors.AsType[*parley.Error](err); ok && (e.Code == parley.CodeUnknownAgent || e.Retryable) {
 			return e
 		}
-		code := parley.CodeOf(err)
-		c.unread = code == parley.CodeUnavailable || code == parley.CodeInternal
+		c.unread = unread(err)
 		e := parley.Errorf(parley.CodeAgentUnavailable, "agent %q cannot be looked up: %w", c.row.Agent, err)
 		e.Retryable = true
 		return e
@@ -35,6 +34,29 @@ func (c *call) meet(ctx context.Context) *parley.Error {
 	c.adapter = adapter
 	c.mu.Unlock()
 	return nil
+}
+
+// unread reports whether the error of a look-up says nothing about the agent: what
+// knows it did not answer.
+func unread(err error) bool {
+	code := parley.CodeOf(err)
+	return code == parley.CodeUnavailable || code == parley.CodeInternal
+}
+
+// makeRoom gives the step of a call that was claimed before the limit of its agent was
+// known, and is one too many now that it is; else nil. It is claimed again when there
+// is a slot.
+func (c *call) makeRoom() step {
+	b := c.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !c.unseen || c.lane.inFlight <= c.lane.gate.Limit(b.cfg.Now()) {
+		c.unseen = false
+		return nil
+	}
+	b.vacateLocked(c.lane, c.slots&slotOwn != 0, c.slots&slotShared != 0)
+	c.slots = 0
+	return (*call).release
 }
 
 // unmet: whom to call is not known at present. That says nothing about the agent,

@@ -212,10 +212,11 @@ func (p *process) kill() {
 type agentBook struct {
 	mu sync.Mutex
 	m  map[string]parley.Agent
-	// fail, if set, is the answer to every look-up. Before each of them slow is
-	// called, if it is set.
-	fail error
-	slow func()
+	// fail, if set, is the answer to every look-up, unread to those that it gives an
+	// error for. Before each of them slow is called, if it is set.
+	fail   error
+	unread func() error
+	slow   func()
 }
 
 func newAgentBook() *agentBook {
@@ -241,6 +242,11 @@ func (b *agentBook) answer(err error) {
 func (b *agentBook) Lookup(_ context.Context, name string) (parley.Agent, error) {
 	if b.slow != nil {
 		b.slow()
+	}
+	if b.unread != nil {
+		if err := b.unread(); err != nil {
+			return parley.Agent{}, err
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 // TestSimulationLimits is TestSimulation with agents that have limits and a
 // breaker, and that refuse, have too much to do and are away for a while, while
-// their records change and bridges die. Of no bridge does an
+// their records change, or cannot be read, and bridges die. Of no bridge does an
 // agent get more than its record and its Retry-After allow, and when all is well
 // again no circuit stays open and nothing waits for ever.
 func TestSimulationLimits(t *testing.T) {
@@ -215,6 +215,12 @@ func simulateLimits(r *rig, seed uint64) {
 			return noFault
 		}
 		return fault(1 + c.n(3))
+	}
+	r.agents.unread = func() error {
+		if isCalm() || !c.of(15) {
+			return nil
+		}
+		return parley.Errorf(parley.CodeUnavailable, "the agents cannot be read now")
 	}
 	circuits := &sharedCircuits{m: map[string]parley.BreakerState{}, fault: func() bool { return !isCalm() && c.of(10) }}
 	names := []string{"x", "y", "z"}
