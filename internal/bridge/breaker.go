@@ -111,18 +111,23 @@ func (l *lane) dropPermitLocked(token string) {
 	}
 }
 
+// looks is when a task may look at the circuit again that is not closed.
+func (c *circuit) looks(now time.Time) time.Time {
+	s := c.State()
+	switch {
+	case s.Manual:
+		return now.Add(holdManual)
+	case s.Circuit == parley.CircuitHalfOpen || !s.Until.After(now):
+		return now.Add(holdProbed)
+	}
+	return s.Until
+}
+
 // holdUntilLocked is when the next task that waits for the circuit of a lane is
 // to come again.
 func (b *Bridge) holdUntilLocked(l *lane) time.Time {
-	c, now := l.circuit.Load(), b.now()
-	s := c.State()
-	first := s.Until
-	switch {
-	case s.Manual:
-		first = now.Add(holdManual)
-	case s.Circuit == parley.CircuitHalfOpen || first.Before(now):
-		first = now.Add(holdProbed)
-	}
+	c := l.circuit.Load()
+	first := c.looks(b.now())
 	if c.next.Before(first) || c.next.Sub(c.first) >= holdSpread {
 		c.first, c.next = first, first
 	}

@@ -89,9 +89,15 @@ func (c *call) admit() step {
 		return nil
 	}
 	b.mu.Lock()
-	until := b.now()
+	now := b.now()
+	until := now
 	verdict := b.verdictLocked(c, circuit)
-	if verdict == breaker.Hold && !c.turnDown {
+	sent := c.row.Orphanings > 0 // then it cannot be put back, nor refused
+	switch {
+	case verdict == breaker.Pass:
+	case sent:
+		until = circuit.looks(now)
+	case verdict == breaker.Hold && !c.turnDown:
 		until = b.holdUntilLocked(c.lane)
 	}
 	if circuit.Wanted() {
@@ -101,8 +107,11 @@ func (c *call) admit() step {
 	switch {
 	case verdict == breaker.Pass:
 		return nil
-	case c.row.Orphanings > 0:
-		return (*call).sendLater // something was sent: it cannot be put back
+	case sent:
+		// Soon while the agent is being tried: a bridge that looks only after its lease of
+		// that is over has kept all others from it.
+		wait := min(until.Sub(now), laterAtMost)
+		return func(c *call) step { return c.claimAgain(wait) }
 	case verdict == breaker.Refuse:
 		return (*call).refuseOpen
 	}
