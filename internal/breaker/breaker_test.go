@@ -514,6 +514,41 @@ func TestLapse(t *testing.T) {
 	}
 }
 
+// TestLeaseOver: a bridge that has let its lease lapse tries the agent only when it has
+// renewed it. Another one may have begun to, which it does not know yet.
+func TestLeaseOver(t *testing.T) {
+	set := settings(nil)
+	c, now := halfOpen(t, set)
+	half := c.State()
+	now = now.Add(Lease)
+	other := New("a", "other")
+	other.Configure(set)
+	other.Adopt(half)
+	other.Room(now)
+	store(t, other, now)
+	if other.Room(now) != set.HalfOpenCalls {
+		t.Fatal("nobody tries the agent")
+	}
+	if n, v := c.Room(now), c.Admit("1", now); n != 0 || v != Hold || !c.Wanted() {
+		t.Errorf("two bridges try the agent: room for %d calls, admitted %d, wanted %t", n, v, c.Wanted())
+	}
+	_, to, ok := c.Next(now)
+	if !ok || to.Version != other.State().Version {
+		t.Errorf("not to be renewed: %+v", to)
+	}
+	if c.Adopt(other.State()); c.Held(now) != Hold {
+		t.Error("the other bridge is not known to try the agent")
+	}
+
+	alone, now := halfOpen(t, set)
+	now = now.Add(Lease)
+	alone.Room(now)
+	store(t, alone, now)
+	if alone.Room(now) != set.HalfOpenCalls {
+		t.Error("a lease that was renewed is of no use")
+	}
+}
+
 // TestProbeEndsWhileRenewed: the end of a call is not lost because the lease was
 // written meanwhile.
 func TestProbeEndsWhileRenewed(t *testing.T) {

@@ -86,13 +86,17 @@ func (c *Circuit) probing() bool {
 	return c.mine != 0 && c.state.Version == c.mine && c.state.Circuit == parley.CircuitHalfOpen
 }
 
+// mayProbe reports whether calls of this bridge may try the agent: once its lease is
+// over another bridge may, so it is to be renewed first.
+func (c *Circuit) mayProbe(now time.Time) bool { return c.probing() && !Due(c.state, now) }
+
 // Room is how many more calls may begin. If the agent may be tried it is noted
 // that there are tasks for that.
 func (c *Circuit) Room(now time.Time) int {
 	switch {
 	case !c.held():
 		return math.MaxInt
-	case c.probing():
+	case c.mayProbe(now):
 		if c.set.OnOpen == parley.OnOpenFail {
 			return math.MaxInt // those that are too many end at once
 		}
@@ -138,7 +142,7 @@ func (c *Circuit) Admit(token string, now time.Time) Verdict {
 	if !c.held() {
 		return Pass
 	}
-	if c.probing() {
+	if c.mayProbe(now) {
 		if _, reserved := c.probes[token]; reserved {
 			return Pass
 		}
@@ -147,7 +151,7 @@ func (c *Circuit) Admit(token string, now time.Time) Verdict {
 			return Pass
 		}
 	}
-	c.wanted = c.wanted || (!c.probing() && Due(c.state, now))
+	c.wanted = c.wanted || Due(c.state, now)
 	return c.closedTo()
 }
 

@@ -137,6 +137,9 @@ func (f *fleet) begin(b *fleetBridge) {
 	if f.stored.Circuit == parley.CircuitOpen {
 		f.t.Fatalf("called while open: %+v", f.stored)
 	}
+	if Due(f.stored, f.now) {
+		f.t.Fatalf("tried at a time at which another bridge may, too: %+v", f.stored)
+	}
 }
 
 // end ends the oldest call of a bridge.

@@ -250,7 +250,7 @@ func simulateLimits(r *rig, seed uint64) {
 			}}
 		})
 	}
-	running := map[string]*process{"b": begin("b"), "c": begin("c")}
+	running := map[string]*process{"b": begin("b"), "c": begin("c"), "d": begin("d")}
 	policies := []parley.OutcomePolicy{parley.OutcomeFail, parley.OutcomeResend, parley.OutcomeResend}
 	var ids []string
 	for i := range 80 {
@@ -261,7 +261,7 @@ func simulateLimits(r *rig, seed uint64) {
 			}
 		}))
 		r.wait(time.Duration(c.n(800)) * time.Millisecond)
-		name, agent := []string{"b", "c"}[c.n(2)], names[c.n(3)]
+		name, agent := []string{"b", "c", "d"}[c.n(3)], names[c.n(3)]
 		switch c.n(14) {
 		case 0:
 			running[name].kill()
