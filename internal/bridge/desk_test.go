@@ -250,3 +250,39 @@ func (r *rig) progressOf() func() []map[string]any {
 		return slices.Clone(got)
 	}
 }
+
+// streamingDesk is a desk that tells by streams from the first request on, also when
+// it begins with a question. It knows which of them are open.
+type streamingDesk struct {
+	*desk
+	opened []*deskStream
+}
+
+func (s *streamingDesk) streamed(task parley.Task, out bridge.Outcome) bridge.Outcome {
+	one := &deskStream{d: s.desk, task: task, closed: make(chan struct{})}
+	s.opened = append(s.opened, one)
+	out.Stream = one
+	return out
+}
+
+func (s *streamingDesk) Call(ctx context.Context, task parley.Task, agent parley.Agent, p bridge.Progress) (bridge.Outcome, error) {
+	out, err := s.desk.Call(ctx, task, agent, p)
+	return s.streamed(task, out), err
+}
+
+func (s *streamingDesk) Answer(ctx context.Context, task parley.Task, agent parley.Agent, r bridge.TaskReply) (bridge.Outcome, error) {
+	out, err := s.desk.Answer(ctx, task, agent, r)
+	return s.streamed(task, out), err
+}
+
+// open is how many streams nobody has closed.
+func (s *streamingDesk) open() (n int) {
+	for _, one := range s.opened {
+		select {
+		case <-one.closed:
+		default:
+			n++
+		}
+	}
+	return n
+}

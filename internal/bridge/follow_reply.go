@@ -242,10 +242,11 @@ func (c *call) replied(r *parley.Reply, out Outcome) step {
 		c.mu.Lock()
 		c.answeredAt, c.answeredState = c.b.cfg.Now(), c.state
 		c.mu.Unlock()
+		c.hangUp() // what the agent told before it asked
+		c.stream, c.deaf = out.Stream, 0
 		if !c.moveQuestion(nil) {
 			return (*call).leave
 		}
-		c.stream, c.deaf = out.Stream, 0
 		_, next := c.stand(out)
 		return next
 	case NotSent:

@@ -593,3 +593,51 @@ func (r *rig) crashLong(point string, pol parley.OutcomePolicy, next string) {
 	}
 	q.stop()
 }
+
+// TestStreamsOfQuestions: of the streams of a task whose agent asks at once, and streams
+// again when it has its answer, none stays open: neither the one before the answer nor,
+// if the bridge ends before it is written that the agent goes on, the one after it.
+func TestStreamsOfQuestions(t *testing.T) {
+	for name, ends := range map[string]bool{"goes on": false, "bridge ends": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				d := &streamingDesk{desk: newDesk()}
+				d.asks, d.works = true, time.Nanosecond
+				d.onAnswer = func(bridge.TaskReply) (bridge.Outcome, bool) {
+					if ends {
+						r.ledger.mu.Lock()
+						defer r.ledger.mu.Unlock()
+						r.ledger.fault = func(op, _ string) fault {
+							return map[bool]fault{true: refusedConnection}[op == string(store.MoveQuestion)]
+						}
+					}
+					return bridge.Outcome{}, false
+				}
+				p := r.start("b", func(cfg *bridge.Config, _ *process) {
+					cfg.Adapters, cfg.DrainGrace = []bridge.Adapter{r.agent, d}, time.Second
+				})
+				id := r.task("long", 1, nil)
+				r.waiting(id, 1)
+				d.works = time.Minute
+				if !r.ledger.reply(id, parley.Reply{Text: "2026"}) {
+					t.Fatal("nobody asks")
+				}
+				r.hint(id)
+				r.wait(time.Second)
+				if len(d.opened) != 2 {
+					t.Fatalf("%d streams", len(d.opened))
+				}
+				if !ends {
+					if n := d.open(); n != 1 {
+						t.Errorf("%d streams are open while the agent works", n)
+					}
+					r.want(id, parley.OutcomeOK, "")
+				}
+				p.stop()
+				if n := d.open(); n != 0 {
+					t.Errorf("%d of %d streams are open at the end", n, len(d.opened))
+				}
+			})
+		})
+	}
+}
