@@ -189,7 +189,7 @@ func TestCancelFollowed(t *testing.T) {
 					return failed(bridge.Lost, parley.CodeOutcomeUnknown, "no such task"), nil
 				}
 				return accepted(task, "working"), nil
-			}, parley.OutcomeCancelled, parley.CodeCancelled, 1,
+			}, parley.OutcomeCancelled, parley.CodeCancelled, 4,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -208,6 +208,83 @@ func TestCancelFollowed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCancelInsists: an agent that is away for a moment when it is to be told to stop is
+// told again, and so is one whose attempt has ended without it. Else it would work on for
+// nobody.
+func TestCancelInsists(t *testing.T) {
+	for name, end := range map[string]func(r *rig, id string){
+		"cancelled": func(r *rig, id string) { cancelWays["hint"](r, id) },
+		"ended":     func(r *rig, id string) { r.ledger.endNow(id, parley.OutcomeTimeout); r.hintCancel(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				stopped := 0
+				r.long.call = accepts("working")
+				r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+					return accepted(task, "working"), nil
+				}
+				r.long.cancel = func(_ context.Context, task parley.Task, id string) (bridge.Outcome, error) {
+					switch r.long.count(r.long.cancels, id) {
+					case 1:
+						out := notSent()
+						out.Result.RetryAfter = 3 * time.Second
+						return out, nil
+					case 2:
+						return lost(), nil
+					}
+					stopped++
+					return bridge.Outcome{Disposition: bridge.Answered, Result: parley.Result{TaskID: task.ID, Outcome: parley.OutcomeCancelled}}, nil
+				}
+				p := r.start("b", nil)
+				id := r.task("long", 1, nil)
+				r.wait(2 * time.Second)
+				end(r, id)
+				r.wait(10 * time.Second)
+				if stopped != 1 || r.long.count(r.long.cancels, "agent-"+id) != 3 {
+					t.Errorf("the agent has stopped %d times, and was told %d times", stopped, r.long.count(r.long.cancels, "agent-"+id))
+				}
+				if a := r.ledger.row(id); a.State == store.AttemptFollowing {
+					t.Errorf("it is %s still", a.State)
+				}
+				p.stop()
+			})
+		})
+	}
+}
+
+// TestCancelOfUnread: a task that was taken over is not called cancelled because what
+// knows its agent does not answer just then. The agent is told when it does.
+func TestCancelOfUnread(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.long.call = accepts("working")
+		r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+			return accepted(task, "working"), nil
+		}
+		former := r.start("a", nil)
+		id := r.task("long", 1, nil)
+		r.wait(2 * time.Second)
+		former.kill()
+		r.ledger.declareDead("a")
+		cancelWays["row"](r, id)
+		known := true // how many calls the agent takes, when the task is taken over
+		r.agents.unread = func() error {
+			if known {
+				known = false
+				return nil
+			}
+			return parley.Errorf(parley.CodeUnavailable, "the database cannot be reached")
+		}
+		p := r.start("b", nil)
+		r.wait(2 * time.Second)
+		r.agents.unread = nil
+		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
+		if n := r.long.count(r.long.cancels, "agent-"+id); n != 1 {
+			t.Errorf("the agent was told %d times", n)
+		}
+		p.stop()
+	})
 }
 
 // TestCancelWhileWaiting: between two tries nothing more is sent.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/parley-project/parley"
@@ -12,7 +13,7 @@ func (c *call) tellAgent() step {
 	c.mu.Lock()
 	c.told = true
 	c.mu.Unlock()
-	out, told := c.stopAgent()
+	out, told := c.insistStop()
 	switch {
 	case out.Disposition == Answered:
 		c.out = out
@@ -46,20 +47,38 @@ func (c *call) overdue() step {
 // abandon: the attempt has ended without this bridge. The agent is told, best
 // effort; an answer that it gives is recorded as late.
 func (c *call) abandon() step {
-	if out, _ := c.stopAgent(); out.Disposition == Answered {
+	if out, _ := c.insistStop(); out.Disposition == Answered {
 		c.out = out
 		return (*call).answer
 	}
 	return nil
 }
 
-// stopAgent sends the protocol's cancel. told is false if the protocol has none.
+// stopAgent sends the protocol's cancel, once. told is false if the protocol has none.
 func (c *call) stopAgent() (out Outcome, told bool) {
 	ctx, done := c.exchangeContext()
 	defer done()
+	return c.tellStop(ctx)
+}
+
+// insistStop is stopAgent for an agent that would go on for nobody: it is told again,
+// within the same time, while it is not known to have heard.
+func (c *call) insistStop() (out Outcome, told bool) {
+	ctx, done := c.exchangeContext()
+	defer done()
+	for wait := againAfter; ; wait *= 2 {
+		out, told = c.tellStop(ctx)
+		heard := out.Disposition != NotSent && out.Disposition != Lost
+		if e := out.Result.Err; heard || e == nil || !e.Retryable || !pause(ctx, max(wait, out.Result.RetryAfter)) {
+			return out, told
+		}
+	}
+}
+
+func (c *call) tellStop(ctx context.Context) (out Outcome, told bool) {
 	if c.adapter == nil {
 		if err := c.meet(ctx); err != nil {
-			return out, false
+			return Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}, err.Retryable
 		}
 	}
 	canceler, ok := c.adapter.(Canceler)
