@@ -31,6 +31,8 @@ type ExchangeError struct {
 	Status int
 	// Body is the response's, at most 4 KiB and without the agent's credential.
 	Body []byte
+	// Withheld: nothing was sent because the send guard of the call said so.
+	Withheld bool
 }
 
 // Error gives the text of Err.

@@ -83,7 +83,7 @@ func guarded(ctx context.Context, e *errand) error {
 	}
 	err := e.errorf(parley.CodeAgentUnavailable, "the call was cancelled, or its bridge away for too long, while it was prepared; nothing was sent")
 	err.Retryable = true
-	return &ExchangeError{Disposition: NotSent, Err: err}
+	return &ExchangeError{Disposition: NotSent, Err: err, Withheld: true}
 }
 
 // leads reports whether the incarnation is the present one and surely not taken

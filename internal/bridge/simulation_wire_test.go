@@ -158,3 +158,43 @@ func (w *wireAgents) judge(a store.Attempt) {
 		}
 	}
 }
+
+// TestBatchOfCancelled: of calls that wait for one connection, to be sent together, one
+// is cancelled. That one is not sent, and the others are: nothing of theirs has failed.
+func TestBatchOfCancelled(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := &chance{rnd: rand.New(rand.NewPCG(1, 17))}
+		w := &wireAgents{r: r, c: c, works: 5 * time.Second, dials: time.Second, calm: true, replies: map[string]int{}}
+		for _, a := range w.records() {
+			r.agents.put(a)
+		}
+		p := r.onWire("b", w)
+		var ids []string
+		var slots []bridge.Reservation
+		for i := range 3 {
+			slot, ok := p.Reserve("new-batch")
+			if !ok {
+				t.Fatal("no slot")
+			}
+			slots = append(slots, slot)
+			ids = append(ids, r.task("new-batch", i, func(a *store.Attempt) { a.State, a.Claim = store.AttemptClaimed, slot.Claim }))
+		}
+		for i, id := range ids {
+			slots[i].Start(r.ledger.row(id))
+		}
+		r.wait(500 * time.Millisecond)
+		cancelWays["hint"](r, ids[0])
+		r.want(ids[0], parley.OutcomeCancelled, parley.CodeCancelled)
+		for _, id := range ids[1:] {
+			r.want(id, parley.OutcomeOK, "")
+		}
+		for i, id := range ids {
+			if n := len(w.executions("msg-" + id)); n != min(i, 1) {
+				t.Errorf("%s was executed %d times", id, n)
+			}
+		}
+		p.stop()
+		p.close()
+		w.wg.Wait()
+	})
+}

@@ -22,8 +22,8 @@ import (
 type wireAgents struct {
 	r *rig
 	c *chance
-	// works is how long a task takes at most.
-	works time.Duration
+	// works is how long a task takes at most, dials how long a connection.
+	works, dials time.Duration
 
 	mu    sync.Mutex
 	calm  bool
@@ -69,6 +69,7 @@ func (k *wireTask) over(now time.Time) bool {
 
 // dial is the network.
 func (w *wireAgents) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	time.Sleep(w.dials)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -135,6 +136,9 @@ func (q *wireRequest) streams() bool {
 // serve answers one request, or has something go wrong with it; false if the connection
 // is of no more use.
 func (w *wireAgents) serve(c net.Conn, address string, body []byte) bool {
+	if body[0] == '[' {
+		return w.serveBatch(c, body)
+	}
 	q := &wireRequest{}
 	if err := json.Unmarshal(body, q); err != nil {
 		w.r.t.Errorf("the request is no JSON: %s", body)
@@ -179,6 +183,32 @@ func (w *wireAgents) serve(c net.Conn, address string, body []byte) bool {
 		return w.say(c, "200 X", `{"jsonrpc":"2.0","id":`, 1<<20)
 	}
 	return false
+}
+
+// serveBatch answers a batch to an agent of A2A 1.0, in any order, or has something go
+// wrong with all of it, or with one answer.
+func (w *wireAgents) serveBatch(c net.Conn, body []byte) bool {
+	var list []*wireRequest
+	if err := json.Unmarshal(body, &list); err != nil {
+		w.r.t.Errorf("the batch is no JSON: %s", body)
+		return false
+	}
+	if w.goesWrong(10) {
+		return w.say(c, "503 X\r\nRetry-After: 1", "later", 1<<20)
+	}
+	var answers []string
+	for i, first := 0, w.c.n(len(list)); i < len(list); i++ {
+		q := list[(first+i)%len(list)]
+		q.Version = "1.0"
+		k := w.execute(q)
+		if !w.goesWrong(10) { // else it is not told
+			answers = append(answers, w.result(q, k))
+		}
+	}
+	if w.goesWrong(10) {
+		return false
+	}
+	return w.say(c, "200 X", "["+strings.Join(answers, ",")+"]", 1<<20)
 }
 
 func orNull(id json.RawMessage) json.RawMessage {
@@ -254,19 +284,26 @@ func (w *wireAgents) tell(c net.Conn, q *wireRequest, k *wireTask, most int) boo
 	case q.Method == "":
 		time.Sleep(k.works / 4)
 		return w.say(c, "200 X", fmt.Sprintf(`{"task_id":%q,"status":"success","output":{"text":"done %s"}}`, q.TaskID, k.message), most)
-	case q.Method == "ListTasks":
-		return w.say(c, "200 X", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tasks":[%s]}}`, q.ID, w.list()), most)
-	case k == nil:
-		return w.say(c, "200 X", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"no such task"}}`, q.ID), most)
-	case q.streams():
+	case k != nil && q.streams():
 		w.stream(c, q, k)
 		return false
+	}
+	return w.say(c, "200 X", w.result(q, k), most)
+}
+
+// result is the JSON-RPC response about a task, nil for one that there is not.
+func (w *wireAgents) result(q *wireRequest, k *wireTask) string {
+	switch {
+	case q.Method == "ListTasks":
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tasks":[%s]}}`, q.ID, w.list())
+	case k == nil:
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"no such task"}}`, q.ID)
 	}
 	text := w.task(k, q.Version)
 	if q.Version != "" && q.sends() {
 		text = `{"task":` + text + `}`
 	}
-	return w.say(c, "200 X", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, text), most)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, text)
 }
 
 // say writes a response, at most so many bytes of it.
@@ -352,6 +389,7 @@ func (w *wireAgents) records() []parley.Agent {
 		of("old-streams", parley.ProtocolJSONRPC, `{"a2a":"0.3","stream":"on"}`),
 		of("new", parley.ProtocolJSONRPC, `{"a2a":"1.0"}`),
 		of("new-streams", parley.ProtocolJSONRPC, `{"a2a":"1.0","stream":"on"}`),
+		of("new-batch", parley.ProtocolJSONRPC, `{"a2a":"1.0","batch":4}`),
 		of("new-sends", parley.ProtocolJSONRPC, `{"a2a":"1.0","send":"stream"}`),
 	}
 }

@@ -213,13 +213,14 @@ func (b *batched) sendLocked(g *batch) {
 		g.cancel()
 		return
 	}
-	for _, m := range g.members {
+	members := g.members
+	for _, m := range members {
 		m.sent = true
 	}
 	b.tasks.Go(func() {
 		defer g.cancel()
 		why := panicOf(func() { b.exchange(g) })
-		for _, m := range g.members {
+		for _, m := range members {
 			if m.panicked == "" && m.reply.Status == 0 && m.err == nil { // an answer that is there counts
 				m.panicked = why
 			}
@@ -241,7 +242,7 @@ func panicOf(work func()) (why string) {
 
 // exchange makes the exchange of g and gives every member its answer.
 func (b *batched) exchange(g *batch) {
-	if len(g.members) == 1 {
+	if len(g.members) < 2 {
 		b.oneByOne(g)
 		return
 	}
@@ -262,18 +263,36 @@ func (b *batched) exchange(g *batch) {
 		b.oneByOne(g)
 		return
 	}
-	if e, ok := errors.AsType[*bridge.ExchangeError](err); ok &&
-		(e.Status == http.StatusRequestEntityTooLarge || e.Err.Code == parley.CodeLimit && g.key.verb == verbGet) {
+	e, failed := errors.AsType[*bridge.ExchangeError](err)
+	switch {
+	case failed && e.Withheld && g.dropWithheld():
+		b.exchange(g) // of the others nothing was sent, and nothing is against that
+		return
+	case failed && (e.Status == http.StatusRequestEntityTooLarge || e.Err.Code == parley.CodeLimit && g.key.verb == verbGet):
 		b.oneByOne(g) // together they, or their answers, are too large; each may be fine
 		return
-	}
-	if err != nil {
+	case err != nil:
 		for _, m := range g.members {
 			m.reply, m.err = reply, theirs(m, err)
 		}
 		return
 	}
 	g.share(reply)
+}
+
+// dropWithheld takes the members out whose calls may not be sent any more, with the
+// error of that, and reports whether there are any. The error of the whole batch is
+// theirs alone.
+func (g *batch) dropWithheld() bool {
+	var kept []*batchMember
+	for _, m := range g.members {
+		if m.err = bridge.Guarded(m.ctx, m.op.task, m.op.agent); m.err == nil {
+			kept = append(kept, m)
+		}
+	}
+	some := len(kept) < len(g.members)
+	g.members = kept
+	return some
 }
 
 // oneByOne makes the exchanges of the members by themselves, all at once, as

@@ -161,7 +161,8 @@ func TestBatchOrders(t *testing.T) {
 }
 
 // TestBatchGuarded: what takes time before a batch is sent asks the guards of all its
-// calls, and so does each call that goes alone (protocol.md §4.3).
+// calls, and so does each call that goes alone (protocol.md §4.3). A call that may not be
+// sent any more is left out, and keeps none of the others back.
 func TestBatchGuarded(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		onBatch(t, func(t *testing.T, r *batchRig) {
@@ -179,7 +180,8 @@ func TestBatchGuarded(t *testing.T) {
 				ctx := bridge.WithSendGuard(t.Context(), func() bool { asked[id]++; return i > 0 })
 				wg.Go(func() {
 					got, _, err := r.call(ctx, r.op(verbSend, id))
-					if e, ok := errors.AsType[*bridge.ExchangeError](err); !ok || e.Disposition != bridge.NotSent {
+					e, ok := errors.AsType[*bridge.ExchangeError](err)
+					if withheld := ok && e.Disposition == bridge.NotSent && e.Withheld; withheld != (i == 0) || i > 0 && got != `"of `+id+`"` {
 						t.Errorf("%d calls: %s got %s, %v", n, id, got, err)
 					}
 				})
@@ -187,6 +189,9 @@ func TestBatchGuarded(t *testing.T) {
 			wg.Wait()
 			if len(asked) != n {
 				t.Errorf("%d calls: asked the guards of %v", n, asked)
+			}
+			if got, want := r.posts.sizes(), map[int][]int{1: {1}, 3: {3, 2}}[n]; !slices.Equal(got, want) {
+				t.Errorf("%d calls: exchanges of %v requests, want %v", n, got, want)
 			}
 		})
 	}
