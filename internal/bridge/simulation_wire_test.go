@@ -150,6 +150,10 @@ func (w *wireAgents) judge(a store.Attempt) {
 		if len(begun) == 0 || !strings.Contains(string(a.Result.Output), "done msg-"+a.ID) {
 			fault("an answer that nobody gave: %s", a.Result.Output)
 		}
+	case parley.OutcomeError: // these agents do nothing before they say 429, 500 or 503
+		if a.Result.Err.Code == parley.CodeAgentUnavailable && a.Orphanings == 0 && len(begun) > 0 {
+			fault("nothing was executed, it says")
+		}
 	case parley.OutcomeCancelled:
 		for _, k := range begun {
 			if k.id == a.AgentTaskID && w.stateOf(k) != "canceled" && a.Result.Err != nil && !strings.Contains(a.Result.Err.Message, "it had been sent") {

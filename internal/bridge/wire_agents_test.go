@@ -86,7 +86,7 @@ func (w *wireAgents) dial(ctx context.Context, _, address string) (net.Conn, err
 				return
 			}
 			body, err := io.ReadAll(req.Body)
-			if err != nil || !w.serve(theirs, address, body) {
+			if err != nil || !w.serve(theirs, address, overREST(req, body), body) {
 				return
 			}
 		}
@@ -108,13 +108,40 @@ type wireRequest struct {
 	ID      json.RawMessage `json:"id"`
 	Method  string          `json:"method"`
 	Version string          `json:"-"`
-	Params  struct {
+	// plain: the binding is HTTP+JSON, so nothing wraps what is answered.
+	plain  bool
+	Params struct {
 		ID      string `json:"id"`
 		Message struct {
 			MessageID string `json:"messageId"`
 			TaskID    string `json:"taskId"`
 		} `json:"message"`
 	} `json:"params"`
+}
+
+// overREST gives a request that is made over HTTP+JSON, else nil.
+func overREST(req *http.Request, body []byte) *wireRequest {
+	path, ok := strings.CutPrefix(req.URL.Path, "/rest/")
+	if !ok {
+		return nil
+	}
+	q := &wireRequest{ID: json.RawMessage("null"), plain: true}
+	_ = json.Unmarshal(body, &q.Params)
+	id, verb, _ := strings.Cut(strings.TrimPrefix(path, "tasks/"), ":")
+	switch {
+	case path == "message:send":
+		q.Method = "SendMessage"
+		return q
+	case path == "message:stream":
+		q.Method = "SendStreamingMessage"
+		return q
+	case path == "tasks":
+		q.Method = "ListTasks"
+		return q
+	}
+	q.Params.ID = id
+	q.Method = map[string]string{"": "GetTask", "cancel": "CancelTask", "subscribe": "SubscribeToTask"}[verb]
+	return q
 }
 
 func (q *wireRequest) sends() bool {
@@ -135,14 +162,16 @@ func (q *wireRequest) streams() bool {
 
 // serve answers one request, or has something go wrong with it; false if the connection
 // is of no more use.
-func (w *wireAgents) serve(c net.Conn, address string, body []byte) bool {
-	if body[0] == '[' {
+func (w *wireAgents) serve(c net.Conn, address string, q *wireRequest, body []byte) bool {
+	if len(body) > 0 && body[0] == '[' {
 		return w.serveBatch(c, body)
 	}
-	q := &wireRequest{}
-	if err := json.Unmarshal(body, q); err != nil {
-		w.r.t.Errorf("the request is no JSON: %s", body)
-		return false
+	if q == nil {
+		q = &wireRequest{}
+		if err := json.Unmarshal(body, q); err != nil {
+			w.r.t.Errorf("the request is no JSON: %s", body)
+			return false
+		}
 	}
 	if strings.HasPrefix(address, "new") {
 		q.Version = "1.0"
@@ -288,14 +317,28 @@ func (w *wireAgents) tell(c net.Conn, q *wireRequest, k *wireTask, most int) boo
 		w.stream(c, q, k)
 		return false
 	}
-	return w.say(c, "200 X", w.result(q, k), most)
+	status := "200 X"
+	if q.plain && k == nil && q.Method != "ListTasks" {
+		status = "404 X"
+	}
+	return w.say(c, status, w.result(q, k), most)
 }
 
-// result is the JSON-RPC response about a task, nil for one that there is not.
+// wrap is what answers a request in its binding.
+func (q *wireRequest) wrap(result string) string {
+	if q.plain {
+		return result
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
+}
+
+// result is the response about a task, nil for one that there is not.
 func (w *wireAgents) result(q *wireRequest, k *wireTask) string {
 	switch {
 	case q.Method == "ListTasks":
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tasks":[%s]}}`, q.ID, w.list())
+		return q.wrap(`{"tasks":[` + w.list() + `]}`)
+	case k == nil && q.plain:
+		return `{"error":{"code":404,"status":"NOT_FOUND","message":"no such task","details":[{"reason":"TASK_NOT_FOUND"}]}}`
 	case k == nil:
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"no such task"}}`, q.ID)
 	}
@@ -303,7 +346,7 @@ func (w *wireAgents) result(q *wireRequest, k *wireTask) string {
 	if q.Version != "" && q.sends() {
 		text = `{"task":` + text + `}`
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, text)
+	return q.wrap(text)
 }
 
 // say writes a response, at most so many bytes of it.
@@ -362,7 +405,7 @@ func (w *wireAgents) stream(c net.Conn, q *wireRequest, k *wireTask) {
 		if q.Version != "" {
 			text = `{"task":` + text + `}`
 		}
-		event := fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", q.ID, text)
+		event := "data: " + q.wrap(text) + "\n\n"
 		if w.goesWrong(20) {
 			event = event[:w.c.n(len(event))]
 			rests = true
@@ -378,9 +421,9 @@ func (w *wireAgents) stream(c net.Conn, q *wireRequest, k *wireTask) {
 // records are the agents as they are registered.
 func (w *wireAgents) records() []parley.Agent {
 	of := func(name, protocol, config string) parley.Agent {
-		host, _, _ := strings.Cut(name, "-")
+		host, how, _ := strings.Cut(name, "-")
 		return parley.Agent{
-			Name: name, Protocol: protocol, URL: "http://" + host + ".test/run", Timeout: 5 * time.Second, ProtocolConfig: json.RawMessage(config),
+			Name: name, Protocol: protocol, URL: "http://" + host + ".test/" + how, Timeout: 5 * time.Second, ProtocolConfig: json.RawMessage(config),
 		}
 	}
 	return []parley.Agent{
@@ -390,6 +433,7 @@ func (w *wireAgents) records() []parley.Agent {
 		of("new", parley.ProtocolJSONRPC, `{"a2a":"1.0"}`),
 		of("new-streams", parley.ProtocolJSONRPC, `{"a2a":"1.0","stream":"on"}`),
 		of("new-batch", parley.ProtocolJSONRPC, `{"a2a":"1.0","batch":4}`),
+		of("new-rest", parley.ProtocolJSONRPC, `{"a2a":"1.0","binding":"HTTP+JSON","stream":"on"}`),
 		of("new-sends", parley.ProtocolJSONRPC, `{"a2a":"1.0","send":"stream"}`),
 	}
 }

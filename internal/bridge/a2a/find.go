@@ -34,6 +34,7 @@ func (a *Adapter) find(ctx context.Context, e *errand) (bridge.Outcome, error) {
 		p := &page{size: size, history: pageHistory}
 		ex := a.listing(e, p, token)
 		out, err := a.run(ctx, ex)
+		out = e.unasked(out)
 		switch {
 		case err == nil && tooLarge(out) && size == pageSize:
 			size = smallPage
@@ -82,6 +83,7 @@ func (a *Adapter) findAmong(ctx context.Context, e *errand, tasks []bridge.Agent
 		m := memory{most: history}
 		ex := a.remembering(e, task, &m)
 		out, err := a.run(ctx, ex)
+		out = e.unasked(out)
 		switch {
 		case err != nil:
 			return out, err
@@ -151,6 +153,20 @@ func (a *Adapter) remembering(e *errand, task bridge.AgentTask, m *memory) *exch
 // unmade is the outcome that no task was made of the message.
 func (e *errand) unmade() bridge.Outcome {
 	return e.lost(parley.Errorf(parley.CodeNotFound, "none of the agent's tasks was made of message %s", e.task.MessageID()))
+}
+
+// unasked is out where something else than an answer ended the question, such as a
+// status of 500 or a text that cannot be read: it says nothing about the task. If the
+// same is to be expected each time the agent cannot be asked.
+func (e *errand) unasked(out bridge.Outcome) bridge.Outcome {
+	if out.Disposition != bridge.Answered {
+		return out
+	}
+	err := *out.Result.Err
+	if !err.Retryable {
+		err.Code, err.Message = parley.CodeOutcomeUnknown, "the agent cannot be asked what became of the message: "+err.Message
+	}
+	return e.lost(&err)
 }
 
 // tooLarge says that an answer was larger than answers may be.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,7 +70,12 @@ func (g *talkers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // find looks for what became of the task's message.
 func (g *talkers) find(t *testing.T) bridge.Outcome {
 	t.Helper()
-	server := httptest.NewServer(g)
+	return findAt(t, g.ServeHTTP)
+}
+
+func findAt(t *testing.T, agent http.HandlerFunc) bridge.Outcome {
+	t.Helper()
+	server := httptest.NewServer(agent)
 	t.Cleanup(server.Close)
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
@@ -122,6 +129,55 @@ func TestFind_LongHistories(t *testing.T) {
 				t.Errorf("%v %q, %v; want task %s", out.Disposition, out.AgentTaskID, out.Result.Err, tt.found)
 			}
 			if tt.found == "" && (out.Disposition != bridge.Lost || parley.CodeOf(out.Result.Err) != tt.code) {
+				t.Errorf("%v, %v; want %s", out.Disposition, out.Result.Err, tt.code)
+			}
+		})
+	}
+}
+
+// TestFind_NoAnswer: what is no answer to the question, but the word of a proxy or of an
+// agent that has broken down, says nothing about the task: neither that there is none, nor
+// that it has failed.
+func TestFind_NoAnswer(t *testing.T) {
+	t.Parallel()
+	const (
+		failing = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"bug"}}`
+		tasks   = `{"jsonrpc":"2.0","id":%s,"result":{"tasks":[{"id":"t1"}]}}`
+		whole   = `{"jsonrpc":"2.0","id":%s,"result":{"id":"t1","history":[{"messageId":"msg-other"}]}}`
+	)
+	for _, tt := range []struct {
+		name string
+		// said are the bodies, each with its status before it.
+		said []string
+		code parley.Code
+	}{
+		{"500", []string{"500 oops"}, parley.CodeAgentUnavailable},
+		{"no JSON", []string{"200 {"}, parley.CodeAgentError},
+		{"no tasks", []string{`200 {"jsonrpc":"2.0","id":%s,"result":[]}`}, parley.CodeAgentError},
+		{"a page for people", []string{"404 <html>"}, parley.CodeOutcomeUnknown},
+		{"not allowed", []string{"403 no"}, parley.CodeOutcomeUnknown},
+		{"500 for the second list", []string{"200 " + failing, "500 oops"}, parley.CodeAgentError},
+		{"500 for the task", []string{"200 " + failing, "200 " + tasks, "500 oops"}, parley.CodeAgentUnavailable},
+		{"no JSON for the task", []string{"200 " + failing, "200 " + tasks, "200 {"}, parley.CodeAgentError},
+		{"all is well", []string{"200 " + failing, "200 " + tasks, "200 " + whole}, parley.CodeNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			n := 0
+			out := findAt(t, func(w http.ResponseWriter, r *http.Request) {
+				var call struct{ ID json.RawMessage }
+				if err := json.NewDecoder(r.Body).Decode(&call); err != nil || n == len(tt.said) {
+					t.Errorf("question %d: %v", n+1, err)
+					return
+				}
+				status, body, _ := strings.Cut(tt.said[n], " ")
+				code, _ := strconv.Atoi(status)
+				n++
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(code)
+				_, _ = io.WriteString(w, strings.ReplaceAll(body, "%s", string(call.ID)))
+			})
+			if out.Disposition != bridge.Lost || parley.CodeOf(out.Result.Err) != tt.code {
 				t.Errorf("%v, %v; want %s", out.Disposition, out.Result.Err, tt.code)
 			}
 		})
