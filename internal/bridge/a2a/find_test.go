@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parley-project/parley"
@@ -181,5 +182,42 @@ func TestFind_NoAnswer(t *testing.T) {
 				t.Errorf("%v, %v; want %s", out.Disposition, out.Result.Err, tt.code)
 			}
 		})
+	}
+}
+
+// TestFind_AfterGuard: what became of a message that was answered with an unclear error
+// is asked, whatever has become of the right to send it, and says nothing about how the
+// message itself was answered.
+func TestFind_AfterGuard(t *testing.T) {
+	t.Parallel()
+	ours := task(`"x"`)
+	var arrived atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+			t.Error(err)
+		}
+		if call.Method == "SendMessage" {
+			arrived.Store(true)
+		}
+		said := map[string]string{
+			"SendMessage": `"error":{"code":-32603,"message":"bug"}`,
+			"ListTasks":   `"result":{"tasks":[{"id":"t1","history":[{"messageId":"` + ours.MessageID() + `"}]}]}`,
+			"GetTask":     `"result":{"id":"t1","status":{"state":"TASK_STATE_WORKING"}}`,
+		}[call.Method]
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, call.ID, said)
+	}))
+	defer server.Close()
+	x := bridge.NewExchange(bridge.ExchangeConfig{Egress: bridge.Egress{Loopback: true}})
+	defer x.Close()
+	a := a2a.New(a2a.Options{Exchange: x})
+	defer a.Close()
+	ctx := bridge.WithSendGuard(t.Context(), func() bool { return !arrived.Load() })
+	out, err := a.Call(ctx, ours, parley.Agent{Name: "agent", URL: server.URL, ProtocolConfig: json.RawMessage(`{"a2a":"1.0"}`)}, nil)
+	if err != nil || out.Disposition != bridge.Accepted || out.AgentTaskID != "t1" {
+		t.Errorf("%v %q, %v, %v; want task t1", out.Disposition, out.AgentTaskID, out.Result.Err, err)
 	}
 }

@@ -23,7 +23,8 @@ func (a *Adapter) Call(ctx context.Context, task parley.Task, agent parley.Agent
 	if err != nil || ex.refused == nil || out.Disposition != bridge.Lost {
 		return out, err
 	}
-	return a.unclear(ctx, e, out), nil
+	// These are questions, which may always be asked.
+	return a.unclear(bridge.WithSendGuard(ctx, func() bool { return true }), e, out), nil
 }
 
 // unclear finds out what an agent's error leaves open: whether it has made a
