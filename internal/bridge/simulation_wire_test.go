@@ -64,6 +64,14 @@ func simulateWire(r *rig, seed uint64) {
 	records := w.records()
 	for _, a := range records {
 		a.MaxConcurrent = c.n(6)
+		if c.of(30) {
+			set := parley.DefaultBreaker()
+			set.FailureThreshold, set.HalfOpenCalls, set.OpenFor = 1+c.n(5), 1+c.n(3), time.Duration(1+c.n(20))*time.Second
+			a.Breaker = &set
+		}
+		if c.of(30) {
+			a.Limits.Rate, a.Limits.Burst = float64(1+c.n(8)), 1+c.n(4)
+		}
 		r.agents.put(a)
 	}
 	policies := []parley.OutcomePolicy{parley.OutcomeFail, parley.OutcomeLookup, parley.OutcomeResend}
@@ -72,6 +80,9 @@ func simulateWire(r *rig, seed uint64) {
 		ids = append(ids, r.task(records[c.n(len(records))].Name, i, func(a *store.Attempt) {
 			a.Policy.OutcomeUnknown = policies[c.n(3)]
 			a.Policy.Silence = 2 * time.Minute
+			if c.of(20) {
+				a.Policy.AttemptTimeout = time.Duration(2+c.n(30)) * time.Second
+			}
 		}))
 	}
 	w.storm(ids)
