@@ -93,7 +93,8 @@ func TestAdapterPanics(t *testing.T) {
 		{"subscribe", 1, parley.OutcomeFail, parley.OutcomeOK, ""},
 		{"listen", 1, parley.OutcomeFail, parley.OutcomeOK, ""},
 		{"find", 2, parley.OutcomeLookup, parley.OutcomeOK, ""},
-		{"cancel", 1, parley.OutcomeFail, parley.OutcomeOK, ""}, // the agent was not told
+		{"cancel", 1, parley.OutcomeFail, parley.OutcomeCancelled, parley.CodeCancelled}, // it is told again
+		{"cancel", 4, parley.OutcomeFail, parley.OutcomeOK, ""},                          // the agent was not told
 		{"answer", 1, parley.OutcomeLookup, parley.OutcomeOK, ""},
 	} {
 		t.Run(c.in+" "+string(c.policy), func(t *testing.T) {
