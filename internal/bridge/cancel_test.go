@@ -268,17 +268,17 @@ func TestCancelOfUnread(t *testing.T) {
 		former.kill()
 		r.ledger.declareDead("a")
 		cancelWays["row"](r, id)
-		known := true // how many calls the agent takes, when the task is taken over
+		var asked atomic.Int64
+		var back atomic.Bool
 		r.agents.unread = func() error {
-			if known {
-				known = false
+			if asked.Add(1) == 1 || back.Load() { // it is known how many calls the agent takes
 				return nil
 			}
 			return parley.Errorf(parley.CodeUnavailable, "the database cannot be reached")
 		}
 		p := r.start("b", nil)
 		r.wait(2 * time.Second)
-		r.agents.unread = nil
+		back.Store(true)
 		r.want(id, parley.OutcomeCancelled, parley.CodeCancelled)
 		if n := r.long.count(r.long.cancels, "agent-"+id); n != 1 {
 			t.Errorf("the agent was told %d times", n)
