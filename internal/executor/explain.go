@@ -195,7 +195,7 @@ func (m *explainer) claimed(w *parley.StepWait, a *store.Attempt, o workflow.Ope
 		return
 	}
 	if o.Question != nil {
-		w.Reason, w.Text = parley.WaitPerson, fmt.Sprintf("for an answer to %s: parley run answer %s %s", o.Agent, a.Run, o.Path)
+		w.Reason, w.Text = parley.WaitPerson, fmt.Sprintf("for an answer to %s: parley run answer %s %s --text ANSWER", o.Agent, a.Run, o.Path)
 		return
 	}
 	heard := a.ClaimedAt

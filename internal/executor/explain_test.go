@@ -70,6 +70,11 @@ steps:
 		time.Sleep(9 * time.Minute)
 		want(run, "The run is paused by ann: lunch", "p steps until -, silent until -", "p/a person until -, silent until -", "p/b paused until -, silent until -",
 			"p/q paused until -, silent until -", "p/w paused until -, silent until -", "z needs until -, silent until -")
+		e, err = r.x.Explain(t.Context(), run)
+		check(t, err)
+		if w := e.Steps[1]; w.Text != "for an answer to writer: parley run answer "+run+" p/a --text ANSWER" {
+			t.Errorf("%+v", w)
+		}
 		_, err = r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "bob"})
 		check(t, err)
 		want(run, "The run is being cancelled by bob", "p cancel until -, silent until -", "p/a cancel until -, silent until -", "p/w cancel until -, silent until -")

@@ -165,7 +165,7 @@ func (s *Secrets) file(path string) ([]byte, error) {
 		return nil, parley.Errorf(parley.CodeUnavailable,
 			"secret file:%s cannot be read; it is a plain file below secrets.dir that the server may read: %w", path, reason(err))
 	}
-	return usable("file:"+path, "write the secret into the file", trimNewline(value), true)
+	return usable("file:"+path, "write the secret into the file", trimmed(value), true)
 }
 
 // readBelow reads a regular file without leaving dir, also not by a link.
@@ -214,8 +214,10 @@ func usable(ref, remedy string, value []byte, ok bool) ([]byte, error) {
 	return value, nil
 }
 
-func trimNewline(b []byte) []byte {
-	return bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r"))
+// trimmed is what a file holds without its line end, and without the byte order mark that
+// editors on Windows begin files with.
+func trimmed(b []byte) []byte {
+	return bytes.TrimPrefix(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), []byte("\ufeff"))
 }
 
 // splitRef gives the kind of a reference with its colon, and what follows.

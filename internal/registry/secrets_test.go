@@ -34,6 +34,7 @@ func TestSecretsReferences(t *testing.T) {
 	write(t, outside+"/passwd", "must-not-be-read")
 	write(t, f.dir+"/token", "from-a-file\n")
 	write(t, f.dir+"/windows", "from-windows\r\n")
+	write(t, f.dir+"/marked", "\ufefffrom-windows\r\n")
 	write(t, f.dir+"/two", "line\n\n")
 	write(t, f.dir+"/sub/deep", "deep")
 	write(t, f.dir+"/empty", "\n")
@@ -65,6 +66,7 @@ func TestSecretsReferences(t *testing.T) {
 		{ref: "file:token", want: "from-a-file"},
 		{ref: "file:" + f.dir + "/token", want: "from-a-file"},
 		{ref: "file:windows", want: "from-windows"},
+		{ref: "file:marked", want: "from-windows"},
 		{ref: "file:two", want: "line\n"},
 		{ref: "file:sub/deep", want: "deep"},
 		{ref: "file:sub/../token", want: "from-a-file"},
