@@ -155,6 +155,15 @@ func (s *stream) Write(p []byte) (n int, err error) {
 	return n, s.writeError(err)
 }
 
+// WriteWatched implements the ability that is described at jsonrpc.Stream: before what
+// it is given stands what TryWrite has begun, or the beginning of a message, and control
+// frames.
+func (s *stream) WriteWatched(p []byte, watch func(on bool)) (n int, err error) {
+	s.wire.observe(watch)
+	defer s.wire.observe(nil)
+	return s.Write(p)
+}
+
 // writeError names why writing ended.
 func (s *stream) writeError(err error) error {
 	if err == nil {

@@ -2,24 +2,35 @@ package rpcws
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/parley-project/parley/jsonrpc"
 )
 
 // A socketScript is a script whose writes that may wait are counted.
 type socketScript struct {
 	script
 	waited int
-	fails  error // of tryWrite
+	fails  error     // of tryWrite
+	wrote  func(int) // told of such a write; may be nil
 }
 
 func (s *socketScript) Write(p []byte) (int, error) {
 	s.waited++
+	if s.wrote != nil {
+		s.wrote(len(p))
+	}
 	return s.script.Write(p)
 }
 
@@ -61,8 +72,9 @@ func TestTryWriteWhole(t *testing.T) {
 	if got, err := messages(conn.got.Bytes()); err != nil || len(got) != 1000 {
 		t.Errorf("%d messages, %v", len(got), err)
 	}
-	// Write again goes to the socket as soon as a buffer is full.
-	if n, err := s.Write([]byte(lines)); err != nil || n != 100_000 || conn.waited != 2 {
+	// Write again goes to the socket as soon as a buffer is full: 64 KiB, what is beyond
+	// them of the last message, and the rest.
+	if n, err := s.Write([]byte(lines)); err != nil || n != 100_000 || conn.waited != 3 {
 		t.Errorf("Write: %d bytes, %v, in %d writes", n, err, conn.waited)
 	}
 	s.wire.background.Wait()
@@ -107,6 +119,74 @@ func TestTryWritePartly(t *testing.T) {
 		}
 		wrote(t, conn, "{}", "[1]", "[2]", "[3]")
 	}
+}
+
+// A slowSocket takes 64 KiB in 20 s, and nothing without waiting. Its peer says nothing.
+type slowSocket struct {
+	net.Conn // gives nothing to read until it is closed
+	got      bytes.Buffer
+}
+
+func (s *slowSocket) tryWrite([]byte) (int, error) { return 0, nil }
+
+func (s *slowSocket) Write(p []byte) (int, error) {
+	time.Sleep(20 * time.Second * time.Duration(len(p)) / (64 << 10))
+	return s.got.Write(p)
+}
+
+// TestSlowPeerOfRest: a peer that takes 64 KiB within StallTimeout is not given up
+// while it takes what an attempt to write has left, which may be more.
+func TestSlowPeerOfRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		socket := &slowSocket{Conn: here}
+		s := serverStream(t, socket)
+		s.wire.try = socket
+		socket.got.Reset()
+		conn := jsonrpc.NewConn(tryStream{s}, jsonrpc.Config{StallTimeout: 30 * time.Second})
+		params := `["` + strings.Repeat("x", 120<<10) + `"]`
+		err := conn.Call(t.Context(), "m", json.RawMessage(params), nil, jsonrpc.WithTimeout(time.Minute))
+		if !errors.Is(err, jsonrpc.ErrTimeout) { // it was sent, and the peer does not answer
+			t.Error(err)
+		}
+		synctest.Wait()
+		if got, err := messages(socket.got.Bytes()); err != nil || len(got) != 1 || !strings.Contains(got[0], params) {
+			t.Errorf("the peer got %d messages, %v", len(got), err)
+		}
+		there.Close()
+		conn.Close()
+	})
+}
+
+// TestWriteWatched: of what was begun before, or attempted, the peer is given 64 KiB
+// at a time, and each is told of; of what is written by others nothing.
+func TestWriteWatched(t *testing.T) {
+	var pieces []int
+	watch := func(on bool) {
+		if !on {
+			t.Error("watch(false)")
+		}
+		pieces = append(pieces, -1)
+	}
+	conn := &socketScript{wrote: func(n int) { pieces = append(pieces, n) }}
+	s := serverStream(t, conn)
+	half := strings.Repeat("x", 60<<10)
+	if _, err := s.Write([]byte(half)); err != nil {
+		t.Fatal(err)
+	}
+	pieces = nil
+	if n, err := s.WriteWatched([]byte(half+"\n"), watch); err != nil || n != len(half)+1 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if want := []int{64 << 10, -1, 56<<10 + 10, -1}; !slices.Equal(pieces, want) {
+		t.Errorf("pieces of %d bytes, want %d", pieces, want)
+	}
+	pieces = nil
+	if _, err := s.Write([]byte("{}\n")); err != nil || slices.Contains(pieces, -1) {
+		t.Errorf("pieces of %d bytes, %v", pieces, err)
+	}
+	wrote(t, conn, half+half, "{}")
 }
 
 // TestTryWriteBesideOthers: the middle of a message and what stands behind the writes

@@ -41,6 +41,9 @@ type wire struct {
 	flushing bool      // one goroutine is writing, guarded by mu
 	err      error     // of the first failed write, guarded by mu
 
+	// Told when the peer has taken something, guarded by mu; may be nil.
+	watch func(on bool)
+
 	// Used by whoever reads: the library sees to it that it is one goroutine.
 	in      []byte
 	r, w    int    // in[r:w] was received and not given to the library
@@ -127,19 +130,36 @@ func (w *wire) flushLocked() {
 	for len(w.out) > 0 && w.err == nil {
 		buf := w.out
 		w.out = w.spare[:0]
-		w.mu.Unlock()
-		n, err := w.rwc.Write(buf)
-		w.mu.Lock()
-		w.taken.Add(uint64(n))
+		w.writeLocked(buf)
 		if w.spare = buf; cap(buf) > 2*keepBuffer {
 			w.spare = nil
-		}
-		if err != nil {
-			w.err = err
 		}
 	}
 	w.flushing = false
 	w.idle.Broadcast()
+}
+
+// writeLocked writes buf in pieces, each of which is a sign of life of a peer that is
+// slow. It lets go of mu while it waits.
+func (w *wire) writeLocked(buf []byte) {
+	for len(buf) > 0 && w.err == nil {
+		piece := buf[:min(len(buf), writeBuffer)]
+		w.mu.Unlock()
+		n, err := w.rwc.Write(piece)
+		w.mu.Lock()
+		w.taken.Add(uint64(n))
+		w.err = err
+		if buf = buf[len(piece):]; w.watch != nil {
+			w.watch(true)
+		}
+	}
+}
+
+// observe has watch told of what the peer takes from now on; nil: nobody.
+func (w *wire) observe(watch func(on bool)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watch = watch
 }
 
 // Close closes the socket when what is being written is written, or after
