@@ -112,7 +112,7 @@ func (w *writer) streamPieces(ctx context.Context, r io.Reader, check *valueChec
 func (w *writer) lockOwner(ctx context.Context) error {
 	w.mu.Lock()
 	for w.err == nil {
-		if w.waiting() < w.limit {
+		if w.waiting()-len(w.held) < w.limit { // what is held waits for the owner
 			return nil
 		}
 		if err := w.waitChange(ctx); err != nil {
