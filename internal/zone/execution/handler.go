@@ -140,7 +140,7 @@ func (z *Zone) authorize(r *http.Request) (err error) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			err = &panicError{v, debug.Stack()}
 		}
 	}()
 	return z.cfg.Authorize(r)
@@ -192,7 +192,7 @@ func (z *Zone) answer(ctx context.Context, body []byte, with beside) (response [
 	var fault *zone.Error
 	defer func() {
 		if v := recover(); v != nil {
-			c.cause = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			c.cause = &panicError{v, debug.Stack()}
 			fault = zone.NewError(zone.ReasonInternal)
 			response = z.encode(c, nil, fault)
 		}
@@ -259,6 +259,15 @@ func (z *Zone) write(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // a caller that has gone away asks again
 }
 
+// A panicError is a panic of the work behind the zone, or of what says who may call.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+// Error tells what it said.
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
 // log writes the one line of a request. By id, task and correlation id it is found
 // beside that of the Verification Zone (ZN-7).
 func (z *Zone) log(ctx context.Context, c *call, fault *zone.Error, began time.Time) {
@@ -276,7 +285,10 @@ func (z *Zone) log(ctx context.Context, c *call, fault *zone.Error, began time.T
 	}
 	if c.cause != nil {
 		level = max(level, slog.LevelWarn)
-		attrs = append(attrs, slog.String("err", c.cause.Error()))
+		attrs = append(attrs, slog.String("err", zone.CleanText(c.cause.Error()))) // what agents and callers say is in it
+	}
+	if p, ok := errors.AsType[*panicError](c.cause); ok {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
 	}
 	z.cfg.Logger.LogAttrs(ctx, level, "zone request", attrs...)
 }

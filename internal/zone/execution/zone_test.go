@@ -522,9 +522,27 @@ func TestZN7_Log(t *testing.T) {
 		if _, ok := line["took"].(float64); !ok {
 			t.Errorf("%s: took %v", text, line["took"])
 		}
-		if strings.HasPrefix(text, "panic") && !strings.Contains(line["err"].(string), "work.go") {
-			t.Errorf("%s: no stack: %v", text, line["err"])
+		if strings.HasPrefix(text, "panic") && !strings.Contains(fmt.Sprint(line["stack"]), "work.go") {
+			t.Errorf("%s: no stack: %v", text, line)
 		}
+	}
+}
+
+// TestZN7_LogOfCauses keeps what an agent said of its failure to one short line, and
+// the tokens in it out.
+func TestZN7_LogOfCauses(t *testing.T) {
+	cause := "no\x1b[2J\n{\"level\":\"INFO\"} xoxb-1234567890-abcdefghij " + strings.Repeat("y", 100_000)
+	w := &strictWork{out: func() (execution.Outcome, error) {
+		return execution.Outcome{State: execution.Failed, Cause: cause}, nil
+	}}
+	rig := zonetest.NewRig(func(c *execution.Config) { c.Work = w })
+	do(rig.Zone.Handler(), "POST", "/invocations", body("say x"))
+	var line struct{ Err string }
+	if err := json.Unmarshal([]byte(rig.Log.String()), &line); err != nil {
+		t.Fatal(err)
+	}
+	if want := `no [2J {"level":"INFO"} [redacted] yyy`; !strings.HasPrefix(line.Err, want) || len(line.Err) > 300 {
+		t.Errorf("%d bytes: %.300q", len(line.Err), line.Err)
 	}
 }
 
