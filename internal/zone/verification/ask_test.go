@@ -246,6 +246,44 @@ func TestZN7_SlowZone(t *testing.T) {
 	})
 }
 
+// TestZN7_LargeAnswer: a look whose answer is still coming when its time is over is made
+// again with more time; one at which nothing comes is not.
+func TestZN7_LargeAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int // of the response that has begun; 0 when nothing came
+		want   string
+	}{
+		"large":  {200, "here it is"},
+		"silent": {0, "I lost track…*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				r.exec.ask = func(context.Context, int, zone.Call) (zone.Result, zone.Info, error) {
+					return zone.Result{}, zone.Info{}, transport(zone.ClassUnknownOutcome, 0)
+				}
+				var most time.Duration
+				r.exec.fetch = func(ctx context.Context, _ int, _ zone.Query, _ zone.Meta) (zone.AsyncResult, zone.Info, error) {
+					began := time.Now()
+					select {
+					case <-time.After(80 * time.Second):
+						done := answered("here it is")
+						return zone.AsyncResult{Status: zone.StatusCompleted, Result: &done}, zone.Info{Status: 200}, nil
+					case <-ctx.Done():
+						most = max(most, time.Since(began))
+						return zone.AsyncResult{}, zone.Info{}, &zone.TransportError{Class: zone.ClassUnknownOutcome, Info: zone.Info{Status: c.status}, Err: ctx.Err()}
+					}
+				}
+				m := r.ask(message("why?"))
+				pass(10 * time.Minute)
+				r.want(m, c.want)
+				if most != 10*time.Second {
+					t.Errorf("a look that was broken off took %v", most)
+				}
+			})
+		})
+	}
+}
+
 // TestZN7_Concurrent: no more questions are worked on at once than may be, and a
 // zone that is stopped lets those go that nobody has begun with.
 func TestZN7_Concurrent(t *testing.T) {

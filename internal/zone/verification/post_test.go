@@ -277,6 +277,33 @@ func TestZN7_Files(t *testing.T) {
 	}
 }
 
+// TestZN7_SlowUpload: a file is given as long as one of its size may take, and no more.
+func TestZN7_SlowUpload(t *testing.T) {
+	large := strings.Repeat("x", 1_000_000)
+	for name, c := range map[string]struct {
+		content string
+		takes   time.Duration
+		uploads int
+	}{
+		"large":          {large, 17 * time.Second, 1},
+		"large, stalled": {large, time.Hour, 2},
+		"small, stalled": {"1", 17 * time.Second, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				r.say("see", artifact("a", c.content))
+				r.slack.Fail("upload", slacktest.Fault{Delay: c.takes})
+				m := r.ask(message("why?"))
+				pass(10 * time.Minute)
+				r.want(m, "see", "file a: "+c.content)
+				if n := len(r.slack.Calls("upload")); n != c.uploads {
+					t.Errorf("uploaded %d times, want %d", n, c.uploads)
+				}
+			})
+		})
+	}
+}
+
 // TestZN7_FileRefused: a file that never got as far as here is missed in the log.
 func TestZN7_FileRefused(t *testing.T) {
 	for _, why := range []string{zone.FileTooLarge, zone.FileMalformed} {

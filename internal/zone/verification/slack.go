@@ -18,16 +18,20 @@ const maxReply = 16 << 20
 // DialFunc makes a network connection.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
+// transportTo gives what carries the calls of the Web API.
+func transportTo(cfg *Config) http.RoundTripper {
+	if cfg.Slack.Transport != nil {
+		return cfg.Slack.Transport
+	}
+	return &http.Transport{Proxy: cfg.Slack.Proxy, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Limits.Concurrent, IdleConnTimeout: time.Minute}
+}
+
 // newAPI gives the client of the Web API. It repeats nothing by itself: it cannot
 // know whether a message was posted. It follows no redirects, since the token is
-// in the body.
-func newAPI(cfg *Config) *slack.Client {
-	transport := cfg.Slack.Transport
-	if transport == nil {
-		transport = &http.Transport{Proxy: cfg.Slack.Proxy, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Limits.Concurrent, IdleConnTimeout: time.Minute}
-	}
+// in the body. within bounds one call; 0: only its context does.
+func newAPI(cfg *Config, transport http.RoundTripper, within time.Duration) *slack.Client {
 	client := &http.Client{
-		Transport: bounded{transport}, Timeout: slackTimeout,
+		Transport: bounded{transport}, Timeout: within,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return slack.New(string(cfg.Slack.BotToken.Reveal()), slack.OptionHTTPClient(client), slack.OptionAPIURL(cfg.Slack.APIURL),
@@ -253,11 +257,20 @@ func (z *Zone) upload(ctx context.Context, f *file) (id string, o outcome) {
 	if !z.uploadable(u.UploadURL) {
 		return "", outcome{verdict: callRefused, code: "upload_host"}
 	}
-	err = z.api.UploadToURL(ctx, slack.UploadToURLParameters{UploadURL: u.UploadURL, Content: string(f.Content), Filename: f.Name})
+	ctx, cancel := context.WithTimeout(ctx, uploadTimeout(len(f.Content)))
+	defer cancel()
+	err = z.uploads.UploadToURL(ctx, slack.UploadToURLParameters{UploadURL: u.UploadURL, Content: string(f.Content), Filename: f.Name})
 	if o := z.judged("upload", err); o.verdict != callDone {
 		return "", o
 	}
 	return u.FileID, outcome{verdict: callDone}
+}
+
+// uploadTimeout bounds the upload of so many bytes: as any call, and as long as they
+// take at 1 Mbit/s.
+func uploadTimeout(size int) time.Duration {
+	const rate = 1e6 / 8 // bytes in a second
+	return slackTimeout + time.Duration(size)*time.Second/rate
 }
 
 // share posts an uploaded file.

@@ -19,6 +19,7 @@ import (
 type Zone struct {
 	cfg     Config
 	api     *slack.Client
+	uploads *slack.Client // for files alone, which take their time
 	texts   Texts
 	metrics *metrics
 	rate    *limiter
@@ -60,8 +61,9 @@ func New(cfg Config) (*Zone, error) {
 	if err != nil {
 		return nil, err
 	}
+	transport := transportTo(&cfg)
 	return &Zone{
-		cfg: cfg, api: newAPI(&cfg), texts: texts, metrics: m, rate: newLimiter(cfg.Limits.PerMinute), pace: newPacer(),
+		cfg: cfg, api: newAPI(&cfg, transport, slackTimeout), uploads: newAPI(&cfg, transport, 0), texts: texts, metrics: m, rate: newLimiter(cfg.Limits.PerMinute), pace: newPacer(),
 		owner: cfg.NewID(), wake: make(chan struct{}, 1), slots: make(chan struct{}, cfg.Limits.Concurrent),
 		hints: make(chan struct{}, cfg.Limits.Concurrent), events: make(chan struct{}, maxEvents), held: map[string]store.ZoneQuestion{}, revoked: map[string]bool{},
 		looks: map[string]look{},
