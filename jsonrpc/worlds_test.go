@@ -389,7 +389,7 @@ func (w *world) handle(ctx context.Context, req *jsonrpc.Request) (any, error) {
 	if o.Deep > 0 {
 		next := order{Key: fmt.Sprintf("%s.%d", o.Key, o.Deep), Deep: o.Deep - 1, Size: o.Size}
 		var got order
-		if err := w.called(req.Conn().Call(ctx, "do", &next, &got), &next, ctx); err != nil {
+		if err := w.called(ctx, &next, req.Conn().Call(ctx, "do", &next, &got)); err != nil {
 			return nil, err
 		}
 		if !next.right(got) {
@@ -499,19 +499,19 @@ func (w *world) call(ctx context.Context, c *jsonrpc.Conn, method string, o *ord
 	var got order
 	switch rng.IntN(4) {
 	case 0:
-		err = w.called(c.Call(ctx, method, params, &got), o, ctx)
+		err = w.called(ctx, o, c.Call(ctx, method, params, &got))
 	case 1:
 		var raw json.RawMessage
-		if err = w.called(c.Call(ctx, method, params, &raw), o, ctx); err == nil {
+		if err = w.called(ctx, o, c.Call(ctx, method, params, &raw)); err == nil {
 			err = json.Unmarshal(raw, &got)
 		}
 	case 2:
 		var buf bytes.Buffer
-		if err = w.called(c.Call(ctx, method, params, &buf), o, ctx); err == nil {
+		if err = w.called(ctx, o, c.Call(ctx, method, params, &buf)); err == nil {
 			err = json.Unmarshal(buf.Bytes(), &got)
 		}
 	case 3:
-		_ = w.called(c.Call(ctx, method, params, nil), o, ctx)
+		_ = w.called(ctx, o, c.Call(ctx, method, params, nil))
 		return
 	}
 	if err == nil && !o.right(got) {
@@ -525,7 +525,7 @@ func (w *world) call(ctx context.Context, c *jsonrpc.Conn, method string, o *ord
 func (w *world) notify(ctx context.Context, c *jsonrpc.Conn, o *order, rng *rand.Rand) {
 	o.Flow, o.Deep = false, 0
 	method := pick(rng, "do", "quick", "flow")
-	err := w.called(c.Notify(ctx, method, o), o, ctx)
+	err := w.called(ctx, o, c.Notify(ctx, method, o))
 	if err == nil {
 		w.mu.Lock()
 		w.notified[o.Key] = true
@@ -558,7 +558,7 @@ func (w *world) batch(ctx context.Context, c *jsonrpc.Conn, rng *rand.Rand) {
 	}
 	err := c.Batch(ctx, &b)
 	for i, o := range orders {
-		entry := w.called(calls[i].Err(), o, ctx)
+		entry := w.called(ctx, o, calls[i].Err())
 		if entry == nil && err == nil && !o.right(got[i]) {
 			w.t.Errorf("call %s of a batch got the answer of %.100v", o.Key, got[i])
 		}
@@ -583,7 +583,7 @@ func (w *world) broken(ctx context.Context, c *jsonrpc.Conn, o *order, rng *rand
 		w.t.Errorf("call %s succeeded without its params", o.Key)
 	}
 	if !errors.Is(err, errReader) {
-		_ = w.called(err, o, ctx)
+		_ = w.called(ctx, o, err)
 	}
 	w.mu.Lock()
 	w.unsent = append(w.unsent, o.Key)
@@ -595,7 +595,7 @@ type failing struct{}
 func (failing) Read([]byte) (int, error) { return 0, errReader }
 
 // called checks how a call ended, and returns its error.
-func (w *world) called(err error, o *order, ctx context.Context) error { //nolint:revive // err is what it is about
+func (w *world) called(ctx context.Context, o *order, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -620,7 +620,7 @@ func (w *world) called(err error, o *order, ctx context.Context) error { //nolin
 			w.t.Errorf("call %s: %v", o.Key, err)
 		}
 	} else {
-		w.known(err, o, ctx)
+		w.known(ctx, o, err)
 	}
 	if none {
 		w.mu.Lock()
@@ -631,7 +631,7 @@ func (w *world) called(err error, o *order, ctx context.Context) error { //nolin
 }
 
 // known says that an error which is not the peer's is one that the world explains.
-func (w *world) known(err error, o *order, ctx context.Context) {
+func (w *world) known(ctx context.Context, o *order, err error) {
 	switch {
 	case errors.Is(err, jsonrpc.ErrClosed) && w.ending.Load():
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, jsonrpc.ErrTimeout)):
