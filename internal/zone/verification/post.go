@@ -31,7 +31,7 @@ func (v *visit) post(ctx context.Context) error {
 	case z.now().Sub(v.q.AnsweredAt) > z.cfg.Timing.PostFor:
 		return v.end(ctx, store.ZoneFailed, "post_timeout")
 	}
-	if wait := z.pace.wait(v.q.Team+"#"+v.q.Channel, v.q.ID, z.now()); wait > 0 {
+	if wait := z.pace.wait(v.q.Team+"#"+v.q.Channel, v.q.ID, z.cfg.Now()); wait > 0 {
 		return v.park(ctx, wait)
 	}
 	part := v.q.Posted

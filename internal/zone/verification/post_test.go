@@ -6,10 +6,14 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/parley-project/parley/internal/store"
 	"github.com/parley-project/parley/internal/zone"
 	"github.com/parley-project/parley/internal/zone/verification"
 	"github.com/parley-project/parley/internal/zone/verification/slacktest"
@@ -230,6 +234,26 @@ func TestZN7_Pace(t *testing.T) {
 			}
 			last[p.Channel] = p.At
 		}
+	})
+}
+
+// TestZN7_PaceAndClock: the distance of two posts is measured by this process's clock. One
+// of the rows that is set back keeps no answer.
+func TestZN7_PaceAndClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var back atomic.Int64
+		clock := store.Options{Now: func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }}
+		r := newRigAt(t, filepath.Join(t.TempDir(), "zone.db"), clock, nil)
+		r.start()
+		m := r.ask(message("before"))
+		pass(time.Second)
+		r.want(m, "You asked: before")
+		back.Store(int64(2 * time.Hour))
+		m = r.ask(message("after"))
+		pass(5 * time.Second)
+		r.want(m, "You asked: after")
+		r.stop()
+		check(t, r.db.Close())
 	})
 }
 
