@@ -174,7 +174,8 @@ type worldConfig struct {
 	after    time.Duration // to the close
 	shutdown bool
 	kills    bool // the Stream is closed, and not the Conn
-	lone     bool // the left end only calls, and its callers read
+	lone     bool // the left end only calls
+	reads    bool // and its callers read, where they can
 	calm     bool // nothing is cancelled and no limit reached: every call succeeds
 }
 
@@ -198,7 +199,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		seed:    seed,
 		workers: [2]int{pick(rng, 0, 1, 1, 4, 12), pick(rng, 0, 1, 4, 12)},
 		steps:   pick(rng, 3, 10, 20),
-		closes:  rng.IntN(2) == 0, closer: rng.IntN(2), shutdown: rng.IntN(3) == 0, kills: rng.IntN(4) == 0, lone: rng.IntN(4) == 0,
+		closes:  rng.IntN(2) == 0, closer: rng.IntN(2), shutdown: rng.IntN(3) == 0, kills: rng.IntN(4) == 0, lone: rng.IntN(3) == 0, reads: rng.IntN(2) == 0,
 		after: time.Duration(rng.IntN(pick(rng, 1000, 20_000, 100_000))) * time.Microsecond,
 		calm:  rng.IntN(2) == 0,
 		conn: jsonrpc.Config{
@@ -218,6 +219,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if c.workers[0]+c.workers[1] == 0 {
 		c.workers[0] = 1
 	}
+	if c.workers[0]+c.workers[1] == 1 {
+		c.steps *= 10 // until callers read for themselves
+	}
 	if c.calm {
 		c.closes = false
 		c.conn.MaxPending, c.conn.MaxHandlers = 4096, 1024
@@ -234,7 +238,7 @@ func (w *world) run(connect worldKind) {
 		cfg := w.config.conn
 		cfg.Name = []string{"left", "right"}[i]
 		cfg.Handler = w.handler()
-		if _, able := s.(interface{ SetReadDeadline(time.Time) error }); i == 0 && w.config.lone {
+		if _, able := s.(interface{ SetReadDeadline(time.Time) error }); i == 0 && w.config.lone && w.config.reads {
 			cfg.Handler, cfg.CallerReads = nil, able
 		}
 		w.ends[i] = jsonrpc.NewConn(s, cfg)
