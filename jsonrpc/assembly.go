@@ -109,6 +109,7 @@ func (in *receiver) drop() {
 // answer it has nothing to look for, and takes no time.
 func (in *receiver) skimmer() skimmer {
 	s := newSkimmer(in.c.cfg.MaxDepth)
+	s.most = in.c.cfg.MaxBatch
 	if in.c.pending.count.Load() == 0 {
 		s.place = skimDone
 	}
@@ -116,12 +117,16 @@ func (in *receiver) skimmer() skimmer {
 }
 
 // oversize answers a message that was longer than allowed (RPC-24), or ends the
-// call that it was the answer to.
+// calls that it was the answer to.
 func (in *receiver) oversize(s *skimmer) {
 	limit := in.c.cfg.MaxMessage
 	err := tooLong(limit)
 	in.c.report.notice(NoticeOversize, err)
-	if s.response && in.c.failCall(s.id, err) {
+	ended := s.response && in.c.failCall(s.id, err)
+	for _, id := range s.batch {
+		ended = in.c.failCall(id, err) || ended
+	}
+	if ended {
 		return
 	}
 	if !in.c.ignoresInvalid() {

@@ -160,9 +160,9 @@
 //     this side takes. In a batch it spoils its own entry only. Limits above
 //     10,000 levels count as 10,000.
 //   - Too large (Config.MaxMessage) is -32600 with id null, as the message is
-//     skipped unread; a response ends its call, wherever its id stands. Too many
-//     entries in a batch (Config.MaxBatch) is one -32600 for all of it. Data names
-//     the limit: {"limit":1048576,"unit":"bytes"}.
+//     skipped unread; a response ends its call, wherever its id stands, and
+//     a batch of them their calls. Too many entries in a batch (Config.MaxBatch) is
+//     one -32600 for all of it. Data names the limit: {"limit":1048576,"unit":"bytes"}.
 //   - An error with id null tells that some message of ours was refused, and not
 //     which: it goes to Hooks as a NoticePeerError. One by itself, not in an array,
 //     whose data names a limit in that form, in bytes or entries, ends those calls

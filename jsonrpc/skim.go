@@ -2,16 +2,20 @@ package jsonrpc
 
 // A skimmer finds out whose a message is that is skipped, since it is too long: its
 // own member "id", wherever that stands, as in the specification's examples it is the
-// last one; and whether it has a result or an error. It takes the message in pieces of
-// any size and keeps no more of it than an id. Behind a fault it looks for nothing: what
-// seems to be the message's own there may be part of something else.
+// last one; and whether it has a result or an error. Of a batch it finds the ids of all
+// responses. It takes the message in pieces of any size and keeps no more of it than
+// ids. Behind a fault it looks for nothing: what seems to be the message's own there may
+// be part of something else.
 type skimmer struct {
-	id       []byte // nil when it has not come yet
-	response bool   // it has a result or an error
+	id       []byte   // nil when it has not come yet
+	response bool     // it has a result or an error
+	batch    [][]byte // ids of the responses in a batch, most of them at most
+	most     int
 
 	check valueChecker
 	place skimPlace
 	depth int // of arrays and objects that are open
+	own   int // the depth of own members: more in a batch
 	// text: inside a string; escaped: behind a backslash in it.
 	text, escaped bool
 	// name and value are the beginnings of those of the own member at hand.
@@ -25,10 +29,12 @@ const maxSkimmed = 64
 type skimPlace uint8
 
 const (
-	skimStart skimPlace = iota // nothing has come yet
-	skimName                   // what stands before the colon of an own member
-	skimValue                  // what stands behind it
-	skimDone                   // what is of no use: all is known, or can't be known any more
+	skimStart   skimPlace = iota // nothing has come yet
+	skimName                     // what stands before the colon of an own member
+	skimValue                    // what stands behind it
+	skimRest                     // the rest of an entry of a batch of which all is known
+	skimBetween                  // what stands between the objects in a batch
+	skimDone                     // what is of no use: all is known, or can't be known any more
 )
 
 func newSkimmer(maxDepth int) skimmer { return skimmer{check: valueChecker{maxDepth: maxDepth}} }
@@ -74,32 +80,60 @@ func (s *skimmer) inText(c byte) {
 func (s *skimmer) outside(c byte) {
 	switch {
 	case isSpace(c):
-	case s.place == skimStart && c != '{':
-		s.place = skimDone // a batch, or no JSON-RPC at all
+	case s.place == skimStart && c != '{' && c != '[':
+		s.place = skimDone // no JSON-RPC
 	case c == '{' || c == '[':
-		if s.depth++; s.place == skimStart {
-			s.place = skimName
-		}
+		s.depth++
+		s.open(c)
 	case c == '}' || c == ']':
-		if s.depth--; s.depth == 0 {
-			s.endMember()
+		if s.depth--; s.depth == s.own-1 {
+			s.endMessage()
+		}
+		if s.depth == 0 {
 			s.place = skimDone
 		}
-	case s.depth == 1 && c == ':' && s.place == skimName:
+	case s.depth == s.own && c == ':' && s.place == skimName:
 		s.place = skimValue
 		s.response = s.response || s.named(`"result"`) || s.named(`"error"`)
-	case s.depth == 1 && c == ',':
+	case s.depth == s.own && c == ',' && s.place == skimValue:
 		s.endMember()
 	default:
 		s.keep(c)
 	}
 }
 
+// open is told of an array or object that begins.
+func (s *skimmer) open(c byte) {
+	switch {
+	case s.place == skimStart && c == '[':
+		s.own, s.place = 2, skimBetween
+	case s.place == skimStart:
+		s.own, s.place = 1, skimName
+	case s.place == skimBetween && s.depth == s.own && c == '{':
+		s.place = skimName
+	}
+}
+
+// endMessage is told when the message, or an entry of the batch, is there as a whole.
+func (s *skimmer) endMessage() {
+	if s.place == skimBetween { // an entry that is no object
+		return
+	}
+	s.endMember()
+	if s.own == 1 {
+		return
+	}
+	if s.id != nil && s.response && len(s.batch) < s.most {
+		s.batch = append(s.batch, s.id)
+	}
+	s.id, s.response, s.place = nil, false, skimBetween
+}
+
 // keep keeps a byte of an own member's name, or of its value, if that is no array or
 // object.
 func (s *skimmer) keep(c byte) {
 	switch {
-	case s.depth != 1:
+	case s.depth != s.own:
 	case s.place == skimName && len(s.name) < maxSkimmed:
 		s.name = append(s.name, c)
 	case s.place == skimValue && len(s.value) < maxSkimmed:
@@ -117,5 +151,8 @@ func (s *skimmer) endMember() {
 	s.name, s.value, s.place = s.name[:0], s.value[:0], skimName
 	if s.id != nil && s.response {
 		s.place = skimDone
+		if s.own > 1 {
+			s.place = skimRest
+		}
 	}
 }

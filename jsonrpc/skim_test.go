@@ -2,10 +2,14 @@ package jsonrpc
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // skimmedIn gives what a skimmer finds in a text that comes in pieces of so many bytes.
@@ -58,6 +62,57 @@ func TestSkim(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSkimBatch: of a batch that is skipped, the ids of the responses are found.
+func TestSkimBatch(t *testing.T) {
+	for text, want := range map[string]string{
+		`[{"result":1,"id":7},{"id":8,"error":{"id":1}} , {"id":9,"result":[{"id":2,"result":1}],"more":{"id":3}}]`: "7 8 9",
+		` [ ]`:                                     "",
+		`[1,"{",[{"result":1,"id":2}],[3,4],{}]`:   "",
+		`[{"result":1},{"id":3}]`:                  "",
+		`[[5,{"id":1}],{"result":"],}","id":"a"}]`: `"a"`,
+		`[{"method":"m","id":1},{"result":1,"id":2},{"id":3,"resu`:                          "2",
+		`[{"id":1,"result":1,"id":2}]`:                                                      "1",
+		`[{"id":1,"result":2},{"id":3,"result":4},{"id":5,"result":6},{"id":7,"result":8}]`: "1 3 5",
+		`[{"id":1,"result":2},}{"id":3,"result":4}]`:                                        "1",
+		`[{"id":1,"result":2}][{"id":3,"result":4}]`:                                        "1",
+	} {
+		for _, size := range []int{1, 2, 3, 7, 1000} {
+			s := newSkimmer(8)
+			s.most = 3
+			for rest := text; rest != ""; rest = rest[min(size, len(rest)):] {
+				s.take([]byte(rest[:min(size, len(rest))]))
+			}
+			if got := string(bytes.Join(s.batch, []byte(" "))); got != want {
+				t.Errorf("%s, by %d bytes: %s, want %s", text, size, got, want)
+			}
+		}
+	}
+}
+
+// TestBatchTooLong: calls whose answers come in an array that is too long end at once, as
+// one does whose answer is.
+func TestBatchTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := HandlerFunc(func(context.Context, *Request) (any, error) { return strings.Repeat("x", 400_000), nil })
+		server, client := Pair(Config{Handler: answer}, Config{})
+		began := time.Now()
+		var b Batch
+		for range 3 {
+			b.Call("m", nil, new(string))
+		}
+		if err := client.Batch(t.Context(), &b); err != nil {
+			t.Error(err)
+		}
+		for _, call := range b.calls {
+			if e, ok := errors.AsType[*ResourceError](call.Err()); !ok || e.Limit != 1<<20 || time.Since(began) > 0 {
+				t.Errorf("after %v: %v", time.Since(began), call.Err())
+			}
+		}
+		client.Close()
+		server.Close()
+	})
 }
 
 // TestSkimForNobody: a message that is too long is not looked through while no call could
