@@ -100,8 +100,8 @@ func worldKinds() map[string]worldKind {
 			a, b := socketPair(t, "unix", filepath.Join(t.TempDir(), "s"))
 			return framed(rng, a, b), func() {}
 		},
-		"ws":  func(t *testing.T, _ *rand.Rand) ([2]jsonrpc.Stream, func()) { return webPair(t, false) },
-		"wss": func(t *testing.T, _ *rand.Rand) ([2]jsonrpc.Stream, func()) { return webPair(t, true) },
+		"ws":  func(t *testing.T, rng *rand.Rand) ([2]jsonrpc.Stream, func()) { return webPair(t, rng, false) },
+		"wss": func(t *testing.T, rng *rand.Rand) ([2]jsonrpc.Stream, func()) { return webPair(t, rng, true) },
 	}
 }
 
@@ -138,15 +138,15 @@ func socketPair(t *testing.T, network, address string) (a, b net.Conn) {
 	return a, b
 }
 
-func webPair(t *testing.T, secure bool) ([2]jsonrpc.Stream, func()) {
+func webPair(t *testing.T, rng *rand.Rand, secure bool) ([2]jsonrpc.Stream, func()) {
 	t.Helper()
-	accepted := make(chan jsonrpc.Stream, 1)
-	handler := rpcws.Handler(rpcws.AcceptConfig{}, func(ctx context.Context, s jsonrpc.Stream) {
+	accepted, packed := make(chan jsonrpc.Stream, 1), rng.IntN(3) == 0
+	handler := rpcws.Handler(rpcws.AcceptConfig{Compression: packed}, func(ctx context.Context, s jsonrpc.Stream) {
 		accepted <- s
 		<-ctx.Done()
 	})
 	server := httptest.NewUnstartedServer(handler)
-	var cfg rpcws.DialConfig
+	cfg := rpcws.DialConfig{Compression: packed}
 	if secure {
 		server.StartTLS()
 		cfg.TLS = server.Client().Transport.(*http.Transport).TLSClientConfig
