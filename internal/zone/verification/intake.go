@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -215,15 +216,18 @@ func attachments(files []zone.Attachment) []byte {
 }
 
 const (
-	// maxBody bounds an event, in bytes, maxEvents those that are read and stored at
-	// a time: whoever is no Slack may send what they like, until it was read.
+	// maxBody bounds an event, in bytes, maxEvents those that are stored at a time.
 	maxBody   = 1 << 20
 	maxEvents = 128
+	// maxUnread bounds what has come, in bytes, of events that nobody has looked at:
+	// whoever is no Slack may send what they like, until it was read. Who sends nothing
+	// keeps nobody out.
+	maxUnread = 64 << 20
 	// eventWithin is how long an event waits for its turn.
 	eventWithin = 500 * time.Millisecond
 )
 
-// turn waits until an event may be read; it is over with done. It is false for one
+// turn waits until an event may be stored; it is over with done. It is false for one
 // for which there is no room: Slack comes again.
 func (z *Zone) turn(ctx context.Context) (done func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, eventWithin)
@@ -232,23 +236,52 @@ func (z *Zone) turn(ctx context.Context) (done func(), ok bool) {
 	case z.events <- struct{}{}:
 		return func() { <-z.events }, true
 	case <-ctx.Done():
-		z.metrics.events.WithLabelValues("failed").Inc()
-		z.cfg.Logger.WarnContext(ctx, "too many events at once; Slack is asked to come again", "event", "slack_event", "limit", maxEvents)
+		z.crowded(ctx, maxEvents, "events")
 		return nil, false
 	}
 }
 
-// readBody reads a request, or gives the status by which it is refused.
-func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, http.StatusRequestEntityTooLarge
-	}
-	if err != nil {
-		return nil, http.StatusBadRequest
-	}
-	return body, 0
+func (z *Zone) crowded(ctx context.Context, limit int, unit string) {
+	z.metrics.events.WithLabelValues("failed").Inc()
+	z.cfg.Logger.WarnContext(ctx, "too many events at once; Slack is asked to come again", "event", "slack_event", "limit", limit, "unit", unit)
 }
+
+// readBody reads a request, or gives the status by which it is refused. The room that
+// it takes is given back with done.
+func (z *Zone) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), status int) {
+	src := &counted{Reader: http.MaxBytesReader(w, r.Body, maxBody), all: &z.unread}
+	body, err := io.ReadAll(src)
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case large:
+		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, errBusy):
+		z.crowded(r.Context(), maxUnread, "bytes")
+		status = http.StatusServiceUnavailable
+	case err != nil:
+		status = http.StatusBadRequest
+	}
+	return body, src.done, status
+}
+
+// counted is a reader of which is counted what it has given, together with others.
+type counted struct {
+	io.Reader
+	all *atomic.Int64
+	n   int64
+}
+
+// Read reads, unless there is too much of all of them.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	if c.all.Add(int64(n)) > maxUnread {
+		err = errBusy
+	}
+	return n, err
+}
+
+func (c *counted) done() { c.all.Add(-c.n) }
 
 // verified says whether Slack has sent a body now. Whoever gave this zone a wrong
 // secret finds another line than one whose clock is wrong.
@@ -268,17 +301,20 @@ func (z *Zone) verified(r *http.Request, body []byte) bool {
 
 // serveEvents answers Slack. Nothing happens for a request that is not signed.
 func (z *Zone) serveEvents(w http.ResponseWriter, r *http.Request) {
-	done, ok := z.turn(r.Context())
-	if !ok {
-		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
-		return
-	}
-	defer done()
 	// A sender who is slow keeps nothing waiting. Not every server can be told so.
 	_ = http.NewResponseController(w).SetReadDeadline(z.cfg.Now().Add(insertWithin))
-	body, status := readBody(w, r)
+	body, free, status := z.readBody(w, r)
+	defer free()
 	if status == 0 && !z.verified(r, body) {
 		status = http.StatusUnauthorized
+	}
+	if status == 0 {
+		done, ok := z.turn(r.Context())
+		if ok {
+			defer done()
+		} else {
+			status = http.StatusServiceUnavailable
+		}
 	}
 	if status != 0 {
 		http.Error(w, http.StatusText(status), status)

@@ -129,28 +129,74 @@ func TestZN7_BodyLimit(t *testing.T) {
 	})
 }
 
-// TestZN7_EventsAtOnce: as many events are read at a time as memory has room for;
-// Slack is asked to come again with the others, and nothing else is held up.
+// TestZN7_EventsAtOnce: as much is read at a time as memory has room for; Slack is asked
+// to come again with more. Who sends little, or nothing, keeps nobody out.
 func TestZN7_EventsAtOnce(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		const most = 128
-		slow, feed := io.Pipe()
-		var all sync.WaitGroup
-		for range most {
-			all.Go(func() {
-				req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/slack/events", slow)
-				r.zone.Handler().ServeHTTP(httptest.NewRecorder(), req)
-			})
+		begin := strings.Repeat("x", 1<<20-1)
+		send := func(n int, begin string) (end func()) {
+			slow, feed := io.Pipe()
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() {
+					req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/slack/events", io.MultiReader(strings.NewReader(begin), slow))
+					r.zone.Handler().ServeHTTP(httptest.NewRecorder(), req)
+				})
+			}
+			pass(time.Second)
+			return func() {
+				check(t, feed.Close())
+				all.Wait()
+			}
 		}
+		silent := send(1000, "")
+		m := r.ask(message("are you there?"))
 		pass(time.Second)
-		if s := r.send(message("why?").Body(), 0); s != http.StatusServiceUnavailable {
+		r.want(m, "You asked: are you there?")
+		much := send(64, begin)
+		m = message("why?")
+		if s := r.send(m.Body(), 0); s != http.StatusServiceUnavailable {
 			t.Errorf("status %d", s)
 		}
-		check(t, feed.Close())
-		all.Wait()
-		m := r.ask(message("and now?"))
+		much()
+		silent()
+		r.ask(m)
 		pass(time.Second)
-		r.want(m, "You asked: and now?")
+		r.want(m, "You asked: why?")
+	})
+}
+
+// TestZN7_StoredAtOnce: no more events are stored at a time than may be.
+func TestZN7_StoredAtOnce(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.stop()
+		check(t, r.db.Close())
+		var storing, most atomic.Int64
+		r.db = r.open(store.Options{Failpoint: func(name string) error {
+			if name == "zone.add.before" {
+				most.Store(max(most.Load(), storing.Add(1)))
+				time.Sleep(1500 * time.Millisecond)
+				storing.Add(-1)
+			}
+			return nil
+		}})
+		r.cfg.DB = r.db
+		r.make()
+		r.start()
+		var all sync.WaitGroup
+		var busy atomic.Int64
+		for range 200 {
+			body := message("why?").Body()
+			all.Go(func() {
+				if r.send(body, 0) == http.StatusServiceUnavailable {
+					busy.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if most.Load() > 128 || busy.Load() < 72 {
+			t.Errorf("%d at once, %d sent away", most.Load(), busy.Load())
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slack-go/slack"
@@ -31,8 +32,10 @@ type Zone struct {
 	// slots holds one value for each question that is looked at, hints one for each
 	// status that is being shown.
 	slots, hints chan struct{}
-	// events holds one value for each event that is being read or stored.
+	// events holds one value for each event that is being stored; unread are the bytes
+	// that have come of events.
 	events chan struct{}
+	unread atomic.Int64
 	// storing are the questions that are being stored, which Run waits for.
 	storing tasks
 
