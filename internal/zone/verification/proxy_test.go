@@ -44,19 +44,21 @@ func tunnel(w http.ResponseWriter, address string) {
 		return
 	}
 	w.WriteHeader(http.StatusOK)
-	near, _, err := http.NewResponseController(w).Hijack()
+	near, early, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		_ = far.Close()
 		return
 	}
 	var both sync.WaitGroup
-	for _, way := range [2][2]net.Conn{{near, far}, {far, near}} {
+	join := func(to io.Writer, from io.Reader) {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
+			_, _ = io.Copy(to, from)
 			_ = near.Close()
 			_ = far.Close()
 		})
 	}
+	join(near, far)
+	join(far, early) // what the caller has sent since it was told
 	both.Wait()
 }
 
