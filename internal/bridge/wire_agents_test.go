@@ -128,14 +128,14 @@ func overREST(req *http.Request, body []byte) *wireRequest {
 	q := &wireRequest{ID: json.RawMessage("null"), plain: true}
 	_ = json.Unmarshal(body, &q.Params)
 	id, verb, _ := strings.Cut(strings.TrimPrefix(path, "tasks/"), ":")
-	switch {
-	case path == "message:send":
+	switch path {
+	case "message:send":
 		q.Method = "SendMessage"
 		return q
-	case path == "message:stream":
+	case "message:stream":
 		q.Method = "SendStreamingMessage"
 		return q
-	case path == "tasks":
+	case "tasks":
 		q.Method = "ListTasks"
 		return q
 	}
