@@ -46,33 +46,54 @@ func (in *intake) since(taken time.Time) time.Time {
 }
 
 // takeIn subscribes. Records of one key are handled one after the other, in the
-// order of the bus; those that have no key have no order. The records that are in
-// hand when stop is called are ended first, or come again.
+// order of the bus; those that have no key have no order. One that is to be tried
+// again holds up those of its key, and others only while the store or the bus is
+// away. The records that are in hand when stop is called are ended first, or come
+// again.
 func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err error) {
 	deferred, ok := x.cfg.Bus.(bus.Deferred)
 	if !ok {
 		return x.cfg.Bus.Subscribe(ctx, in.subject, in.group, func(ctx context.Context, m bus.Message) error {
-			x.settleRecord(ctx, in, taken{m: m, at: x.cfg.Now()})
+			_ = x.tryUntil(ctx, in, &taken{m: m, at: x.cfg.Now()}, func(err error) bool { return err == nil })
 			return nil
 		})
 	}
 	queue, room, lines := make(chan taken, intakeQueue), make(chan struct{}, intakeQueue), newLines()
 	var workers sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
+	// handle reports whether a record is done for good; if not, it comes back by the
+	// queue when it is to be tried again. While the store is away others would fare no
+	// better: they stay on the bus, rather than become dead letters.
+	handle := func(r taken) bool {
+		err := x.tryUntil(ctx, in, &r, func(err error) bool { return parley.CodeOf(err) != parley.CodeUnavailable })
+		if err == nil {
+			r.done()
+			<-room
+			return true
+		}
+		workers.Go(func() {
+			if sleep(ctx, r.pause()) {
+				queue <- r // it has kept its room
+			}
+		})
+		return false
+	}
 	for range in.workers {
 		workers.Go(func() {
-			for r := range queue {
-				for ok := true; ok; r, ok = lines.next(r.m.Key) {
-					if x.settleRecord(ctx, in, r) {
-						r.done()
+			for {
+				select {
+				case <-ctx.Done(): // what is in the queue comes again
+					return
+				case r := <-queue:
+					for ok := true; ok && handle(r); {
+						r, ok = lines.next(r.m.Key)
 					}
-					<-room
 				}
 			}
 		})
 	}
 	leave, err := deferred.SubscribeDeferred(ctx, in.subject, in.group, func(_ context.Context, m bus.Message, done func()) {
-		r := taken{m, x.cfg.Now(), done}
+		r := taken{m: m, at: x.cfg.Now(), done: done}
 		select {
 		case room <- struct{}{}:
 		case <-ctx.Done(): // it comes again
@@ -89,7 +110,6 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 			if leave != nil {
 				leave()
 			}
-			close(queue)
 			workers.Wait()
 		})
 	}
@@ -100,11 +120,22 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 	return stop, nil
 }
 
-// taken is a record that is to be handled; at is when it came, done acknowledges it.
+// taken is a record that is to be handled; at is when it came, tries how often it
+// was tried, done acknowledges it.
 type taken struct {
-	m    bus.Message
-	at   time.Time
-	done func()
+	m     bus.Message
+	at    time.Time
+	tries int
+	done  func()
+}
+
+// pause is how long to wait after the last try.
+func (r *taken) pause() time.Duration {
+	pause := intakePause
+	for n := 1; n < r.tries && pause < intakeLong; n++ {
+		pause *= 2
+	}
+	return min(pause, intakeLong)
 }
 
 // lines keeps the records of each key in their order while workers handle those
@@ -154,34 +185,33 @@ func traceOf(m *bus.Message) parley.Trace {
 	return parley.TraceOf(m.Values(parley.HeaderTraceparent), m.Values(parley.HeaderTracestate))
 }
 
-// settleRecord handles a record until that is done for good; false says that
-// ctx has ended before.
-func (x *Executor) settleRecord(ctx context.Context, in *intake, r taken) bool {
-	pause, m := intakePause, r.m
-	for try := 1; ; try++ {
-		if ctx.Err() != nil {
-			return false
+// tryUntil tries a record until what came of it is enough, or ctx ends.
+func (x *Executor) tryUntil(ctx context.Context, in *intake, r *taken, enough func(error) bool) error {
+	for {
+		if err := x.tryRecord(ctx, in, r); enough(err) || !sleep(ctx, r.pause()) {
+			return err
 		}
-		err := in.handle(ctx, m, in.since(r.at))
-		if err != nil && ctx.Err() == nil && (final(err) || try >= intakeTries) {
-			err = x.bury(ctx, in, m, buried{err, try})
-		}
-		if err == nil {
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-		in.troubled.Store(new(x.cfg.Now()))
-		x.cfg.Logger.Warn("a record could not be handled; it is tried again",
-			"subject", m.Subject, "partition", m.At.Partition, "offset", m.At.Offset, "try", try, "error", err)
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, intakeLong)
 	}
+}
+
+// tryRecord handles a record once more. It is done for good if there is no error: what
+// it says is durable, or it is a dead letter.
+func (x *Executor) tryRecord(ctx context.Context, in *intake, r *taken) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.tries++
+	err := in.handle(ctx, r.m, in.since(r.at))
+	if err != nil && ctx.Err() == nil && (final(err) || r.tries >= intakeTries) {
+		err = x.bury(ctx, in, r.m, buried{err, r.tries})
+	}
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	in.troubled.Store(new(x.cfg.Now()))
+	x.cfg.Logger.Warn("a record could not be handled; it is tried again",
+		"subject", r.m.Subject, "partition", r.m.At.Partition, "offset", r.m.At.Offset, "try", r.tries, "error", err)
+	return err
 }
 
 // buried says why a record is given up, and after how many tries.

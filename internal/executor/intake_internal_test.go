@@ -2,9 +2,13 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,5 +84,105 @@ func TestIntakeKeepsTheOrderOfAKey(t *testing.T) {
 		close(proceed["a2"])
 		want(&acknowledged, "a1", "a2", "a3", "b1", "b2", "-1", "-2")
 		stop()
+	})
+}
+
+// TestIntakeGoesOnBesideWhatFails: records that fail each time they are tried, more of
+// them than there are workers, hold up those of their key and no others, and become
+// dead letters in the end.
+func TestIntakeGoesOnBesideWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var handled []string
+		var letters []bus.DeadLetter
+		b := &handedBus{}
+		x := &Executor{cfg: Config{
+			Bus: b, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			DeadLetters: func(_ context.Context, d bus.DeadLetter) error {
+				mu.Lock()
+				defer mu.Unlock()
+				letters = append(letters, d)
+				handled = append(handled, "letter "+string(d.Message.Value))
+				return nil
+			},
+		}}
+		handle := func(_ context.Context, m bus.Message, _ time.Time) error {
+			if strings.HasPrefix(string(m.Value), "bad") {
+				return errors.New("this one cannot be")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			handled = append(handled, string(m.Value))
+			return nil
+		}
+		stop, err := x.takeIn(t.Context(), &intake{workers: 4, handle: handle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acknowledged := 0
+		put := func(key, value string) {
+			b.hand(t.Context(), bus.Message{Key: key, Value: []byte(value)}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				acknowledged++
+			})
+		}
+		const bad = 9
+		for i := range bad {
+			put(fmt.Sprint("bad-", i), fmt.Sprint("bad ", i))
+		}
+		put("bad-0", "behind a bad one")
+		put("good", "good")
+		put("", "of no key")
+		synctest.Wait()
+		mu.Lock()
+		slices.Sort(handled)
+		if !slices.Equal(handled, []string{"good", "of no key"}) || acknowledged != 2 {
+			t.Errorf("handled at once: %q, %d acknowledged", handled, acknowledged)
+		}
+		mu.Unlock()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(letters) != bad || acknowledged != bad+3 {
+			t.Fatalf("%d dead letters, %d acknowledged", len(letters), acknowledged)
+		}
+		for _, d := range letters {
+			if d.Attempts != intakeTries {
+				t.Errorf("%s is a dead letter after %d tries", d.Message.Value, d.Attempts)
+			}
+		}
+		if slices.Index(handled, "behind a bad one") < slices.Index(handled, "letter bad 0") {
+			t.Errorf("the order of a key was not kept: %q", handled)
+		}
+		stop()
+	})
+}
+
+// TestIntakeStopsWhileRecordsWait: what waits to be tried again is neither handled nor
+// acknowledged after the end, and keeps nobody.
+func TestIntakeStopsWhileRecordsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		b := &handedBus{}
+		x := &Executor{cfg: Config{Bus: b, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}}
+		stop, err := x.takeIn(t.Context(), &intake{workers: 2, handle: func(context.Context, bus.Message, time.Time) error {
+			tries.Add(1)
+			return errors.New("not now")
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			b.hand(t.Context(), bus.Message{}, func() { t.Error("acknowledged") })
+		}
+		time.Sleep(time.Second)
+		stop()
+		was := tries.Load()
+		time.Sleep(time.Hour)
+		if now := tries.Load(); was < 5 || now != was {
+			t.Errorf("%d tries before the end, %d after it", was, now-was)
+		}
 	})
 }
