@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -58,8 +59,10 @@ func (k *Keeper) Add(ctx context.Context, text []byte) (parley.ArchivedRun, erro
 		err = k.Check(ctx, &a)
 	}
 	if err == nil {
-		if err = k.DB.AddArchived(ctx, a, k.Now()); parley.CodeOf(err) == parley.CodeConflict && k.same(ctx, &a) {
-			res.Outcome, err = parley.ArchiveSame, nil
+		if err = k.DB.AddArchived(ctx, a, k.Now()); parley.CodeOf(err) == parley.CodeConflict {
+			if missing, same := k.same(ctx, &a); same {
+				res.Outcome, err = parley.ArchiveSame, k.addLate(ctx, missing)
+			}
 		}
 	}
 	if err == nil {
@@ -82,16 +85,50 @@ func (k *Keeper) Add(ctx context.Context, text []byte) (parley.ArchivedRun, erro
 }
 
 // same reports whether a run is here as the archive has it. Its version may have
-// another number and another author here.
-func (k *Keeper) same(ctx context.Context, a *store.Archived) bool {
+// another number and another author here, and answers may have come too late since:
+// missing are the attempts with those that are in the archive alone.
+func (k *Keeper) same(ctx context.Context, a *store.Archived) (missing []store.ArchivedAttempt, same bool) {
 	here, err := k.DB.Archived(ctx, a.Run.ID)
 	if err != nil || (here.Definition == nil) != (a.Definition == nil) {
-		return false
+		return nil, false
 	}
 	there := *a
 	if d := there.Definition; d != nil && !bytes.Equal(d.Source, here.Definition.Source) {
-		return false
+		return nil, false
 	}
 	here.Definition, there.Definition = nil, nil
-	return bytes.Equal(Encode(&here), Encode(&there))
+	known := lateOf(&here)
+	there.Attempts = slices.Clone(there.Attempts)
+	for i := range there.Attempts {
+		t := there.Attempts[i]
+		t.Late = slices.DeleteFunc(slices.Clone(t.Late), func(l store.ArchivedAnswer) bool {
+			return slices.ContainsFunc(known[t.ID], func(k store.ArchivedAnswer) bool { return equalAnswers(k, l) })
+		})
+		if len(t.Late) > 0 {
+			missing = append(missing, t)
+		}
+		there.Attempts[i].Late = nil
+	}
+	return missing, bytes.Equal(Encode(&here), Encode(&there))
+}
+
+// lateOf takes the late answers out of a run.
+func lateOf(a *store.Archived) map[string][]store.ArchivedAnswer {
+	late := make(map[string][]store.ArchivedAnswer)
+	for i := range a.Attempts {
+		t := &a.Attempts[i]
+		late[t.ID], t.Late = t.Late, nil
+	}
+	return late
+}
+
+func equalAnswers(a, b store.ArchivedAnswer) bool {
+	return a.At.Equal(b.At) && a.From == b.From && a.Outcome == b.Outcome && bytes.Equal(a.Output, b.Output) && bytes.Equal(a.Meta, b.Meta)
+}
+
+func (k *Keeper) addLate(ctx context.Context, missing []store.ArchivedAttempt) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	return k.DB.AddArchivedLate(ctx, missing)
 }

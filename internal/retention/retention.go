@@ -202,7 +202,7 @@ func (s *Sweeper) batch(ctx context.Context, p store.Past, list []store.Ended, r
 		if err := s.hold(ctx); err != nil {
 			return err
 		}
-		ids, n, err := s.archive(ctx, list)
+		ids, n, err := s.archive(ctx, &p, list)
 		if err != nil {
 			return err
 		}
@@ -227,9 +227,12 @@ func (s *Sweeper) batch(ctx context.Context, p store.Past, list []store.Ended, r
 }
 
 // archive writes the first runs of a list, as many as fit, and gives those that are
-// to be removed and how many it has looked at.
-func (s *Sweeper) archive(ctx context.Context, list []store.Ended) (ids []string, looked int, err error) {
+// to be removed and how many it has looked at. p is told what is in the archive.
+func (s *Sweeper) archive(ctx context.Context, p *store.Past, list []store.Ended) (ids []string, looked int, err error) {
 	var lines bytes.Buffer
+	if s.cfg.Archive != nil {
+		p.Late = make(map[string]int)
+	}
 	for _, e := range list {
 		if lines.Len() >= batchBytes {
 			break
@@ -251,6 +254,9 @@ func (s *Sweeper) archive(ctx context.Context, list []store.Ended) (ids []string
 		}
 		lines.Write(archive.Encode(&a))
 		ids = append(ids, e.ID)
+		for i := range a.Attempts {
+			p.Late[e.ID] += len(a.Attempts[i].Late)
+		}
 	}
 	if s.cfg.Archive != nil {
 		err = s.cfg.Archive.Append(s.cfg.Now(), lines.Bytes())

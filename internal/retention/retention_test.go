@@ -348,3 +348,66 @@ func TestC7_DamagedRunKeepsNoOther(t *testing.T) {
 		t.Errorf("log: %s", &log)
 	}
 }
+
+// TestC7_AnswerBetweenArchiveAndRemoval: an answer that comes too late for its attempt
+// when its run was just archived keeps the run until it is archived with that; whoever
+// takes the archive in, with the run in it twice, has the answer.
+func TestC7_AnswerBetweenArchiveAndRemoval(t *testing.T) {
+	db := openDB(t, store.Options{})
+	ended := now.Add(-1000 * time.Hour)
+	run := store.Archived{
+		Run:    store.Run{ID: "run-1", Workflow: "any", Name: "any", Seq: 1, Status: parley.RunFailed, CreatedAt: ended, UpdatedAt: ended, EndedAt: ended},
+		Events: []parley.Event{{Seq: 1, At: ended, Type: parley.EventRunFailed, Run: "run-1", Data: json.RawMessage(`{}`)}},
+		Attempts: []store.ArchivedAttempt{{
+			ID: "run-1.a.1", Step: "a", Number: 1, Agent: "x", Input: []byte(`{}`), Outcome: "unknown", ScheduledAt: ended,
+		}},
+	}
+	if err := db.AddArchived(t.Context(), run, ended); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "archive")
+	cfg := config(db)
+	cfg.Archive = &archive.Folder{Dir: dir}
+	late, times := 0, 0
+	cfg.Clock = func() time.Time {
+		if archived(t, dir)["run-1"] > late && late < 2 { // it is archived, and not removed
+			late++
+			ok, err := db.Answer(t.Context(), store.Answer{From: "b1", At: now.Add(time.Duration(late) * time.Second), Result: parley.Result{
+				TaskID: "run-1.a.1", Outcome: parley.OutcomeOK, Output: json.RawMessage(`"paid for"`),
+			}})
+			if ok || err != nil {
+				t.Error(ok, err)
+			}
+		}
+		return now
+	}
+	for ; len(left(t, db)) > 0 && times < 10; times++ {
+		if _, err := retention.New(cfg).Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if times != 3 {
+		t.Errorf("%d sweeps", times)
+	}
+	into := openDB(t, store.Options{})
+	k := archive.Keeper{DB: into, Check: func(context.Context, *store.Archived) error { return nil }, Now: time.Now}
+	text, err := os.ReadFile(cfg.Archive.File(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(bytes.TrimSpace(text), []byte("\n"))
+	var outcomes []string
+	for _, line := range slices.Concat(lines, lines) {
+		res, err := k.Add(t.Context(), line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcomes = append(outcomes, string(res.Outcome))
+	}
+	if want := []string{"added", "same", "same", "same", "same", "same"}; !slices.Equal(outcomes, want) {
+		t.Errorf("the lines are %q, want %q", outcomes, want)
+	}
+	if got, err := into.Late(t.Context(), "run-1.a.1"); err != nil || len(got) != 2 || string(got[1].Result.Output) != `"paid for"` {
+		t.Errorf("late answers that were kept: %+v, %v", got, err)
+	}
+}

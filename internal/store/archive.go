@@ -62,6 +62,8 @@ const (
  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'closed', 0, 0)`
 	selectLateOf = `SELECT attempt, at, source, outcome, output, meta FROM late WHERE attempt >= ? AND attempt < ? ORDER BY id`
 	insertLate   = `INSERT INTO late (attempt, at, source, outcome, output, meta) VALUES (?, ?, ?, ?, ?, ?)`
+
+	insertMissingLate = `INSERT INTO late (attempt, at, source, outcome, output, meta) SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (` + isRecorded + `)`
 )
 
 // Archived gives a run that is over, as it was at one instant. The error has code
@@ -308,6 +310,29 @@ func (rows *archivedRows) write(s *session, a *Archived, at time.Time) error {
 	s.at(a.Run.ID)
 	return s.later(-1, `INSERT INTO imported (kind, id, digest, stamp, imported_at) VALUES (?, ?, '', 0, ?)
  ON CONFLICT (kind, id) DO UPDATE SET imported_at = excluded.imported_at`, string(importArchived), a.Run.ID, unixMicro(at))
+}
+
+// AddArchivedLate writes the late answers that an archive has of a run that is here,
+// and that are not. Attempts that are not here are left out. Synced.
+func (db *DB) AddArchivedLate(ctx context.Context, attempts []ArchivedAttempt) error {
+	return db.submit(ctx, synced, func(s *session) error {
+		for i := range attempts {
+			t := &attempts[i]
+			s.at(t.ID)
+			there, err := s.exec(keepAttempt, t.ID)
+			for _, l := range t.Late {
+				if there == 0 || err != nil {
+					break
+				}
+				err = s.later(-1, insertMissingLate, t.ID, unixMicro(l.At), l.From, l.Outcome, blob(l.Output), blob(l.Meta),
+					t.ID, unixMicro(l.At), l.From, l.Outcome)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // checkArchived refuses what the database must not hold.

@@ -169,6 +169,30 @@ func TestC7_RetentionOfArchivedRuns(t *testing.T) {
 	})
 }
 
+// TestC7_ArchiveOfAllLateAnswers: a run is not removed while the archive has not all of
+// its late answers; those that a later line has are added to a run that is here, once.
+func TestC7_ArchiveOfAllLateAnswers(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		in := archivedRun("run-1")
+		in.Attempts[0].Late = in.Attempts[0].Late[:1]
+		check(t, db.AddArchived(ctx, in, epoch))
+		more := archivedRun("run-1")
+		gone := more.Attempts[0]
+		gone.ID = "run-2.a.1"
+		for range 2 {
+			check(t, db.AddArchivedLate(ctx, append(more.Attempts, gone)))
+			diff(t, must(db.Archived(ctx, "run-1"))(t), more)
+		}
+		diff(t, lateRows(t, db), []string{"run-1.a.1", "run-1.a.1"})
+		p := Past{Now: days(1000), Workflow: "order"}
+		for has, want := range []int{0, 0, 1} {
+			p.Late = map[string]int{"run-1": has, "run-2": 9}
+			diff(t, must(db.RemoveRuns(ctx, p, []string{"run-1"}))(t), want)
+		}
+	})
+}
+
 // TestC7_ArchiveHoldsValuesThatAreKeptApart: an archive has them whole, who brings one
 // in keeps them apart again, and they go with their run.
 func TestC7_ArchiveHoldsValuesThatAreKeptApart(t *testing.T) {

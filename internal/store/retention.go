@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,8 @@ var (
 	selectPast = `SELECT id, ended_at FROM run WHERE workflow = ? AND (ended_at, id) < (?, ?) AND (ended_at, id) > (?, ?) AND ended_at IS NOT NULL AND ` + removable + `
  ORDER BY ended_at, id LIMIT ?`
 	// see itsState
-	deleteRun = `DELETE FROM run WHERE id = ? AND coalesce(ended_at, 0) > 0 AND ` + removable
+	deleteRun = `DELETE FROM run WHERE id = ? AND coalesce(ended_at, 0) > 0 AND ` + removable + `
+ AND (SELECT count(*) FROM late WHERE attempt >= ? AND attempt < ? AND (SELECT a.run FROM attempt a WHERE a.id = late.attempt) = run.id) <= ?`
 )
 
 // purgeRows and purgeBytes bound what one transaction removes of runs that are
@@ -101,6 +103,17 @@ type Past struct {
 	// so many that ended last; 0 is none.
 	Age  time.Duration
 	Runs int
+	// Late, if not nil, is for [DB.RemoveRuns]: how many answers that came too late the
+	// archive has of each run. One that has got another one since stays.
+	Late map[string]int
+}
+
+// most is how many late answers a run may have to be removed.
+func (p Past) most(run string) int64 {
+	if p.Late == nil {
+		return math.MaxInt64
+	}
+	return int64(p.Late[run])
 }
 
 // PastEnd gives the end of what p is about: all that ended before it. The zero
@@ -155,7 +168,8 @@ func (db *DB) RemoveRuns(ctx context.Context, p Past, ids []string) (removed int
 		gone := make([]int64, len(ids))
 		for i, id := range ids {
 			s.at(id)
-			if err := s.laterCounted(&gone[i], deleteRun, bind(nil, id, p.keysUntil(), p.arrivedUntil())); err != nil {
+			from, to := idRange(id)
+			if err := s.laterCounted(&gone[i], deleteRun, bind(nil, id, p.keysUntil(), p.arrivedUntil(), from, to, p.most(id))); err != nil {
 				return err
 			}
 		}
