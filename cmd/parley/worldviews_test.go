@@ -53,7 +53,7 @@ func (v worldWorkflows) List(_ context.Context, q parley.WorkflowQuery) ([]parle
 	return window(list, q.Page), len(list), nil
 }
 
-func (v worldWorkflows) Versions(_ context.Context, ref string) ([]parley.WorkflowVersion, error) {
+func (v worldWorkflows) Versions(_ context.Context, ref string, p parley.Page) ([]parley.WorkflowVersion, int, error) {
 	v.w.mu.Lock()
 	defer v.w.mu.Unlock()
 	var list []parley.WorkflowVersion
@@ -63,9 +63,9 @@ func (v worldWorkflows) Versions(_ context.Context, ref string) ([]parley.Workfl
 		}
 	}
 	if len(list) == 0 {
-		return nil, missing("workflow", ref)
+		return nil, 0, missing("workflow", ref)
 	}
-	return list, nil
+	return window(list, p), len(list), nil
 }
 
 func (v worldWorkflows) Remove(_ context.Context, ref, _ string) error {

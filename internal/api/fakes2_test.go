@@ -165,12 +165,12 @@ func (f fakeWorkflows) List(_ context.Context, q parley.WorkflowQuery) ([]parley
 	return window(all, q.Page), len(all), nil
 }
 
-func (f fakeWorkflows) Versions(_ context.Context, ref string) ([]parley.WorkflowVersion, error) {
+func (f fakeWorkflows) Versions(_ context.Context, ref string, p parley.Page) ([]parley.WorkflowVersion, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v, err := f.findWorkflow(ref)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var all []parley.WorkflowVersion
 	for _, o := range slices.Backward(f.workflows) {
@@ -178,7 +178,7 @@ func (f fakeWorkflows) Versions(_ context.Context, ref string) ([]parley.Workflo
 			all = append(all, *o)
 		}
 	}
-	return all, nil
+	return window(all, p), len(all), nil
 }
 
 func (f fakeWorkflows) Remove(_ context.Context, ref, _ string) error {

@@ -49,8 +49,9 @@ type Workflows interface {
 	// List gives one page of workflows (their newest versions) and the true
 	// number of all that match.
 	List(ctx context.Context, q parley.WorkflowQuery) ([]parley.WorkflowVersion, int, error)
-	// Versions gives all versions of one workflow, newest first. not_found.
-	Versions(ctx context.Context, ref string) ([]parley.WorkflowVersion, error)
+	// Versions gives one page of the versions of one workflow, newest first, and the
+	// number of all. not_found.
+	Versions(ctx context.Context, ref string, p parley.Page) ([]parley.WorkflowVersion, int, error)
 	// Remove marks a workflow deleted; again is no error. not_found.
 	Remove(ctx context.Context, ref, by string) error
 }

@@ -294,11 +294,11 @@ func (s *server) workflowVersions(w http.ResponseWriter, r *http.Request) error 
 	if err := q.done(); err != nil {
 		return err
 	}
-	all, err := s.cfg.Workflows.Versions(r.Context(), r.PathValue("ref"))
+	items, total, err := s.cfg.Workflows.Versions(r.Context(), r.PathValue("ref"), page.page())
 	if err != nil {
 		return err
 	}
-	s.reply(w, r, http.StatusOK, cutPage(all, page, makeListed))
+	s.reply(w, r, http.StatusOK, makePage(mapped(items, makeListed), total, page))
 	return nil
 }
 

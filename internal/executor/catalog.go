@@ -239,14 +239,15 @@ func (c *Catalog) List(ctx context.Context, q parley.WorkflowQuery) ([]parley.Wo
 	return list, total, c.named(ctx, list)
 }
 
-// Versions gives all versions of one workflow, newest first.
-func (c *Catalog) Versions(ctx context.Context, ref string) ([]parley.WorkflowVersion, error) {
-	rows, err := c.cfg.DB.Versions(ctx, ref)
+// Versions gives one page of the versions of one workflow, newest first, and how
+// many there are in all. The error has code not_found for an unknown ref.
+func (c *Catalog) Versions(ctx context.Context, ref string, p parley.Page) ([]parley.WorkflowVersion, int, error) {
+	rows, total, err := c.cfg.DB.Versions(ctx, ref, p)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	list := c.versions(rows)
-	return list, c.named(ctx, list)
+	return list, total, c.named(ctx, list)
 }
 
 func (c *Catalog) versions(rows []store.Definition) []parley.WorkflowVersion {

@@ -37,19 +37,10 @@ func (c *Catalog) named(ctx context.Context, list []parley.WorkflowVersion) erro
 	return nil
 }
 
-// workflowOf gives the workflow_id that ref belongs to.
-func (c *Catalog) workflowOf(ctx context.Context, ref string) (string, error) {
-	rows, err := c.cfg.DB.Versions(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	return rows[0].Workflow, nil
-}
-
 // Aliases gives the aliases of the workflow that ref (an id, a workflow_id or a
 // name) belongs to, by name. The error has code not_found for an unknown ref.
 func (c *Catalog) Aliases(ctx context.Context, ref string) ([]parley.WorkflowAlias, error) {
-	workflow, err := c.workflowOf(ctx, ref)
+	workflow, err := c.cfg.DB.WorkflowOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +56,7 @@ func (c *Catalog) SetAlias(ctx context.Context, req parley.AliasRequest) (a parl
 	if err := parley.CheckAlias(req.Alias); err != nil {
 		return a, false, err
 	}
-	workflow, err := c.workflowOf(ctx, req.Workflow)
+	workflow, err := c.cfg.DB.WorkflowOf(ctx, req.Workflow)
 	if err != nil {
 		return a, false, err
 	}
@@ -88,7 +79,7 @@ func (c *Catalog) SetAlias(ctx context.Context, req parley.AliasRequest) (a parl
 // RemoveAlias removes an alias; the error has code not_found if there is none.
 // Version of req is not looked at.
 func (c *Catalog) RemoveAlias(ctx context.Context, req parley.AliasRequest) error {
-	workflow, err := c.workflowOf(ctx, req.Workflow)
+	workflow, err := c.cfg.DB.WorkflowOf(ctx, req.Workflow)
 	if err != nil {
 		return err
 	}
@@ -148,7 +139,7 @@ func (c *Catalog) removal(ctx context.Context, ref string) (store.Removal, error
 	row, err := c.cfg.DB.Newest(ctx, ref)
 	switch {
 	case parley.CodeOf(err) == parley.CodeNotFound: // no version of it is active
-		workflow, err := c.workflowOf(ctx, ref)
+		workflow, err := c.cfg.DB.WorkflowOf(ctx, ref)
 		return store.Removal{Workflow: workflow}, err
 	case err != nil:
 		return store.Removal{}, err

@@ -190,7 +190,7 @@ func TestC10_VersionsNameTheirAliases(t *testing.T) {
 		r.alias("stable", "1")
 		r.alias("beta", "2")
 		r.alias("alpha", "2")
-		list, err := r.catalog.Versions(t.Context(), "order")
+		list, _, err := r.catalog.Versions(t.Context(), "order", parley.Page{})
 		check(t, err)
 		got := map[string][]string{}
 		for _, v := range list {

@@ -60,7 +60,7 @@ func TestC10_DeletedByAName(t *testing.T) {
 		check(t, err)
 		want := func(ref string, status parley.AgentStatus, aliases int) {
 			t.Helper()
-			list, err := r.catalog.Versions(t.Context(), ref)
+			list, _, err := r.catalog.Versions(t.Context(), ref, parley.Page{})
 			check(t, err)
 			if len(list) != 1 || list[0].Status != status || len(list[0].Aliases) != aliases {
 				t.Errorf("%s is %s with aliases %s, want %s with %d", ref, list[0].Status, list[0].Aliases, status, aliases)

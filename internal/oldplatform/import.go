@@ -343,7 +343,7 @@ func (im *importer) workflowOf(ctx context.Context, row *definitionRow) (string,
 	id := workflowID(row.Name, false)
 	owner, known := im.names[id]
 	if !known {
-		versions, err := im.target.Store.Versions(ctx, id)
+		versions, _, err := im.target.Store.Versions(ctx, id, parley.Page{Limit: 1})
 		switch {
 		case err == nil && versions[0].Workflow == id:
 			owner = versions[0].Name

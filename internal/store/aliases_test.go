@@ -264,7 +264,7 @@ func TestC10_AliasAndVersionOfOneName(t *testing.T) {
 				wantCode(t, err, parley.CodeConflict)
 			}
 		}
-		aliases, versions := len(must(db.Aliases(t.Context(), workflow))(t)), len(must(db.Versions(t.Context(), workflow))(t))
+		aliases, versions := len(must(db.Aliases(t.Context(), workflow))(t)), len(versionsOf(t, db, workflow))
 		if refused != 1 || aliases+versions != 2 {
 			t.Errorf("%s: %d refused, %d aliases and %d versions", workflow, refused, aliases, versions)
 		}

@@ -297,25 +297,37 @@ func (db *DB) Definitions(ctx context.Context, q parley.WorkflowQuery) ([]Defini
 	return list, total, err
 }
 
-// Versions gives all versions of the workflow that ref (an id, a workflow_id
-// or a name) belongs to, newest first, or the error not_found. Of several workflows
-// of a name it is the one that [DB.Newest] gives; one that is deleted comes last.
-func (db *DB) Versions(ctx context.Context, ref string) ([]Definition, error) {
+// WorkflowOf gives the workflow_id of the workflow that ref (an id, a workflow_id
+// or a name) belongs to, or the error not_found. Of several workflows of a name it is
+// the one that [DB.Newest] gives; one that is deleted comes last.
+func (db *DB) WorkflowOf(ctx context.Context, ref string) (workflow string, err error) {
 	for _, column := range []string{"id", "workflow", "name"} {
-		var list []Definition
-		err := db.read(ctx, `SELECT `+definitionColumns+` FROM definition WHERE workflow =
- (SELECT workflow FROM definition WHERE `+column+` = ? ORDER BY CASE status WHEN 'active' THEN 0 WHEN 'deleted' THEN 2 ELSE 1 END,
- created_at DESC, number DESC LIMIT 1) ORDER BY number DESC`,
-			func(r *record) error {
-				d, err := readDefinition(r)
-				list = append(list, d)
-				return err
-			}, ref)
-		if err != nil || len(list) > 0 {
-			return list, err
+		err := db.read(ctx, `SELECT workflow FROM definition WHERE `+column+` = ? ORDER BY CASE status WHEN 'active' THEN 0 WHEN 'deleted' THEN 2 ELSE 1 END,
+ created_at DESC, number DESC LIMIT 1`,
+			func(r *record) error { workflow = r.str(); return r.err }, ref)
+		if err != nil || workflow != "" {
+			return workflow, err
 		}
 	}
-	return nil, noDefinition(ref)
+	return "", noDefinition(ref)
+}
+
+// Versions gives one page of the versions of the workflow that ref belongs to, as
+// [DB.WorkflowOf] says, newest first, and the number of all of them.
+func (db *DB) Versions(ctx context.Context, ref string, p parley.Page) ([]Definition, int, error) {
+	workflow, err := db.WorkflowOf(ctx, ref)
+	if err != nil {
+		return nil, 0, err
+	}
+	var c condition
+	c.add(`workflow = ?`, workflow)
+	var list []Definition
+	total, err := db.list(ctx, &listing{definitionColumns, `definition`, c, ` ORDER BY number DESC`, p}, func(r *record) error {
+		d, err := readDefinition(r)
+		list = append(list, d)
+		return err
+	})
+	return list, total, err
 }
 
 // SetDefinitionStatus changes the status of every version under an id, or

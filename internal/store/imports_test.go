@@ -197,7 +197,7 @@ func TestImportDefinition(t *testing.T) {
 		changed.Number = 3
 		diff(t, must(db.Definition(ctx, "u1"))(t), *changed)
 		diff(t, must(db.Definition(ctx, "order@1"))(t), *switched)
-		diff(t, len(must(db.Versions(ctx, "order"))(t)), 3)
+		diff(t, len(versionsOf(t, db, "order")), 3)
 
 		_, err := put(def("u3", "2", "{  }"), "1") // the version has another plan
 		wantCode(t, err, parley.CodeConflict)

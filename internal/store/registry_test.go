@@ -203,15 +203,30 @@ func TestDefinitionVersions(t *testing.T) {
 		wantCode(t, err, parley.CodeInvalid)
 
 		var numbers []int
-		for _, d := range must(db.Versions(ctx, "id-3"))(t) {
+		for _, d := range versionsOf(t, db, "id-3") {
 			numbers = append(numbers, d.Number)
 		}
 		diff(t, numbers, []int{6, 5, 4, 3, 2, 1})
-		diff(t, len(must(db.Versions(ctx, "w"))(t)), 6)
-		diff(t, len(must(db.Versions(ctx, "Renamed"))(t)), 6)
-		_, err = db.Versions(ctx, "none")
+		diff(t, len(versionsOf(t, db, "w")), 6)
+		diff(t, len(versionsOf(t, db, "Renamed")), 6)
+		page, total, err := db.Versions(ctx, "w", parley.Page{Offset: 1, Limit: 2})
+		check(t, err)
+		diff(t, []any{len(page), page[0].Number, page[1].Number, total}, []any{2, 5, 4, 6})
+		page, total, err = db.Versions(ctx, "w", parley.Page{Offset: 6, Limit: 2})
+		check(t, err)
+		diff(t, []int{len(page), total}, []int{0, 6})
+		_, _, err = db.Versions(ctx, "none", parley.Page{})
 		wantCode(t, err, parley.CodeNotFound)
 	})
+}
+
+// versionsOf gives the versions of a workflow.
+func versionsOf(t testing.TB, db *DB, ref string) []Definition {
+	t.Helper()
+	list, total, err := db.Versions(t.Context(), ref, parley.Page{Limit: 500})
+	check(t, err)
+	diff(t, total, len(list))
+	return list
 }
 
 // TestReplaceDefinition: who replaces a version that is not the newest any more is told,
@@ -319,7 +334,7 @@ func TestDeploysAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		diff(t, len(must(db.Versions(t.Context(), "w"))(t)), 20)
-		diff(t, len(must(db.Versions(t.Context(), "same"))(t)), 1)
+		diff(t, len(versionsOf(t, db, "w")), 20)
+		diff(t, len(versionsOf(t, db, "same")), 1)
 	})
 }

@@ -28,7 +28,7 @@ func TestC10_RemovedVersions(t *testing.T) {
 		want := func(states ...string) {
 			t.Helper()
 			var got []string
-			for _, d := range must(db.Versions(ctx, "w"))(t) {
+			for _, d := range versionsOf(t, db, "w") {
 				got = append(got, d.Version+" "+string(d.Status)+" "+d.UpdatedBy)
 			}
 			diff(t, got, states)
@@ -65,7 +65,7 @@ func TestC10_AliasAndRemoval(t *testing.T) {
 	}
 	agree := func(t *testing.T, db *DB, workflow string, whole bool, named, removed error) {
 		t.Helper()
-		deleted := must(db.Versions(t.Context(), workflow))(t)[0].Status == parley.AgentDeleted
+		deleted := versionsOf(t, db, workflow)[0].Status == parley.AgentDeleted
 		aliases := len(must(db.Aliases(t.Context(), workflow))(t))
 		if deleted == (aliases > 0) || deleted != (removed == nil) || whole && removed != nil || !whole && (named == nil) == deleted {
 			t.Errorf("%s: deleted %v with %d aliases; alias: %v, removal: %v", workflow, deleted, aliases, named, removed)
