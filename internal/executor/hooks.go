@@ -180,15 +180,8 @@ func (x *Executor) deliverHook(ctx context.Context, v *compiledVersion, hooks []
 		return parley.HookReceipt{}, err
 	}
 	for _, h := range hooks {
-		key, err := h.KeyOf(v.def.Called(), event)
-		if err != nil {
-			return x.refusedHook(v, id, err)
-		}
-		if key == "" {
-			key = id
-		}
-		f, err := x.launch(ctx, firing{
-			v: v, trigger: h.Trigger, by: triggerWebhook, event: event, key: firingKey(triggerWebhook, key), what: string(d.body),
+		f, err := x.fireHook(ctx, h, id, firing{
+			v: v, trigger: h.Trigger, by: triggerWebhook, event: event, what: string(d.body),
 			trace: parley.TraceOf(d.header.Values(parley.HeaderTraceparent), d.header.Values(parley.HeaderTracestate)),
 		})
 		if err != nil {
@@ -205,6 +198,46 @@ func (x *Executor) deliverHook(ctx context.Context, v *compiledVersion, hooks []
 	}
 	x.noted(triggerWebhook, fired{})
 	return parley.HookReceipt{Status: parley.HookIgnored}, nil
+}
+
+// fireHook starts the run of a delivery, or gives the one that it has started, also if
+// the webhook does not want it any more.
+func (x *Executor) fireHook(ctx context.Context, h hookTrigger, id string, f firing) (fired, error) {
+	of := f.v.def.Called()
+	wanted, err := h.Holds(of, f.event)
+	if err != nil {
+		return fired{}, err
+	}
+	key, err := h.KeyOf(of, f.event)
+	switch {
+	case err != nil && wanted:
+		return fired{}, err
+	case err != nil:
+		return fired{}, nil // it may lack what those that are wanted have
+	case key == "":
+		key = id
+	}
+	if f.key = firingKey(triggerWebhook, key); wanted {
+		return x.launchWanted(ctx, f)
+	}
+	return x.launchedBefore(ctx, f)
+}
+
+// launchedBefore gives the run that a firing has started before; nothing if there is none.
+func (x *Executor) launchedBefore(ctx context.Context, f firing) (fired, error) {
+	unwanted := parley.Errorf(parley.CodeNotFound, "the webhook does not want it")
+	_, err := x.cfg.Store.RunByKey(ctx, f.v.row.Workflow, f.key)
+	if err == nil {
+		var run parley.Run
+		run, _, err = x.begunBefore(ctx, f.v.row.Workflow, beginning{key: f.key, digest: digestText(f.what)}, unwanted)
+		if err == nil {
+			return fired{run: run.ID, existing: true}, nil
+		}
+	}
+	if final(err) { // another delivery has, or none
+		return fired{}, nil
+	}
+	return fired{}, err
 }
 
 func (x *Executor) refusedHook(v *compiledVersion, id string, err error) (parley.HookReceipt, error) {

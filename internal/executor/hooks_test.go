@@ -75,6 +75,46 @@ func TestC7_AWebhookComesAgainAfterADeployment(t *testing.T) {
 	}
 }
 
+// TestC7_AWebhookComesAgainUnwanted: a delivery that has started a run gives it again, also
+// if no `if` of the version that is newest by now holds for it; another one of that key is
+// ignored.
+func TestC7_AWebhookComesAgainUnwanted(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		r.secret("env:HOOK", "s3cret")
+		apply := func(condition, key string) {
+			r.apply("name: order\ntriggers: [{webhook: {secret: 'env:HOOK', if: " + condition + key + "}}]\nsteps: [{id: a, set: 1}]")
+		}
+		send := func(body string) string {
+			return r.deliver("order", signed("s3cret", body, "Webhook-Id", "d-1"), body)
+		}
+		apply("event.body.id == 7", "")
+		wantEqual(r.t, send(`{"id":7}`), "started run-1")
+		apply("event.body.id == 9", "")
+		wantEqual(r.t, []string{send(`{"id":7}`), send(`{"id":8}`)}, []string{"repeated run-1", "ignored"})
+		apply("event.body.id == 9", ", idempotency_key: '${event.body.key}'")
+		wantEqual(r.t, send(`{"id":9,"key":"k"}`), "started run-2")
+		apply("event.body.id == 10", ", idempotency_key: '${event.body.key}'")
+		wantEqual(r.t, []string{send(`{"id":9,"key":"k"}`), send(`{"id":11,"key":"k"}`), send(`{"id":7}`)}, []string{"repeated run-2", "ignored", "ignored"})
+	})
+}
+
+// TestTrigger_AWebhookThatDoesNotWantWhatItCannotName: what makes the key of a delivery is
+// for those that its `if` holds for, and an earlier webhook keeps none from a later one.
+func TestTrigger_AWebhookThatDoesNotWantWhatItCannotName(t *testing.T) {
+	triggering(t, nil, func(r *triggerRig) {
+		r.secret("env:HOOK", "s3cret")
+		r.apply(`
+name: order
+triggers:
+  - webhook: {secret: "env:HOOK", if: event.body.type == "paid", idempotency_key: "${event.body.order}"}
+  - webhook: {secret: "env:HOOK", if: event.body.type == "refund"}
+steps: [{id: a, set: 1}]
+`)
+		send := func(body string) string { return r.deliver("order", signed("s3cret", body), body) }
+		wantEqual(r.t, []string{send(`{"type":"ping"}`), send(`{"type":"refund"}`), send(`{"type":"paid"}`)}, []string{"ignored", "started run-1", "expression"})
+	})
+}
+
 // TestTrigger_AWebhookIsSigned: with the secret as it is now, over the body as it
 // was sent; who does not know it learns nothing.
 func TestTrigger_AWebhookIsSigned(t *testing.T) {

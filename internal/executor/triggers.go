@@ -62,11 +62,16 @@ type fired struct {
 // launch starts the run of a firing, or finds the one that it has started before.
 // It may be repeated at will. The error is final, or that of the store.
 func (x *Executor) launch(ctx context.Context, f firing) (fired, error) {
-	of := f.v.def.Called()
-	holds, err := f.trigger.Holds(of, f.event)
+	holds, err := f.trigger.Holds(f.v.def.Called(), f.event)
 	if err != nil || !holds {
 		return fired{}, err
 	}
+	return x.launchWanted(ctx, f)
+}
+
+// launchWanted is launch for a firing whose trigger's `if` holds.
+func (x *Executor) launchWanted(ctx context.Context, f firing) (fired, error) {
+	of := f.v.def.Called()
 	b := beginning{key: f.key, digest: digestText(f.what), refused: takesRuns(f.v.row)}
 	input, err := f.trigger.InputOf(of, f.event)
 	if err == nil {
