@@ -24,12 +24,22 @@ func deadLetters(s *workflow.State, d workflow.Decision, now time.Time) []parley
 	}
 	m := letterRecord(f, s.Priority()-parley.DefaultRunPriority, now)
 	l := parley.DeadLetter{
-		Kind: parley.DeadLetterTask, Code: f.Root.Code, Reason: f.Err.Message, Attempts: f.Task.Attempt,
+		Kind: parley.DeadLetterTask, Code: f.Root.Code, Reason: reasonOf(f), Attempts: f.Task.Attempt,
 		Agent: f.Task.Agent, Workflow: s.Definition().ID, Run: f.Task.Run, Step: f.Task.Step, Task: f.Task.ID,
 		HTTPStatus: httpStatus(f.Root), FirstFailedAt: f.FirstFailedAt, CreatedAt: now,
 		Key: []byte(m.Key), Headers: parley.DeadLetterHeaders(m.Header), Value: m.Value,
 	}
 	return []parley.DeadLetter{l.Seal()}
+}
+
+// reasonOf is what the error of a task says, and behind it what the agent says of a task
+// of its own that has not completed: the text has only the state of that.
+func reasonOf(f workflow.FailedTask) string {
+	var task struct{ State, Message string }
+	if json.Unmarshal(f.Root.Details, &task) != nil || task.State == "" || task.Message == "" {
+		return f.Err.Message
+	}
+	return f.Err.Message + " (" + task.Message + ")"
 }
 
 // letterRecord is the record that a task has on the bus; of a step that has started

@@ -120,6 +120,35 @@ func TestDeadLetters_UsedUp(t *testing.T) {
 	})
 }
 
+// TestDeadLetters_WhatTheAgentSays: the reason has the words of an agent whose task has
+// failed, also if that was in a run that the step has started, and can be found by them.
+func TestDeadLetters_WhatTheAgentSays(t *testing.T) {
+	onStore(t, func(r *rig) {
+		says := func(run string) {
+			e := parley.Errorf(parley.CodeAgentError, "the agent's task has failed").WithDetails(map[string]any{"state": "failed", "message": "no ink left"})
+			_, err := r.x.Answer(r.t.Context(), store.Answer{
+				Result: parley.Result{TaskID: run + ".a.1", Outcome: parley.OutcomeError, Err: e}, At: time.Now(), From: "b1",
+			})
+			check(r.t, err)
+			synctest.Wait()
+		}
+		r.apply(onePart)
+		r.apply("name: talk\nsteps:\n  - {id: one, workflow: part}\n")
+		says(r.begin(parley.StartRequest{Workflow: "part"}))
+		says(r.child(r.start(), "one"))
+		list, _, err := r.db.DeadLetters(r.t.Context(), parley.DeadLetterQuery{Filter: parley.DeadLetterFilter{Reason: "no ink"}})
+		check(r.t, err)
+		if len(list) != 2 {
+			r.t.Fatalf("dead letters: %+v", list)
+		}
+		for _, l := range list {
+			if !strings.HasSuffix(l.Reason, "the agent's task has failed (no ink left)") {
+				r.t.Errorf("the reason of %s: %s", l.Step, l.Reason)
+			}
+		}
+	})
+}
+
 // TestDeadLetters_None: what is handled, cancelled, or was no task is none.
 func TestDeadLetters_None(t *testing.T) {
 	for name, test := range map[string]struct {
