@@ -69,16 +69,18 @@ func (a *app) drawExplanation(s *sheet, e parley.Explanation) {
 	}, e.Steps)
 }
 
-// left is how long that goes on at most, as far as is known.
+// left is how long that goes on at most, as far as is known: what comes first ends it.
 func (a *app) left(at time.Time, w parley.StepWait) string {
-	until := w.Until
-	if until == nil {
-		until = w.SilentUntil
+	var first *time.Time
+	for _, t := range []*time.Time{w.Until, w.SilentUntil, w.AttemptUntil, w.Deadline} {
+		if t != nil && (first == nil || t.Before(*first)) {
+			first = t
+		}
 	}
-	if until == nil {
+	if first == nil {
 		return ""
 	}
-	return duration(max(until.Sub(at), 0))
+	return duration(max(first.Sub(at), 0))
 }
 
 func waitDetail(w parley.StepWait) string {

@@ -192,6 +192,9 @@ above 100, by pages that new runs don't change: each names the cursor of the nex
 			if err := f.read(a); err != nil {
 				return err
 			}
+			if size := f.query.Page.Size; size < 1 {
+				return usagef("--limit %d: it must be 1 to %d", size, maxSearch)
+			}
 			if cursor != "" || f.query.Page.Size > 100 {
 				if cmd.Flags().Changed("page") {
 					return usagef("--page cannot be used with --cursor or a --limit above 100")

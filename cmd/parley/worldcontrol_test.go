@@ -192,11 +192,12 @@ func (w *world) Explain(_ context.Context, id string) (parley.Explanation, error
 		return e, nil
 	}
 	in := func(d time.Duration) *time.Time { t := epoch().Add(d); return &t }
-	e.Text, e.Deadline = "The run has 4 open steps", in(30*24*time.Hour)
+	e.Text, e.Deadline = "The run has 5 open steps", in(30*24*time.Hour)
 	e.Steps = []parley.StepWait{
 		{Step: "greet", Kind: "agent", Status: parley.StepRunning, Reason: parley.WaitAgent, Text: "greeter works on it; it may be silent until 2026-11-21T12:05:00Z", Agent: "greeter", Attempt: 2, TaskID: id + ".greet.2", Heard: in(0), SilentUntil: in(5 * time.Minute), Unhealthy: "connection refused", LastError: parley.Errorf(parley.CodeAgentError, "HTTP 500")},
 		{Step: "ask", Kind: "agent", Status: parley.StepRunning, Reason: parley.WaitQueue, Text: "for its turn at greeter: 3 before it, 2 of 2 calls under way", Agent: "greeter", Attempt: 1, Queue: &parley.QueuePlace{Ahead: 3, InFlight: 2, Slots: 2}},
 		{Step: "nap", Kind: "wait", Status: parley.StepRunning, Reason: parley.WaitTimer, Text: "for its time at 2026-11-21T13:00:00Z", Until: in(time.Hour), Deadline: in(2 * time.Hour)},
+		{Step: "sign", Kind: "approval", Status: parley.StepRunning, Reason: parley.WaitApproval, Text: "for people to decide", Deadline: in(48 * time.Hour)},
 		{Step: "polish", Kind: "agent", Status: parley.StepPending, Reason: parley.WaitNeeds, Text: "for the end of ask, greet", Needs: []string{"ask", "greet"}},
 	}
 	return e, nil
