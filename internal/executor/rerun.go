@@ -60,7 +60,7 @@ func (x *Executor) rerunOf(ctx context.Context, h store.History, req parley.Reru
 	return v, workflow.Start{
 		Input: input, Labels: view.Labels, Trigger: "rerun", Priority: view.Priority, ScheduledAt: old.ScheduledAt(),
 		RetriedFrom: req.Run, RerunFrom: req.From, Chain: old.Chain(), Copied: taken.Copied, Edits: taken.Edits,
-		Trace: req.Trace.Or(old.Trace()),
+		Trace: req.Trace.Or(old.Trace()), Timeout: old.Bound(),
 	}, nil
 }
 

@@ -167,6 +167,58 @@ func TestC6_RetriesThatNeverBegan(t *testing.T) {
 	})
 }
 
+// TestC6_TheTimeThatTheStartGave: what a start bounds more tightly than the workflow does
+// is bounded so when it is retried or run again, also if it waits for its turn; a run of
+// a workflow that was given no less has what the version says.
+func TestC6_TheTimeThatTheStartGave(t *testing.T) {
+	for name, concurrency := range map[string]string{"at once": "", "in turn": "concurrency: {limit: 1}\n"} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(r *rig) {
+				t := r.t
+				r.apply("name: talk\ntimeout: 1h\n" + concurrency + "steps: [{id: a, agent: writer}]")
+				left := func(run string) time.Duration {
+					t.Helper()
+					e, err := r.x.Explain(t.Context(), run)
+					check(t, err)
+					if e.Deadline == nil {
+						t.Fatalf("run %s is %s and has no deadline", run, e.Status)
+					}
+					return e.Deadline.Sub(e.At)
+				}
+				again := func(given, want time.Duration) {
+					t.Helper()
+					run, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "talk", Timeout: given})
+					check(t, err)
+					if concurrency != "" {
+						waits, _, err := r.x.Start(t.Context(), parley.StartRequest{Workflow: "talk", Timeout: given})
+						check(t, err)
+						_, err = r.x.Cancel(t.Context(), parley.CancelRequest{Run: waits.ID})
+						check(t, err)
+						r.fail(run.ID + ".a.1")
+						run = waits // it has never begun
+					} else {
+						time.Sleep(time.Minute)
+						r.fail(run.ID + ".a.1")
+					}
+					for range 2 {
+						next, err := r.x.Retry(t.Context(), run.ID, "ann")
+						check(t, err)
+						wantEqual(t, left(next.ID), want)
+						r.fail(next.ID + ".a.1")
+						run = next
+					}
+					last := r.rerun(parley.RerunRequest{Run: run.ID})
+					wantEqual(t, left(last.ID), want)
+					r.fail(last.ID + ".a.1")
+				}
+				again(10*time.Minute, 10*time.Minute)
+				again(0, time.Hour)
+				again(2*time.Hour, time.Hour)
+			})
+		})
+	}
+}
+
 // TestC7_RetriesAndRerunsHaveKeys: the same request under the same key gives the run
 // that the first one has begun, whatever has become of it and of its version, and calls
 // nobody; another request is refused. The keys are not those of starts.

@@ -208,7 +208,7 @@ func (x *Executor) retryOf(ctx context.Context, h store.History) (v *compiledVer
 	view := old.View()
 	return v, workflow.Start{
 		Input: view.Input, Labels: view.Labels, Trigger: "retry", RetriedFrom: id, Copied: old.Copies(), Edits: old.Edits(), Priority: view.Priority,
-		ScheduledAt: old.ScheduledAt(), Chain: old.Chain(), Trace: old.Trace(),
+		ScheduledAt: old.ScheduledAt(), Chain: old.Chain(), Trace: old.Trace(), Timeout: old.Bound(),
 	}, nil
 }
 
