@@ -112,8 +112,9 @@ type dialect struct {
 	connect func(ctx context.Context, d *dialect, target string, o Options) (link, error)
 	// prepare makes the database if there is none yet.
 	prepare func(target string) error
-	// classify tells the errors of the driver apart.
+	// classify tells the errors of the driver apart; full those of a disk without room.
 	classify func(error) errorClass
+	full     func(error) bool
 	// explain gives what a refusal of the database means and what to do, as a format
 	// for the database's name and the error; "" for what class says enough of. nil is
 	// none.

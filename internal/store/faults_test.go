@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -247,7 +248,8 @@ func TestFatal(t *testing.T) {
 	diff(t, dump(t, db), before)
 }
 
-// A full disk fails what does not fit, and nothing else.
+// A full disk fails what does not fit, and nothing else; for a while it counts as one that
+// takes no writes.
 func TestDiskFull(t *testing.T) {
 	db := openFaulty(t, &faults{}, func(d *dialect) {
 		d.connector = func(path string, _ Options, _ use) (driver.Connector, error) {
@@ -258,6 +260,7 @@ func TestDiskFull(t *testing.T) {
 	big.Events[0].Data = fmt.Appendf(nil, `"%01000000d"`, 0)
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
+	check(t, db.TakesWrites(t.Context()))
 	release := stall(t, db)
 	wg.Go(func() { _, errs[0] = db.StartRun(t.Context(), big) })
 	queued(t, db, 1)
@@ -270,6 +273,11 @@ func TestDiskFull(t *testing.T) {
 	if e, ok := errors.AsType[*sqlite.Error](errs[0]); !ok || db.dialect.classify(e) != classBusy {
 		t.Errorf("error %v", errs[0])
 	}
+	if err := db.TakesWrites(t.Context()); parley.CodeOf(err) != parley.CodeUnavailable || !strings.Contains(err.Error(), "disk is full") {
+		t.Fatalf("it takes writes: %v", err)
+	}
+	db.writes.full.Store(new(db.writes.full.Load().Add(-fullFor)))
+	check(t, db.TakesWrites(t.Context()))
 	check(t, db.Close())
 	db = reopen(t, db.path, Options{})
 	must(db.StartRun(t.Context(), big))(t)

@@ -66,12 +66,12 @@ func postgresDialect() dialect {
 		connector: postgresConnector,
 		connect:   postgresConnect,
 		prepare:   func(string) error { return nil },
-		classify:  postgresClassify,
-		explain:   postgresExplain,
-		there:     `SELECT to_regclass(?) IS NOT NULL`,
-		silence:   readWait,
-		readOnly:  `SELECT current_setting('transaction_read_only')`,
-		name:      postgresName,
+		classify:  postgresClassify, full: postgresFull,
+		explain:  postgresExplain,
+		there:    `SELECT to_regclass(?) IS NOT NULL`,
+		silence:  readWait,
+		readOnly: `SELECT current_setting('transaction_read_only')`,
+		name:     postgresName,
 	}
 }
 

@@ -61,6 +61,11 @@ func postgresExplain(err error) (format string, cause error) {
 	}
 }
 
+func postgresFull(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == "53100"
+}
+
 // whyNoWrites is what is said of a database that can be read only.
 const whyNoWrites = "it is a standby, or default_transaction_read_only is on for it or its user; the work goes on when that is over"
 
@@ -89,17 +94,27 @@ func (db *DB) explained(err error) error {
 // writesWait bounds one answer of [DB.TakesWrites].
 const writesWait = time.Second
 
+// fullFor is how long it counts that a write has found the disk full: others may find
+// room, and nobody need write at all before somebody has made some.
+const fullFor = 15 * time.Second
+
 // writeLook is one look at a time at whether the database takes writes.
 type writeLook struct {
 	turn chan struct{}
 	last atomic.Pointer[error]
+	// full is when a write has found the disk full the last time.
+	full atomic.Pointer[time.Time]
 }
 
 // TakesWrites reports whether the database takes writes, by looking at a connection
 // that writes, and without writing a row. The error is a [parley.Error] that says
 // why it does not. Where that is not known within a second, because those
-// connections are busy, it says what the last look did.
+// connections are busy, it says what the last look did. It does not either for as long
+// as writes find the disk full, and 15 s after that.
 func (db *DB) TakesWrites(ctx context.Context) error {
+	if at := db.writes.full.Load(); at != nil && db.options.Now().Sub(*at) < fullFor {
+		return parley.Errorf(parley.CodeUnavailable, "it cannot write: its disk is full; make room there, and the work goes on")
+	}
 	if db.dialect.readOnly == "" {
 		return nil
 	}

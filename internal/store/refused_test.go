@@ -308,6 +308,11 @@ func TestRefusedStatements(t *testing.T) {
 					err = call(t.Context())
 				}
 			}
+			full := strings.Contains(fmt.Sprint(db.TakesWrites(t.Context())), "disk is full")
+			if want := tt.code == "53100"; full != want {
+				t.Errorf("its disk is full: %v, want %v", full, want)
+			}
+			db.writes.full.Store(nil)
 			h := must(db.History(t.Context(), "run-"+tt.code))(t)
 			if h.Run.Status != parley.RunCompleted || len(h.Events) != 4 || len(h.Attempts) != 0 {
 				t.Errorf("%s with %d events, %d attempts left", h.Run.Status, len(h.Events), len(h.Attempts))

@@ -33,7 +33,7 @@ func TestLocksAreNotAwaitedOneByOne(t *testing.T) {
 	const lockTimeout, all = 10 * time.Second, 100
 	for _, locked := range []int{1, all} {
 		synctest.Test(t, func(t *testing.T) {
-			d := dialect{classify: func(error) errorClass { return classBusy }}
+			d := dialect{classify: func(error) errorClass { return classBusy }, full: func(error) bool { return false }}
 			db := &DB{options: Options{}.withDefaults(), dialect: d, queue: make(chan *unit, all), committing: newCommits()}
 			var callers sync.WaitGroup
 			var refused, written atomic.Int64

@@ -30,9 +30,9 @@ func sqliteDialect() dialect {
 		connector:  sqliteConnector,
 		connect:    sqliteConnect,
 		prepare:    sqlitePrepare,
-		classify:   sqliteClassify,
-		there:      `SELECT count(*) > 0 FROM sqlite_master WHERE name = ?`,
-		name:       func(path string) string { return path },
+		classify:   sqliteClassify, full: sqliteFull,
+		there: `SELECT count(*) > 0 FROM sqlite_master WHERE name = ?`,
+		name:  func(path string) string { return path },
 	}
 }
 
@@ -98,6 +98,11 @@ func sqliteClassify(err error) errorClass {
 		}
 	}
 	return classOther
+}
+
+func sqliteFull(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == sqlite3.SQLITE_FULL
 }
 
 // sqliteLink is the write connection of SQLite, used below database/sql because

@@ -345,6 +345,9 @@ func (w *writer) ends(err error) bool {
 func (w *writer) fail(units []*unit, err error) {
 	answer := ErrStale
 	if !errors.Is(err, errLate) {
+		if w.db.dialect.full(err) {
+			w.db.writes.full.Store(new(w.db.options.Now()))
+		}
 		if answer = w.db.failure(err); !errors.Is(answer, ErrSchema) { // that has its line
 			w.db.options.Logger.Warn("a write has failed", "error", answer, "units", len(units))
 		}
