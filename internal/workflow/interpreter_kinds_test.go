@@ -15,12 +15,18 @@ func (in *interpreter) once(x *lived, m moment) verdict {
 	switch x.step.Kind {
 	case KindAgent:
 		return in.calls(x, m)
-	case KindGroup, KindParallel, KindConditional, KindSwitch, KindForkJoin, KindLoop:
+	case KindGroup, KindParallel, KindConditional, KindSwitch, KindForkJoin, KindLoop, KindPlan:
 		return in.composite(x, m)
 	case KindWait:
 		return in.waits(x, m)
 	case KindSubWorkflow:
 		return in.starts(x, m)
+	case KindAwait:
+		return in.awaits(x, m)
+	case KindApproval:
+		return in.asks(x, m)
+	case KindEmit:
+		return in.emits(x, m)
 	case KindFail:
 		return in.authors(x, m)
 	}
@@ -203,6 +209,9 @@ func (in *interpreter) composite(x *lived, m moment) verdict {
 		return in.repeats(x, m)
 	}
 	b := x.step.Body
+	if x.planned != nil {
+		b = x.planned.Body
+	}
 	if x.step.Cases != nil {
 		if x.chosen == none || x.step.Cases[x.chosen].Body == nil {
 			return verdict{at: m.now, output: json.RawMessage("null")}
@@ -211,7 +220,7 @@ func (in *interpreter) composite(x *lived, m moment) verdict {
 	}
 	f := x.list(b, "", m.now)
 	v := in.block(f, m.until)
-	if v.err == nil && !v.finish && x.step.Kind == KindParallel {
+	if v.err == nil && !v.finish && (x.step.Kind == KindParallel || x.step.Kind == KindPlan) {
 		all := map[string]any{}
 		for _, child := range f.steps {
 			all[child.step.ID] = orNull(child.output)
@@ -239,6 +248,16 @@ func written(v any) json.RawMessage {
 // evaluate chooses a case, or the items of a loop.
 func (in *interpreter) evaluate(x *lived, now time.Time) error {
 	scope := in.scope(x.frame, now)
+	if plan := x.step.Plan; plan != nil {
+		def, err := compilePlan(x.step, plan.Literal)
+		if err != nil {
+			return err
+		}
+		if x.given, err = x.step.Input.Eval(scope); err != nil {
+			return err
+		}
+		x.planned = def
+	}
 	for i, c := range x.step.Cases {
 		holds := c.When == nil
 		if !holds {
@@ -443,6 +462,7 @@ type told struct {
 	err    *parley.Error
 	steps  []*lived
 	calls  []*made
+	emits  []string
 }
 
 // run carries out a whole workflow: its body, its compensation, and finally.
@@ -484,6 +504,7 @@ func (in *interpreter) run() told {
 		f.walk(func(x *lived) {
 			r.steps = append(r.steps, x)
 			r.calls = append(r.calls, x.calls...)
+			r.emits = append(r.emits, x.emits...)
 		})
 	}
 	slices.SortFunc(r.calls, func(a, b *made) int { return a.at.Compare(b.at) })

@@ -50,10 +50,13 @@ func TestCoreDoesWhatTheInterpreterSays(t *testing.T) {
 	})
 }
 
-// plain rewrites a random document: what waits for people and events calls agents,
-// what publishes events or runs plans gives a value,
-// and no two times in it are the same, so that no two things happen at once.
-type plain struct{ n int }
+// plain rewrites a random document: each wait for an event is for one of its own, those in
+// loops call agents, and no two times in it are the same, so that no two things happen at
+// once.
+type plain struct {
+	n     int
+	loops int // around
+}
 
 func (p *plain) simplify(v any) {
 	switch v := v.(type) {
@@ -62,27 +65,25 @@ func (p *plain) simplify(v any) {
 			p.simplify(item)
 		}
 	case map[string]any:
-		if v["event"] != nil || v["approval"] != nil {
-			for _, name := range []string{"event", "fresh", "match", "approval"} {
+		switch {
+		case v["event"] == nil || v["id"] == nil: // or what is published
+		case p.loops == 0:
+			v["event"] = "for " + v["id"].(string)
+		default:
+			for _, name := range []string{"event", "fresh", "match"} {
 				delete(v, name)
 			}
 			v["agent"] = "a"
 		}
-		if e, ok := v["emit"].(map[string]any); ok {
-			delete(v, "emit")
-			v["set"] = e["data"]
-		}
-		if v["plan"] != nil {
-			for _, name := range []string{"plan", "allow", "input"} {
-				delete(v, name)
-			}
-			v["set"] = "planned"
+		if v["for_each"] != nil || v["repeat"] != nil {
+			p.loops++
+			defer func() { p.loops-- }()
 		}
 		if v["agent"] == nil && v["agents"] == nil && v["workflow"] == nil {
 			delete(v, "compensate_if")
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if text, ok := v[name].(string); ok && slices.Contains([]string{"wait", "timeout", "branch_timeout", "delay", "hedge_after"}, name) {
+			if text, ok := v[name].(string); ok && slices.Contains([]string{"wait", "timeout", "branch_timeout", "delay", "hedge_after", "after"}, name) {
 				v[name] = p.apart(name, text)
 			}
 			p.simplify(v[name])
@@ -140,7 +141,10 @@ func world(seed uint32) func(path string, attempt int, agent string) (time.Durat
 func compare(t *rapid.T, def *Definition, labels map[string]string, seed uint32) (diff string) {
 	policy := AgentRetry(parley.RetryConfig{MaxRetries: 1, InitialDelay: 1234 * time.Millisecond, MaxDelay: time.Minute, Multiplier: 2})
 	start, input := time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC), json.RawMessage(`{"x":1}`)
-	p := &player{t: t, now: start, answer: world(seed), policy: policy, open: map[string]*made{}, state: NewState("run-1", def, DefaultRunLimits())}
+	p := &player{
+		t: t, start: start, now: start, answer: world(seed), policy: policy, open: map[string]*made{}, asked: map[string]int{},
+		state: NewState("run-1", def, DefaultRunLimits()),
+	}
 	p.apply(Start{At: start, Input: input, Labels: labels, Jitter: 0.5})
 	if !p.play() {
 		return "" // two things at once: which is first is not said
@@ -154,17 +158,27 @@ func compare(t *rapid.T, def *Definition, labels map[string]string, seed uint32)
 type player struct {
 	t      *rapid.T
 	state  *State
+	start  time.Time
 	now    time.Time
 	answer func(path string, attempt int, agent string) (time.Duration, parley.Result)
 	policy RetryPolicy
 	// open are the calls in flight, by task; calls those that were made.
 	open  map[string]*made
 	calls []*made
+	// heard is what events and people will say to those who wait for that, asked how often
+	// an approval was asked, emits what was published.
+	heard []telling
+	asked map[string]int
+	emits []string
 }
 
 func (p *player) apply(f Fact) {
 	d := p.state.Apply(f)
 	p.adopts(d)
+	p.listens(d)
+	for _, e := range d.Emit {
+		p.emits = append(p.emits, emitted(e.ID, e.Name, e.Data))
+	}
 	for _, c := range d.Close {
 		if call := p.open[c.TaskID]; c.Absorb || call.at.Before(p.now) {
 			p.calls = append(p.calls, call)
@@ -190,6 +204,11 @@ func (p *player) play() bool {
 			} else if end.Equal(next) {
 				return false
 			}
+		}
+		if told, alone := p.news(next); !alone {
+			return false
+		} else if told {
+			continue
 		}
 		if next.IsZero() || first == "" && p.timersAt(next) != 1 {
 			if next.IsZero() {
@@ -236,7 +255,7 @@ func (p *player) timersAt(t time.Time) (n int) {
 
 func (p *player) told() told {
 	s := p.state
-	r := told{status: s.status, output: s.output, err: s.err, calls: p.calls}
+	r := told{status: s.status, output: s.output, err: s.err, calls: p.calls, emits: p.emits}
 	for _, path := range s.order {
 		x := s.execs[path]
 		r.steps = append(r.steps, &lived{path: path, status: x.status, handled: x.handled, output: x.output, err: x.err, end: x.endedAt})
@@ -244,22 +263,24 @@ func (p *player) told() told {
 	return r
 }
 
+// text gives a value in one spelling.
+func text(v json.RawMessage) string {
+	if len(v) == 0 {
+		return "null"
+	}
+	node, err := expr.ParseJSON(string(v))
+	if err != nil {
+		return string(v)
+	}
+	var any any
+	if json.Unmarshal(node, &any) != nil {
+		return string(v)
+	}
+	return string(written(any))
+}
+
 // said spells out a run, for comparison.
 func (r told) said(start time.Time) []string {
-	text := func(v json.RawMessage) string {
-		if len(v) == 0 {
-			return "null"
-		}
-		node, err := expr.ParseJSON(string(v))
-		if err != nil {
-			return string(v)
-		}
-		var any any
-		if json.Unmarshal(node, &any) != nil {
-			return string(v)
-		}
-		return string(written(any))
-	}
 	failure := func(e *parley.Error) string {
 		if e == nil {
 			return ""
@@ -280,6 +301,7 @@ func (r told) said(start time.Time) []string {
 	for _, c := range r.calls {
 		all = append(all, fmt.Sprintf("call %s of %s, attempt %d at %s: %s", c.agent, c.path, c.attempt, c.at.Sub(start), text(c.input)))
 	}
+	all = append(all, r.emits...)
 	slices.Sort(all)
 	end := fmt.Sprintf("run %s", r.status)
 	if r.status == parley.RunCompleted {

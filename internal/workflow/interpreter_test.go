@@ -60,6 +60,10 @@ type lived struct {
 	// ran is the workflow that was run, told what it was given.
 	ran  string
 	told json.RawMessage
+	// planned is the plan that is run, with its input; emits what was published.
+	planned *Definition
+	given   json.RawMessage
+	emits   []string
 }
 
 // made is one call of an agent.
@@ -465,7 +469,7 @@ func (f *frame) find(id string) *lived {
 		if x.step.ID == id {
 			return x
 		}
-		if n := len(x.rounds); n > 0 && x.step.Loop == nil {
+		if n := len(x.rounds); n > 0 && x.step.Loop == nil && x.step.Plan == nil {
 			for _, inner := range x.rounds[n-1] {
 				if y := inner.find(id); y != nil {
 					return y
@@ -496,13 +500,30 @@ func (in *interpreter) scope(f *frame, now time.Time) *expr.Scope {
 			sc.Error = g.err
 		}
 	}
+	plan := f.plan()
+	if plan != nil {
+		sc.PlanInput = plan.given
+	}
 	sc.Step = func(id string) (expr.StepInfo, bool) {
 		for g := f; g != nil; g = g.around {
 			if x := g.find(id); x != nil {
 				return expr.StepInfo{Status: x.status, Output: x.output, Error: x.err, Handled: x.handled}, true
 			}
+			if plan != nil && g.owner == plan {
+				return expr.StepInfo{Status: parley.StepPending}, plan.planned.Steps[id] != nil
+			}
 		}
 		return expr.StepInfo{Status: parley.StepPending}, in.def.Steps[id] != nil
 	}
 	return sc
+}
+
+// plan is the plan step that a list stands in, if any.
+func (f *frame) plan() *lived {
+	for ; f != nil && f.owner != nil; f = f.around {
+		if f.owner.step.Plan != nil && f.owner.handler != f && f.owner.undo != f {
+			return f.owner
+		}
+	}
+	return nil
 }
