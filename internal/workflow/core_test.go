@@ -175,8 +175,7 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 	case "plan":
 		var steps []any
 		for i := range rapid.IntRange(1, 3).Draw(g.t, "planned") {
-			one := map[string]any{"agent": rapid.SampledFrom([]string{"a", "b"}).Draw(g.t, "planned agent"), "input": "${plan.input.v}"}
-			g.some(one, map[string][]any{"on_error": {"continue"}, "timeout": {"1s"}})
+			one := g.planned(i)
 			if i > 0 && rapid.Bool().Draw(g.t, "beside") {
 				one["needs"] = []string{}
 			}
@@ -205,6 +204,27 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 			s["max_parallel"] = n
 		}
 	}
+}
+
+// planned makes the n-th step of a plan. Its names may be those of steps around it.
+func (g *planGen) planned(n int) map[string]any {
+	call := func() map[string]any {
+		return map[string]any{"agent": rapid.SampledFrom([]string{"a", "b"}).Draw(g.t, "planned agent"), "input": "${plan.input.v}"}
+	}
+	one := call()
+	switch rapid.SampledFrom([]string{"agent", "agent", "group", "parallel", "fork"}).Draw(g.t, "planned kind") {
+	case "group":
+		one = map[string]any{"steps": []any{call(), call()}}
+	case "parallel":
+		one = map[string]any{"parallel": []any{call(), call()}}
+	case "fork":
+		one = map[string]any{"fork": map[string]any{"l": []any{call()}, "r": []any{call()}}, "join": "any"}
+	}
+	if rapid.Bool().Draw(g.t, "named") {
+		one["id"] = fmt.Sprintf("s%d", n+1)
+	}
+	g.some(one, map[string][]any{"on_error": {"continue"}, "timeout": {"1s"}})
+	return one
 }
 
 // handler makes one that matches some errors.
@@ -274,6 +294,12 @@ func (g *planGen) common(s map[string]any, before []string) {
 	}
 	if rapid.IntRange(0, 4).Draw(g.t, "timeout") == 0 {
 		s["timeout"] = rapid.SampledFrom([]string{"1s", "30s", "1h"}).Draw(g.t, "time")
+	}
+	if s["fail"] == nil && s["finish"] == nil && rapid.IntRange(0, 3).Draw(g.t, "shaped") == 0 {
+		g.some(s, map[string][]any{"output": {"${result}", map[string]any{"r": "${result}"}, "${result.n}"}})
+		if s["schema"] == nil {
+			g.some(s, map[string][]any{"schema": {map[string]any{"type": "object"}, map[string]any{"type": []string{"string", "null", "integer"}}}})
+		}
 	}
 }
 

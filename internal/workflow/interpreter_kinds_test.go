@@ -10,8 +10,42 @@ import (
 	"github.com/parley-project/parley/internal/workflow/expr"
 )
 
-// once carries a step out one time, by its kind.
+// once carries a step out one time. What it gives is shaped and checked; that of agents
+// for each call.
 func (in *interpreter) once(x *lived, m moment) verdict {
+	v := in.ofKind(x, m)
+	if x.step.Kind == KindAgent || x.step.Kind == KindFinish {
+		return v
+	}
+	if v = in.shaped(x, v); x.step.Kind == KindEmit && v.err != nil {
+		x.emits = nil
+	}
+	return v
+}
+
+// shaped is rule P1 behind parse.
+func (in *interpreter) shaped(x *lived, v verdict) verdict {
+	if v.err != nil || v.finish {
+		return v
+	}
+	if x.step.Output != nil {
+		scope := in.scope(x.frame, v.at)
+		scope.Result = orNull(v.output)
+		shaped, err := x.step.Output.Eval(scope)
+		if err != nil {
+			v.err = x.because(err)
+			return v
+		}
+		v.output = shaped
+	}
+	if x.step.Schema != nil && x.step.Kind != KindValidate && x.step.Schema.Check(orNull(v.output)) != nil {
+		v.err = x.because(parley.Errorf(parley.CodeInvalidOutput, "it does not fit"))
+	}
+	return v
+}
+
+// ofKind is once by the kind of the step.
+func (in *interpreter) ofKind(x *lived, m moment) verdict {
 	switch x.step.Kind {
 	case KindAgent:
 		return in.calls(x, m)
@@ -122,7 +156,7 @@ func (in *interpreter) call(x *lived, input json.RawMessage, agent string, now t
 	switch r.Outcome {
 	case parley.OutcomeOK:
 		if !x.step.ParseJSON {
-			return v
+			return in.shaped(x, v)
 		}
 		var o struct{ Text string }
 		if json.Unmarshal(v.output, &o.Text) != nil && json.Unmarshal(v.output, &o) != nil {
@@ -133,6 +167,7 @@ func (in *interpreter) call(x *lived, input json.RawMessage, agent string, now t
 		if v.output = parsed; err != nil {
 			v.err = x.because(parley.Errorf(parley.CodeInvalidOutput, "no JSON"))
 		}
+		v = in.shaped(x, v)
 	case parley.OutcomeUnknown:
 		v.err = x.because(parley.Errorf(parley.CodeOutcomeUnknown, "unknown"))
 	case parley.OutcomeCancelled:
@@ -252,6 +287,13 @@ func (in *interpreter) evaluate(x *lived, now time.Time) error {
 		def, err := compilePlan(x.step, plan.Literal)
 		if err != nil {
 			return err
+		}
+		for _, b := range x.step.AllBlocks() {
+			for _, other := range b.Steps {
+				if slices.ContainsFunc(def.Body.Steps, func(s *Step) bool { return s.ID == other.ID }) {
+					return parley.Errorf(parley.CodePlanInvalid, "one path would be that of two steps")
+				}
+			}
 		}
 		if x.given, err = x.step.Input.Eval(scope); err != nil {
 			return err

@@ -18,15 +18,15 @@ type telling struct {
 	fact Fact
 }
 
-// eventsFor are the events of the name that a step waits for, from when it begins to:
-// the first may be older than the step, and one of the last two is such as any match
-// wants.
-func eventsFor(answer func(string, int, string) (time.Duration, parley.Result), path, name string, start, now time.Time) (list []parley.Signal, at []time.Time) {
+// eventsFor are the events of the name that a step waits for, from when it begins to for
+// the n-th time: the first may be older than the step, and one of the last two is such
+// as any match wants.
+func eventsFor(answer func(string, int, string) (time.Duration, parley.Result), path string, attempt int, name string, start, now time.Time) (list []parley.Signal, at []time.Time) {
 	for k := 1; k <= 5; k++ {
-		took, _ := answer(path, k, "event")
+		took, _ := answer(path, attempt, fmt.Sprint("event ", k))
 		now = now.Add(took)
 		n := took.Microseconds()
-		e := parley.Signal{ID: fmt.Sprint(path, " ", k), Name: name, Data: fmt.Append(nil, n%5), Time: now}
+		e := parley.Signal{ID: fmt.Sprint(path, " ", attempt, " ", k), Name: name, Data: fmt.Append(nil, n%5), Time: now}
 		switch {
 		case k == 1 && n%3 < 2:
 			e.Time = start.Add(time.Duration(n%3) * time.Microsecond)
@@ -61,7 +61,7 @@ func (p *player) listens(d Decision) {
 		return slices.Contains(d.Unsubscribe, t.path) || slices.Contains(d.Answered, t.path)
 	})
 	for _, w := range d.Subscribe {
-		events, at := eventsFor(p.answer, w.Step, w.Name, p.start, p.now)
+		events, at := eventsFor(p.answer, w.Step, p.state.execs[w.Step].attempts, w.Name, p.start, p.now)
 		for i, e := range events {
 			p.heard = append(p.heard, telling{w.Step, at[i], Signalled{At: at[i], Signal: e, Jitter: 0.5}})
 		}
@@ -101,9 +101,10 @@ func (in *interpreter) awaits(x *lived, m moment) verdict {
 	if err != nil {
 		return verdict{at: m.now, err: x.because(err)}
 	}
-	events, at := eventsFor(in.answer, x.path, name, in.start, m.now)
+	x.attempts++
+	events, at := eventsFor(in.answer, x.path, x.attempts, name, in.start, m.now)
 	for i, e := range events {
-		if x.step.Await.Fresh && !e.Time.After(m.now) {
+		if x.step.Await.Fresh && !e.Time.After(x.start) {
 			continue
 		}
 		value := written(map[string]any{"id": e.ID, "name": e.Name, "key": "", "data": e.Data, "time": e.Time.Format(time.RFC3339Nano)})

@@ -218,6 +218,30 @@ func planRefused(problems parley.Problems) error {
 	return parley.Errorf(code, "The plan cannot be run: %s", first).WithDetails(list)
 }
 
+// apartFrom refuses a plan that names a step as one is named that handles or undoes the
+// plan step itself: both would stand at the same path, which is one execution (rule S9).
+func apartFrom(step *Step, def *Definition) error {
+	taken := make(map[string]bool)
+	for _, b := range step.AllBlocks() {
+		for _, s := range b.Steps {
+			taken[s.ID] = true
+		}
+	}
+	var problems parley.Problems
+	for i, s := range def.Body.Steps {
+		if taken[s.ID] {
+			problems = append(problems, parley.Problem{
+				Path: fmt.Sprintf("steps[%d].id", i), Severity: parley.SeverityError, Code: problemID,
+				Text: fmt.Sprintf("a step in on_error or compensate of %s has the id %q; give another one", step.ID, s.ID),
+			})
+		}
+	}
+	if len(problems) > 0 {
+		return planRefused(problems)
+	}
+	return nil
+}
+
 // evalPlan evaluates the plan and its input, once, and compiles it.
 func (a *decider) evalPlan(x *execution, p *stepScheduled) error {
 	scope := a.scope(x)
@@ -233,7 +257,11 @@ func (a *decider) evalPlan(x *execution, p *stepScheduled) error {
 	if n := int64(len(p.Plan)); n > a.limits.PlanBytes {
 		return limitError("plan", a.limits.PlanBytes, n)
 	}
-	if _, err := compilePlan(x.step, p.Plan); err != nil {
+	def, err := compilePlan(x.step, p.Plan)
+	if err == nil {
+		err = apartFrom(x.step, def)
+	}
+	if err != nil {
 		return err
 	}
 	input, ok := a.editedInput(x)

@@ -105,3 +105,38 @@ func TestS10_AGotoInAPlanLeadsToItsStep(t *testing.T) {
 				"scheduled w/"+id, "completed w/"+id, "completed w", "run.completed")
 	}
 }
+
+// TestS10_PlansDoNotTakeThePathsOfHandlers: what handles or undoes a plan step stands at
+// the same paths as its plan. A plan with a step of the same id is refused: the handler
+// would take the plan's step for its own and call nobody, and no history of it could be
+// read again. Ids of other steps are the plan's to use.
+func TestS10_PlansDoNotTakeThePathsOfHandlers(t *testing.T) {
+	const workflow = `{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"]},
+		"on_error":{"match":["plan_invalid","agent_rejected"],"steps":[{"id":"tidy","agent":"h"}]},"compensate":[{"id":"undo","agent":"c"}]}]}`
+	for plan, refused := range map[string]string{
+		`[{"id":"tidy","agent":"a"}]`:                        `steps[0].id: a step in on_error or compensate of w has the id "tidy"`,
+		`[{"id":"p","agent":"a"},{"id":"undo","agent":"a"}]`: `steps[1].id: a step in on_error or compensate of w has the id "undo"`,
+		`[{"id":"p","agent":"a"}]`:                           "",
+		`[{"id":"w","steps":[{"id":"tidy","agent":"a"}]}]`:   "",
+	} {
+		s := play(t, workflow)
+		s.answer("p", plan)
+		if refused == "" {
+			for _, c := range s.open {
+				s.answer(c.Task.Step, `1`)
+			}
+			if got := s.state.Status(); got != parley.RunCompleted {
+				t.Errorf("%s: %s, %v", plan, got, s.state.Err())
+			}
+			continue
+		}
+		x := s.state.execs["w"]
+		if x.err == nil || x.err.Code != parley.CodePlanInvalid || !strings.Contains(x.err.Message, refused) {
+			t.Errorf("%s: the error is %v", plan, x.err)
+		}
+		s.answer("w/tidy", `1`) // which is the handler's
+		if got := s.state.Status(); got != parley.RunCompleted {
+			t.Errorf("%s: %s, %v", plan, got, s.state.Err())
+		}
+	}
+}
