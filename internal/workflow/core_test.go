@@ -181,7 +181,9 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 			}
 			steps = append(steps, one)
 		}
-		s["plan"], s["input"], s["allow"] = steps, map[string]any{"v": g.value()}, map[string]any{"agents": []string{"a", "b"}}
+		s["plan"], s["input"], s["allow"] = steps, map[string]any{"v": g.value()}, map[string]any{
+			"agents": []string{"a", "b"}, "kinds": []string{"agent", "group", "parallel", "fork_join", "loop", "conditional", "wait", "set", "fail"},
+		}
 	case "repeat":
 		repeat := map[string]any{"max": rapid.IntRange(1, 3).Draw(g.t, "max")}
 		g.some(repeat, map[string][]any{"until": {"each.index > 0", "workflow.input.absent > 1"}, "on_max": {"fail", "complete"}})
@@ -212,7 +214,24 @@ func (g *planGen) planned(n int) map[string]any {
 		return map[string]any{"agent": rapid.SampledFrom([]string{"a", "b"}).Draw(g.t, "planned agent"), "input": "${plan.input.v}"}
 	}
 	one := call()
-	switch rapid.SampledFrom([]string{"agent", "agent", "group", "parallel", "fork"}).Draw(g.t, "planned kind") {
+	kinds := []string{"agent", "agent", "group", "parallel", "fork", "for_each", "repeat", "conditional", "wait", "set", "fail", "after"}
+	switch rapid.SampledFrom(kinds).Draw(g.t, "planned kind") {
+	case "for_each":
+		one = map[string]any{"for_each": []int{1, 2}, "steps": []any{call()}}
+		g.some(one, map[string][]any{"max_parallel": {2}, "item_errors": {"continue"}})
+	case "repeat":
+		one = map[string]any{"repeat": map[string]any{"max": 2}, "steps": []any{call(), call()}}
+	case "conditional":
+		one = map[string]any{"if": rapid.Bool().Draw(g.t, "planned if"), "then": []any{call()}, "else": []any{call()}}
+		one["if"] = fmt.Sprint(one["if"])
+	case "wait":
+		one = map[string]any{"wait": "1s"}
+	case "set":
+		one = map[string]any{"set": "${plan.input.v}"}
+	case "fail":
+		one = map[string]any{"fail": map[string]any{"code": "Oops"}}
+	case "after":
+		one = map[string]any{"steps": []any{map[string]any{"id": fmt.Sprint("first", n), "agent": "a"}, map[string]any{"agent": "b", "input": fmt.Sprintf("${first%d.output}", n)}}}
 	case "group":
 		one = map[string]any{"steps": []any{call(), call()}}
 	case "parallel":
@@ -223,7 +242,10 @@ func (g *planGen) planned(n int) map[string]any {
 	if rapid.Bool().Draw(g.t, "named") {
 		one["id"] = fmt.Sprintf("s%d", n+1)
 	}
-	g.some(one, map[string][]any{"on_error": {"continue"}, "timeout": {"1s"}})
+	g.some(one, map[string][]any{
+		"on_error": {"continue", map[string]any{"steps": []any{call()}}}, "timeout": {"1s", "30s"},
+		"retry": {map[string]any{"attempts": 2, "delay": "1s", "on": []string{"*"}}},
+	})
 	return one
 }
 

@@ -83,8 +83,10 @@ func (in *interpreter) ofKind(x *lived, m moment) verdict {
 
 func (in *interpreter) authors(x *lived, m moment) verdict {
 	err := parley.Errorf(x.step.Fail.Code, "it was said so")
-	if _, wrong := x.step.Fail.Message.Eval(in.scope(x.frame, m.now)); wrong != nil {
-		err = asError(wrong)
+	if message := x.step.Fail.Message; message != nil {
+		if _, wrong := message.Eval(in.scope(x.frame, m.now)); wrong != nil {
+			err = asError(wrong)
+		}
 	}
 	return verdict{at: m.now, err: x.because(err)}
 }
@@ -234,7 +236,7 @@ func (in *interpreter) composite(x *lived, m moment) verdict {
 	if x.begun.IsZero() {
 		x.begun = m.now
 	}
-	x.rounds = append(x.rounds, nil)
+	x.rounds, x.since = append(x.rounds, nil), append(x.since, m.now)
 	switch {
 	case x.step.Fork != nil:
 		return in.forks(x, m)

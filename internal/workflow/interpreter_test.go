@@ -46,9 +46,10 @@ type lived struct {
 	finish     bool
 	calls      []*made
 	attempts   int
-	// rounds are the lists inside of it, by round; begun is when the first round,
-	// or the first call, began.
+	// rounds are the lists inside of it, by round, and since when each began; begun is
+	// when the first round, or the first call, began.
 	rounds [][]*frame
+	since  []time.Time
 	begun  time.Time
 	// handler and undo are the lists of its handler and of its compensation.
 	handler, undo *frame
@@ -233,8 +234,8 @@ func (in *interpreter) cutInside(x *lived, at time.Time) {
 			in.cut(f, at)
 		}
 	}
-	for n := len(x.rounds); n > 1 && len(x.rounds[n-1]) == 0; n-- {
-		x.rounds = x.rounds[:n-1]
+	for n := len(x.rounds); n > 1 && x.since[n-1].After(at); n-- {
+		x.rounds, x.since = x.rounds[:n-1], x.since[:n-1]
 	}
 	for _, f := range []**frame{&x.handler, &x.undo} {
 		switch {
