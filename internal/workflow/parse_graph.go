@@ -3,6 +3,7 @@ package workflow
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-project/parley"
@@ -52,6 +53,53 @@ func (p *parser) graphSteps(steps, start *node) {
 			})
 		}
 	}
+	p.pathsApart()
+}
+
+// pathsApart refuses ids that are the path of another step, such as g/x where x stands in
+// g: a path is one execution (rule S9). Only ids of the graph form have slashes.
+func (p *parser) pathsApart() {
+	placed := slices.DeleteFunc(slices.Clone(p.order), func(s *parseStep) bool { return s.Block == nil || p.steps[s.ID] != s })
+	byPath := make(map[string]*parseStep, len(placed))
+	for _, s := range placed {
+		path := pathOf(s.Step)
+		if first := byPath[path]; first != nil {
+			p.errorf(s.node, problemID, "its path %q is also that of the step %q on line %d; give one of them another id", path, first.ID, first.node.line)
+			continue
+		}
+		byPath[path] = s
+	}
+	for _, s := range placed {
+		path := pathOf(s.Step)
+		plain := plainPath(path)
+		if other := byPath[plain]; plain != path && other != nil && other != s {
+			p.errorf(s.node, problemID, "its path %q is also one of the step %q on line %d; give one of them another id", path, other.ID, other.node.line)
+		}
+	}
+}
+
+// pathOf is the path of a step where nothing around it is a loop or is tried again.
+func pathOf(s *Step) string {
+	path := s.ID
+	for b := s.Block; b != nil && b.Parent != nil; b = b.Parent.Block { // none is around what is never reached
+		path = b.Parent.ID + "/" + path
+	}
+	return path
+}
+
+// plainPath leaves out of a path what looks like rounds and iterations.
+func plainPath(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts[:len(parts)-1] {
+		if at := strings.LastIndexByte(part, '['); at > 0 && strings.HasSuffix(part, "]") {
+			part = part[:at]
+		}
+		if at := strings.LastIndexByte(part, '#'); at > 0 {
+			part = part[:at]
+		}
+		parts[i] = part
+	}
+	return strings.Join(parts, "/")
 }
 
 func (p *parser) graphStep(m nodeMember) {

@@ -416,3 +416,22 @@ func TestD3_WorkflowIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestS9_NoIDIsThePathOfAnotherStep: ids of the graph form may hold slashes, but one that
+// is, or may come to be, the path of a step elsewhere would make two steps one execution.
+func TestS9_NoIDIsThePathOfAnotherStep(t *testing.T) {
+	for id, refused := range map[string]bool{
+		"g/x": true, "g#2/x": true, "g[3]/x": true, "g#2[0]/x": true, "g/y": false, "h/x": false, "x/g": false, "g#2": false, "a#1/x": false,
+	} {
+		def, problems := Parse(ParseOptions{File: "x.json"}, fmt.Appendf(nil, `{"name":"t","start_step":"g","steps":{
+			"g":{"type":"group","steps":[{"id":"x","set":1}],"next_step":%q},
+			%[1]q:{"type":"agent","agent_name":"a","next_step":"a#2/x"},
+			"a#2/x":{"type":"agent","agent_name":"a","next_step":null}}}`, id))
+		if refused != (def == nil) {
+			t.Errorf("%s is refused: %v, %v", id, def == nil, problems)
+		}
+		if refused && (len(problems) != 1 || problems[0].Code != problemID || !strings.Contains(problems[0].Text, `the step "x"`) && !strings.Contains(problems[0].Text, id)) {
+			t.Errorf("%s: %v", id, problems)
+		}
+	}
+}
