@@ -213,7 +213,7 @@ func (x *Executor) fireHook(ctx context.Context, h hookTrigger, id string, f fir
 	case err != nil && wanted:
 		return fired{}, err
 	case err != nil:
-		return fired{}, nil // it may lack what those that are wanted have
+		return fired{}, nil //nolint:nilerr // it may lack what those that are wanted have
 	case key == "":
 		key = id
 	}
