@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -160,8 +161,8 @@ func (r *nodeReader) invalidUTF8() (line, col int, found bool) {
 }
 
 // within gives the position of a byte offset inside the value of a string node,
-// if the source spells that value on one line without escapes, else that of
-// the node.
+// if the source spells that value on one line without escapes, or as a block, else
+// that of the node.
 func (r *nodeReader) within(n *node, offset int) (line, col int) {
 	if n.kind != nodeString || offset < 0 || offset > len(n.text) {
 		return n.line, n.col
@@ -176,7 +177,64 @@ func (r *nodeReader) within(n *node, offset int) (line, col int) {
 		rest, inset = rest[1:], 1
 	}
 	if !strings.HasPrefix(rest, n.text) {
+		if line, col, ok := r.inBlock(n, rest, offset); ok {
+			return line, col
+		}
 		return n.line, n.col
 	}
 	return n.line, n.col + inset + utf8.RuneCountInString(n.text[:offset])
+}
+
+// inBlock is within for a block scalar, whose first line is head. Its words stand in
+// the lines of the source as they are, whatever becomes of the blanks and line ends
+// between them: the one at the offset has as many equal ones before it there.
+func (r *nodeReader) inBlock(n *node, head string, offset int) (line, col int, ok bool) {
+	if !strings.HasPrefix(head, "|") && !strings.HasPrefix(head, ">") {
+		return 0, 0, false
+	}
+	word := n.text[offset:min(offset+maxWord, len(n.text))]
+	if end := strings.IndexAny(word, " \n"); end >= 0 {
+		word = word[:end]
+	}
+	if word == "" {
+		return 0, 0, false
+	}
+	_, before := nth(n.text[:offset+len(word)-1], word, math.MaxInt)
+	indent := -1
+	for line = n.line + 1; line <= len(r.lines); line++ {
+		text := r.line(line)
+		inset := len(text) - len(strings.TrimLeft(text, " "))
+		switch {
+		case inset == len(text): // an empty line
+			continue
+		case indent < 0:
+			indent = inset
+		case inset < indent: // what comes after the block
+			return 0, 0, false
+		}
+		at, seen := nth(text, word, before)
+		if at >= 0 {
+			return line, utf8.RuneCountInString(text[:at]) + 1, true
+		}
+		before -= seen
+	}
+	return 0, 0, false
+}
+
+// maxWord bounds what is looked for, in bytes: it is compared at many places.
+const maxWord = 64
+
+// nth gives where word begins in text after n others, which may overlap; -1 and how many
+// there are if there are no more.
+func nth(text, word string, n int) (at, seen int) {
+	for ; ; at++ {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return -1, seen
+		}
+		if at += i; seen == n {
+			return at, seen
+		}
+		seen++
+	}
 }

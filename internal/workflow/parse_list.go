@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 func (p *parser) list(n *node, b *Block, depth int) {
 	switch {
 	case n.kind != nodeList:
-		p.report(n, parley.Problem{Code: problemType, Text: fmt.Sprintf("steps must be a list, it is %s", n.kind), Suggestion: asList(n)})
+		p.report(n, parley.Problem{Code: problemType, Text: fmt.Sprintf("%s must be a list of steps, it is %s", cmp.Or(n.key, "this"), n.kind), Suggestion: asList(n)})
 		return
 	case len(n.items) == 0:
 		p.errorf(n, problemValue, "steps must have at least one step")
