@@ -380,7 +380,8 @@ func (j *judgment) given(task string) {
 		if g.p.cut.Load() != 0 {
 			within = patience
 		}
-		died := g.p.dead.Load() && g.p.died.Sub(g.at) < within
+		left := g.p.died.Load()
+		died := left != nil && left.Sub(g.at) < within
 		over := !end.IsZero() && end.Sub(g.at) < within
 		if again := slices.IndexFunc(t.sent, func(at time.Time) bool { return at.Sub(g.at) > within }); again >= 0 && !died {
 			j.report("I10: %s was called again, %s had its answer in hand", task, g.p.name)

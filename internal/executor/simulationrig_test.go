@@ -106,7 +106,8 @@ type simProc struct {
 	w    *simWorld
 	name string
 	dead atomic.Bool
-	died time.Time
+	// died is when it was killed or told to stop: what it has in hand then it may leave.
+	died atomic.Pointer[time.Time]
 	// cut is until when the process does not reach the database.
 	cut      atomic.Int64
 	cancel   context.CancelFunc
@@ -202,14 +203,20 @@ func (p *simProc) kill() {
 
 // fall is kill without waiting.
 func (p *simProc) fall() {
-	if !p.dead.Swap(true) {
-		p.died = time.Now()
-	}
+	p.ends()
+	p.dead.Store(true)
 	p.cancel()
 }
 
-// stop ends the process in order.
+// ends notes the time of the end, once.
+func (p *simProc) ends() {
+	now := time.Now()
+	p.died.CompareAndSwap(nil, &now)
+}
+
+// stop ends the process in order, which takes as long as an agent's connection does.
 func (p *simProc) stop() {
+	p.ends()
 	p.cancel()
 	<-p.ended
 	p.kill()
