@@ -531,7 +531,7 @@ func TestZN7_Log(t *testing.T) {
 // TestZN7_LogOfCauses keeps what an agent said of its failure to one short line, and
 // the tokens in it out.
 func TestZN7_LogOfCauses(t *testing.T) {
-	cause := "no\x1b[2J\n{\"level\":\"INFO\"} xoxb-1234567890-abcdefghij " + strings.Repeat("y", 100_000)
+	cause := "no\x1b[2J\n{\"level\":\"INFO\"} xoxb-secret-of-the-model " + strings.Repeat("y", 100_000)
 	w := &strictWork{out: func() (execution.Outcome, error) {
 		return execution.Outcome{State: execution.Failed, Cause: cause}, nil
 	}}
