@@ -29,14 +29,15 @@ func TestReadyWhenAllListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, held := make(chan struct{}), make(chan struct{})
-	answer := sync.OnceFunc(func() { close(held) })
+	// While one request sleeps, a second one comes to the same function.
+	ask, answer := sync.OnceFunc(func() { close(asked) }), sync.OnceFunc(func() { close(held) })
 	t.Cleanup(answer)
 	broker.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		if !slices.ContainsFunc(req.(*kmsg.ListOffsetsRequest).Topics, func(topic kmsg.ListOffsetsRequestTopic) bool { return topic.Topic == "parley.changes" }) {
 			broker.KeepControl()
 			return nil, nil, false
 		}
-		close(asked)
+		ask()
 		broker.SleepControl(func() { <-held })
 		return nil, nil, false
 	})
