@@ -55,7 +55,7 @@ func (s *Store) Put(ctx context.Context, name string, value []byte) (err error) 
 	if err := s.makeFolder(folder); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, unfinished+"*")
+	f, err := s.create(folder)
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,20 @@ func (s *Store) Put(ctx context.Context, name string, value []byte) (err error) 
 		return err
 	}
 	return syncFolder(folder)
+}
+
+// create makes a new file in a folder of objects. The folder may have gone since it
+// was made: who clears a disk of empty folders takes it.
+func (s *Store) create(folder string) (*os.File, error) {
+	f, err := os.CreateTemp(folder, unfinished+"*")
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	s.kept.Delete(folder)
+	if err := s.makeFolder(folder); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(folder, unfinished+"*")
 }
 
 // makeFolder makes a folder of objects and has its name on the disk: another

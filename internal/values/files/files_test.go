@@ -58,3 +58,18 @@ func TestUnfinished(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 }
+
+// A folder that was removed while it was empty is made again.
+func TestFolderRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "values")
+	s := files.Open(dir)
+	name := valuestest.NameOf([]byte("a"), "00")
+	for range 2 {
+		if err := s.Put(t.Context(), name, []byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
