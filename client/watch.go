@@ -85,8 +85,10 @@ type watch struct {
 
 	// last is the number of the last event given.
 	last int64
-	// contact is when the server last sent anything; zero is never.
+	// contact is when the last connection ended; zero is none yet.
 	contact time.Time
+	// idle ends the stream at hand when the server is silent for idleLimit.
+	idle *time.Timer
 	// gap is the number after which the last stream went on too far.
 	gap     int64
 	backoff time.Duration
@@ -185,19 +187,18 @@ func (w *watch) stream(ctx context.Context) error {
 	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); media != "text/event-stream" {
 		return parley.Errorf(parley.CodeInternal, "the server answered the request for events with %q", media)
 	}
+	w.idle = time.AfterFunc(idleLimit, func() { cancel(errSilent) })
+	defer w.idle.Stop()
+	err = w.read(newSSEReader(&alive{r: resp.Body, touch: w.listen}, int(min(w.c.maxBody, math.MaxInt))))
 	w.contact = w.c.now()
-	idle := time.AfterFunc(idleLimit, func() { cancel(errSilent) })
-	defer idle.Stop()
-	body := &alive{r: resp.Body, touch: func() {
-		idle.Reset(idleLimit)
-		w.contact = w.c.now()
-	}}
-	err = w.read(newSSEReader(body, int(min(w.c.maxBody, math.MaxInt))))
 	if errors.Is(err, ErrUnreachable) && errors.Is(context.Cause(ctx), errSilent) {
 		return &UnreachableError{URL: w.c.URL(), err: errSilent}
 	}
 	return err
 }
+
+// listen begins the time anew in which the server has to say something.
+func (w *watch) listen() { w.idle.Reset(idleLimit) }
 
 func (w *watch) read(r *sseReader) error {
 	for {
@@ -246,9 +247,11 @@ func (w *watch) give(e parley.Event) error {
 		return &UnreachableError{URL: w.c.URL(), err: fmt.Errorf("event %d was lost on the way", w.last+1)}
 	}
 	w.last = e.Seq
+	w.idle.Stop() // nobody listens while the caller works on it
 	if !w.yield(e, nil) {
 		return errStopped
 	}
+	w.listen()
 	switch e.Type {
 	case parley.EventRunCompleted, parley.EventRunFailed, parley.EventRunCancelled:
 		return errOver

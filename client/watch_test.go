@@ -312,3 +312,39 @@ func TestWatchNoticesSilence(t *testing.T) {
 		servers.Wait()
 	})
 }
+
+// While the caller takes its time over an event, as a pager does, the server is not
+// silent: nobody listens.
+func TestWatchWaitsForItsCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var servers sync.WaitGroup
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			servers.Go(func() {
+				_, _ = far.Read(make([]byte, 4096))
+				_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"+event(1, step))
+				_, _ = io.WriteString(far, event(2, last))
+				far.Close()
+			})
+			return near, nil
+		}
+		c, err := New(Options{URL: "http://h", HTTPClient: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seqs []int64
+		o := WatchOptions{OnRetry: func(err error, _ time.Duration) { t.Errorf("tries again: %v", err) }}
+		for e, err := range c.Watch(t.Context(), "r", o) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seqs = append(seqs, e.Seq)
+			time.Sleep(10 * time.Minute)
+		}
+		if diff := cmp.Diff([]int64{1, 2}, seqs); diff != "" {
+			t.Error(diff)
+		}
+		servers.Wait()
+	})
+}
