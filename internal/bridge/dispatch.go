@@ -100,7 +100,7 @@ func (b *Bridge) learn(agent parley.Agent) {
 
 // acquaint looks the limit of an agent up if it was never seen, and gives the error
 // of that. An agent that cannot be found gets the default: its call will say what is
-// wrong.
+// wrong. One whose credential cannot be had has its own.
 func (b *Bridge) acquaint(ctx context.Context, name string) error {
 	b.mu.Lock()
 	known := b.lanes[name] != nil && b.lanes[name].limit > 0
@@ -109,12 +109,12 @@ func (b *Bridge) acquaint(ctx context.Context, name string) error {
 		return nil
 	}
 	agent, err := b.cfg.Agents.Lookup(ctx, name)
-	if err != nil {
+	if err != nil && agent.Name == "" {
 		return err
 	}
 	agent.Name = name
 	b.learn(agent)
-	return nil
+	return err
 }
 
 // take is the handler of [bus.SubjectTasks]. It returns as soon as the record

@@ -71,6 +71,7 @@ type ForeignLedger interface {
 // should answer from memory.
 type Agents interface {
 	// Lookup gives the record with its Credential resolved. The error is a
-	// *parley.Error; unknown_agent ends the attempt.
+	// *parley.Error; unknown_agent ends the attempt. If it is only the credential
+	// that cannot be had, the record may come beside the error, without one.
 	Lookup(ctx context.Context, name string) (parley.Agent, error)
 }

@@ -213,10 +213,11 @@ type agentBook struct {
 	mu sync.Mutex
 	m  map[string]parley.Agent
 	// fail, if set, is the answer to every look-up, unread to those that it gives an
-	// error for. Before each of them slow is called, if it is set.
-	fail   error
-	unread func() error
-	slow   func()
+	// error for. locked, if set, stands beside each record: its credential cannot be
+	// had. Before each of them slow is called, if it is set.
+	fail, locked error
+	unread       func() error
+	slow         func()
 }
 
 func newAgentBook() *agentBook {
@@ -257,7 +258,14 @@ func (b *agentBook) Lookup(_ context.Context, name string) (parley.Agent, error)
 	if !ok {
 		return a, parley.Errorf(parley.CodeUnknownAgent, "there is no agent %q", name)
 	}
-	return a, nil
+	return a, b.locked
+}
+
+// lock sets the error of whoever looks for a credential, nil for none.
+func (b *agentBook) lock(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.locked = err
 }
 
 // scripted is an adapter whose agents do what a script says, and that keeps

@@ -21,7 +21,8 @@ const (
 //
 // The error is a [*parley.Error]: code unknown_agent for a name that is unknown
 // or deleted, agent_rejected for an agent that is inactive, and
-// agent_unavailable, which may be tried again, if its credential cannot be had.
+// agent_unavailable, which may be tried again, if its credential cannot be had:
+// then the agent comes beside it, without one.
 func (r *Registry) Lookup(ctx context.Context, name string) (parley.Agent, error) {
 	if e := r.cache.get(name); e != nil && r.cfg.Now().Before(e.until) {
 		return e.agent, nil
@@ -40,12 +41,13 @@ func (r *Registry) fetch(ctx context.Context, name string) (parley.Agent, error)
 	case agent.Status != parley.AgentActive:
 		return parley.Agent{}, agentError(parley.CodeAgentRejected, name, "agent '%s' is inactive; make it active to have it called", shown(name))
 	}
-	if agent, err = r.resolve(agent); err != nil {
+	armed, err := r.resolve(agent)
+	if err != nil {
 		e := agentError(parley.CodeAgentUnavailable, name, "agent '%s' cannot be called without its credential: %s", shown(name), messageOf(err))
 		e.Retryable = true
-		return parley.Agent{}, e
+		return agent, e
 	}
-	return agent, nil
+	return armed, nil
 }
 
 func agentError(code parley.Code, agent, format string, args ...any) *parley.Error {

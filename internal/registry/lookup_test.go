@@ -46,7 +46,14 @@ func TestLookupErrors(t *testing.T) {
 		{"unset", parley.CodeAgentUnavailable, true, "without its credential: secret env:AGENT_ABSENT does not exist"},
 		{"two lines", parley.CodeAgentUnavailable, true, "one line of printable ASCII"},
 	} {
-		_, err := f.Lookup(t.Context(), tt.name)
+		a, err := f.Lookup(t.Context(), tt.name)
+		beside := ""
+		if tt.code == parley.CodeAgentUnavailable {
+			beside = tt.name
+		}
+		if a.Name != beside || len(a.Credential.Reveal()) != 0 || a.Resolved != nil {
+			t.Errorf("Lookup(%q) gives agent %q beside its error, want %q without a credential", tt.name, a.Name, beside)
+		}
 		e, ok := errors.AsType[*parley.Error](err)
 		if !ok || e.Code != tt.code || e.Retryable != tt.retryable || e.Agent != tt.name || !strings.Contains(e.Message, tt.text) {
 			t.Errorf("Lookup(%q): %+v; want %s, %q", tt.name, err, tt.code, tt.text)
