@@ -200,7 +200,7 @@ func (c *call) send() step {
 	c.uncalled = true
 	if err := c.meet(b.hard); err != nil {
 		c.out = Outcome{Disposition: NotSent, Result: parley.Result{Err: err}}
-		if c.unread {
+		if c.unread || err.Retryable && c.row.Orphanings > 0 {
 			return (*call).unmet
 		}
 		return (*call).fail

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bridge"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // noCredential is the error of an agent whose record is known and whose secret cannot
@@ -40,6 +41,35 @@ func TestLimitWithoutCredential(t *testing.T) {
 		r.wait(time.Minute)
 		if n := r.long.count(r.long.agents, "strict"); n != 2 {
 			t.Errorf("the agent, which takes two tasks at once, has got %d", n)
+		}
+		p.stop()
+	})
+}
+
+// TestResentWithoutCredential: what was sent once and is to be sent again waits for a
+// credential that cannot be had just then: nobody has said that it will not be back.
+func TestResentWithoutCredential(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if n == 1 {
+				return hang(ctx), nil
+			}
+			return answered(task, "2"), nil
+		}
+		former := r.start("a", nil)
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		r.wait(2 * time.Second)
+		former.kill()
+		r.ledger.declareDead("a")
+		r.agents.lock(noCredential())
+		p := r.start("b", nil)
+		r.wait(5 * time.Second)
+		if a := r.ledger.row(id); a.State != store.AttemptClaimed {
+			t.Errorf("it is %s without the credential: %v", a.State, a.Result)
+		}
+		r.agents.lock(nil)
+		if a := r.want(id, parley.OutcomeOK, ""); a.Orphanings != 1 {
+			t.Errorf("%d orphanings", a.Orphanings)
 		}
 		p.stop()
 	})
