@@ -178,7 +178,6 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 		if err.Code == parley.CodeUnsupportedProtocol {
 			return false, (*call).forgotten
 		}
-		return false, nil
 	}
 	out := c.out
 	switch {

@@ -1,7 +1,11 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,5 +76,36 @@ func TestResentWithoutCredential(t *testing.T) {
 			t.Errorf("%d orphanings", a.Orphanings)
 		}
 		p.stop()
+	})
+}
+
+// TestFollowedWithoutCredential: that a task cannot be asked about, since there is no
+// credential to ask with, is said in the log.
+func TestFollowedWithoutCredential(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.long.call = accepts("working")
+		var ends atomic.Bool
+		r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+			if ends.Load() {
+				return answered(task, `"done"`), nil
+			}
+			return accepted(task, "working"), nil
+		}
+		former := r.start("a", nil)
+		id := r.task("long", 1, nil)
+		r.wait(2 * time.Second)
+		former.kill()
+		r.ledger.declareDead("a")
+		r.agents.lock(noCredential())
+		var log bytes.Buffer
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		r.wait(10 * time.Second)
+		ends.Store(true)
+		r.agents.lock(nil)
+		r.want(id, parley.OutcomeOK, "")
+		p.stop()
+		if text := log.String(); !strings.Contains(text, "event=agent_poll") || !strings.Contains(text, "secret file:x does not exist") {
+			t.Errorf("nothing of it in the log:\n%s", text)
+		}
 	})
 }
