@@ -128,6 +128,9 @@ type Report struct {
 	Text string
 	// Chunk is a piece of its output, or nil.
 	Chunk *Chunk
+	// Past: the chunk is of an artifact as the agent had it before it was listened to.
+	// It is passed on if nothing of that artifact was yet.
+	Past bool
 }
 
 // Chunk is a piece of an agent's output while it is being made. The whole

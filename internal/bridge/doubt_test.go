@@ -234,3 +234,68 @@ func TestProgressOneChunk(t *testing.T) {
 		p.stop()
 	})
 }
+
+// pastStream tells first what there is already, in two pieces, then something new, and
+// breaks.
+type pastStream struct{ tells []bridge.Report }
+
+func (pastStream) Close() {}
+
+func (s pastStream) Listen(ctx context.Context, progress bridge.Progress) bridge.Outcome {
+	for _, r := range s.tells {
+		progress(r)
+	}
+	pause := time.NewTimer(time.Second)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+	case <-pause.C:
+	}
+	return lost()
+}
+
+// again is a desk each of whose streams begins with what there was before.
+type again struct{ *desk }
+
+func (a again) Subscribe(_ context.Context, task parley.Task, _ parley.Agent, _ bridge.AgentTask) (bridge.Outcome, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.streams++
+	past := func(artifact, text string, more bool) bridge.Report {
+		return bridge.Report{State: "working", Past: true, Chunk: &bridge.Chunk{Artifact: artifact, Text: text, Append: more}}
+	}
+	out := a.stateLocked(task)
+	if out.Disposition != bridge.Accepted {
+		return out, nil
+	}
+	tells := []bridge.Report{past("a", "1", false), past("a", "2", true)}
+	if a.streams > 1 {
+		tells = append(tells, past("a", "3", true), past("b", "x", false))
+	}
+	out.Stream = pastStream{append(tells, bridge.Report{State: "working", Chunk: &bridge.Chunk{Artifact: "a", Text: "3", Append: true}})}
+	return out, nil
+}
+
+// TestProgressPast: what an agent had made before it was listened to is told once, in
+// all its pieces, however often its streams begin with it.
+func TestProgressPast(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		seen := r.progressOf()
+		d := newDesk()
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Adapters = []bridge.Adapter{r.agent, again{d}} })
+		r.want(r.task("long", 1, nil), parley.OutcomeOK, "")
+		synctest.Wait()
+		told := map[string]string{}
+		for _, m := range seen() {
+			chunks, _ := m["chunks"].([]any)
+			for _, k := range chunks {
+				k := k.(map[string]any)
+				told[k["artifact"].(string)] += k["text"].(string)
+			}
+		}
+		if want := "12" + strings.Repeat("3", d.streams); told["a"] != want || told["b"] != "x" || d.streams < 2 {
+			t.Errorf("told %q of %d streams, want a to be %q and b x", told, d.streams, want)
+		}
+		p.stop()
+	})
+}

@@ -55,6 +55,10 @@ type reporter struct {
 	state, text   string
 	chunks        []Chunk
 	size, dropped int
+	// told are the artifacts of which something was heard; past is the one that is
+	// being passed on as it was before, if there is one.
+	told map[string]bool
+	past *string
 	// last is when sent records were passed on; timer passes on the next.
 	last   time.Time
 	sent   int
@@ -116,6 +120,9 @@ func (p *reporter) gather(r Report) {
 		return
 	}
 	k := *r.Chunk
+	if !p.isNews(&k, r.Past) {
+		return
+	}
 	n := len(k.Text) + len(k.Data) + len(k.Name) + len(k.Artifact)
 	size := chunkFrame + quotedLen(k.Text) + len(k.Data) + quotedLen(k.Name) + quotedLen(k.Artifact)
 	if p.size > 0 && p.size+size > maxReported {
@@ -135,6 +142,23 @@ func (p *reporter) gather(r Report) {
 		return
 	}
 	p.size += size
+}
+
+// isNews notes of which artifact there is a chunk. One of the past is no news where
+// something of its artifact was heard before, but for the rest of what was begun.
+func (p *reporter) isNews(k *Chunk, past bool) bool {
+	begun := p.past != nil && *p.past == k.Artifact && k.Append
+	news := !past || begun || !p.told[k.Artifact]
+	if p.past = nil; past && news {
+		p.past = &k.Artifact
+	}
+	if p.told == nil {
+		p.told = map[string]bool{}
+	}
+	if len(p.told) < maxChunks {
+		p.told[k.Artifact] = true
+	}
+	return news
 }
 
 // chunkFrame is what a chunk has in JSON besides its values, in bytes.

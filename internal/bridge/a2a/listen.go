@@ -223,4 +223,21 @@ func (e *errand) report(a *answer, r bridge.Report, progress bridge.Progress) {
 	}
 	r.Text = clean(r.Text)
 	progress(r)
+	if a.sort == sortTask && goesOn(a.stateName()) {
+		e.reportPast(a, r.State, progress)
+	}
+}
+
+// reportPast tells the output that a task has already when it is shown as a whole:
+// whoever begins to listen has missed its pieces. That of a task that has ended comes
+// with its end.
+func (e *errand) reportPast(task *answer, state string, progress bridge.Progress) {
+	n := 0
+	for artifact := range bridge.Elements(task.artifacts) {
+		if n++; n > maxArtifacts {
+			return
+		}
+		event := &answer{sort: sortArtifact, version: task.version, bare: task.bare, agent: task.agent, artifact: artifact}
+		e.report(event, bridge.Report{State: state, Past: true}, progress)
+	}
 }

@@ -130,6 +130,7 @@ type progress struct {
 	State string        `json:"state"`
 	Text  string        `json:"text,omitempty"`
 	Chunk *bridge.Chunk `json:"chunk,omitempty"`
+	Past  bool          `json:"past,omitempty"`
 }
 
 // seen is the section outcome.json.
@@ -272,7 +273,7 @@ func dispositions() map[bridge.Disposition]string {
 func (r *recorder) report(p bridge.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.progress = append(r.progress, progress{State: p.State, Text: p.Text, Chunk: p.Chunk})
+	r.progress = append(r.progress, progress{State: p.State, Text: p.Text, Chunk: p.Chunk, Past: p.Past})
 }
 
 // Translated implements [bridge.TranslationObserver].
