@@ -78,7 +78,7 @@ type DeadLetter struct {
 	Replays   int    `json:"replays"`
 	ReplayRun string `json:"replay_run_id,omitempty"`
 	// Size is that of the whole value in bytes, Digest its SHA-256 in hex. Cut:
-	// Value is only its beginning. Tombstone: the record had no value.
+	// Value, or Key, is only its beginning. Tombstone: the record had no value.
 	Size      int64  `json:"size"`
 	Digest    string `json:"digest,omitempty"`
 	Cut       bool   `json:"cut,omitempty"`

@@ -66,6 +66,11 @@ func TestDeadLetterLimits(t *testing.T) {
 	if cut.Digest == whole.Digest || len(cut.Digest) != 64 {
 		t.Errorf("digest %s", cut.Digest)
 	}
+	for size, kept := range map[int]int{parley.DeadLetterValue: parley.DeadLetterValue, parley.DeadLetterValue + 1: parley.DeadLetterCut} {
+		if l := sealed(func(l *parley.DeadLetter) { l.Key = make([]byte, size) }); len(l.Key) != kept || l.Cut != (kept < size) {
+			t.Errorf("a key of %d bytes is kept by %d, cut: %t", size, len(l.Key), l.Cut)
+		}
+	}
 	many := sealed(func(l *parley.DeadLetter) {
 		l.Reason, l.Agent = strings.Repeat("é", 4000)+"\x00", "\x1b[2J"+strings.Repeat("a", 1<<20)
 		for range 100 {

@@ -14,16 +14,15 @@ import (
 	"unicode/utf8"
 )
 
-// What is kept of a dead letter, in bytes. A value that is longer than
-// DeadLetterValue is kept by its first DeadLetterCut bytes, its size and its
-// digest: it has passed no bus of ours.
+// What is kept of a dead letter, in bytes. A key or a value that is longer than
+// DeadLetterValue is kept by its first DeadLetterCut bytes, the value by its size
+// and its digest, too: it has passed no bus of ours.
 const (
 	DeadLetterValue = 1 << 20
 	DeadLetterCut   = 64 << 10
 	// deadLetterReason bounds a reason, deadLetterName every other text.
 	deadLetterReason = 4 << 10
 	deadLetterName   = 16 << 10
-	deadLetterKey    = 64 << 10
 	// deadLetterHeaders bounds the number of headers, deadLetterHeaderBytes all
 	// of them together.
 	deadLetterHeaders     = 64
@@ -49,8 +48,8 @@ func (l DeadLetter) Seal() DeadLetter {
 	for _, text := range []*string{&l.Agent, &l.Workflow, &l.Run, &l.Step, &l.Task} {
 		*text = fitText(*text, deadLetterName)
 	}
-	if len(l.Key) > deadLetterKey {
-		l.Key = l.Key[:deadLetterKey:deadLetterKey]
+	if len(l.Key) > DeadLetterValue {
+		l.Key, l.Cut = l.Key[:DeadLetterCut:DeadLetterCut], true
 	}
 	l.Headers = fitHeaders(l.Headers)
 	return l

@@ -257,7 +257,7 @@ func (a *app) drawDeadLetter(s *sheet, l parley.DeadLetter) {
 	switch {
 	case l.Tombstone:
 		size = "none (a tombstone)"
-	case l.Cut:
+	case int64(len(l.Value)) < l.Size:
 		size += fmt.Sprintf(", of which the first %d were kept", len(l.Value))
 	}
 	list := []field{

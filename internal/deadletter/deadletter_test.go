@@ -411,6 +411,26 @@ func TestReplayCut(t *testing.T) {
 	})
 }
 
+// TestReplayKey: a record comes again with its whole key, however long that is, since
+// another one is another record to whoever orders or compacts by it; if the key was not
+// kept whole, the record does not come again.
+func TestReplayKey(t *testing.T) {
+	onKeeper(t, deadletter.Limits{}, func(r *rig) {
+		t := r.t
+		d := record(1)
+		d.Message.Key = strings.Repeat("k", 64<<10) + "the end"
+		_, err := r.keeper.Replay(t.Context(), parley.ReplayRequest{ID: r.keep(d).ID})
+		check(t, err)
+		if m := r.messages(); len(m) != 1 || m[0].Key != d.Message.Key {
+			t.Errorf("%d records, not one with the whole key", len(m))
+		}
+		d = record(2)
+		d.Message.Key = strings.Repeat("k", 1<<20+1)
+		_, err = r.keeper.Replay(t.Context(), parley.ReplayRequest{ID: r.keep(d).ID, Force: true})
+		wantCode(t, err, parley.CodeInvalid, "the beginning of its key was kept")
+	})
+}
+
 // TestReplayTask: the run goes on in another, which the dead letter names.
 func TestReplayTask(t *testing.T) {
 	onKeeper(t, deadletter.Limits{}, func(r *rig) {

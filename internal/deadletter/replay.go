@@ -57,8 +57,12 @@ func (k *Keeper) Replay(ctx context.Context, req parley.ReplayRequest) (parley.D
 // redrive publishes a record again.
 func (k *Keeper) redrive(ctx context.Context, l *parley.DeadLetter, req parley.ReplayRequest) error {
 	if l.Cut {
+		whole := strconv.FormatInt(l.Size, 10) + " bytes"
+		if int64(len(l.Value)) == l.Size {
+			whole = "key" // with another one it would get into another partition
+		}
 		return parley.Errorf(parley.CodeInvalid,
-			"dead letter %s cannot be replayed: only the beginning of its %d bytes was kept; have its sender send it again, and discard this one", l.ID, l.Size)
+			"dead letter %s cannot be replayed: only the beginning of its %s was kept; have its sender send it again, and discard this one", l.ID, whole)
 	}
 	r := store.Replay{ID: req.ID, Force: req.Force, By: req.By}
 	until, err := k.cfg.DB.HoldDeadLetter(ctx, r, k.now())
