@@ -91,8 +91,8 @@ type dialect struct {
 	// version is a query for the version of the database's program, begun one for
 	// whether there is the table that counts the steps of the schema.
 	version, begun string
-	// others is a query that gives true for a database that holds tables of
-	// something else under names of ours; "" where there are none.
+	// others is a query that gives the name of a table that may be something else's,
+	// since none that would be beside ours is there: agents, or the one that counts steps.
 	others string
 	// twoPlaces is a query that gives a row if steps would be made elsewhere than where the
 	// tables are: the names of both places; "" where there is one place.

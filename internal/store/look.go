@@ -98,17 +98,39 @@ func (db *DB) lookAtSchema(ctx context.Context) (steps []Migration, err error) {
 
 // checkOthers refuses a database that belongs to something else.
 func (db *DB) checkOthers(ctx context.Context) error {
-	if db.dialect.others == "" {
-		return nil
+	table, err := db.others(ctx)
+	if err != nil || table == "" {
+		return err
 	}
-	var others sql.NullBool
-	if err := db.readers.QueryRowContext(ctx, db.dialect.others).Scan(&others); err != nil {
-		return db.failure(err)
+	if table == goose.DefaultTablename {
+		if table, err = db.othersSteps(ctx); err != nil || table == "" {
+			return err
+		}
 	}
-	if others.Bool {
-		return parley.Errorf(parley.CodeConflict,
-			"the database %s has a table agents that is not Parley's: give Parley a database of its own (database.url); what the existing platform has in its database, parley import brings over",
-			db.dialect.name(db.path))
+	return parley.Errorf(parley.CodeConflict,
+		"the database %s has a table %s that is not Parley's: give Parley a database of its own (database.url); what the existing platform has in its database, parley import brings over",
+		db.dialect.name(db.path), table)
+}
+
+// others gives the name of a table that may be something else's; "" if there is none.
+func (db *DB) others(ctx context.Context) (string, error) {
+	var table sql.NullString
+	if err := db.readers.QueryRowContext(ctx, db.dialect.others).Scan(&table); err != nil {
+		return "", db.failure(err)
 	}
-	return nil
+	return table.String, nil
+}
+
+// othersSteps is others where none of our tables is beside the one that counts steps: that
+// is ours while nothing is counted there, as before the first step. Whoever makes our tables
+// counts that in the same transaction, so that they have to be there after the counting.
+func (db *DB) othersSteps(ctx context.Context) (string, error) {
+	var counted bool
+	if err := db.readers.QueryRowContext(ctx, `SELECT count(*) > 0 FROM `+goose.DefaultTablename+` WHERE version_id > 0`).Scan(&counted); err != nil {
+		return "", db.failure(err)
+	}
+	if !counted {
+		return "", nil
+	}
+	return db.others(ctx)
 }

@@ -120,6 +120,38 @@ func TestOthersDatabaseIsRefused(t *testing.T) {
 	diff(t, tables, 2)
 }
 
+// A database in which something else counts the steps of its own schema, where Parley
+// would count its, is refused, wherever those are: they are none of ours. One whose steps
+// Parley has all undone is Parley's still.
+func TestOthersStepsAreRefused(t *testing.T) {
+	ctx := t.Context()
+	for _, steps := range []struct{ first, last int64 }{{1, 3}, {1, 30}, {20260102150405, 20260102150405}} {
+		eachTarget(t, func(t *testing.T, target string) {
+			db := reopen(t, target, Options{})
+			check(t, db.MigrateDown(ctx, 0))
+			db = reopen(t, target, Options{})
+			check(t, db.MigrateDown(ctx, 0))
+			check(t, db.submit(ctx, synced, func(s *session) error {
+				for step := steps.first; step <= steps.last; step++ {
+					_, err := s.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (?, `+map[bool]string{true: "true", false: "1"}[db.dialect.guesses]+`)`, step)
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			_, err := Open(ctx, target, Options{})
+			wantCode(t, err, parley.CodeConflict)
+			if err == nil || !strings.Contains(err.Error(), "a database of its own") {
+				t.Errorf("error %v", err)
+			}
+			if _, err := LookAt(ctx, target, Options{}); parley.CodeOf(err) != parley.CodeConflict {
+				t.Errorf("who looks hears %v", err)
+			}
+		})
+	}
+}
+
 // The status names every step, and when it was applied.
 func TestStatus(t *testing.T) {
 	ctx := t.Context()

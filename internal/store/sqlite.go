@@ -26,11 +26,13 @@ func sqliteDialect() dialect {
 		writers:    1,
 		version:    `SELECT 'SQLite ' || sqlite_version()`,
 		begun:      `SELECT count(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
-		backup:     `VACUUM INTO ?`,
-		connector:  sqliteConnector,
-		connect:    sqliteConnect,
-		prepare:    sqlitePrepare,
-		classify:   sqliteClassify, full: sqliteFull,
+		others: `SELECT CASE WHEN max(name = 'goose_db_version') THEN CASE WHEN NOT max(name IN ('attempt', 'definition', 'late')) THEN 'goose_db_version' END
+ WHEN max(name = 'agents') THEN 'agents' END FROM sqlite_master WHERE type = 'table'`,
+		backup:    `VACUUM INTO ?`,
+		connector: sqliteConnector,
+		connect:   sqliteConnect,
+		prepare:   sqlitePrepare,
+		classify:  sqliteClassify, full: sqliteFull,
 		there: `SELECT count(*) > 0 FROM sqlite_master WHERE name = ?`,
 		name:  func(path string) string { return path },
 	}
