@@ -41,8 +41,11 @@ type inbox struct {
 	room   chan struct{} // one signal: offer may try again
 
 	mu    sync.Mutex
-	err   error // set before dead is closed
+	err   error   // set before dead is closed
+	lost  []error // see lostAnswer
 	limit deadline
+
+	lostMore chan struct{} // one signal: there is more in lost
 
 	// used by Read only
 	last *item
@@ -56,6 +59,8 @@ func newInbox(size int) *inbox {
 		dead:   make(chan struct{}),
 		room:   make(chan struct{}, 1),
 		limit:  newDeadline(),
+
+		lostMore: make(chan struct{}, 1),
 	}
 }
 
@@ -124,11 +129,35 @@ func (in *inbox) offer(msg []byte, most int64) bool {
 // undelivered reports that msg, which the inbox may keep, did not arrive.
 func (in *inbox) undelivered(msg []byte, err error) {
 	in.faults.Add(1)
+	in.put(in.ready, &item{err: undelivered(msg, err)})
+}
+
+// lostAnswer is undelivered for an answer of a Conn. It waits for nothing: whoever reads
+// may be waiting for answers to be taken. There are no more than those that it waits for,
+// since they are read before all else.
+func (in *inbox) lostAnswer(msg []byte, err error) {
+	in.mu.Lock()
+	in.lost = append(in.lost, undelivered(msg, err))
+	in.mu.Unlock()
+	signal(in.lostMore)
+}
+
+// nextLost takes the first of the answers that were lost; nil when there is none.
+func (in *inbox) nextLost() (err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.lost) > 0 {
+		err, in.lost = in.lost[0], in.lost[1:]
+	}
+	return err
+}
+
+func undelivered(msg []byte, err error) error {
 	lost := &jsonrpc.UndeliveredError{Message: msg, Err: err}
 	if e, ok := errors.AsType[*Error](err); ok {
 		lost.NotSent, lost.RetryAfter = e.NotSent, e.RetryAfter
 	}
-	in.put(in.ready, &item{err: lost})
+	return lost
 }
 
 // fail ends the inbox with err after what it holds already.
@@ -156,11 +185,7 @@ func (in *inbox) close() { close(in.closed) }
 func (in *inbox) read() (jsonrpc.Part, error) {
 	in.recycle(in.last)
 	in.last = nil
-	from := in.ready
-	if in.rest != nil {
-		from = in.rest
-	}
-	it, err := in.next(from)
+	it, err := in.next()
 	if err != nil {
 		return jsonrpc.Part{}, err
 	}
@@ -182,10 +207,21 @@ func (in *inbox) read() (jsonrpc.Part, error) {
 	return jsonrpc.Part{Data: it.buf, End: it.end, Void: it.void, More: it.end && len(in.ready) > int(in.faults.Load())}, nil
 }
 
-func (in *inbox) next(from chan *item) (*item, error) {
+// next waits for an item. Between messages, an error may be that of an answer that was lost.
+func (in *inbox) next() (*item, error) {
+	from, lostMore := in.rest, chan struct{}(nil)
 	select {
 	case <-in.closed:
 		return nil, net.ErrClosed
+	default:
+	}
+	if from == nil {
+		if err := in.nextLost(); err != nil {
+			return nil, err
+		}
+		from, lostMore = in.ready, in.lostMore
+	}
+	select {
 	case it := <-from:
 		return it, nil
 	default:
@@ -193,6 +229,8 @@ func (in *inbox) next(from chan *item) (*item, error) {
 	select {
 	case it := <-from:
 		return it, nil
+	case <-lostMore:
+		return in.next()
 	case <-in.closed:
 		return nil, net.ErrClosed
 	case <-in.limit.passed():

@@ -302,7 +302,11 @@ func (s *Stream) lost(j *job, msg []byte, err error) {
 	s.mu.Lock()
 	givenUp := j.givenUp
 	s.mu.Unlock()
-	if !givenUp {
+	switch {
+	case givenUp:
+	case s.told != nil && j.lane == &s.lanes[answerLane]:
+		s.in.lostAnswer(msg, err)
+	default:
 		s.in.undelivered(msg, err)
 	}
 }

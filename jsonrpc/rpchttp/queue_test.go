@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -530,4 +531,43 @@ func TestDrop(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostAnswersWhileReaderWaits: the answers of the reader that cannot be delivered do not
+// wait for it to read on, who waits for them to be taken.
+func TestLostAnswersWhileReaderWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const asked = 200
+		var events strings.Builder
+		for i := range asked {
+			fmt.Fprintf(&events, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"m\"}\n\n", i)
+		}
+		posted := make(chan struct{})
+		var answers atomic.Int32
+		s := streamOver(t, ClientConfig{MaxInFlight: 2, MaxQueue: 1000, WayBack: WayBackAtOnce}, func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				return open(r, eventType, events.String()), nil
+			}
+			<-posted
+			answers.Add(1)
+			return respond(http.StatusBadGateway, "", ""), nil
+		})
+		lost, mux := 0, new(jsonrpc.Mux)
+		mux.RegisterInline("m", jsonrpc.HandlerFunc(func(context.Context, *jsonrpc.Request) (any, error) { return nil, nil }))
+		conn := jsonrpc.NewConn(s, jsonrpc.Config{
+			MaxMessage: 1000, WriteBuffer: 1, Handler: mux,
+			Hooks: jsonrpc.Hooks{Notice: func(n jsonrpc.Notice) {
+				if n.Kind == jsonrpc.NoticeUndelivered {
+					lost++
+				}
+			}},
+		})
+		synctest.Wait() // the reader waits until answers are taken
+		close(posted)
+		time.Sleep(time.Second)
+		conn.Close()
+		if n := answers.Load(); n < asked || lost < asked {
+			t.Errorf("%d of %d answers were posted, %d of them known as lost", n, asked, lost)
+		}
+	})
 }
