@@ -3,6 +3,7 @@ package rpchttp
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/parley-project/parley/jsonrpc"
 )
@@ -106,9 +107,35 @@ func (s *Stream) giveUp(id []byte) {
 }
 
 // Drop takes the call with this id, as it was written, out of those that wait for their turn.
-// False: it is none of them, or one of a batch. It may be called by any goroutine.
+// False: it is none of them, or one of a batch, which goes with the last of its calls. It may be
+// called by any goroutine.
 func (s *Stream) Drop(id []byte) bool {
-	return s.drop(s.laneOf(isCall), func(j *job) bool { return bytes.Equal(idOf(j.msg), id) })
+	l := s.laneOf(isCall)
+	if s.drop(l, func(j *job) bool { return bytes.Equal(idOf(j.msg), id) }) {
+		return true
+	}
+	if !s.cancel.on() { // else there is a notification to come, by which giveUp is called
+		s.drop(l, func(j *job) bool { return j.lastWanted(id) })
+	}
+	return false
+}
+
+// lastWanted notes that the call with this id was given up, and says whether it was the last
+// of a batch that anybody waits for. The lock of the job's lane is held.
+func (j *job) lastWanted(id []byte) bool {
+	if j.msg[skipSpace(j.msg, 0)] != '[' {
+		return false
+	}
+	if j.ids == nil {
+		eachObject(j.msg, func(m *members) {
+			if m.method != nil && m.id != nil {
+				j.ids = append(j.ids, string(m.id))
+			}
+		})
+	}
+	before := len(j.ids)
+	j.ids = slices.DeleteFunc(j.ids, func(other string) bool { return other == string(id) })
+	return len(j.ids) == 0 && before > 0
 }
 
 func (s *Stream) drop(l *lane, meant func(*job) bool) bool {

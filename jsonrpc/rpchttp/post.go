@@ -22,7 +22,7 @@ type job struct {
 	msg    []byte
 	reader bytes.Reader
 	lane   *lane    // in which it waits
-	ids    []string // raw ids of its calls, with ClientConfig.Cancel
+	ids    []string // raw ids of its calls: with ClientConfig.Cancel all, without it those of a batch that are wanted, once one is not
 
 	// guarded by Stream.mu
 	cancel  context.CancelCauseFunc // cuts it short; nil while it waits

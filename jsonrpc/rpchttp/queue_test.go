@@ -489,21 +489,42 @@ func TestGivenUpWhileQueued(t *testing.T) {
 	})
 }
 
-// TestBatchGivenUpWhileQueued: a batch leaves its queue when the last of its calls is given up, not before.
+// TestBatchGivenUpWhileQueued: a batch leaves its queue when the last of its calls is given up, not before,
+// whether the server would be told of it or not.
 func TestBatchGivenUpWhileQueued(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		s := streamOver(t, ClientConfig{MaxInFlight: 1, Cancel: jsonrpc.LSPCancel}, g.answer)
-		say(t, s, aNotice, "["+call(1, 60)+","+call(2, 60)+"]", "["+call(3, 60)+","+call(4, 60)+"]")
-		synctest.Wait()
-		for _, id := range []string{"1", "3", "2"} {
-			s.giveUp([]byte(id))
-		}
-		close(g.open)
-		if got := g.seen(); len(got) != 2 || !strings.HasPrefix(got[1], "POST ["+call(3, 60)) {
-			t.Errorf("%q arrived", got)
-		}
-	})
+	for style, giveUp := range map[jsonrpc.CancelStyle]func(s *Stream, id string){
+		jsonrpc.LSPCancel: func(s *Stream, id string) { s.giveUp([]byte(id)) },
+		jsonrpc.CancelSilent: func(s *Stream, id string) {
+			if s.Drop([]byte(id)) {
+				t.Errorf("a call of a batch, %s, was dropped by itself", id)
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate()
+			s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 200, Cancel: style}, g.answer)
+			told := 0
+			s.OnRoom(func() { told++ })
+			say(t, s, "["+note(60)+"]", "["+call(1, 60)+","+note(60)+","+call(2, 60)+"]", "["+call(3, 60)+","+call(4, 60)+"]")
+			synctest.Wait()
+			for _, id := range []string{"1", "1", "3", "2"} {
+				if told > 0 {
+					t.Error("a batch was dropped too early")
+				}
+				giveUp(s, id)
+			}
+			if calls, _ := s.Room(); !calls || told != 1 {
+				t.Errorf("room: %t, told %d times", calls, told)
+			}
+			close(g.open)
+			if got := g.seen(); len(got) != 2 || !strings.HasPrefix(got[1], "POST ["+call(3, 60)) {
+				t.Errorf("%q arrived", got)
+			}
+			if n := s.in.faults.Load(); n != 1 { // that which was answered 202
+				t.Errorf("%d messages were lost", n)
+			}
+		})
+	}
 }
 
 // TestDrop: Drop takes out what waits, and nothing else, with what is known of it.
@@ -511,17 +532,17 @@ func TestDrop(t *testing.T) {
 	for _, cancel := range []jsonrpc.CancelStyle{jsonrpc.CancelSilent, jsonrpc.LSPCancel} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()
-			s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 100, Cancel: cancel}, g.answer)
+			s := streamOver(t, ClientConfig{MaxInFlight: 1, MaxQueue: 150, Cancel: cancel}, g.answer)
 			told := 0
 			s.OnRoom(func() { told++ })
-			say(t, s, call(1, 60), call(2, 60), "["+call(3, 60)+"]")
+			say(t, s, call(1, 60), call(2, 60), "["+call(3, 60)+","+call(5, 60)+"]")
 			synctest.Wait()
 			for id, want := range map[string]bool{"1": false, "2": true, "3": false, "4": false} {
 				if got := s.Drop([]byte(id)); got != want {
 					t.Errorf("Drop(%s): %t", id, got)
 				}
 			}
-			if s.Drop([]byte("2")) || told != 1 || len(s.calls) > 2 {
+			if s.Drop([]byte("2")) || told != 1 || len(s.calls) > 3 {
 				t.Errorf("told %d times, %d calls are known", told, len(s.calls))
 			}
 			close(g.open)
