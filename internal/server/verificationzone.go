@@ -154,11 +154,17 @@ func (v *Verification) listen(ctx context.Context, address string, metrics http.
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	v.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	v.http = v.server(mux)
+	return nil
+}
+
+// server serves h to others who may be slow, but not for ever.
+func (v *Verification) server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		WriteTimeout:   time.Minute, // all answers are short and soon there
 		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(v.log.Handler(), slog.LevelDebug),
 	}
-	return nil
 }
 
 // URL is the base URL of the zone's address.
