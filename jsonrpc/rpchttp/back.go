@@ -40,6 +40,7 @@ func (s *Server) back(w http.ResponseWriter, r *http.Request) {
 		refuseGone(w)
 		return
 	}
+	w = impatient(w)
 	h := w.Header()
 	h[cfg.Header] = []string{ses.id}
 	h.Set("Content-Type", eventType)

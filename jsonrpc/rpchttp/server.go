@@ -118,6 +118,7 @@ func (s *Server) Close() error {
 
 // ServeHTTP answers one request, as the package documentation describes.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = s.answerWriter(w, r)
 	if s.closed.Load() {
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, jsonrpc.Errorf(jsonrpc.CodeClosing, "the server is closing; try again later"))
@@ -205,7 +206,6 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.notify(ctx, w, x)
 		return
 	}
-	w = s.answerWriter(w, r)
 	long := &longAnswer{w: w}
 	out, err := s.responder.RespondTo(ctx, x.body, x.out[:0], long)
 	if long.begun {

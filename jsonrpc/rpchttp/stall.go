@@ -36,6 +36,20 @@ func (p *patientWriter) Write(text []byte) (n int, err error) {
 	return n, err
 }
 
+// WriteHeader begins an answer that may be no more than that.
+func (p *patientWriter) WriteHeader(status int) {
+	p.deadline(time.Now().Add(p.stall))
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// impatient returns what is below a patientWriter, for an answer with deadlines of its own.
+func impatient(w http.ResponseWriter) http.ResponseWriter {
+	if patient, ok := w.(*patientWriter); ok {
+		return patient.ResponseWriter
+	}
+	return w
+}
+
 // deadline sets the end of the next Write. Not every ResponseWriter knows such ends.
 func (p *patientWriter) deadline(t time.Time) {
 	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(t)

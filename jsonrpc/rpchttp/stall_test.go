@@ -161,3 +161,46 @@ func TestWriteTimeoutGoesBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusalNotTaken: a client that takes nothing of what its request was refused with, or
+// accepted, loses the connection as well; one that comes again later does not.
+func TestRefusalNotTaken(t *testing.T) {
+	const stall = 10 * time.Second
+	const body = `{"jsonrpc":"2.0","method":"m"}`
+	post := func(header string) string {
+		return fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n%s", header, len(body), body)
+	}
+	cfg := rpchttp.ServerConfig{Config: jsonrpc.Config{StallTimeout: stall}, Sessions: &rpchttp.SessionConfig{WriteTimeout: time.Minute}}
+	inMemory(t, cfg, func(t *testing.T, m *memory) {
+		for want, request := range map[int]string{
+			http.StatusAccepted:             post("Content-Type: application/json\r\n"),
+			http.StatusUnsupportedMediaType: post(""),
+			http.StatusForbidden:            post("Origin: https://foreign.example\r\n"),
+			http.StatusNotFound:             post("Content-Type: application/json\r\nRpc-Session-Id: none\r\n"),
+			http.StatusMethodNotAllowed:     "PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+			http.StatusNotAcceptable:        "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n",
+			http.StatusBadRequest:           "DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		} {
+			conn, err := m.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers := bufio.NewReader(conn)
+			for range 2 {
+				_, _ = io.WriteString(conn, request)
+				res, err := http.ReadResponse(answers, nil)
+				if err != nil || res.StatusCode != want {
+					t.Fatalf("want %d: %v, %v", want, res, err)
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				time.Sleep(stall + time.Second)
+			}
+			_, _ = io.WriteString(conn, request)
+			time.Sleep(stall + time.Second)
+			if rest, _ := io.ReadAll(answers); len(rest) > 0 {
+				t.Errorf("a refusal was kept for a client that does not take it: %q", rest)
+			}
+			conn.Close()
+		}
+	})
+}
