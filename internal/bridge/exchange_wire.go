@@ -59,6 +59,9 @@ type Conversation struct {
 	// Minor says of a failed outcome that it does not decide about the task: it
 	// is logged as a warning. Nil: none is.
 	Minor func(Outcome) bool
+	// Usual says of a failed outcome that it is an answer like any other, and no
+	// failure: it is logged at debug. Nil: none is.
+	Usual func(Outcome) bool
 }
 
 const (
@@ -71,7 +74,7 @@ const (
 // Call holds c about task with agent and says what came of it, as
 // [Adapter.Call] does.
 func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c Conversation) (Outcome, error) {
-	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: c.Protocol, minor: c.Minor}
+	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: c.Protocol, minor: c.Minor, usual: c.Usual}
 	begun := w.x.now()
 	body, err := c.Request()
 	if err != nil {
@@ -105,7 +108,7 @@ func (w *Wire) Call(ctx context.Context, task parley.Task, agent parley.Agent, c
 // Finish completes what came of a stream, which had begun in a Call: it logs
 // warnings and outcome, and takes secrets out.
 func (w *Wire) Finish(ctx context.Context, task parley.Task, agent parley.Agent, s Stanza) Outcome {
-	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: s.Protocol, minor: s.Minor}
+	t := &talk{Wire: w, ctx: ctx, errand: errand{task, agent}, protocol: s.Protocol, minor: s.Minor, usual: s.Usual}
 	t.warn(s.Warnings)
 	return t.finish(s.Outcome)
 }
@@ -115,8 +118,8 @@ type Stanza struct {
 	Protocol string
 	Outcome  Outcome
 	Warnings []Warning
-	// Minor is as in [Conversation].
-	Minor func(Outcome) bool
+	// Minor and Usual are as in [Conversation].
+	Minor, Usual func(Outcome) bool
 }
 
 func (t *talk) warn(warnings []Warning) {
@@ -132,7 +135,8 @@ type talk struct {
 	ctx context.Context //nolint:containedctx // a talk is one call
 	errand
 	protocol string
-	minor    func(Outcome) bool
+	// minor and usual are as in [Conversation].
+	minor, usual func(Outcome) bool
 }
 
 // line writes a log line with what every line has (BR-7.5).
@@ -251,6 +255,8 @@ func (t *talk) finish(out Outcome) Outcome {
 	switch e := out.Result.Err; {
 	case e != nil && e.Code == parley.CodeCancelled:
 		t.line(slog.LevelInfo, "agent_call_cancelled", slog.String("error", e.Message))
+	case e != nil && t.usual != nil && t.usual(out):
+		t.line(slog.LevelDebug, "agent_refusal", slog.String("code", string(e.Code)), slog.String("error", e.Message))
 	case e != nil:
 		t.failed(level, classOf(out.Disposition, e), slog.String("disposition", out.Disposition.word()),
 			slog.String("code", string(e.Code)), slog.String("error", e.Message), slog.String("details", string(e.Details)))

@@ -199,6 +199,7 @@ func (a *Adapter) run(ctx context.Context, ex *exchange) (bridge.Outcome, error)
 		},
 		Refusal: func(body []byte, e *bridge.ExchangeError) bridge.Outcome { return ex.refusal(b, body, e) },
 		Minor:   ex.minor,
+		Usual:   func(bridge.Outcome) bool { return ex.verb == verbSubscribe && ex.refused.tellsNothing() },
 	})
 }
 

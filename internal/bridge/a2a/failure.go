@@ -91,6 +91,13 @@ func (f *failure) meaning(vb verb) meaning {
 	return meansRefused
 }
 
+// tellsNothing says whether f, which may be nil, as the answer to a subscription, is what agents say of a task
+// to which there is nothing to hear any more, or just now: it has ended, or it waits
+// (A2A 1.0 §3.1.6, and what the SDKs say in its place).
+func (f *failure) tellsNothing() bool {
+	return f != nil && (f.code == codeUnsupported || f.code == codeInvalidParams || f.meaning(verbSubscribe) == meansUnknownTask)
+}
+
 // text is "JSON-RPC Error {code}: {message}" (BR-4.5), or what the binding has
 // instead.
 func (f *failure) text(over Binding) string {

@@ -35,7 +35,9 @@ type stream struct {
 	// state is where the task stood last.
 	state string
 	// ended is the first event, if it told that the task has ended.
-	ended    *answer
+	ended *answer
+	// refused is the error that was told in place of an event.
+	refused  *failure
 	warnings []bridge.Warning
 	close    sync.Once
 }
@@ -95,6 +97,7 @@ func (s *stream) Listen(ctx context.Context, progress bridge.Progress) bridge.Ou
 	}
 	return s.a.wire.Finish(ctx, s.e.task, s.e.agent, bridge.Stanza{
 		Protocol: parley.ProtocolJSONRPC, Outcome: s.e.accepted(out), Warnings: s.warnings, Minor: undecided,
+		Usual: func(bridge.Outcome) bool { return s.op.verb == verbSubscribe && s.refused.tellsNothing() },
 	})
 }
 
@@ -130,6 +133,7 @@ func (s *stream) hear(event []byte, progress bridge.Progress) (out bridge.Outcom
 	result, f, err := s.a.binding(s.op.to).open(s.op, event)
 	if f != nil {
 		// It may be about the task or about the stream: the task has to be asked for.
+		s.refused = f
 		out = failed(s.e.task.ID, f.asError(s.op))
 		out.Disposition = bridge.Lost
 		return out, true
