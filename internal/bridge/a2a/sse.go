@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 
 	"github.com/parley-project/parley"
@@ -27,7 +26,9 @@ type events struct {
 	lines *bufio.Reader
 	// limit bounds one event in bytes.
 	limit int
-	begun bool
+	// begun: the first line was read. afterCR: the former one ended in CR, to which
+	// an LF may belong.
+	begun, afterCR bool
 }
 
 // newEvents reads from body, which close closes.
@@ -65,29 +66,46 @@ func (e *events) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// line gives the next line without its end (LF or CRLF), which is valid
+// line gives the next line without its end (LF, CRLF or CR), which is valid
 // until the next call, and at most limit bytes of it.
 func (e *events) line(limit int) ([]byte, error) {
 	var long []byte
 	for {
-		part, err := e.lines.ReadSlice('\n')
-		if !e.begun && len(part) > 0 {
-			e.begun, part = true, bytes.TrimPrefix(part, []byte("\xef\xbb\xbf"))
+		if _, err := e.lines.Peek(1); err != nil {
+			return nil, err
 		}
-		if len(long)+len(part) > limit {
+		part, _ := e.lines.Peek(e.lines.Buffered()) // as much as has come
+		if e.afterCR && part[0] == '\n' {
+			e.afterCR = false // it is of the former line's end
+			_, _ = e.lines.Discard(1)
+			continue
+		}
+		end := bytes.IndexAny(part, "\r\n")
+		size := end + 1
+		if e.afterCR = end >= 0 && part[end] == '\r'; end < 0 {
+			end, size = len(part), len(part)
+		}
+		if len(long)+end > limit {
 			return nil, tooLong(e.limit)
 		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
+		_, _ = e.lines.Discard(size) // what was peeked stays until the next read
+		if part = part[:end]; long != nil || size == end {
 			long = append(long, part...)
-		case err != nil:
-			return nil, err
-		case long == nil:
-			return bytes.TrimRight(part, "\r\n"), nil
-		default:
-			return bytes.TrimRight(append(long, part...), "\r\n"), nil
+			part = long
+		}
+		if size > end {
+			return e.bare(part), nil
 		}
 	}
+}
+
+// bare takes the byte order mark off the first line.
+func (e *events) bare(line []byte) []byte {
+	if e.begun {
+		return line
+	}
+	e.begun = true
+	return bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 }
 
 func tooLong(limit int) *bridge.ExchangeError {

@@ -49,6 +49,8 @@ func TestEvents_Forms(t *testing.T) {
 	}{
 		{"line feeds", "data: a\n\ndata: b\n\n", []string{"a", "b"}},
 		{"carriage returns", "data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}},
+		{"lone carriage returns", ": hi\r\rdata: a\rdata: b\r\rdata: c\r\r", []string{"a\nb", "c"}},
+		{"line ends of all kinds", "data: a\r\ndata: b\rdata: c\n\rdata: d\n\r\n", []string{"a\nb\nc", "d"}},
 		{"without a space", "data:a\n\n", []string{"a"}},
 		{"one space only is taken off", "data:  a\n\n", []string{" a"}},
 		{"several lines", "data: a\ndata: b\ndata:\n\n", []string{"a\nb\n"}},
