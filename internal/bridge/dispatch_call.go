@@ -56,6 +56,8 @@ type call struct {
 	// doubted; resend: it is to be sent once more.
 	inDoubt, resend bool
 	doubted         time.Time
+	// replyFrom is when the agent wants the answer that it did not take, at the earliest.
+	replyFrom time.Time
 
 	// heard is the newest sign of life, in nanoseconds after since; misses
 	// counts in how many readings of the own rows it was not there.

@@ -70,7 +70,7 @@ func (c *call) stillAsks(state string) (known bool) {
 // is sent once more: what the agent's new task asks is new.
 func (c *call) forgetTalk() {
 	c.row.Question, c.row.Reply, c.row.ReplySent = nil, nil, false
-	c.inDoubt, c.resend, c.deaf = false, false, 0
+	c.inDoubt, c.resend, c.deaf, c.replyFrom = false, false, 0, time.Time{}
 	c.mu.Lock()
 	c.replies, c.answeredAt = nil, time.Time{}
 	c.mu.Unlock()
@@ -152,10 +152,13 @@ func (c *call) offer(r *parley.Reply, number int) {
 	nudge(poke)
 }
 
-// offered takes what was offered, if it is for the question that stands. What
-// was sent once is sent again only on purpose: a look at the row may offer it
-// again while it is under way.
+// offered takes what was offered, if it is for the question that stands, and the
+// agent does not want it later. What was sent once is sent again only on purpose: a
+// look at the row may offer it again while it is under way.
 func (c *call) offered() *parley.Reply {
+	if c.b.cfg.Now().Before(c.replyFrom) {
+		return nil
+	}
 	c.mu.Lock()
 	r := c.replies
 	c.replies = nil
@@ -253,6 +256,7 @@ func (c *call) replied(r *parley.Reply, out Outcome) step {
 		if e != nil && !e.Retryable {
 			return c.refusedReply(e.Message)
 		}
+		c.replyFrom = c.b.cfg.Now().Add(min(out.Result.RetryAfter, holdAtMost))
 		c.offerAgain(r)
 	default:
 		c.doubt()

@@ -427,6 +427,35 @@ func TestReplyRefused(t *testing.T) {
 	})
 }
 
+// TestReplyRetryAfter: an agent that wants an answer later gets it then, and not
+// before.
+func TestReplyRetryAfter(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		d := newDesk()
+		d.asks = true
+		var sent []time.Time
+		d.onAnswer = func(bridge.TaskReply) (bridge.Outcome, bool) {
+			out := notSent()
+			out.Result.RetryAfter = 40 * time.Second
+			sent = append(sent, time.Now())
+			return out, len(sent) == 1
+		}
+		p := r.staff("b", d, nil)
+		id := r.task("long", 1, nil)
+		r.waiting(id, 1)
+		r.ledger.reply(id, parley.Reply{Text: "2026"})
+		for range 3 { // whoever pokes does not hasten it
+			r.hint(id)
+			r.wait(5 * time.Second)
+		}
+		r.want(id, parley.OutcomeOK, "")
+		if len(sent) != 2 || sent[1].Sub(sent[0]) < 40*time.Second || sent[1].Sub(sent[0]) > 80*time.Second {
+			t.Errorf("sent at %v", sent)
+		}
+		p.stop()
+	})
+}
+
 // TestLookUp: a message to which no answer is held is asked about, and never
 // sent again (policy lookup).
 func TestLookUp(t *testing.T) {
