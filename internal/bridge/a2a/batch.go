@@ -272,12 +272,24 @@ func (b *batched) exchange(g *batch) {
 		b.oneByOne(g) // together they, or their answers, are too large; each may be fine
 		return
 	case err != nil:
+		reply.Body = g.discreet(reply.Body)
 		for _, m := range g.members {
-			m.reply, m.err = reply, theirs(m, err)
+			m.reply, m.err = reply, g.theirs(m, err)
 		}
 		return
 	}
 	g.share(reply)
+}
+
+// discreet takes the secrets of all calls out of what is told to each of them: an agent
+// may repeat what it was sent. Calls take out their own only.
+func (g *batch) discreet(text []byte) []byte {
+	for _, m := range g.members {
+		if s := m.op.agent.CallSecret.Reveal(); len(s) > 0 && bytes.Contains(text, s) {
+			text = []byte(bridge.Redact(m.op.agent, text, len(text)))
+		}
+	}
+	return text
 }
 
 // dropWithheld takes the members out whose calls may not be sent any more, with the
@@ -308,14 +320,15 @@ func (b *batched) oneByOne(g *batch) {
 }
 
 // theirs is err, which belongs to the first member, for member m.
-func theirs(m *batchMember, err error) error {
+func (g *batch) theirs(m *batchMember, err error) error {
 	e, ok := errors.AsType[*bridge.ExchangeError](err)
 	if !ok {
 		return err
 	}
 	own, inner := *e, *e.Err
 	inner.Agent, inner.Step, inner.Attempt = m.op.agent.Name, m.op.task.Step, m.op.task.Attempt
-	own.Err = &inner
+	inner.Message, inner.Details = string(g.discreet([]byte(inner.Message))), g.discreet(inner.Details)
+	own.Err, own.Body = &inner, g.discreet(own.Body)
 	return &own
 }
 
@@ -374,6 +387,7 @@ func (g *batch) share(reply bridge.Reply) {
 	} else if err != nil || body[0] != '[' {
 		// One answer for all: an error, or something that cannot be read. Either
 		// way everybody shall see it.
+		reply.Body = g.discreet(reply.Body)
 		for _, m := range g.members {
 			m.reply = reply
 		}

@@ -421,6 +421,50 @@ func TestBatchFails(t *testing.T) {
 	}
 }
 
+// TestBatchDiscreet: an agent that repeats what it was sent, where one answer is for
+// all, tells no call the secret of another.
+func TestBatchDiscreet(t *testing.T) {
+	echoed := func(ids []string) string {
+		return `{"detail":["secret-of-` + strings.Join(ids, `","secret-of-`) + `"]}`
+	}
+	answers := map[string]func(context.Context, []string, bool) (bridge.Reply, error){
+		"a status": func(_ context.Context, ids []string, _ bool) (bridge.Reply, error) {
+			text := echoed(ids)
+			e := parley.Errorf(parley.CodeAgentRejected, "HTTP 422: %s", text).WithDetails(json.RawMessage(text))
+			return bridge.Reply{Status: 422, Body: []byte(text)}, &bridge.ExchangeError{
+				Disposition: bridge.Answered, Err: e, Status: 422, Body: []byte(text),
+			}
+		},
+		"an error": func(_ context.Context, ids []string, _ bool) (bridge.Reply, error) {
+			return ok200(`{"jsonrpc":"2.0","id":null,"error":{"code":-32050,"message":"no","data":` + echoed(ids) + `}}`)
+		},
+	}
+	for name, answer := range answers {
+		onBatch(t, func(t *testing.T, r *batchRig) {
+			r.posts.answer = answer
+			var wg sync.WaitGroup
+			for i := range 3 {
+				wg.Go(func() {
+					op := r.op(verbSend, fmt.Sprint("t", i))
+					op.agent.CallSecret = parley.NewSecret([]byte("secret-of-" + op.id))
+					reply, err := r.carry(t.Context(), op, []byte(`{"jsonrpc":"2.0","id":"`+op.id+`"}`))
+					text := string(reply.Body)
+					if e, ok := errors.AsType[*bridge.ExchangeError](err); ok {
+						text += e.Err.Message + string(e.Err.Details) + string(e.Body)
+					}
+					if text == "" || strings.Contains(strings.ReplaceAll(text, "secret-of-"+op.id, ""), "secret-of-") {
+						t.Errorf("%s: %s is told %s", name, op.id, text)
+					}
+				})
+			}
+			wg.Wait()
+			if got := r.posts.sizes(); !slices.Equal(got, []int{3}) {
+				t.Errorf("%s: exchanges of %v requests, want one of 3", name, got)
+			}
+		})
+	}
+}
+
 // TestBatchPanics: who stumbles over an answer does so where each call is shielded
 // from it, not in a goroutine of the batch's own, which would end the process. The
 // next batch is not concerned.
