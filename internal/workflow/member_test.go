@@ -39,3 +39,24 @@ func TestE1_ErrorsNameTheMember(t *testing.T) {
 		t.Errorf("output: %v", err)
 	}
 }
+
+// TestE10_WhatAHandlerGivesNeedNotFitTheSchema: the schema of a step is asked of what the
+// step itself gives. What a handler gives in its place may have members of its own.
+func TestE10_WhatAHandlerGivesNeedNotFitTheSchema(t *testing.T) {
+	const schema = `schema: {type: object, required: [score], properties: {score: {type: number}}, additionalProperties: false}`
+	for handler, want := range map[string]string{
+		`{output: {score: 0, why: "${error.code}"}}`:                               `"invalid_output"`,
+		`[{match: [timeout]}, {steps: [{id: sorry, set: {why: "not now"}}]}]`:      `"not now"`,
+		`[{match: [invalid_output], goto: b, output: {why: bad}}, {then: "fail"}]`: `"bad"`,
+	} {
+		s := play(t, "name: t\nsteps:\n  - {id: a, set: {score: high}, "+schema+", on_error: "+handler+"}\n  - {id: b, set: \"${a.output.why}\"}\n")
+		s.output(want)
+	}
+	for _, handler := range []string{"continue", "[{match: [timeout], then: fail}, continue]"} {
+		source := "name: t\nsteps:\n  - {id: a, set: {score: 1}, " + schema + ", on_error: " + handler + "}\n  - {id: b, set: \"${a.output.why}\"}\n"
+		def, problems := Parse(ParseOptions{}, []byte(source))
+		if def != nil || !strings.Contains(problems.Error(), `excludes "why"`) {
+			t.Errorf("%s: %v", handler, problems)
+		}
+	}
+}

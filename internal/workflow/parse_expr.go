@@ -161,7 +161,7 @@ func (p *parser) compiler(form Form) *expr.Compiler {
 	o := expr.Options{Graph: form == FormGraph, InputSchema: p.inputSchema, StepSchemas: map[string]json.RawMessage{}}
 	for id, s := range p.steps {
 		o.StepIDs = append(o.StepIDs, id)
-		if s.schema != nil && (s.Kind != KindValidate || s.seen["output"] == nil) {
+		if s.schema != nil && (s.Kind != KindValidate || s.seen["output"] == nil) && !s.replaced() {
 			o.StepSchemas[id] = s.schema
 		}
 	}

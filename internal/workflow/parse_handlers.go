@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/parley-project/parley"
@@ -107,10 +108,7 @@ func (p *parser) compensateIf(s *parseStep, n *node) {
 // handlers, and what compensates it.
 func (p *parser) aside(s *parseStep, depth int) {
 	if n := s.seen["on_error"]; n != nil && s.Handlers != nil {
-		nodes := n.items
-		if n.kind == nodeObject {
-			nodes = []*node{n}
-		}
+		nodes := handlerNodes(n)
 		for i, h := range nodes {
 			list := h.get("steps")
 			if h.kind != nodeObject || list == nil {
@@ -138,6 +136,23 @@ func (p *parser) aside(s *parseStep, depth int) {
 		n = &node{kind: nodeList, items: []*node{n}, parent: n.parent, key: n.key, line: n.line, col: n.col}
 	}
 	p.list(n, s.Compensate, depth+1)
+}
+
+// handlerNodes are the handlers of an on_error, which may be one.
+func handlerNodes(n *node) []*node {
+	if n.kind == nodeObject {
+		return []*node{n}
+	}
+	return n.items
+}
+
+// replaced reports whether a handler may give the step another output than its own (rule
+// H1), of which its schema says nothing.
+func (s *parseStep) replaced() bool {
+	n := s.seen["on_error"]
+	return n != nil && slices.ContainsFunc(handlerNodes(n), func(h *node) bool {
+		return h.get("output") != nil || h.get("steps") != nil
+	})
 }
 
 // role is that of the outermost list with one that a step stands in.
