@@ -53,7 +53,9 @@ func (p *parser) approval(s *parseStep, n *node) {
 	s.Approval = spec
 	var timeout *node
 	p.object(n, s.list, []parseField{
-		{"title", func(m *node) { p.template(m, parseExpr{of: s, set: func(t *expr.Template) { spec.Title = t }}) }},
+		{"title", func(m *node) {
+			p.template(m, parseExpr{of: s, at: expr.At{Wanted: expr.Text}, set: func(t *expr.Template) { spec.Title = t }})
+		}},
 		{"to", func(m *node) { p.approvers(s, m, func(t *expr.Template) { spec.To = t }) }},
 		{"form", func(m *node) { spec.Form = p.schemaOf(m) }},
 		{"choices", func(m *node) { p.choices(spec, m) }},

@@ -45,7 +45,7 @@ func (p *parser) subWorkflow(s *parseStep, n *node) {
 		if s.node.get("among") == nil {
 			p.missing(s.node, "among", "an expression in workflow needs among, the list of the names that it may give")
 		}
-		p.template(n, parseExpr{of: s, set: func(t *expr.Template) { child.Expr = t }})
+		p.template(n, parseExpr{of: s, at: expr.At{Wanted: expr.Name}, set: func(t *expr.Template) { child.Expr = t }})
 		return
 	}
 	if n.kind == nodeList {

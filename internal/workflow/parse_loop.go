@@ -27,7 +27,7 @@ func (p *parser) forEach(s *parseStep, n *node) {
 		p.report(n, parley.Problem{Code: problemType, Text: "for_each is one ${…} that gives a list, or a list", Suggestion: "such as ${workflow.input.items}"})
 		return
 	}
-	p.template(n, parseExpr{of: s, set: func(t *expr.Template) { loop.Over = t }})
+	p.template(n, parseExpr{of: s, at: expr.At{Wanted: expr.List}, set: func(t *expr.Template) { loop.Over = t }})
 }
 
 // forEachOnly reads a member of a loop over a list.
@@ -302,7 +302,7 @@ func (p *parser) graphLoop(s *parseStep) (whole bool) {
 	if over := given(config, "collection"); over == nil {
 		p.missing(config, "collection", "a loop needs the collection that it goes over")
 	} else {
-		p.template(over, parseExpr{of: s, set: func(t *expr.Template) { loop.Over = t }})
+		p.template(over, parseExpr{of: s, at: expr.At{Wanted: expr.List}, set: func(t *expr.Template) { loop.Over = t }})
 	}
 	if mode := given(config, "execution_mode"); mode != nil {
 		if w, _ := p.word(mode, "sequential", "parallel"); w == "parallel" {

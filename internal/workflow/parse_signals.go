@@ -32,7 +32,7 @@ func (s *parseStep) await() *Await {
 func awaited(member func(*Await) **expr.Template) func(*parser, *parseStep, *node) {
 	return func(p *parser, s *parseStep, n *node) {
 		to := member(s.await())
-		p.template(n, parseExpr{of: s, set: func(t *expr.Template) { *to = t }})
+		p.template(n, parseExpr{of: s, at: expr.At{Wanted: expr.Text}, set: func(t *expr.Template) { *to = t }})
 	}
 }
 
@@ -65,14 +65,16 @@ func (p *parser) emit(s *parseStep, n *node) {
 		return
 	}
 	s.Emit = &Emit{}
-	into := func(to **expr.Template) func(*node) {
-		return func(m *node) { p.template(m, parseExpr{of: s, set: func(t *expr.Template) { *to = t }}) }
+	into := func(to **expr.Template, wanted expr.Wanted) func(*node) {
+		return func(m *node) {
+			p.template(m, parseExpr{of: s, at: expr.At{Wanted: wanted}, set: func(t *expr.Template) { *to = t }})
+		}
 	}
 	p.object(n, s.list, []parseField{
-		{"event", into(&s.Emit.Event)},
-		{"key", into(&s.Emit.Key)},
-		{"data", into(&s.Emit.Data)},
-		{"id", into(&s.Emit.ID)},
+		{"event", into(&s.Emit.Event, expr.Text)},
+		{"key", into(&s.Emit.Key, expr.Text)},
+		{"data", into(&s.Emit.Data, expr.Anything)},
+		{"id", into(&s.Emit.ID, expr.Text)},
 	})
 	if n.get("event") == nil {
 		p.missing(n, "event", "emit needs event, the name of what is published")

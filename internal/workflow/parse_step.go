@@ -318,7 +318,7 @@ func (p *parser) agent(s *parseStep, n *node) {
 		if among := s.node.get("among"); among == nil {
 			p.missing(s.node, "among", "an expression in agent needs among, the list of the names that it may give")
 		}
-		p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.AgentExpr = t }})
+		p.template(n, parseExpr{of: s, at: expr.At{Wanted: expr.Name}, set: func(t *expr.Template) { s.AgentExpr = t }})
 		return
 	}
 	if n.kind == nodeList {

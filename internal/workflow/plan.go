@@ -85,7 +85,7 @@ func (p *parser) planSteps(s *parseStep, n *node) {
 		}
 		return
 	}
-	p.template(n, parseExpr{of: s, set: func(t *expr.Template) { plan.Steps = t }})
+	p.template(n, parseExpr{of: s, at: expr.At{Wanted: expr.List}, set: func(t *expr.Template) { plan.Steps = t }})
 }
 
 // planned is what a plan step is told, made by the first member that is read.

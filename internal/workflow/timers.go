@@ -27,7 +27,7 @@ func (p *parser) waitUntil(s *parseStep, n *node) {
 		p.report(n, parley.Problem{Code: problemValue, Text: "until is a time, or a text with ${…} that gives one", Suggestion: "such as 2026-01-02T15:04:05Z"})
 		return
 	}
-	p.template(n, parseExpr{of: s, set: func(t *expr.Template) { s.WaitUntil = t }})
+	p.template(n, parseExpr{of: s, at: expr.At{Wanted: expr.Time}, set: func(t *expr.Template) { s.WaitUntil = t }})
 }
 
 // beginWait sets the timer of a wait step. One that is due is over at once (rule

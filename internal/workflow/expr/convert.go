@@ -211,16 +211,16 @@ func toText(v ref.Val) (string, *fault) {
 			return "", faultf("%g is no JSON number", float64(v))
 		}
 	case types.Null:
-		return "", insideText("null")
+		return "", insideText(aNull)
 	case *types.Optional:
 		if !v.HasValue() {
-			return "", insideText("null")
+			return "", insideText(aNull)
 		}
 		return toText(v.GetValue())
 	case traits.Lister:
-		return "", insideText("a list")
+		return "", insideText(aList)
 	case traits.Mapper, *record:
-		return "", insideText("an object")
+		return "", insideText(anObject)
 	case types.Bool, types.Int, types.Uint:
 	default:
 		// Times, durations and bytes are strings in JSON.

@@ -223,17 +223,17 @@ func kindOf(raw []byte) string {
 	}
 	switch raw[0] {
 	case '{':
-		return "an object"
+		return anObject
 	case '[':
-		return "a list"
+		return aList
 	case '"':
-		return "a string"
+		return aString
 	case 't', 'f':
-		return "a boolean"
+		return aBoolean
 	case 'n':
-		return "null"
+		return aNull
 	}
-	return "a number"
+	return aNumber
 }
 
 // depthOf counts how deep lists and objects are nested; 0 for other values.

@@ -119,10 +119,12 @@ func (b *builder) oneString(dec *jsontext.Decoder, at *place, text string, befor
 	if len(pieces) == 0 {
 		return
 	}
+	whole := len(pieces) == 1 && pieces[0].x != nil
+	b.misfits(at, pieces, whole)
 	b.literal(b.value[b.copied:start])
 	b.copied = end
 	p := part{depth: dec.StackDepth(), field: cmp.Or(at.field(), b.at.Member)}
-	if len(pieces) == 1 && pieces[0].x != nil {
+	if whole {
 		p.x = pieces[0].x
 		b.parts = append(b.parts, p)
 		return
@@ -141,10 +143,31 @@ func (b *builder) oneString(dec *jsontext.Decoder, at *place, text string, befor
 	b.literal([]byte{'"'})
 }
 
-// piece is plain text or an expression of one string.
+// misfits finds what can never stand where it does: in the place of the value, if it is
+// all of the string, else inside of text (rule E1).
+func (b *builder) misfits(at *place, pieces []piece, whole bool) {
+	wanted := Text
+	if whole {
+		if wanted = b.at.Wanted; len(at.levels) > 0 {
+			return
+		}
+	}
+	for _, piece := range pieces {
+		if piece.x == nil {
+			continue
+		}
+		if f := b.c.misfit(piece.x, wanted, !whole); f != nil {
+			f.Pointer, f.Offset = at.pointer(), piece.at
+			b.findings = append(b.findings, *f)
+		}
+	}
+}
+
+// piece is plain text, or an expression and where in its string it stands.
 type piece struct {
 	text string
 	x    expression
+	at   int
 }
 
 // split cuts a string into pieces; no pieces mean that all of it is text.
@@ -171,7 +194,7 @@ func (c *Compiler) split(text string, at At) (pieces []piece, findings []Finding
 		if start > done {
 			pieces = append(pieces, piece{text: text[done:start]})
 		}
-		pieces = append(pieces, piece{x: x})
+		pieces = append(pieces, piece{x: x, at: start})
 		done = from
 	}
 	if len(pieces) > 0 && done < len(text) {

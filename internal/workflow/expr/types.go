@@ -36,6 +36,8 @@ type At struct {
 	// Each are the loops around, the innermost first: they add `each` and
 	// `loop`.
 	Each []LoopAt
+	// Wanted says what the value has to be.
+	Wanted Wanted
 	// Member names the value in the errors of what stands in no member of it.
 	Member string
 	// Event adds `event`, Plan `plan.input`.
