@@ -32,6 +32,33 @@ func table(t *testing.T, d document, cases map[string]string) {
 	}
 }
 
+// TestE6_WholeNumbersAreSortedAmongOthers: whether a score is 1 or 0.9 is a matter of
+// chance, and both are numbers.
+func TestE6_WholeNumbersAreSortedAmongOthers(t *testing.T) {
+	table(t, document{
+		input: `{"l":[0.8,1,0.5,-2,1e0],"max":[9223372036854775807,9223372036854775806,9.3e18],"huge":[1,1e999],"s":[{"n":"a","v":1},{"n":"b","v":0.5},{"n":"c","v":1.0}],
+			"one":[null],"words":["b","a"],"mixed":[1,"a"],"objects":[{},{}],"many":[3,1,2,1,3,2,1,3,2,1,3,2,1,3,2]}`,
+	}, map[string]string{
+		"workflow.input.l.sort()":                               "[-2,0.5,0.8,1,1]",
+		"workflow.input.l.sort().map(x, type(x) == int)":        "[true,false,false,true,false]",
+		"workflow.input.max.sort()":                             "[9223372036854775806,9223372036854775807,9300000000000000000]",
+		"[2, 1.5, 1u].sort()":                                   "[1,1.5,2]",
+		"workflow.input.s.sortBy(x, x.v).map(x, x.n)":           `["b","a","c"]`,
+		"workflow.input.s.sortBy(x, -x.v).map(x, x.n)":          `["a","c","b"]`,
+		"lists.range(15).sortBy(i, workflow.input.many[i])":     "[1,3,6,9,12,2,5,8,11,14,0,4,7,10,13]",
+		"workflow.input.words.sort()":                           `["a","b"]`,
+		"[].sort() == [] && [].sortBy(x, x) == []":              "true",
+		"workflow.input.mixed.sort()":                           "error: list elements must have the same type",
+		"workflow.input.objects.sort()":                         "error: list elements must be comparable",
+		"workflow.input.one.sort()":                             "error: list elements must be comparable",
+		"workflow.input.huge.sort()":                            "error: out of range",
+		"[1.0, 0.0 / 0.0].sort()":                               "error: NaN",
+		"workflow.input.s.sortBy(x, x.none)":                    "error: no such key",
+		"workflow.input.l.map(x, x * 2).sort()":                 "[-4,1,1.6,2,2]",
+		"workflow.input.words.sortBy(x, size(x)) == ['b', 'a']": "true",
+	})
+}
+
 func TestE6_NumbersMix(t *testing.T) {
 	table(t, document{
 		input: `{"i":3,"d":2.5,"whole":2.0,"e":1e2,"max":9223372036854775807,"big":9223372036854775808,"minus":-0,"huge":1e999}`,

@@ -49,7 +49,8 @@ func weighed(call interpreter.InterpretableCall, do func(args []ref.Val) ref.Val
 	})
 }
 
-// weigh is a decorator of plans: calls whose work may be too much are weighed.
+// weigh is a decorator of plans: calls whose work may be too much are weighed, and those
+// that sort do it by the order of this language.
 func (e *environment) weigh(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || workOf(call.Function()) == nil {
@@ -69,6 +70,9 @@ func (e *environment) weigh(i interpreter.InterpretableV2) (interpreter.Interpre
 		return i, nil
 	}
 	do := caller(found)
+	if own := e.sorting(call.Function()); own != nil {
+		do = own
+	}
 	return weighed(call, func(args []ref.Val) ref.Val {
 		if trait := found.OperandTrait; trait != 0 && !args[0].Type().HasTrait(trait) {
 			return types.MaybeNoSuchOverloadErr(args[0])
