@@ -29,7 +29,10 @@ func (d *doctor) database(ctx context.Context) []finding {
 	look, err := server.LookAtDatabase(ctx, d.loaded.Data, d.loaded.Database.URL, d.a.now)
 	if err != nil && look.Version == "" {
 		advice := "start the database, or correct database.url and database.password"
-		if own {
+		switch {
+		case own && !look.Damaged:
+			advice = "let the user of Parley read it and write beside it, or name another folder with data"
+		case own:
 			advice = "put a copy in its place (parley backup makes one), or name another folder with data"
 		}
 		return []finding{broken("database", classify(err).text, advice)}

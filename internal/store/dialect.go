@@ -115,6 +115,9 @@ type dialect struct {
 	// classify tells the errors of the driver apart; full those of a disk without room.
 	classify func(error) errorClass
 	full     func(error) bool
+	// damaged reports errors of a file that holds no database, or not as it was
+	// written; nil where a server has the files.
+	damaged func(error) bool
 	// explain gives what a refusal of the database means and what to do, as a format
 	// for the database's name and the error; "" for what class says enough of. nil is
 	// none.

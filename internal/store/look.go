@@ -25,6 +25,9 @@ type Look struct {
 	// is ahead of that of this process.
 	OwnClock bool
 	Ahead    time.Duration
+	// Damaged says of a database that cannot be opened that its file holds none, or not
+	// as it was written.
+	Damaged bool
 }
 
 // LookAt looks at a database and changes nothing: no file is made, and no step of
@@ -41,6 +44,7 @@ func LookAt(ctx context.Context, target string, o Options) (l Look, err error) {
 	db.readers = sql.OpenDB(c)
 	defer func() { err = errors.Join(err, db.readers.Close()) }()
 	if err := db.readers.QueryRowContext(ctx, db.dialect.version).Scan(&l.Version); err != nil {
+		l.Damaged = db.dialect.damaged != nil && db.dialect.damaged(err)
 		return l, db.unopened(err)
 	}
 	if db.dialect.time != "" {

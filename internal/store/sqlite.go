@@ -32,7 +32,7 @@ func sqliteDialect() dialect {
 		connector: sqliteConnector,
 		connect:   sqliteConnect,
 		prepare:   sqlitePrepare,
-		classify:  sqliteClassify, full: sqliteFull,
+		classify:  sqliteClassify, full: sqliteFull, damaged: sqliteDamaged, explain: sqliteExplain,
 		there: `SELECT count(*) > 0 FROM sqlite_master WHERE name = ?`,
 		name:  func(path string) string { return path },
 	}
@@ -105,6 +105,21 @@ func sqliteClassify(err error) errorClass {
 func sqliteFull(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && e.Code()&0xff == sqlite3.SQLITE_FULL
+}
+
+// sqliteDamaged reports that a file is no database, or that it is not as it was written.
+func sqliteDamaged(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (e.Code()&0xff == sqlite3.SQLITE_NOTADB || e.Code()&0xff == sqlite3.SQLITE_CORRUPT)
+}
+
+// sqliteExplain tells of a disk without room where SQLite speaks of an error of the disk:
+// it cannot make, or enlarge, the file that those who use the database share.
+func sqliteExplain(err error) (format string, cause error) {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+		return "there is no room for the file %s-shm, without which the database cannot be used: %w; make room on its disk, the database is as it was", err
+	}
+	return "", nil
 }
 
 // sqliteLink is the write connection of SQLite, used below database/sql because
