@@ -144,8 +144,8 @@ type DB struct {
 	}
 }
 
-// Open opens a database. A target that begins with postgres:// or postgresql://
-// is the URL of a PostgreSQL database, which has to be there; with several hosts
+// Open opens a database. A target that begins with postgres:// or postgresql://, in
+// upper or lower case, is the URL of a PostgreSQL database, which has to be there; with several hosts
 // the one that takes writes is used. Any other target is the path of an SQLite
 // file, which is made, with mode 0600, if it is not there. Open refuses a
 // database whose schema is newer than this program; [DB.Migrate] brings an older

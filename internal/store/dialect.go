@@ -135,7 +135,7 @@ type dialect struct {
 
 // dialectOf gives the dialect of a target: a PostgreSQL URL or a path.
 func dialectOf(target string) dialect {
-	if strings.HasPrefix(target, "postgres://") || strings.HasPrefix(target, "postgresql://") {
+	if scheme, _, ok := strings.Cut(target, "://"); ok && (strings.EqualFold(scheme, "postgres") || strings.EqualFold(scheme, "postgresql")) {
 		return postgresDialect()
 	}
 	return sqliteDialect()

@@ -7,7 +7,8 @@ import (
 
 // PlainURL takes what is of the driver of the existing platform out of the URL of a
 // PostgreSQL database: its name in the scheme, postgresql+asyncpg://, and its
-// parameters, of which ssl becomes sslmode. Any other text stays as it is.
+// parameters, of which ssl becomes sslmode. The scheme is in lower case, as the driver
+// wants it. Any other text stays as it is.
 func PlainURL(address string) string {
 	scheme, rest, ok := strings.Cut(strings.TrimSpace(address), "://")
 	if !ok {
@@ -16,6 +17,7 @@ func PlainURL(address string) string {
 	if base, _, ok := strings.Cut(scheme, "+"); ok {
 		scheme = base
 	}
+	scheme = strings.ToLower(scheme)
 	where, query, _ := strings.Cut(rest, "?")
 	// A plus is a plus there, and a blank is %20.
 	params, err := url.ParseQuery(strings.ReplaceAll(query, "+", "%2B"))

@@ -167,6 +167,7 @@ func postgresConnector(target string, o Options, use use) (driver.Connector, err
 
 // postgresName says which database it is, and as whom, without a secret.
 func postgresName(target string) string {
+	target = PlainURL(target)
 	c, err := pgx.ParseConfig(target)
 	if err == nil {
 		return fmt.Sprintf("%s on %s as %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.User)
