@@ -1,6 +1,7 @@
 package rpchttp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +124,24 @@ func (b *brittle) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// A restarting server is one Server after the other: what the one before knew is lost.
+type restarting struct {
+	config rpchttp.ServerConfig
+	now    atomic.Pointer[rpchttp.Server]
+}
+
+func (r *restarting) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.now.Load().ServeHTTP(w, req)
+}
+
+func (r *restarting) restart() {
+	if old := r.now.Swap(rpchttp.Handler(r.config)); old != nil {
+		old.Close()
+	}
+}
+
+func (r *restarting) close() { r.now.Load().Close() }
+
 // A caller is a Conn or a Client.
 type caller interface {
 	Call(ctx context.Context, method string, params, result any, opts ...jsonrpc.CallOption) error
@@ -132,7 +152,8 @@ type caller interface {
 
 // A world is a client and a server that call each other.
 type world struct {
-	t *testing.T
+	t     *testing.T
+	plain atomic.Bool // what is asked is small, and answered at once
 
 	mu      sync.Mutex
 	rnd     *rand.Rand
@@ -171,6 +192,10 @@ func (w *world) handler(back func(context.Context) caller) jsonrpc.Handler {
 		w.mu.Lock()
 		w.handled[a.Token]++
 		w.mu.Unlock()
+		if req.Method() == "stream" {
+			text, err := json.Marshal(a)
+			return bytes.NewReader(text), err
+		}
 		if a.Wait > 0 {
 			select {
 			case <-time.After(a.Wait):
@@ -191,6 +216,11 @@ func (w *world) handler(back func(context.Context) caller) jsonrpc.Handler {
 	})
 }
 
+// quick declares one method inline.
+type quick struct{ jsonrpc.Handler }
+
+func (quick) Inline(method []byte) bool { return string(method) == "quick" }
+
 // call makes one call, and says what became of it. A foreign answer fails the test.
 func (w *world) call(ctx context.Context, conn caller, depth int) error {
 	a := w.ask(depth)
@@ -200,7 +230,21 @@ func (w *world) call(ctx context.Context, conn caller, depth int) error {
 	if many {
 		opts = append(opts, jsonrpc.Idempotent())
 	}
-	err := conn.Call(ctx, "ask", a, &got, opts...)
+	method, text, result := "ask", new(bytes.Buffer), any(&got)
+	if depth == 0 && w.intn(3) == 0 {
+		method, a.Wait = "quick", 0
+	} else if w.intn(4) == 0 {
+		method, a.Wait, a.Depth = "stream", 0, 0
+	}
+	if w.intn(5) == 0 {
+		result = text
+	}
+	err := conn.Call(ctx, method, a, result, opts...)
+	if err == nil && result == any(text) {
+		if err := json.Unmarshal(text.Bytes(), &got); err != nil {
+			w.t.Errorf("the text of an answer: %v", err)
+		}
+	}
 	if err == nil && got != a {
 		w.t.Errorf("the answer to %s is %s", a.Token, got.Token)
 	}
@@ -210,6 +254,9 @@ func (w *world) call(ctx context.Context, conn caller, depth int) error {
 
 func (w *world) ask(depth int) ask {
 	a := ask{Token: w.token(), Depth: depth}
+	if w.plain.Load() {
+		return a
+	}
 	if w.intn(4) == 0 {
 		a.Fill = strings.Repeat("x", w.intn(1<<w.intn(19)))
 	}
@@ -288,23 +335,35 @@ func oneWorld(t *testing.T, seed uint64) {
 	pick := func(of ...int) int { return of[rnd.IntN(len(of))] }
 	network := &pipeNet{accept: make(chan net.Conn), closed: make(chan struct{}), rnd: rand.New(rand.NewPCG(seed, 1)), cuts: pick(0, 0, 3, 30)}
 	cancel := []jsonrpc.CancelStyle{jsonrpc.CancelSilent, jsonrpc.LSPCancel, jsonrpc.MCPCancel}[rnd.IntN(3)]
-	h := rpchttp.Handler(rpchttp.ServerConfig{
-		Config: jsonrpc.Config{Cancel: cancel, MaxHandlers: pick(0, 3, 50), Handler: w.handler(func(ctx context.Context) caller {
+	most := pick(0, 0, 0, 5000)
+	serverConfig := rpchttp.ServerConfig{
+		Config: jsonrpc.Config{MaxMessage: most, Cancel: cancel, MaxHandlers: pick(0, 3, 50), WriteBuffer: pick(0, 1, 1000), Handler: quick{w.handler(func(ctx context.Context) caller {
 			if s, ok := rpchttp.SessionFrom(ctx); ok {
 				return s.Conn()
 			}
 			return nil
-		})},
-		Sessions: &rpchttp.SessionConfig{Backlog: pick(0, 1000, 100_000)},
-	})
-	srv := &http.Server{Handler: h}
+		})}},
+		Sessions: &rpchttp.SessionConfig{
+			Backlog: pick(0, 1000, 100_000), Max: pick(0, 0, 1), Idle: time.Duration(pick(0, 0, 100)) * time.Millisecond,
+		},
+	}
+	h := &restarting{config: serverConfig}
+	h.restart()
+	protocols := new(http.Protocols)
+	if rnd.IntN(3) == 0 {
+		protocols.SetUnencryptedHTTP2(true)
+	} else {
+		protocols.SetHTTP1(true)
+	}
+	srv := &http.Server{Handler: h, Protocols: protocols}
 	served := make(chan error)
 	go func() { served <- srv.Serve(network) }()
-	transport := &http.Transport{DialContext: network.dial, MaxIdleConnsPerHost: 10}
+	transport := &http.Transport{DialContext: network.dial, MaxIdleConnsPerHost: 10, Protocols: protocols}
 	clientConfig := rpchttp.ClientConfig{
 		Client:      &http.Client{Transport: transport},
 		MaxInFlight: pick(0, 1, 2, 5), MaxQueue: pick(0, 1, 1000, 100_000), MaxReconnects: -1,
-		Cancel: cancel, WayBack: rpchttp.WayBackAtOnce,
+		MaxMessage: most, Timeout: time.Duration(pick(0, 0, -1, 1)) * time.Second,
+		Cancel: cancel, WayBack: rpchttp.WayBackAtOnce, WayBackIdle: time.Duration(pick(0, 0, 20)) * time.Second,
 	}
 	dial := func(context.Context) (jsonrpc.Stream, error) {
 		return rpchttp.NewStream("http://127.0.0.1/", clientConfig)
@@ -312,8 +371,8 @@ func oneWorld(t *testing.T, seed uint64) {
 	var conn caller
 	ready := make(chan struct{})
 	connConfig := jsonrpc.Config{
-		Cancel: cancel, WriteBuffer: pick(0, 1, 1000), MaxHandlers: pick(0, 3, 50),
-		Handler: w.handler(func(context.Context) caller { <-ready; return conn }),
+		MaxMessage: most, Cancel: cancel, WriteBuffer: pick(0, 1, 1000), MaxHandlers: pick(0, 3, 50),
+		Handler: quick{w.handler(func(context.Context) caller { <-ready; return conn })},
 	}
 	left := func() bool { return false }
 	var end func() error
@@ -339,11 +398,18 @@ func oneWorld(t *testing.T, seed uint64) {
 			}
 		})
 	}
+	for range pick(0, 0, 1, 3) {
+		callers.Go(func() {
+			time.Sleep(time.Duration(w.intn(5000)) * time.Millisecond)
+			h.restart()
+		})
+	}
 	callers.Wait()
 	network.mu.Lock()
 	network.sound = true
 	network.mu.Unlock()
 	time.Sleep(2 * time.Hour) // all that was under way has ended, one after the other perhaps
+	w.plain.Store(true)
 	if conn.State() == jsonrpc.StateConnected {
 		// One call there and one back; more would want more calls in flight.
 		if err := w.call(t.Context(), conn, 1); err != nil {
@@ -356,7 +422,7 @@ func oneWorld(t *testing.T, seed uint64) {
 		t.Error("something is under way")
 	}
 	end()
-	h.Close()
+	h.close()
 	srv.Close()
 	<-served
 	transport.CloseIdleConnections()
