@@ -28,16 +28,24 @@ type tokenIssuer struct {
 	tokens, discoveries atomic.Int64
 	status              atomic.Int64 // of the token endpoint, 0 for success
 	life                atomic.Int64 // seconds
+	path                atomic.Value // of the token endpoint
 }
 
 func newTokenIssuer(t *testing.T) *tokenIssuer {
 	i := &tokenIssuer{}
 	i.life.Store(3600)
+	i.path.Store("/token")
 	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Path != "/token" {
+		path, _ := i.path.Load().(string)
+		switch r.URL.Path {
+		case "/.well-known/openid-configuration":
 			i.discoveries.Add(1)
-			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "token_endpoint": i.URL + "/token"})
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "token_endpoint": i.URL + path})
+			return
+		case path:
+		default:
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		_ = r.ParseForm()
@@ -125,6 +133,29 @@ func TestZN6_DirectOIDC(t *testing.T) {
 	call("well again", 5, 1, "")
 	if iss.discoveries.Load() != 1 {
 		t.Errorf("%d discoveries", iss.discoveries.Load())
+	}
+}
+
+// TestZN6_DirectOIDCTokenEndpointMoves: an issuer whose token endpoint is not there any more is
+// asked where it is, once for each fetch.
+func TestZN6_DirectOIDCTokenEndpointMoves(t *testing.T) {
+	iss := newTokenIssuer(t)
+	now := time.Now()
+	auth := iss.auth(t, func() time.Time { return now })
+	for step, path := range []string{"/token", "/token", "/oauth2/token", "/oauth2/token"} {
+		iss.path.Store(path)
+		h := http.Header{}
+		if err := auth.Authorize(within(t, time.Minute), h); err != nil || h.Get("Authorization") != fmt.Sprintf("Bearer t%d", step+1) {
+			t.Fatalf("step %d: %q, %v", step, h.Get("Authorization"), err)
+		}
+		now = now.Add(2 * time.Hour)
+	}
+	if n := iss.discoveries.Load(); n != 2 {
+		t.Errorf("%d discoveries", n)
+	}
+	iss.path.Store("")
+	if err := auth.Authorize(within(t, time.Minute), http.Header{}); fault(t, err).Class != zone.ClassAuth || iss.discoveries.Load() != 3 {
+		t.Errorf("%d discoveries, %v", iss.discoveries.Load(), err)
 	}
 }
 

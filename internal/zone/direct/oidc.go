@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -65,10 +66,23 @@ type issuer struct {
 // fetch gets a token. It is called once at a time.
 func (i *issuer) fetch(ctx context.Context) (Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, i.cfg.Client)
-	endpoint, err := i.discover(ctx)
+	endpoint, before, err := i.discover(ctx)
 	if err != nil {
 		return Token{}, err
 	}
+	t, err := i.ask(ctx, endpoint)
+	if err == nil || !gone(err) {
+		return t, tokenFault(err)
+	}
+	i.forget() // perhaps it has moved
+	if !before {
+		return t, tokenFault(err)
+	}
+	return i.fetch(ctx)
+}
+
+// ask asks the token endpoint.
+func (i *issuer) ask(ctx context.Context, endpoint oauth2.Endpoint) (Token, error) {
 	c := clientcredentials.Config{
 		ClientID: i.cfg.ClientID, ClientSecret: string(i.cfg.ClientSecret.Reveal()), TokenURL: endpoint.TokenURL, Scopes: i.cfg.Scopes,
 	}
@@ -77,7 +91,7 @@ func (i *issuer) fetch(ctx context.Context) (Token, error) {
 	}
 	tok, err := c.Token(ctx)
 	if err != nil {
-		return Token{}, tokenFault(err)
+		return Token{}, err
 	}
 	t := Token{Secret: parley.NewSecret([]byte(tok.AccessToken))}
 	if !tok.Expiry.IsZero() { // by the clock of oauth2
@@ -86,28 +100,53 @@ func (i *issuer) fetch(ctx context.Context) (Token, error) {
 	return t, nil
 }
 
-func (i *issuer) discover(ctx context.Context) (oauth2.Endpoint, error) {
+// gone says whether err is that of an endpoint that is not where it was.
+func gone(err error) bool {
+	r, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok || r.Response == nil {
+		op, ok := errors.AsType[*net.OpError](err)
+		return ok && op.Op == "dial"
+	}
+	switch r.Response.StatusCode {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+		return true
+	}
+	return false
+}
+
+// discover gives the token endpoint, and says whether it was known before.
+func (i *issuer) discover(ctx context.Context) (endpoint oauth2.Endpoint, before bool, err error) {
 	i.mu.Lock()
 	known := i.endpoint
 	i.mu.Unlock()
 	if known.TokenURL != "" {
-		return known, nil
+		return known, true, nil
 	}
 	p, err := oidc.NewProvider(ctx, i.cfg.Issuer)
 	if err != nil {
-		return oauth2.Endpoint{}, fmt.Errorf("the issuer %s could not be asked: %w", i.cfg.Issuer, plain(firstLine(err)))
+		return oauth2.Endpoint{}, false, fmt.Errorf("the issuer %s could not be asked: %w", i.cfg.Issuer, plain(firstLine(err)))
 	}
 	if p.Endpoint().TokenURL == "" {
-		return oauth2.Endpoint{}, fmt.Errorf("the issuer %s names no token endpoint", i.cfg.Issuer)
+		return oauth2.Endpoint{}, false, fmt.Errorf("the issuer %s names no token endpoint", i.cfg.Issuer)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.endpoint = p.Endpoint()
-	return i.endpoint, nil
+	return i.endpoint, false, nil
+}
+
+// forget has the issuer asked anew where its endpoint is.
+func (i *issuer) forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.endpoint = oauth2.Endpoint{}
 }
 
 // tokenFault leaves out what the issuer wrote: it may repeat what it was sent.
 func tokenFault(err error) error {
+	if err == nil {
+		return nil
+	}
 	r, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok || r.Response == nil {
 		return fmt.Errorf("no token: %w", plain(err))
