@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -261,14 +260,34 @@ func (k *keySet) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("keys: HTTP %d", resp.StatusCode)
 	}
-	var set jose.JSONWebKeySet
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxKeys)).Decode(&set); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	// A key that is secret would make everybody who reads it a signer.
-	keys := slices.DeleteFunc(set.Keys, func(key jose.JSONWebKey) bool { return !key.Valid() || !key.IsPublic() })
+	return usable(set.Keys)
+}
+
+// usable gives the keys that signatures may be checked with. Others are left out, be it that
+// nothing is understood of them: an issuer may have new kinds of keys beside the old ones
+// (RFC 7517 §5).
+func usable(texts []json.RawMessage) ([]jose.JSONWebKey, error) {
+	var keys []jose.JSONWebKey
+	why := errors.New("none")
+	for _, text := range texts {
+		var key jose.JSONWebKey
+		if err := json.Unmarshal(text, &key); err != nil {
+			why = err
+			continue
+		}
+		// A key that is secret would make everybody who reads it a signer.
+		if key.Valid() && key.IsPublic() {
+			keys = append(keys, key)
+		}
+	}
 	if len(keys) == 0 {
-		return nil, errors.New("keys: none")
+		return nil, fmt.Errorf("keys: %w", why)
 	}
 	return keys, nil
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -378,6 +379,46 @@ func TestZN6_OIDCKeysThatAreNoKeys(t *testing.T) {
 		}
 		if err := check(asks(sign(t, jose.RS256, jose.JSONWebKey{Key: key, KeyID: "k1"}, claimsOf(iss.URL, nil)))); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+}
+
+// TestZN6_OIDCKeysOfOtherKinds: keys of which nothing is understood, or that are none, keep
+// nobody from the others (RFC 7517 §5).
+func TestZN6_OIDCKeysOfOtherKinds(t *testing.T) {
+	key := rsaKey(t)
+	good, err := json.Marshal(public(key, "k1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(iss *issuer) *http.Request {
+		return asks(sign(t, jose.RS256, jose.JSONWebKey{Key: key, KeyID: "k1"}, claimsOf(iss.URL, nil)))
+	}
+	for set, want := range map[string]error{
+		`{"keys":[{"kty":"AKP","alg":"ML-DSA-44","pub":"AAAA","kid":"k2"},GOOD]}`: nil,
+		`{"keys":[GOOD,{"kty":"OKP","crv":"Ed448","x":"AAAA"}]}`:                  nil,
+		`{"keys":[{"kty":"EC","crv":"secp256k1","x":"AAAA","y":"AAAA"},GOOD]}`:    nil,
+		`{"keys":[{"kty":"RSA","n":"AQAB"},{},null,7,GOOD]}`:                      nil,
+		`{"keys":[{"kty":"AKP","alg":"ML-DSA-44","pub":"AAAA","kid":"k1"}]}`:      zoneauth.ErrUnavailable,
+		`{"keys":GOOD}`: zoneauth.ErrUnavailable,
+		`{}`:            zoneauth.ErrUnavailable,
+		`[GOOD]`:        zoneauth.ErrUnavailable,
+	} {
+		iss := newIssuer(t)
+		discovery := iss.Config.Handler
+		iss.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/keys" {
+				discovery.ServeHTTP(w, r)
+				return
+			}
+			_, _ = io.WriteString(w, strings.ReplaceAll(set, "GOOD", string(good)))
+		})
+		check, err := zoneauth.OIDC(zoneauth.OIDCConfig{Issuer: iss.URL, Audience: "execution", Now: func() time.Time { return t0 }, AllowHTTP: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(token(iss)); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("%s: %v, want %v", set, err, want)
 		}
 	}
 }
