@@ -26,6 +26,10 @@ type ParseOptions struct {
 	Idempotent func(name string) bool
 	// Limits are those of language.md §10; a zero member is its default.
 	Limits ParseLimits
+
+	// accepted: the document was accepted before, perhaps by an earlier program that found
+	// less in it.
+	accepted bool
 }
 
 // ParseLimits bound one document.
@@ -66,9 +70,10 @@ func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 }
 
 // ParseStored is [Parse] for a version that was deployed: no setting keeps it from
-// being read.
+// being read. That a value can never be what is wanted is a warning there: earlier
+// versions of Parley did not look for it.
 func ParseStored(name, version string, source []byte) (*Definition, parley.Problems) {
-	return Parse(ParseOptions{File: name, Version: version, Limits: storedLimits()}, source)
+	return Parse(ParseOptions{File: name, Version: version, Limits: storedLimits(), accepted: true}, source)
 }
 
 // parse compiles a document, or for a plan one that holds no more than it may.

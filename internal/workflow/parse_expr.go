@@ -158,7 +158,7 @@ func (p *parser) compiler(form Form) *expr.Compiler {
 	if c := p.compilers[form]; c != nil {
 		return c
 	}
-	o := expr.Options{Graph: form == FormGraph, InputSchema: p.inputSchema, StepSchemas: map[string]json.RawMessage{}}
+	o := expr.Options{Graph: form == FormGraph, Accepted: p.o.accepted, InputSchema: p.inputSchema, StepSchemas: map[string]json.RawMessage{}}
 	for id, s := range p.steps {
 		o.StepIDs = append(o.StepIDs, id)
 		if s.schema != nil && (s.Kind != KindValidate || s.seen["output"] == nil) && !s.replaced() {

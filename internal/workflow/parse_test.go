@@ -285,6 +285,14 @@ func TestLimits_Workflow(t *testing.T) {
 	if def, problems := Parse(few, wide(4)); def != nil || len(problems) != 1 || problems[0].Code != "limit" {
 		t.Error(problems)
 	}
+	// What is known of values beforehand may be more than it was then.
+	known := []byte(`{"name":"x","input":{"type":"object","properties":{"l":{"type":"array"}}},"steps":[{"set":"of ${workflow.input.l}"}]}`)
+	if def, problems := ParseStored("x", "1", known); def == nil || len(def.Warnings) != 1 {
+		t.Errorf("stored: %v", problems)
+	}
+	if def, _ := Parse(ParseOptions{}, known); def != nil {
+		t.Error("a list inside text is deployed")
+	}
 	if def, problems := ParseStored("x", "1", wide(3000)); def == nil {
 		t.Errorf("what was deployed is not read: %v", problems)
 	}

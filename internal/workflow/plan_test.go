@@ -47,6 +47,16 @@ func TestS10_TooManySteps(t *testing.T) {
 	}
 }
 
+// TestS10_PlansAreReadAsTheyWere: a plan that some version of Parley has accepted is read
+// again by another one, whatever that knows of its values beforehand.
+func TestS10_PlansAreReadAsTheyWere(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"]}}]}`)
+	s.answer("p", `[{"id":"l","agent":"a","schema":{"type":"array"}},{"agent":"a","input":"of ${l.output}"}]`)
+	if len(s.open) != 1 || s.state.Err() != nil {
+		t.Errorf("%d calls, %v", len(s.open), s.state.Err())
+	}
+}
+
 // TestS10_PlansHaveALimit: a plan that is too large is not even read.
 func TestS10_PlansHaveALimit(t *testing.T) {
 	s := play(t, `{"name":"t","steps":[{"id":"p","agent":"p"},{"id":"w","plan":"${p.output}","allow":{"agents":["a"]}}]}`)

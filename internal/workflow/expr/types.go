@@ -14,6 +14,9 @@ type Options struct {
 	// Graph chooses the graph-form reading: an unclosed ${ is plain text (E1),
 	// old paths are read (E2) and unknown references are warnings.
 	Graph bool
+	// Accepted: what is compiled was accepted before, perhaps by a program that did not know
+	// what an expression can never give. That is a warning.
+	Accepted bool
 	// StepIDs holds the id of every step of the workflow, at every depth.
 	StepIDs []string
 	// InputSchema is the declared `input` schema, nil if there is none (E10).
@@ -82,7 +85,8 @@ const (
 // built when the first expression needs it, and shared. A Compiler is free for
 // concurrent use.
 type Compiler struct {
-	graph bool
+	graph, accepted bool
+
 	known map[string]bool
 	ids   []string // sorted
 	input schema
@@ -97,7 +101,7 @@ type Compiler struct {
 
 // NewCompiler prepares a compiler. It fails if a schema is not JSON.
 func NewCompiler(o Options) (*Compiler, error) {
-	c := &Compiler{graph: o.Graph, known: make(map[string]bool, len(o.StepIDs)), steps: map[string]schema{}}
+	c := &Compiler{graph: o.Graph, accepted: o.Accepted, known: make(map[string]bool, len(o.StepIDs)), steps: map[string]schema{}}
 	for _, id := range o.StepIDs {
 		c.known[id] = true
 	}

@@ -55,14 +55,14 @@ const (
 )
 
 // misfit gives the finding that an expression surely gives what is not wanted; nil if it
-// may give something else. Text is inText if it stands inside a longer one. In graph form
-// it is a warning: what old plans hold is an error once it is evaluated.
+// may give something else. Text is inText if it stands inside a longer one. In graph form,
+// and in what was accepted before, it is a warning: it is an error once it is evaluated.
 func (c *Compiler) misfit(x expression, wanted Wanted, inText bool) *Finding {
 	kind := c.kindFor(x)
 	if wanted.takes(kind) {
 		return nil
 	}
-	f := &Finding{Code: CodeExpression, Warning: c.graph, Text: fmt.Sprintf("%s is wanted here, this gives %s", wanted, kind)}
+	f := &Finding{Code: CodeExpression, Warning: c.graph || c.accepted, Text: fmt.Sprintf("%s is wanted here, this gives %s", wanted, kind)}
 	if inText {
 		f.Text = insideText(kind).text
 		if kind != aNull {
