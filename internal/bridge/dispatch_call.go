@@ -100,9 +100,10 @@ type call struct {
 	replies *parley.Reply
 	replyTo int
 	// answeredAt is when the agent took an answer, answeredState where it stood
-	// before.
+	// before, and answeredTo what it had asked.
 	answeredAt    time.Time
 	answeredState string
+	answeredTo    *parley.Question
 }
 
 type phase uint8

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -170,14 +171,29 @@ func (c *call) hangUp() {
 	}
 }
 
-// standing is what the agent waits for, as far as that is news: right after an
-// answer was taken the agent may still show the question that it was for.
+// standing is what the agent waits for, as far as that is news.
 func (c *call) standing(out Outcome) *parley.Question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if out.Question != nil && c.row.Question == nil && !c.answeredAt.IsZero() && out.State == c.answeredState &&
-		c.b.cfg.Now().Sub(c.answeredAt) < answerSettles {
+	if out.Question != nil && c.row.Question == nil && c.staleLocked(out) {
 		return nil
 	}
 	return out.Question
+}
+
+// staleLocked: right after an answer was taken the agent may still show the question
+// that it was for, or that it waits and no question any more. The answer itself may be
+// one more message that it counts.
+func (c *call) staleLocked(out Outcome) bool {
+	if c.answeredAt.IsZero() || c.b.cfg.Now().Sub(c.answeredAt) >= answerSettles || uncounted(out.State) != uncounted(c.answeredState) {
+		return false
+	}
+	q := bounded(out.Question)
+	return q.Text == "" && len(q.Parts) == 0 || c.answeredTo == nil || sameQuestion(q, c.answeredTo)
+}
+
+// uncounted is a state without what an adapter counts behind it.
+func uncounted(state string) string {
+	before, _, _ := strings.Cut(state, ", ")
+	return before
 }

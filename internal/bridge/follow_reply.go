@@ -48,7 +48,7 @@ func (c *call) stillAsks(state string) (known bool) {
 	c.mu.Lock()
 	moved := c.state != "" && state != "" && state != c.state
 	if moved {
-		c.answeredAt, c.answeredState = now, state
+		c.answeredAt, c.answeredState, c.answeredTo = now, state, c.row.Question
 	}
 	c.mu.Unlock()
 	switch {
@@ -243,7 +243,7 @@ func (c *call) replied(r *parley.Reply, out Outcome) step {
 		return (*call).answer
 	case Accepted:
 		c.mu.Lock()
-		c.answeredAt, c.answeredState = c.b.cfg.Now(), c.state
+		c.answeredAt, c.answeredState, c.answeredTo = c.b.cfg.Now(), c.state, c.row.Question
 		c.mu.Unlock()
 		c.hangUp() // what the agent told before it asked
 		c.stream, c.deaf = out.Stream, 0

@@ -341,6 +341,46 @@ func TestStaleQuestion(t *testing.T) {
 	}
 }
 
+// TestStaleQuestionCounted: the answer is one message more in the agent's history, and
+// some move their question there with it. That is no new question. Another one is.
+func TestStaleQuestionCounted(t *testing.T) {
+	for _, c := range []struct {
+		text, more string
+		questions  int
+	}{
+		{"which year?", ", 3 messages", 1},
+		{"", ", 3 messages", 1},
+		{"", "", 1},
+		{"which month?", ", 3 messages", 2},
+		{"which month?", "", 2},
+	} {
+		inBubble(t, func(r *rig) {
+			d := newDesk()
+			d.asks, d.works, d.mute = true, 2*time.Minute, true
+			stale := asks(parley.Task{ID: "run-long-1.a.1"}, "which year?")
+			stale.State += c.more
+			stale.Question.Text = c.text
+			var until time.Time
+			d.onAnswer = func(bridge.TaskReply) (bridge.Outcome, bool) {
+				until = time.Now().Add(3 * time.Second)
+				d.takeLocked(parley.Task{ID: "run-long-1.a.1"}, bridge.TaskReply{})
+				return stale, true
+			}
+			d.onPoll = func(int) (bridge.Outcome, bool) { return stale, time.Now().Before(until) }
+			p := r.staff("b", d, nil)
+			id := r.task("long", 1, nil)
+			r.waiting(id, 1)
+			r.ledger.reply(id, parley.Reply{Text: "2026"})
+			r.hint(id)
+			r.want(id, parley.OutcomeOK, "")
+			if n := r.ledger.row(id).Questions; n != c.questions {
+				t.Errorf("%+v: asked %d times", c, n)
+			}
+			p.stop()
+		})
+	}
+}
+
 // TestReplyInDoubt: what happens to an answer of which nobody knows whether it
 // arrived is the policy's business.
 func TestReplyInDoubt(t *testing.T) {
