@@ -54,7 +54,8 @@ type DeadLetter struct {
 	Agent string `json:"agent,omitempty"`
 	// Workflow, Run, Step (its path) and Task (the id of the last attempt) are
 	// those of a task; of a foreign one Run and Task are known, in the ids of its
-	// platform, and of a record those that it names, if they can be read.
+	// platform, and of a record those that it names, if they can be read. Of an id of a
+	// run that is longer than 1 KiB it is the beginning.
 	Workflow string `json:"workflow,omitempty"`
 	Run      string `json:"run_id,omitempty"`
 	Step     string `json:"step,omitempty"`

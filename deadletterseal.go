@@ -20,8 +20,10 @@ import (
 const (
 	DeadLetterValue = 1 << 20
 	DeadLetterCut   = 64 << 10
-	// deadLetterReason bounds a reason, deadLetterName every other text.
+	// deadLetterReason bounds a reason, deadLetterRun the id of a run, which may be a
+	// stranger's and has to fit into an index, deadLetterName every other text.
 	deadLetterReason = 4 << 10
+	deadLetterRun    = 1 << 10
 	deadLetterName   = 16 << 10
 	// deadLetterHeaders bounds the number of headers, deadLetterHeaderBytes all
 	// of them together.
@@ -45,7 +47,8 @@ func (l DeadLetter) Seal() DeadLetter {
 		l.Value, l.Cut = l.Value[:DeadLetterCut:DeadLetterCut], true
 	}
 	l.Reason = fitText(l.Reason, deadLetterReason)
-	for _, text := range []*string{&l.Agent, &l.Workflow, &l.Run, &l.Step, &l.Task} {
+	l.Run = fitText(l.Run, deadLetterRun)
+	for _, text := range []*string{&l.Agent, &l.Workflow, &l.Step, &l.Task} {
 		*text = fitText(*text, deadLetterName)
 	}
 	if len(l.Key) > DeadLetterValue {

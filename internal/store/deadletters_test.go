@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -34,6 +35,28 @@ func deadRecord(offset int64, at time.Time) parley.DeadLetter {
 		CreatedAt: at, Key: []byte{0xff, 0}, Value: []byte("\x00\xff garbage"),
 		Headers: []parley.DeadLetterHeader{{Name: "x", Value: []byte{0xfe}}, {Name: "x", Value: []byte{}}},
 	}.Seal()
+}
+
+// TestDeadLetterOfLongTexts: however long the texts are that a record of a stranger holds,
+// it is kept: its reader would try for ever, and acknowledge nothing behind it.
+func TestDeadLetterOfLongTexts(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		random := rand.New(rand.NewPCG(1, 2)) // no compression helps
+		long := func() string {
+			b := make([]byte, 64<<10)
+			for i := range b {
+				b[i] = '0' + byte(random.IntN(64))
+			}
+			return string(b)
+		}
+		l := deadRecord(0, epoch)
+		l.Reason, l.Agent, l.Workflow, l.Run, l.Step, l.Task, l.Key = long(), long(), long(), long(), long(), long(), []byte(long())
+		l = l.Seal()
+		must(db.KeepDeadLetter(t.Context(), l))(t)
+		list, _, err := db.DeadLetters(t.Context(), parley.DeadLetterQuery{Filter: parley.DeadLetterFilter{Run: l.Run}})
+		check(t, err)
+		diff(t, deadIDs(list), l.ID)
+	})
 }
 
 // giveUp is a decision that lets a run fail, and its task with it.
