@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"net"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/pgtest"
@@ -118,6 +120,19 @@ func TestOthersDatabaseIsRefused(t *testing.T) {
 	tables := 0
 	check(t, conn.QueryRow(ctx, `SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()`).Scan(&tables))
 	diff(t, tables, 2)
+}
+
+// So is a file of something else.
+func TestOthersFileIsRefused(t *testing.T) {
+	target := newTarget(t)
+	file := sql.OpenDB(must(sqlite.NewConnector("file:" + target))(t))
+	must(file.ExecContext(t.Context(), `CREATE TABLE agents (id TEXT)`))(t)
+	check(t, file.Close())
+	_, err := Open(t.Context(), target, Options{})
+	wantCode(t, err, parley.CodeConflict)
+	if err == nil || !strings.Contains(err.Error(), "a table agents that is not Parley's") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // A database in which something else counts the steps of its own schema, where Parley
