@@ -1,11 +1,10 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
 )
 
 // signalFlags are those of an event.
@@ -34,7 +33,13 @@ event publish is for all runs.`,
 			if f.event == "" {
 				return usagef("a signal needs --event, the name that the run waits for")
 			}
-			return a.signal(cmd.Context(), args[0], f)
+			err := a.signal(f, func(c *client.Client, e parley.Signal) (parley.SignalReceipt, error) {
+				return c.Signal(cmd.Context(), args[0], e)
+			})
+			if err == nil {
+				a.next("parley run show %s", args[0])
+			}
+			return err
 		},
 		ValidArgsFunction: a.completeNames(runIDs),
 	}
@@ -64,15 +69,17 @@ without harm.`,
 		Args: need("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.event = args[0]
-			return a.signal(cmd.Context(), "", f)
+			return a.signal(f, func(c *client.Client, e parley.Signal) (parley.SignalReceipt, error) {
+				return c.Publish(cmd.Context(), e)
+			})
 		},
 	}
 	f.add(cmd)
 	return cmd
 }
 
-// signal delivers an event to a run, or publishes it to all with run "".
-func (a *app) signal(ctx context.Context, run string, f signalFlags) error {
+// signal makes an event of the flags, and has it sent: to one run, or to all.
+func (a *app) signal(f signalFlags, send func(*client.Client, parley.Signal) (parley.SignalReceipt, error)) error {
 	e := parley.Signal{ID: f.id, Name: f.event, Key: f.key, Trace: a.trace()}
 	var err error
 	if e.Data, err = a.readValue("--data", f.data); err != nil {
@@ -82,24 +89,15 @@ func (a *app) signal(ctx context.Context, run string, f signalFlags) error {
 	if err != nil {
 		return err
 	}
-	var receipt parley.SignalReceipt
-	if run == "" {
-		receipt, err = c.Publish(ctx, e)
-	} else {
-		receipt, err = c.Signal(ctx, run, e)
-	}
+	receipt, err := send(c, e)
 	if err != nil {
 		return err
 	}
-	err = a.show(receipt, func(s *sheet) {
+	return a.show(receipt, func(s *sheet) {
 		what := "accepted"
 		if receipt.Repeated {
 			what = "ignored: there was an event of this id"
 		}
 		s.fields([]field{{"Event", cell{text: receipt.ID}}, {"Time", cell{text: a.when(&receipt.Time)}}, {"Status", cell{text: what}}})
 	})
-	if err == nil && run != "" {
-		a.next("parley run show %s", run)
-	}
-	return err
 }
