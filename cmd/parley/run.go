@@ -92,7 +92,9 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 		return err
 	}
 	name, version := ref, ""
-	if i := strings.LastIndexByte(ref, '@'); i > 0 {
+	// Nothing behind it, such as a variable that is not set, is not the version that a
+	// plain start takes: that could be another one than was meant.
+	if i := strings.LastIndexByte(ref, '@'); i > 0 && i < len(ref)-1 {
 		name, version = ref[:i], ref[i+1:]
 	}
 	req := parley.StartRequest{Workflow: name, Version: version, Input: input, IdempotencyKey: f.key, Labels: labels}
@@ -102,7 +104,7 @@ func (a *app) runStart(ctx context.Context, ref string, f startFlags) error {
 	req.Trace = a.trace()
 	run, err := c.StartRun(ctx, req)
 	if err != nil {
-		return a.nearMiss(ctx, c, err, workflowHint(name))
+		return a.nearMiss(ctx, c, err, workflowHint(strings.TrimSuffix(name, "@")))
 	}
 	if !f.wait {
 		if err := a.show(run, func(s *sheet) { a.drawRun(s, run, runParts{}) }); err != nil {

@@ -128,7 +128,7 @@ func (w *world) Start(_ context.Context, req parley.StartRequest) (parley.Run, b
 }
 
 func (w *world) find(ref, version string) *parley.WorkflowVersion {
-	if name, v, ok := strings.Cut(ref, "@"); ok {
+	if name, v, ok := strings.Cut(ref, "@"); ok && v != "" {
 		ref, version = name, v
 	}
 	for _, v := range slices.Backward(w.workflows) {
