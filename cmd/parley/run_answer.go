@@ -77,7 +77,9 @@ func (a *app) runAnswer(ctx context.Context, args []string, f answerFlags) error
 	}
 	req := parley.AnswerRequest{Run: args[0], Choice: f.choice, Roles: f.roles, Reply: parley.Reply{Text: f.text + f.comment, By: f.as}}
 	if len(args) > 1 {
-		req.Step = args[1]
+		if req.Step = args[1]; req.Step == "" { // such as a variable that is not set: another step would be answered than was meant
+			return usagef("STEP is empty: name the step, or leave it out if only one waits")
+		}
 	}
 	var err error
 	if req.Reply.Data, err = a.readValue("--data", f.data); err != nil {
