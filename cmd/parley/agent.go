@@ -72,6 +72,7 @@ failed, and where the circuit stands.`,
 	cmd.Flags().StringVar(&q.Protocol, "protocol", "", "only agents of this protocol")
 	statusFlag(cmd, &status)
 	pageFlags(cmd.Flags(), &q.Page)
+	neverEmpty(cmd, "protocol")
 	return cmd
 }
 

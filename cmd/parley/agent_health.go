@@ -54,6 +54,7 @@ The exit code is 0 also if an agent is not well.`,
 	cmd.Flags().StringVar(&f.query.Protocol, "protocol", "", "only agents of this protocol")
 	statusFlag(cmd, &f.status)
 	pageFlags(cmd.Flags(), &f.query.Page)
+	neverEmpty(cmd, "protocol")
 	return cmd
 }
 

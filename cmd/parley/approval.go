@@ -36,6 +36,7 @@ its form and the answers so far, parley run answer answers it.`,
 	fl.StringVar(&q.Run, "run", "", "only of this run")
 	fl.StringVar(&q.Workflow, "workflow", "", "only of this workflow_id")
 	pageFlags(fl, &q.Page)
+	neverEmpty(cmd, "for", "run", "workflow")
 	return cmd
 }
 

@@ -24,16 +24,20 @@ func newDLQCommand(a *app) *cobra.Command {
 
 // filterFlags are those that select dead letters.
 type filterFlags struct {
-	filter               parley.DeadLetterFilter
-	kind, code           string
-	after, before        string
-	all                  bool
-	state                string
+	filter        parley.DeadLetterFilter
+	kind, code    string
+	after, before string
+	all           bool
+	state         string
+	// cmd is the command that has the flags, selects those that select, selectsMany
+	// what only goes with them.
+	cmd                  *cobra.Command
 	selects, selectsMany []string
 }
 
 // add adds the flags to a command.
 func (f *filterFlags) add(cmd *cobra.Command) {
+	f.cmd = cmd
 	fl := cmd.Flags()
 	fl.StringVar(&f.kind, "kind", "", "only task, record or foreign_task")
 	fl.StringVar(&f.code, "code", "", "only with this error code")
@@ -58,6 +62,9 @@ func deadLetterStates() []string {
 
 // read completes the filter from the flags.
 func (f *filterFlags) read(a *app) (err error) {
+	if err := refuseEmpty(f.cmd, f.selects); err != nil {
+		return err
+	}
 	if f.kind != "" && !slices.Contains(deadLetterKinds(), f.kind) {
 		return usagef("--kind %s: the kinds are %s", f.kind, strings.Join(deadLetterKinds(), ", ")).withHint("%s", didYouMean(f.kind, deadLetterKinds()))
 	}
@@ -98,9 +105,6 @@ func (f *filterFlags) many(cmd *cobra.Command, args []string) (bool, error) {
 	case len(args) == 0 && !filtered:
 		return false, usagef("DEAD-LETTER, a filter or --all is missing").withHint("%s", useLine(cmd))
 	}
-	if err := refuseEmpty(cmd, f.selects); err != nil {
-		return false, err
-	}
 	for _, flag := range f.selectsMany {
 		if len(args) > 0 && cmd.Flags().Changed(flag) {
 			return false, usagef("--%s is for many dead letters: give a filter or --all", flag)
@@ -113,7 +117,7 @@ func (f *filterFlags) many(cmd *cobra.Command, args []string) (bool, error) {
 // that of a variable that is not set: the filter would select more than was meant.
 func refuseEmpty(cmd *cobra.Command, flags []string) error {
 	for _, name := range flags {
-		if flag := cmd.Flags().Lookup(name); flag.Changed && (flag.Value.String() == "" || flag.Value.String() == "[]") {
+		if unset(cmd.Flags().Lookup(name)) {
 			return usagef("--%s is empty, which selects everything: give it a value, or leave it out", name)
 		}
 	}
@@ -139,6 +143,7 @@ func newDLQList(a *app) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.state, "state", "", "only waiting, replayed or discarded")
+	f.selects = append(f.selects, "state")
 	complete(cmd, "state", deadLetterStates()...)
 	pageFlags(cmd.Flags(), &page)
 	return cmd

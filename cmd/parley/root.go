@@ -218,11 +218,16 @@ func neverEmpty(cmd *cobra.Command, flags ...string) {
 
 func refuseUnset(set *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
-		if flag := set.Lookup(name); flag.Changed && flag.Value.String() == "" {
+		if unset(set.Lookup(name)) {
 			return usagef("--%s is empty: give it a value, or leave it out", name)
 		}
 	}
 	return nil
+}
+
+// unset reports whether a flag was given without a value, be it a list.
+func unset(f *pflag.Flag) bool {
+	return f.Changed && (f.Value.String() == "" || f.Value.String() == "[]")
 }
 
 // The help of a command begins with examples: they are what people look for.

@@ -39,11 +39,6 @@ func (f *bulkFlags) many(cmd *cobra.Command, args []string) (bool, error) {
 			withHint("%s %s", cmd.CommandPath(), shellWord(args[0]))
 	case len(args) == 0 && !filtered:
 		return false, usagef("RUN, a filter or --all is missing").withHint("%s", useLine(cmd))
-	case strings.HasSuffix(f.workflow, "@"):
-		return false, usagef("--workflow %s: the version is missing, which selects all of them", f.workflow)
-	}
-	if err := refuseEmpty(cmd, f.names); err != nil {
-		return false, err
 	}
 	return len(args) == 0, nil
 }

@@ -17,11 +17,14 @@ type runFilter struct {
 	after, before           string
 	endedAfter, endedBefore string
 	workflow                string
-	names                   []string
+	// cmd is the command that has the flags, names those that select.
+	cmd   *cobra.Command
+	names []string
 }
 
 // add adds the flags to a command.
 func (f *runFilter) add(cmd *cobra.Command) {
+	f.cmd = cmd
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.statuses, "status", nil, "only runs in this status, or in one of several (FAILED,CANCELLED)")
 	fl.StringVar(&f.workflow, "workflow", "", "only runs of this workflow, or of one version of it (NAME@VERSION)")
@@ -47,6 +50,12 @@ func (f *runFilter) given(cmd *cobra.Command) bool {
 
 // read completes the query from the flags.
 func (f *runFilter) read(a *app) (err error) {
+	if err := refuseEmpty(f.cmd, f.names); err != nil {
+		return err
+	}
+	if strings.HasSuffix(f.workflow, "@") {
+		return usagef("--workflow %s: the version is missing, which selects all of them", f.workflow)
+	}
 	f.query.Statuses = nil
 	for _, s := range f.statuses {
 		word := strings.ToUpper(strings.TrimSpace(s))

@@ -131,6 +131,7 @@ that stand in the version of a workflow which a plain start runs.`,
 	fl.StringVar(&status, "status", "", "only active or paused ones")
 	complete(cmd, "status", string(parley.ScheduleActive), string(parley.SchedulePaused))
 	pageFlags(fl, &q.Page)
+	neverEmpty(cmd, "workflow", "status")
 	return cmd
 }
 
