@@ -71,6 +71,11 @@ func (f *runFilter) read(a *app) (err error) {
 	if f.query.Labels, err = parseLabels(f.labels); err != nil {
 		return err
 	}
+	for _, l := range f.labels {
+		if name, value, _ := strings.Cut(l, "="); f.query.Labels[name] != value {
+			return usagef("--label %s: no run has that and %s=%s, since a label has one value", l, name, f.query.Labels[name])
+		}
+	}
 	if f.query.CreatedAfter, err = a.readTime("after", f.after); err != nil {
 		return err
 	}

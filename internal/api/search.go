@@ -190,6 +190,9 @@ func (q *query) labels(name string) map[string]string {
 			q.wrong(name, "too_long", "must be given at most 32 times")
 			return labels
 		}
+		if was, twice := labels[key]; twice && was != value {
+			q.wrong(name, "value_error", "must not give "+clip(key)+" two values: a run has one, so that none has both")
+		}
 		if labels == nil {
 			labels = make(map[string]string)
 		}
