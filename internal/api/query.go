@@ -21,7 +21,17 @@ type query struct {
 	found  []finding
 }
 
-func queryOf(r *http.Request) *query { return &query{values: r.URL.Query()} }
+// queryOf reads the query of a request. What cannot be read of it is a finding, since
+// without a filter that was dropped a list would be another one than was asked for.
+func queryOf(r *http.Request) *query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &query{values: values}
+	if err != nil {
+		const text = "the query of the URL cannot be read: a % is written as %25 there, and a ; as %3B"
+		q.found = append(q.found, finding{Code: "syntax", Detail: text, Field: "query", Message: text, Type: "value_error"})
+	}
+	return q
+}
 
 func (q *query) get(name string) string { return q.values.Get(name) }
 

@@ -2,8 +2,35 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
+
+// TestQueriesThatCannotBeRead: of a query whose filter cannot be read no other list is
+// given than was asked for.
+func TestQueriesThatCannotBeRead(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	lists := 0
+	for _, route := range s.table() {
+		if route.method != http.MethodGet || len(route.params) == 0 || strings.Contains(route.path, "{") {
+			continue
+		}
+		lists++
+		if rec := call(h, http.MethodGet, route.path, ""); rec.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", route.path, rec.Code, rec.Body)
+		}
+		for _, query := range []string{"text=100%", "name=a%2&name=b", "status=FAILED;page=1"} {
+			rec := call(h, http.MethodGet, route.path+"?"+query, "")
+			if rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "a % is written as %25") {
+				t.Errorf("%s?%s: %d %s", route.path, query, rec.Code, rec.Body)
+			}
+		}
+	}
+	if lists < 10 {
+		t.Errorf("%d lists were asked for", lists)
+	}
+}
 
 // TestLabelWithTwoValues: no run has two values of a label; that of the last was looked
 // for.
