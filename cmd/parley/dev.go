@@ -59,6 +59,7 @@ func newDevCommand(a *app) *cobra.Command {
 	flags.BoolVar(&f.allowStdio, "allow-stdio", true, "run the programs that agents with a stdio: URL name")
 	flags.StringVar(&f.pushURL, "push-url", "", "URL at which agents reach this server, to post there when a task goes on; none: they are asked")
 	flags.StringVar(&f.traces, "traces", "", "where spans of runs, steps and calls are sent (OTLP over HTTP), such as http://127.0.0.1:4318; none: nowhere")
+	neverEmpty(cmd, "data", "listen")
 	return cmd
 }
 

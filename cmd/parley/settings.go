@@ -58,6 +58,10 @@ func (f *settingFlags) read(a *app) (*config.Loaded, error) {
 		Env: a.env, Dir: a.dir, Flags: map[string]string{}, Suggest: didYouMean,
 		ReadFile: func(path string) ([]byte, error) { return readSmall(path) },
 	}
+	// Else a server would begin with defaults, and another database than was meant.
+	if err := refuseUnset(f.cmd.Flags(), "config"); err != nil {
+		return nil, err
+	}
 	if file := f.path(a); file != "" {
 		data, err := readFile(a.path(file), maxConfigFile)
 		if errors.Is(err, fs.ErrNotExist) {
