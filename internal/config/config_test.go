@@ -304,6 +304,21 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestFoldersWithBlanks: a blank belongs to the name of a folder, wherever that is given.
+func TestFoldersWithBlanks(t *testing.T) {
+	want := []string{"/run/my flows", "/abs"}
+	for name, l := range map[string]*config.Loaded{
+		"flag":     mustLoad(t, "", nil, map[string]string{"workflows": "/run/my flows, /abs"}),
+		"variable": mustLoad(t, "", []string{"PARLEY_WORKFLOWS=/run/my flows,/abs,"}, nil),
+		"text":     mustLoad(t, "workflows: /run/my flows,/abs", nil, nil),
+		"list":     mustLoad(t, "workflows: [/run/my flows, /abs]", nil, nil),
+	} {
+		if d := cmp.Diff(want, l.Workflows); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 // TestOldAddress: the old API's two variables are one setting.
 func TestOldAddress(t *testing.T) {
 	if l := mustLoad(t, "", []string{"API_PORT=8000"}, nil); l.Listen != "127.0.0.1:8000" {

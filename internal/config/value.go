@@ -22,8 +22,16 @@ func (s Setting) parse(text string) (any, error) {
 		return nil, fmt.Errorf("is longer than %d bytes", maxText)
 	}
 	switch s.Kind {
-	case KindList, KindFolders:
+	case KindList:
 		items := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+		return s.items(items)
+	case KindFolders: // whose names may have blanks
+		var items []string
+		for item := range strings.SplitSeq(text, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				items = append(items, item)
+			}
+		}
 		return s.items(items)
 	case KindRules:
 		return checkRules(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }))
