@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/parley-project/parley"
 )
 
@@ -30,9 +33,9 @@ func buildInput(base json.RawMessage, sets []string) (json.RawMessage, error) {
 	}
 	root := &tree{members: map[string]any{}}
 	if base != nil {
-		t, ok := open(base)
-		if !ok {
-			return nil, usagef("--set needs an --input that is an object")
+		t, err := openInput(base)
+		if err != nil {
+			return nil, err
 		}
 		root = t
 	}
@@ -95,6 +98,20 @@ func splitKey(name string) ([]string, error) {
 		return nil, usagef("--set %s: a part of the name is empty (write \\. for a dot within a name)", name)
 	}
 	return keys, nil
+}
+
+// openInput is open for what --input gives. Of a member that stands there twice one
+// would be lost on the way to the server, which refuses it.
+func openInput(b json.RawMessage) (*tree, error) {
+	if err := jsonv2.Unmarshal(b, new(jsontext.Value)); errors.Is(err, jsontext.ErrDuplicateName) {
+		e, _ := errors.AsType[*jsontext.SyntacticError](err)
+		return nil, invalidf("--input: member %s appears twice", e.JSONPointer)
+	}
+	t, ok := open(b)
+	if !ok {
+		return nil, usagef("--set needs an --input that is an object")
+	}
+	return t, nil
 }
 
 // open reads the members of an object, values as they are.
