@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/config"
+	"github.com/parley-project/parley/internal/server"
 	"github.com/parley-project/parley/internal/workflow"
 )
 
@@ -158,17 +159,14 @@ func (d *doctor) workflows(context.Context) []finding {
 	var found []finding
 	documents := 0
 	for _, dir := range d.loaded.Workflows {
-		entries, err := os.ReadDir(dir)
+		files, err := server.Documents(dir)
 		if err != nil {
 			found = append(found, broken(name, err.Error(), "make the folder, or correct workflows"))
 			continue
 		}
-		for _, e := range entries {
-			if e.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
-				continue
-			}
-			documents++
-			found = append(found, d.document(name, filepath.Join(dir, e.Name()))...)
+		documents += len(files)
+		for _, file := range files {
+			found = append(found, d.document(name, file)...)
 		}
 	}
 	if len(found) > 0 {

@@ -61,7 +61,7 @@ type Config struct {
 	// AgentFiles are YAML files of agents (AD-12), declared at each start.
 	AgentFiles []string
 	// WorkflowDirs are folders whose .yaml, .yml and .json documents are
-	// deployed at each start.
+	// deployed at each start, but for hidden ones.
 	WorkflowDirs []string
 	// Traces says where spans of runs, steps and calls are sent; nil is nowhere.
 	Traces *Traces

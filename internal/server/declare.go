@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -59,15 +60,11 @@ func hasErrors(ps parley.Problems) bool {
 // deployFolder deploys every document of a folder. Equal content stays the
 // version that it is.
 func (s *Server) deployFolder(ctx context.Context, dir string) error {
-	entries, err := os.ReadDir(dir)
+	files, err := Documents(dir)
 	if err != nil {
 		return fmt.Errorf("workflows folder: %w", err)
 	}
-	for _, e := range entries {
-		if e.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
-			continue
-		}
-		file := filepath.Join(dir, e.Name())
+	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -79,15 +76,35 @@ func (s *Server) deployFolder(ctx context.Context, dir string) error {
 	return nil
 }
 
+// Documents gives the files of a folder that are deployed at a start, in the order of
+// their names. Hidden ones, as editors and copies of other systems leave them, are none.
+func Documents(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		name := e.Name()
+		if !e.IsDir() && !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	return files, nil
+}
+
 // deploy deploys one document. Another process may do the same just now: then
-// its version is found the second time.
+// its version is found the second time. The error names the file.
 func (s *Server) deploy(ctx context.Context, file string, source []byte) error {
 	req := parley.ApplyRequest{File: file, Source: source, By: "folder"}
 	_, _, err := s.catalog.Apply(ctx, req)
 	if parley.CodeOf(err) == parley.CodeConflict {
 		_, _, err = s.catalog.Apply(ctx, req)
 	}
-	return err
+	if e, ok := errors.AsType[*parley.Error](err); ok {
+		return parley.Errorf(e.Code, "%s: %w", file, err)
+	}
+	return err // problems name it themselves
 }
 
 // samples are the two agents of `parley dev`, served over real HTTP.
