@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,6 +38,11 @@ has requests and responses, late ones too, up to 64 KiB each.`,
 			if err != nil {
 				return err
 			}
+			if step != "" && list.Total == 0 {
+				if err := hasStep(cmd.Context(), c, args[0], step); err != nil {
+					return err
+				}
+			}
 			if err := showList(a, listing[parley.Attempt]{
 				whole: list, items: list.Items, columns: a.attemptColumns(list.Items), none: "no agent was called",
 			}); err != nil {
@@ -48,9 +54,38 @@ has requests and responses, late ones too, up to 64 KiB each.`,
 		ValidArgsFunction: a.completeNames(runIDs),
 	}
 	f := cmd.Flags()
-	f.StringVar(&step, "step", "", "only those of this step")
+	f.StringVar(&step, "step", "", "only those of this step, by its path as run show has it")
 	pageFlags(f, &page)
+	neverEmpty(cmd, "step")
 	return cmd
+}
+
+// hasStep refuses a path at which a run has no step: of a misspelt one it would be said
+// that it has called nobody.
+func hasStep(ctx context.Context, c *client.Client, id, path string) error {
+	run, err := c.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	var paths, within []string
+	for _, step := range run.Steps {
+		if step.ID == path {
+			return nil
+		}
+		paths = append(paths, step.ID)
+		if strings.HasSuffix(step.ID, "/"+path) { // its id alone
+			within = append(within, step.ID)
+		}
+	}
+	f := &failure{exit: exitNotFound, code: parley.CodeNotFound, text: fmt.Sprintf("run %s has no step %q", id, path)}
+	hint := didYouMean(path, paths)
+	if len(within) > 0 {
+		hint = "did you mean " + strings.Join(within[:min(3, len(within))], " or ") + "?"
+	}
+	if hint == "" {
+		hint = "parley run show " + id + " lists its steps"
+	}
+	return f.withHint("%s", hint)
 }
 
 // attemptColumns are those of a list of attempts: LATE only where there is such an
