@@ -46,6 +46,9 @@ ids, references and expressions.`,
 		Args: need("[NAME]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
+				if !a.human() {
+					return showList(a, listing[string]{whole: schemaNames(), items: schemaNames()})
+				}
 				_, err := fmt.Fprintln(a.stdout, strings.Join(schemaNames(), "\n"))
 				return err
 			}

@@ -106,11 +106,14 @@ func (a *app) convertOne(file string, o conversion) error {
 // written gives the text of a document: YAML for lists and JSON for plans, unless
 // -o says otherwise.
 func (a *app) written(doc *workflow.Value, form workflow.Form) (text []byte, ext string, err error) {
-	raw := doc.JSON()
-	if a.flags.output == "json" || a.flags.output == "jsonl" || a.human() && form == workflow.FormGraph {
-		return append(indent(harmless(raw)), '\n'), ".json", nil
+	raw := harmless(doc.JSON())
+	switch {
+	case a.flags.output == "jsonl":
+		return append(raw, '\n'), ".json", nil
+	case a.flags.output == "json", a.human() && form == workflow.FormGraph:
+		return append(indent(raw), '\n'), ".json", nil
 	}
-	text, err = toYAML(harmless(raw))
+	text, err = toYAML(raw)
 	return text, ".yaml", err
 }
 
