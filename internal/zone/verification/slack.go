@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/slack-go/slack"
@@ -51,12 +52,34 @@ type bounded struct{ next http.RoundTripper }
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err == nil {
+		plainRetryAfter(resp.Header)
 		resp.Body = struct {
 			io.Reader
 			io.Closer
 		}{io.LimitReader(resp.Body, maxReply), resp.Body}
 	}
 	return resp, err
+}
+
+// plainRetryAfter writes the time after which a call may be made again as the library reads it,
+// which otherwise takes a refusal for a call of which nobody knows what became: what stands
+// between Slack and us may name a date. It is left out where nothing can be made of it.
+func plainRetryAfter(h http.Header) {
+	text := h.Get("Retry-After")
+	if text == "" {
+		return
+	}
+	h.Del("Retry-After")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		at, none := http.ParseTime(text)
+		now, unknown := http.ParseTime(h.Get("Date")) // by the clock that at is from
+		if none != nil || unknown != nil {
+			return
+		}
+		seconds = int64(at.Sub(now).Seconds())
+	}
+	h.Set("Retry-After", strconv.FormatInt(min(max(seconds, 0), int64(maxLater.Seconds())), 10))
 }
 
 // verdict says what a call of Slack came to.

@@ -94,6 +94,8 @@ type Fault struct {
 	// one with status 200 says.
 	Status, RetryAfter int
 	Error              string
+	// RetryAt stands in the header in place of RetryAfter.
+	RetryAt string
 }
 
 // New makes a Slack.
@@ -247,7 +249,9 @@ func (s *Server) begin(method string, form map[string]string) Fault {
 func (s *Server) reply(w http.ResponseWriter, fault Fault, answer map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-OAuth-Scopes", s.cfg.Scopes)
-	if fault.RetryAfter > 0 {
+	if at := fault.RetryAt; at != "" {
+		w.Header().Set("Retry-After", at)
+	} else if fault.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(fault.RetryAfter))
 	}
 	if fault.Status != 0 {
