@@ -60,6 +60,7 @@ func TestZN7_PostFaults(t *testing.T) {
 		"lost, then landed":     {faults: faults{"chat.postMessage": {reset, landed}}, within: 20 * time.Second, posts: 2},
 		"landed, look fails":    {faults: faults{"chat.postMessage": {landed}, "conversations.replies": {reset, {Status: 500}, {Status: 429, RetryAfter: 60}, {Error: "internal_error"}}}, within: 2 * time.Minute, posts: 1},
 		"lost, look fails":      {faults: faults{"chat.postMessage": {reset}, "conversations.replies": {reset, {Status: 503}}}, within: 30 * time.Second, posts: 2},
+		"landed, no look":       {faults: faults{"chat.postMessage": {landed}, "conversations.replies": {{Status: 200}, {Error: " "}, {Status: 404}}}, within: 2 * time.Minute, posts: 1},
 		"landed, may not look":  {faults: faults{"chat.postMessage": {landed}, "conversations.replies": {{Error: "missing_scope"}}}, within: 30 * time.Second, posts: 1, failed: "post_unknown.missing_scope"},
 		"no status":             {faults: faults{"reactions.add": {reset, {Error: "invalid_thread_ts"}}, "reactions.remove": {{Delay: time.Minute}}}, within: time.Second, posts: 1},
 		"channel not found":     {faults: faults{"chat.postMessage": {{Error: "channel_not_found"}}}, within: time.Minute, failed: "channel_not_found", posts: 1},
@@ -97,6 +98,9 @@ func TestZN7_PostFaults(t *testing.T) {
 				}
 				if c.failed != "" && (r.counter("parley_zone_questions_total", c.failed) != 1 || !strings.Contains(r.log.String(), "level=ERROR")) {
 					t.Errorf("nobody is told:\n%s", r.log.String())
+				}
+				if c.failed == "" && r.counter("parley_zone_questions_total", "answered") != 1 {
+					t.Errorf("the question is not done:\n%s", r.log.String())
 				}
 				if asked, _ := r.exec.counts(); asked != 1 {
 					t.Errorf("asked %d times", asked)
@@ -173,6 +177,31 @@ func TestZN7_LongAnswer(t *testing.T) {
 			t.Errorf("%d messages", len(got))
 		}
 	})
+}
+
+// TestZN7_LookAmongOdd: what stands in a message of somebody else keeps nobody from finding
+// what was posted, and what was not.
+func TestZN7_LookAmongOdd(t *testing.T) {
+	odd := []string{
+		`{"type":"message","bot_id":"B0ALERT","blocks":[{"type":"actions","elements":[{"type":"hologram_button"}]}]}`,
+		`{"type":"message","attachments":[{"id":"1","color":7,"fields":[{"short":"true","value":1}]}]}`,
+		`{"type":"message","metadata":{"event_type":7,"event_payload":["question"]},"files":[{"id":7},"F1"],"edited":false}`,
+		`{"type":"message","metadata":null,"files":{}}`, `"message"`, `null`, `7`,
+	}
+	for name, landed := range map[string]bool{"posted": true, "not posted": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				r.slack.Others(odd...)
+				r.slack.Fail("chat.postMessage", slacktest.Fault{Landed: landed, Reset: true})
+				m := r.ask(message("why?"))
+				pass(time.Minute)
+				r.want(m, "You asked: why?")
+				if n := r.counter("parley_zone_questions_total", "answered"); n != 1 {
+					t.Errorf("the question is not done:\n%s", r.log.String())
+				}
+			})
+		})
+	}
 }
 
 // TestZN7_LookInPieces: an app that may look at one short page a minute gets through

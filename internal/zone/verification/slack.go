@@ -3,11 +3,15 @@ package verification
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slack-go/slack"
@@ -31,12 +35,16 @@ func transportTo(cfg *Config) http.RoundTripper {
 // know whether a message was posted. It follows no redirects, since the token is
 // in the body. within bounds one call; 0: only its context does.
 func newAPI(cfg *Config, transport http.RoundTripper, within time.Duration) *slack.Client {
-	client := &http.Client{
+	return slack.New(string(cfg.Slack.BotToken.Reveal()), slack.OptionHTTPClient(newWeb(transport, within)), slack.OptionAPIURL(cfg.Slack.APIURL),
+		slack.OptionAppLevelToken(string(cfg.Slack.AppToken.Reveal())), slack.OptionLog(silent{}))
+}
+
+// newWeb gives what sends the requests of newAPI.
+func newWeb(transport http.RoundTripper, within time.Duration) *http.Client {
+	return &http.Client{
 		Transport: bounded{transport}, Timeout: within,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return slack.New(string(cfg.Slack.BotToken.Reveal()), slack.OptionHTTPClient(client), slack.OptionAPIURL(cfg.Slack.APIURL),
-		slack.OptionAppLevelToken(string(cfg.Slack.AppToken.Reveal())), slack.OptionLog(silent{}))
 }
 
 // silent is the log of the library: its lines would hold what people write.
@@ -200,35 +208,85 @@ const maxLooks = 10_000
 // call goes on where this one was. What comes into the thread meanwhile is at its
 // end.
 func (z *Zone) posted(ctx context.Context, t thread, id string, part int, fileID string) (bool, outcome) {
-	p := slack.GetConversationRepliesParameters{ChannelID: t.channel, Timestamp: t.ts, Oldest: t.asked, Inclusive: true, Limit: repliesPage, IncludeAllMetadata: true}
-	p.Cursor = z.lookedUpTo(id, part)
+	from := z.lookedUpTo(id, part)
 	for range repliesPages {
-		messages, more, cursor, err := z.api.GetConversationRepliesContext(ctx, &p)
+		messages, next, err := z.replies(ctx, t, from)
 		o := z.judged("conversations.replies", err)
 		switch {
 		case o.code == "invalid_cursor":
 			return false, outcome{verdict: callAgain, code: o.code} // from the beginning
 		case o.verdict != callDone:
-			if o.verdict != callRefused && p.Cursor != "" {
-				z.lookOn(id, look{part, p.Cursor})
+			if o.verdict != callRefused && from != "" {
+				z.lookOn(id, look{part, from})
 			}
 			return false, o
 		}
-		if len(messages) == 0 && p.Cursor == "" {
+		if len(messages) == 0 && from == "" {
 			// The message that was asked in is always there.
 			return false, outcome{verdict: callAgain, code: "no_messages"}
 		}
-		for i := range messages {
-			if isPart(&messages[i], id, part, fileID) {
+		for _, m := range messages {
+			if isPart(object(m), id, part, fileID) {
 				return true, o
 			}
 		}
-		if !more || cursor == "" {
+		if next == "" {
 			return false, o
 		}
-		p.Cursor = cursor
+		from = next
 	}
 	return false, outcome{verdict: callRefused, code: "thread_too_long"}
+}
+
+// replies reads the page of a thread that begins at a cursor, and gives the cursor of the next
+// one, "" if there is none. The library would refuse all of it for one member of one message
+// that it does not know, and others may write what they like.
+func (z *Zone) replies(ctx context.Context, t thread, from string) (messages []json.RawMessage, next string, err error) {
+	form := url.Values{
+		"token": {string(z.cfg.Slack.BotToken.Reveal())}, "channel": {t.channel}, "ts": {t.ts}, "oldest": {t.asked},
+		"inclusive": {"1"}, "limit": {strconv.Itoa(repliesPage)}, "include_all_metadata": {"1"},
+	}
+	if from != "" {
+		form.Set("cursor", from)
+	}
+	answer, err := z.call(ctx, "conversations.replies", form)
+	if err != nil || string(answer["has_more"]) != "true" {
+		return answer.list("messages"), "", err
+	}
+	return answer.list("messages"), object(answer["response_metadata"]).str("next_cursor"), nil
+}
+
+// call calls a method of the Web API, with the errors that those of the library are.
+func (z *Zone) call(ctx context.Context, method string, form url.Values) (members, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, z.cfg.Slack.APIURL+method, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := z.web.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && resp.StatusCode == http.StatusTooManyRequests {
+		return nil, &slack.RateLimitedError{RetryAfter: time.Duration(after) * time.Second}
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, slack.StatusCodeError{Code: resp.StatusCode, Status: resp.Status}
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	answer := object(body)
+	switch why := strings.TrimSpace(answer.str("error")); {
+	case string(answer["ok"]) == "true":
+		return answer, nil
+	case why == "":
+		return nil, errors.New("verification: Slack has not said whether it is so")
+	default:
+		return nil, slack.SlackErrorResponse{Err: why}
+	}
 }
 
 // lookedUpTo gives, and forgets, where a look through the thread of a question was
@@ -254,21 +312,17 @@ func (z *Zone) lookOn(id string, l look) {
 	z.looks[id] = l
 }
 
-func isPart(m *slack.Message, id string, part int, fileID string) bool {
+func isPart(m members, id string, part int, fileID string) bool {
 	if fileID != "" {
-		for i := range m.Files {
-			if m.Files[i].ID == fileID {
-				return true
-			}
-		}
+		return slices.ContainsFunc(m.list("files"), func(f json.RawMessage) bool { return object(f).str("id") == fileID })
+	}
+	metadata := object(m["metadata"])
+	payload := object(metadata["event_payload"])
+	if metadata.str("event_type") != eventType || payload.str("question") != id {
 		return false
 	}
-	payload := m.Metadata.EventPayload
-	if m.Metadata.EventType != eventType || payload["question"] != id {
-		return false
-	}
-	n, ok := payload["part"].(float64)
-	return ok && int(n) == part
+	var n float64
+	return json.Unmarshal(payload["part"], &n) == nil && int(n) == part
 }
 
 // upload brings a file to Slack, where nobody sees it before it is shared.

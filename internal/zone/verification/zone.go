@@ -19,6 +19,7 @@ import (
 // Zone is a Verification Zone. Its methods may be called concurrently; Run once.
 type Zone struct {
 	cfg     Config
+	web     *http.Client // for what api cannot
 	api     *slack.Client
 	uploads *slack.Client // for files alone, which take their time
 	texts   Texts
@@ -66,7 +67,7 @@ func New(cfg Config) (*Zone, error) {
 	}
 	transport := transportTo(&cfg)
 	return &Zone{
-		cfg: cfg, api: newAPI(&cfg, transport, slackTimeout), uploads: newAPI(&cfg, transport, 0), texts: texts, metrics: m, rate: newLimiter(cfg.Limits.PerMinute), pace: newPacer(),
+		cfg: cfg, web: newWeb(transport, slackTimeout), api: newAPI(&cfg, transport, slackTimeout), uploads: newAPI(&cfg, transport, 0), texts: texts, metrics: m, rate: newLimiter(cfg.Limits.PerMinute), pace: newPacer(),
 		owner: cfg.NewID(), wake: make(chan struct{}, 1), slots: make(chan struct{}, cfg.Limits.Concurrent),
 		hints: make(chan struct{}, cfg.Limits.Concurrent), events: make(chan struct{}, maxEvents), held: map[string]store.ZoneQuestion{}, revoked: map[string]bool{},
 		looks: map[string]look{},

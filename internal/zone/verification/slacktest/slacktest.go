@@ -47,6 +47,7 @@ type Server struct {
 	posts    []Post
 	calls    []Call
 	faults   map[string][]Fault
+	others   []string // messages as JSON
 	files    map[string]*File
 	clock    int64
 	serial   int
@@ -341,11 +342,21 @@ func (s *Server) post(form map[string]string) map[string]any {
 	return map[string]any{"ok": true, "channel": p.Channel, "ts": p.TS}
 }
 
+// Others has messages, as JSON, stand in every thread.
+func (s *Server) Others(messages ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.others = append(s.others, messages...)
+}
+
 // pageSize is how many messages a page of replies has.
 const pageSize = 15
 
 func (s *Server) replies(form map[string]string) map[string]any {
-	messages := []map[string]any{{"type": "message", "user": "U0PARENT", "ts": form["ts"], "text": "the question"}}
+	messages := []any{map[string]any{"type": "message", "user": "U0PARENT", "ts": form["ts"], "text": "the question"}}
+	for _, text := range s.others {
+		messages = append(messages, json.RawMessage(text))
+	}
 	for _, p := range s.posts {
 		if p.Channel != form["channel"] || p.ThreadTS != form["ts"] || p.TS < form["oldest"] {
 			continue
