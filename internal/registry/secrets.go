@@ -188,7 +188,7 @@ func readBelow(dir, rel string) (value []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return io.ReadAll(io.LimitReader(f, maxSecret+3)) // + 3: a newline may follow, and one byte shows excess
+	return io.ReadAll(io.LimitReader(f, maxSecret+int64(len(byteOrderMark))+3)) // + 3: a line end may follow, and one byte shows excess
 }
 
 var errNotRegular = errors.New("not a plain file")
@@ -217,8 +217,10 @@ func usable(ref, remedy string, value []byte, ok bool) ([]byte, error) {
 // trimmed is what a file holds without its line end, and without the byte order mark that
 // editors on Windows begin files with.
 func trimmed(b []byte) []byte {
-	return bytes.TrimPrefix(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), []byte("\ufeff"))
+	return bytes.TrimPrefix(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), []byte(byteOrderMark))
 }
+
+const byteOrderMark = "\ufeff"
 
 // splitRef gives the kind of a reference with its colon, and what follows.
 func splitRef(ref string) (kind, rest string) {

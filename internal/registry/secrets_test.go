@@ -39,6 +39,8 @@ func TestSecretsReferences(t *testing.T) {
 	write(t, f.dir+"/sub/deep", "deep")
 	write(t, f.dir+"/empty", "\n")
 	write(t, f.dir+"/full", strings.Repeat("x", 64<<10)+"\n")
+	write(t, f.dir+"/fullmarked", "\ufeff"+strings.Repeat("x", 64<<10)+"\r\n")
+	write(t, f.dir+"/overmarked", "\ufeff"+strings.Repeat("x", 70_000)+"\r\n")
 	write(t, f.dir+"/over", strings.Repeat("x", 64<<10+1))
 	for name, to := range map[string]string{"inner": "token", "out": outside + "/passwd", "up": "../" + filepath.Base(outside) + "/passwd"} {
 		if err := os.Symlink(to, filepath.Join(f.dir, name)); err != nil {
@@ -72,6 +74,8 @@ func TestSecretsReferences(t *testing.T) {
 		{ref: "file:sub/../token", want: "from-a-file"},
 		{ref: "file:inner", want: "from-a-file"},
 		{ref: "file:full", want: strings.Repeat("x", 64<<10)},
+		{ref: "file:fullmarked", want: strings.Repeat("x", 64<<10)},
+		{ref: "file:overmarked", code: parley.CodeUnavailable, text: "larger than 65536 bytes"},
 		{ref: "file:over", code: parley.CodeUnavailable, text: "larger than 65536 bytes"},
 		{ref: "file:empty", code: parley.CodeUnavailable, text: "is empty; write the secret"},
 		{ref: "file:absent", code: parley.CodeUnavailable, text: "does not exist; put the file below secrets.dir"},
