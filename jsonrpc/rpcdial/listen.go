@@ -23,6 +23,8 @@ const (
 	// stopTimeout is what a web server that is being stopped gives requests that
 	// are being answered, beside the grace of their handlers.
 	stopTimeout = 5 * time.Second
+	// refusalTime is what a client gets to take that there is nothing at its path.
+	refusalTime = 30 * time.Second
 	// defaultGrace is that of jsonrpc.Config.
 	defaultGrace = 5 * time.Second
 )
@@ -172,6 +174,7 @@ func webServer(path string, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.EscapedPath() != path {
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime)) // there is one: it is ours
 				http.NotFound(w, r)
 				return
 			}

@@ -1,14 +1,20 @@
 package rpcdial
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/parley-project/parley/jsonrpc"
 	"github.com/parley-project/parley/jsonrpc/rpchttp"
+	"github.com/parley-project/parley/jsonrpc/rpcws"
 )
 
 // oneConn is a listener that has one connection.
@@ -52,4 +58,52 @@ func TestWebServerSlowBody(t *testing.T) {
 		srv.Close()
 		time.Sleep(time.Hour)
 	})
+}
+
+// TestWebServerAnswerNotTaken: whoever sends requests and takes nothing of what they are refused
+// with holds no connection for ever; a WebSocket is not ended by that.
+func TestWebServerAnswerNotTaken(t *testing.T) {
+	const shake = "GET /rpc HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+	ws := func() http.Handler {
+		return rpcws.Handler(rpcws.AcceptConfig{PingInterval: -1}, func(_ context.Context, s jsonrpc.Stream) { _, _ = s.Read() })
+	}
+	for name, c := range map[string]struct {
+		h       http.Handler
+		request string
+		ends    bool
+	}{
+		"other path":   {ws(), "GET /other HTTP/1.1\r\nHost: x\r\n\r\n", true},
+		"no handshake": {ws(), "GET /rpc HTTP/1.1\r\nHost: x\r\n\r\n", true},
+		"foreign page": {ws(), strings.Replace(shake, "Upgrade:", "Origin: https://foreign.example\r\nUpgrade:", 1), true},
+		"a handshake":  {ws(), shake, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := webServer("/rpc", c.h)
+			client, server := net.Pipe()
+			conns := make(chan net.Conn, 1)
+			conns <- server
+			close(conns)
+			go srv.Serve(oneConn{conns: conns})
+			io.WriteString(client, c.request)
+			answers := bufio.NewReader(client)
+			if !c.ends {
+				if res, err := http.ReadResponse(answers, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+					t.Fatalf("%s: %v, %v", name, res, err)
+				}
+			}
+			time.Sleep(time.Hour)
+			client.SetDeadline(time.Now().Add(time.Second))
+			_, err := client.Write([]byte{0x89, 0x80, 0, 0, 0, 0}) // a ping, for a WebSocket
+			if ended := errors.Is(err, io.ErrClosedPipe); ended != c.ends || err != nil && !ended {
+				t.Errorf("%s: an hour later: %v", name, err)
+			}
+			pong := make([]byte, 2)
+			if _, err := io.ReadFull(answers, pong); !c.ends && (err != nil || pong[0] != 0x8a) {
+				t.Errorf("%s: the answer to a ping is %x, %v", name, pong, err)
+			}
+			client.Close()
+			srv.Close()
+			time.Sleep(time.Hour)
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/parley-project/parley/jsonrpc"
 )
@@ -44,6 +45,7 @@ func Handler(cfg AcceptConfig, serve func(context.Context, jsonrpc.Stream)) *Ser
 
 // ServeHTTP implements http.Handler. It returns when the connection has ended.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	boundRefusal(w, r)
 	if !s.enter() {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many connections, or the server is going away; try again later", http.StatusServiceUnavailable)
@@ -63,6 +65,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	s.serve(ctx, stream.withAbilities())
+}
+
+// refusalTime is what a client gets to take that its handshake is refused.
+const refusalTime = 30 * time.Second
+
+// boundRefusal has a client that takes nothing of the refusal of its handshake lose its
+// connection, unless the http.Server sees to that. It ends with the handshake: whoever takes
+// over a connection takes it without deadlines.
+func boundRefusal(w http.ResponseWriter, r *http.Request) {
+	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && srv.WriteTimeout > 0 {
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime)) // not every ResponseWriter knows deadlines
 }
 
 // Shutdown refuses new connections, ends the contexts of all others and waits
