@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -174,20 +175,27 @@ func (x *Executor) startByEvent(ctx context.Context, e *store.EventStart) error 
 			"id", clip(e.ID, 256), "name", clip(e.Name, 256), "runs", e.Chain, "limit", x.cfg.EventChain)
 		return x.cfg.Triggers.EndEventStart(ctx, e.Signal, true)
 	}
+	var first error
 	for _, w := range workflows {
-		if err := x.fireEvent(ctx, w, e); err != nil {
-			if x.now().Sub(e.Time) < startPatience {
-				return err
-			}
+		err := x.fireEvent(ctx, w, e)
+		switch {
+		case err == nil:
+		case x.now().Sub(e.Time) < startPatience:
+			first = cmp.Or(first, err) // those of the others do not wait for it
+		default:
 			x.cfg.Logger.Error("an event is given up: its runs could not be started for days", "id", clip(e.ID, 256), "workflow", w.Workflow, "error", err)
 		}
+	}
+	if first != nil {
+		return first
 	}
 	return x.cfg.Triggers.EndEventStart(ctx, e.Signal, len(workflows) > 0)
 }
 
 // fireEvent starts the runs of one workflow by an event. What is wrong with the
-// event, or with a trigger, is said and not tried again.
-func (x *Executor) fireEvent(ctx context.Context, w store.Triggered, e *store.EventStart) error {
+// event, or with a trigger, is said and not tried again; the first error of another kind
+// is given when all triggers were tried.
+func (x *Executor) fireEvent(ctx context.Context, w store.Triggered, e *store.EventStart) (first error) {
 	v, err := x.defs.resolve(ctx, w.Workflow+"@"+w.Version)
 	if err != nil {
 		if final(err) {
@@ -212,10 +220,10 @@ func (x *Executor) fireEvent(ctx context.Context, w store.Triggered, e *store.Ev
 		case final(err):
 			x.missed(triggerEvent, w.Workflow, e.ID, err)
 		default:
-			return err
+			first = cmp.Or(first, err)
 		}
 	}
-	return nil
+	return first
 }
 
 // noted counts what a firing has led to.

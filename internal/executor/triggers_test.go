@@ -398,3 +398,29 @@ steps: [{id: a, set: 1}]
 		})
 	}
 }
+
+// TestTrigger_AWorkflowThatCannotStartNowHoldsUpNoOther: an event starts the runs of all
+// that can be started, and that of the other as soon as that can, once each.
+func TestTrigger_AWorkflowThatCannotStartNowHoldsUpNoOther(t *testing.T) {
+	var away atomic.Bool
+	away.Store(true)
+	triggering(t, func(cfg *executor.Config) {
+		cfg.Agent = func(_ context.Context, name string) (executor.AgentInfo, bool) {
+			if away.Load() {
+				return executor.AgentInfo{Err: parley.Errorf(parley.CodeUnavailable, "agent %q cannot be looked up now", name)}, false
+			}
+			return executor.AgentInfo{Idempotent: true}, true
+		}
+	}, func(r *triggerRig) {
+		t := r.t
+		r.apply("name: able\ntriggers: [{event: {name: paid, input: {}}}]\nsteps: [{id: a, agents: [x, y], hedge_after: 1s, if: \"false\"}]\n")
+		r.apply("name: ship\ntriggers: [{event: {name: paid, input: {}}}]\nsteps: [{id: a, set: 1}]\n")
+		r.publish(signal("e1", "paid", `1`))
+		wantEqual(t, r.runs(), []string{`ship event COMPLETED {}`})
+		time.Sleep(time.Minute)
+		wantEqual(t, r.runs(), []string{`ship event COMPLETED {}`})
+		away.Store(false)
+		time.Sleep(12 * time.Second)
+		wantEqual(t, r.runs(), []string{`ship event COMPLETED {}`, `able event COMPLETED {}`})
+	})
+}
