@@ -181,7 +181,12 @@ func (g *planGen) composite(s map[string]any, kind string, depth int) {
 			}
 			steps = append(steps, one)
 		}
-		s["plan"], s["input"], s["allow"] = steps, map[string]any{"v": g.value()}, map[string]any{
+		// As an expression: one that cannot be run is known beforehand if it stands there itself.
+		plan, err := json.Marshal(steps)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		s["plan"], s["input"], s["allow"] = "${"+string(plan)+"}", map[string]any{"v": g.value()}, map[string]any{
 			"agents": []string{"a", "b"}, "kinds": []string{"agent", "group", "parallel", "fork_join", "loop", "conditional", "wait", "set", "fail"},
 		}
 	case "repeat":

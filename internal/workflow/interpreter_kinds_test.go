@@ -286,7 +286,11 @@ func written(v any) json.RawMessage {
 func (in *interpreter) evaluate(x *lived, now time.Time) error {
 	scope := in.scope(x.frame, now)
 	if plan := x.step.Plan; plan != nil {
-		def, err := compilePlan(x.step, plan.Literal)
+		value, err := plan.Steps.Eval(scope)
+		if err != nil {
+			return err
+		}
+		def, err := compilePlan(x.step, value)
 		if err != nil {
 			return err
 		}

@@ -70,8 +70,8 @@ func Parse(o ParseOptions, source []byte) (*Definition, parley.Problems) {
 }
 
 // ParseStored is [Parse] for a version that was deployed: no setting keeps it from
-// being read. That a value can never be what is wanted is a warning there: earlier
-// versions of Parley did not look for it.
+// being read. That a value can never be what is wanted is a warning there, and a plan
+// that stands in it is not looked at: earlier versions of Parley did neither.
 func ParseStored(name, version string, source []byte) (*Definition, parley.Problems) {
 	return Parse(ParseOptions{File: name, Version: version, Limits: storedLimits(), accepted: true}, source)
 }
@@ -184,6 +184,7 @@ func (p *parser) document(root *node) {
 	p.inherit()
 	p.compile()
 	for _, s := range p.order {
+		p.literalPlan(s)
 		if checkReached(s.Step) {
 			p.def.Steps[s.ID] = s.Step
 			p.hedges(s.Step)

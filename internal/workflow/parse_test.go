@@ -290,6 +290,13 @@ func TestLimits_Workflow(t *testing.T) {
 	if def, problems := ParseStored("x", "1", known); def == nil || len(def.Warnings) != 1 {
 		t.Errorf("stored: %v", problems)
 	}
+	plan := []byte(`{"name":"x","steps":[{"plan":[{"agent":"b"}],"allow":{"agents":["a"]},"on_error":"continue"}]}`)
+	if def, problems := ParseStored("x", "1", plan); def == nil {
+		t.Errorf("stored: %v", problems)
+	}
+	if def, _ := Parse(ParseOptions{}, plan); def != nil {
+		t.Error("a plan that is refused in each run is deployed")
+	}
 	if def, _ := Parse(ParseOptions{}, known); def != nil {
 		t.Error("a list inside text is deployed")
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -167,6 +168,41 @@ func (p *parser) permitted(s *parseStep) {
 	p.errorf(s.node, problemValue, "a step of kind %s is not allowed here, only %s", s.Kind, strings.Join(kinds, ", "))
 }
 
+// options are those with which a plan is read.
+func (spec *Plan) options() ParseOptions {
+	return ParseOptions{
+		File: "plan", KnownAgents: func(name string) bool { return slices.Contains(spec.Agents, name) },
+		// Nobody has declared what a plan would call side by side.
+		Idempotent: func(string) bool { return false }, Limits: ParseLimits{Steps: spec.MaxSteps, SourceBytes: planSource},
+	}
+}
+
+// literalPlan checks a list of steps that stands in the document as it is checked when the
+// step starts: what is wrong with it is so in every run. Versions that were deployed have
+// runs that end by that.
+func (p *parser) literalPlan(s *parseStep) {
+	list := s.seen["plan"]
+	if s.Plan == nil || s.Plan.Literal == nil || s.Plan.Agents == nil || p.o.accepted {
+		return
+	}
+	o := s.Plan.options()
+	o.Limits = o.Limits.filled()
+	in := newParser(o, p.reader)
+	in.plan = s.Plan
+	in.document(&node{kind: nodeObject, line: list.line, col: list.col, members: []nodeMember{
+		{name: "name", value: &node{kind: nodeString, text: o.File}}, {name: "steps", value: list},
+	}})
+	if !problemsFail(in.problems) {
+		for _, i := range clashes(s.Step, in.def) {
+			in.report(cmp.Or(list.items[i].get("id"), list.items[i]), clash(s.Step, in.def.Body.Steps[i]))
+		}
+	}
+	for _, f := range in.problems {
+		p.report(&node{line: f.Line, col: f.Col}, f)
+	}
+	p.dropped += in.dropped
+}
+
 // compilePlan compiles the value of a plan step as a list of steps. The error is
 // limit or plan_invalid, with all findings in its details if it was read.
 func compilePlan(step *Step, value json.RawMessage) (*Definition, error) {
@@ -177,14 +213,10 @@ func compilePlan(step *Step, value json.RawMessage) (*Definition, error) {
 	if def := spec.compiled.get(string(value)); def != nil {
 		return def, nil
 	}
-	options := ParseOptions{
-		File: "plan", KnownAgents: func(name string) bool { return slices.Contains(spec.Agents, name) },
-		// Nobody has declared what a plan would call side by side.
-		Idempotent: func(string) bool { return false }, Limits: ParseLimits{Steps: spec.MaxSteps, SourceBytes: planSource},
-		accepted: true, // perhaps: what a run has recorded is compiled anew after a restart
-	}
 	source := append(append([]byte(`{"name":"plan","steps":`), value...), '}')
-	def, problems := parse(options, source, spec)
+	o := spec.options()
+	o.accepted = true // perhaps: what a run has recorded is compiled anew after a restart
+	def, problems := parse(o, source, spec)
 	if def == nil {
 		return nil, planRefused(problems)
 	}
@@ -222,25 +254,38 @@ func planRefused(problems parley.Problems) error {
 // apartFrom refuses a plan that names a step as one is named that handles or undoes the
 // plan step itself: both would stand at the same path, which is one execution (rule S9).
 func apartFrom(step *Step, def *Definition) error {
+	var problems parley.Problems
+	for _, i := range clashes(step, def) {
+		problem := clash(step, def.Body.Steps[i])
+		problem.Path, problem.Severity = fmt.Sprintf("steps[%d].id", i), parley.SeverityError
+		problems = append(problems, problem)
+	}
+	if len(problems) > 0 {
+		return planRefused(problems)
+	}
+	return nil
+}
+
+// clashes gives the indexes of the steps of a plan that are named so.
+func clashes(step *Step, def *Definition) (list []int) {
 	taken := make(map[string]bool)
 	for _, b := range step.AllBlocks() {
 		for _, s := range b.Steps {
 			taken[s.ID] = true
 		}
 	}
-	var problems parley.Problems
 	for i, s := range def.Body.Steps {
 		if taken[s.ID] {
-			problems = append(problems, parley.Problem{
-				Path: fmt.Sprintf("steps[%d].id", i), Severity: parley.SeverityError, Code: problemID,
-				Text: fmt.Sprintf("a step in on_error or compensate of %s has the id %q; give another one", step.ID, s.ID),
-			})
+			list = append(list, i)
 		}
 	}
-	if len(problems) > 0 {
-		return planRefused(problems)
+	return list
+}
+
+func clash(step, planned *Step) parley.Problem {
+	return parley.Problem{
+		Code: problemID, Text: fmt.Sprintf("a step in on_error or compensate of %s has the id %q; give another one", step.ID, planned.ID),
 	}
-	return nil
 }
 
 // evalPlan evaluates the plan and its input, once, and compiles it.
