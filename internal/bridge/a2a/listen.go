@@ -36,6 +36,8 @@ type stream struct {
 	state string
 	// ended is the first event, if it told that the task has ended.
 	ended *answer
+	// untold tells what the first event says, nil if that was told.
+	untold func(bridge.Progress)
 	// refused is the error that was told in place of an event.
 	refused  *failure
 	warnings []bridge.Warning
@@ -77,6 +79,9 @@ func (s *stream) Close() { s.close.Do(s.events.close) }
 func (s *stream) Listen(ctx context.Context, progress bridge.Progress) bridge.Outcome {
 	if progress == nil {
 		progress = func(bridge.Report) {}
+	}
+	if s.untold != nil {
+		s.untold(progress)
 	}
 	var out bridge.Outcome
 	over := false

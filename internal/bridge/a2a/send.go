@@ -237,7 +237,11 @@ func (a *Adapter) begun(e *errand, ex *exchange, l letter, result []byte) (bridg
 		e.report(ans, bridge.Report{State: out.State}, l.progress)
 	}
 	if ex.events != nil {
-		out.Stream = a.newStream(e, ex, ans)
+		s := a.newStream(e, ex, ans)
+		if l.progress == nil {
+			s.untold = func(progress bridge.Progress) { e.report(ans, bridge.Report{State: out.State}, progress) }
+		}
+		out.Stream = s
 	}
 	return out, ans.warnings, nil
 }
