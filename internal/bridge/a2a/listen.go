@@ -44,11 +44,12 @@ type stream struct {
 	close    sync.Once
 }
 
-// newStream continues the stream whose first event was first.
-func (a *Adapter) newStream(e *errand, ex *exchange, first *answer) *stream {
+// newStream continues the stream whose first event was first. fresh: it is of a new
+// task, which has made nothing before.
+func (a *Adapter) newStream(e *errand, ex *exchange, first *answer, fresh bool) *stream {
 	s := &stream{a: a, e: e, op: ex.operation(), events: ex.events, state: stateWorking}
 	s.taskID, s.contextID = first.ids()
-	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse, whole: true}
+	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse, whole: fresh}
 	s.sum.begin(s.taskID, s.contextID)
 	s.sum.take(first)
 	if first.state != nil {

@@ -237,7 +237,7 @@ func (a *Adapter) begun(e *errand, ex *exchange, l letter, result []byte) (bridg
 		e.report(ans, bridge.Report{State: out.State}, l.progress)
 	}
 	if ex.events != nil {
-		s := a.newStream(e, ex, ans)
+		s := a.newStream(e, ex, ans, l.taskID == "")
 		if l.progress == nil {
 			s.untold = func(progress bridge.Progress) { e.report(ans, bridge.Report{State: out.State}, progress) }
 		}
