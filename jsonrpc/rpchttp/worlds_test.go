@@ -390,6 +390,7 @@ func oneWorld(t *testing.T, seed uint64) {
 		left = func() bool { return c.Stats().Pending+c.Stats().Handling > 0 }
 	}
 	close(ready)
+	restarts := pick(0, 0, 1, 3) // before others use the same source
 	var callers sync.WaitGroup
 	for range 1 + rnd.IntN(12) {
 		callers.Go(func() {
@@ -398,7 +399,7 @@ func oneWorld(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	for range pick(0, 0, 1, 3) {
+	for range restarts {
 		callers.Go(func() {
 			time.Sleep(time.Duration(w.intn(5000)) * time.Millisecond)
 			h.restart()
