@@ -179,6 +179,9 @@ type Outcome struct {
 	AgentTaskID       string
 	ContextID         string
 	Endpoint, Version string
+	// Partial, with Answered of a Stream: the task may have made more, before the
+	// stream began. It counts if the agent has no more to say.
+	Partial bool
 	// Question is what the agent waits for, with Accepted, or nil.
 	Question *parley.Question
 	// Stream is the rest of the task's events, with Accepted, or nil. Whoever

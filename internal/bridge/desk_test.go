@@ -32,7 +32,8 @@ type desk struct {
 	polls      map[string][]time.Time
 	streams    int
 	finds      int
-	// onAnswer, onFind and onPoll replace what the agent does, if set.
+	// onCall, onAnswer, onFind and onPoll replace what the agent does, if set.
+	onCall   func(task parley.Task) bridge.Outcome
 	onAnswer func(r bridge.TaskReply) (bridge.Outcome, bool)
 	onFind   func(n int) (bridge.Outcome, bool)
 	onPoll   func(n int) (bridge.Outcome, bool)
@@ -63,6 +64,9 @@ func (d *desk) Call(ctx context.Context, task parley.Task, _ parley.Agent, _ bri
 	}
 	if d.loses {
 		return lost(), nil
+	}
+	if d.onCall != nil {
+		return d.onCall(task), nil
 	}
 	return d.stateLocked(task), nil
 }

@@ -52,6 +52,8 @@ type call struct {
 	// in a row that were of no use.
 	stream Stream
 	deaf   int
+	// partial is the answer that a stream has told, perhaps not all of it, or nil.
+	partial *Outcome
 	// inDoubt: an answer was sent, and nobody knows whether it arrived, since
 	// doubted; resend: it is to be sent once more.
 	inDoubt, resend bool

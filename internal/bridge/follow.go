@@ -181,12 +181,12 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 	}
 	out := c.out
 	switch {
+	case forgot(out), out.Disposition == Answered && out.Result.Outcome != parley.OutcomeOK && c.partial != nil:
+		return true, (*call).forgotten
 	case out.Disposition == Answered:
 		return true, (*call).answer
 	case out.Disposition == Accepted:
 		return c.stand(out)
-	case forgot(out):
-		return true, (*call).forgotten
 	case out.Disposition == Lost && c.name(out.Result.Err).Code == parley.CodeLimit && c.stream == nil:
 		return true, (*call).unreadable
 	}
@@ -249,6 +249,10 @@ func stateWord(s string) string {
 
 // forgotten: the agent does not know its task any more (protocol.md §4.7).
 func (c *call) forgotten() step {
+	if c.partial != nil {
+		c.out = *c.partial
+		return (*call).answer
+	}
 	if c.isAsked() {
 		return (*call).cancelled
 	}
@@ -271,6 +275,8 @@ func (c *call) unreadable() step {
 func (c *call) disturbed() step {
 	limit, passed := errors.AsType[limitError](c.why)
 	switch {
+	case passed && c.partial != nil:
+		return (*call).forgotten
 	case passed:
 		c.out = Outcome{Result: parley.Result{Err: c.passed(limit)}}
 		return (*call).overdue

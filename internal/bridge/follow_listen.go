@@ -142,7 +142,8 @@ func (c *call) heardOut(ctx context.Context, out Outcome) step {
 
 // confirm asks an agent whose events say that the task has ended: the task as a
 // whole may say more than its events. But an answer in hand is never given up
-// for one that cannot be had.
+// for one that cannot be had, and one that may be a part of it only where the task is
+// gone.
 func (c *call) confirm(ctx context.Context, told Outcome) step {
 	for try := range confirmTries {
 		if try > 0 && !pause(ctx, pollFirst) {
@@ -158,6 +159,10 @@ func (c *call) confirm(ctx context.Context, told Outcome) step {
 			break // an end is final; this is about the question
 		}
 		return (*call).answer
+	}
+	if told.Partial && c.out.Disposition != Answered && !forgot(c.out) {
+		c.partial = &told
+		return nil
 	}
 	c.out = told
 	return (*call).answer

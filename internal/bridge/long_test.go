@@ -98,6 +98,65 @@ func TestListenToldOnly(t *testing.T) {
 	}
 }
 
+// partly is a desk whose streams end at once, with an answer that may be a part.
+type partly struct{ *desk }
+
+func (p partly) Subscribe(_ context.Context, task parley.Task, _ parley.Agent, _ bridge.AgentTask) (bridge.Outcome, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams++; p.streams > 1 {
+		return lost(), nil
+	}
+	told := answered(task, `"a part"`)
+	told.Partial = true
+	out := accepted(task, "working")
+	out.Stream = toldStream{told}
+	return out, nil
+}
+
+type toldStream struct{ told bridge.Outcome }
+
+func (toldStream) Close() {}
+
+func (s toldStream) Listen(context.Context, bridge.Progress) bridge.Outcome { return s.told }
+
+// TestListenPartly: what a stream has told of a task that is older than the stream is
+// its answer only if the agent has no more to say.
+func TestListenPartly(t *testing.T) {
+	for name, c := range map[string]struct {
+		polled bridge.Outcome
+		polls  int // that give it; later ones give the whole
+		want   string
+	}{
+		"away for a while":             {notSent(), 5, `"done"`},
+		"behind for a while":           {accepted(parley.Task{ID: "run-long-1.a.1"}, "working"), 5, `"done"`},
+		"gone":                         {failed(bridge.Lost, parley.CodeNotFound, "gone"), 1, `"a part"`},
+		"gone later":                   {failed(bridge.Lost, parley.CodeNotFound, "gone"), -5, `"a part"`},
+		"cannot be asked":              {failed(bridge.Answered, parley.CodeAgentError, "Task state: unknown"), 1, `"a part"`},
+		"away for longer than silence": {notSent(), 1000, `"a part"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				d := newDesk()
+				d.works = time.Nanosecond
+				d.onPoll = func(n int) (bridge.Outcome, bool) {
+					if c.polls < 0 && n < -c.polls {
+						return notSent(), true
+					}
+					return c.polled, c.polls < 0 || n <= c.polls
+				}
+				d.onCall = func(task parley.Task) bridge.Outcome { return accepted(task, "working") }
+				p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Adapters = []bridge.Adapter{r.agent, partly{d}} })
+				id := r.task("long", 1, func(a *store.Attempt) { a.Policy.Silence = 5 * time.Minute })
+				if a := r.want(id, parley.OutcomeOK, ""); string(a.Result.Output) != c.want {
+					t.Errorf("the answer is %s, want %s", a.Result.Output, c.want)
+				}
+				p.stop()
+			})
+		})
+	}
+}
+
 // TestProgressSize: a record of progress carries so much and says what it lacks.
 func TestProgressSize(t *testing.T) {
 	inBubble(t, func(r *rig) {

@@ -20,6 +20,8 @@ type assembly struct {
 	over  bool
 	// whole: nothing came before the first event, or it was a snapshot.
 	whole bool
+	// late: the task is older than its first event, and no snapshot has come since.
+	late bool
 
 	head      []byte // members of the task but status and artifacts, each with a comma behind it
 	status    []byte

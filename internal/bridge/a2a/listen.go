@@ -49,7 +49,7 @@ type stream struct {
 func (a *Adapter) newStream(e *errand, ex *exchange, first *answer, fresh bool) *stream {
 	s := &stream{a: a, e: e, op: ex.operation(), events: ex.events, state: stateWorking}
 	s.taskID, s.contextID = first.ids()
-	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse, whole: fresh}
+	s.sum = assembly{version: e.to.Version, limit: a.opts.Exchange.Limits().MaxResponse, whole: true, late: !fresh}
 	s.sum.begin(s.taskID, s.contextID)
 	s.sum.take(first)
 	if first.state != nil {
@@ -209,7 +209,9 @@ func (s *stream) judge(ans *answer) (out bridge.Outcome, over bool) {
 		s.warn("the events do not make a task: " + err.Error())
 		return s.going(s.state), true
 	}
-	return whole.outcome(s.e.task.ID), true
+	out = whole.outcome(s.e.task.ID)
+	out.Partial = s.sum.late && out.Result.Outcome == parley.OutcomeOK
+	return out, true
 }
 
 // report tells progress what an event says, without secrets: chunks of output, or

@@ -157,6 +157,7 @@ type came struct {
 	Endpoint    string          `json:"endpoint,omitempty"`
 	Version     string          `json:"version,omitempty"`
 	State       string          `json:"state,omitempty"`
+	Partial     bool            `json:"partial,omitempty"`
 
 	Question *parley.Question `json:"question,omitempty"`
 }
@@ -168,7 +169,7 @@ func look(t *testing.T, d *dialogue, out bridge.Outcome) came {
 	c := came{
 		Disposition: dispositions()[out.Disposition], Outcome: out.Result.Outcome, Output: out.Result.Output, Error: out.Result.Err,
 		AgentTaskID: out.AgentTaskID, ContextID: out.ContextID, Endpoint: out.Endpoint, Version: out.Version,
-		State: out.State, Question: out.Question,
+		State: out.State, Partial: out.Partial, Question: out.Question,
 	}
 	if out.Result.RetryAfter > 0 {
 		c.RetryAfter = out.Result.RetryAfter.String()
