@@ -153,7 +153,8 @@ func (a *decider) evalAsking(x *execution) (asking, error) {
 	return q, nil
 }
 
-// approversOf evaluates a list of roles and users; none is anybody.
+// approversOf evaluates a list of roles and users; it gives none for anybody. A list that
+// comes out empty means nobody, and never everybody.
 func approversOf(t *expr.Template, scope *expr.Scope) ([]string, error) {
 	if t == nil {
 		return []string{}, nil
@@ -170,6 +171,9 @@ func approversOf(t *expr.Template, scope *expr.Scope) ([]string, error) {
 	if json.Unmarshal(v, &list) != nil || string(v) == "null" {
 		return nil, parley.Errorf(parley.CodeInvalidInput, "to: %s is no list of roles and users", capText(v))
 	}
+	if len(list) == 0 {
+		return nil, parley.Errorf(parley.CodeInvalidInput, "to: the list is empty, so that nobody could answer; anybody may where to is any")
+	}
 	if len(list) > maxTo {
 		return nil, limitError("to", maxTo, int64(len(list)))
 	}
@@ -177,9 +181,6 @@ func approversOf(t *expr.Template, scope *expr.Scope) ([]string, error) {
 		if name == "" || utf8.RuneCountInString(name) > parley.MaxSignalText || strings.ContainsAny(name, "\r\n\x00") {
 			return nil, parley.Errorf(parley.CodeInvalidInput, "to: a role or user has 1 to %d characters on one line, %q is none", parley.MaxSignalText, name)
 		}
-	}
-	if list == nil {
-		list = []string{}
 	}
 	return list, nil
 }

@@ -104,7 +104,7 @@ func TestC9_WhoMayAnswer(t *testing.T) {
 		return string(b)
 	}
 	for to, want := range map[string]parley.Code{
-		names(100): "", names(101): parley.CodeLimit, `["any"]`: "", `"any"`: "", `[]`: "", `null`: parley.CodeInvalidInput, `[1]`: parley.CodeInvalidInput, `[""]`: parley.CodeInvalidInput,
+		names(100): "", names(101): parley.CodeLimit, `["any"]`: "", `"any"`: "", `[]`: parley.CodeInvalidInput, `null`: parley.CodeInvalidInput, `[1]`: parley.CodeInvalidInput, `[""]`: parley.CodeInvalidInput,
 		`["a\nb"]`: parley.CodeInvalidInput, `["` + strings.Repeat("a", 255) + `"]`: "", `["` + strings.Repeat("a", 256) + `"]`: parley.CodeInvalidInput,
 	} {
 		s := playWith(t, `{"name":"t","steps":[{"id":"a","approval":{"title":"Go?","to":"${workflow.input.to}"}}]}`, Start{Input: json.RawMessage(`{"to":` + to + `}`)})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/workflow/expr"
 )
 
@@ -80,6 +81,9 @@ func (p *parser) approvers(s *parseStep, n *node, set func(*expr.Template)) {
 	case n.kind == nodeString && n.isTemplate(), n.kind == nodeString && n.text == "any":
 	case n.kind != nodeList:
 		p.errorf(n, problemType, "to is a list of roles and users, or any; this is %s", n.kind)
+		return
+	case len(n.items) == 0 && n.kind == nodeList:
+		p.report(n, parley.Problem{Code: problemValue, Text: "to is empty, so that nobody could answer", Suggestion: "write any for anybody"})
 		return
 	case len(n.items) > maxTo:
 		p.errorf(n, problemLimit, "to has more than %d roles and users", maxTo)

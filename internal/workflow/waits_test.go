@@ -287,3 +287,18 @@ func (d *driver) converse(ids []string) {
 	}
 	d.apply(f)
 }
+
+// TestC9_AnEmptyListOfApproversIsNobody: whoever computes who may answer, and finds nobody,
+// has not said that everybody may.
+func TestC9_AnEmptyListOfApproversIsNobody(t *testing.T) {
+	for _, approval := range []string{
+		`{title: Pay, to: "${workflow.input.x > 0 ? [] : ['ann']}"}`,
+		`{title: Pay, to: [ann], escalate: [{after: 1m, to: "${['boss'].filter(b, b == 'none')}"}]}`,
+	} {
+		s := play(t, "name: t\nsteps: [{id: ask, timeout: 1h, approval: "+approval+"}]\n")
+		s.wantCode(parley.CodeInvalidInput)
+		if asked := s.state.Asked(); len(asked) > 0 {
+			t.Errorf("%s asks %v", approval, asked)
+		}
+	}
+}
