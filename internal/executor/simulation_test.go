@@ -122,7 +122,7 @@ func (w *simWorld) storm(ctx context.Context) {
 		name := w.names()[w.c.n(len(w.names()))]
 		switch w.c.n(9) {
 		case 8:
-			w.proc(name).cut.Store(time.Now().Add(w.c.upTo(25 * time.Second)).UnixNano())
+			w.proc(name).cutOff(w.c.upTo(25 * time.Second))
 		case 0:
 			w.proc(name).kill()
 			w.begin(ctx, name)

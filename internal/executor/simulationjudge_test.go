@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -363,11 +364,11 @@ func (j *judgment) calls(task string) {
 	}
 }
 
-// A process stores an answer that it has promptly, while commits fail now and then;
-// one that was cut off may need patience.
+// A process that reaches the database stores an answer that it has promptly, while commits
+// fail now and then; one that was cut off tries it less often.
 const (
 	prompt   = 5 * time.Second
-	patience = 45 * time.Second
+	patience = 20 * time.Second
 )
 
 // given: an answer that a process had in hand, and lived on with, is the outcome,
@@ -378,7 +379,7 @@ func (j *judgment) given(task string) {
 	for _, g := range t.given {
 		within := prompt
 		if g.p.cut.Load() != 0 {
-			within = patience
+			within = g.p.reaches(g.at, patience).Sub(g.at)
 		}
 		left := g.p.died.Load()
 		died := left != nil && left.Sub(g.at) < within
@@ -392,5 +393,40 @@ func (j *judgment) given(task string) {
 	}
 	if r.Outcome == parley.OutcomeOK && len(t.given) == 0 {
 		j.report("I2: %s has an answer that no agent gave", task)
+	}
+}
+
+// TestSimulationJudge_AnAnswerOfWhoIsCutOff: a process need not store an answer as long as it
+// does not reach the database, and has to once it does.
+func TestSimulationJudge_AnAnswerOfWhoIsCutOff(t *testing.T) {
+	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
+	for name, c := range map[string]struct {
+		cuts [][2]int
+		died int
+		lost bool
+	}{
+		"it reaches it":            {nil, 7, true},
+		"it dies at once":          {nil, 5, false},
+		"cut off once, and again":  {[][2]int{{0, 25}, {24, 49}, {48, 70}}, 89, false},
+		"cut off for long enough":  {[][2]int{{0, 25}, {24, 49}, {48, 70}}, 91, true},
+		"cut off before and after": {[][2]int{{-9, -1}, {60, 85}}, 40, true},
+		"cut off for less":         {[][2]int{{0, 25}}, 44, false},
+		"it is back":               {[][2]int{{0, 25}}, 46, true},
+	} {
+		p := &simProc{w: &simWorld{}, name: "whole"}
+		for _, cut := range c.cuts {
+			p.cuts = append(p.cuts, cutTime{at(cut[0]), at(cut[1])})
+			p.cut.Store(at(cut[1]).UnixNano())
+		}
+		died := at(c.died)
+		p.died.Store(&died)
+		j := &judgment{
+			story: &story{tasks: map[string]*simTask{"run.a.1": {given: []givenAnswer{{at: at(1), p: p}}}}},
+			rows:  map[string]row{"run.a.1": {Outcome: parley.OutcomeUnknown}},
+		}
+		if j.given("run.a.1"); len(j.wrong) > 0 != c.lost {
+			t.Errorf("%s: %q, want one: %t", name, j.wrong, c.lost)
+		}
 	}
 }

@@ -108,8 +108,10 @@ type simProc struct {
 	dead atomic.Bool
 	// died is when it was killed or told to stop: what it has in hand then it may leave.
 	died atomic.Pointer[time.Time]
-	// cut is until when the process does not reach the database.
+	// cut is until when the process does not reach the database; cuts are all such times,
+	// of which w.mu is held.
 	cut      atomic.Int64
+	cuts     []cutTime
 	cancel   context.CancelFunc
 	ended    chan struct{}
 	executor *executor.Executor // nil in a bridge
@@ -193,6 +195,32 @@ func (p *simProc) bridgeConfig(life int) bridge.Config {
 		cfg.Ledger, cfg.AnswerWakes, cfg.Progress = wholeUnsureStore{unsureStore{db, p}}, true, p.executor.TakeProgress
 	}
 	return cfg
+}
+
+// cutTime is when a process was cut off, and for how long unless it was again before.
+type cutTime struct{ from, until time.Time }
+
+// cutOff keeps the process from the database for a while from now on, however long it was
+// to be kept from it before.
+func (p *simProc) cutOff(d time.Duration) {
+	now := time.Now()
+	p.w.mu.Lock()
+	p.cuts = append(p.cuts, cutTime{now, now.Add(d)})
+	p.w.mu.Unlock()
+	p.cut.Store(now.Add(d).UnixNano())
+}
+
+// reaches gives when the process has reached the database for so long without a break, from
+// a time on.
+func (p *simProc) reaches(from time.Time, d time.Duration) time.Time {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	for _, c := range p.cuts {
+		if c.until.After(from) && c.from.Before(from.Add(d)) {
+			from = c.until // a later one may have ended it sooner: then it has more time
+		}
+	}
+	return from.Add(d)
 }
 
 // kill ends the process as kill -9 does: nothing that it does counts any more.
