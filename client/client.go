@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/parley-project/parley"
@@ -317,15 +317,14 @@ func readBody(r io.Reader, limit int64) ([]byte, error) {
 }
 
 // encode gives v as JSON without escaping <, > and &, which is needed inside
-// of HTML only. Raw values inside of v keep member order and numbers.
+// of HTML only. Raw values inside of v keep member order and numbers. Texts that are
+// not UTF-8 are refused: others would be sent in their place.
 func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	b, err := jsonv2.Marshal(v, jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.AllowInvalidUTF8(false))
+	if err != nil {
 		return nil, parley.Errorf(parley.CodeInvalid, "the request cannot be written as JSON: %w", err)
 	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
+	return b, nil
 }
 
 // post sends in as JSON and decodes the answer into out.

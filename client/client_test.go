@@ -335,6 +335,36 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestTextsThatAreNotUTF8: no other text is sent in their place.
+func TestTextsThatAreNotUTF8(t *testing.T) {
+	t.Parallel()
+	var got seen
+	c := serve(t, record(http.StatusAccepted, "{}", &got))
+	const latin1 = "M\xfcller"
+	for name, send := range map[string]func() error{
+		"input": func() error {
+			_, err := c.StartRun(t.Context(), parley.StartRequest{Workflow: "w", Input: json.RawMessage(`{"a":"` + latin1 + `"}`)})
+			return err
+		},
+		"label": func() error {
+			_, err := c.StartRun(t.Context(), parley.StartRequest{Workflow: "w", Labels: map[string]string{"a": latin1}})
+			return err
+		},
+		"text": func() error {
+			_, err := c.Answer(t.Context(), parley.AnswerRequest{Run: "r", Reply: parley.Reply{Text: latin1}})
+			return err
+		},
+		"reason": func() error {
+			_, err := c.Cancel(t.Context(), "r", latin1)
+			return err
+		},
+	} {
+		if err := send(); parley.CodeOf(err) != parley.CodeInvalid || !strings.Contains(err.Error(), "UTF-8") || got != (seen{}) {
+			t.Errorf("%s: %v, sent %+v", name, err, got)
+		}
+	}
+}
+
 func TestKeyIsSent(t *testing.T) {
 	t.Parallel()
 	var got string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -270,6 +271,9 @@ func (a *app) agentCall(ctx context.Context, name string, f callFlags) error {
 		return err
 	}
 	if f.given {
+		if !utf8.ValidString(f.text) {
+			return usagef("--text is not UTF-8, and would be sent as another text")
+		}
 		if input, err = toJSON(map[string]string{"text": f.text}); err != nil {
 			return err
 		}

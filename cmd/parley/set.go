@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -44,6 +45,9 @@ func buildInput(base json.RawMessage, sets []string) (json.RawMessage, error) {
 		name, text, ok := strings.Cut(s, "=")
 		if !ok {
 			return nil, usagef("--set %s: write it as name=value", s)
+		}
+		if !utf8.ValidString(s) {
+			return nil, usagef("--set %s: it is not UTF-8, and would be sent as another text", s)
 		}
 		keys, err := splitKey(name)
 		if err != nil {

@@ -52,6 +52,8 @@ func TestBuildInputRefuses(t *testing.T) {
 		sets []string
 	}{
 		{"", []string{"a"}},
+		{"", []string{"a=M\xfcller"}},
+		{"", []string{"M\xfcller=1"}},
 		{"", []string{"=1"}},
 		{"", []string{".a=1"}},
 		{"", []string{"a.=1"}},
