@@ -40,6 +40,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.limits, "limits", "", `further limits as JSON, such as {"rate": "10/s", "burst": 20}; none is their defaults`)
 	fl.IntVar(&f.priority, "priority", 0, "share among the agents that wait: 1 to 10; 0 is the default, 5")
 	complete(cmd, "outcome-unknown", string(parley.OutcomeLookup), string(parley.OutcomeResend), string(parley.OutcomeFail))
+	neverEmpty(cmd, "outcome-unknown", "protocol")
 }
 
 // registerAccess adds those that say how the agent is reached and spoken to.
@@ -184,6 +185,7 @@ whether they have a card or not; protocol: auto finds it out. Flags are for a UR
 	}
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the agent (default: the card's name, else the host)")
 	f.register(cmd)
+	neverEmpty(cmd, "name", "outcome-unknown", "protocol")
 	cmd.Flags().Lookup("protocol").Usage = "with a URL: simple-a2a, jsonrpc-2.0, or auto (the default) to find it out; a FILE says it in the member protocol, default simple-a2a"
 	return cmd
 }
