@@ -267,6 +267,30 @@ func TestHookHidesInternals(t *testing.T) {
 	}
 }
 
+// TestSlashTooMany: a path that wants no key wants none with a slash behind it either, and
+// leads to itself.
+func TestSlashTooMany(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	for _, c := range []struct{ method, path, to string }{
+		{"GET", "/healthz/", "/healthz"},
+		{"GET", "/readyz/?x=1", "/readyz?x=1"},
+		{"GET", "/metrics/", "/metrics"},
+		{"POST", "/hooks/order/", "/hooks/order"},
+		{"POST", "/api/v1/hooks/order/", "/api/v1/hooks/order"},
+		{"GET", "/", ""},
+		{"GET", "/healthz//", ""},
+		{"GET", "/api/v1/runs/", ""},
+		{"POST", "/hooks/order//", ""},
+		{"POST", "/hooks/../api/v1/events/", ""},
+	} {
+		rec := call(h, c.method, c.path, "", "Authorization", "")
+		if to := rec.Header().Get("Location"); to != c.to || (rec.Code == http.StatusTemporaryRedirect) != (c.to != "") || c.to == "" && rec.Code != http.StatusUnauthorized {
+			t.Errorf("%s %s: %d to %q", c.method, c.path, rec.Code, to)
+		}
+	}
+}
+
 // What the server measures stands behind the two values of the existing
 // platform, also for clients that would rather have it compressed.
 func TestMetrics(t *testing.T) {

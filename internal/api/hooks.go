@@ -33,6 +33,9 @@ func (s *server) isHook(r *http.Request) bool {
 	if !strings.HasPrefix(r.URL.Path, "/hooks/") && !strings.HasPrefix(r.URL.Path, "/api/v1/hooks/") {
 		return false
 	}
+	if _, ok := s.withoutSlash(r); ok { // it is told where to go
+		return true
+	}
 	_, pattern := s.mux.Handler(r)
 	_, path, _ := strings.Cut(pattern, " ")
 	return s.public[path]
