@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,9 +102,18 @@ func (a *app) rpcCall(ctx context.Context, args []string, f rpcCallFlags) error 
 		return err
 	}
 	cfg.SendMeta = len(f.meta) > 0
-	do, err := a.rpcAction(args[1:], f)
+	do, silent, err := a.rpcAction(args[1:], f)
 	if err != nil {
 		return err
+	}
+	var lost error // written by the goroutine that Close waits for
+	if silent {    // nobody waits for an answer, which would tell
+		f.dial.deliver = f.timeout
+		cfg.Hooks.Notice = func(n jsonrpc.Notice) {
+			if n.Kind == jsonrpc.NoticeUndelivered && lost == nil {
+				lost = n.Err
+			}
+		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTimedOut)
 	defer cancel()
@@ -118,39 +128,47 @@ func (a *app) rpcCall(ctx context.Context, args []string, f rpcCallFlags) error 
 	if err == nil {
 		err = closed
 	}
+	if err == nil && silent {
+		err = lost
+	}
+	if err == nil && silent && (to.scheme == "http://" || to.scheme == "https://") {
+		err = s.Close() // once more, since it says what did not arrive
+	}
 	return a.rpcFailure(ctx, err, f.timeout)
 }
 
-// rpcAction reads what is to be sent before anything is connected.
-func (a *app) rpcAction(args []string, f rpcCallFlags) (func(context.Context, *jsonrpc.Conn) error, error) {
+// rpcAction reads what is to be sent before anything is connected; silent says that
+// nothing of it is answered.
+func (a *app) rpcAction(args []string, f rpcCallFlags) (do func(context.Context, *jsonrpc.Conn) error, silent bool, err error) {
 	if f.batch != "" {
 		if len(args) > 0 || f.notify {
-			return nil, usagef("--batch takes methods and params from its file: leave METHOD, PARAMS and --notify out")
+			return nil, false, usagef("--batch takes methods and params from its file: leave METHOD, PARAMS and --notify out")
 		}
 		calls, err := a.readBatch(f.batch)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		return func(ctx context.Context, c *jsonrpc.Conn) error { return a.sendBatch(ctx, c, calls) }, nil
+		silent := !slices.ContainsFunc(calls, func(e batchEntry) bool { return e.ID != nil })
+		return func(ctx context.Context, c *jsonrpc.Conn) error { return a.sendBatch(ctx, c, calls) }, silent, nil
 	}
 	if len(args) == 0 {
-		return nil, usagef("METHOD is missing").withHint("parley rpc call URL METHOD [PARAMS]")
+		return nil, false, usagef("METHOD is missing").withHint("parley rpc call URL METHOD [PARAMS]")
 	}
 	method := args[0]
 	var params any
 	if len(args) > 1 {
 		raw, err := a.readJSON("PARAMS", args[1])
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if raw[0] != '[' && raw[0] != '{' {
-			return nil, invalidf("PARAMS is %s: JSON-RPC 2.0 allows an array (params by position) or an object (by name)", clip(string(raw), nameColumn)).
+			return nil, false, invalidf("PARAMS is %s: JSON-RPC 2.0 allows an array (params by position) or an object (by name)", clip(string(raw), nameColumn)).
 				withHint("write a single param as [%s]", clip(string(raw), nameColumn))
 		}
 		params = raw
 	}
 	if f.notify {
-		return func(ctx context.Context, c *jsonrpc.Conn) error { return c.Notify(ctx, method, params) }, nil
+		return func(ctx context.Context, c *jsonrpc.Conn) error { return c.Notify(ctx, method, params) }, true, nil
 	}
 	return func(ctx context.Context, c *jsonrpc.Conn) error {
 		var result json.RawMessage
@@ -158,7 +176,7 @@ func (a *app) rpcAction(args []string, f rpcCallFlags) (func(context.Context, *j
 			return err
 		}
 		return a.showResult(result)
-	}, nil
+	}, false, nil
 }
 
 // rpcMeta puts the K=V of --meta into the context.

@@ -27,6 +27,9 @@ type dialFlags struct {
 	maxMessage byteSize
 	// post bounds one HTTP request.
 	post time.Duration
+	// deliver is what a notification gets to arrive when nothing else is to be done; 0 is
+	// the default.
+	deliver time.Duration
 	// stop is what a process that was started gets to end, once its standard input is
 	// closed and once more when it was told to; 0 is the default.
 	stop time.Duration
@@ -93,7 +96,7 @@ func (a *app) transport(f dialFlags) rpcdial.Config {
 	return rpcdial.Config{
 		Framing:    framingOf(f.framing),
 		Subprocess: jsonrpc.SubprocessConfig{CloseWait: f.stop, TermWait: f.stop},
-		HTTP:       rpchttp.ClientConfig{MaxMessage: int(f.maxMessage), Timeout: f.post},
+		HTTP:       rpchttp.ClientConfig{MaxMessage: int(f.maxMessage), Timeout: f.post, CloseTimeout: f.deliver},
 		Command: func(cmd *exec.Cmd) {
 			cmd.Dir, cmd.Env, cmd.Stderr = a.dir, a.env, a.stderr
 		},

@@ -159,6 +159,7 @@ type Stream struct {
 	closing chan struct{}
 	isOver  bool          // closing is closed
 	done    chan struct{} // Close has ended
+	unread  error         // what Close returns; readable when done is closed
 }
 
 // A slot shows Close what a worker is doing.
@@ -400,12 +401,15 @@ func (s *Stream) roomMade() {
 // cut short, notifications and responses have ClientConfig.CloseTimeout to
 // arrive; then the session is ended. No goroutine is left when it returns,
 // except those of connections that a ClientConfig.Client keeps.
+//
+// It returns the *Error of a notification or a response that did not arrive, if
+// there is one that no Read has told of; the same each time.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	if s.isOver {
 		s.mu.Unlock()
 		<-s.done
-		return nil
+		return s.unread
 	}
 	s.isOver = true
 	close(s.closing)
@@ -429,5 +433,6 @@ func (s *Stream) Close() error {
 	if s.own != nil {
 		s.own.CloseIdleConnections()
 	}
-	return nil
+	s.unread = s.in.unread()
+	return s.unread
 }

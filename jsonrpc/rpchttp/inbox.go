@@ -42,7 +42,7 @@ type inbox struct {
 
 	mu    sync.Mutex
 	err   error   // set before dead is closed
-	lost  []error // see lostAnswer
+	lost  []error // see lostAnswer and unread
 	limit deadline
 
 	lostMore chan struct{} // one signal: there is more in lost
@@ -129,17 +129,47 @@ func (in *inbox) offer(msg []byte, most int64) bool {
 // undelivered reports that msg, which the inbox may keep, did not arrive.
 func (in *inbox) undelivered(msg []byte, err error) {
 	in.faults.Add(1)
-	in.put(in.ready, &item{err: undelivered(msg, err)})
+	lost := undelivered(msg, err)
+	if !in.put(in.ready, &item{err: lost}) {
+		in.keepLost(lost)
+	}
 }
 
 // lostAnswer is undelivered for an answer of a Conn. It waits for nothing: whoever reads
 // may be waiting for answers to be taken. There are no more than those that it waits for,
 // since they are read before all else.
 func (in *inbox) lostAnswer(msg []byte, err error) {
-	in.mu.Lock()
-	in.lost = append(in.lost, undelivered(msg, err))
-	in.mu.Unlock()
+	in.keepLost(undelivered(msg, err))
 	signal(in.lostMore)
+}
+
+func (in *inbox) keepLost(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.lost = append(in.lost, err)
+}
+
+// unread returns the first error that nobody has read of a message without calls, which nobody
+// is told of in another way; nil when there is none. Nothing is put in or read any more.
+func (in *inbox) unread() error {
+	for more := true; more; {
+		select {
+		case it := <-in.ready:
+			if it.err != nil {
+				in.keepLost(it.err)
+			}
+		default:
+			more = false
+		}
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, err := range in.lost {
+		if lost, ok := errors.AsType[*jsonrpc.UndeliveredError](err); ok && peek(lost.Message).calls == 0 {
+			return lost.Err
+		}
+	}
+	return nil
 }
 
 // nextLost takes the first of the answers that were lost; nil when there is none.
