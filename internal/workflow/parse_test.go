@@ -294,6 +294,13 @@ func TestLimits_Workflow(t *testing.T) {
 	if def, problems := ParseStored("x", "1", plan); def == nil {
 		t.Errorf("stored: %v", problems)
 	}
+	nobody := []byte(`{"name":"x","steps":[{"approval":{"title":"t","to":[]}}]}`)
+	if def, problems := ParseStored("x", "1", nobody); def == nil {
+		t.Errorf("stored: %v", problems)
+	}
+	if def, _ := Parse(ParseOptions{}, nobody); def != nil {
+		t.Error("an approval that nobody may give is deployed")
+	}
 	if def, _ := Parse(ParseOptions{}, plan); def != nil {
 		t.Error("a plan that is refused in each run is deployed")
 	}
