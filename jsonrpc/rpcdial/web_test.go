@@ -87,7 +87,8 @@ func TestWebServerAnswerNotTaken(t *testing.T) {
 			io.WriteString(client, c.request)
 			answers := bufio.NewReader(client)
 			if !c.ends {
-				if res, err := http.ReadResponse(answers, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+				res, err := http.ReadResponse(answers, nil) //nolint:bodyclose // it is the connection
+				if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 					t.Fatalf("%s: %v, %v", name, res, err)
 				}
 			}

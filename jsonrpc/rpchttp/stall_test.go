@@ -193,6 +193,7 @@ func TestRefusalNotTaken(t *testing.T) {
 					t.Fatalf("want %d: %v, %v", want, res, err)
 				}
 				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
 				time.Sleep(stall + time.Second)
 			}
 			_, _ = io.WriteString(conn, request)
