@@ -31,10 +31,12 @@ var machineClock = map[string]string{
 	"jsonrpc/pending.go":                 "the clock that measures durations",
 	"jsonrpc/pipe.go":                    "deadline of a connection",
 	"jsonrpc/reconnect.go":               "durations",
+	"jsonrpc/rpcdial/listen.go":          "deadline of a connection",
 	"jsonrpc/rpchttp/back.go":            "deadline of a connection",
 	"jsonrpc/rpchttp/follow.go":          "durations",
 	"jsonrpc/rpchttp/inbox.go":           "deadline of a connection",
 	"jsonrpc/rpchttp/stall.go":           "deadline of a connection",
+	"jsonrpc/rpcws/server.go":            "deadline of a connection",
 	"jsonrpc/server.go":                  "beginning of a clock that measures durations",
 }
 
