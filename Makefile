@@ -34,7 +34,7 @@ build: ## build bin/parley, one static binary
 # tests' time, and what it would find there is not ours.
 test: ## every test, race detector on, PostgreSQL and Kafka included; last line: N passed, N failed, N skipped
 	@scripts/need test
-	@go run ./scripts/services go run ./scripts/testsum -race -gcflags=modernc.org/...=-race=false -shuffle=on -parallel 16 -timeout 20m ./... -- bench interop
+	@go run ./scripts/services go run ./scripts/testsum -race -gcflags=modernc.org/...=-race=false -shuffle=on -parallel 16 -timeout 40m ./... -- bench interop
 
 quick: ## the tests that need no server, under a minute
 	@go run ./scripts/testsum -short -timeout 2m ./...

@@ -20,7 +20,7 @@ type meeting struct {
 
 func (m *meeting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.there <- struct{}{}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Minute)
 	defer cancel()
 	for len(m.there) < cap(m.there) && ctx.Err() == nil {
 		pause(ctx, 5*time.Millisecond)

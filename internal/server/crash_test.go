@@ -145,7 +145,7 @@ func (c *crashRig) start() {
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		url, err := os.ReadFile(endpoint)
 		if err == nil && bytes.HasSuffix(url, []byte("\n")) {
 			key, err := os.ReadFile(filepath.Join(c.dir, "data", "key"))
@@ -232,7 +232,7 @@ func (c *crashRig) call(method, path, body string, into any) error {
 func (c *crashRig) checkRun(i int, id string) {
 	c.t.Helper()
 	var run parley.Run
-	for deadline := time.Now().Add(2 * time.Minute); ; wait(c.t, 20*time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; wait(c.t, 20*time.Millisecond) {
 		if err := c.call(http.MethodGet, "/api/v1/runs/"+id, "", &run); err != nil {
 			c.t.Fatal(err)
 		}

@@ -303,7 +303,7 @@ func take(t *testing.T, from chan bus.Message) bus.Message {
 	select {
 	case m := <-from:
 		return m
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("no copy on the topic of dead letters")
 		return bus.Message{}
 	}
@@ -311,9 +311,9 @@ func take(t *testing.T, from chan bus.Message) bus.Message {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal(what, "2 minutes are over")
+			t.Fatal(what, "5 minutes are over")
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestDrainRoles(t *testing.T) {
 	waitFor(t, "the second bridge does not go on:", func() bool { return r.inFlight(second) > 2 })
 	select {
 	case <-first.ended:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatalf("the bridge does not stop:\n%s", first.output)
 	}
 	if code := first.cmd.ProcessState.ExitCode(); code != 0 {

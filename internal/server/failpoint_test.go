@@ -195,7 +195,7 @@ func startServer(t *testing.T, cfg server.Config) *server.Server {
 // process died before any was accepted.
 func finish(t *testing.T, s *server.Server, id string) parley.Run {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if id == "" {
 		run, _, err := s.Executor().Start(ctx, parley.StartRequest{Workflow: "two", Input: []byte(`{"n":"x"}`), IdempotencyKey: "0"})

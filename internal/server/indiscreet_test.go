@@ -99,7 +99,7 @@ func TestA2ASecretsStayInside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			r, err := s.Executor().Get(t.Context(), run.ID)
 			if err != nil || r.Status.Terminal() {
 				break

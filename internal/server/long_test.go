@@ -58,7 +58,7 @@ func dieWithin(t *testing.T, policy, point string) {
 	first.Failpoint = d.hit
 	id := untilLongDeath(t, first, d)
 	again := startServer(t, cfg)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	answerWhileRunning(ctx, t, again, id)
 	run, err := again.Executor().Get(t.Context(), id)
@@ -100,7 +100,7 @@ func untilLongDeath(t *testing.T, cfg server.Config, d *death) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -478,7 +478,7 @@ func (r *matrixRig) control(what, id string, request func(*server.Server) error)
 
 // await waits until the run has ended.
 func (r *matrixRig) await(id string) {
-	for deadline := time.Now().Add(matrixWithin); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * matrixWithin); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if row, err := r.db.RunRow(r.ctx, id); err == nil && row.Status.Terminal() {
 			return
 		}

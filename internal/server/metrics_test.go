@@ -75,7 +75,7 @@ func TestRunMetrics(t *testing.T) {
 		t.Errorf("the runs have the events %v only", counts)
 	}
 	var wrong []string
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		wrong = nil
 		got := w.metrics()
 		for name, value := range want {

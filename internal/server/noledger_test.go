@@ -96,7 +96,7 @@ func TestBridgeWithoutLedger(t *testing.T) {
 				t.Errorf("result of %q: %s", m.Key, m.Value)
 			}
 			delete(want, m.Key)
-		case <-time.After(2 * time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Fatalf("no results for %v", want)
 		}
 	}

@@ -151,7 +151,7 @@ func (o *oldSide) awaitResults() {
 
 func (o *oldSide) await(what string, is func() bool) {
 	o.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !is(); wait(o.t, 10*time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !is(); wait(o.t, 10*time.Millisecond) {
 		if time.Now().After(deadline) || o.t.Context().Err() != nil {
 			o.t.Fatalf("there is not: %s", what)
 		}
@@ -197,7 +197,7 @@ func (o *oldSide) awaitEnd(p *roleProcess) {
 	o.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
 		<-p.ended
 		o.t.Errorf("%s does not stop:\n%s", p.name, p.output)

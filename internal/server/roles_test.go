@@ -219,7 +219,7 @@ func (r *rolesRig) stopAll() {
 	for _, p := range procs {
 		select {
 		case <-p.ended:
-		case <-time.After(2 * time.Minute):
+		case <-time.After(5 * time.Minute):
 			_ = p.cmd.Process.Signal(syscall.SIGQUIT)
 			<-p.ended
 			r.t.Errorf("%s (%s) does not stop", p.name, p.roles)
@@ -251,7 +251,7 @@ func (r *rolesRig) execute(p *roleProcess, n int) time.Duration {
 		r.t.Fatal(err)
 	}
 	// The event stream ends with the run: what it waits for has to be told here.
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/runs/"+id+"/events", nil)
 	if err != nil {
@@ -277,7 +277,7 @@ func (r *rolesRig) execute(p *roleProcess, n int) time.Duration {
 // begin starts a run, until it was accepted.
 func (r *rolesRig) begin(p *roleProcess, n int) string {
 	r.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; wait(r.t, 20*time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; wait(r.t, 20*time.Millisecond) {
 		var run parley.Run
 		err := r.call(p, http.MethodPost, "/api/v1/workflows/chain/execute", fmt.Sprintf(`{"input_data":{"n":"%d"},"idempotency_key":"k%d"}`, n, n), &run)
 		if err == nil {
@@ -487,7 +487,7 @@ func bridgeRestarts(t *testing.T, binary, kind string) {
 	for n := range 20 {
 		ids = append(ids, r.begin(api, n+1))
 	}
-	for deadline := time.Now().Add(2 * time.Minute); len(r.log.counts()) < 10; wait(t, 5*time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); len(r.log.counts()) < 10; wait(t, 5*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no calls under way")
 		}

@@ -76,7 +76,7 @@ func (w *world) start(workflow, input string) parley.Run {
 
 func (w *world) end(id string) parley.Run {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := w.server.Executor().Wait(ctx, id); err != nil {
 		run, _ := w.server.Executor().Get(w.t.Context(), id)

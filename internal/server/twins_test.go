@@ -75,7 +75,7 @@ func TestTwinsHear(t *testing.T) {
 // awaitStatus waits for what /readyz of a process answers.
 func (r *rolesRig) awaitStatus(p *roleProcess, want int) {
 	r.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; wait(r.t, 20*time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; wait(r.t, 20*time.Millisecond) {
 		status, body, err := r.get(p, "/readyz")
 		if err == nil && status == want {
 			return
