@@ -181,12 +181,14 @@ func (c *call) poll(ctx context.Context) (changed bool, next step) {
 	}
 	out := c.out
 	switch {
-	case forgot(out), out.Disposition == Answered && out.Result.Outcome != parley.OutcomeOK && c.partial != nil:
+	case out.Disposition == Answered && out.Result.Outcome != parley.OutcomeOK && c.partial != nil:
 		return true, (*call).forgotten
 	case out.Disposition == Answered:
 		return true, (*call).answer
 	case out.Disposition == Accepted:
 		return c.stand(out)
+	case forgot(out):
+		return true, (*call).forgotten
 	case out.Disposition == Lost && c.name(out.Result.Err).Code == parley.CodeLimit && c.stream == nil:
 		return true, (*call).unreadable
 	}
