@@ -3,7 +3,8 @@
 //	testsum [go test flags and packages] [-- nested module ...]
 //
 // Passed packages are one line each; the output of what failed is shown whole.
-// The slowest tests stand above the last line.
+// The slowest tests stand above the last line, and what failed once more in short:
+// of a long run often only the end is kept.
 // The nested modules are tested with the same flags.
 package main
 
@@ -40,11 +41,26 @@ const (
 	slowAfter = 20
 )
 
+// What failed is shown again at the end in so many tests, lines of each, and bytes
+// of each line.
+const (
+	againTests = 20
+	againLines = 6
+	againBytes = 400
+)
+
 type tally struct {
 	passed, failed, skipped int
 	slow                    []event
+	failures                []failure
 	out                     io.Writer
 	output                  map[string][]string
+}
+
+// failure is a test that failed, or a package as a whole, and what it wrote.
+type failure struct {
+	pkg, test string
+	output    []string
 }
 
 func run(args []string, out io.Writer, ci bool) int {
@@ -63,6 +79,7 @@ func newTally(out io.Writer) *tally { return &tally{out: out, output: make(map[s
 // succeeded, ci that nothing may be skipped.
 func (t *tally) sum(ok, ci bool) int {
 	t.showSlow()
+	t.showFailures()
 	code := 0
 	if !ok || t.failed > 0 {
 		code = 1
@@ -80,6 +97,42 @@ func (t *tally) showSlow() {
 	for _, e := range t.slow[:min(len(t.slow), slowest)] {
 		_, _ = fmt.Fprintf(t.out, "slow  %s %s  %.1fs\n", e.Package, e.Test, e.Elapsed)
 	}
+}
+
+// showFailures names what failed, with the first lines of what it wrote.
+func (t *tally) showFailures() {
+	for _, f := range t.failures[:min(len(t.failures), againTests)] {
+		_, _ = fmt.Fprintf(t.out, "FAIL  %s\n", strings.TrimSpace(f.pkg+" "+f.test))
+		for _, line := range f.start() {
+			_, _ = fmt.Fprintf(t.out, "      %s\n", line)
+		}
+	}
+	if more := len(t.failures) - againTests; more > 0 {
+		_, _ = fmt.Fprintf(t.out, "FAIL  and %d more\n", more)
+	}
+}
+
+// start gives the first lines of what f wrote, or of its panic, without those of go
+// test itself.
+func (f failure) start() (lines []string) {
+	written := strings.Join(f.output, "") // an entry may be part of a line
+	if _, stacks, ok := strings.Cut(written, "\npanic: "); ok {
+		written = "panic: " + stacks
+	}
+	for line := range strings.Lines(written) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- FAIL: ") {
+			continue
+		}
+		if len(lines) == againLines {
+			return lines
+		}
+		if len(line) > againBytes {
+			line = strings.ToValidUTF8(line[:againBytes], "") + " …"
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 func split(args []string) (test, modules []string) {
@@ -147,17 +200,7 @@ func (t *tally) keepStacks(pkg string, output []string) {
 
 func (t *tally) ended(e event, key string) {
 	if e.Test == "" {
-		switch e.Action {
-		case "pass":
-			_, _ = fmt.Fprintf(t.out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
-		case "fail":
-			_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s%s", e.Package, e.Elapsed, strings.Join(t.output[e.FailedBuild], ""), strings.Join(t.output[key], ""))
-			delete(t.output, e.FailedBuild)
-			t.unended(e.Package)
-			if t.failed == 0 {
-				t.failed++ // a package that does not build has no failed test
-			}
-		}
+		t.endedPackage(e, key)
 		return
 	}
 	if e.Elapsed >= slowAfter && !strings.Contains(e.Test, "/") {
@@ -171,13 +214,37 @@ func (t *tally) ended(e event, key string) {
 		_, _ = fmt.Fprintf(t.out, "SKIP  %s %s\n%s", e.Package, e.Test, strings.Join(t.output[key], ""))
 	case "fail":
 		t.failed++
+		t.fail(e.Package, e.Test, t.output[key])
 		_, _ = fmt.Fprintf(t.out, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(t.output[key], ""))
 	}
 }
 
+func (t *tally) endedPackage(e event, key string) {
+	switch e.Action {
+	case "pass":
+		_, _ = fmt.Fprintf(t.out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
+	case "fail":
+		output := slices.Concat(t.output[e.FailedBuild], t.output[key])
+		_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(output, ""))
+		delete(t.output, e.FailedBuild)
+		output = append(output, t.unended(e.Package)...)
+		if !slices.ContainsFunc(t.failures, func(f failure) bool { return f.pkg == e.Package }) {
+			t.fail(e.Package, "", output)
+		}
+		if t.failed == 0 {
+			t.failed++ // a package that does not build has no failed test
+		}
+	}
+}
+
+// fail keeps for the end what failed; test is empty where that is the package itself.
+func (t *tally) fail(pkg, test string, output []string) {
+	t.failures = append(t.failures, failure{pkg: pkg, test: test, output: output})
+}
+
 // unended shows what the tests of a package have written that were under way when
-// it died: the stacks of a test that hung are among that.
-func (t *tally) unended(pkg string) {
+// it died, and returns it: the stacks of a test that hung are among that.
+func (t *tally) unended(pkg string) (written []string) {
 	var keys []string
 	for key := range t.output {
 		if name, ok := strings.CutPrefix(key, pkg+"\x00"); ok && name != "" {
@@ -188,6 +255,8 @@ func (t *tally) unended(pkg string) {
 	for _, key := range keys {
 		_, name, _ := strings.Cut(key, "\x00")
 		_, _ = fmt.Fprintf(t.out, "did not end: %s %s\n%s", pkg, name, strings.Join(t.output[key], ""))
+		written = append(written, t.output[key]...)
 		delete(t.output, key)
 	}
+	return written
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestSlowest: the slowest tests are told above the last line, the slowest first,
+// TestSlowest: the slowest tests are told near the end, the slowest first,
 // the parts of a test with it, and quick ones not at all.
 func TestSlowest(t *testing.T) {
 	var out strings.Builder
@@ -77,7 +78,7 @@ func TestSlowest(t *testing.T) {
 		sum.take(event{Action: action, Package: "p", Test: c.test, Elapsed: c.took})
 	}
 	sum.sum(true, true)
-	if want := "slow  p TestSlower  60.2s\nslow  p TestSlow  40.0s\n2 passed, 2 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
+	if want := "slow  p TestSlower  60.2s\nslow  p TestSlow  40.0s\nFAIL  p TestSlow\nFAIL  p TestSlower\n2 passed, 2 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("shows\n%s\nwant it to end with\n%s", out.String(), want)
 	}
 	out.Reset()
@@ -87,6 +88,46 @@ func TestSlowest(t *testing.T) {
 	sum.sum(true, true)
 	if n := strings.Count(out.String(), "slow  "); n != slowest {
 		t.Errorf("%d slow tests are shown, want %d", n, slowest)
+	}
+}
+
+// TestFailuresAgain: what failed is named once more at the end, with the first lines
+// of what it wrote and no more, however much another one writes after it.
+func TestFailuresAgain(t *testing.T) {
+	var out strings.Builder
+	sum := newTally(&out)
+	write := func(test, output string) {
+		sum.take(event{Action: "output", Package: "p", Test: test, Output: output})
+	}
+	write("TestBad", "=== RUN   TestBad\n")
+	write("TestBad", "    p_test.go:9: 2,")
+	write("TestBad", " want 3\n")
+	write("TestBad", "--- FAIL: TestBad (0.10s)\n")
+	sum.take(event{Action: "fail", Package: "p", Test: "TestBad"})
+	write("TestLoud", strings.Repeat("    p_test.go:10: much\n", 50)+strings.Repeat("é", againBytes))
+	sum.take(event{Action: "fail", Package: "p", Test: "TestLoud"})
+	write("", strings.Repeat("what servers wrote\n", 1000))
+	sum.take(event{Action: "fail", Package: "p"})
+	sum.take(event{Action: "build-output", ImportPath: "q", Output: "q.go:3: undefined: x\n"})
+	sum.take(event{Action: "fail", Package: "q", FailedBuild: "q"})
+	sum.take(event{Action: "output", Package: "r", Test: "TestHung", Output: "began\npanic: test timed out after 15s\n"})
+	sum.take(event{Action: "fail", Package: "r"})
+	sum.sum(false, true)
+	want := "FAIL  p TestBad\n      p_test.go:9: 2, want 3\n" +
+		"FAIL  p TestLoud\n" + strings.Repeat("      p_test.go:10: much\n", againLines) +
+		"FAIL  q\n      q.go:3: undefined: x\nFAIL  r\n      panic: test timed out after 15s\n0 passed, 2 failed, 0 skipped\n"
+	if !strings.HasSuffix(out.String(), want) {
+		t.Errorf("ends with\n%s\nwant\n%s", out.String()[max(0, out.Len()-2*len(want)):], want)
+	}
+	out.Reset()
+	for range 2 * againTests {
+		write("TestLong", strings.Repeat("é", againBytes))
+		sum.take(event{Action: "fail", Package: "p", Test: "TestLong"})
+	}
+	sum.sum(false, true)
+	_, again, _ := strings.Cut(out.String(), "FAIL  p TestBad\n      ")
+	if len(again) > (againTests+1)*(againLines*(againBytes+20)) || !strings.Contains(again, fmt.Sprintf("FAIL  and %d more\n", againTests+4)) {
+		t.Errorf("%d bytes at the end: %s", len(again), again)
 	}
 }
 
