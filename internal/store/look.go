@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"path"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -91,13 +90,11 @@ func (db *DB) lookAtSchema(ctx context.Context) (steps []Migration, err error) {
 	if err := db.checkOthers(ctx); err != nil {
 		return nil, err
 	}
-	err = db.migrate(func(p *goose.Provider) error {
-		for _, s := range p.ListSources() {
-			steps = append(steps, Migration{Version: s.Version, Name: path.Base(s.Path)})
-		}
-		return nil
-	})
-	return steps, err
+	known, err := schemaSteps(db.dialect.migrations)
+	if err != nil {
+		return nil, parley.Errorf(parley.CodeInternal, "migrations: %w", err)
+	}
+	return stepsOf(known, nil), nil
 }
 
 // checkOthers refuses a database that belongs to something else.

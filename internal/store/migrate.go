@@ -3,10 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
-	"io/fs"
-	"path"
 	"slices"
 	"time"
 
@@ -15,12 +12,10 @@ import (
 	"github.com/parley-project/parley"
 )
 
-//go:embed migrations
-var migrations embed.FS
-
-// migrate runs f with the migrations, on a connection of its own.
-func (db *DB) migrate(f func(*goose.Provider) error) (err error) {
-	files, err := fs.Sub(migrations, db.dialect.migrations)
+// migrate runs f with the steps of the schema and what goes them, on a connection of its
+// own.
+func (db *DB) migrate(f func(*goose.Provider, []schemaStep) error) (err error) {
+	steps, err := schemaSteps(db.dialect.migrations)
 	if err != nil {
 		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
 	}
@@ -35,15 +30,19 @@ func (db *DB) migrate(f func(*goose.Provider) error) (err error) {
 	pool := sql.OpenDB(c)
 	pool.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithSlog(db.options.Logger)}
+	goes := make([]*goose.Migration, 0, len(steps))
+	for _, s := range steps {
+		goes = append(goes, s.migration())
+	}
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithSlog(db.options.Logger), goose.WithGoMigrations(goes...)}
 	if db.dialect.locker != nil {
 		options = append(options, goose.WithSessionLocker(db.dialect.locker))
 	}
-	p, err := goose.NewProvider(db.dialect.goose, pool, files, options...)
+	p, err := goose.NewProvider(db.dialect.goose, pool, nil, options...)
 	if err != nil {
 		return parley.Errorf(parley.CodeInternal, "migrations: %w", err)
 	}
-	if err := f(p); err != nil {
+	if err := f(p, steps); err != nil {
 		if _, ok := errors.AsType[*parley.Error](err); ok {
 			return err
 		}
@@ -59,7 +58,7 @@ func (db *DB) steps(ctx context.Context, f func(*goose.Provider) error) error {
 	if err := db.onePlace(ctx); err != nil {
 		return err
 	}
-	return db.migrate(f)
+	return db.migrate(func(p *goose.Provider, _ []schemaStep) error { return f(p) })
 }
 
 func (db *DB) onePlace(ctx context.Context) error {
@@ -118,8 +117,7 @@ type Migration struct {
 // them the database has.
 func (db *DB) Status(ctx context.Context) ([]Migration, error) {
 	var list []Migration
-	err := db.migrate(func(p *goose.Provider) error {
-		steps := p.ListSources()
+	err := db.migrate(func(p *goose.Provider, steps []schemaStep) error {
 		if list = db.whole(ctx, steps); list != nil {
 			return nil
 		}
@@ -141,7 +139,7 @@ func (db *DB) Status(ctx context.Context) ([]Migration, error) {
 
 // whole gives every step if the database has all of them and none that this program
 // does not know, else nil. It is one question, for which nobody waits.
-func (db *DB) whole(ctx context.Context, steps []*goose.Source) []Migration {
+func (db *DB) whole(ctx context.Context, steps []schemaStep) []Migration {
 	applied, err := db.applied(ctx)
 	if err != nil || len(applied) != len(steps) {
 		return nil // there is no such table, perhaps; or what comes next fails as well
@@ -174,10 +172,10 @@ func (db *DB) applied(ctx context.Context) (map[int64]time.Time, error) {
 }
 
 // stepsOf gives steps with the times at which a database got them.
-func stepsOf(steps []*goose.Source, applied map[int64]time.Time) []Migration {
+func stepsOf(steps []schemaStep, applied map[int64]time.Time) []Migration {
 	list := make([]Migration, 0, len(steps))
 	for _, s := range steps {
-		list = append(list, Migration{Version: s.Version, Name: path.Base(s.Path), AppliedAt: applied[s.Version]})
+		list = append(list, Migration{Version: s.version, Name: s.name, AppliedAt: applied[s.version]})
 	}
 	return list
 }
@@ -198,8 +196,8 @@ func (db *DB) checkSchema(ctx context.Context) error {
 	if err := db.checkOthers(ctx); err != nil {
 		return err
 	}
-	return db.migrate(func(p *goose.Provider) error {
-		if db.whole(ctx, p.ListSources()) != nil {
+	return db.migrate(func(p *goose.Provider, steps []schemaStep) error {
+		if db.whole(ctx, steps) != nil {
 			return nil
 		}
 		if err := db.onePlace(ctx); err != nil {
@@ -209,8 +207,7 @@ func (db *DB) checkSchema(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sources := p.ListSources()
-		if newest := sources[len(sources)-1].Version; at > newest {
+		if newest := steps[len(steps)-1].version; at > newest {
 			return parley.Errorf(parley.CodeConflict,
 				"the database %s has schema version %d, this program knows %d: use a newer program", db.dialect.name(db.path), at, newest)
 		}
