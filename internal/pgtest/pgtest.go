@@ -60,7 +60,7 @@ func newDatabase(tb testing.TB, template string) string {
 		tb.Fatalf("PostgreSQL for tests: %v", process.err)
 	}
 	name := fmt.Sprintf("parley_%d_%d_%x", os.Getpid(), process.names.Add(1), time.Now().UnixNano()&0xffffff)
-	if err := execute(process.server, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
+	if err := execute(process.server, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY FILE_COPY"); err != nil {
 		tb.Fatalf("making a database: %v", err)
 	}
 	tb.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -64,10 +65,26 @@ func newTarget(t testing.TB) string {
 	return filepath.Join(t.TempDir(), "parley.db")
 }
 
-// newDB opens a new SQLite database with the newest schema.
+// newDB opens a new SQLite database with the newest schema, which is copied: to make it
+// takes ten times as long.
 func newDB(t testing.TB, o Options) *DB {
 	t.Helper()
-	return reopen(t, newTarget(t), o)
+	empty.once.Do(func() {
+		path := newTarget(t)
+		db := must(Open(context.Background(), path, Options{Writers: 1}))(t)
+		check(t, db.Migrate(context.Background()))
+		check(t, db.Close())
+		empty.file = must(os.ReadFile(path))(t)
+	})
+	path := newTarget(t)
+	check(t, os.WriteFile(path, empty.file, 0o600))
+	return openedAt(t, path, o)
+}
+
+// empty is the file of a SQLite database that has the newest schema and nothing else.
+var empty struct {
+	once sync.Once
+	file []byte
 }
 
 func reopen(t testing.TB, path string, o Options) *DB {
