@@ -213,7 +213,7 @@ func converse(t *testing.T, r route) []spoken {
 	rec := newRecorder(t, a)
 	agent := func(more map[string]any) string {
 		return w.register(t, registration{
-			url: rec.URL, auto: true, config: r.pins(more), policy: parley.OutcomeLookup, timeout: r.crashTimeout(),
+			url: rec.URL, auto: true, config: r.pins(more), policy: parley.OutcomeLookup,
 		})
 	}
 	polled, followed := agent(map[string]any{"stream": "off"}), agent(nil)

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long anything may take that has to happen.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // world is a Parley as its users see it: by its REST API.
 type world struct {

@@ -132,7 +132,7 @@ func TestPush(t *testing.T) {
 			config := r.pins(map[string]any{"stream": "off"})
 			name := w.register(t, registration{url: a.where["url"], auto: true, config: config})
 			var took time.Duration
-			for try := range 3 {
+			for try := range 6 {
 				var run string
 				run, took = w.held(t, a, name, try)
 				posts := h.about(run)
@@ -143,6 +143,10 @@ func TestPush(t *testing.T) {
 					}
 					return
 				}
+				eventually(t, "its posts", func() bool {
+					posts = h.about(run)
+					return len(posts) >= 2
+				})
 				checkPosts(t, r, posts)
 				if took < 5*time.Second {
 					return // else the machine may have been busy
@@ -173,9 +177,6 @@ func (w *world) held(t *testing.T, a *agent, name string, try int) (run string, 
 // checkPosts holds on to what the SDKs post.
 func checkPosts(t *testing.T, r route, posts []post) {
 	t.Helper()
-	if len(posts) < 2 {
-		t.Errorf("%d posts", len(posts))
-	}
 	token, media := "X-A2A-Notification-Token", "application/json"
 	switch r.kind {
 	case go10: // also to hooks of 0.3
@@ -184,7 +185,8 @@ func checkPosts(t *testing.T, r route, posts []post) {
 		media = "application/a2a+json"
 	}
 	for _, p := range posts {
-		if p.status != http.StatusAccepted {
+		// 404 is that the run is over by now, since a post before told to ask.
+		if p.status != http.StatusAccepted && p.status != http.StatusNotFound {
 			t.Errorf("refused with %d: %v %s", p.status, p.header, p.body)
 		}
 		if p.header.Get(token) == "" || !strings.HasPrefix(p.header.Get("Content-Type"), media) {

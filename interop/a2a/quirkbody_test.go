@@ -61,7 +61,7 @@ func TestQuirkPayloadTooLarge(t *testing.T) {
 		t.Run(string(k), func(t *testing.T) {
 			parallel(t)
 			r, a := k.routes()[0], sharedAgent(t, k)
-			name := w.register(t, registration{url: newSweller(t, r.url(a)), config: r.pins(nil), policy: parley.OutcomeLookup, timeout: 20 * time.Second})
+			name := w.register(t, registration{url: newSweller(t, r.url(a)), config: r.pins(nil), policy: parley.OutcomeLookup})
 			run := w.call(t, name, "echo large")
 			executions, _ := a.entries(t, run.ID)
 			want := 0
