@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	simulationSeeds = flag.Int("executor.seeds", 10, "how many simulations TestSimulation runs of each kind, and TestSimulationPostgres half as many")
+	simulationSeeds = flag.Int("executor.seeds", 6, "how many simulations TestSimulation runs of each kind, and TestSimulationPostgres half as many")
 	simulationFirst = flag.Int("executor.seed", 0, "the first seed of TestSimulation")
 )
 
