@@ -184,6 +184,25 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestAnswerIsNotForgotten: what an agent answers is its answer whatever the code is, and
+// is never sent again: a code that would name a task that is gone says so only where there
+// is no answer.
+func TestAnswerIsNotForgotten(t *testing.T) {
+	for _, code := range []parley.Code{parley.CodeNotFound, parley.CodeOutcomeUnknown} {
+		inBubble(t, func(r *rig) {
+			r.long.call = accepts("working")
+			r.long.poll = func(context.Context, parley.Task, int) (bridge.Outcome, error) {
+				return failed(bridge.Answered, code, "no such account"), nil
+			}
+			p := r.start("b", nil)
+			id := r.task("long", 1, policy(parley.OutcomeResend))
+			r.want(id, parley.OutcomeError, code)
+			r.wantCalls(r.long, id, 1)
+			p.stop()
+		})
+	}
+}
+
 // TestProtocolChanged: an agent that speaks another protocol by now, in which it
 // cannot be asked, has its task forgotten: sent again where the policy says so.
 func TestProtocolChanged(t *testing.T) {
