@@ -5,6 +5,8 @@
 // Passed packages are one line each; the output of what failed is shown whole.
 // The slowest tests stand above the last line, and what failed once more in short:
 // of a long run often only the end is kept.
+// A few tests that failed among all the others are run again by themselves: those that
+// pass then count as passed, and are named as flaky, with what they wrote.
 // The nested modules are tested with the same flags.
 package main
 
@@ -52,15 +54,17 @@ const (
 type tally struct {
 	passed, failed, skipped int
 	slow                    []event
-	failures                []failure
-	out                     io.Writer
-	output                  map[string][]string
+	failures, flaky         []failure
+	// dir is that of the module whose tests are read.
+	dir    string
+	out    io.Writer
+	output map[string][]string
 }
 
 // failure is a test that failed, or a package as a whole, and what it wrote.
 type failure struct {
-	pkg, test string
-	output    []string
+	dir, pkg, test string
+	output         []string
 }
 
 func run(args []string, out io.Writer, ci bool) int {
@@ -69,6 +73,9 @@ func run(args []string, out io.Writer, ci bool) int {
 	ok := t.test(".", args)
 	for _, dir := range modules {
 		ok = t.test(dir, args) && ok
+	}
+	if !ok && t.mayPass() {
+		ok = t.again(args)
 	}
 	return t.sum(ok, ci)
 }
@@ -79,7 +86,8 @@ func newTally(out io.Writer) *tally { return &tally{out: out, output: make(map[s
 // succeeded, ci that nothing may be skipped.
 func (t *tally) sum(ok, ci bool) int {
 	t.showSlow()
-	t.showFailures()
+	t.show("FLAKY", t.flaky)
+	t.show("FAIL", t.failures)
 	code := 0
 	if !ok || t.failed > 0 {
 		code = 1
@@ -99,16 +107,16 @@ func (t *tally) showSlow() {
 	}
 }
 
-// showFailures names what failed, with the first lines of what it wrote.
-func (t *tally) showFailures() {
-	for _, f := range t.failures[:min(len(t.failures), againTests)] {
-		_, _ = fmt.Fprintf(t.out, "FAIL  %s\n", strings.TrimSpace(f.pkg+" "+f.test))
+// show names what failed, with the first lines of what it wrote.
+func (t *tally) show(what string, failures []failure) {
+	for _, f := range failures[:min(len(failures), againTests)] {
+		_, _ = fmt.Fprintf(t.out, "%-5s %s\n", what, strings.TrimSpace(f.pkg+" "+f.test))
 		for _, line := range f.start() {
 			_, _ = fmt.Fprintf(t.out, "      %s\n", line)
 		}
 	}
-	if more := len(t.failures) - againTests; more > 0 {
-		_, _ = fmt.Fprintf(t.out, "FAIL  and %d more\n", more)
+	if more := len(failures) - againTests; more > 0 {
+		_, _ = fmt.Fprintf(t.out, "%-5s and %d more\n", what, more)
 	}
 }
 
@@ -145,7 +153,7 @@ func split(args []string) (test, modules []string) {
 // test runs go test in dir and reports whether it succeeded.
 func (t *tally) test(dir string, args []string) bool {
 	cmd := exec.CommandContext(context.Background(), "go", append([]string{"test", "-json"}, args...)...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	cmd.Dir, cmd.Stderr, t.dir = dir, os.Stderr, dir
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -228,7 +236,8 @@ func (t *tally) endedPackage(e event, key string) {
 		_, _ = fmt.Fprintf(t.out, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(output, ""))
 		delete(t.output, e.FailedBuild)
 		output = append(output, t.unended(e.Package)...)
-		if !slices.ContainsFunc(t.failures, func(f failure) bool { return f.pkg == e.Package }) {
+		// A race may be found when all tests are over.
+		if !slices.ContainsFunc(t.failures, func(f failure) bool { return f.pkg == e.Package }) || (failure{output: output}).broken() {
 			t.fail(e.Package, "", output)
 		}
 		if t.failed == 0 {
@@ -239,7 +248,7 @@ func (t *tally) endedPackage(e event, key string) {
 
 // fail keeps for the end what failed; test is empty where that is the package itself.
 func (t *tally) fail(pkg, test string, output []string) {
-	t.failures = append(t.failures, failure{pkg: pkg, test: test, output: output})
+	t.failures = append(t.failures, failure{dir: t.dir, pkg: pkg, test: test, output: output})
 }
 
 // unended shows what the tests of a package have written that were under way when

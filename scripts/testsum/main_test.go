@@ -173,6 +173,79 @@ func TestB(t *testing.T) { t.Parallel() }
 	}
 }
 
+// TestRunAgain: a test that fails among others and passes by itself counts as passed
+// and is named with what it wrote; one that fails again has failed, as does one that
+// no slow machine makes fail.
+func TestRunAgain(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		code       int
+		end        string
+	}{
+		{
+			"flaky", `if first { t.Run("part", func(t *testing.T) { t.Error("too slow") }) }`, 0,
+			"\nFLAKY p TestB/part\n      p_test.go:7: too slow\nFLAKY p TestB\n3 passed, 0 failed, 0 skipped\n",
+		},
+		{"broken", `_ = first; t.Error("wrong")`, 1, "\nFAIL  p TestB\n      p_test.go:7: wrong\n1 passed, 1 failed, 0 skipped\n"},
+		{"a panic", `if first { panic("no") }`, 1, "passed, 1 failed, 0 skipped\n"},
+		{"a race", `if first { t.Error("WARNING: DATA RACE") }`, 1, "\n1 passed, 1 failed, 0 skipped\n"},
+		{"skipped then", `if first { t.Error("no") } else { t.Skip() }`, 1, "\n1 passed, 1 failed, 0 skipped\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for name, text := range map[string]string{
+				"go.mod": "module p\n",
+				"p_test.go": `package p
+import ("os"; "testing")
+func TestA(t *testing.T) {}
+func TestB(t *testing.T) {
+	_, err := os.Stat("ran"); first := err != nil
+	_ = os.WriteFile("ran", nil, 0o600)
+	` + c.body + `
+}
+`,
+			} {
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out strings.Builder
+			if code := run([]string{"-timeout", "1m", "./..."}, &out, true); code != c.code || !strings.HasSuffix(out.String(), c.end) {
+				t.Errorf("exit code %d, want %d, of\n%s\nwant it to end with %q", code, c.code, out.String(), c.end)
+			}
+		})
+	}
+}
+
+// TestMayPass: only a few tests are run again.
+func TestMayPass(t *testing.T) {
+	sum := newTally(new(strings.Builder))
+	if sum.mayPass() {
+		t.Error("nothing has failed")
+	}
+	for i := range flakyAtMost + 1 {
+		for _, test := range []string{fmt.Sprint("Test", i), fmt.Sprint("Test", i, "/part")} {
+			sum.take(event{Action: "fail", Package: "p", Test: test})
+		}
+		if got, want := sum.mayPass(), i < flakyAtMost; got != want {
+			t.Errorf("%d tests failed: %v, want %v", i+1, got, want)
+		}
+	}
+	sum = newTally(new(strings.Builder))
+	sum.take(event{Action: "fail", Package: "p", Test: "TestA"})
+	sum.take(event{Action: "fail", Package: "q"})
+	if sum.mayPass() {
+		t.Error("a package that failed as a whole is taken for slow")
+	}
+	sum = newTally(new(strings.Builder))
+	sum.take(event{Action: "fail", Package: "p", Test: "TestA"})
+	sum.take(event{Action: "output", Package: "p", Output: "testing: race detected outside of test execution\n"})
+	sum.take(event{Action: "fail", Package: "p"})
+	if sum.mayPass() {
+		t.Error("a race after the tests is taken for slow")
+	}
+}
+
 // TestRunSkipped: the same with go test itself.
 func TestRunSkipped(t *testing.T) {
 	t.Chdir(t.TempDir())
