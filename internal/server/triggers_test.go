@@ -58,10 +58,17 @@ func onKafka(t *testing.T) (cfg kafka.Config, topic func(string) string) {
 		CancellationRequests: topic("stops"), Runs: topic("runs"), Progress: topic("progress"), Hints: topic("hints"),
 		Cancels: topic("cancels"), Changes: topic("changes"), DeadLetters: topic("dead"),
 	})}
-	if _, err := server.CreateTopics(t.Context(), cfg); err != nil {
-		t.Fatal(err)
+	// One broker makes the topics of many tests; on a busy machine it may take longer than
+	// a person would be kept waiting.
+	for deadline := time.Now().Add(5 * time.Minute); ; {
+		_, err := server.CreateTopics(t.Context(), cfg)
+		if err == nil {
+			return cfg, topic
+		}
+		if parley.CodeOf(err) != parley.CodeUnavailable || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
-	return cfg, topic
 }
 
 // onDatabase gives the configuration of a server with workflows.
