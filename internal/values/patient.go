@@ -33,49 +33,61 @@ type patient struct {
 	failures int
 	pause    time.Duration
 	until    time.Time
+	trying   bool // somebody finds out whether it answers again
 	last     error
 }
 
 // do asks the store, unless it is to be left alone.
 func (p *patient) do(ctx context.Context, ask func(context.Context) error) error {
-	if err := p.admit(); err != nil {
+	tries, err := p.admit()
+	if err != nil {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, p.each)
 	defer cancel()
-	err := ask(within)
-	if ctx.Err() == nil {
-		p.note(err)
-	}
+	err = ask(within)
+	p.note(err, tries, ctx.Err() != nil)
 	return err
 }
 
 // admit refuses a call while the store is left alone. Who comes first when that
 // is over tries, and the others go on waiting.
-func (p *patient) admit() error {
+func (p *patient) admit() (tries bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failures < tripAfter {
-		return nil
+		return false, nil
 	}
 	now := p.now()
-	if now.Before(p.until) {
-		return fmt.Errorf("the store of values did not answer a moment ago, it is asked again in %s: %w", p.until.Sub(now).Round(time.Millisecond), p.last)
+	if p.trying {
+		return false, fmt.Errorf("the store of values did not answer a moment ago, it is being asked again: %w", p.last)
 	}
-	p.until = now.Add(p.pause)
-	return nil
+	if now.Before(p.until) {
+		return false, fmt.Errorf("the store of values did not answer a moment ago, it is asked again in %s: %w", p.until.Sub(now).Round(time.Millisecond), p.last)
+	}
+	p.until, p.trying = now.Add(p.pause), true
+	return true, nil
 }
 
-func (p *patient) note(err error) {
+// note notes what a call came to. tries says that it was to find out whether the store
+// answers again: the others that fail after the third were under way already, and say
+// nothing new. One that its caller has given up says nothing at all.
+func (p *patient) note(err error, tries, givenUp bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if tries {
+		p.trying = false
+	}
+	if givenUp {
+		return
+	}
 	if err == nil || errors.Is(err, ErrGone) || errors.Is(err, ErrLonger) {
 		p.failures, p.pause, p.last = 0, 0, nil
 		return
 	}
 	p.failures++
 	p.last = err
-	if p.failures >= tripAfter {
+	if p.failures == tripAfter || tries && p.failures > tripAfter {
 		p.pause = min(max(2*p.pause, pauseFirst), pauseLast)
 		p.until = p.now().Add(p.pause)
 	}
