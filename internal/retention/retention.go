@@ -77,8 +77,10 @@ type Sweeper struct {
 	cfg Config
 	// held is when the lease was taken or renewed last.
 	held time.Time
-	// unread counts the runs of a sweep that cannot be archived.
+	// unread counts the runs of a sweep that cannot be archived. away is why one of
+	// them cannot be now.
 	unread int
+	away   error
 }
 
 // New makes a sweeper.
@@ -122,8 +124,10 @@ type Report struct {
 // Sweep removes what may be removed now, and what an earlier sweep has left behind.
 func (s *Sweeper) Sweep(ctx context.Context) (r Report, err error) {
 	begun := s.cfg.Clock()
-	s.held, s.unread = time.Time{}, 0
-	err = s.sweep(ctx, &r)
+	s.held, s.unread, s.away = time.Time{}, 0, nil
+	if err = s.sweep(ctx, &r); err == nil {
+		err = s.away
+	}
 	if r.Busy = errors.Is(err, errLost); r.Busy {
 		err = nil
 	} else if left := s.cfg.DB.LeaveRetention(context.WithoutCancel(ctx), s.cfg.Holder); err == nil {
@@ -246,9 +250,9 @@ func (s *Sweeper) archive(ctx context.Context, p *store.Past, list []store.Ended
 		switch {
 		case parley.CodeOf(err) == parley.CodeNotFound:
 			continue // it is gone already
-		case err != nil && (ctx.Err() != nil || parley.CodeOf(err) == parley.CodeUnavailable):
+		case err != nil && (ctx.Err() != nil || parley.CodeOf(err) == parley.CodeUnavailable && !errors.Is(err, store.ErrAway)):
 			return nil, 0, err
-		case err != nil: // it always will be: the others are not kept for it
+		case err != nil: // the others are not kept for it
 			s.keep(e.ID, err)
 			continue
 		}
@@ -265,8 +269,11 @@ func (s *Sweeper) archive(ctx context.Context, p *store.Past, list []store.Ended
 }
 
 // keep notes that a run stays, since it cannot be archived. The log names the first of
-// a sweep.
+// a sweep, which has failed if it may be archived the next time.
 func (s *Sweeper) keep(run string, err error) {
+	if errors.Is(err, store.ErrAway) {
+		s.away = err
+	}
 	if s.unread++; s.unread == 1 {
 		s.cfg.Logger.Error("a run that is over cannot be archived and stays", "run", run, "error", err)
 	}

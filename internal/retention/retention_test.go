@@ -21,6 +21,8 @@ import (
 	"github.com/parley-project/parley/internal/archive"
 	"github.com/parley-project/parley/internal/retention"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/values"
+	"github.com/parley-project/parley/internal/values/files"
 )
 
 var now = time.Date(2026, 11, 21, 10, 4, 5, 0, time.UTC)
@@ -45,10 +47,16 @@ func openDB(t testing.TB, o store.Options) *store.DB {
 // over adds a run that ended some days ago.
 func over(t testing.TB, db *store.DB, id, workflow string, ago int) {
 	t.Helper()
+	overWith(t, db, id, workflow, ago, `{}`)
+}
+
+// overWith is over for a run whose end has data.
+func overWith(t testing.TB, db *store.DB, id, workflow string, ago int, data string) {
+	t.Helper()
 	at := now.Add(-time.Duration(ago) * 24 * time.Hour)
 	err := db.AddArchived(t.Context(), store.Archived{
 		Run:    store.Run{ID: id, Workflow: workflow, Name: workflow, Seq: 1, Status: parley.RunCompleted, CreatedAt: at, UpdatedAt: at, EndedAt: at},
-		Events: []parley.Event{{Seq: 1, At: at, Type: parley.EventRunCompleted, Run: id, Data: json.RawMessage(`{}`)}},
+		Events: []parley.Event{{Seq: 1, At: at, Type: parley.EventRunCompleted, Run: id, Data: json.RawMessage(data)}},
 	}, at)
 	if err != nil {
 		t.Fatal(err)
@@ -346,6 +354,49 @@ func TestC7_DamagedRunKeepsNoOther(t *testing.T) {
 	}
 	if strings.Count(log.String(), "run=any-119") != 1 || !strings.Contains(log.String(), "runs=2") {
 		t.Errorf("log: %s", &log)
+	}
+}
+
+// failing is a store of values that gives none.
+type failing struct {
+	values.Store
+	fails bool
+}
+
+func (s *failing) Get(ctx context.Context, name string, most int64) ([]byte, error) {
+	if s.fails {
+		return nil, errors.New("permission denied")
+	}
+	return s.Store.Get(ctx, name, most)
+}
+
+// TestC7_ValueThatIsAwayKeepsNoOther: a run stays while one of its values cannot be
+// fetched, and the sweep has failed; all others go.
+func TestC7_ValueThatIsAwayKeepsNoOther(t *testing.T) {
+	s := &failing{Store: files.Open(filepath.Join(t.TempDir(), "values")), fails: true}
+	db := openDB(t, store.Options{Values: s, ApartAbove: 1000})
+	overWith(t, db, "any-large", "any", 1000, `{"output":"`+strings.Repeat("x", 5000)+`"}`)
+	stay := append(fill(t, db), "any-large")
+	dir := filepath.Join(t.TempDir(), "archive")
+	var log bytes.Buffer
+	cfg := config(db)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Archive = &archive.Folder{Dir: dir}
+	sweeper := retention.New(cfg)
+	r, err := sweeper.Sweep(t.Context())
+	if parley.CodeOf(err) != parley.CodeUnavailable || r.Removed != 122 || r.Archived != 122 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	slices.Sort(stay)
+	if got := left(t, db); !slices.Equal(got, stay) {
+		t.Errorf("left are %v, want %v", got, stay)
+	}
+	if strings.Count(log.String(), "run=any-large") != 1 {
+		t.Errorf("log: %s", &log)
+	}
+	s.fails = false
+	if r, err := sweeper.Sweep(t.Context()); err != nil || r.Removed != 1 || archived(t, dir)["any-large"] != 1 {
+		t.Errorf("when it can be fetched: %+v, %v", r, err)
 	}
 }
 

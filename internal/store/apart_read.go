@@ -16,6 +16,20 @@ import (
 // readAtOnce bounds the objects that are fetched for one call at a time.
 const readAtOnce = 8
 
+// ErrAway is in the chain of errors of a value that is kept apart and cannot be fetched
+// now. The error is a [parley.Error] of code unavailable; that is no trouble of the
+// database.
+var ErrAway = errors.New("store: a value cannot be fetched now")
+
+// awayError is why it cannot.
+type awayError struct{ error }
+
+// Is reports whether target is [ErrAway].
+func (awayError) Is(target error) bool { return target == ErrAway }
+
+// Unwrap gives what the store of values says.
+func (e awayError) Unwrap() error { return e.error }
+
 // fetcher fetches values that are kept apart, each object once.
 type fetcher struct {
 	db   *DB
@@ -145,7 +159,7 @@ func (db *DB) valueApart(ctx context.Context, w wanted) ([]byte, error) {
 			"%s of run %q was altered in the store of values: object %s is not what was written", w.place, w.run, w.Object)
 	case err != nil:
 		return nil, parley.Errorf(parley.CodeUnavailable,
-			"%s of run %q cannot be fetched now from the store of values (object %s); that is tried again: %w", w.place, w.run, w.Object, err)
+			"%s of run %q cannot be fetched now from the store of values (object %s); that is tried again: %w", w.place, w.run, w.Object, awayError{err})
 	}
 	return v, nil
 }
