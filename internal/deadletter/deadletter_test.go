@@ -616,30 +616,35 @@ func TestReplayManySideBySide(t *testing.T) {
 }
 
 // TestReplayManyBesideABrokenRun: a run that cannot be read, since a value of it is
-// gone, keeps its own dead letter waiting and nobody else's, and what is wrong with it
-// is for the log.
+// gone, or cannot be fetched just now, keeps its own dead letter waiting and nobody
+// else's, and what is wrong with it is for the log.
 func TestReplayManyBesideABrokenRun(t *testing.T) {
-	onKeeper(t, deadletter.Limits{}, func(r *rig) {
-		t := r.t
-		ids := r.many(3)
-		r.retry = func(run string) error {
-			if run == "run-00" {
-				return parley.Errorf(parley.CodeInternal, "the output is gone from /canary")
+	for _, broken := range []*parley.Error{
+		parley.Errorf(parley.CodeInternal, "the output is gone from /canary"),
+		parley.Errorf(parley.CodeUnavailable, "the output cannot be fetched now from /canary: %w", store.ErrAway),
+	} {
+		onKeeper(t, deadletter.Limits{}, func(r *rig) {
+			t := r.t
+			ids := r.many(3)
+			r.retry = func(run string) error {
+				if run == "run-00" {
+					return broken
+				}
+				return nil
 			}
-			return nil
-		}
-		report, err := r.keeper.ReplayMany(t.Context(), parley.ReplayBatch{Rate: 1000})
-		check(t, err)
-		if report.Replayed != 2 || report.Failed != 1 || report.Next != "" {
-			t.Errorf("%+v", report)
-		}
-		if f := report.Failures; len(f) != 1 || f[0].ID != ids[0] || f[0].Code != parley.CodeInternal || strings.Contains(f[0].Detail, "canary") {
-			t.Errorf("failures %+v", f)
-		}
-		if waiting := r.ids(parley.DeadLetterFilter{State: parley.DeadLetterWaiting}); !slices.Equal(waiting, ids[:1]) {
-			t.Errorf("%v wait, want %v", waiting, ids[:1])
-		}
-	})
+			report, err := r.keeper.ReplayMany(t.Context(), parley.ReplayBatch{Rate: 1000})
+			check(t, err)
+			if report.Replayed != 2 || report.Failed != 1 || report.Next != "" {
+				t.Errorf("%+v", report)
+			}
+			if f := report.Failures; len(f) != 1 || f[0].ID != ids[0] || f[0].Code != broken.Code || strings.Contains(f[0].Detail, "canary") {
+				t.Errorf("failures %+v", f)
+			}
+			if waiting := r.ids(parley.DeadLetterFilter{State: parley.DeadLetterWaiting}); !slices.Equal(waiting, ids[:1]) {
+				t.Errorf("%v wait, want %v", waiting, ids[:1])
+			}
+		})
+	}
 }
 
 // TestBatchesAreChecked: what cannot be a batch is refused with what can.

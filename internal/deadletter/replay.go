@@ -267,7 +267,8 @@ func (k *Keeper) unless(report *parley.ReplayReport, err error) error {
 }
 
 // replayOne adds one replay to the report. An error is that of a store or a bus that
-// does not answer: the others would fail, too.
+// does not answer: the others would fail, too. That a value cannot be fetched now
+// concerns one run alone.
 func (k *Keeper) replayOne(ctx context.Context, report *parley.ReplayReport, l *parley.DeadLetter, b *parley.ReplayBatch) error {
 	var err error
 	if l.Kind == parley.DeadLetterForeign && b.Filter.Kind != l.Kind {
@@ -281,7 +282,7 @@ func (k *Keeper) replayOne(ctx context.Context, report *parley.ReplayReport, l *
 	case err == nil:
 		report.Replayed++
 		return nil
-	case ctx.Err() != nil || code == parley.CodeUnavailable:
+	case ctx.Err() != nil || code == parley.CodeUnavailable && !errors.Is(err, store.ErrAway):
 		return err
 	}
 	if code == parley.CodeConflict {
@@ -296,6 +297,10 @@ func (k *Keeper) replayOne(ctx context.Context, report *parley.ReplayReport, l *
 	if code == parley.CodeInternal { // such as a value that is gone: it concerns this run alone, and would hold up all behind it
 		detail = "An unexpected error occurred; the log says which"
 		k.cfg.Logger.Error("a dead letter could not be replayed", "event", "dead_letters", "id", l.ID, "run", l.Run, "error", err)
+	}
+	if code == parley.CodeUnavailable {
+		detail = "A value of its run cannot be fetched just now, the log says which: replay it again later"
+		k.cfg.Logger.Warn("a dead letter could not be replayed just now", "event", "dead_letters", "id", l.ID, "run", l.Run, "error", err)
 	}
 	report.Failures = noteOne(report.Failures, l.ID, code, detail)
 	return nil
