@@ -52,6 +52,8 @@ const (
 	// After a publication that failed, one attempt is tried after probeFirst, the
 	// next after twice that time, at most probeLast.
 	probeFirst, probeLast = time.Second, 15 * time.Second
+	// awayFor is how long a task is left alone whose input cannot be fetched.
+	awayFor = 5 * time.Second
 )
 
 // oldBridge hands attempts over, takes the results and ends what never comes
@@ -218,7 +220,7 @@ func (o *oldBridge) publish(a store.Attempt) {
 	case refused:
 		o.x.cfg.Metrics.handOff(fateRefused)
 		o.refuse(ctx, &a, err)
-	case parley.CodeOf(err) == parley.CodeUnauthorized && o.takeBack(ctx, &a):
+	case parley.CodeOf(err) == parley.CodeUnauthorized && o.takeBack(ctx, &a, o.x.now()):
 		o.x.cfg.Metrics.handOff(fateReturned)
 		o.x.cfg.Logger.Warn("a task was not published; it is when that is allowed", "task_id", a.ID, "agent", a.Agent, "error", err)
 	default:
@@ -228,14 +230,24 @@ func (o *oldBridge) publish(a store.Attempt) {
 	}
 }
 
-// takeBack opens an attempt again of which nothing was sent. It reports whether it did: not
-// if something was sent earlier.
-func (o *oldBridge) takeBack(ctx context.Context, a *store.Attempt) bool {
-	ok, err := o.x.cfg.HandOffs.Move(ctx, store.Move{Kind: store.MoveRelease, TaskID: a.ID, From: a.Claim, At: o.x.now()})
+// takeBack opens an attempt again of which nothing was sent, to be handed over from that
+// time on. It reports whether it did: not if something was sent earlier.
+func (o *oldBridge) takeBack(ctx context.Context, a *store.Attempt, at time.Time) bool {
+	ok, err := o.x.cfg.HandOffs.Move(ctx, store.Move{Kind: store.MoveRelease, TaskID: a.ID, From: a.Claim, At: at})
 	if err != nil {
 		o.x.cfg.Logger.Error("that a task was not handed over was not recorded", "task_id", a.ID, "error", err)
 	}
 	return ok && err == nil
+}
+
+// giveBack takes an attempt back whose input cannot be fetched now, also if nobody waits for
+// that any more: a process that ends fetches nothing.
+func (o *oldBridge) giveBack(ctx context.Context, a *store.Attempt) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishFor)
+	defer cancel()
+	if o.takeBack(ctx, a, o.x.now().Add(awayFor)) {
+		o.x.cfg.Metrics.handOff(fateReturned)
+	}
 }
 
 // went notes whether the bus is there.
@@ -321,14 +333,17 @@ func (o *oldBridge) handOver(ctx context.Context) error {
 		o.tries(len(list), err)
 		started := 0
 		for _, h := range list {
-			if h.Doubtful {
+			switch {
+			case h.Doubtful:
 				o.x.cfg.Metrics.handOff(fateDoubtful)
 				o.x.cfg.Logger.Warn("a task was published for another kind of bridge before; it is not published again",
 					"task_id", h.ID, "agent", h.Agent)
-				continue
+			case h.Away:
+				o.giveBack(ctx, &h.Attempt)
+			default:
+				o.start(h.Attempt)
+				started++
 			}
-			o.start(h.Attempt)
-			started++
 		}
 		for range slots - started {
 			<-o.slots

@@ -22,6 +22,8 @@ import (
 	"github.com/parley-project/parley/internal/executor"
 	"github.com/parley-project/parley/internal/records"
 	"github.com/parley-project/parley/internal/store"
+	"github.com/parley-project/parley/internal/values"
+	"github.com/parley-project/parley/internal/values/files"
 )
 
 // oldRig is executors beside an old bridge, over a real store and a bus with
@@ -51,15 +53,22 @@ func failure(text string) says {
 // besideOld runs f with an executor at work and the old bridge not yet.
 func besideOld(t *testing.T, f func(r *oldRig)) {
 	t.Helper()
+	besideOldOn(t, store.Options{}, f)
+}
+
+// besideOldOn is besideOld with a store of those options.
+func besideOldOn(t *testing.T, o store.Options, f func(r *oldRig)) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "parley.db")
 	synctest.Test(t, func(t *testing.T) {
 		r := &oldRig{bus: newLogBus(t), metrics: prometheus.NewRegistry(), policy: parley.OutcomeLookup}
-		db, err := store.Open(t.Context(), file, store.Options{Failpoint: func(name string) error {
+		o.Failpoint = func(name string) error {
 			if f := r.failpoint.Load(); f != nil {
 				return (*f)(name)
 			}
 			return nil
-		}})
+		}
+		db, err := store.Open(t.Context(), file, o)
 		check(t, err)
 		check(t, db.Migrate(t.Context()))
 		r.rig = &rig{t: t, db: db}
@@ -335,6 +344,48 @@ func TestOld_RetryIsPublishedWhenDue(t *testing.T) {
 		time.Sleep(19 * time.Second)
 		r.wantTasks(run + ".a.1")
 		time.Sleep(3 * time.Second)
+		r.wantRun(run, parley.RunCompleted)
+		r.wantTasks(run+".a.1", run+".a.2")
+	})
+}
+
+// awayValues is a store of values that gives none while it is away.
+type awayValues struct {
+	values.Store
+	away atomic.Bool
+}
+
+func (s *awayValues) Get(ctx context.Context, name string, most int64) ([]byte, error) {
+	if s.away.Load() {
+		return nil, errors.New("away")
+	}
+	return s.Store.Get(ctx, name, most)
+}
+
+// TestOld_InputIsAway: a task whose input is kept apart and cannot be fetched waits, longer
+// than a result may take, and is published once when it can be: nothing was sent.
+func TestOld_InputIsAway(t *testing.T) {
+	s := &awayValues{Store: files.Open(filepath.Join(t.TempDir(), "values"))}
+	besideOldOn(t, store.Options{Values: s, ApartAbove: 1000}, func(r *oldRig) {
+		r.deploy("name: talk\nsteps:\n  - {id: a, agent: writer, silence: 30s, input: {text: \"" + strings.Repeat("x", 5000) +
+			"\"}, retry: {attempts: 3, delay: 20s, jitter: none}}\n")
+		r.old.answers(func(task records.AgentTask) says {
+			if strings.HasSuffix(task.TaskID, ".1") {
+				return failure("All connection attempts failed")
+			}
+			return ok(`{}`)
+		})
+		r.bridge()
+		run := r.start()
+		time.Sleep(10 * time.Second)
+		s.away.Store(true)
+		time.Sleep(50 * time.Second)
+		r.wantTasks(run + ".a.1")
+		if n := r.counted("parley_executor_hand_offs_total", "doubtful"); n != 0 {
+			r.t.Errorf("%v were said to be in doubt", n)
+		}
+		s.away.Store(false)
+		time.Sleep(40 * time.Second)
 		r.wantRun(run, parley.RunCompleted)
 		r.wantTasks(run+".a.1", run+".a.2")
 	})

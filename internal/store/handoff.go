@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -40,6 +41,9 @@ type Handed struct {
 	// must not be published now; what becomes of it is found out like that of one
 	// whose publication is in doubt.
 	Doubtful bool
+	// Away: its input is kept apart and cannot be fetched now. It was not published by
+	// this claim, so that it can be given back.
+	Away bool
 }
 
 // HandOver is P2 and P4 for a bridge of the existing platform (named P21): at
@@ -71,16 +75,21 @@ func (db *DB) HandOver(ctx context.Context, token string, now time.Time, limit i
 	return list, nil
 }
 
-// wholeHanded fetches the inputs of attempts that were handed over. One that
-// cannot be fetched now is not published: that is like a publication in doubt.
+// wholeHanded fetches the inputs of attempts that were handed over, and says of which
+// that is not possible now. One whose input is gone for good is not published: that is
+// like a publication in doubt.
 func (db *DB) wholeHanded(ctx context.Context, list []Handed) {
 	for i := range list {
-		one := []Attempt{list[i].Attempt}
-		if len(db.fetchable(ctx, one)) == 0 {
-			list[i].Doubtful = true
+		h := &list[i]
+		f := fetcher{db: db}
+		f.attempt(&h.Attempt)
+		err := f.fetch(ctx)
+		if err == nil {
 			continue
 		}
-		list[i].Attempt = one[0]
+		h.Away = ctx.Err() != nil || errors.Is(err, ErrAway)
+		h.Doubtful = h.Doubtful || !h.Away
+		db.options.Logger.Warn("a value cannot be fetched; its task is not handed over", "task_id", h.ID, "error", err)
 	}
 }
 
@@ -99,7 +108,7 @@ func (db *DB) handedList(list *[]Handed) func(*record) error {
 		doubtful := r.flag()
 		a, ok, err := db.readable(r)
 		if ok {
-			*list = append(*list, Handed{a, doubtful})
+			*list = append(*list, Handed{Attempt: a, Doubtful: doubtful})
 		}
 		return err
 	}
