@@ -60,7 +60,10 @@ func (k *Keeper) Add(ctx context.Context, text []byte) (parley.ArchivedRun, erro
 	}
 	if err == nil {
 		if err = k.DB.AddArchived(ctx, a, k.Now()); parley.CodeOf(err) == parley.CodeConflict {
-			if missing, same := k.same(ctx, &a); same {
+			switch missing, same, unknown := k.same(ctx, &a); {
+			case unknown != nil:
+				err = unknown
+			case same:
 				res.Outcome, err = parley.ArchiveSame, k.addLate(ctx, missing)
 			}
 		}
@@ -86,15 +89,19 @@ func (k *Keeper) Add(ctx context.Context, text []byte) (parley.ArchivedRun, erro
 
 // same reports whether a run is here as the archive has it. Its version may have
 // another number and another author here, and answers may have come too late since:
-// missing are the attempts with those that are in the archive alone.
-func (k *Keeper) same(ctx context.Context, a *store.Archived) (missing []store.ArchivedAttempt, same bool) {
+// missing are the attempts with those that are in the archive alone. The error is that
+// of a database, or a store of values, which does not say now how the run is here.
+func (k *Keeper) same(ctx context.Context, a *store.Archived) (missing []store.ArchivedAttempt, same bool, err error) {
 	here, err := k.DB.Archived(ctx, a.Run.ID)
-	if err != nil || (here.Definition == nil) != (a.Definition == nil) {
-		return nil, false
+	switch {
+	case err != nil && (ctx.Err() != nil || parley.CodeOf(err) == parley.CodeUnavailable):
+		return nil, false, err
+	case err != nil || (here.Definition == nil) != (a.Definition == nil):
+		return nil, false, nil //nolint:nilerr // it is gone, or cannot be compared: what is there stays
 	}
 	there := *a
 	if d := there.Definition; d != nil && !bytes.Equal(d.Source, here.Definition.Source) {
-		return nil, false
+		return nil, false, nil
 	}
 	here.Definition, there.Definition = nil, nil
 	known := lateOf(&here)
@@ -109,7 +116,7 @@ func (k *Keeper) same(ctx context.Context, a *store.Archived) (missing []store.A
 		}
 		there.Attempts[i].Late = nil
 	}
-	return missing, bytes.Equal(Encode(&here), Encode(&there))
+	return missing, bytes.Equal(Encode(&here), Encode(&there)), nil
 }
 
 // lateOf takes the late answers out of a run.
