@@ -230,6 +230,20 @@ func TestForeignVariables(t *testing.T) {
 	}
 }
 
+// TestVariablesOfReferences: a variable that a setting refers to may have any name, be it
+// nearly that of the setting's own variable. One that nobody refers to is a mistake.
+func TestVariablesOfReferences(t *testing.T) {
+	file := "auth: {key: env:PARLEY_AUTH_KEY}\ndatabase: {url: 'postgres://u@h:1/d', password: env:PARLEY_DATABASE_PASSWORD}"
+	env := []string{"PARLEY_AUTH_KEY=k", "PARLEY_DATABASE_PASSWORD=p", "PARLEY_MY__TOKEN=postgres://h/d"}
+	l := mustLoad(t, file, env, map[string]string{"database.url": "env:PARLEY_MY__TOKEN"})
+	if string(l.Auth.Key.Reveal()) != "k" || string(l.Database.URL.Reveal()) != "postgres://:p@h/d" || len(l.Notes) != 0 {
+		t.Errorf("%s %s %q", l.Auth.Key.Reveal(), l.Database.URL.Reveal(), l.Notes)
+	}
+	if _, err := load(file, env, nil); err == nil || !strings.Contains(err.Error(), "PARLEY_MY__TOKEN: unknown: ") || strings.Contains(err.Error(), "PARLEY_AUTH_KEY") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestDatabaseURL: the password comes from the URL, from a reference, or the
 // whole URL does; the driver of an old URL is dropped.
 func TestDatabaseURL(t *testing.T) {

@@ -35,10 +35,7 @@ func others(name string) bool {
 
 // readEnv takes the values of variables.
 func (l *loader) readEnv() {
-	vars := make(map[string]string)
-	for path := range l.known {
-		vars[envName(path)] = path
-	}
+	vars := l.variables()
 	prefix := l.secretPrefix()
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
 		if !strings.HasPrefix(name, envPrefix) || others(name) || strings.HasPrefix(name, prefix) || l.env[name] == "" {
@@ -46,7 +43,7 @@ func (l *loader) readEnv() {
 		}
 		path, ok := vars[name]
 		if !ok {
-			l.unknownVariable(name, vars)
+			l.strangers = append(l.strangers, name)
 			continue
 		}
 		if v, err := l.known[path].parse(l.env[name]); err != nil {
@@ -69,32 +66,46 @@ func (l *loader) secretPrefix() string {
 	return "PARLEY_SECRET_"
 }
 
-// unknownVariable refuses what was surely meant to be a setting. Others may
-// have put names with our prefix into the environment, as container platforms
-// do for a service that is called so.
-func (l *loader) unknownVariable(name string, vars map[string]string) {
+// variables gives the paths of settings by the names of their variables.
+func (l *loader) variables() map[string]string {
+	vars := make(map[string]string, len(l.known))
+	for path := range l.known {
+		vars[envName(path)] = path
+	}
+	return vars
+}
+
+// judgeStrangers looks at the variables with our prefix that are no settings, when all
+// references are known: one that a setting refers to may have any name, such as
+// PARLEY_AUTH_KEY.
+func (l *loader) judgeStrangers() {
+	vars := l.variables()
+	for _, name := range l.strangers {
+		if l.referenced("env:" + name) {
+			continue
+		}
+		if !l.refuseMisspelt(name, vars) {
+			l.notes = append(l.notes, name+" names no setting and was not read")
+		}
+	}
+}
+
+// refuseMisspelt refuses what was surely meant to be a setting. Others may have put
+// names with our prefix into the environment, as container platforms do for a service
+// that is called so.
+func (l *loader) refuseMisspelt(name string, vars map[string]string) bool {
 	flat := strings.ReplaceAll(name, "__", "_")
 	for other := range vars {
 		if strings.ReplaceAll(other, "__", "_") == flat {
 			l.problem(parley.Problem{File: name}, "", codeUnknown, "there is no such setting (did you mean "+other+"?)")
-			return
+			return true
 		}
 	}
 	if strings.Contains(name, "__") {
 		l.problem(parley.Problem{File: name}, "", codeUnknown, "there is no such setting"+l.meant(name, slices.Sorted(maps.Keys(vars))))
-		return
+		return true
 	}
-	l.strangers = append(l.strangers, name)
-}
-
-// noteStrangers tells of variables with our prefix that nobody has read, when
-// all references are known.
-func (l *loader) noteStrangers() {
-	for _, name := range l.strangers {
-		if !l.referenced("env:" + name) {
-			l.notes = append(l.notes, name+" names no setting and was not read")
-		}
-	}
+	return false
 }
 
 // referenced reports whether a value refers to the variable.

@@ -78,7 +78,7 @@ func Load(src Sources) (*Loaded, error) {
 	l.readFile()
 	l.readEnv()
 	l.readFlags()
-	l.noteStrangers()
+	l.judgeStrangers()
 	l.derive()
 	if len(l.problems) > 0 {
 		return nil, l.problems
