@@ -22,10 +22,10 @@ type bulkBody struct {
 
 // runFilterBody documents a filter of runs in a body; runFilterOf reads it.
 type runFilterBody struct {
-	Status        []string          `json:"status,omitempty" maxItems:"16" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED" nullable:"false"`
+	Status        []string          `json:"status,omitempty" minItems:"1" maxItems:"16" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED" nullable:"false"`
 	Workflow      string            `json:"workflow,omitempty" maxLength:"255" doc:"A workflow_id or name."`
 	Version       string            `json:"version,omitempty" maxLength:"64"`
-	Labels        map[string]string `json:"labels,omitempty" doc:"The run has all of them."`
+	Labels        map[string]string `json:"labels,omitempty" minProperties:"1" doc:"The run has all of them."`
 	Text          string            `json:"text,omitempty" maxLength:"255" doc:"Words of the id, the workflow_id or name, or the error."`
 	Parent        string            `json:"parent,omitempty"`
 	Paused        bool              `json:"paused,omitempty"`
@@ -115,7 +115,10 @@ func runFilterOf(o *object) (q parley.RunQuery) {
 	if v := in.text("version", 1, 64); v != nil {
 		q.Version = *v
 	}
-	q.Labels = in.labels("labels")
+	before := len(*in.found)
+	if q.Labels = in.labels("labels"); q.Labels != nil && len(q.Labels) == 0 && len(*in.found) == before {
+		in.wrong("labels", "value", "too_short", "must have at least one label, or be left out")
+	}
 	flags := map[string]*bool{"paused": &q.Paused, "hidden": &q.Hidden}
 	for _, name := range sortedKeys(flags) {
 		if v := in.boolean(name); v != nil {
@@ -153,7 +156,8 @@ func (o *object) filter() *object {
 	return o.object("filter")
 }
 
-// words takes a list of strings, so many at the most.
+// words takes a list of strings, so many at the most. An empty one, such as one that was
+// computed, would select everything.
 func (o *object) words(name string, most int) []string {
 	v, ok := o.take(name)
 	if !ok {
@@ -163,6 +167,8 @@ func (o *object) words(name string, most int) []string {
 	switch err := jsonv2.Unmarshal(v, &list); {
 	case err != nil:
 		o.wrong(name, "type", "list_type", "must be a list of strings")
+	case len(list) == 0:
+		o.wrong(name, "value", "too_short", "must have at least one item, or be left out")
 	case len(list) > most:
 		o.wrong(name, "limit", "too_long", fmt.Sprintf("must have at most %d items", most))
 	default:
