@@ -98,6 +98,9 @@ type Config struct {
 	Version string
 	// Ready says whether requests can be served; nil is always.
 	Ready requestCheck
+	// Stopping is closed when the server begins to stop: whoever waits for the end of a
+	// run is answered then with the run as it is. Nil never is.
+	Stopping <-chan struct{}
 	// Metrics adds to GET /metrics, which always has api_info and
 	// api_uptime_seconds. It must answer in Prometheus' text format.
 	Metrics http.Handler

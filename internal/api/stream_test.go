@@ -360,6 +360,32 @@ func TestWaitFails(t *testing.T) {
 	})
 }
 
+// Who waits when the server is stopped is told of the run that was begun: without an
+// answer he would begin another one.
+func TestWaitEndsWithTheServer(t *testing.T) {
+	for path, body := range map[string]string{"workflows/a/execute": `{"input_data":{}}`, "agents/A/call": `{"input":"hi","wait":30}`} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stopping := make(chan struct{})
+				s, _ := setup(func(c *Config) { c.Stopping = stopping })
+				call(s.handler(), "POST", "/api/v1/workflows", onePlan)
+				call(s.handler(), "POST", "/api/v1/agents", `{"name":"A","url":"http://a.example"}`)
+				var stop sync.WaitGroup
+				stop.Go(func() {
+					time.Sleep(10 * time.Second)
+					close(stopping)
+				})
+				begin := time.Now()
+				rec := call(s.handler(), "POST", "/api/v1/"+path, body, "Prefer", "wait=30")
+				if rec.Code != http.StatusAccepted || time.Since(begin) != 10*time.Second || !strings.Contains(rec.Body.String(), `"id":"run-1"`) {
+					t.Errorf("%d after %v: %s", rec.Code, time.Since(begin), rec.Body)
+				}
+				stop.Wait()
+			})
+		})
+	}
+}
+
 // The member wait of an agent call is the same as Prefer.
 func TestCallWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -202,6 +203,44 @@ func TestDrain(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s was called %d times across a clean stop", task, n)
 		}
+	}
+}
+
+// TestDrainAnswersWaits: who waits for the end of a run is told of the run when the
+// server is stopped. Without an answer he would start it again.
+func TestDrainAnswersWaits(t *testing.T) {
+	t.Parallel()
+	h := newHeldAgent()
+	d := startDrained(t, drainConfig(t, h, time.Minute), h) // more than the test takes
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.server.URL()+"/api/v1/workflows/f/execute", strings.NewReader(`{"input_data":{"n":2}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+string(d.server.Key().Reveal()))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Prefer", "wait=300")
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			answered <- err
+			return
+		}
+		var run parley.Run
+		err = errors.Join(json.NewDecoder(resp.Body).Decode(&run), resp.Body.Close())
+		if resp.StatusCode != http.StatusAccepted || run.ID == "" || run.ID == d.run.ID {
+			err = errors.Join(err, fmt.Errorf("status %d with run %q", resp.StatusCode, run.ID))
+		}
+		answered <- err
+	}()
+	<-h.called // of the run that is waited for
+	d.stop()
+	if err := <-answered; err != nil {
+		t.Errorf("the start: %v", err)
+	}
+	h.letGo()
+	if err := <-d.ended; err != nil {
+		t.Errorf("the stop gave %v", err)
 	}
 }
 

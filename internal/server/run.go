@@ -141,9 +141,11 @@ func (s *Server) rim(ended context.Context) []func() error {
 	return parts
 }
 
-// refuse takes no new work any more.
+// refuse takes no new work any more, and lets nobody wait for what is under way: an
+// answer that is late would be cut off.
 func (s *Server) refuse() {
 	s.stopping.Store(true)
+	close(s.waitsEnd)
 	s.running.Store(false)
 	if s.zone != nil {
 		s.zone.serving.Drain()

@@ -88,8 +88,9 @@ type Server struct {
 	// that beginning.
 	running atomic.Bool
 	begun   chan struct{}
-	// stopping: no new work is taken any more.
+	// stopping: no new work is taken any more; waitsEnd is closed then.
 	stopping atomic.Bool
+	waitsEnd chan struct{}
 	// asking are looks at the database and the bus that nobody waits for any more.
 	asking sync.WaitGroup
 }
@@ -101,7 +102,7 @@ type Server struct {
 // the folder or the schema is not the program's, invalid if the configuration
 // does not go together.
 func New(ctx context.Context, cfg Config) (s *Server, err error) {
-	s = &Server{cfg: cfg.withDefaults(), begun: make(chan struct{})}
+	s = &Server{cfg: cfg.withDefaults(), begun: make(chan struct{}), waitsEnd: make(chan struct{})}
 	s.log = s.cfg.Logger
 	defer func() {
 		if err != nil {
@@ -206,7 +207,7 @@ func (s *Server) buildAPI(metrics *prometheus.Registry) (_ http.Handler, err err
 		Runs: runs, Controls: runs, Workflows: s.catalog, Releases: s.catalog, Agents: agents{s.registry, s.admit}, Audits: s.db, DeadLetters: s.letters, Schedules: s.schedules, Inbox: inbox{s.executor, s.db, s.admit}, Breakers: breakers{s.db, s.registry},
 		Conditions: conditions{s.db, s.registry}, Archive: s.keeper(), Keys: keys{s.db}, Schema: schemas.Named,
 		Key: s.key, AuthNone: s.cfg.AuthNone, KeyHint: hint, Hosts: hosts(s.cfg),
-		Version: s.cfg.Version, Ready: s.ready, Now: s.cfg.Now, Logger: s.log, Limits: s.requestLimits(),
+		Version: s.cfg.Version, Ready: s.ready, Stopping: s.waitsEnd, Now: s.cfg.Now, Logger: s.log, Limits: s.requestLimits(),
 		Metrics: metricsHandler(metrics),
 	})
 }
