@@ -86,7 +86,7 @@ func (a *app) dev(ctx context.Context, f devFlags) error {
 	if cfg.Samples {
 		where := a.reach(target{url: s.URL(), key: s.Key()}, cfg.Data)
 		if err := a.runHello(running, s, where); err != nil && running.Err() == nil {
-			a.note("hello did not run: %v", err)
+			a.note("hello did not run: %v", classify(err))
 		}
 		a.suggest(where)
 	}

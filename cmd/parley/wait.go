@@ -36,10 +36,14 @@ func (a *app) await(ctx context.Context, c *client.Client, run parley.Run, timeo
 	if err == nil {
 		// The last event has come, so this is quick; but it must not be cut
 		// off by a timeout that has passed in between.
-		return c.Run(ctx, run.ID)
+		ended, err := c.Run(ctx, run.ID)
+		if err != nil {
+			return run, notFollowed(err, run)
+		}
+		return ended, nil
 	}
 	if waiting.Err() == nil {
-		return run, err
+		return run, notFollowed(err, run)
 	}
 	code, why := parley.Code("interrupted"), "waiting ended"
 	if errors.Is(context.Cause(waiting), errTimedOut) {
@@ -61,6 +65,17 @@ func (a *app) await(ctx context.Context, c *client.Client, run parley.Run, timeo
 		}
 	}
 	return run, f.withHint("parley run watch %s, or parley run cancel %s", run.ID, run.ID)
+}
+
+// notFollowed is err, which has ended the waiting, with the run: who takes it for the
+// failure of the whole command, and does not know the run, begins another one.
+func notFollowed(err error, run parley.Run) error {
+	f := *classify(err)
+	f.text = fmt.Sprintf("run %s cannot be followed: %s", run.ID, f.text)
+	if f.exit == exitUnreachable || f.hint == "" {
+		f.hint = "the run goes on without this command, do not start it again: parley run watch " + run.ID
+	}
+	return errors.Join(&f, err)
 }
 
 // follow shows the events of a run on stderr as they happen, up to its end.
