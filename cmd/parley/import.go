@@ -47,6 +47,7 @@ the exit code is 1.`,
 	flags.StringVar(&f.database, "database", "", "postgres:// URL of Parley's own database, or env:NAME or file:PATH of it; none: the file in --data")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read and compare everything, write nothing")
 	complete(cmd, "protocol", parley.ProtocolJSONRPC, parley.ProtocolSimpleA2A)
+	neverEmpty(cmd, "data", "protocol")
 	return cmd
 }
 
