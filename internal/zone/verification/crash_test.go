@@ -250,6 +250,41 @@ func TestZN7_DieWhileAsked(t *testing.T) {
 	})
 }
 
+// TestZN7_TakenUpAgain: a question that is taken up again before the look that has left it
+// is quite over keeps its lease, however long the other zone takes.
+func TestZN7_TakenUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(name string) error {
+			if name == "zone.received.after" {
+				time.Sleep(5 * time.Second) // the look that has left the question
+			}
+			return nil
+		}
+		r := newRigAt(t, filepath.Join(t.TempDir(), "zone.db"), store.Options{Failpoint: slow}, func(cfg *verification.Config) {
+			cfg.Timing.Poll = time.Second
+		})
+		r.exec.ask = func(_ context.Context, n int, _ zone.Call) (zone.Result, zone.Info, error) {
+			if n == 1 {
+				return zone.Result{}, zone.Info{}, transport(zone.ClassNotSent, 0)
+			}
+			time.Sleep(time.Minute) // longer than a lease
+			return answered("the answer"), zone.Info{}, nil
+		}
+		r.exec.fetch = func(context.Context, int, zone.Query, zone.Meta) (zone.AsyncResult, zone.Info, error) {
+			return zone.AsyncResult{}, zone.Info{}, &zone.Error{Reason: zone.ReasonUnknownMethod}
+		}
+		r.start()
+		m := r.ask(message("why?"))
+		pass(90 * time.Second)
+		r.want(m, "the answer")
+		if asked, fetched := r.exec.counts(); asked != 2 || fetched != 0 {
+			t.Errorf("asked %d times, fetched %d times", asked, fetched)
+		}
+		r.stop()
+		check(t, r.db.Close())
+	})
+}
+
 // TestZN7_LateAnswer: a zone that was away for longer than an answer may take
 // brings the answer late if there is one, and says so if there is none.
 func TestZN7_LateAnswer(t *testing.T) {

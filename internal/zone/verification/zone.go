@@ -206,7 +206,9 @@ func (z *Zone) hold(q *store.ZoneQuestion) {
 
 func (z *Zone) drop(q *store.ZoneQuestion) {
 	z.mu.Lock()
-	delete(z.held, q.ID)
+	if z.held[q.ID].Fence == q.Fence { // else it was taken up again since it was left
+		delete(z.held, q.ID)
+	}
 	z.mu.Unlock()
 	<-z.slots
 	z.nudge()
