@@ -170,6 +170,9 @@ func (v *visit) fetch(ctx context.Context) error {
 	if errors.Is(err, errLarge) {
 		result, err = v.look(ctx, query, answerTimeout)
 	}
+	if err != nil && ctx.Err() != nil {
+		return v.park(ctx, 0) // we are being stopped, which says nothing of the task
+	}
 	late := !v.zone.now().Before(v.q.ExpiresAt)
 	v.q.Polls++
 	if err != nil {

@@ -246,6 +246,40 @@ func TestZN7_SlowZone(t *testing.T) {
 	})
 }
 
+// TestZN7_StoppedAtTheDeadline: a look that is cut since this zone is stopped says nothing
+// of the task, though it was the last one: the next start looks again.
+func TestZN7_StoppedAtTheDeadline(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.exec.ask = func(_ context.Context, _ int, c zone.Call) (zone.Result, zone.Info, error) {
+			return zone.Result{Status: zone.StatusAccepted, TaskID: c.ID}, zone.Info{}, nil
+		}
+		last := time.Now().Add(118 * time.Second) // the look at the deadline is the first one after it
+		late := 0
+		r.exec.fetch = func(ctx context.Context, _ int, _ zone.Query, _ zone.Meta) (zone.AsyncResult, zone.Info, error) {
+			if time.Now().Before(last) {
+				return zone.AsyncResult{Status: zone.StatusRunning}, zone.Info{}, nil
+			}
+			if late++; late == 1 {
+				<-ctx.Done()
+				return zone.AsyncResult{}, zone.Info{}, &zone.TransportError{Class: zone.ClassUnknownOutcome, Err: ctx.Err()}
+			}
+			done := answered("the answer")
+			return zone.AsyncResult{Status: zone.StatusCompleted, Result: &done}, zone.Info{}, nil
+		}
+		m := r.ask(message("why?"))
+		pass(2*time.Minute + time.Second)
+		r.stop()
+		if late != 1 {
+			t.Fatalf("%d looks at the deadline", late)
+		}
+		r.want(m)
+		r.make()
+		r.start()
+		pass(3 * time.Second)
+		r.want(m, "the answer")
+	})
+}
+
 // TestZN7_LargeAnswer: a look whose answer is still coming when its time is over is made
 // again with more time; one at which nothing comes is not.
 func TestZN7_LargeAnswer(t *testing.T) {
