@@ -126,15 +126,13 @@ func (c *Checker) sweep(ctx context.Context, looks *sync.WaitGroup) (more bool, 
 	claims := make([]store.HealthClaim, 0, len(names))
 	for _, name := range names {
 		agent, err := c.cfg.Agent(ctx, name)
-		if err != nil { // of one record; the others are looked at all the same
-			failed = fmt.Errorf("agent %q: %w", name, err)
-			continue
+		if err != nil {
+			// Of one record. Its turn is over all the same: the others would never have theirs.
+			failed, agent = fmt.Errorf("agent %q: %w", name, err), parley.Agent{}
+		} else {
+			agents[name] = agent
 		}
-		agents[name] = agent
 		claims = append(claims, store.HealthClaim{Agent: name, Next: now.Add(c.spread(c.check(agent).Interval))})
-	}
-	if len(claims) == 0 {
-		return false, failed
 	}
 	token := c.cfg.NewToken()
 	won, err := c.cfg.DB.ClaimHealth(ctx, claims, token, now)
@@ -142,8 +140,8 @@ func (c *Checker) sweep(ctx context.Context, looks *sync.WaitGroup) (more bool, 
 		return false, err
 	}
 	for _, name := range won {
-		agent := agents[name]
-		if c.check(agent).Off || agent.Status != parley.AgentActive {
+		agent, read := agents[name]
+		if !read || c.check(agent).Off || agent.Status != parley.AgentActive {
 			continue
 		}
 		c.slots <- struct{}{} // there is room: nobody else takes any

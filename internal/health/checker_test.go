@@ -33,6 +33,8 @@ type rig struct {
 	log         bytes.Buffer // of checkers; read it when none runs
 	// look, if set, is a look.
 	look func(ctx context.Context, agent parley.Agent) (parley.AgentHealth, error)
+	// damaged are the agents whose records cannot be read.
+	damaged []string
 }
 
 func newRig(t *testing.T, agents ...string) *rig {
@@ -64,10 +66,18 @@ func (r *rig) add(a parley.Agent) {
 	}
 }
 
+// agent gives a record.
+func (r *rig) agent(ctx context.Context, name string) (parley.Agent, error) {
+	if slices.Contains(r.damaged, name) {
+		return parley.Agent{}, errors.New("its record is damaged")
+	}
+	return r.db.Agent(ctx, name)
+}
+
 // checker is that of one process.
 func (r *rig) checker(random float64, concurrent int) *health.Checker {
 	return health.New(health.Config{
-		DB: r.db, Agent: r.db.Agent, Concurrent: concurrent, Random: func() float64 { return random },
+		DB: r.db, Agent: r.agent, Concurrent: concurrent, Random: func() float64 { return random },
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Look: func(ctx context.Context, agent parley.Agent, within time.Duration) (parley.AgentHealth, error) {
 			r.mu.Lock()
@@ -258,6 +268,32 @@ func TestLookFails(t *testing.T) {
 		log := r.log.String()
 		if lost := strings.Count(log, "a look at an agent was lost"); lost != 2 || strings.Count(log, "nobody can look") != lost || strings.Contains(log, "error=<nil>") {
 			t.Error(log)
+		}
+	})
+}
+
+// TestDamagedRecords: records that cannot be read, as many as are looked at together, keep
+// nobody else from being looked at, and are told of once an interval.
+func TestDamagedRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "a", "b", "well")
+		r.damaged = []string{"a", "b"}
+		r.run(50*time.Second, r.checker(0.5, 2))
+		if h := r.state("well"); r.count("well") != 2 || h.Status != parley.HealthHealthy {
+			t.Errorf("%d looks, %+v", r.count("well"), h)
+		}
+		for _, name := range r.damaged {
+			if h := r.state(name); r.count(name) != 0 || h.Status != parley.HealthUnknown || !h.CheckedAt.IsZero() {
+				t.Errorf("%s: %d looks, %+v", name, r.count(name), h)
+			}
+		}
+		if n := strings.Count(r.log.String(), "its record is damaged"); n < 2 || n > 4 {
+			t.Errorf("%d lines:\n%s", n, r.log.String())
+		}
+		r.damaged = nil
+		r.run(30*time.Second, r.checker(0.5, 2))
+		if h := r.state("a"); h.Status != parley.HealthHealthy {
+			t.Errorf("a record that was mended: %+v", h)
 		}
 	})
 }
