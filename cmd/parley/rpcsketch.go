@@ -53,14 +53,20 @@ type asked struct{ id, method string }
 // newSketch looks at a message; whole is false if text is its beginning only.
 func newSketch(text []byte, whole bool) sketch {
 	s := look(text, whole)
-	if s.kind == kindMalformed || s.kind == kindInvalid {
-		// The answer to these has the id null, or theirs.
-		s.asks = []asked{{id: "null"}}
-		if s.id != nil {
-			s.asks[0].id = string(s.id)
-		}
-	}
+	s.asksAnyway()
 	return s
+}
+
+// asksAnyway notes that what is no message is answered, too.
+func (s *sketch) asksAnyway() {
+	if s.kind != kindMalformed && s.kind != kindInvalid {
+		return
+	}
+	// The answer has the id null, or theirs.
+	s.asks = []asked{{id: "null"}}
+	if s.id != nil {
+		s.asks[0].id = string(s.id)
+	}
 }
 
 func look(text []byte, whole bool) sketch {
@@ -109,6 +115,7 @@ func sketchBatch(d *json.Decoder) sketch {
 		if e.kind == kindInvalid && s.fault == "" {
 			s.fault = fmt.Sprintf("entry %d is no JSON-RPC 2.0 message", s.entries)
 		}
+		e.asksAnyway()
 		s.asks, s.answers = append(s.asks, e.asks...), append(s.answers, e.answers...)
 	}
 	if s.entries == 0 && s.fault == "" {

@@ -27,7 +27,7 @@ func TestSketchTellsKinds(t *testing.T) {
 		{`{"jsonrpc":"2.0","result":null,"id":"x"}`, `response  "x" asks=0 answers=1`},
 		{`{"jsonrpc":"2.0","error":{"code":-32601,"message":"m"},"id":"x"}`, `error  "x" asks=0 answers=1 code=-32601`},
 		{`[{"jsonrpc":"2.0","method":"a","id":1},{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","result":1,"id":7}]`, `batch   asks=1 answers=1 entries=3`},
-		{`[1]`, `batch   asks=0 answers=0 entries=1 fault=entry 1 is no JSON-RPC 2.0 message`},
+		{`[1]`, `batch   asks=1 answers=0 entries=1 fault=entry 1 is no JSON-RPC 2.0 message`},
 		{`[]`, `invalid   asks=1 answers=0 fault=an empty batch`},
 		{`1`, `invalid   asks=1 answers=0 fault=neither an object nor a batch`},
 		{`{}`, `invalid   asks=1 answers=0 fault="jsonrpc" is not "2.0"`},
