@@ -106,3 +106,39 @@ func TestProxyAnswersBatchOfNoMessages(t *testing.T) {
 		"beside notification": {`[{"jsonrpc":"2.0","method":"a"},{"foo":"boo"}]`, `[` + fault + `]`},
 	})
 }
+
+// TestProxyAnswerWithItsIDBehind proves that an answer counts whose id stands behind a
+// result that is larger than what is kept of a message.
+func TestProxyAnswerWithItsIDBehind(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 2*traceKeep)
+	converses(t, map[string]conversation{
+		"result": {`{"jsonrpc":"2.0","id":1,"method":"m"}`, `{"jsonrpc":"2.0","result":"` + large + `","id":1}`},
+		"error": {
+			`{"jsonrpc":"2.0","id":1,"method":"m"}`,
+			`{"jsonrpc":"2.0","error":{"code":1,"message":"m","data":"` + large + `"},"id":1}`,
+		},
+	})
+}
+
+// TestInFlightCountsUnseenAnswers proves that an answer whose id was not seen is one only.
+func TestInFlightCountsUnseenAnswers(t *testing.T) {
+	t.Parallel()
+	f := newInFlight()
+	f.add([]asked{{id: "1"}, {id: "2"}}, time.Now(), false)
+	drained := f.drained()
+	f.answered([]string{unseenID})
+	select {
+	case <-drained:
+		t.Error("one answer is enough for two requests")
+	default:
+	}
+	if f.none() {
+		t.Error("one answer is enough for two requests")
+	}
+	f.answered([]string{"2"})
+	<-drained
+	if !f.none() {
+		t.Error("two answers are not enough for two requests")
+	}
+}

@@ -284,9 +284,12 @@ type inFlight struct {
 	sent map[string]sentRequest // guarded by mu
 	// unsure: a request went by that is not remembered; unknown are the large messages
 	// that may have been one.
-	unsure  bool          // guarded by mu
-	unknown int           // guarded by mu
-	empty   chan struct{} // closed when sent and unknown get empty; guarded by mu
+	unsure  bool // guarded by mu
+	unknown int  // guarded by mu
+	// unseen are the answers that went by without their ids. Each is to one of sent, or of
+	// unknown; which one is not known.
+	unseen int           // guarded by mu
+	empty  chan struct{} // closed when sent and unknown have had their answers; guarded by mu
 }
 
 type sentRequest struct {
@@ -332,6 +335,7 @@ func (f *inFlight) forgetOldestLocked() {
 		}
 	}
 	delete(f.sent, oldest)
+	f.unseen = max(f.unseen-1, 0) // most likely it was that one's
 }
 
 // find gives the request that an answer belongs to.
@@ -350,6 +354,10 @@ func (f *inFlight) answered(ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, id := range ids {
+		if id == unseenID {
+			f.unseen++
+			continue
+		}
 		s, ok := f.sent[id]
 		if !ok {
 			if id, ok = f.refusedLocked(id); !ok {
@@ -363,10 +371,18 @@ func (f *inFlight) answered(ids []string) {
 			delete(f.sent, id)
 		}
 	}
-	if len(f.sent) == 0 && f.unknown == 0 && f.empty != nil {
+	if f.empty != nil && f.awaitedLocked()+f.unknown <= f.unseen {
 		close(f.empty)
 		f.empty = nil
 	}
+}
+
+// awaitedLocked counts the requests that are remembered.
+func (f *inFlight) awaitedLocked() (n int) {
+	for _, s := range f.sent {
+		n += s.times
+	}
+	return n
 }
 
 // refusedLocked gives the request that an answer with an unknown id is likely to be
@@ -405,7 +421,7 @@ func (f *inFlight) open() string {
 func (f *inFlight) none() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.sent) == 0
+	return f.awaitedLocked() <= f.unseen
 }
 
 // drained is closed when every request is answered, and never if nobody can
@@ -416,7 +432,7 @@ func (f *inFlight) drained() <-chan struct{} {
 	c := make(chan struct{})
 	switch {
 	case f.unsure:
-	case len(f.sent) == 0 && f.unknown == 0:
+	case f.awaitedLocked()+f.unknown <= f.unseen:
 		close(c)
 	default:
 		f.empty = c

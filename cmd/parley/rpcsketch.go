@@ -47,6 +47,10 @@ type sketch struct {
 	refused bool
 }
 
+// unseenID stands for the id of an answer that is not among what was kept of it. It is
+// no JSON, and so nobody's id.
+const unseenID = "?"
+
 // asked is one request on its way.
 type asked struct{ id, method string }
 
@@ -172,9 +176,9 @@ func classifyMembers(has map[string]json.RawMessage, cut bool) sketch {
 	case isResult && isError:
 		s.kind, s.fault = kindInvalid, "both result and error"
 	case isResult:
-		s.kind, s.answers = kindResponse, []string{string(id)}
+		s.kind, s.answers = kindResponse, []string{answeredID(id, cut)}
 	case isError:
-		s.kind, s.answers = kindError, []string{string(id)}
+		s.kind, s.answers = kindError, []string{answeredID(id, cut)}
 		var e struct {
 			Code json.RawMessage `json:"code"`
 		}
@@ -187,6 +191,14 @@ func classifyMembers(has map[string]json.RawMessage, cut bool) sketch {
 		s.kind, s.fault = kindInvalid, "neither method nor result nor error"
 	}
 	return s
+}
+
+// answeredID is the id of an answer; cut: it may come behind what was kept.
+func answeredID(id json.RawMessage, cut bool) string {
+	if cut && id == nil {
+		return unseenID
+	}
+	return string(id)
 }
 
 // cutFault says why reading stopped early.
