@@ -142,3 +142,24 @@ func TestInFlightCountsUnseenAnswers(t *testing.T) {
 		t.Error("two answers are not enough for two requests")
 	}
 }
+
+// TestProxyLargeBatch proves that batches of which only the beginning is kept are answered,
+// and answer, by the entry that is cut there too.
+func TestProxyLargeBatch(t *testing.T) {
+	t.Parallel()
+	const (
+		call   = `[{"jsonrpc":"2.0","id":1,"method":"m"}]`
+		answer = `[{"jsonrpc":"2.0","id":1,"result":1}]`
+	)
+	large := strings.Repeat("x", 2*traceKeep)
+	converses(t, map[string]conversation{
+		"answer":            {call, `[{"jsonrpc":"2.0","id":1,"result":"` + large + `"}]`},
+		"answer, id behind": {call, `[{"jsonrpc":"2.0","result":"` + large + `","id":1}]`},
+		"answer, second": {
+			`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`,
+			`[{"jsonrpc":"2.0","id":2,"result":1} , {"jsonrpc":"2.0","id":1,"result":"` + large + `"}]`,
+		},
+		"requests":            {`[{"jsonrpc":"2.0","id":1,"method":"m","params":["` + large + `"]}]`, answer},
+		"requests, id behind": {`[{"jsonrpc":"2.0","method":"m","params":["` + large + `"],"id":1}]`, answer},
+	})
+}

@@ -217,7 +217,7 @@ func (l *lane) tell(text []byte) sketch {
 	}
 	r.Text, r.Cut = excerpt(l.trace.redactor, text, l.trace.limit, s.kind != kindMalformed)
 	r.Cut = r.Cut || r.Text != "" && l.size > int64(len(text))
-	if s.kind == kindLarge {
+	if s.kind == kindLarge || s.unsure {
 		l.asked.addUnknown()
 	}
 	l.asked.add(s.asks, now, l.size > int64(len(text)))

@@ -228,7 +228,7 @@ func (s *postStream) replyLocked(answer []byte) {
 
 // passed ends the POST of a message that gets no answer.
 func (s *postStream) passed(m sketch) {
-	if len(m.asks) > 0 || m.kind == kindLarge {
+	if len(m.asks) > 0 || m.kind == kindLarge || m.unsure {
 		return
 	}
 	s.mu.Lock()

@@ -43,6 +43,9 @@ type sketch struct {
 	// answers.
 	asks    []asked
 	answers []string
+	// unsure: a batch of which only the beginning of the first entry was kept, which may be
+	// a request.
+	unsure bool
 	// refused: the side that it goes to does not take it.
 	refused bool
 }
@@ -93,18 +96,20 @@ func look(text []byte, whole bool) sketch {
 	case t == json.Delim('{'):
 		return sketchObject(d)
 	case t == json.Delim('['):
-		return sketchBatch(d)
+		return sketchBatch(d, text)
 	}
 	return sketch{kind: kindInvalid, fault: "neither an object nor a batch"}
 }
 
-// sketchBatch reads the entries of a batch whose bracket was read.
-func sketchBatch(d *json.Decoder) sketch {
+// sketchBatch reads the entries of a batch, text, whose bracket d has read.
+func sketchBatch(d *json.Decoder, text []byte) sketch {
 	s := sketch{kind: kindBatch}
 	for d.More() {
 		var raw json.RawMessage
+		from := d.InputOffset()
 		if err := d.Decode(&raw); err != nil {
 			s.fault = cutFault(err)
+			s.cutEntry(text[from:])
 			break
 		}
 		s.entries++
@@ -126,6 +131,18 @@ func sketchBatch(d *json.Decoder) sketch {
 		return sketch{kind: kindInvalid, fault: "an empty batch"}
 	}
 	return s
+}
+
+// cutEntry takes what there is of a batch's last entry that was kept, behind the comma
+// before it: it asks or answers like any other.
+func (s *sketch) cutEntry(text []byte) {
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimLeft(text, ", \t\r\n")))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return
+	}
+	e := sketchObject(d)
+	s.asks, s.answers = append(s.asks, e.asks...), append(s.answers, e.answers...)
+	s.unsure = e.kind == kindLarge && s.entries == 0
 }
 
 // sketchObject reads the members of an object whose brace was read.

@@ -58,6 +58,9 @@ func TestSketchOfBeginnings(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":"a","params":["yyyy`, `large a  asks=0 answers=0` + fault},
 		{`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"yyy`, `error  1 asks=0 answers=1` + fault},
 		{`[{"jsonrpc":"2.0","id":1,"method":"a"},{"js`, `batch   asks=1 answers=0 entries=1` + fault},
+		{`[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":2,"method":"b","params":["yyyy`, `batch   asks=2 answers=0 entries=1` + fault},
+		{`[{"jsonrpc":"2.0","result":"yyyy`, `batch   asks=0 answers=1` + fault},
+		{`[["yyyy`, `batch   asks=0 answers=0` + fault},
 		{`   `, `large   asks=0 answers=0`},
 	} {
 		if diff := cmp.Diff(c.want, describe(newSketch([]byte(c.text), false))); diff != "" {
