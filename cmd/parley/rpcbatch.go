@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,8 +94,8 @@ func readValues(b []byte) ([]json.RawMessage, error) {
 	}
 }
 
-// sendBatch sends the calls together and prints their answers. The first error
-// that was answered decides how the program ends.
+// sendBatch sends the calls together and prints their answers. How the program ends is
+// decided by the first call without one, else by the first error that was answered.
 func (a *app) sendBatch(ctx context.Context, c *jsonrpc.Conn, entries []batchEntry) error {
 	var batch jsonrpc.Batch
 	calls := make([]*jsonrpc.BatchCall, len(entries))
@@ -113,7 +114,7 @@ func (a *app) sendBatch(ctx context.Context, c *jsonrpc.Conn, entries []batchEnt
 	if err := c.Batch(ctx, &batch); err != nil {
 		return err
 	}
-	var first error
+	var refused, lost error
 	answers := []batchAnswer{}
 	for i, call := range calls {
 		if call == nil {
@@ -123,19 +124,18 @@ func (a *app) sendBatch(ctx context.Context, c *jsonrpc.Conn, entries []batchEnt
 		if err := call.Err(); err != nil {
 			wire, ok := errors.AsType[*jsonrpc.Error](err)
 			if !ok {
-				return err
+				lost = cmp.Or(lost, err)
+				continue
 			}
 			answer.Result, answer.Error = nil, &wireError{wire.Code, wire.Message, wire.Data}
-			if first == nil {
-				first = err
-			}
+			refused = cmp.Or(refused, err)
 		}
 		answers = append(answers, answer)
 	}
-	if err := a.showAnswers(answers); err != nil {
-		return err
+	if lost != nil && len(answers) == 0 {
+		return lost
 	}
-	return first
+	return cmp.Or(a.showAnswers(answers), lost, refused)
 }
 
 // showAnswers prints one line per answer, or the whole as an array.

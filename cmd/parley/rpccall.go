@@ -45,7 +45,8 @@ request has no params.
 
 --batch sends the entries of a file (an array as JSON-RPC 2.0 has it, or one
 object per line) as one batch; an entry without "id" is a notification. Ids are
-replaced on the way. One line per call is printed, in the order of the file.
+replaced on the way. One line per call is printed, in the order of the file, but
+for calls that were not answered.
 
 Over HTTP and WebSocket --key is sent as a bearer token, --header anything else.
 
