@@ -24,6 +24,8 @@ const (
 	maxPostTime = 10 * time.Minute
 	// postHeaderTime bounds the time that a request's header takes.
 	postHeaderTime = 10 * time.Second
+	// postBodyTime is what a request has to be there with its body, as with rpc serve.
+	postBodyTime = 30 * time.Second
 	// postLinger is what a client gets to read that side B is lost.
 	postLinger = time.Second
 	// postIdleTime is how long a connection may wait for its next request.
@@ -33,6 +35,8 @@ const (
 // postConfig says how POSTs are taken.
 type postConfig struct {
 	connections int
+	// bodyTime is what a request has to be there with its body.
+	bodyTime time.Duration
 	// ready is told where requests go to, once.
 	ready func(url string)
 	// serve carries one connection and closes it.
@@ -54,7 +58,7 @@ func listenPosts(ctx context.Context, at rpcAddress, cfg postConfig) error {
 	var streams sync.Map // of *postStream by net.Conn
 	free := make(chan struct{}, cfg.connections)
 	server := &http.Server{
-		ReadHeaderTimeout: postHeaderTime, IdleTimeout: postIdleTime, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: postHeaderTime, ReadTimeout: cfg.bodyTime, IdleTimeout: postIdleTime, MaxHeaderBytes: 64 << 10,
 		Handler: http.HandlerFunc(servePost),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			s := newPostStream(c)

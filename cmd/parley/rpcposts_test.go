@@ -26,21 +26,25 @@ type postProxy struct {
 
 func newPostProxy(t *testing.T, connections int) *postProxy {
 	t.Helper()
+	return newPostProxyFor(t, postConfig{connections: connections})
+}
+
+// newPostProxyFor is newPostProxy with more to be said about it.
+func newPostProxyFor(t *testing.T, cfg postConfig) *postProxy {
+	t.Helper()
 	p := &postProxy{b: make(chan net.Conn, 8), trace: &lockedBuffer{}}
 	tr := newTestTracer(p.trace)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready := make(chan string, 1)
+	cfg.ready = func(url string) { ready <- url }
+	cfg.serve = func(s jsonrpc.Stream) {
+		far, near := net.Pipe()
+		p.b <- far
+		_ = carry(ctx, tr, 1, s, jsonrpc.NewLineStream(near))
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := listenPosts(ctx, rpcAddress{scheme: "http://", text: "http://127.0.0.1:0/rpc"}, postConfig{
-			connections: connections, ready: func(url string) { ready <- url },
-			serve: func(s jsonrpc.Stream) {
-				far, near := net.Pipe()
-				p.b <- far
-				_ = carry(ctx, tr, 1, s, jsonrpc.NewLineStream(near))
-			},
-		})
-		if err != nil {
+		if err := listenPosts(ctx, rpcAddress{scheme: "http://", text: "http://127.0.0.1:0/rpc"}, cfg); err != nil {
 			t.Error(err)
 		}
 	})
@@ -189,6 +193,28 @@ func TestPostProxyLosesSideBDuringABody(t *testing.T) {
 	text, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 502 ") {
 		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+// TestPostProxyBoundsBodies ends the connection of a client that begins a body and sends no
+// more of it, and the one to side B that it holds.
+func TestPostProxyBoundsBodies(t *testing.T) {
+	t.Parallel()
+	p := newPostProxyFor(t, postConfig{connections: 4, bodyTime: 100 * time.Millisecond})
+	c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.url, "http://"), "/rpc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = fmt.Fprintf(c, "POST /rpc HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", c.RemoteAddr())
+	b := <-p.b
+	_ = b.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	if _, err := b.Read(make([]byte, 1000)); !errors.Is(err, io.EOF) {
+		t.Errorf("side B is left open: %v", err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	if text, err := io.ReadAll(c); err != nil {
+		t.Errorf("the client is left alone: %q, %v", text, err)
 	}
 }
 

@@ -156,7 +156,7 @@ func (p *proxy) run(ctx context.Context, from rpcAddress, f listenFlags) error {
 		}
 	}
 	if from.scheme == "http://" {
-		return listenFailure(listenPosts(ctx, from, postConfig{connections: f.connections, ready: ready, serve: serve}))
+		return listenFailure(listenPosts(ctx, from, postConfig{connections: f.connections, bodyTime: postBodyTime, ready: ready, serve: serve}))
 	}
 	cfg := a.transport(f.dial)
 	cfg.MaxConns, cfg.Listening = f.connections, ready
