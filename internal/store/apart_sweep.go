@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/parley-project/parley/internal/values"
@@ -32,7 +34,9 @@ const (
 
 // SweepValues looks at the objects of the store of values that come after a name,
 // some at a time, and removes those that nobody refers to and that are older than
-// an hour at now. It gives how many it removed, and where to go on; "" is the end.
+// an hour at now. It gives how many it removed, and where to go on; "" is the end. One
+// that cannot be removed is tried again by the next look at all of them; the error says
+// so, and the others are gone.
 func (db *DB) SweepValues(ctx context.Context, after string, now time.Time) (removed int, next string, err error) {
 	if db.options.Values == nil {
 		return 0, "", nil
@@ -65,16 +69,18 @@ func (db *DB) SweepValues(ctx context.Context, after string, now time.Time) (rem
 	if err != nil {
 		return 0, "", err
 	}
+	var stuck error
 	for _, o := range garbage {
 		if !marked[o.Name] {
 			continue
 		}
 		if err := db.options.Values.Delete(ctx, o.Name); err != nil {
-			return removed, "", err // marked as it is, it is removed the next time
+			stuck = fmt.Errorf("object %s: %w", o.Name, err) // marked as it is, it is removed the next time
+			continue
 		}
 		removed++
 	}
-	return removed, last, db.forgetCollected(ctx, now)
+	return removed, last, errors.Join(stuck, db.forgetCollected(ctx, now))
 }
 
 // collect marks objects so that nobody can refer to them any more. Synced: what

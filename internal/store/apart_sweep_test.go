@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,6 +203,40 @@ func TestApartSweepGoesOn(t *testing.T) {
 		diff(t, sweep(t, db, lateEnough()), 1)
 		any := must(db.KeepsApart(t.Context()))(t)
 		diff(t, any, true)
+	})
+}
+
+// held is a store that does not remove one of its objects.
+type held struct {
+	values.Store
+	name string
+}
+
+func (s held) Delete(ctx context.Context, name string) error {
+	if name == s.name {
+		return errors.New("held")
+	}
+	return s.Store.Delete(ctx, name)
+}
+
+// An object that cannot be removed keeps none behind it from being so.
+func TestApartSweepPassesBy(t *testing.T) {
+	eachApart(t, func(t *testing.T, db *DB, s *spy) {
+		for i := range 3 {
+			v := fmt.Appendf(nil, "nobody's %d", i)
+			check(t, s.Store.Put(t.Context(), values.Name(digestOf(v), "00"), v))
+		}
+		all := objects(t, s)
+		db.options.Values = held{s, all[0]}
+		for _, want := range []int{2, 0} {
+			removed, next, err := db.SweepValues(t.Context(), "", lateEnough())
+			if removed != want || next == "" || err == nil || !strings.Contains(err.Error(), all[0]) {
+				t.Errorf("%d removed, %v, on to %q; want %d", removed, err, next, want)
+			}
+			diff(t, objects(t, s), all[:1])
+		}
+		db.options.Values = s
+		diff(t, sweep(t, db, lateEnough()), 1)
 	})
 }
 
