@@ -185,7 +185,8 @@ func (b *Bridge) setTurn(timer *time.Timer) {
 }
 
 // reacquaint looks at the records of agents whose tasks wait for a time: no call
-// of theirs sees that somebody has changed them.
+// of theirs sees that somebody has changed them. It does not wait for that: what knows
+// the agents may take its time, in which the tasks of others are claimed.
 func (b *Bridge) reacquaint(ctx context.Context) {
 	var names []string
 	b.mu.Lock()
@@ -195,15 +196,19 @@ func (b *Bridge) reacquaint(ctx context.Context) {
 		}
 	}
 	b.mu.Unlock()
-	for _, name := range names {
-		if agent, err := b.cfg.Agents.Lookup(ctx, name); err == nil {
-			agent.Name = name
-			b.learn(agent)
+	if len(names) == 0 || !b.looking.CompareAndSwap(false, true) {
+		return
+	}
+	b.aside(func() {
+		defer b.looking.Store(false)
+		for _, name := range names {
+			if agent, err := b.cfg.Agents.Lookup(ctx, name); err == nil {
+				agent.Name = name
+				b.learn(agent)
+			}
 		}
-	}
-	if len(names) > 0 {
 		nudge(b.dispatch)
-	}
+	})
 }
 
 // takeTurn notes that the call is sent now, and gives nil; or the step that waits

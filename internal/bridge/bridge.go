@@ -137,6 +137,8 @@ type Bridge struct {
 	awaited atomic.Int64
 	// hints counts the result records of own attempts that are under way.
 	hints atomic.Int64
+	// looking: the records of agents whose tasks wait are being looked at.
+	looking atomic.Bool
 
 	// calling ends when the grace of calls in flight is over, hard when
 	// nothing more is written.

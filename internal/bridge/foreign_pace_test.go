@@ -192,3 +192,54 @@ func TestForeignRecall(t *testing.T) {
 		}
 	})
 }
+
+// stuckBook is what knows the agents, and is asked about one of them in vain while stuck.
+type stuckBook struct {
+	*agentBook
+	agent string
+	stuck atomic.Bool
+	asked atomic.Int64
+}
+
+func (b *stuckBook) Lookup(ctx context.Context, name string) (parley.Agent, error) {
+	if name == b.agent && b.stuck.Load() {
+		b.asked.Add(1)
+		pause := time.NewTimer(30 * time.Second)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+	return b.agentBook.Lookup(ctx, name)
+}
+
+// TestForeignRecordLookedAtForLong: the record of an agent whose tasks wait for its rate is
+// looked at again and again. What knows it may take half a minute for that: the tasks of
+// others do not wait.
+func TestForeignRecordLookedAtForLong(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		one, _ := r.agents.Lookup(r.t.Context(), "one")
+		one.Limits.Rate = 1
+		r.agents.put(one)
+		book := &stuckBook{agentBook: r.agents, agent: "one"}
+		r.begin("b", func(cfg *bridge.Config, _ *process) { cfg.Agents = book })
+		const tasks = 5
+		for i := range tasks {
+			r.send(record(fmt.Sprintf("paced-%d", i), "one"))
+		}
+		r.wait(1500 * time.Millisecond)
+		book.stuck.Store(true)
+		r.wait(time.Second)
+		if book.asked.Load() == 0 {
+			r.t.Fatal("the record is not looked at")
+		}
+		r.send(record("other", "long"))
+		r.result("other", 2*time.Second)
+		book.stuck.Store(false)
+		for i := range tasks {
+			r.result(fmt.Sprintf("paced-%d", i), 2*time.Minute)
+		}
+		r.wantQuiet()
+	})
+}
