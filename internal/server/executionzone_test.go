@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/server"
+	"github.com/parley-project/parley/internal/workflow"
 	"github.com/parley-project/parley/internal/zone"
 	"github.com/parley-project/parley/internal/zone/zonetest"
 )
@@ -237,6 +238,42 @@ func TestZN4_TooManyTasks(t *testing.T) {
 	_, err := z.ask(uuid.NewString(), "hello")
 	if e, ok := err.(*zone.Error); !ok || e.Code != zone.CodeServer || e.Reason != zone.ReasonOverloaded || e.RetryAfterMS == 0 {
 		t.Errorf("the third task: %v", err)
+	}
+}
+
+// TestZN4_NoRoomBesideOtherRuns: a task for which there is no room beside other runs of the
+// workflow (concurrency) may be asked for again, and is then done.
+func TestZN4_NoRoomBesideOtherRuns(t *testing.T) {
+	t.Parallel()
+	for whenFull, most := range map[string]int{"reject": 1, "queue": 2} {
+		t.Run(whenFull, func(t *testing.T) {
+			t.Parallel()
+			z := startZone(t, func(c *server.Config) {
+				c.Execution.SyncLimit = 50 * time.Millisecond
+				c.Limits = workflow.DefaultRunLimits()
+				c.Limits.QueuedRuns = 1
+				write(t, filepath.Join(c.WorkflowDirs[0], "answer.yaml"), `
+name: answer
+concurrency: {limit: 1, when_full: `+whenFull+`}
+steps: [{id: think, agent: thinker, input: {text: "${workflow.input.text}"}}]
+output: {response_text: "${think.output.text}"}`)
+			})
+			for range most {
+				if res, err := z.ask(uuid.NewString(), "think"); err != nil || res.Status != zone.StatusAccepted {
+					t.Fatalf("%+v, %v", res, err)
+				}
+			}
+			id := uuid.NewString()
+			_, err := z.ask(id, "hello")
+			if e, ok := err.(*zone.Error); !ok || e.Code != zone.CodeServer || e.Reason != zone.ReasonOverloaded || e.RetryAfterMS == 0 {
+				t.Errorf("a task without room: %v", err)
+			}
+			close(z.agent.let)
+			waitFor(t, "the task has no room later either:", func() bool {
+				_, err := z.ask(id, "hello")
+				return err == nil
+			})
+		})
 	}
 }
 

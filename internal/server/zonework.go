@@ -86,13 +86,27 @@ func (w *zoneWork) Start(ctx context.Context, key string, in execution.Input) er
 			return err
 		}
 		return same(run, in)
-	case parley.CodeInvalidInput, parley.CodeLimit:
-		return errors.Join(execution.ErrInvalid, err)
+	case parley.CodeConflict, parley.CodeLimit, parley.CodeInvalidInput:
+		return refused(err)
 	}
 	if err == nil && !existing {
 		w.live.Add(1)
 	}
 	return err
+}
+
+// refused says why no run was begun: since there is no room beside others of the
+// workflow (concurrency), which may be otherwise soon, or for good.
+func refused(err error) error {
+	var why parley.ConflictDetails
+	e, ok := errors.AsType[*parley.Error](err)
+	switch {
+	case ok && json.Unmarshal(e.Details, &why) == nil && why.Conflict == parley.ConflictConcurrency:
+		return errors.Join(&execution.OverloadedError{}, err)
+	case parley.CodeOf(err) == parley.CodeConflict:
+		return err
+	}
+	return errors.Join(execution.ErrInvalid, err)
 }
 
 func zoneKey(key string) string { return "zone-" + key }
