@@ -56,6 +56,35 @@ func TestC2_WhatUndoesAStepIsRetriedAfterTheTimeOfItsBranch(t *testing.T) {
 	}
 }
 
+// TestC2_TheTimeOfABranchEndsWithItsFork: a branch that was cut off since another one has
+// failed comes to no end of its own, and its time bounds nothing any more.
+func TestC2_TheTimeOfABranchEndsWithItsFork(t *testing.T) {
+	const document = `{"name":"t","timeout":"1h","steps":[{"id":"f","branch_timeout":"10s","join":"all",%s,"fork":{
+		"l":[{"id":"a","set":1,"compensate":{"id":"u","agent":"one"}},{"id":"c","agent":"one"}],
+		"r":[{"id":"b","agent":"one"}]}}]}`
+	s := play(t, replaced(document, `"on_error":{"compensate":true}`)).fail("f/b", parley.CodeAgentRejected)
+	if until := s.task("f/a/u").Task.Deadline; !until.Equal(s.now.Add(time.Hour)) {
+		t.Errorf("what undoes a step has until %s, want that of the run", until)
+	}
+	if s.after(10 * time.Second); len(s.last.Events) > 0 {
+		t.Errorf("while a step is undone the branch runs out of time: %q", s.types)
+	}
+	if s.fail("f/a/u", parley.CodeAgentError); s.step("f/a/u").Status != parley.StepRunning {
+		t.Errorf("it was not tried again; history %q", s.types)
+	}
+
+	s = play(t, replaced(document, `"retry":{"attempts":2,"delay":"1m","jitter":"none","on":["join_failed"]}`)).fail("f/b", parley.CodeAgentRejected)
+	if due := s.state.Due(); due.Equal(s.now.Add(10 * time.Second)) {
+		t.Errorf("the run looks again at %s, when the time of the branch is up", due)
+	}
+	if s.after(10 * time.Second); len(s.last.Events) > 0 {
+		t.Errorf("while the fork waits for its retry its branch runs out of time: %q", s.types)
+	}
+	if s.after(50 * time.Second); s.task("f#2/b").Task.Attempt != 1 {
+		t.Errorf("the fork was not done again; history %q", s.types)
+	}
+}
+
 // TestC1_WhatWasNeverBegunIsNotCompensated: what an agent, a run or a list needs could
 // not be evaluated, however often.
 func TestC1_WhatWasNeverBegunIsNotCompensated(t *testing.T) {

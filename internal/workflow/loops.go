@@ -319,7 +319,7 @@ func (e *execution) branchDeadline() (first time.Time) {
 		return first
 	}
 	for r := range e.begun {
-		if r.state() == regionOpen && !r.deadline.IsZero() && (first.IsZero() || r.deadline.Before(first)) {
+		if r.bounded() && !r.deadline.IsZero() && (first.IsZero() || r.deadline.Before(first)) {
 			first = r.deadline
 		}
 	}
@@ -332,7 +332,7 @@ func (a *decider) branchTimers(x *execution, due func(time.Time) bool) {
 		return
 	}
 	for r := range x.begun {
-		if r.state() != regionOpen || !due(r.deadline) {
+		if !r.bounded() || !due(r.deadline) {
 			continue
 		}
 		err := parley.Errorf(parley.CodeTimeout, "The timeout of %s of branch %s is over", r.block.Timeout, r.block.Name).

@@ -69,6 +69,13 @@ func (r *region) state() regionState {
 	return regionOpen
 }
 
+// bounded reports whether the list's own time counts: not once it has ended, or the step
+// around it was handled, is done again, or has ended, though its steps were cut off.
+func (r *region) bounded() bool {
+	x := r.owner
+	return r.state() == regionOpen && x.status == parley.StepRunning && x.handling == nil && x.retryAt.IsZero()
+}
+
 // idle reports whether nothing of a list runs, or may begin by itself.
 func (r *region) idle() bool { return r.running == 0 && len(r.ready) == 0 }
 

@@ -132,8 +132,7 @@ func (a *decider) until(x *execution) time.Time {
 	}
 	for r := x.region; r.owner != nil; r = r.around() {
 		switch {
-		case r.owner.status != parley.StepRunning || r.state() != regionOpen:
-			// What has ended bounds nothing, such as what undoes it.
+		case !r.bounded(): // What has ended bounds nothing, such as what undoes it.
 		case r.begun.IsZero() && r.block.Timeout > 0: // x is the first of it
 			until = a.earliest(until, a.at.Add(r.block.Timeout))
 		default:
