@@ -353,7 +353,20 @@ func (a *decider) takeOver(x *execution, c Copied) {
 		a.record(parley.EventStepCompleted, x, stepCompleted{
 			Kind: x.step.Kind, Output: c.Output, CopiedFrom: a.retriedFrom, Agent: c.Agent, Session: x.step.Session, ContextID: c.ContextID,
 		})
+		if x.step.Kind == KindFinish && !a.bodyAgain() {
+			a.finished(x)
+		}
 	}
+}
+
+// bodyAgain reports whether the run does a step of the body again, and what follows it,
+// which a finish step beside that must not keep from being done.
+func (s *State) bodyAgain() bool {
+	step := s.def.stepNamed(s.rerunFrom)
+	for step != nil && step.Block.Parent != nil {
+		step = step.Block.Parent
+	}
+	return step != nil && step.Block != s.def.Finally
 }
 
 // entered gives what is known of a step that holds others, if the run that this

@@ -185,3 +185,30 @@ func TestC6_StepsOfPlansAreOthers(t *testing.T) {
 		t.Errorf("the rerun calls %v", s.open)
 	}
 }
+
+// TestC6_WhatHasEndedTheRunEndsItAgain: a run that a finish step has ended, and that is
+// retried, or run again from a step of finally, does nothing of what stands behind that
+// step. One that does a step beside it again does that.
+func TestC6_WhatHasEndedTheRunEndsItAgain(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"a","agent":"x"},{"id":"d","if":"true","then":[{"id":"e","finish":"${a.output}"}]},{"id":"b","agent":"x"}],
+		"finally":[{"id":"f","agent":"x"}]}`)
+	s.answer("a", `1`).fail("f", parley.CodeAgentRejected).wantCode(parley.CodeFinallyFailed)
+	s.goOn(Start{Trigger: "retry"}).wantCalls("f")
+	s.answer("f", `2`).output(`1`)
+	r, err := s.state.Rerun(s.state.Definition(), "f", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.again(r, "f")
+	s.wantCalls("f")
+	if s.answer("f", `3`).output(`1`); s.state.Status() != parley.RunCompleted {
+		t.Errorf("the run is %s", s.state.Status())
+	}
+
+	s = play(t, `{"name":"t","steps":[{"id":"a","agent":"x"},{"id":"e","finish":1,"needs":[]}]}`)
+	if r, err = s.state.Rerun(s.state.Definition(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.again(r, "a")
+	s.wantCalls("a")
+}

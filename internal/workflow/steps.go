@@ -214,11 +214,16 @@ func (a *decider) beginFinish(x *execution) {
 		return
 	}
 	a.record(parley.EventStepCompleted, x, stepCompleted{Kind: KindFinish, Output: v})
+	a.finished(x)
+}
+
+// finished ends what a finish step that has completed ends.
+func (a *decider) finished(x *execution) {
 	switch {
 	case x.region.undoes(): // also for a handler, while the body goes on
 	case a.phase == phaseBody:
 		a.cancelOpen(a.body)
-		a.conclude(outcome{status: parley.RunCompleted, output: v})
+		a.conclude(outcome{status: parley.RunCompleted, output: x.output})
 	case a.phase == phaseFinally: // how the run ends was decided before (rule C4)
 		a.cancelOpen(a.finally)
 		a.end(a.outcome)
