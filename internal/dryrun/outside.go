@@ -71,7 +71,7 @@ func (w *world) listen() {
 func (w *world) hear() {
 	for _, e := range slices.Clone(w.kept) {
 		wanted := func(s workflow.Subscription) bool { return s.Name == e.Name && s.Key == e.Key }
-		if w.now.Sub(e.Time) < signalKept && !w.state.Took(e.ID) && slices.ContainsFunc(w.state.Awaited(), wanted) {
+		if w.now.Sub(e.Time) < signalKept && !w.state.Took(e) && slices.ContainsFunc(w.state.Awaited(), wanted) {
 			w.apply(workflow.Signalled{At: w.now, Signal: e, Jitter: w.jitter()})
 		}
 	}

@@ -350,8 +350,9 @@ type driver struct {
 	calls    map[string]int
 	ended    map[string]parley.EventType
 	answered []string
-	// waiting are the steps that wait for events, took the events that came.
-	waiting, took map[string]bool
+	// waiting are the steps that wait for events, took the events that came, with their times.
+	waiting map[string]bool
+	took    map[string]time.Time
 	// asked are the approvals that wait.
 	asked   map[string]bool
 	signals int
@@ -366,7 +367,7 @@ func newDriver(t *rapid.T, def *Definition) *driver {
 		t: t, def: def, state: NewState("run-1", def, DefaultRunLimits()),
 		now:  time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC),
 		open: make(map[string]Schedule), seen: make(map[string]bool), calls: make(map[string]int), ended: make(map[string]parley.EventType),
-		waiting: make(map[string]bool), took: make(map[string]bool), asked: make(map[string]bool),
+		waiting: make(map[string]bool), took: make(map[string]time.Time), asked: make(map[string]bool),
 		children: make(map[string]*askedChild),
 	}
 }
@@ -598,10 +599,11 @@ func (d *driver) listen(dec Decision) {
 			continue
 		}
 		var s parley.Signal
-		if err := json.Unmarshal(e.Data, &s); err != nil || d.took[s.ID] {
+		err := json.Unmarshal(e.Data, &s)
+		if at, ok := d.took[s.ID]; err != nil || ok && s.Time.Sub(at) <= 24*time.Hour {
 			d.t.Fatalf("the event %s is taken again, %v", e.Data, err)
 		}
-		d.took[s.ID] = true
+		d.took[s.ID] = s.Time
 	}
 	for _, path := range dec.Unsubscribe {
 		if !d.waiting[path] {

@@ -277,3 +277,21 @@ func TestS7_PercentagesAreExact(t *testing.T) {
 		t.Error("NaN% was accepted")
 	}
 }
+
+// TestC8_AnIDIsThatOfAnotherEventAfterADay: a run that waits again takes it, though it has
+// taken one of that id before.
+func TestC8_AnIDIsThatOfAnotherEventAfterADay(t *testing.T) {
+	s := play(t, `{"name":"t","steps":[{"id":"w","repeat":{"max":3},"steps":[{"id":"e","event":"daily"}]}]}`)
+	s.sameAsReplayed()
+	for _, c := range []struct {
+		later time.Duration
+		waits string
+	}{{0, "w[1]/e"}, {24 * time.Hour, "w[1]/e"}, {time.Microsecond, "w[2]/e"}} {
+		s.now = s.now.Add(c.later)
+		s.apply(Signalled{At: s.now, Signal: parley.Signal{ID: "report", Name: "daily", Data: json.RawMessage(`1`), Time: s.now}})
+		s.sameAsReplayed()
+		if got := s.state.Awaited(); len(got) != 1 || got[0].Step != c.waits {
+			t.Errorf("an event of that id at %s: %+v wait, want %s", s.now.Format(time.TimeOnly), got, c.waits)
+		}
+	}
+}

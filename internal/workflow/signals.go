@@ -113,7 +113,7 @@ func invalidInput(err error) error {
 
 // signalled gives an event to the first step, in list order, that it matches.
 func (a *decider) signalled(f Signalled) {
-	if a.seq == 0 || a.status.Terminal() || a.cancelling || a.taken[f.Signal.ID] {
+	if a.seq == 0 || a.status.Terminal() || a.cancelling || a.Took(f.Signal) {
 		return
 	}
 	for _, x := range a.listeners() {
@@ -235,9 +235,9 @@ func (s *State) listensAt(path string) bool { return slices.Contains(s.listens, 
 
 func (s *State) evolveSignal(x *execution, p signalReceived) {
 	if s.taken == nil {
-		s.taken = make(map[string]bool, 1)
+		s.taken = make(map[string]time.Time, 1)
 	}
-	s.taken[p.ID] = true
+	s.taken[p.ID] = p.Time
 	s.bytes += int64(len(p.Data))
 	s.unlisten(x)
 }
@@ -254,8 +254,15 @@ func (s *State) Awaited() []Subscription {
 	return list
 }
 
-// Took reports whether the run has taken the event of that id.
-func (s *State) Took(id string) bool { return s.taken[id] }
+// idKept is how long the id of an event stays its own (rule C8).
+const idKept = 24 * time.Hour
+
+// Took reports whether the run has taken an event. One that was published later than its
+// id was remembered is another one.
+func (s *State) Took(e parley.Signal) bool {
+	at, ok := s.taken[e.ID]
+	return ok && !e.Time.After(at.Add(idKept))
+}
 
 // subscribe says who has begun and who has ceased to wait for events.
 func (a *decider) subscribe(before, after []string) {

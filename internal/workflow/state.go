@@ -88,9 +88,10 @@ type State struct {
 	// sessions maps session and agent to the agent's context id (rule P1).
 	sessions map[string]string
 	// listens are the paths of the executions that wait for events, in the order
-	// in which they began to; taken are the ids of the events that came.
+	// in which they began to; taken are the ids of the events that came, with when those
+	// were published.
 	listens []string
-	taken   map[string]bool
+	taken   map[string]time.Time
 	// approvals are the paths of the executions that wait for one.
 	approvals []string
 	// full are the names and keys of events that cannot be published now.
