@@ -173,6 +173,33 @@ func TestScheduleBackfill(t *testing.T) {
 	})
 }
 
+// TestScheduleBackfillBesideOwnFirings: under cancel_previous a firing of the schedule's
+// own cancels the run that is under way, and starts before what was asked for: that would
+// be cancelled one after another.
+func TestScheduleBackfillBesideOwnFirings(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.until("100s")
+		s := r.flow("{every: 20s, overlap: cancel_previous}", "wait: 12s")
+		r.scheduler()
+		r.until("102s")
+		report, err := r.book.Backfill(t.Context(), parley.BackfillRequest{Ref: s.ID, From: epoch().Add(20 * time.Second), To: epoch().Add(80 * time.Second)})
+		check(t, err)
+		if report != (parley.BackfillReport{Firings: 4}) {
+			t.Errorf("%+v", report)
+		}
+		r.until("165s")
+		r.want(s.ID, `
+			20s fired 1m43s-1m55s COMPLETED
+			40s fired 1m56s-2m0s CANCELLED
+			1m0s fired 2m12s-2m20s CANCELLED
+			1m20s fired 2m32s-2m40s CANCELLED
+			2m0s fired 2m0s-2m12s COMPLETED
+			2m20s fired 2m20s-2m32s COMPLETED
+			2m40s fired 2m40s`)
+	})
+}
+
 // TestScheduleMaxInput: a schedule whose runs would be refused for the size of their
 // input is refused.
 func TestScheduleMaxInput(t *testing.T) {

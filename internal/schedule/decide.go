@@ -142,15 +142,20 @@ func (d *decision) start(f parley.ScheduleFiring) {
 	d.firings = append(d.firings, f)
 }
 
-// resume starts the first of those that wait, if it may. While the schedule is
-// paused, those go on that somebody has asked for.
+// resume starts the first of those that wait, if it may. Under cancel_previous the
+// schedule's own goes first: while it waits, each run that began before it would be
+// cancelled. While the schedule is paused, those go on that somebody has asked for.
 func (s situation) resume(d *decision) {
 	i := slices.IndexFunc(s.waiting, func(f parley.ScheduleFiring) bool { return f.Backfill || s.row.PausedAt.IsZero() })
+	own := slices.IndexFunc(s.waiting, func(f parley.ScheduleFiring) bool { return !f.Backfill && s.row.PausedAt.IsZero() })
+	cancels := s.spec.Overlap == workflow.OverlapCancel && own >= 0
+	if cancels {
+		i = own
+	}
 	switch {
 	case i < 0:
 	case s.busy && s.spec.Overlap != workflow.OverlapAllow:
-		d.cancel = s.spec.Overlap == workflow.OverlapCancel && s.row.PausedAt.IsZero() &&
-			slices.ContainsFunc(s.waiting, func(f parley.ScheduleFiring) bool { return !f.Backfill })
+		d.cancel = cancels
 	default:
 		f := s.waiting[i]
 		f.State, f.RecordedAt = parley.FiringStarting, s.now
