@@ -260,6 +260,24 @@ func TestLimits_NothingGoesOnWithTooManyExecutions(t *testing.T) {
 	}
 }
 
+// TestC1_WhatUndoesARunHasExecutionsOfItsOwn: a run that fails by the limit of executions
+// is compensated, and does what is to be done in any case; that is bounded too.
+func TestC1_WhatUndoesARunHasExecutionsOfItsOwn(t *testing.T) {
+	def := testParse(t, `{"name":"t","steps":[{"id":"a","set":1,"compensate":{"id":"u","agent":"x"}},{"for_each":"${workflow.input}","steps":[{"set":1}]}],
+		"finally":[{"id":"f","agent":"x"},{"id":"l","for_each":"${workflow.input}","item_errors":"continue","steps":[{"set":1}]}]}`)
+	limits := DefaultRunLimits()
+	limits.Executions = 5
+	s := &script{t: t, state: NewState("run-1", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+	s.apply(Start{At: s.now, Input: json.RawMessage(`[1,2,3,4,5,6,7,8,9]`)})
+	s.wantCalls("a/u")
+	s.fail("a/u", parley.CodeAgentError) // and is tried again
+	s.answer("a/u", `1`).wantCalls("f")
+	s.answer("f", `1`).wantCode(parley.CodeLimit)
+	if text := string(s.state.Err().Details); strings.Contains(text, "compensation_failed") || !strings.Contains(text, `"finally_failed":{"code":"limit"`) || len(s.state.order) > 15 {
+		t.Errorf("%d executions, the error says %s", len(s.state.order), text)
+	}
+}
+
 // TestS7_PercentagesAreExact: as many iterations may fail as the percentage says, also
 // where the machine's numbers come to a little less; and it is a number.
 func TestS7_PercentagesAreExact(t *testing.T) {

@@ -48,6 +48,8 @@ type State struct {
 	// phase is the part of the run under way, outcome how its body has ended.
 	phase   string
 	outcome outcome
+	// earlier counts the executions of the phases before the one under way.
+	earlier int
 
 	output       json.RawMessage
 	err          *parley.Error

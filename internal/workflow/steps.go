@@ -48,13 +48,18 @@ func (a *decider) consider(r *region, step *Step) *execution {
 	return x
 }
 
-// exhausted reports whether the run has more executions than it may. Then no handler,
-// no retry and no tolerance of a loop makes up for a failure: each of them would go on
-// with the next execution, and the limit would bound nothing.
-func (s *State) exhausted() bool { return len(s.order) > s.limits.Executions }
+// exhausted reports whether the phase under way has more executions than it may. Then no
+// handler, no retry and no tolerance of a loop makes up for a failure: each of them would
+// go on with the next execution, and the limit would bound nothing. What undoes a run, and
+// finally, have the same bound for themselves: a body that has used up its own must not
+// keep them from their work (rule C1).
+func (s *State) exhausted() bool { return s.executions() > s.limits.Executions }
+
+// executions counts those of the phase under way.
+func (s *State) executions() int { return len(s.order) - s.earlier }
 
 func (s *State) exhaustion() *parley.Error {
-	return limitError("executions", int64(s.limits.Executions), int64(len(s.order)))
+	return limitError("executions", int64(s.limits.Executions), int64(s.executions()))
 }
 
 // begin starts a step, or its next round after a retry.
