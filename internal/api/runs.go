@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-project/parley"
@@ -101,15 +102,17 @@ func located(w http.ResponseWriter, run parley.Run, existing bool) {
 // untilEnd gives the run as it is when it has ended, the wait is over or the server is
 // being stopped: who had no answer then would take the run for one that was not begun.
 func (s *server) untilEnd(ctx context.Context, run parley.Run, wait time.Duration) (parley.Run, error) {
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	go func() {
+	watch.Go(func() {
 		select {
 		case <-s.cfg.Stopping:
 			cancel()
 		case <-waiting.Done():
 		}
-	}()
+	})
 	for after := run.Seq; waiting.Err() == nil; {
 		events, err := s.cfg.Runs.Events(waiting, run.ID, after, eventBatch, true)
 		if err != nil && waiting.Err() == nil {
