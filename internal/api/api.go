@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/parley-project/parley"
@@ -119,7 +118,6 @@ type Config struct {
 type server struct {
 	cfg     Config
 	mux     *http.ServeMux
-	doc     *huma.OpenAPI
 	routes  []route
 	public  map[string]bool
 	hosts   map[string]bool
@@ -131,8 +129,9 @@ type server struct {
 	ring *keyring
 	// hooks holds one value for each delivery that is looked at.
 	hooks chan struct{}
-	// document is the OpenAPI document as JSON.
-	document []byte
+	// document gives the OpenAPI document as JSON. It is made when it is first asked
+	// for: making it takes longer than the rest of a start.
+	document func() ([]byte, error)
 }
 
 // New builds the handler of the whole REST interface. It starts nothing and
@@ -167,9 +166,7 @@ func newServer(cfg Config) (*server, error) {
 	for _, h := range cfg.Hosts {
 		s.hosts[strings.ToLower(strings.Trim(h, "[]"))] = true
 	}
-	if err := s.register(); err != nil {
-		return nil, err
-	}
+	s.register()
 	return s, nil
 }
 

@@ -312,7 +312,8 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := setup(nil)
 		began := time.Now()
-		s.document = bytes.Repeat([]byte("x"), 8<<20)
+		document := bytes.Repeat([]byte("x"), 8<<20)
+		s.document = func() ([]byte, error) { return document, nil }
 		conns := make(pipes)
 		srv := &http.Server{Handler: s.handler(), ReadHeaderTimeout: time.Minute}
 		var serving sync.WaitGroup
@@ -329,7 +330,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		must(t, err)
 		defer func() { _ = res.Body.Close() }()
 		n := 0
-		for buf := make([]byte, 64<<10); n < len(s.document); time.Sleep(time.Second) {
+		for buf := make([]byte, 64<<10); n < len(document); time.Sleep(time.Second) {
 			m, err := io.ReadFull(res.Body, buf)
 			must(t, err)
 			n += m

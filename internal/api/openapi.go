@@ -8,17 +8,36 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 const schemaPrefix = "#/components/schemas/"
 
-// register puts every route on the mux and into the document.
-func (s *server) register() error {
+// register puts every route on the mux.
+func (s *server) register() {
+	s.routes = s.table()
+	for _, rt := range s.routes {
+		s.public[rt.path] = s.public[rt.path] || rt.public
+		pattern := rt.method + " " + rt.path
+		if rt.path == "/" {
+			// The mux reads a path that ends in a slash as a whole tree.
+			pattern += "{$}"
+		}
+		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := rt.handle(w, r); err != nil {
+				s.fail(w, r, err, rt.old)
+			}
+		})
+	}
+	s.document = sync.OnceValues(s.describe)
+}
+
+// describe makes the OpenAPI document of the routes.
+func (s *server) describe() ([]byte, error) {
 	registry := huma.NewMapRegistry(schemaPrefix, schemaName)
-	api := huma.NewAPI(huma.Config{OpenAPI: &huma.OpenAPI{
+	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Parley", Version: s.cfg.Version,
@@ -29,33 +48,17 @@ func (s *server) register() error {
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer"}},
 		},
 		Tags: []*huma.Tag{{Name: "workflows"}, {Name: "runs"}, {Name: "agents"}, {Name: "dead letters"}, {Name: "system"}},
-	}}, humago.NewAdapter(s.mux, ""))
-	s.doc = api.OpenAPI()
-	s.routes = s.table()
+	}
 	for _, rt := range s.routes {
-		s.public[rt.path] = s.public[rt.path] || rt.public
-		op := rt.operation(registry)
-		s.doc.AddOperation(op)
-		served := *op
-		if served.Path == "/" {
-			// The mux reads a path that ends in a slash as a whole tree.
-			served.Path = "/{$}"
-		}
-		api.Adapter().Handle(&served, func(ctx huma.Context) {
-			r, w := humago.Unwrap(ctx)
-			if err := rt.handle(w, r); err != nil {
-				s.fail(w, r, err, rt.old)
-			}
-		})
+		doc.AddOperation(rt.operation(registry))
 	}
 	allowNulls(registry)
 	bytesSchema(registry)
-	document, err := json.Marshal(s.doc)
+	document, err := json.Marshal(doc)
 	if err != nil {
-		return fmt.Errorf("api: the OpenAPI document cannot be encoded: %w", err)
+		return nil, fmt.Errorf("api: the OpenAPI document cannot be encoded: %w", err)
 	}
-	s.document = document
-	return nil
+	return document, nil
 }
 
 // schemaName names a type in the document. Two of ours share their name with

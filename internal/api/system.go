@@ -171,7 +171,11 @@ func (p *prefixed) Write(b []byte) (int, error) {
 }
 
 func (s *server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	document, err := s.document()
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(s.document)
+	_, _ = w.Write(document)
 	return nil
 }
