@@ -124,10 +124,7 @@ func agentAuth(o *object, stored *parley.Auth) *parley.AuthSpec {
 
 // wholeAuth reads auth, which says its type itself.
 func wholeAuth(in *object, stored *parley.Auth) *parley.AuthSpec {
-	if !in.has("type") {
-		in.need("type")
-		return nil
-	}
+	in.require("type")
 	kind := in.word("type", authKinds()...)
 	if kind == nil {
 		return nil

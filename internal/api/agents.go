@@ -85,19 +85,12 @@ func (s *server) addAgent(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	spec := parley.AgentSpec{By: callerOf(r)}
-	if !o.has("name") {
-		o.need("name")
-	}
+	o.require("name")
 	spec.Name = o.text("name", 1, maxText)
-	if !o.has("url") {
-		o.need("url")
-	}
+	o.require("url")
 	agentMembers(o, &spec, nil)
 	if err := o.done(false); err != nil {
 		return err
-	}
-	if spec.Name == nil || spec.URL == nil {
-		return invalid([]finding{bodyFinding("", "required", "missing", "name and url must not be null")})
 	}
 	agent, err := s.cfg.Agents.Add(r.Context(), spec)
 	if err != nil {

@@ -129,9 +129,7 @@ func (s *server) switchBreaker(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	order := parley.BreakerOrder{By: callerOf(r)}
-	if !o.has("action") {
-		o.need("action")
-	}
+	o.require("action")
 	if v := o.word("action", "open", "close"); v != nil {
 		order.Open = *v == "open"
 	}

@@ -149,10 +149,7 @@ func (o *object) times(members map[string]*time.Time) {
 
 // filter takes the filter of a body. One that is missing, or null, is refused.
 func (o *object) filter() *object {
-	if v, ok := o.members["filter"]; !ok || v.Kind() == 'n' {
-		o.need("filter")
-		delete(o.members, "filter")
-	}
+	o.require("filter")
 	return o.object("filter")
 }
 

@@ -194,6 +194,15 @@ func (o *object) has(name string) bool {
 	return ok
 }
 
+// require takes down that a member is missing, or null: where null passed for one that
+// was given, what it says would be left to chance.
+func (o *object) require(name string) {
+	if v, ok := o.members[name]; !ok || v.Kind() == 'n' {
+		o.need(name)
+		delete(o.members, name)
+	}
+}
+
 // need records that a member is missing.
 func (o *object) need(name string) { o.wrong(name, "required", "missing", "is required") }
 

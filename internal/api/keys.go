@@ -186,9 +186,7 @@ func (s *server) addKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req := parley.AccessKeyRequest{By: callerOf(r)}
-	if !o.has("name") {
-		o.need("name")
-	}
+	o.require("name")
 	if v := o.text("name", 1, 64); v != nil {
 		req.Name = *v
 	}

@@ -146,6 +146,9 @@ func bodyCases() map[string][]struct {
 			{`{"name":` + long(256) + `,"url":"http://a"}`, false},
 			{`{"name":"A"}`, false},
 			{`{"url":"http://a"}`, false},
+			{`{"name":null,"url":"http://a"}`, false},
+			{`{"name":"A","url":null}`, false},
+			{agent(`"auth":{"type":null,"token":"x"}`), false},
 			{`{"name":1,"url":"http://a"}`, false},
 			{agent(`"timeout_ms":1000`), true},
 			{agent(`"timeout_ms":999`), false},
@@ -199,6 +202,7 @@ func bodyCases() map[string][]struct {
 		},
 		"PUT /api/v1/workflows/{ref}/aliases/{alias}": {
 			{`{"version":"1"}`, true}, {`{}`, false}, {`{"version":1}`, false}, {`{"version":""}`, false}, {`{"version":` + long(65) + `}`, false}, {`{"version":"1","x":1}`, false},
+			{`{"version":null}`, false},
 		},
 		"POST /api/v1/workflows/{ref}/deprecate": {
 			{`{}`, true}, {`{"reason":` + long(500) + `}`, true}, {`{"reason":` + long(501) + `}`, false}, {`{"x":1}`, false},
@@ -222,10 +226,23 @@ func bodyCases() map[string][]struct {
 			{`{"event":""}`, false},
 			{`{"key":"a"}`, false},
 			{`{"event":1}`, false},
+			{`{"event":null}`, false},
 			{`{"event":` + long(255) + `}`, true},
 			{`{"event":` + long(256) + `}`, false},
 			{`{"event":"a","key":` + long(256) + `}`, false},
 			{`{"event":"a","more":1}`, false},
+		},
+		"POST /api/v1/agents/{ref}/breaker": {
+			{`{"action":"open","reason":""}`, true}, {`{}`, false}, {`{"action":null}`, false}, {`{"action":"x"}`, false}, {`{"action":"open","x":1}`, false},
+		},
+		"POST /api/v1/keys": {
+			{`{"name":"a"}`, true}, {`{}`, false}, {`{"name":null}`, false}, {`{"name":"a","role":"x"}`, false},
+		},
+		"POST /api/v1/schedules": {
+			{`{"workflow":"a","every":"1h"}`, true}, {`{"every":"1h"}`, false}, {`{"workflow":null,"every":"1h"}`, false},
+		},
+		"POST /api/v1/schedules/{id}/backfill": {
+			{`{}`, false}, {`{"from":null,"to":"2026-01-01T00:00:00Z"}`, false}, {`{"from":"2026-01-01T00:00:00Z","to":null}`, false},
 		},
 		"POST /api/v1/runs/{id}/terminate": {
 			{`{}`, true}, {`{"reason":` + long(500) + `}`, true}, {`{"reason":` + long(501) + `}`, false}, {`{"reason":1}`, false}, {`{"x":1}`, false},

@@ -91,9 +91,7 @@ func (s *server) setAlias(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req := parley.AliasRequest{Workflow: r.PathValue("ref"), Alias: r.PathValue("alias"), By: callerOf(r)}
-	if !o.has("version") {
-		o.need("version")
-	}
+	o.require("version")
 	if v := o.text("version", 1, 64); v != nil {
 		req.Version = *v
 	}

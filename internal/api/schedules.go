@@ -122,9 +122,7 @@ func (s *server) addSchedule(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req := parley.ScheduleRequest{By: callerOf(r)}
-	if !o.has("workflow") {
-		o.need("workflow")
-	}
+	o.require("workflow")
 	for _, m := range []struct {
 		name        string
 		least, most int
@@ -211,9 +209,7 @@ func (s *server) backfillSchedule(w http.ResponseWriter, r *http.Request) error 
 	req := parley.BackfillRequest{Ref: r.PathValue("id"), By: callerOf(r)}
 	ends := map[string]*time.Time{"from": &req.From, "to": &req.To}
 	for _, name := range sortedKeys(ends) {
-		if !o.has(name) {
-			o.need(name)
-		}
+		o.require(name)
 	}
 	o.times(ends)
 	if err := o.done(true); err != nil {

@@ -74,9 +74,7 @@ func (s *server) publishEvent(w http.ResponseWriter, r *http.Request) error {
 	}
 	req := parley.SignalRequest{Run: r.PathValue("id")}
 	req.Signal.Trace = traceOf(r)
-	if !o.has("event") {
-		o.need("event")
-	}
+	o.require("event")
 	for _, m := range []struct {
 		name  string
 		least int
