@@ -147,10 +147,30 @@ func (o *object) times(members map[string]*time.Time) {
 	}
 }
 
-// filter takes the filter of a body. One that is missing, or null, is refused.
+// filter takes the filter of a body. One that is missing, or null, is refused, and so is
+// a null in it: what was computed and came out empty would select more than was meant.
 func (o *object) filter() *object {
 	o.require("filter")
-	return o.object("filter")
+	in := o.object("filter")
+	if in != nil {
+		in.refuseNulls()
+	}
+	return in
+}
+
+// refuseNulls takes down the members that are null, at any depth of objects.
+func (o *object) refuseNulls() {
+	for _, name := range sortedKeys(o.members) {
+		switch v := o.members[name]; v.Kind() {
+		case 'n':
+			o.wrong(name, "value", "value_error", "must not be null: leave it out")
+		case '{':
+			in := &object{path: o.at(name), found: o.found}
+			if jsonv2.Unmarshal(v, &in.members) == nil {
+				in.refuseNulls()
+			}
+		}
+	}
 }
 
 // words takes a list of strings, so many at the most. An empty one, such as one that was

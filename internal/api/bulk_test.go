@@ -15,10 +15,11 @@ func TestFilterHasToSelect(t *testing.T) {
 	} {
 		bodies := []string{`{}`, `{"filter":null}`}
 		for m := range strings.FieldsSeq(members) {
-			bodies = append(bodies, `{"filter":{"`+m+`":""}}`)
+			bodies = append(bodies, `{"filter":{"`+m+`":""}}`, `{"filter":{"`+m+`":null}}`)
 		}
 		if strings.HasPrefix(path, "runs:") {
-			bodies = append(bodies, `{"filter":{"status":[]}}`, `{"filter":{"labels":{}}}`)
+			bodies = append(bodies, `{"filter":{"status":[]}}`, `{"filter":{"labels":{}}}`, `{"filter":{"status":null}}`, `{"filter":{"status":[null]}}`,
+				`{"filter":{"labels":{"a":"b","team":null}}}`, `{"filter":{"created_before":null}}`)
 		}
 		for _, body := range bodies {
 			if rec := call(s.handler(), "POST", "/api/v1/"+path, body); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "filter") {
