@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -28,6 +29,25 @@ func TestFilterHasToSelect(t *testing.T) {
 		}
 		if rec := call(s.handler(), "POST", "/api/v1/"+path, `{"filter":{}}`); rec.Code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
+		}
+	}
+}
+
+// TestEarliestTimeIsATime: nothing was created before the earliest time there is. A
+// filter that says so does not select everything.
+func TestEarliestTimeIsATime(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	call(h, "POST", "/api/v1/workflows", onePlan)
+	call(h, "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`)
+	for _, at := range []string{"0001-01-01T00:00:00Z", "0001-01-01T00:00:00", "0001-01-01", "0001-01-01T02:00:00+02:00"} {
+		list := call(h, "GET", "/api/v1/runs?created_before="+url.QueryEscape(at), "")
+		bulk := call(h, "POST", "/api/v1/runs:cancel", `{"filter":{"created_before":"`+at+`"},"dry_run":true}`)
+		if !strings.Contains(list.Body.String(), `"total":0`) || bulk.Code != http.StatusOK || strings.Contains(bulk.Body.String(), "run-1") {
+			t.Errorf("before %s: %s, %d %s", at, list.Body, bulk.Code, bulk.Body)
+		}
+		if list = call(h, "GET", "/api/v1/runs?created_after="+url.QueryEscape(at), ""); !strings.Contains(list.Body.String(), `"total":1`) {
+			t.Errorf("after %s: %s", at, list.Body)
 		}
 	}
 }

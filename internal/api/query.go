@@ -85,6 +85,9 @@ func (q *query) when(name string) time.Time {
 	return t
 }
 
+// parseTime reads a time in one of several spellings. The first instant of the year 1,
+// which other languages have for the earliest time there is, is a time like any other: it
+// is moved a little, since filters take the zero value for none.
 func parseTime(v string) (time.Time, bool) {
 	// An unescaped "+02:00" arrives with a space for the plus.
 	if n := len(v); n > 19 && v[n-6] == ' ' && v[n-3] == ':' {
@@ -95,6 +98,9 @@ func parseTime(v string) (time.Time, bool) {
 		"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", time.DateOnly,
 	} {
 		if t, err := time.Parse(layout, v); err == nil {
+			if t.IsZero() {
+				t = t.Add(time.Microsecond)
+			}
 			return t.UTC(), true
 		}
 	}
