@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -271,15 +272,18 @@ func (o *object) number(name string, least, most float64) *float64 {
 		return nil
 	}
 	if f < least {
-		o.wrong(name, "value", "greater_than_equal", fmt.Sprintf("must be at least %g", least))
+		o.wrong(name, "value", "greater_than_equal", "must be at least "+plain(least))
 		return nil
 	}
 	if f > most {
-		o.wrong(name, "value", "less_than_equal", fmt.Sprintf("must be at most %g", most))
+		o.wrong(name, "value", "less_than_equal", "must be at most "+plain(most))
 		return nil
 	}
 	return &f
 }
+
+// plain writes a number in digits, however large it is.
+func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 func (o *object) boolean(name string) *bool {
 	v, ok := o.take(name)

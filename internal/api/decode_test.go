@@ -48,6 +48,23 @@ func TestStrictJSON(t *testing.T) {
 	}
 }
 
+// TestBoundsAreWrittenInDigits: a bound that was passed is told as it would be sent.
+func TestBoundsAreWrittenInDigits(t *testing.T) {
+	s, _ := setup(nil)
+	for member, want := range map[string]string{
+		`"retry_config":{"max_delay_ms":604800001}`:           "must be at most 604800000",
+		`"limits":{"queue_bytes":1073741825}`:                 "must be at most 1073741824",
+		`"retry_config":{"budget":{"per_second":0.05}}`:       "must be at least 0.1",
+		`"breaker":{"minimum_calls":100001}`:                  "must be at most 100000",
+		`"health":{"interval_ms":3600001,"timeout_ms":10000}`: "must be at most 3600000",
+	} {
+		rec := call(s.handler(), "POST", "/api/v1/agents", `{"name":"A","url":"http://a",`+member+`}`)
+		if !strings.Contains(rec.Body.String(), want+`"`) {
+			t.Errorf("%s: %s", member, rec.Body)
+		}
+	}
+}
+
 // What is wrong is named, never repeated: a canary in every string and number
 // of a body is in no answer.
 func TestValuesAreNotEchoed(t *testing.T) {
