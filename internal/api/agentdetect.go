@@ -11,8 +11,8 @@ import (
 // name, or the name of one that is registered.
 type agentDetect struct {
 	_    struct{} `additionalProperties:"true"`
-	Name string   `json:"name,omitempty" maxLength:"255" doc:"Without a url: an agent that is registered."`
-	URL  string   `json:"url,omitempty" format:"uri"`
+	Name string   `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Without a url: an agent that is registered."`
+	URL  string   `json:"url,omitempty" minLength:"1" maxLength:"2083" format:"uri"`
 	AgentFields
 }
 

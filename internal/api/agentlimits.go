@@ -10,9 +10,9 @@ import (
 type limitsBody struct {
 	Adaptive   *bool   `json:"adaptive,omitempty" doc:"Whether the bound on the calls in flight follows what the agent can take (429, 503, timeouts); default true."`
 	Rate       float64 `json:"rate,omitempty" minimum:"0" maximum:"10000" doc:"Calls per second that may begin; 0 is no bound. A text such as 90/m is taken, too."`
-	Burst      int     `json:"burst,omitempty" minimum:"0" maximum:"100000" doc:"Calls that may begin at once after a pause; default a tenth of a second's worth."`
+	Burst      int     `json:"burst,omitempty" minimum:"0" maximum:"100000" doc:"Calls that may begin at once after a pause; goes with rate; default a tenth of a second's worth."`
 	Queue      int     `json:"queue,omitempty" minimum:"0" maximum:"65536" doc:"Tasks that wait in memory; default what the agent does in 2 s, at least 1024."`
-	QueueBytes int64   `json:"queue_bytes,omitempty" minimum:"0" maximum:"1073741824" doc:"Their bytes; default 16 MiB."`
+	QueueBytes int64   `json:"queue_bytes,omitempty" minimum:"0" maximum:"1073741824" doc:"Their bytes, at least 65536; 0 is the default, 16 MiB."`
 }
 
 func showLimits(l parley.AgentLimits) *limitsBody {

@@ -23,9 +23,9 @@ const hidden = "[redacted]"
 // not described. Unknown members are dropped, as on the existing platform.
 type AgentFields struct {
 	Description    *string        `json:"description,omitempty" maxLength:"16384"`
-	Protocol       string         `json:"protocol,omitempty" maxLength:"64" doc:"simple-a2a (default), jsonrpc-2.0 or another that is registered; auto finds it out."`
+	Protocol       string         `json:"protocol,omitempty" minLength:"1" maxLength:"64" doc:"simple-a2a (default), jsonrpc-2.0 or another that is registered; auto finds it out."`
 	ProtocolConfig map[string]any `json:"protocol_config,omitempty" doc:"Checked by the protocol."`
-	AuthType       string         `json:"auth_type,omitempty" doc:"none (default), bearer, apikey, basic, header, headers, oauth2 or mtls, in any case."`
+	AuthType       string         `json:"auth_type,omitempty" minLength:"1" doc:"none (default), bearer, apikey, basic, header, headers, oauth2 or mtls, in any case."`
 	AuthConfig     *authConfig    `json:"auth_config,omitempty" doc:"What belongs to auth_type."`
 	Auth           *authConfig    `json:"auth,omitempty" doc:"The same as auth_type and auth_config, in one; its type is required."`
 	TLS            *tlsSettings   `json:"tls,omitempty" doc:"Client certificate and CAs of connections to the agent; {} removes them."`
@@ -44,13 +44,13 @@ type AgentFields struct {
 type agentCreate struct {
 	_    struct{} `additionalProperties:"true"`
 	Name string   `json:"name" minLength:"1" maxLength:"255"`
-	URL  string   `json:"url" format:"uri"`
+	URL  string   `json:"url" minLength:"1" maxLength:"2083" format:"uri"`
 	AgentFields
 }
 
 type agentUpdate struct {
 	_      struct{} `additionalProperties:"true"`
-	URL    string   `json:"url,omitempty" format:"uri"`
+	URL    string   `json:"url,omitempty" minLength:"1" maxLength:"2083" format:"uri"`
 	Status string   `json:"status,omitempty" doc:"active or inactive."`
 	AgentFields
 }
@@ -58,9 +58,9 @@ type agentUpdate struct {
 // retryConfig is formats.md's; delays are milliseconds.
 type retryConfig struct {
 	MaxRetries        int     `json:"max_retries" required:"false" minimum:"0" maximum:"10" doc:"Default 3."`
-	InitialDelayMS    int64   `json:"initial_delay_ms" required:"false" minimum:"100" doc:"Default 1000."`
-	MaxDelayMS        int64   `json:"max_delay_ms" required:"false" minimum:"1000" doc:"Default 30000; at least initial_delay_ms."`
-	BackoffMultiplier float64 `json:"backoff_multiplier" required:"false" minimum:"1" doc:"Default 2."`
+	InitialDelayMS    int64   `json:"initial_delay_ms" required:"false" minimum:"100" maximum:"604800000" doc:"Default 1000."`
+	MaxDelayMS        int64   `json:"max_delay_ms" required:"false" minimum:"1000" maximum:"604800000" doc:"Default 30000; at least initial_delay_ms."`
+	BackoffMultiplier float64 `json:"backoff_multiplier" required:"false" minimum:"1" maximum:"1000" doc:"Default 2."`
 	// Budget is left out while it is the default.
 	Budget *retryBudget `json:"budget,omitempty"`
 }

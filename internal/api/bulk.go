@@ -16,19 +16,19 @@ type bulkBody struct {
 	Filter runFilterBody `json:"filter" doc:"{} is every run that the action is for."`
 	Reason string        `json:"reason,omitempty" maxLength:"500"`
 	Limit  int           `json:"limit,omitempty" minimum:"1" maximum:"500" doc:"The most runs of this batch, default 100. It may end earlier, after 20 s."`
-	After  string        `json:"after,omitempty" maxLength:"1000" doc:"The next of the batch before."`
+	After  string        `json:"after,omitempty" minLength:"1" maxLength:"1000" doc:"The next of the batch before."`
 	DryRun bool          `json:"dry_run,omitempty" doc:"Only count."`
 }
 
 // runFilterBody documents a filter of runs in a body; runFilterOf reads it.
 type runFilterBody struct {
 	Status        []string          `json:"status,omitempty" minItems:"1" maxItems:"16" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED" nullable:"false"`
-	Workflow      string            `json:"workflow,omitempty" maxLength:"255" doc:"A workflow_id or name."`
-	Version       string            `json:"version,omitempty" maxLength:"64"`
+	Workflow      string            `json:"workflow,omitempty" minLength:"1" maxLength:"255" doc:"A workflow_id or name."`
+	Version       string            `json:"version,omitempty" minLength:"1" maxLength:"64"`
 	Labels        map[string]string `json:"labels,omitempty" minProperties:"1" doc:"The run has all of them."`
-	Text          string            `json:"text,omitempty" maxLength:"255" doc:"Words of the id, the workflow_id or name, or the error."`
-	Parent        string            `json:"parent,omitempty"`
-	Paused        bool              `json:"paused,omitempty"`
+	Text          string            `json:"text,omitempty" minLength:"1" maxLength:"255" doc:"Words of the id, the workflow_id or name, or the error."`
+	Parent        string            `json:"parent,omitempty" minLength:"1" maxLength:"255" doc:"Only runs that steps of this run have started."`
+	Paused        bool              `json:"paused,omitempty" doc:"Only runs that are paused; false is no filter."`
 	Hidden        bool              `json:"hidden,omitempty" doc:"Also the runs of agent calls."`
 	CreatedAfter  time.Time         `json:"created_after,omitzero"`
 	CreatedBefore time.Time         `json:"created_before,omitzero"`

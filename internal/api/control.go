@@ -97,7 +97,7 @@ type rerunBody struct {
 	Input          json.RawMessage `json:"input,omitempty" doc:"The input of that step, in place of what the workflow says: any JSON value, at most 8 MiB."`
 	WorkflowInput  json.RawMessage `json:"workflow_input,omitempty" doc:"Another input of the workflow; at most 8 MiB."`
 	Version        string          `json:"version,omitempty" minLength:"1" maxLength:"64" doc:"Another version of the workflow, which must have the copied ids with the same kind."`
-	IdempotencyKey string          `json:"idempotency_key,omitempty" maxLength:"255" doc:"The same key with an equal request gives the same run. Retries and reruns share their keys, apart from those of starts."`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" minLength:"1" maxLength:"255" doc:"The same key with an equal request gives the same run. Retries and reruns share their keys, apart from those of starts."`
 }
 
 func (s *server) rerunRun(w http.ResponseWriter, r *http.Request) error {

@@ -75,10 +75,10 @@ func (s *server) deadLetterRoutes() []route {
 
 func deadLetterFilters() []*huma.Param {
 	return []*huma.Param{
-		queryParam("state", huma.TypeString, "waiting, replayed or discarded."),
-		queryParam("kind", huma.TypeString, "task, record or foreign_task."),
+		wordParam("state", "Default: any.", parley.DeadLetterWaiting, parley.DeadLetterReplayed, parley.DeadLetterDiscarded),
+		wordParam("kind", "Default: any.", parley.DeadLetterTask, parley.DeadLetterRecord, parley.DeadLetterForeign),
 		queryParam("code", huma.TypeString, "The code of the error."),
-		queryParam("reason", huma.TypeString, "Words of the reason, in upper or lower case."),
+		textParam("reason", "Words of the reason, in upper or lower case."),
 		queryParam("agent", huma.TypeString, "The agent's name."),
 		queryParam("workflow", huma.TypeString, "The workflow_id."),
 		queryParam("run_id", huma.TypeString, "The run's id."),
@@ -98,12 +98,12 @@ type replayBody struct {
 type deadLetterFilter struct {
 	State         string    `json:"state,omitempty" enum:"waiting" doc:"Nothing else can be meant."`
 	Kind          string    `json:"kind,omitempty" enum:"task,record,foreign_task"`
-	Code          string    `json:"code,omitempty" maxLength:"255"`
-	Reason        string    `json:"reason,omitempty" maxLength:"255" doc:"Words of the reason, in upper or lower case."`
-	Agent         string    `json:"agent,omitempty" maxLength:"255"`
-	Workflow      string    `json:"workflow,omitempty" maxLength:"255"`
-	RunID         string    `json:"run_id,omitempty" maxLength:"255"`
-	Topic         string    `json:"topic,omitempty" maxLength:"255"`
+	Code          string    `json:"code,omitempty" minLength:"1" maxLength:"255"`
+	Reason        string    `json:"reason,omitempty" minLength:"1" maxLength:"255" doc:"Words of the reason, in upper or lower case."`
+	Agent         string    `json:"agent,omitempty" minLength:"1" maxLength:"255"`
+	Workflow      string    `json:"workflow,omitempty" minLength:"1" maxLength:"255"`
+	RunID         string    `json:"run_id,omitempty" minLength:"1" maxLength:"255"`
+	Topic         string    `json:"topic,omitempty" minLength:"1" maxLength:"255"`
 	CreatedAfter  time.Time `json:"created_after,omitzero"`
 	CreatedBefore time.Time `json:"created_before,omitzero"`
 }
@@ -112,7 +112,7 @@ type replayManyBody struct {
 	Filter deadLetterFilter `json:"filter" doc:"{} is all that wait."`
 	Rate   int              `json:"rate,omitempty" minimum:"1" maximum:"1000" doc:"Replays a second, default 10."`
 	Limit  int              `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"The most of this batch, default 100. It may end earlier, after 20 s."`
-	After  string           `json:"after,omitempty" maxLength:"255" doc:"The next of the batch before."`
+	After  string           `json:"after,omitempty" minLength:"1" maxLength:"255" doc:"The next of the batch before."`
 	DryRun bool             `json:"dry_run,omitempty" doc:"Only count."`
 }
 

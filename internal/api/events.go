@@ -19,6 +19,13 @@ import (
 // eventBatch is how many events one read asks for.
 const eventBatch = 256
 
+// The greatest seq that events may be asked for after, which every reader of JSON can
+// write, and the most events of one page.
+const (
+	maxAfter  = 1 << 53
+	maxEvents = 500
+)
+
 // eventsPage is one page of a run's history.
 type eventsPage struct {
 	Items []parley.Event `json:"items" nullable:"false"`
@@ -37,7 +44,7 @@ type eventsQuery struct {
 
 func (s *server) eventsQuery(r *http.Request) (eventsQuery, error) {
 	q := queryOf(r)
-	in := eventsQuery{after: q.integer("after", 0, 0, 1<<53), limit: int(q.integer("limit", 100, 1, 500)), stream: wantsStream(r)}
+	in := eventsQuery{after: q.integer("after", 0, 0, maxAfter), limit: int(q.integer("limit", 100, 1, maxEvents)), stream: wantsStream(r)}
 	if last := r.Header.Get("Last-Event-ID"); in.stream && last != "" {
 		n, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || n < 0 {

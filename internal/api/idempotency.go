@@ -44,5 +44,7 @@ func (o *object) idempotencyKey(h http.Header) string {
 
 // beginParams are the headers that every request takes which begins a run.
 func beginParams() []*huma.Param {
-	return append(traceParams(), headerParam(headerIdempotencyKey, "In place of the member idempotency_key; with both they must be equal."))
+	key := headerParam(headerIdempotencyKey, "In place of the member idempotency_key; with both they must be equal.")
+	key.Schema.MinLength = new(1)
+	return append(traceParams(), key)
 }

@@ -136,7 +136,7 @@ func mayDo(k *parley.AccessKey, r *http.Request) error {
 type keyBody struct {
 	Name      string `json:"name" minLength:"1" maxLength:"64" doc:"Letters, digits and . _ -, a letter or digit first."`
 	Role      string `json:"role,omitempty" enum:"admin,viewer" doc:"Default admin; a viewer looks at everything but keys."`
-	ExpiresIn string `json:"expires_in,omitempty" maxLength:"64" doc:"A duration such as 90d, at most 365d; default: never."`
+	ExpiresIn string `json:"expires_in,omitempty" minLength:"1" maxLength:"64" doc:"A duration such as 90d, at most 365d; default: never."`
 }
 
 func (s *server) keyRoutes() []route {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -167,6 +169,13 @@ func bodyCases() map[string][]struct {
 			{agent(`"retry_config":{"max_delay_ms":999}`), false},
 			{agent(`"retry_config":{"backoff_multiplier":1}`), true},
 			{agent(`"retry_config":{"backoff_multiplier":0.9}`), false},
+			{agent(`"retry_config":{"backoff_multiplier":1001}`), false},
+			{agent(`"retry_config":{"max_delay_ms":604800000}`), true},
+			{agent(`"retry_config":{"max_delay_ms":604800001}`), false},
+			{agent(`"protocol":""`), false},
+			{agent(`"auth_type":""`), false},
+			{`{"name":"A","url":""}`, false},
+			{`{"name":"A","url":"http://a/` + strings.Repeat("x", 2083) + `"}`, false},
 			{agent(`"description":` + long(maxDescription)), true},
 			{agent(`"description":` + long(maxDescription+1)), false},
 			{agent(`"protocol":` + long(65)), false},
@@ -191,17 +200,24 @@ func bodyCases() map[string][]struct {
 			{`{"input_data":{},"x":1}`, false},
 			{`{"input_data":{},"idempotency_key":` + long(255) + `}`, true},
 			{`{"input_data":{},"idempotency_key":` + long(256) + `}`, false},
+			{`{"input_data":{},"idempotency_key":""}`, false},
 			{`{"input_data":{},"version":1}`, false},
+			{`{"input_data":{},"version":""}`, false},
 			{`{"input_data":{},"version":` + long(65) + `}`, false},
 			{`{"input_data":{},"labels":{"a":"b"}}`, true},
 			{`{"input_data":{},"labels":{"a":1}}`, false},
 			{`{"input_data":{},"labels":[]}`, false},
 		},
 		"POST /api/v1/agents/{ref}/call": {
-			{`{}`, true}, {`{"input":[1]}`, true}, {`{"wait":0}`, true}, {`{"wait":-1}`, false}, {`{"wait":86401}`, false}, {`{"x":1}`, false},
+			{`{}`, true}, {`{"input":[1]}`, true}, {`{"wait":0}`, true}, {`{"wait":-1}`, false}, {`{"wait":86401}`, false}, {`{"x":1}`, false}, {`{"idempotency_key":""}`, false},
 		},
 		"PUT /api/v1/workflows/{ref}/aliases/{alias}": {
-			{`{"version":"1"}`, true}, {`{}`, false}, {`{"version":1}`, false}, {`{"version":""}`, false}, {`{"version":` + long(65) + `}`, false}, {`{"version":"1","x":1}`, false},
+			{`{"version":"1"}`, true},
+			{`{}`, false},
+			{`{"version":1}`, false},
+			{`{"version":""}`, false},
+			{`{"version":` + long(65) + `}`, false},
+			{`{"version":"1","x":1}`, false},
 			{`{"version":null}`, false},
 		},
 		"POST /api/v1/workflows/{ref}/deprecate": {
@@ -236,10 +252,38 @@ func bodyCases() map[string][]struct {
 			{`{"action":"open","reason":""}`, true}, {`{}`, false}, {`{"action":null}`, false}, {`{"action":"x"}`, false}, {`{"action":"open","x":1}`, false},
 		},
 		"POST /api/v1/keys": {
-			{`{"name":"a"}`, true}, {`{}`, false}, {`{"name":null}`, false}, {`{"name":"a","role":"x"}`, false},
+			{`{"name":"a"}`, true}, {`{}`, false}, {`{"name":null}`, false}, {`{"name":"a","role":"x"}`, false}, {`{"name":"a","expires_in":""}`, false},
 		},
 		"POST /api/v1/schedules": {
-			{`{"workflow":"a","every":"1h"}`, true}, {`{"every":"1h"}`, false}, {`{"workflow":null,"every":"1h"}`, false},
+			{`{"workflow":"a","every":"1h"}`, true},
+			{`{"every":"1h"}`, false},
+			{`{"workflow":null,"every":"1h"}`, false},
+			{`{"workflow":"a","every":""}`, false},
+			{`{"workflow":"a","cron":""}`, false},
+			{`{"workflow":"a","every":"1h","zone":""}`, false},
+			{`{"workflow":"a","every":"1h","jitter":""}`, false},
+			{`{"workflow":"a","every":"1h","catch_up":""}`, false},
+		},
+		"POST /api/v1/runs:pause": {
+			{`{"filter":{}}`, true},
+			{`{"filter":{},"after":""}`, false},
+			{`{"filter":{"workflow":""}}`, false},
+			{`{"filter":{"version":""}}`, false},
+			{`{"filter":{"text":""}}`, false},
+			{`{"filter":{"parent":""}}`, false},
+			{`{"filter":{"parent":` + long(256) + `}}`, false},
+		},
+		"POST /api/v1/dead-letters:discard": {
+			{`{"filter":{}}`, true},
+			{`{"filter":{"code":""}}`, false},
+			{`{"filter":{"reason":""}}`, false},
+			{`{"filter":{"agent":""}}`, false},
+			{`{"filter":{"workflow":""}}`, false},
+			{`{"filter":{"run_id":""}}`, false},
+			{`{"filter":{"topic":""}}`, false},
+		},
+		"POST /api/v1/dead-letters:replay": {
+			{`{"filter":{}}`, true}, {`{"filter":{},"after":""}`, false},
 		},
 		"POST /api/v1/schedules/{id}/backfill": {
 			{`{}`, false}, {`{"from":null,"to":"2026-01-01T00:00:00Z"}`, false}, {`{"from":"2026-01-01T00:00:00Z","to":null}`, false},
@@ -248,7 +292,7 @@ func bodyCases() map[string][]struct {
 			{`{}`, true}, {`{"reason":` + long(500) + `}`, true}, {`{"reason":` + long(501) + `}`, false}, {`{"reason":1}`, false}, {`{"x":1}`, false},
 		},
 		"POST /api/v1/runs/{id}/rerun": {
-			{`{"from":""}`, false}, {`{"from":1}`, false}, {`{"version":""}`, false}, {`{"version":` + long(65) + `}`, false}, {`{"x":1}`, false},
+			{`{"idempotency_key":""}`, false}, {`{"from":""}`, false}, {`{"from":1}`, false}, {`{"version":""}`, false}, {`{"version":` + long(65) + `}`, false}, {`{"x":1}`, false},
 		},
 		"POST /api/v1/runs/{id}/cancel": {
 			{`{"reason":` + long(500) + `}`, true}, {`{"reason":` + long(501) + `}`, false}, {`{"reason":1}`, false},
@@ -281,6 +325,68 @@ func TestSchemasAgreeWithDecoders(t *testing.T) {
 			if got := rec.Code < 300; got != c.ok || !got && rec.Code != 422 {
 				t.Errorf("%s %.120s: %d %.300s", op, c.body, rec.Code, rec.Body)
 			}
+		}
+	}
+}
+
+// TestParamsAgreeWithQueries: the schemas of the parameters of lists and what reads them
+// agree on what is wrong.
+func TestParamsAgreeWithQueries(t *testing.T) {
+	s, _ := setup(nil)
+	h := s.handler()
+	call(h, "POST", "/api/v1/workflows", onePlan)
+	call(h, "POST", "/api/v1/agents", `{"name":"a","url":"http://a"}`)
+	call(h, "POST", "/api/v1/workflows/a/execute", `{"input_data":{}}`)
+	documented, reader := schemas(t, s), strings.NewReplacer("{ref}", "a", "{id}", "run-1")
+	for _, c := range []struct {
+		path, name, value string
+		ok                bool
+	}{
+		{"/api/v1/runs", "page", "0", false},
+		{"/api/v1/runs", "page", "1000000000", true},
+		{"/api/v1/runs", "page", "1000000001", false},
+		{"/api/v1/runs", "page_size", "100", true},
+		{"/api/v1/runs", "page_size", "101", false},
+		{"/api/v1/runs", "limit", "500", true},
+		{"/api/v1/runs", "limit", "501", false},
+		{"/api/v1/runs", "text", strings.Repeat("é", 255), true},
+		{"/api/v1/runs", "text", strings.Repeat("é", 256), false},
+		{"/api/v1/runs/{id}/events", "limit", "0", false},
+		{"/api/v1/runs/{id}/events", "limit", "1", true},
+		{"/api/v1/runs/{id}/events", "limit", "500", true},
+		{"/api/v1/runs/{id}/events", "limit", "501", false},
+		{"/api/v1/runs/{id}/events", "after", "-1", false},
+		{"/api/v1/runs/{id}/events", "after", "9007199254740992", true},
+		{"/api/v1/runs/{id}/events", "after", "9007199254740993", false},
+		{"/api/v1/agents/{ref}/events", "limit", "501", false},
+		{"/api/v1/dead-letters", "state", "waiting", true},
+		{"/api/v1/dead-letters", "state", "lost", false},
+		{"/api/v1/dead-letters", "kind", "foreign_task", true},
+		{"/api/v1/dead-letters", "kind", "x", false},
+		{"/api/v1/dead-letters", "reason", strings.Repeat("x", 256), false},
+		{"/api/v1/schedules", "status", "paused", true},
+		{"/api/v1/schedules", "status", "x", false},
+	} {
+		route := slices.IndexFunc(s.routes, func(rt route) bool { return rt.method == http.MethodGet && rt.path == c.path })
+		params := s.routes[route].params
+		at := slices.IndexFunc(params, func(p *huma.Param) bool { return p.Name == c.name })
+		if at < 0 {
+			t.Errorf("%s has no parameter %s", c.path, c.name)
+			continue
+		}
+		schema, err := documented.Compile(fmt.Sprintf("mem:///openapi.json#/paths/%s/get/parameters/%d/schema",
+			strings.NewReplacer("/", "~1", "{", "%7B", "}", "%7D").Replace(c.path), at))
+		must(t, err)
+		var value any = c.value
+		if params[at].Schema.Type == huma.TypeInteger {
+			value = json.Number(c.value)
+		}
+		if got := schema.Validate(value) == nil; got != c.ok {
+			t.Errorf("%s?%s=%.40s: the schema says %v", c.path, c.name, c.value, got)
+		}
+		rec := call(h, "GET", reader.Replace(c.path)+"?"+c.name+"="+url.QueryEscape(c.value), "")
+		if got := rec.Code == http.StatusOK; got != c.ok || !got && rec.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s?%s=%.40s: %d %.300s", c.path, c.name, c.value, rec.Code, rec.Body)
 		}
 	}
 }

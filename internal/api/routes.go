@@ -261,19 +261,40 @@ func headerParam(name, doc string) *huma.Param {
 	return &huma.Param{Name: name, In: "header", Description: doc, Schema: &huma.Schema{Type: huma.TypeString}}
 }
 
+// integerParam is a whole number from least to most in the query.
+func integerParam(name string, least, most float64, doc string) *huma.Param {
+	p := queryParam(name, huma.TypeInteger, doc)
+	p.Schema.Minimum, p.Schema.Maximum = &least, &most
+	return p
+}
+
+// wordParam is one of few words in the query, which [query.word] reads.
+func wordParam[T ~string](name, doc string, words ...T) *huma.Param {
+	p := queryParam(name, huma.TypeString, doc)
+	for _, w := range words {
+		p.Schema.Enum = append(p.Schema.Enum, string(w))
+	}
+	return p
+}
+
+// textParam is a text of at most maxText characters in the query.
+func textParam(name, doc string) *huma.Param {
+	p := queryParam(name, huma.TypeString, doc)
+	p.Schema.MaxLength = new(maxText)
+	return p
+}
+
 func pageParams() []*huma.Param {
-	one, most := 1.0, 100.0
-	page := queryParam("page", huma.TypeInteger, "Counts from 1.")
-	page.Schema.Minimum = &one
-	size := queryParam("page_size", huma.TypeInteger, "Default 20.")
-	size.Schema.Minimum, size.Schema.Maximum = &one, &most
-	return []*huma.Param{page, size}
+	return []*huma.Param{
+		integerParam("page", 1, maxPage, "Counts from 1."),
+		integerParam("page_size", 1, 100, "Default 20."),
+	}
 }
 
 func eventParams() []*huma.Param {
 	return []*huma.Param{
-		queryParam("after", huma.TypeInteger, "Only events with a greater seq."),
-		queryParam("limit", huma.TypeInteger, "1 to 500, default 100; pages only."),
+		integerParam("after", 0, maxAfter, "Only events with a greater seq."),
+		integerParam("limit", 1, maxEvents, "Default 100; pages only."),
 		headerParam("Last-Event-ID", "Streams: as after."),
 	}
 }

@@ -19,9 +19,9 @@ const maxText = 255
 // executeBody documents the body of a start; startRequest reads it.
 type executeBody struct {
 	InputData      map[string]any    `json:"input_data" doc:"The workflow's input; at most 8 MiB."`
-	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255" doc:"The same key with equal input gives the same run."`
+	IdempotencyKey string            `json:"idempotency_key,omitempty" minLength:"1" maxLength:"255" doc:"The same key with equal input gives the same run."`
 	Labels         map[string]string `json:"labels,omitempty"`
-	Version        string            `json:"version,omitempty" maxLength:"64" doc:"Default: the newest."`
+	Version        string            `json:"version,omitempty" minLength:"1" maxLength:"64" doc:"Default: the newest."`
 	Priority       *int              `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Among runs that wait for the same agents; higher goes first. Default 4."`
 }
 
@@ -216,7 +216,7 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 
 // retryBody documents the body of a retry.
 type retryBody struct {
-	IdempotencyKey string `json:"idempotency_key,omitempty" maxLength:"255" doc:"The same key with an equal request gives the same run. Retries and reruns share their keys, apart from those of starts."`
+	IdempotencyKey string `json:"idempotency_key,omitempty" minLength:"1" maxLength:"255" doc:"The same key with an equal request gives the same run. Retries and reruns share their keys, apart from those of starts."`
 	ResumeFromStep string `json:"resume_from_step,omitempty" doc:"Read and ignored, as on the existing platform."`
 }
 
@@ -265,7 +265,7 @@ type logsDetail struct {
 type callBody struct {
 	Input          json.RawMessage   `json:"input,omitempty" doc:"Any JSON value, default {}; at most 8 MiB."`
 	Wait           float64           `json:"wait,omitempty" minimum:"0" maximum:"86400" doc:"Seconds to wait for the end, as Prefer: wait."`
-	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"255"`
+	IdempotencyKey string            `json:"idempotency_key,omitempty" minLength:"1" maxLength:"255"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Priority       *int              `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"As of a run."`
 }

@@ -37,12 +37,12 @@ const maxSpecText = 256
 type newSchedule struct {
 	Workflow string          `json:"workflow" minLength:"1" maxLength:"255" doc:"A workflow_id or a name."`
 	Name     string          `json:"name,omitempty" maxLength:"64" doc:"For people; no two schedules have the same."`
-	Cron     string          `json:"cron,omitempty" maxLength:"256" doc:"Five fields: minute, hour, day of the month, month and weekday. Or give every."`
-	Every    string          `json:"every,omitempty" maxLength:"256" doc:"A period of at least 1s, such as 15m."`
-	Zone     string          `json:"zone,omitempty" maxLength:"256" doc:"An IANA time zone, default UTC."`
+	Cron     string          `json:"cron,omitempty" minLength:"1" maxLength:"256" doc:"Five fields: minute, hour, day of the month, month and weekday. Or give every."`
+	Every    string          `json:"every,omitempty" minLength:"1" maxLength:"256" doc:"A period of at least 1s, such as 15m."`
+	Zone     string          `json:"zone,omitempty" minLength:"1" maxLength:"256" doc:"An IANA time zone, default UTC."`
 	Overlap  string          `json:"overlap,omitempty" enum:"skip,queue,cancel_previous,allow" doc:"While the run before it has not ended; default skip."`
-	CatchUp  string          `json:"catch_up,omitempty" maxLength:"256" doc:"How late a firing may begin that was missed; default 10m."`
-	Jitter   string          `json:"jitter,omitempty" maxLength:"256" doc:"Bounds the delay that is drawn for each firing; default 0s."`
+	CatchUp  string          `json:"catch_up,omitempty" minLength:"1" maxLength:"256" doc:"How late a firing may begin that was missed; default 10m."`
+	Jitter   string          `json:"jitter,omitempty" minLength:"1" maxLength:"256" doc:"Bounds the delay that is drawn for each firing; default 0s."`
 	Input    json.RawMessage `json:"input,omitempty" doc:"The input of the runs; ${event.scheduled_at} in it is the time of the firing. Default: the event."`
 }
 
@@ -61,7 +61,7 @@ func (s *server) scheduleRoutes() []route {
 			method: http.MethodGet, path: "/api/v1/schedules", id: "list-schedules", tag: tag,
 			summary: "List schedules by workflow, with their next and last firing",
 			params: append(pageParams(), queryParam("workflow", huma.TypeString, "Only those of one workflow_id."),
-				queryParam("status", huma.TypeString, "active or paused.")),
+				wordParam("status", "Default: any.", parley.ScheduleActive, parley.SchedulePaused)),
 			answers: ok(pageOf[parley.Schedule]{}), errors: []int{422}, handle: s.listSchedules,
 		},
 		{

@@ -43,7 +43,7 @@ func runFilters() []*huma.Param {
 		queryParam("workflow_definition_id", huma.TypeString, "A version's UUID."),
 		queryParam("version", huma.TypeString, "A version of the workflow."),
 		queryParam("label", huma.TypeString, "name=value; given several times, the run has all of them."),
-		queryParam("text", huma.TypeString, "Words of the id, the workflow_id or name, or the error, in upper or lower case."),
+		textParam("text", "Words of the id, the workflow_id or name, or the error, in upper or lower case."),
 		queryParam("parent", huma.TypeString, "Only runs that steps of this run have started."),
 		queryParam("paused", huma.TypeBoolean, "Only runs that are paused."),
 		queryParam("created_after", huma.TypeString, "RFC 3339; without a zone it is UTC."),
@@ -56,10 +56,7 @@ func runFilters() []*huma.Param {
 }
 
 func cursorParams() []*huma.Param {
-	one, most := 1.0, float64(maxSearch)
-	limit := queryParam("limit", huma.TypeInteger, "The most items of a page with a cursor, default 20.")
-	limit.Schema.Minimum, limit.Schema.Maximum = &one, &most
-	return []*huma.Param{limit, queryParam("cursor", huma.TypeString, "The next of the page before. New runs don't change the pages behind the first.")}
+	return []*huma.Param{integerParam("limit", 1, maxSearch, "The most items of a page with a cursor, default 20."), queryParam("cursor", huma.TypeString, "The next of the page before. New runs don't change the pages behind the first.")}
 }
 
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request) error {
