@@ -171,6 +171,7 @@ func (t *tail) remove(l *listener) (empty bool) {
 	left := slices.DeleteFunc(slices.Clone(t.listeners[l.topic]), func(o *listener) bool { return o == l })
 	if len(left) > 0 {
 		t.listeners[l.topic] = left
+		t.nudge() // it may have been the one that the others waited for
 		return false
 	}
 	delete(t.listeners, l.topic)

@@ -161,6 +161,39 @@ func TestTailSlow(t *testing.T) {
 	}
 }
 
+// TestTailSlowLeaves: who is slow and leaves holds up nobody else any more.
+func TestTailSlowLeaves(t *testing.T) {
+	b := tailBus(t, Config{OpenRecords: 50})
+	leave, err := b.Subscribe(t.Context(), bus.SubjectHint, "", func(ctx context.Context, _ bus.Message) error {
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var quick heard
+	stop, err := b.Subscribe(t.Context(), bus.SubjectHint, "", quick.handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	paused := func() bool {
+		b.tail.mu.Lock()
+		defer b.tail.mu.Unlock()
+		return b.tail.paused["parley.hints"]
+	}
+	sent := 0
+	for deadline := time.Now().Add(2 * time.Minute); !paused(); sent += 50 {
+		if time.Now().After(deadline) {
+			t.Fatal("it goes on to be read")
+		}
+		send(t, b, bus.SubjectHint, sent, sent+50)
+	}
+	send(t, b, bus.SubjectHint, sent, sent+1000)
+	leave()
+	quick.wait(t, sent+1000)
+}
+
 // TestGroupAgain: a subject of a group may be left and taken up again while
 // others of the group go on, and what came meanwhile is delivered.
 func TestGroupAgain(t *testing.T) {
