@@ -179,7 +179,7 @@ func engineSettings() []Setting {
 		span("cancel_grace", 30*time.Second, "how long agents in flight get when a run is cancelled"),
 		span("drain_grace", 10*time.Second, "how long calls in flight get when the process stops"),
 		{Path: "limits.value", Kind: KindSize, Default: int64(8 << 20), least: 1 << 10, most: 64 << 20, Help: "one input or output"},
-		{Path: "limits.run_values", Kind: KindSize, Default: int64(256 << 20), least: 1 << 10, most: 4 << 30, Help: "all values of a run"},
+		{Path: "limits.run_values", Kind: KindSize, Default: int64(256 << 20), least: 1 << 10, most: 4 << 30, Help: "all values of a run. What undoes the run, and `finally`, may have as many each"},
 		count("executions", 10_000, 1_000_000, "executions of steps in a run; behind it no handler, retry or `item_errors` makes up for a failure. What undoes the run, and `finally`, may have as many each"),
 		count("attempts", 100, 10_000, "attempts of one step"),
 		count("items", 1_000, 100_000, "items of one loop"),

@@ -251,7 +251,7 @@ func (s *State) hasUndone() bool {
 
 func (s *State) evolvePhase(p runPhase) {
 	s.phase, s.cleanupUntil, s.cancelling = p.Phase, p.Until, false
-	s.earlier = len(s.order)
+	s.earlier, s.earlierBytes = len(s.order), s.bytes
 	s.outcome = outcome{status: p.Outcome, output: p.Output, err: p.Error}
 	if p.Phase == phaseFinally {
 		s.finally = newRegion(s.def.Finally, nil, 0, "")

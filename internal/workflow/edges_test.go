@@ -278,6 +278,23 @@ func TestC1_WhatUndoesARunHasExecutionsOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestC1_WhatUndoesARunHasRoomForValuesOfItsOwn: a run that fails by the limit of all its
+// values is compensated, and does what is to be done in any case; that is bounded too.
+func TestC1_WhatUndoesARunHasRoomForValuesOfItsOwn(t *testing.T) {
+	def := testParse(t, `{"name":"t","steps":[{"id":"a","set":"12345678","compensate":{"id":"u","agent":"x","input":"${workflow.input}"}},{"set":"12345678"}],
+		"finally":[{"id":"f","agent":"x","input":"${workflow.input}"},{"id":"l","set":"12345678"}]}`)
+	limits := DefaultRunLimits()
+	limits.RunValues = 39
+	s := &script{t: t, state: NewState("run-1", def, limits), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+	s.apply(Start{At: s.now, Input: json.RawMessage(`"1234567890123456789012345"`)})
+	s.wantCalls("a/u")
+	s.answer("a/u", `"123456789"`).wantCalls("f")
+	s.answer("f", `"1"`).wantCode(parley.CodeLimit)
+	if text := string(s.state.Err().Details); strings.Contains(text, "compensation_failed") || !strings.Contains(text, `"finally_failed":{"code":"limit"`) {
+		t.Errorf("the error says %s", text)
+	}
+}
+
 // TestS7_PercentagesAreExact: as many iterations may fail as the percentage says, also
 // where the machine's numbers come to a little less; and it is a number.
 func TestS7_PercentagesAreExact(t *testing.T) {

@@ -48,8 +48,10 @@ type State struct {
 	// phase is the part of the run under way, outcome how its body has ended.
 	phase   string
 	outcome outcome
-	// earlier counts the executions of the phases before the one under way.
-	earlier int
+	// earlier counts the executions of the phases before the one under way, earlierBytes
+	// is the size of their values.
+	earlier      int
+	earlierBytes int64
 
 	output       json.RawMessage
 	err          *parley.Error

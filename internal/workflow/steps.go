@@ -296,12 +296,12 @@ func (s *State) fits(member string, value json.RawMessage) error {
 }
 
 // room checks the limits for a value of so many bytes, with which all values of the run
-// grow by so many.
+// grow by so many. As executions do, they count for the phase under way (rule C1).
 func (s *State) room(member string, value, all int64) error {
 	if value > s.limits.Value {
 		return limitError(member, s.limits.Value, value)
 	}
-	if n := s.bytes + all; n > s.limits.RunValues {
+	if n := s.bytes - s.earlierBytes + all; n > s.limits.RunValues {
 		return limitError("all values of a run", s.limits.RunValues, n)
 	}
 	return nil
