@@ -156,7 +156,7 @@ func call(t *testing.T, c *Circuit, failed bool, now time.Time) (changed bool) {
 	if v := c.Admit("t", now); v != Pass {
 		t.Fatalf("not admitted: %d", v)
 	}
-	return c.Note("t", failed, now)
+	return c.Note("t", failed, now, now)
 }
 
 // TestOpens: failures in a row within the window, or their share of enough calls.
@@ -251,7 +251,7 @@ func testWindow(t *rapid.T) {
 		}
 		last := calls[len(calls)-1].failed
 		want := last && (row >= set.FailureThreshold || n >= least && float64(failures)/float64(n) >= set.FailureRate)
-		if got := c.Note("t", last, now); got != want {
+		if got := c.Note("t", last, now, now); got != want {
 			t.Fatalf("open is %t after %d calls, %d failures, %d in a row", got, n, failures, row)
 		}
 		if want {
@@ -322,16 +322,16 @@ func TestProbes(t *testing.T) {
 	if c.Room(now) != 1 || c.Admit("6", now) != Pass || c.Room(now) != 0 {
 		t.Error("a call that was given up leaves no room")
 	}
-	if c.Note("old", true, now) || c.State().Circuit != parley.CircuitHalfOpen {
+	if c.Note("old", true, now, now) || c.State().Circuit != parley.CircuitHalfOpen {
 		t.Error("a call from before the circuit was opened counts")
 	}
-	if c.Note("1", false, now) || c.Note("2", false, now) {
+	if c.Note("1", false, now, now) || c.Note("2", false, now, now) {
 		t.Error("closed too early")
 	}
 	if c.Room(now) != 0 {
 		t.Error("more calls try than have to go well")
 	}
-	if !c.Note("6", false, now) || c.State().Circuit != parley.CircuitClosed || c.Admit("7", now) != Pass {
+	if !c.Note("6", false, now, now) || c.State().Circuit != parley.CircuitClosed || c.Admit("7", now) != Pass {
 		t.Errorf("%+v", c.State())
 	}
 	store(t, c, now)
@@ -347,7 +347,7 @@ func TestProbes(t *testing.T) {
 		t.Error("a call that will try the agent leaves its room to others")
 	}
 	c.Admit("1", now)
-	if !c.Note("1", true, now) || c.State().Circuit != parley.CircuitOpen || c.State().Openings != 2 {
+	if !c.Note("1", true, now, now) || c.State().Circuit != parley.CircuitOpen || c.State().Openings != 2 {
 		t.Errorf("%+v", c.State())
 	}
 	if v := c.Held(now); v != Hold {
@@ -363,8 +363,8 @@ func TestProbedAgain(t *testing.T) {
 	c.Admit("1", now)
 	c.Admit("2", now)
 	c.Admit("3", now)
-	c.Note("1", false, now)
-	c.Note("2", true, now)
+	c.Note("1", false, now, now)
+	c.Note("2", true, now, now)
 	store(t, c, now)
 	now = now.Add(set.OpenFor)
 	if c.Room(now) != 0 || !c.Wanted() {
@@ -374,7 +374,7 @@ func TestProbedAgain(t *testing.T) {
 	if c.Wanted() || c.Room(now) != set.HalfOpenCalls {
 		t.Errorf("room for %d, want %d", c.Room(now), set.HalfOpenCalls)
 	}
-	if c.Note("3", true, now) {
+	if c.Note("3", true, now, now) {
 		t.Error("a call of the last time counts")
 	}
 }
@@ -386,7 +386,7 @@ func TestTakenOver(t *testing.T) {
 	c, now := halfOpen(t, set)
 	c.Admit("1", now)
 	c.Admit("2", now)
-	c.Note("1", false, now)
+	c.Note("1", false, now, now)
 	other := Probe(c.State(), "other", now.Add(Lease))
 	if !c.Adopt(other) || c.Room(now.Add(Lease)) != 0 {
 		t.Fatalf("%+v", c.State())
@@ -398,6 +398,30 @@ func TestTakenOver(t *testing.T) {
 	store(t, c, now)
 	if n := c.Room(now); n != set.HalfOpenCalls {
 		t.Errorf("room for %d, want %d", n, set.HalfOpenCalls)
+	}
+}
+
+// TestOldCalls: calls that began before a circuit was closed do not open it again, however
+// long after that they fail.
+func TestOldCalls(t *testing.T) {
+	set := settings(nil)
+	c, now := halfOpen(t, set)
+	began := now.Add(-set.OpenFor)
+	for _, token := range []string{"1", "2", "3"} {
+		c.Admit(token, now)
+		c.Note(token, false, now, now)
+	}
+	store(t, c, now)
+	for range 2 * set.FailureThreshold {
+		if c.Note("old", true, began, now.Add(time.Second)) {
+			t.Fatalf("%+v", c.State())
+		}
+	}
+	for range set.FailureThreshold {
+		c.Note("new", true, now, now.Add(time.Second))
+	}
+	if c.State().Circuit != parley.CircuitOpen {
+		t.Errorf("%+v", c.State())
 	}
 }
 
@@ -495,7 +519,7 @@ func TestLapse(t *testing.T) {
 	}
 	c.Admit("0", now)
 	c.Admit("1", now)
-	c.Note("0", false, now) // that is not all yet
+	c.Note("0", false, now, now) // that is not all yet
 	if _, _, ok := c.Next(now.Add(Lease/2 - 1)); ok {
 		t.Error("renewed too early")
 	}
@@ -504,7 +528,7 @@ func TestLapse(t *testing.T) {
 		t.Errorf("%+v", to)
 	}
 	c.Stored(to)
-	c.Note("1", false, later)
+	c.Note("1", false, later, later)
 	if c.Room(later) != 1 {
 		t.Error("what went well is forgotten when it is renewed")
 	}
@@ -556,7 +580,7 @@ func TestProbeEndsWhileRenewed(t *testing.T) {
 	c.Admit("1", now)
 	now = now.Add(Lease)
 	_, to, _ := c.Next(now)
-	c.Note("1", true, now)
+	c.Note("1", true, now, now)
 	c.Stored(to)
 	from, to, ok := c.Next(now)
 	if !ok || to.Circuit != parley.CircuitOpen || to.Version != from.Version+1 {
@@ -645,7 +669,7 @@ func TestRenewalInDoubt(t *testing.T) {
 		now = now.Add(Lease)
 		_, renewed, _ := c.Next(now)
 		if ended {
-			c.Note("1", true, now)
+			c.Note("1", true, now, now)
 		}
 		if c.Adopt(renewed) {
 			t.Error("renewed, and counted as changed")

@@ -158,9 +158,9 @@ func (c *Circuit) Admit(token string, now time.Time) Verdict {
 // Drop forgets the call of that token: nothing is known of how it ended.
 func (c *Circuit) Drop(token string) { delete(c.probes, token) }
 
-// Note counts the end of the call of that token. It reports whether the state
-// has changed.
-func (c *Circuit) Note(token string, failed bool, now time.Time) bool {
+// Note counts the end of the call of that token, which began then. It reports whether
+// the state has changed.
+func (c *Circuit) Note(token string, failed bool, began, now time.Time) bool {
 	_, probe := c.probes[token]
 	delete(c.probes, token)
 	if !c.known || !c.set.Enabled {
@@ -168,6 +168,9 @@ func (c *Circuit) Note(token string, failed bool, now time.Time) bool {
 	}
 	switch c.state.Circuit {
 	case parley.CircuitClosed:
+		if began.Before(c.state.Since) {
+			return false // it tells how the agent was before the circuit was closed
+		}
 		c.window.note(&c.set, failed, now)
 		why := ""
 		if failed {

@@ -28,10 +28,15 @@ type fleet struct {
 type fleetBridge struct {
 	*Circuit
 	read  time.Time
-	calls []string
+	calls []fleetCall
 	// sent is what is being stored.
 	sent *parley.BreakerState
 	dead bool
+}
+
+type fleetCall struct {
+	token string
+	began time.Time
 }
 
 func newFleet(t *rapid.T) *fleet {
@@ -129,7 +134,7 @@ func (f *fleet) begin(b *fleetBridge) {
 	if b.Admit(token, f.now) != Pass {
 		return
 	}
-	b.calls = append(b.calls, token)
+	b.calls = append(b.calls, fleetCall{token, f.now})
 	if f.stored.Circuit == parley.CircuitClosed || b.stored != f.stored {
 		return // a bridge is up to a second behind, with a version of its own that may be as high
 	}
@@ -147,13 +152,13 @@ func (f *fleet) end(b *fleetBridge, how int) {
 	if len(b.calls) == 0 || b.dead {
 		return
 	}
-	token := b.calls[0]
+	call := b.calls[0]
 	b.calls = b.calls[1:]
 	if how == 0 {
-		b.Drop(token)
+		b.Drop(call.token)
 		return
 	}
-	b.Note(token, f.sick, f.now)
+	b.Note(call.token, f.sick, call.began, f.now)
 	if n := len(b.probes); n > f.set.HalfOpenCalls {
 		f.t.Fatalf("%d calls try the agent", n)
 	}

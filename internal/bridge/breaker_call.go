@@ -65,7 +65,9 @@ func (c *call) noteHealth(out *Outcome) {
 		circuit.Drop(token)
 		return
 	}
-	if circuit.Note(token, verdict == healthBad, b.now()) {
+	now := b.now()
+	began := now.Add(-b.cfg.Now().Sub(c.sentAt)) // by the clock that circuits go by
+	if circuit.Note(token, verdict == healthBad, began, now) {
 		b.turnedLocked(c.lane.agent)
 		nudge(b.breaking)
 	}

@@ -479,6 +479,39 @@ func TestBreakerFlapping(t *testing.T) {
 	})
 }
 
+// TestBreakerOldCalls: calls that hang since before a circuit was opened, and are given up
+// after the agent is well again, do not open it anew.
+func TestBreakerOldCalls(t *testing.T) {
+	onSQLite(t, func(r *sqlRig) {
+		f := r.breaks(func(b *parley.Breaker) { b.OpenFor = 5 * time.Second })
+		quick := r.agent.call
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, p bridge.Progress) (bridge.Outcome, error) {
+			if strings.HasPrefix(task.Run, "run-frail-2") {
+				return hang(ctx), nil
+			}
+			return quick(ctx, task, n, p)
+		}
+		p := r.life("b1")
+		var hanging []string
+		for i := range 10 {
+			hanging = append(hanging, r.begin("frail", 200+i, func(a *store.Attempt) { a.Policy.AttemptTimeout = time.Minute }))
+		}
+		r.wait(time.Second)
+		r.trip()
+		f.healthy.Store(true)
+		r.expect(r.begin("frail", 1, nil), parley.OutcomeOK, "")
+		r.wait(2 * breaker.Lease)
+		for _, id := range hanging {
+			r.expect(id, parley.OutcomeUnknown, parley.CodeOutcomeUnknown)
+		}
+		r.wait(5 * time.Second)
+		if s := r.circuit(); s.Circuit != parley.CircuitClosed || s.Openings != 1 {
+			t.Errorf("%+v", s)
+		}
+		p.stop()
+	})
+}
+
 // TestBreakerPrivate: with a ledger that keeps no circuits each bridge has its
 // own; an agent whose record names no breaker has the bridge's.
 func TestBreakerPrivate(t *testing.T) {
