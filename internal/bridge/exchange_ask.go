@@ -72,7 +72,7 @@ func (x *Exchange) Ask(ctx context.Context, agent parley.Agent, q Inquiry) (Repl
 // redactHeader takes agent's credentials out of the header of an answer, of
 // which parts are stored and shown.
 func redactHeader(agent parley.Agent, h http.Header) {
-	secrets := spellings(secretsOf(agent))
+	secrets := secretsOf(agent)
 	for _, values := range h {
 		for i, v := range values {
 			values[i] = redact(secrets, []byte(v), len(v))

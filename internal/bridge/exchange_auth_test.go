@@ -536,6 +536,35 @@ func TestRedactsEverySecret(t *testing.T) {
 	}
 }
 
+// TestRedactsEscapedOutputs: a key that an agent repeats is in no result, whichever of
+// its characters the agent's language escapes in JSON.
+func TestRedactsEscapedOutputs(t *testing.T) {
+	for of, escaped := range map[string]string{
+		"PHP":    `k/e+y=&\u00e9\ud83d\ude00`,
+		"Gson":   `k/e+y\u003d\u0026é😀`,
+		"C#":     `k/e\u002By=\u0026\u00E9\uD83D\uDE00`,
+		"Go":     `k/e+y=\u0026é😀`,
+		"nobody": `\u006b\u002f\u0065\u002b\u0079\u003d\u0026\u00e9\ud83d\ude00`,
+	} {
+		said := strings.ReplaceAll(escaped, "k/e", `k\/e`)
+		for _, key := range []string{escaped, said} {
+			s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"h":"Bearer `+key+`\n","n":"\\"}`)
+			})
+			agent := parley.Agent{URL: s.URL, Auth: parley.Auth{Type: parley.AuthBearer}, Credential: secretOf("k/e+y=&é😀")}
+			out, err := bridge.NewWire(newExchange(t, loopback()), nil, nil).Call(t.Context(), testTask(), agent, bridge.Conversation{
+				Request: func() ([]byte, error) { return []byte("{}"), nil },
+				Answer: func(body []byte) (bridge.Outcome, []bridge.Warning, error) {
+					return bridge.Outcome{Disposition: bridge.Answered, Result: parley.Result{Outcome: parley.OutcomeOK, Output: body}}, nil, nil
+				},
+			})
+			if want := `{"h":"Bearer [redacted]\n","n":"\\"}`; err != nil || string(out.Result.Output) != want {
+				t.Errorf("%s: %s, %v; want %s", of, out.Result.Output, err, want)
+			}
+		}
+	}
+}
+
 // TestRedactsOutputs: an agent that repeats what it was called with does not get
 // it into a result; a short credential may be a word of the output.
 func TestRedactsOutputs(t *testing.T) {

@@ -3,12 +3,14 @@ package bridge
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -230,6 +232,52 @@ func TestRedactProperty(t *testing.T) {
 			t.Fatalf("Redact(%q, %d) with %q leaks: %q", text, limit, secret, got)
 		}
 	})
+}
+
+// TestRedactSpelledProperty: a secret is found wherever it stands in a JSON string,
+// whichever of its characters are escaped and wherever the text is cut, and nothing
+// else is taken out.
+func TestRedactSpelledProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		secret := rapid.StringMatching(`B[A/é😀]{3,11}`).Draw(t, "secret")
+		begun := rapid.IntRange(0, len(secret)-1).Draw(t, "begun")
+		text, want := "", ""
+		for _, part := range rapid.SliceOfN(rapid.SampledFrom([]string{"x", `\n`, `\\`, "é", `\u00e9`, secret}), 0, 20).Draw(t, "parts") {
+			if part != secret {
+				text, want = text+part, want+part
+				continue
+			}
+			for _, r := range secret {
+				text += rapid.SampledFrom(spellingsOf(r)).Draw(t, "spelling")
+			}
+			want += redactedMark
+		}
+		agent := parley.Agent{Credential: parley.NewSecret([]byte(secret))}
+		if got := Redact(agent, []byte(text), len(text)); got != want {
+			t.Fatalf("Redact(%q) with %q is %q, want %q", text, secret, got, want)
+		}
+		if got := string(RedactJSON(agent, []byte(`"`+text+`"`))); got != `"`+want+`"` {
+			t.Fatalf("RedactJSON(%q) with %q is %q, want %q", text, secret, got, want)
+		}
+		got := Redact(agent, []byte(text), min(len(text), begun))
+		if left := strings.ReplaceAll(got, redactedMark, ""); strings.ContainsAny(left, "AB/😀") || strings.Contains(left, `\u004`) {
+			t.Fatalf("Redact(%q, %d) with %q leaks: %q", text, begun, secret, got)
+		}
+	})
+}
+
+// spellingsOf gives the ways to write a character in a JSON string.
+func spellingsOf(r rune) []string {
+	units := utf16.AppendRune(nil, r)
+	lower, upper := "", ""
+	for _, u := range units {
+		lower, upper = lower+fmt.Sprintf(`\u%04x`, u), upper+fmt.Sprintf(`\u%04X`, u)
+	}
+	all := []string{string(r), lower, upper}
+	if r == '/' {
+		all = append(all, `\/`)
+	}
+	return all
 }
 
 // TestRedactErrorDetails: a secret that looks like a part of JSON does not break

@@ -1,13 +1,10 @@
 package bridge
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-project/parley"
 )
@@ -15,17 +12,17 @@ import (
 const redactedMark = "[redacted]"
 
 // Redact gives the first limit bytes of text without agent's credentials, as
-// they are, as requests carry them and as they stand inside a JSON string, and
-// marks where it was cut. A credential that the cut would divide is taken out whole. The result is UTF-8.
+// they are, as requests carry them and as they stand inside a JSON string, whichever
+// of their characters are escaped there, and marks where it was cut. A credential that the cut would divide is taken out whole. The result is UTF-8.
 func Redact(agent parley.Agent, text []byte, limit int) string {
-	return redact(spellings(secretsOf(agent)), text, limit)
+	return redact(secretsOf(agent), text, limit)
 }
 
 func redact(secrets [][]byte, text []byte, limit int) string {
 	var out strings.Builder
 	end := min(len(text), limit)
 	pos := 0
-	look := sightings{text: text, end: end, secrets: secrets, seen: slices.Repeat([]int{-1}, len(secrets))}
+	look := sightings{text: text, end: end, secrets: secrets, seen: slices.Repeat([]sighting{{at: -1}}, len(secrets))}
 	for pos < end {
 		at, n := look.next(pos)
 		if at < 0 {
@@ -58,8 +55,11 @@ type sightings struct {
 	text    []byte
 	end     int
 	secrets [][]byte
-	seen    []int
+	seen    []sighting
 }
+
+// sighting is a place of a secret, and how long it is there.
+type sighting struct{ at, n int }
 
 // through gives where the secret at that place ends, or the last of those that begin
 // within: of one that overlaps another nothing may be left.
@@ -80,28 +80,18 @@ func (l *sightings) through(at, n int) int {
 func (l *sightings) next(pos int) (at, n int) {
 	at = -1
 	for i, s := range l.secrets {
-		if l.seen[i] < pos {
-			l.seen[i] = l.end
-			if ahead := bytes.Index(l.text[pos:min(len(l.text), l.end+len(s)-1)], s); ahead >= 0 {
-				l.seen[i] = pos + ahead
+		if l.seen[i].at < pos {
+			l.seen[i] = sighting{at: l.end}
+			window := l.text[pos:min(len(l.text), l.end-1+len(s)*maxEscape)]
+			if ahead, n := spelled(window, s); ahead >= 0 {
+				l.seen[i] = sighting{pos + ahead, n}
 			}
 		}
-		if l.seen[i] < l.end && (at < 0 || l.seen[i] < at || l.seen[i] == at && len(s) > n) {
-			at, n = l.seen[i], len(s)
+		if s := l.seen[i]; s.at < l.end && (at < 0 || s.at < at || s.at == at && s.n > n) {
+			at, n = s.at, s.n
 		}
 	}
 	return at, n
-}
-
-// spellings are the forms in which secrets may come back.
-func spellings(secrets [][]byte) [][]byte {
-	all := secrets
-	for _, secret := range secrets {
-		if q, err := jsontext.AppendQuote(nil, secret); err == nil && !bytes.Equal(q[1:len(q)-1], secret) {
-			all = append(all, q[1:len(q)-1])
-		}
-	}
-	return all
 }
 
 // redactError takes agent's credentials out of an error that repeats an agent's
@@ -118,7 +108,7 @@ func redactError(agent parley.Agent, e *parley.Error) *parley.Error {
 // RedactJSON gives a JSON value without agent's credentials. It is raw itself if
 // there are none to take out.
 func RedactJSON(agent parley.Agent, raw json.RawMessage) json.RawMessage {
-	return redactJSON(spellings(secretsOf(agent)), raw)
+	return redactJSON(secretsOf(agent), raw)
 }
 
 // minOutputSecret is the least length, in bytes, of a secret that is taken out
@@ -128,12 +118,12 @@ const minOutputSecret = 8
 // redactOutput is RedactJSON for what an agent has made: one that repeats its
 // caller's credentials shall not get them into a record.
 func redactOutput(agent parley.Agent, output json.RawMessage) json.RawMessage {
-	secrets := spellings(secretsOf(agent))
+	secrets := secretsOf(agent)
 	return redactJSON(slices.DeleteFunc(secrets, func(s []byte) bool { return len(s) < minOutputSecret }), output)
 }
 
 func redactJSON(secrets [][]byte, raw json.RawMessage) json.RawMessage {
-	if !slices.ContainsFunc(secrets, func(s []byte) bool { return bytes.Contains(raw, s) }) {
+	if !slices.ContainsFunc(secrets, func(s []byte) bool { at, _ := spelled(raw, s); return at >= 0 }) {
 		return raw
 	}
 	clean := []byte(redact(secrets, raw, len(raw)))
