@@ -105,6 +105,10 @@ func (z *Zone) receive(w http.ResponseWriter, r *http.Request, answer func(conte
 		z.log(r.Context(), c, fault, began)
 		z.write(w, status, z.encode(c, nil, fault))
 	}
+	if z.cfg.Authorize == nil && fromPage(r) {
+		unread(http.StatusForbidden, zone.NewError(zone.ReasonUnauthorized), errPage)
+		return
+	}
 	if err := z.authorize(r); err != nil {
 		status, fault := http.StatusUnauthorized, zone.NewError(zone.ReasonUnauthorized)
 		if errors.Is(err, zoneauth.ErrUnavailable) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -468,6 +469,46 @@ func TestZN4_Unauthorized(t *testing.T) {
 		}
 		if log := rig.Log.String(); !strings.Contains(log, "another audience") || !strings.Contains(log, `"reason":"unauthorized"`) {
 			t.Errorf("%s: log %s", name, log)
+		}
+	}
+}
+
+// TestZN4_Pages: where nobody is asked who they are, pages in a browser have no task
+// done, be it by a name that leads to this machine; programs have.
+func TestZN4_Pages(t *testing.T) {
+	for _, tc := range []struct {
+		local, host string
+		header      []string
+		status      int
+	}{
+		{"127.0.0.1:8080", "127.0.0.1:8080", nil, 200},
+		{"127.0.0.1:8080", "zone.example", nil, 200}, // of a proxy on this machine
+		{"127.0.0.1:8080", "127.0.0.1:8080", []string{"Origin", "https://page.example"}, 403},
+		{"127.0.0.1:8080", "127.0.0.1:8080", []string{"Origin", "null"}, 403},
+		{"127.0.0.1:8080", "localhost:8080", []string{"Origin", "http://localhost:3000"}, 403},
+		{"127.0.0.1:8080", "127.0.0.1:8080", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"[::1]:8080", "page.example:8080", []string{"Origin", "http://page.example:8080", "Sec-Fetch-Site", "same-origin"}, 403},
+		{"[::1]:8080", "localhost:8080", []string{"Origin", "http://localhost:8080", "Sec-Fetch-Site", "same-origin"}, 200},
+		{"192.0.2.1:8080", "zone.example:8080", []string{"Origin", "http://zone.example:8080"}, 200},
+		{"192.0.2.1:8080", "zone.example:8080", []string{"Origin", "https://page.example"}, 403},
+	} {
+		rig := zonetest.NewRig(nil)
+		for path, h := range map[string]http.Handler{"/invocations": rig.Zone.Handler(), "/": rig.Zone.A2AHandler()} {
+			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body("say x")))
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(tc.local))))
+			r.Host = tc.host
+			r.Header.Set("Content-Type", "text/plain")
+			for i := 0; i < len(tc.header); i += 2 {
+				r.Header.Set(tc.header[i], tc.header[i+1])
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != tc.status || tc.status == 403 && (rig.Work.Starts() > 0 || !strings.Contains(w.Body.String(), `"reason":"unauthorized"`)) {
+				t.Errorf("%s at %s, %q: %d %s, want %d", path, tc.host, tc.header, w.Code, w.Body, tc.status)
+			}
+		}
+		if tc.status == 403 && !strings.Contains(rig.Log.String(), "a page in a browser called") {
+			t.Errorf("log %s", rig.Log)
 		}
 	}
 }
