@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"slices"
+	"syscall"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/client"
@@ -170,7 +172,31 @@ func classify(err error) *failure {
 	if e, ok := errors.AsType[*parley.Error](err); ok {
 		return &failure{exit: exitOfCode(e.Code, 0), code: e.Code, text: e.Message}
 	}
+	if f := ofFile(err); f != nil {
+		return f
+	}
 	return &failure{exit: exitFailed, code: parley.CodeInternal, text: err.Error()}
+}
+
+// ofFile is the failure of a file, a folder or an output that this machine does not let
+// be read or written: no fault of Parley. It is nil for every other error.
+func ofFile(err error) *failure {
+	path, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
+		return nil
+	}
+	for _, use := range []error{
+		fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG,
+	} {
+		if errors.Is(path, use) {
+			return usagef("%v", err)
+		}
+	}
+	f := &failure{exit: exitFailed, code: parley.CodeUnavailable, text: err.Error()}
+	if errors.Is(path, syscall.ENOSPC) || errors.Is(path, syscall.EDQUOT) {
+		return f.withHint("make room there, and type the command again")
+	}
+	return f
 }
 
 // exitOfCode goes by the code first: on the paths of the existing platform the

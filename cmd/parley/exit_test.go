@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +38,37 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesThatFail: what this machine does to files and outputs is told as that, not as
+// a fault of Parley.
+func TestFilesThatFail(t *testing.T) {
+	t.Parallel()
+	for errno, want := range map[syscall.Errno]struct {
+		exit int
+		code parley.Code
+		hint bool
+	}{
+		syscall.ENOENT: {exitUsage, "usage", false}, syscall.EACCES: {exitUsage, "usage", false}, syscall.EROFS: {exitUsage, "usage", false},
+		syscall.ENOTDIR: {exitUsage, "usage", false}, syscall.EISDIR: {exitUsage, "usage", false}, syscall.EEXIST: {exitUsage, "usage", false},
+		syscall.ENOSPC: {exitFailed, parley.CodeUnavailable, true}, syscall.EDQUOT: {exitFailed, parley.CodeUnavailable, true},
+		syscall.EIO: {exitFailed, parley.CodeUnavailable, false}, syscall.EFBIG: {exitFailed, parley.CodeUnavailable, false},
+	} {
+		broken := &fs.PathError{Op: "write", Path: "/dev/stdout", Err: errno}
+		a := &app{stdout: failing{broken}, flags: flags{output: "json"}}
+		f := classify(a.show("text", func(*sheet) {}))
+		if f.exit != want.exit || f.code != want.code || (f.hint != "") != want.hint || !strings.Contains(f.text, broken.Error()) {
+			t.Errorf("%v: exit code %d, %v, hint %q", errno, f.exit, f, f.hint)
+		}
+	}
+	if f := classify(errors.New("nobody knows")); f.code != parley.CodeInternal || f.exit != exitFailed {
+		t.Errorf("another error: %d, %v", f.exit, f)
+	}
+}
+
+// failing is an output that takes nothing.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // TestSurplusArguments: whatever a command is called with, too much of it is wrong usage,
 // and so is a command that there is not.

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strings"
 
@@ -87,15 +86,13 @@ func (a *app) serveWith(ctx context.Context, loaded *config.Loaded, cfg server.C
 	return <-ended
 }
 
-// notStarted says why a server could not be made. Files and folders that it was
-// to read are named on the command line or in the configuration: what is wrong
-// with them is no fault of Parley.
+// notStarted says why a server could not be made.
 func (a *app) notStarted(err error) error {
 	if _, ok := errors.AsType[*parley.Error](err); ok {
 		return err
 	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return usagef("%v", err)
+	if f := ofFile(err); f != nil {
+		return f
 	}
 	return a.refuse(err, "the server cannot start")
 }

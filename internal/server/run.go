@@ -172,6 +172,9 @@ func (s *Server) writeEndpoint() (remove func() error, err error) {
 	}
 	file, text := filepath.Join(s.cfg.Data, "endpoint"), []byte(s.URL()+"\n")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
+		if info, lookErr := os.Lstat(file); lookErr == nil && !info.IsDir() {
+			err = errors.Join(err, os.Remove(file)) // half an address leads commands nowhere
+		}
 		return nil, err
 	}
 	return func() error {
