@@ -235,7 +235,7 @@ func (s *server) systemRoutes() []route {
 	text := []answer{{status: http.StatusOK, media: "text/plain"}}
 	openAPI := []answer{{status: http.StatusOK, body: map[string]any{}}}
 	ready := []answer{{status: http.StatusOK, body: readyBody{}}, {status: http.StatusServiceUnavailable, body: readyBody{}}}
-	readyz := []answer{{status: http.StatusOK, body: statusBody{}}, {status: http.StatusServiceUnavailable, body: statusBody{}}}
+	readyz := []answer{{status: http.StatusOK, body: readyzBody{}}, {status: http.StatusServiceUnavailable, body: readyzBody{}}}
 	get := http.MethodGet
 	return []route{
 		{method: get, path: "/", id: "index", tag: tag, old: true, summary: "Say what this is", answers: ok(indexBody{}), handle: s.index},

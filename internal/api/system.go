@@ -105,9 +105,17 @@ func (s *server) checkReady(r *http.Request) (string, bool) {
 // what lies below names addresses, databases and users.
 func ownWords(e *parley.Error) bool { return errors.Unwrap(e) == nil }
 
-// statusBody is the answer to /healthz and /readyz.
+// statusBody is the answer to /healthz.
 type statusBody struct {
 	Status string `json:"status"`
+}
+
+// readyzBody is the answer to /readyz. A server answers in its place, which knows what it
+// is made of.
+type readyzBody struct {
+	Status string            `json:"status" doc:"ready, or what is missing."`
+	Roles  []string          `json:"roles,omitempty" nullable:"false" doc:"What the process does."`
+	Checks map[string]string `json:"checks,omitempty" doc:"Each part of it: ok, or what is wrong."`
 }
 
 func (s *server) healthz(w http.ResponseWriter, r *http.Request) error {
@@ -121,7 +129,7 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if !ready {
 		status = http.StatusServiceUnavailable
 	}
-	s.reply(w, r, status, statusBody{Status: text})
+	s.reply(w, r, status, readyzBody{Status: text})
 	return nil
 }
 
