@@ -42,9 +42,10 @@ func (s *server) answerRun(w http.ResponseWriter, r *http.Request) error {
 	if v := o.text("by", 1, maxWho); v != nil {
 		req.Reply.By = *v
 	}
-	if o.has("choice") {
+	if o.given("choice") {
 		o.choice(&req)
 	} else {
+		o.given("comment") // goes with a choice: only null may stand beside none
 		o.reply(&req)
 	}
 	req.Roles = o.names("roles")
@@ -62,7 +63,7 @@ func (s *server) answerRun(w http.ResponseWriter, r *http.Request) error {
 // reply takes the answer to a question, or one to an approval whose choice is the
 // text or stands in the data.
 func (o *object) reply(req *parley.AnswerRequest) {
-	neither := !o.has("text") && !o.has("data")
+	neither := !o.given("text") && !o.given("data")
 	if v := o.text("text", 0, maxReply); v != nil {
 		req.Reply.Text = *v
 	}
@@ -76,8 +77,6 @@ func (o *object) reply(req *parley.AnswerRequest) {
 func (o *object) choice(req *parley.AnswerRequest) {
 	if v := o.text("choice", 1, maxWho); v != nil {
 		req.Choice = *v
-	} else {
-		req.Choice = " " // null: what is wrong is said by done, or there is no such choice
 	}
 	for _, name := range []string{"text", "comment"} {
 		if v := o.text(name, 0, maxReply); v != nil && *v != "" {

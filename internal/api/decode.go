@@ -198,10 +198,19 @@ func (o *object) has(name string) bool {
 // require takes down that a member is missing, or null: where null passed for one that
 // was given, what it says would be left to chance.
 func (o *object) require(name string) {
-	if v, ok := o.members[name]; !ok || v.Kind() == 'n' {
+	if !o.given(name) {
 		o.need(name)
-		delete(o.members, name)
 	}
+}
+
+// given reports whether a member is there and not null. One that is null is as absent
+// from then on.
+func (o *object) given(name string) bool {
+	if v, ok := o.members[name]; ok && v.Kind() != 'n' {
+		return true
+	}
+	delete(o.members, name)
+	return false
 }
 
 // need records that a member is missing.
