@@ -235,12 +235,15 @@ func (o *object) text(name string, minLen, maxLen int) *string {
 	case n > maxLen:
 		o.wrong(name, "limit", "string_too_long", fmt.Sprintf("must have at most %d characters", maxLen))
 		return nil
-	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }):
+	case strings.ContainsFunc(s, isControl):
 		o.wrong(name, "value", "value_error", "must not contain control characters")
 		return nil
 	}
 	return &s
 }
+
+// isControl reports whether r is a control character other than tab and line ends.
+func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }
 
 // word takes one of a few words, in any case, and gives it in lower case.
 func (o *object) word(name string, words ...string) *string {

@@ -308,6 +308,10 @@ func TestListsBoundTheirFilters(t *testing.T) {
 	for query, status := range map[string]int{
 		"dead-letters?reason=" + strings.Repeat("%C3%A9", 255): http.StatusOK,
 		"dead-letters?reason=" + strings.Repeat("x", 256):      http.StatusUnprocessableEntity,
+		"dead-letters?reason=a%00b":                            http.StatusUnprocessableEntity,
+		"runs?text=%00":                                        http.StatusUnprocessableEntity,
+		"runs?limit=1&text=x%00":                               http.StatusUnprocessableEntity,
+		"runs?text=a%09b":                                      http.StatusOK,
 		"approvals?" + strings.Repeat("for=a&", 101):           http.StatusOK,
 		"approvals?" + strings.Repeat("for=a&", 102):           http.StatusUnprocessableEntity,
 	} {

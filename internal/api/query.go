@@ -1,12 +1,14 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parley-project/parley"
 )
@@ -112,6 +114,19 @@ func (q *query) word(name string, words ...string) string {
 	v := q.get(name)
 	if v != "" && !slices.Contains(words, v) {
 		q.wrong(name, "enum", "must be "+strings.Join(words[:len(words)-1], ", ")+" or "+words[len(words)-1]+", not "+clip(v))
+	}
+	return v
+}
+
+// words reads a text that rows are looked through for. A longer one may be more than the
+// database takes, and SQLite ends one with its first NUL: so it would find all of them.
+func (q *query) words(name string) string {
+	v := q.get(name)
+	switch {
+	case utf8.RuneCountInString(v) > maxText:
+		q.wrong(name, "string_too_long", fmt.Sprintf("must have at most %d characters", maxText))
+	case strings.ContainsFunc(v, isControl):
+		q.wrong(name, "value_error", "must not contain control characters")
 	}
 	return v
 }

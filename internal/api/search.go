@@ -141,7 +141,7 @@ func (s *server) searchRuns(w http.ResponseWriter, r *http.Request, q parley.Run
 func runQuery(q *query) parley.RunQuery {
 	req := parley.RunQuery{
 		Workflow: q.get("workflow_id"), Version: q.get("version"), DefinitionID: q.get("workflow_definition_id"),
-		Labels: q.labels("label"), Text: q.get("text"), Parent: q.get("parent"), Paused: q.boolean("paused"),
+		Labels: q.labels("label"), Text: q.words("text"), Parent: q.get("parent"), Paused: q.boolean("paused"),
 		CreatedAfter: q.when("created_after"), CreatedBefore: q.when("created_before"),
 		EndedAfter: q.when("ended_after"), EndedBefore: q.when("ended_before"), Hidden: q.boolean("hidden"),
 	}
@@ -154,9 +154,6 @@ func runQuery(q *query) parley.RunQuery {
 	}
 	if len(req.Status) > maxStatuses {
 		q.wrong("status", "too_long", fmt.Sprintf("must have at most %d statuses", maxStatuses))
-	}
-	if utf8.RuneCountInString(req.Text) > maxText {
-		q.wrong("text", "string_too_long", fmt.Sprintf("must have at most %d characters", maxText))
 	}
 	return req
 }
