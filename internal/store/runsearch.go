@@ -168,25 +168,40 @@ func (db *DB) SearchRuns(ctx context.Context, q parley.RunQuery, limit int) (run
 	if err != nil {
 		return nil, nil, err
 	}
-	err = db.readVaried(ctx, f.query, func(r *record) error {
+	each := func(r *record) error {
 		run, err := listedRun(r)
 		runs = append(runs, run)
 		return err
-	}, f.args...)
+	}
+	if f.last == "" {
+		err = db.readVaried(ctx, f.query, each, f.args...)
+	} else {
+		next, err = db.searchLooked(ctx, &f, each, func() bool { return len(runs) <= limit })
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(runs) > limit {
 		runs = runs[:limit]
-		return runs, &parley.RunMark{ID: runs[limit-1].ID, At: runs[limit-1].CreatedAt}, nil
+		next = &parley.RunMark{ID: runs[limit-1].ID, At: runs[limit-1].CreatedAt}
 	}
-	if f.last != "" { // there may be more that were not looked at
-		err = db.readVaried(ctx, f.last, func(r *record) error {
-			next = &parley.RunMark{ID: r.str(), At: r.time()}
+	return runs, next, nil
+}
+
+// searchLooked reads what is found among the runs that are looked at, and, if that is
+// all of it, the last of them, nil if there are fewer: of one state of the database. A run
+// that came or went in between would have the next page begin elsewhere than this one ends.
+func (db *DB) searchLooked(ctx context.Context, f *search, each func(*record) error, all func() bool) (last *parley.RunMark, err error) {
+	err = db.snapshot(ctx, func(tx reader) error {
+		if err := db.readOn(ctx, tx, f.query, each, f.args...); err != nil || !all() {
+			return err
+		}
+		return db.readOn(ctx, tx, f.last, func(r *record) error {
+			last = &parley.RunMark{ID: r.str(), At: r.time()}
 			return r.err
 		}, f.lastArgs...)
-	}
-	return runs, next, err
+	})
+	return last, err
 }
 
 // search is what is asked of the database for one page.

@@ -171,7 +171,42 @@ func TestSearchPlans(t *testing.T) {
 		if len(runs) != 0 || next == nil || next.ID != fmt.Sprintf("run-%d", 100_000-runLook+1) {
 			t.Errorf("%d runs, the next page begins after %v", len(runs), next)
 		}
+		searchWhileRunsGo(t, db)
 	})
+}
+
+// searchWhileRunsGo: the next page begins where this one has ended to look, also while
+// runs come and go among those that are looked at. None is passed by or given twice.
+func searchWhileRunsGo(t *testing.T, db *DB) {
+	t.Helper()
+	edge := []string{fmt.Sprintf("run-%d", 100_000-runLook+1), fmt.Sprintf("run-%d", 100_000-runLook)}
+	exec := func(text string, args ...any) error {
+		return db.submit(t.Context(), synced, func(s *session) error { _, err := s.exec(text, args...); return err })
+	}
+	check(t, exec(`UPDATE run SET error_text = 'at the edge' WHERE id IN (?, ?)`, edge[0], edge[1]))
+	searched, going := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(going)
+		for {
+			select {
+			case <-searched:
+				return
+			default:
+				if err := exec(`UPDATE run SET hidden = 1 - hidden WHERE id = 'run-100000'`); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	defer func() { close(searched); <-going }()
+	for range 20 {
+		runs, next, err := db.SearchRuns(t.Context(), parley.RunQuery{Text: "at the edge"}, 20)
+		check(t, err)
+		if len(runs) == 0 || next == nil || runs[len(runs)-1].ID != next.ID {
+			t.Fatalf("found %d runs at the edge %q, the next page begins after %v", len(runs), edge, next)
+		}
+	}
 }
 
 // fill makes 100,000 runs: each hundredth has failed, each thousandth runs.
