@@ -1,11 +1,13 @@
 package direct_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -156,6 +158,61 @@ func TestZN6_DirectOIDCTokenEndpointMoves(t *testing.T) {
 	iss.path.Store("")
 	if err := auth.Authorize(within(t, time.Minute), http.Header{}); fault(t, err).Class != zone.ClassAuth || iss.discoveries.Load() != 3 {
 		t.Errorf("%d discoveries, %v", iss.discoveries.Load(), err)
+	}
+}
+
+// TestZN6_DirectOIDCKeepsTheSecret: the client_secret goes to the token endpoint of the
+// issuer over TLS and nowhere else, wherever the issuer sends.
+func TestZN6_DirectOIDCKeepsTheSecret(t *testing.T) {
+	for name, tc := range map[string]struct {
+		endpoint, discovery, token string // where the issuer sends; "" is nowhere else
+	}{
+		"endpoint without TLS":  {endpoint: "http://plain.example/token"},
+		"redirect without TLS":  {token: "http://plain.example/token"},
+		"redirect elsewhere":    {token: "https://other.example/token"},
+		"redirect of discovery": {discovery: "http://plain.example/.well-known/openid-configuration"},
+	} {
+		var strangers atomic.Int64
+		stranger := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			strangers.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"issuer":"https://issuer.example","token_endpoint":"http://plain.example/token","access_token":"t1","token_type":"Bearer"}`)
+		})
+		plain := httptest.NewServer(stranger)
+		t.Cleanup(plain.Close)
+		secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			to := map[string]string{"/token": tc.token, "/.well-known/openid-configuration": tc.discovery}[r.URL.Path]
+			switch {
+			case r.Host == "other.example":
+				stranger(w, r)
+			case to != "":
+				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+			default:
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(map[string]any{"issuer": "https://issuer.example", "jwks_uri": "https://issuer.example/keys", "token_endpoint": cmp.Or(tc.endpoint, "https://issuer.example/token")})
+			}
+		}))
+		t.Cleanup(secure.Close)
+		client := secure.Client()
+		transport := client.Transport.(*http.Transport)
+		transport.TLSClientConfig.InsecureSkipVerify = true // of names of our own making
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			to := secure
+			if strings.HasPrefix(address, "plain.") {
+				to = plain
+			}
+			return new(net.Dialer).DialContext(ctx, network, to.Listener.Addr().String())
+		}
+		auth, err := direct.OIDC(direct.OIDCConfig{
+			Issuer: "https://issuer.example", ClientID: "verification", ClientSecret: parley.NewSecret([]byte("hunter2")), Client: client,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := http.Header{}
+		if err = auth.Authorize(within(t, time.Minute), h); err == nil || strings.Contains(err.Error(), "hunter2") || strangers.Load() != 0 || len(h) != 0 {
+			t.Errorf("%s: %v; %d requests to somebody else, %v", name, err, strangers.Load(), h)
+		}
 	}
 }
 

@@ -52,9 +52,28 @@ func OIDC(cfg OIDCConfig) (*Tokens, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	client := *cfg.Client
+	client.CheckRedirect = followed
+	cfg.Client = &client
 	i := &issuer{cfg: cfg}
 	return NewTokens(TokenConfig{Fetch: i.fetch, Header: cfg.Header, Now: cfg.Now}), nil
 }
+
+// followed says which redirects of an issuer are followed: none of a request for a
+// token, since the secret would go along to wherever it leads, and none out of TLS.
+func followed(next *http.Request, via []*http.Request) error {
+	if via[0].Method != http.MethodGet {
+		return http.ErrUseLastResponse
+	}
+	if _, err := CheckURL(next.URL.String(), false); err != nil || len(via) >= maxRedirects {
+		return errRedirect
+	}
+	return nil
+}
+
+const maxRedirects = 10
+
+var errRedirect = errors.New("a redirect that is not followed: to http, or one of too many")
 
 type issuer struct {
 	cfg OIDCConfig
@@ -128,6 +147,9 @@ func (i *issuer) discover(ctx context.Context) (endpoint oauth2.Endpoint, before
 	}
 	if p.Endpoint().TokenURL == "" {
 		return oauth2.Endpoint{}, false, fmt.Errorf("the issuer %s names no token endpoint", i.cfg.Issuer)
+	}
+	if _, err := CheckURL(p.Endpoint().TokenURL, false); err != nil {
+		return oauth2.Endpoint{}, false, fmt.Errorf("the issuer %s names a token endpoint that is no https URL; it would get the client_secret in the clear", i.cfg.Issuer)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
