@@ -39,6 +39,7 @@ var (
 	errEmptySecret  = errors.New("zone: the bearer token must not be empty")
 	errNoAudience   = errors.New("zone: auth.oidc needs an audience, else every token of the issuer would do")
 	errNoIssuer     = errors.New("zone: auth.oidc needs the https URL of an issuer")
+	errNotSecure    = errors.New("the issuer, which is https, sends to an address that is not")
 	errBadAlgorithm = errors.New("zone: auth.oidc takes signatures with public keys only")
 )
 

@@ -44,6 +44,8 @@ const (
 	// keysLife is how long keys are believed without asking again.
 	keysLife = time.Hour
 	maxKeys  = 1 << 20
+	// maxRedirects bounds those that are followed to a document of the issuer.
+	maxRedirects = 10
 )
 
 // OIDC returns a Check for the signed tokens of an issuer. The issuer is asked
@@ -74,6 +76,9 @@ func OIDC(cfg OIDCConfig) (Check, error) {
 	if cfg.Client == nil {
 		cfg.Client = &http.Client{Timeout: issuerTimeout}
 	}
+	client := *cfg.Client
+	client.CheckRedirect = cfg.followed
+	cfg.Client = &client
 	keys := &keySet{cfg: cfg, fetching: make(chan struct{}, 1)}
 	return func(r *http.Request) error {
 		token, err := tokenOf(r)
@@ -83,6 +88,20 @@ func OIDC(cfg OIDCConfig) (Check, error) {
 		return cfg.verify(r.Context(), keys, token)
 	}, nil
 }
+
+// followed says which redirects of the issuer are followed: none out of TLS, where
+// anybody on the way could put in keys of their own.
+func (c OIDCConfig) followed(next *http.Request, via []*http.Request) error {
+	switch {
+	case !c.secure(next.URL):
+		return errNotSecure
+	case len(via) >= maxRedirects:
+		return errors.New("too many redirects")
+	}
+	return nil
+}
+
+func (c OIDCConfig) secure(u *url.URL) bool { return u.Scheme == "https" || c.AllowHTTP }
 
 // verify checks in this order: form and algorithm, issuer, signature, audience,
 // times. What it says never holds what the token says.
@@ -251,6 +270,9 @@ func (k *keySet) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.keysURL, http.NoBody)
 	if err != nil {
 		return nil, err
+	}
+	if !k.cfg.secure(req.URL) {
+		return nil, fmt.Errorf("keys: %w", errNotSecure)
 	}
 	resp, err := k.cfg.Client.Do(req)
 	if err != nil {

@@ -1,6 +1,7 @@
 package zoneauth_test
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -300,6 +301,47 @@ func TestZN6_OIDCIssuerHangs(t *testing.T) {
 	})
 }
 
+// TestZN6_OIDCKeysOverTLS: what an issuer says is believed over TLS alone, wherever it
+// sends: on the way anybody could put in a key of their own.
+func TestZN6_OIDCKeysOverTLS(t *testing.T) {
+	const issuer = "https://login.example.com"
+	mine, theirs := rsaKey(t), rsaKey(t)
+	for name, sends := range map[string]map[string]string{
+		"keys without TLS":      {"jwks_uri": "http://login.example.com/keys"},
+		"redirect of the keys":  {"/keys": "http://login.example.com/keys"},
+		"redirect of discovery": {"/.well-known/openid-configuration": "http://login.example.com/.well-known/openid-configuration"},
+	} {
+		asked := 0
+		check, err := zoneauth.OIDC(zoneauth.OIDCConfig{
+			Issuer: issuer, Audience: "execution", Now: func() time.Time { return t0 },
+			Client: &http.Client{Transport: answers(func(r *http.Request) (any, error) {
+				key := mine
+				switch to := sends[r.URL.Path]; {
+				case r.URL.Scheme == "http":
+					asked++
+					key = theirs
+				case to != "":
+					return redirect(to), nil
+				}
+				if r.URL.Path == "/keys" {
+					return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public(key, "k1")}}, nil
+				}
+				return map[string]any{"issuer": issuer, "jwks_uri": cmp.Or(sends["jwks_uri"], issuer+"/keys")}, nil
+			})},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := sign(t, jose.RS256, jose.JSONWebKey{Key: theirs, KeyID: "k1"}, claimsOf(issuer, nil))
+		if err := check(asks(token)); !errors.Is(err, zoneauth.ErrUnavailable) || asked > 0 {
+			t.Errorf("%s: %v; asked %d times without TLS", name, err, asked)
+		}
+	}
+}
+
+// redirect is an answer that sends to another address.
+type redirect string
+
 // answers is a RoundTripper that answers in JSON what a function gives.
 type answers func(*http.Request) (any, error)
 
@@ -309,6 +351,10 @@ func (f answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w := httptest.NewRecorder()
+	if to, ok := v.(redirect); ok {
+		http.Redirect(w, r, string(to), http.StatusFound)
+		return w.Result(), nil
+	}
 	w.Header().Set("Content-Type", "application/json")
 	err = json.NewEncoder(w).Encode(v)
 	return w.Result(), err
