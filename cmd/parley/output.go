@@ -115,7 +115,7 @@ func toJSON(v any) ([]byte, error) {
 // lets them stand: DEL, C1 controls such as U+009B, and those that turn the
 // direction of writing. They can only be within strings.
 func harmless(b []byte) []byte {
-	bad := func(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+	bad := func(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || turnsText(r) }
 	if !bytes.ContainsFunc(b, bad) {
 		return b
 	}
@@ -130,6 +130,9 @@ func harmless(b []byte) []byte {
 	return out
 }
 
+// turnsText reports whether a character turns the direction of writing.
+func turnsText(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
+
 // indent spreads JSON over lines; what is no JSON stays as it is.
 func indent(b []byte) []byte {
 	var out bytes.Buffer
@@ -140,7 +143,7 @@ func indent(b []byte) []byte {
 }
 
 // toYAML turns JSON into YAML of the same members in the same order, numbers
-// as they are written.
+// as they are written, with escapes for what could steer a terminal.
 func toYAML(b []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -157,7 +160,7 @@ func toYAML(b []byte) ([]byte, error) {
 	if err := e.Close(); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), nil
+	return harmless(out.Bytes()), nil // what the library lets stand is in double quotes
 }
 
 // yamlNode reads one value. The decoder bounds the nesting.
@@ -186,8 +189,8 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 		return n, err
 	case string:
 		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
-		// The last are line breaks of YAML 1.1, which only double quotes escape.
-		if isOldYAML(v) || strings.ContainsAny(v, "\u0085\u2028\u2029") || beginsWithTab(v) {
+		// The line breaks of YAML 1.1, and what turns the direction of writing, only double quotes escape.
+		if isOldYAML(v) || strings.ContainsAny(v, "\u0085\u2028\u2029") || strings.ContainsFunc(v, turnsText) || beginsWithTab(v) {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 		return n, nil

@@ -212,7 +212,13 @@ func TestSlug(t *testing.T) {
 // it is printed on as JSON or YAML, and stays what it is for programs.
 func TestOutputHarmless(t *testing.T) {
 	const text = "a\x1b[2J\u009b2J\u0085\x7f\u202e\u2066 é😀"
-	for _, v := range []any{map[string]string{text: text}, map[string]json.RawMessage{"raw": json.RawMessage(`"` + text[2:] + `"`)}} {
+	const raw = "\u009b2J\u0085\x7f\u202e\u2066 é😀" // what JSON lets stand
+	values := map[any]string{}
+	for _, s := range []string{text, raw, "turned \u202e\u2066 é😀", "lines\n\u202eturned\n"} {
+		values[&map[string]string{s: s}] = s
+	}
+	values[&map[string]json.RawMessage{"raw": json.RawMessage(`"` + raw + `"`)}] = raw
+	for v, want := range values {
 		b, err := toJSON(v)
 		if err != nil {
 			t.Fatal(err)
@@ -221,13 +227,16 @@ func TestOutputHarmless(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const controls = "\x1b\u009b\u0085\x7f"
-		if strings.ContainsAny(string(b), controls+"\u202e\u2066") || strings.ContainsAny(string(y), controls) {
+		const controls = "\x1b\u009b\u0085\x7f\u202e\u2066"
+		if strings.ContainsAny(string(b), controls) || strings.ContainsAny(string(y), controls) {
 			t.Errorf("%q\n%q", b, y)
 		}
-		var got any
-		if err := json.Unmarshal(b, &got); err != nil || !strings.Contains(fmt.Sprint(got), text[2:]) {
-			t.Errorf("%q, %v", got, err)
+		var fromJSON, fromYAML any
+		if err := json.Unmarshal(b, &fromJSON); err != nil || !strings.Contains(fmt.Sprint(fromJSON), want) {
+			t.Errorf("%q, %v", fromJSON, err)
+		}
+		if err := yaml.Unmarshal(y, &fromYAML); err != nil || fmt.Sprint(fromYAML) != fmt.Sprint(fromJSON) {
+			t.Errorf("%q, %v", fromYAML, err)
 		}
 	}
 }
