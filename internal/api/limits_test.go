@@ -232,6 +232,17 @@ func TestKeyHintIsForThisMachine(t *testing.T) {
 			t.Errorf("from %s: %d %s", from, rec.Code, rec.Body)
 		}
 	}
+	// A proxy on this machine passes on what comes from others.
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/runs", nil)
+		r.Host, r.RemoteAddr = "127.0.0.1:8420", "127.0.0.1:5000"
+		r.Header.Set(name, "192.0.2.7")
+		rec := httptest.NewRecorder()
+		s.handler().ServeHTTP(rec, r)
+		if rec.Code != http.StatusUnauthorized || strings.Contains(rec.Body.String(), "/home/ann") {
+			t.Errorf("with %s: %d %s", name, rec.Code, rec.Body)
+		}
+	}
 }
 
 func TestAuthNone(t *testing.T) {

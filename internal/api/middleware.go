@@ -213,12 +213,27 @@ func (s *server) authenticate(r *http.Request) error {
 		}
 	}
 	hint := keyHint
-	if from, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && loopback(from) {
+	if fromHere(r) {
 		hint = s.cfg.KeyHint
 	}
 	err := refuse(http.StatusUnauthorized, codeUnauthorized, "%s: send the header \"Authorization: Bearer KEY\"; %s", what, hint)
 	err.header = http.Header{"Www-Authenticate": {`Bearer realm="parley"`}}
 	return err
+}
+
+// fromHere reports whether a request comes from this machine for all that can be
+// seen: a proxy on it passes on those of others, and says so.
+func fromHere(r *http.Request) bool {
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || !loopback(from) {
+		return false
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+		if len(r.Header[name]) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // dispatch routes the request, and answers for the mux where that would speak
