@@ -2,6 +2,7 @@ package logging_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -424,6 +425,58 @@ func TestHostileTextsAreQuick(t *testing.T) {
 	}
 	if d := time.Since(start); d > 30*time.Second {
 		t.Errorf("took %v", d)
+	}
+}
+
+// TestManySecretsAreQuick: tokens all begin alike, and a text of their beginning costs no
+// more for each of them that is known, which is less than a second. To look at each of
+// them at each place takes a minute, in which nobody else can log.
+func TestManySecretsAreQuick(t *testing.T) {
+	head := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256"}`)) + "."
+	r := logging.NewRedactor()
+	for i := range 3000 {
+		r.Add(parley.NewSecret(fmt.Appendf(nil, "%s%09d", head, i*7919)))
+	}
+	text := strings.Repeat(head[:4], 256<<10) + head
+	var took []time.Duration
+	for range 3 { // one will do: a machine that is busy can but take longer
+		begun := time.Now()
+		if got := r.String(text + fmt.Sprintf("%09d", 7919)); got != text[:len(text)-len(head)]+"[redacted]" {
+			t.Fatalf("%d bytes, %q", len(got), got[max(0, len(got)-64):])
+		}
+		took = append(took, time.Since(begun))
+		if took[len(took)-1] < 10*time.Second {
+			return
+		}
+	}
+	t.Errorf("it took %v", took)
+}
+
+// TestRedactorLongest: of values that begin alike the longest is found, whatever comes and
+// goes beside it.
+func TestRedactorLongest(t *testing.T) {
+	r := logging.NewRedactor()
+	for _, s := range []string{"tokens", "tokens-ab", "tokens-abc-1", "tokens-abc-3", "tokens-b", "tokens-bc", "tokenz-a"} {
+		r.Add(parley.NewSecret([]byte(s)))
+	}
+	for text, want := range map[string]string{
+		"tokens-abc-2":   "[redacted]c-2", // past several, one that is long and another one
+		"tokens-abc-3x":  "[redacted]x",
+		"tokens-abc-":    "[redacted]c-",
+		"tokens-abd":     "[redacted]d",
+		"tokens-a":       "[redacted]-a",
+		"tokens-bcd":     "[redacted]d",
+		"tokens-c":       "[redacted]-c",
+		"tokens":         "[redacted]",
+		"tokent":         "tokent",
+		"token":          "token",
+		"tokenz-":        "tokenz-",
+		"tokenz-azzzz":   "[redacted]zzzz",
+		"tokenstokens-b": "[redacted][redacted]",
+	} {
+		if got := r.String(text); got != want {
+			t.Errorf("String(%q) = %q, want %q", text, got, want)
+		}
 	}
 }
 

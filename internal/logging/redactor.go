@@ -143,7 +143,8 @@ type table struct {
 	// bits has a bit for the hash of the first 4 bytes of each form. Bits of
 	// what was removed stay, which only costs a look at by.
 	bits [1 << 10]uint64
-	// by holds the forms by their first 4 bytes.
+	// by holds the forms by their first 4 bytes, in order: tokens begin alike, and
+	// what is looked for must not cost more with each of them.
 	by map[uint32][]string
 }
 
@@ -164,7 +165,8 @@ func (t *table) add(value string) {
 	for _, form := range forms(value) {
 		t.first[form[0]] |= isHead
 		at := head(form, 0)
-		t.by[at] = append(t.by[at], form)
+		i, _ := slices.BinarySearch(t.by[at], form)
+		t.by[at] = slices.Insert(t.by[at], i, form)
 		h := hash(at)
 		t.bits[h>>6] |= 1 << (h & 63)
 	}
@@ -173,7 +175,7 @@ func (t *table) add(value string) {
 func (t *table) remove(value string) {
 	for _, form := range forms(value) {
 		at := head(form, 0)
-		if i := slices.Index(t.by[at], form); i >= 0 {
+		if i, ok := slices.BinarySearch(t.by[at], form); ok {
 			t.by[at] = slices.Delete(t.by[at], i, i+1)
 		}
 		if len(t.by[at]) == 0 {
@@ -239,11 +241,41 @@ func knownAt[S ~string | ~[]byte](t *table, s S, i int) int {
 	if h := hash(at); t.bits[h>>6]&(1<<(h&63)) == 0 {
 		return 0
 	}
-	longest := 0
-	for _, value := range t.by[at] {
-		if n := len(value); n > longest && n <= len(s)-i && string(s[i:i+n]) == value {
-			longest = n
+	rest := s[i:]
+	for values := t.by[at]; ; {
+		n := notBeyond(values, rest)
+		if n == 0 {
+			return 0
+		}
+		last := values[n-1]
+		same := alike(last, rest)
+		if same == len(last) {
+			return same
+		}
+		// A longer one that rest begins with would stand between last and rest.
+		values, rest = values[:n-1], rest[:same]
+	}
+}
+
+// notBeyond gives how many of the values, which are in order, are not behind rest.
+func notBeyond[S ~string | ~[]byte](values []string, rest S) int {
+	low, high := 0, len(values)
+	for low < high {
+		mid := low + (high-low)/2
+		if values[mid] <= string(rest[:min(len(rest), len(values[mid]))]) {
+			low = mid + 1
+		} else {
+			high = mid
 		}
 	}
-	return longest
+	return low
+}
+
+// alike gives how many bytes value and rest have in common at their beginning.
+func alike[S ~string | ~[]byte](value string, rest S) int {
+	n := 0
+	for n < len(value) && n < len(rest) && value[n] == rest[n] {
+		n++
+	}
+	return n
 }
