@@ -45,7 +45,7 @@ func (db *DB) Backup(ctx context.Context, file string) (err error) {
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	if _, err := pool.ExecContext(ctx, db.dialect.backup, file); err != nil {
 		if full(err) && ctx.Err() == nil {
-			return noRoom(db.path, file, err)
+			return noRoom(ctx, pool, file, err)
 		}
 		return db.readFailure(ctx, fmt.Errorf("backup: %w", err))
 	}
@@ -55,11 +55,12 @@ func (db *DB) Backup(ctx context.Context, file string) (err error) {
 	return syncFolder(filepath.Dir(file))
 }
 
-// noRoom says how much room a copy needs, as far as that can be known.
-func noRoom(path, file string, err error) error {
-	need := ""
-	if info, statErr := os.Stat(path); statErr == nil {
-		need = fmt.Sprintf(", and the database has %d bytes", info.Size())
+// noRoom says how much room a copy needs, as far as that can be known. The size of the
+// file would not do: what was written last is in its log, for up to 16 MiB.
+func noRoom(ctx context.Context, db *sql.DB, file string, err error) error {
+	need, size := "", int64(0)
+	if db.QueryRowContext(ctx, `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`).Scan(&size) == nil {
+		need = fmt.Sprintf(", and the database has %d bytes", size)
 	}
 	return parley.Errorf(parley.CodeUnavailable, "the backup cannot be written: the disk of %s is full%s: make room there, or give the backup a place on another disk: %w",
 		filepath.Dir(file), need, err)
