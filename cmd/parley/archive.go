@@ -329,6 +329,10 @@ type importer struct {
 
 func (im *importer) run(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
+	if how, ending := compression(lines); how != "" {
+		return invalidf("%s is compressed by %s, which its name does not say", im.name, how).
+			withHint("name a file that ends in %s, or unpack it: %s -dc FILE | parley archive import -", ending, how)
+	}
 	for n := 1; ; n++ {
 		line, err := longLine(lines)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -350,6 +354,19 @@ func (im *importer) run(ctx context.Context, in io.Reader) error {
 			return im.send(ctx)
 		}
 	}
+}
+
+// compression names the program that has compressed what r begins with, and the ending of
+// the names of its files; "" for lines.
+func compression(r *bufio.Reader) (how, ending string) {
+	begin, _ := r.Peek(4) // of what is shorter, all of it
+	switch {
+	case bytes.HasPrefix(begin, []byte{0x1f, 0x8b}):
+		return "gzip", ".gz"
+	case bytes.HasPrefix(begin, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return "zstd", ".zst"
+	}
+	return "", ""
 }
 
 // longLine reads a line with its line end, if it has one. Of one that is too long
