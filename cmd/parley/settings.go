@@ -30,7 +30,7 @@ func addSettings(cmd *cobra.Command) *settingFlags {
 	flags.SortFlags = false
 	flags.StringVar(&f.file, "config", "", "YAML file of settings (PARLEY_CONFIG)")
 	for _, s := range config.Settings() {
-		help := s.Help
+		help := strings.ReplaceAll(s.Help, "`", "") // else the help names the value by what they are around
 		if len(s.Choices) > 0 {
 			help += " (" + strings.Join(s.Choices, ", ") + ")"
 		}
