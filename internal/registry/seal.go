@@ -64,7 +64,7 @@ func (s *Secrets) open(text string) ([]byte, error) {
 	r, err := age.Decrypt(bytes.NewReader(sealed), key)
 	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
 		return nil, parley.Errorf(parley.CodeUnavailable,
-			"a sealed secret was sealed with another key; bring back its key file or give the agent's credential again")
+			"a sealed secret was sealed with another key; bring back its key file ("+whichKeyFile+") or give the agent's credential again")
 	}
 	var value []byte
 	if err == nil {
@@ -75,6 +75,10 @@ func (s *Secrets) open(text string) ([]byte, error) {
 	}
 	return value, nil
 }
+
+// whichKeyFile tells operators which file is meant. Its path is not for everybody who
+// may look at an agent.
+const whichKeyFile = "what secrets.key_file names, or agents.key in the data folder"
 
 // identity gives the key, from memory, from the key file, or new if make says
 // so and there is no file.
@@ -96,7 +100,7 @@ func (s *Secrets) identity(create bool) (*age.X25519Identity, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, parley.Errorf(parley.CodeUnavailable, "the key file of sealed secrets is missing; bring it back or give the agents' credentials again")
+		return nil, parley.Errorf(parley.CodeUnavailable, "the key file of sealed secrets is missing; bring it back ("+whichKeyFile+") or give the agents' credentials again")
 	case err != nil:
 		return nil, parley.Errorf(parley.CodeUnavailable, "the key file of sealed secrets cannot be used: %w", reason(err))
 	}

@@ -93,7 +93,7 @@ func TestSecretsReferences(t *testing.T) {
 		{ref: "vault:x", code: parley.CodeInvalid, text: "env:NAME or file:PATH"},
 		{ref: "c4nary-itself", code: parley.CodeInvalid, text: "env:NAME or file:PATH"},
 		{ref: "sealed:c4nary!", code: parley.CodeUnavailable, text: "damaged"},
-		{ref: "sealed:YWJj", code: parley.CodeUnavailable, text: "key file of sealed secrets is missing"},
+		{ref: "sealed:YWJj", code: parley.CodeUnavailable, text: "key file of sealed secrets is missing; bring it back (what secrets.key_file names, or agents.key in the data folder) or"},
 	}
 	for _, tt := range tests {
 		t.Run(strings.ReplaceAll(tt.ref, "/", "|"), func(t *testing.T) {
@@ -185,11 +185,11 @@ func TestSealedButTheKeyIsWrong(t *testing.T) {
 		make func(path string) error
 		want string
 	}{
-		{"missing", sealed, func(string) error { return nil }, "key file of sealed secrets is missing"},
+		{"missing", sealed, func(string) error { return nil }, "key file of sealed secrets is missing; bring it back (what secrets.key_file names, or agents.key in the data folder) or"},
 		{"another", sealed, func(p string) error {
 			_, err := registry.NewSecrets(registry.SecretsConfig{KeyFile: p}).Seal(parley.NewSecret([]byte("x")))
 			return err
-		}, "sealed with another key"},
+		}, "sealed with another key; bring back its key file (what secrets.key_file names, or agents.key in the data folder) or"},
 		{"others may read it", sealed, func(p string) error { return os.WriteFile(p, key, 0o644) }, "chmod 600"},
 		{"nonsense", sealed, func(p string) error { return os.WriteFile(p, []byte("AGE-SECRET-KEY-1C4NARY\n"), 0o600) }, "holds no AGE-SECRET-KEY-1"},
 		{"empty", sealed, func(p string) error { return os.WriteFile(p, nil, 0o600) }, "holds no AGE-SECRET-KEY-1"},
