@@ -300,7 +300,8 @@ func (a *app) showWorkflows(page client.Page[parley.WorkflowVersion], none strin
 	}
 	a.pageNote(pageInfo{page.Number, page.TotalPages, page.Total, "workflow"})
 	if len(page.Items) > 0 {
-		a.next("parley run start %s --wait", page.Items[0].Workflow)
+		// Which input a start needs is in the document, and whether there is one at all.
+		a.next("parley workflow show %s@%s", page.Items[0].Workflow, page.Items[0].Version)
 	}
 	return nil
 }

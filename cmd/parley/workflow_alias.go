@@ -73,7 +73,7 @@ func (a *app) workflowAlias(ctx context.Context, c *client.Client, args []string
 	if err := a.show(set, func(s *sheet) { drawTable(s, a.aliasColumns(), []parley.WorkflowAlias{set.WorkflowAlias}) }); err != nil {
 		return err
 	}
-	a.next("parley run start %s@%s --wait", set.Workflow, set.Alias)
+	a.next("parley workflow show %s@%s", set.Workflow, set.Alias)
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (a *app) listAliases(ctx context.Context, c *client.Client, ref string, p c
 	}
 	a.pageNote(pageInfo{page.Number, page.TotalPages, page.Total, "alias"})
 	if len(page.Items) > 0 {
-		a.next("parley run start %s@%s --wait", page.Items[0].Workflow, page.Items[0].Alias)
+		a.next("parley workflow show %s@%s", page.Items[0].Workflow, page.Items[0].Alias)
 	}
 	return nil
 }
@@ -145,6 +145,11 @@ alias first. With --undo the version takes new runs again.`,
 	cmd.Flags().StringVar(&req.Reason, "reason", "", "shown to who starts it, at most 500 characters")
 	cmd.Flags().BoolVar(&req.Undo, "undo", false, "let it take new runs again")
 	return cmd
+}
+
+// takesRuns reports whether runs of a version can be started.
+func takesRuns(v parley.WorkflowVersion) bool {
+	return v.Status == parley.AgentActive && v.Deprecated == nil
 }
 
 // standing says what a version is worth to new runs.

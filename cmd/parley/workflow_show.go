@@ -35,6 +35,10 @@ func newWorkflowShow(a *app) *cobra.Command {
 			if err := a.show(v, func(s *sheet) { a.drawWorkflow(s, v) }); err != nil {
 				return err
 			}
+			if !takesRuns(v) {
+				a.next("parley workflow versions %s", v.Workflow)
+				return nil
+			}
 			a.nextStart(v.Workflow+"@"+v.Version, v.Name+"."+v.Format, []byte(v.Source))
 			return nil
 		},
