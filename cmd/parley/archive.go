@@ -80,14 +80,14 @@ func (a *app) exportRuns(ctx context.Context, name string, f *exportFlags) (err 
 	closed := out.Close()
 	if err = errors.Join(err, closed); err != nil {
 		switch {
-		case name == "-":
+		case x.cursor == "" && name == "-": // nothing to go on from
 		case x.cursor == "":
 			err = errors.Join(err, os.Remove(a.path(name))) // it is new, and holds no page
 		case compressed(name) && (x.full || closed != nil):
 			// What is written behind half a block is lost to every reader.
 			a.note("%s ends within a compressed block and cannot be gone on with: remove it, and export anew", name)
 		default:
-			a.note("%s were written; to go on, repeat the command with --cursor %s", plural(x.runs, "run"), x.cursor)
+			a.note("%s %s written; to go on, repeat the command with --cursor %s", plural(x.runs, "run"), wasWere(x.runs), x.cursor)
 		}
 		return err
 	}

@@ -55,6 +55,32 @@ func TestExportBreaksOff(t *testing.T) {
 	}
 }
 
+// TestExportToOutputBreaksOff: an export to standard output that ends between its pages
+// says where to go on, too.
+func TestExportToOutputBreaksOff(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("cursor") != "" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Parley-Next-Cursor", "second")
+		_, _ = io.WriteString(w, "{\"run\":{}}\n")
+	}))
+	defer s.Close()
+	wrote, said := &strings.Builder{}, &strings.Builder{}
+	a := &app{
+		stdin: strings.NewReader(""), stdout: wrote, stderr: said, dir: t.TempDir(), now: time.Now, zone: time.UTC,
+		terminal: func(io.Writer) (int, bool) { return 0, false },
+	}
+	if exit := a.execute(t.Context(), []string{"archive", "export", "-", "--url", s.URL, "--key", "k"}); exit == exitDone {
+		t.Error("exported")
+	}
+	if want := "1 run was written; to go on, repeat the command with --cursor second"; wrote.String() != "{\"run\":{}}\n" || !strings.Contains(said.String(), want) {
+		t.Errorf("wrote %q, said %s", wrote, said)
+	}
+}
+
 // TestExportToAFullDisk: a compressed file whose last block is not whole is not gone on
 // with, since what comes behind that is lost. One that is not compressed is.
 func TestExportToAFullDisk(t *testing.T) {
