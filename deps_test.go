@@ -43,6 +43,7 @@ internal/workflow/difference: internal/workflow internal/workflow/outline
 internal/workflow/convert:    . internal/workflow internal/workflow/expr internal/workflow/outline
 internal/values:
 internal/values/...:          internal/values
+internal/values/files:        internal/keyfile internal/values
 internal/values/s3:           . internal/values
 internal/store:               . internal/values
 internal/tracing:             .

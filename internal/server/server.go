@@ -161,9 +161,14 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	if s.cfg.SchemaAsIs {
-		return checkSchema(ctx, s.db, s.lock != nil)
+		err = checkSchema(ctx, s.db, s.lock != nil)
+	} else {
+		err = s.db.Migrate(ctx)
 	}
-	return s.db.Migrate(ctx)
+	if err != nil {
+		return err
+	}
+	return s.ownValues(ctx)
 }
 
 // clock gives the time that is recorded: that of the store, if there is one.

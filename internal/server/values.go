@@ -68,6 +68,21 @@ func (s *Server) storeOptions(ctx context.Context) (store.Options, error) {
 	return o, nil
 }
 
+// ownValues refuses a store of values that is another database's. One that does not
+// answer is no reason not to start.
+func (s *Server) ownValues(ctx context.Context) error {
+	apart, err := s.db.KeepsApart(ctx)
+	if err != nil || !apart {
+		return err
+	}
+	err = s.db.OwnValues(ctx)
+	if errors.Is(err, store.ErrAway) {
+		s.log.Warn("until it is known whose the store of values is, large values stay in the database, and none is removed", "error", err)
+		return nil
+	}
+	return err
+}
+
 // sweepValues looks for values that nobody refers to, until ctx ends. Several
 // processes may do so at a time.
 func (s *Server) sweepValues(ctx context.Context) error {
@@ -91,8 +106,8 @@ func (s *Server) sweepValues(ctx context.Context) error {
 }
 
 func (s *Server) sweepSomeValues(ctx context.Context, after string) (next string, err error) {
-	any, err := s.db.KeepsApart(ctx)
-	if err != nil || !any {
+	apart, err := s.db.KeepsApart(ctx)
+	if err != nil || !apart {
 		return "", err
 	}
 	removed, next, err := s.db.SweepValues(ctx, after, s.db.Now())

@@ -197,6 +197,47 @@ func TestApartBackup(t *testing.T) {
 	}
 }
 
+// A server that is pointed at the values of another one's database does not start, and
+// says where they are; the other keeps them.
+func TestApartOneOwner(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "shared")
+	w, _ := apartWorld(t, func(c *server.Config) { c.Values.Dir = dir })
+	input := `{"text":"` + strings.Repeat("x", 20_000) + `"}`
+	id := w.run("carry", input).ID
+	cfg := server.Config{Data: t.TempDir(), Listen: "127.0.0.1:0"}
+	cfg.Values.Dir = dir
+	if s, err := server.New(t.Context(), cfg); err != nil {
+		t.Errorf("a server that keeps nothing apart: %v", err)
+	} else if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	cfg.Values.ApartAbove = 1
+	_, err := server.New(t.Context(), cfg)
+	if parley.CodeOf(err) != parley.CodeConflict || !strings.Contains(err.Error(), dir) {
+		t.Errorf("two databases on one folder: %v", err)
+	}
+	if run := w.end(id); !sameJSON(string(run.Output), input) {
+		t.Errorf("%d bytes came back", len(run.Output))
+	}
+}
+
+// Where nothing is kept apart, there is nothing to be taken.
+func TestApartOffHasNoFolder(t *testing.T) {
+	t.Parallel()
+	cfg := server.Config{Data: t.TempDir(), Listen: "127.0.0.1:0"}
+	s, err := server.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if found, err := filepath.Glob(filepath.Join(cfg.Data, "values*")); err != nil || len(found) > 0 {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
 // Files that other processes need are not kept where they do not find them.
 func TestApartSharedFolder(t *testing.T) {
 	t.Parallel()

@@ -242,6 +242,11 @@ func (c *cutter) keep(v []byte) (Apart, error) {
 
 // write writes the new objects.
 func (c *cutter) write() error {
+	if !c.db.ownsValues.Load() {
+		if err := c.db.OwnValues(c.ctx); err != nil {
+			return err
+		}
+	}
 	g, ctx := errgroup.WithContext(c.ctx)
 	g.SetLimit(writtenAtOnce)
 	for _, o := range c.fresh {

@@ -28,7 +28,7 @@ const (
 	selectCollected  = `SELECT object FROM value_ref WHERE object > ? AND object <= ? AND run = ''`
 	anyCollected     = `SELECT 1 FROM value_ref WHERE run = '' AND digest = '' AND at < ? LIMIT 1`
 	forgetCollected  = `DELETE FROM value_ref WHERE run = '' AND digest = '' AND at < ?`
-	selectAnyApart   = `SELECT 1 FROM value_ref LIMIT 1`
+	selectAnyApart   = `SELECT 1 FROM value_ref WHERE object <> '' LIMIT 1`
 	selectAllObjects = `SELECT object, size FROM value_ref WHERE run <> '' AND object > ? ORDER BY object LIMIT ?`
 )
 
@@ -59,6 +59,9 @@ func (db *DB) SweepValues(ctx context.Context, after string, now time.Time) (rem
 	}
 	if len(garbage) == 0 {
 		return 0, last, db.forgetCollected(ctx, now)
+	}
+	if err := db.OwnValues(ctx); err != nil {
+		return 0, "", err
 	}
 	if err := db.collect(ctx, garbage, now); err != nil {
 		return 0, "", err

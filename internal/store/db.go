@@ -126,6 +126,8 @@ type DB struct {
 	// failed is set once and for all when the disk cannot be trusted.
 	failed  atomic.Pointer[error]
 	commits atomic.Int64
+	// ownsValues: the store of values was seen to be that of this database.
+	ownsValues atomic.Bool
 	// risk is what was warned of last.
 	risk   atomic.Pointer[string]
 	schema schemaWatch

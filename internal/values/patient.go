@@ -109,6 +109,15 @@ func (p *patient) Delete(ctx context.Context, name string) error {
 	return p.do(ctx, func(ctx context.Context) error { return p.store.Delete(ctx, name) })
 }
 
+// Mark is that of the store.
+func (p *patient) Mark(ctx context.Context, mark []byte) (held []byte, err error) {
+	err = p.do(ctx, func(ctx context.Context) (err error) { held, err = p.store.Mark(ctx, mark); return err })
+	return held, err
+}
+
+// MarkedAt is that of the store.
+func (p *patient) MarkedAt() string { return p.store.MarkedAt() }
+
 // List is that of the store.
 func (p *patient) List(ctx context.Context, after string, limit int) (list []Object, err error) {
 	err = p.do(ctx, func(ctx context.Context) (err error) { list, err = p.store.List(ctx, after, limit); return err })

@@ -32,6 +32,12 @@ type Store interface {
 	// of their bytes; none is the end. What is written or removed meanwhile may be
 	// among them or not.
 	List(ctx context.Context, after string, limit int) ([]Object, error)
+	// Mark gives the mark of the store, of at most [MostMark] bytes. A store without one
+	// gets this, as durable as an object; of several that bring theirs at a time one is
+	// taken, and all get that. It is no object: no list has it, and nothing removes it.
+	Mark(ctx context.Context, mark []byte) ([]byte, error)
+	// MarkedAt says to people where the mark is.
+	MarkedAt() string
 }
 
 // Object is one entry of a list.

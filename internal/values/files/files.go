@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-project/parley/internal/keyfile"
 	"github.com/parley-project/parley/internal/values"
 )
 
@@ -116,7 +117,7 @@ func syncFolder(dir string) error {
 }
 
 // Get reads an object.
-func (s *Store) Get(ctx context.Context, name string, most int64) (_ []byte, err error) {
+func (s *Store) Get(ctx context.Context, name string, most int64) ([]byte, error) {
 	path, err := s.path(name)
 	if err != nil {
 		return nil, err
@@ -124,13 +125,19 @@ func (s *Store) Get(ctx context.Context, name string, most int64) (_ []byte, err
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
+	b, err := read(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, away := os.Stat(s.dir); away != nil {
 			return nil, fmt.Errorf("the folder of the values: %w", away) // not mounted, perhaps
 		}
 		return nil, fmt.Errorf("%w: %s", values.ErrGone, path)
 	}
+	return b, err
+}
+
+// read reads a file of at most that many bytes.
+func read(path string, most int64) (_ []byte, err error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +168,27 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	}
 	return nil
 }
+
+// Mark gives the mark of the folder, which is a file in it.
+func (s *Store) Mark(ctx context.Context, mark []byte) ([]byte, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	held, err := read(s.MarkedAt(), values.MostMark)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return held, err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(keyfile.Create(s.MarkedAt(), mark), syncFolder(filepath.Dir(s.dir))); err != nil {
+		return nil, err
+	}
+	return read(s.MarkedAt(), values.MostMark) // another process may have been faster
+}
+
+// MarkedAt is the path of the mark.
+func (s *Store) MarkedAt() string { return filepath.Join(s.dir, values.MarkName) }
 
 // List gives objects in the order of their names. On the way it removes what was
 // begun a day ago and never finished.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/logging"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/values"
@@ -84,6 +86,12 @@ func (s *Store) Put(ctx context.Context, name string, value []byte) error {
 	if !values.Valid(name) {
 		return fmt.Errorf("%q is no name of an object", name)
 	}
+	_, err := s.client.PutObject(ctx, s.object(name, value))
+	return err
+}
+
+// object is what is asked for to write one.
+func (s *Store) object(name string, value []byte) *s3.PutObjectInput {
 	in := &s3.PutObjectInput{
 		Bucket: &s.cfg.Bucket, Key: aws.String(s.cfg.Prefix + name), Body: bytes.NewReader(value),
 		ContentType: aws.String("application/octet-stream"), ServerSideEncryption: types.ServerSideEncryption(s.cfg.Encryption),
@@ -91,15 +99,18 @@ func (s *Store) Put(ctx context.Context, name string, value []byte) error {
 	if s.cfg.KMSKey != "" {
 		in.SSEKMSKeyId = &s.cfg.KMSKey
 	}
-	_, err := s.client.PutObject(ctx, in)
-	return err
+	return in
 }
 
 // Get reads an object.
-func (s *Store) Get(ctx context.Context, name string, most int64) (_ []byte, err error) {
+func (s *Store) Get(ctx context.Context, name string, most int64) ([]byte, error) {
 	if !values.Valid(name) {
 		return nil, fmt.Errorf("%w: %q is no name of one", values.ErrGone, name)
 	}
+	return s.read(ctx, name, most)
+}
+
+func (s *Store) read(ctx context.Context, name string, most int64) (_ []byte, err error) {
 	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.cfg.Bucket, Key: aws.String(s.cfg.Prefix + name)})
 	if _, gone := errors.AsType[*types.NoSuchKey](err); gone {
 		return nil, fmt.Errorf("%w: %s in bucket %s", values.ErrGone, s.cfg.Prefix+name, s.cfg.Bucket)
@@ -127,6 +138,42 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	}
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.cfg.Bucket, Key: aws.String(s.cfg.Prefix + name)})
 	return err
+}
+
+// Mark gives the mark below the prefix.
+func (s *Store) Mark(ctx context.Context, mark []byte) ([]byte, error) {
+	held, err := s.read(ctx, values.MarkName, values.MostMark)
+	if !errors.Is(err, values.ErrGone) {
+		return held, err
+	}
+	if err := s.putFirst(ctx, values.MarkName, mark); err != nil {
+		return nil, err
+	}
+	return s.read(ctx, values.MarkName, values.MostMark) // another process may have been faster
+}
+
+// putFirst writes an object unless one is there of that name, which is no error. Where
+// the server knows no such condition, the last one who writes counts.
+func (s *Store) putFirst(ctx context.Context, name string, value []byte) error {
+	in := s.object(name, value)
+	in.IfNoneMatch = aws.String("*")
+	_, err := s.client.PutObject(ctx, in)
+	said, _ := errors.AsType[*smithyhttp.ResponseError](err)
+	if said == nil {
+		return err
+	}
+	switch said.HTTPStatusCode() {
+	case http.StatusPreconditionFailed, http.StatusConflict:
+		return nil
+	case http.StatusNotImplemented, http.StatusBadRequest:
+		_, err = s.client.PutObject(ctx, s.object(name, value))
+	}
+	return err
+}
+
+// MarkedAt is the key of the mark, and its bucket.
+func (s *Store) MarkedAt() string {
+	return s.cfg.Prefix + values.MarkName + " in bucket " + s.cfg.Bucket
 }
 
 // List gives objects in the order of their names. Other keys below the prefix are

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,12 @@ func Run(t *testing.T, open func(t *testing.T) values.Store) {
 	t.Run("list", func(t *testing.T) { lists(t, open(t)) })
 	t.Run("names", func(t *testing.T) { refusesNames(t, open(t)) })
 	t.Run("concurrent", func(t *testing.T) { takesMany(t, open(t)) })
+	t.Run("mark", func(t *testing.T) { keepsItsMark(t, open(t)) })
+	t.Run("marks", func(t *testing.T) {
+		for range 20 {
+			takesOneMark(t, open(t))
+		}
+	})
 	t.Run("context", func(t *testing.T) { endsWithContext(t, open(t)) })
 }
 
@@ -145,6 +152,51 @@ func takesMany(t *testing.T, s values.Store) {
 	check(t, g.Wait())
 }
 
+// keepsItsMark: the first mark stays, and is no object.
+func keepsItsMark(t *testing.T, s values.Store) {
+	for i := range 3 {
+		held, err := s.Mark(t.Context(), fmt.Appendf(nil, "mark %d", i))
+		check(t, err)
+		if string(held) != "mark 0" {
+			t.Errorf("the mark is %q", held)
+		}
+	}
+	list, err := s.List(t.Context(), "", 10)
+	check(t, err)
+	if len(list) != 0 {
+		t.Errorf("%d objects beside the mark", len(list))
+	}
+	check(t, s.Delete(t.Context(), values.MarkName))
+	name := NameOf([]byte("a"), "00")
+	check(t, s.Put(t.Context(), name, []byte("a")))
+	check(t, s.Delete(t.Context(), name))
+	held, err := s.Mark(t.Context(), []byte("another"))
+	check(t, err)
+	if string(held) != "mark 0" || !strings.Contains(s.MarkedAt(), values.MarkName) {
+		t.Errorf("the mark at %s is %q", s.MarkedAt(), held)
+	}
+}
+
+// takesOneMark: of those who come at a time one is taken, and all know which.
+func takesOneMark(t *testing.T, s values.Store) {
+	held := make([]string, 16)
+	begin := make(chan struct{})
+	var g errgroup.Group
+	for i := range held {
+		g.Go(func() error {
+			<-begin
+			b, err := s.Mark(t.Context(), fmt.Appendf(nil, "mark %d", i))
+			held[i] = string(b)
+			return err
+		})
+	}
+	close(begin)
+	check(t, g.Wait())
+	if held = slices.Compact(held); len(held) != 1 || !strings.HasPrefix(held[0], "mark ") {
+		t.Errorf("the marks are %q", held)
+	}
+}
+
 func endsWithContext(t *testing.T, s values.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -153,6 +205,9 @@ func endsWithContext(t *testing.T, s values.Store) {
 	}
 	if _, err := s.Get(ctx, NameOf([]byte("a"), "00"), 1); err == nil || errors.Is(err, values.ErrGone) {
 		t.Errorf("read after the end: %v", err)
+	}
+	if _, err := s.Mark(ctx, []byte("a")); err == nil {
+		t.Error("marked after the end")
 	}
 }
 
