@@ -136,17 +136,23 @@ func (b *Bus) sameKind(ctx context.Context, group string) error {
 // patiently repeats a question while the brokers cannot answer yet: they say so,
 // as after their start or while leaders move, or one of them cannot be reached,
 // whose partitions others will lead. A topic that nobody knows gets a second: it
-// may just have been made.
+// may just have been made. When the time is up the error is what they have said last,
+// if they have said anything.
 func patiently[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	wait := 100 * time.Millisecond
+	var said error
 	for unknown := 0; ; wait = min(2*wait, time.Second) {
 		answer, err := ask(ctx)
+		if said != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+			return answer, said
+		}
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			unknown++
 		}
 		if err == nil || !mayPass(err) || unknown > 3 {
 			return answer, err
 		}
+		said = err
 		select {
 		case <-ctx.Done():
 			return answer, err

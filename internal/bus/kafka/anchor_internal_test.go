@@ -12,6 +12,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
+// TestPatientlyToTheEnd: where the time ends while a question is open, what the brokers
+// have said before is the reason, not that the time has ended.
+func TestPatientlyToTheEnd(t *testing.T) {
+	for name, c := range map[string]struct{ said, want error }{
+		"brokers that are not ready": {kerr.CoordinatorNotAvailable, kerr.CoordinatorNotAvailable},
+		"brokers that say nothing":   {nil, context.DeadlineExceeded},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			said := c.said
+			_, err := patiently(ctx, func(ctx context.Context) (int, error) {
+				if err := said; err != nil {
+					said = nil
+					return 0, err
+				}
+				<-ctx.Done()
+				return 0, ctx.Err()
+			})
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+		})
+	}
+}
+
 // TestPatiently: what may pass is asked again, with time between, until it has or
 // the time is up; everything else is said at once.
 func TestPatiently(t *testing.T) {
