@@ -79,7 +79,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 
 // startLimit is how long a cluster may take to start, on a machine that does
 // much else.
-const startLimit = 2 * time.Minute
+const startLimit = 5 * time.Minute
 
 func start(ctx context.Context, o Options) (*Cluster, error) {
 	return onOtherPorts(func() (*Cluster, error) { return startOnce(ctx, o) })
