@@ -130,14 +130,31 @@ steps:
 output: {text: "${c.output.text}"}
 `
 
+// family takes turns, and has its answer from a run of its own, beside a wait for an
+// event.
+const family = `name: family
+concurrency: {limit: 16}
+steps:
+  - id: both
+    parallel:
+      - {id: kid, workflow: chain, input: {n: "${workflow.input.n}"}}
+      - {id: told, event: told, key: "${workflow.input.n}"}
+  - {id: rest, wait: 300ms}
+  - {id: last, agent: lookup, input: {text: "${kid.output.text}"}}
+output: {text: "${last.output.text}"}
+`
+
 // The names of the workflows.
 const (
-	flowChain = "chain"
-	flowHurry = "hurry"
+	flowChain  = "chain"
+	flowHurry  = "hurry"
+	flowFamily = "family"
 )
 
 // flows are the workflows by their names.
-func flows() map[string]string { return map[string]string{flowChain: chain, flowHurry: hurry} }
+func flows() map[string]string {
+	return map[string]string{flowChain: chain, flowHurry: hurry, flowFamily: family}
+}
 
 // simple speaks Simple A2A. It goes on when the caller has hung up: agents
 // finish what they have begun.

@@ -44,6 +44,8 @@ type cluster struct {
 	steers *steerer
 	// resting: nothing more is waited for but rest.
 	resting atomic.Bool
+	// poisoned: somebody has written records that cannot be handled.
+	poisoned bool
 }
 
 // shape is what a cluster consists of.

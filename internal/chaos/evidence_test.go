@@ -120,9 +120,38 @@ func (c *cluster) collectRows(conn *pgx.Conn, e *evidence) {
 			return nil
 		})
 	}
+	if err == nil {
+		e.letters, err = c.letters(conn)
+	}
+	if err == nil {
+		e.left, err = c.left(conn)
+	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// letters are the dead letters of tasks, and those of records if nobody has written
+// any that cannot be handled.
+func (c *cluster) letters(conn *pgx.Conn) ([]letter, error) {
+	rows, err := conn.Query(c.t.Context(), `SELECT kind, coalesce(run, '') FROM dead_letter WHERE kind = $1 OR NOT $2`, parley.DeadLetterTask, c.poisoned)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l letter, err error) {
+		err = row.Scan(&l.kind, &l.run)
+		return l, err
+	})
+}
+
+// left are waits for events and places in lanes, and runs of steps that have not ended.
+func (c *cluster) left(conn *pgx.Conn) ([]string, error) {
+	rows, err := conn.Query(c.t.Context(), `SELECT 'wait of ' || run || '.' || step FROM waiter UNION ALL SELECT 'turn of ' || run FROM turn
+		UNION ALL SELECT 'lane of ' || workflow FROM lane UNION ALL SELECT 'child of ' || task || ' that is ' || state FROM child WHERE state NOT IN ('ended', 'void') ORDER BY 1`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // collectRuns reads the histories and replays each.
@@ -148,17 +177,31 @@ func (c *cluster) collectRuns(conn *pgx.Conn, e *evidence) {
 			c.t.Fatal(err)
 		}
 		r := runEnd{
-			key: key, flow: h.Run.Workflow, status: h.Run.Status, ended: h.Run.EndedAt, retriedFrom: h.Run.RetriedFrom, seq: h.Run.Seq, events: h.Events,
-			replayed: replayed(c.t, h),
+			key: key, flow: h.Run.Workflow, status: h.Run.Status, ended: h.Run.EndedAt, retriedFrom: h.Run.RetriedFrom,
+			parent: h.Run.ParentRun, of: h.Run.ParentStep, seq: h.Run.Seq, events: h.Events,
+			replayed: replayed(c.t, h), output: output(h.Events),
 		}
 		var why parley.Error
 		if json.Unmarshal(h.Run.Error, &why) == nil {
 			var details struct{ Limit string }
 			_ = json.Unmarshal(why.Details, &details) // others have other details
-			r.code, r.why, r.limit = why.Code, why.Message, details.Limit
+			if r.code, r.why, r.limit = why.Code, why.Message, details.Limit; why.Cause != nil {
+				r.cause = why.Cause.Code
+			}
 		}
 		e.runs[id] = r
 	}
+}
+
+// output is what the last event of a run gives.
+func output(events []parley.Event) string {
+	var last struct {
+		Output json.RawMessage `json:"output"`
+	}
+	if len(events) > 0 {
+		_ = json.Unmarshal(events[len(events)-1].Data, &last) // what is none is judged
+	}
+	return string(last.Output)
 }
 
 func replayed(t *testing.T, h store.History) parley.RunStatus {

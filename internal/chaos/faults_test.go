@@ -100,7 +100,7 @@ func (f *faulter) perform(ctx context.Context, x fault) {
 	if ctx.Err() != nil {
 		return
 	}
-	from := time.Since(f.began)
+	from, calls := time.Since(f.began), f.c.agents.log.total()
 	hurt()
 	select {
 	case <-ctx.Done():
@@ -112,7 +112,7 @@ func (f *faulter) perform(ctx context.Context, x fault) {
 		f.delays = append(f.delays, delay{f.began.Add(from), time.Now()})
 		f.mu.Unlock()
 	}
-	f.c.t.Logf("%6.1f s to %6.1f s: %s of %s", from.Seconds(), time.Since(f.began).Seconds(), x.kind.name, lock)
+	f.c.t.Logf("%6.1f s to %6.1f s: %s of %s, %d calls", from.Seconds(), time.Since(f.began).Seconds(), x.kind.name, lock, f.c.agents.log.total()-calls)
 }
 
 func pick[T any](rnd *rand.Rand, of []T) T { return of[rnd.IntN(len(of))] }

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,9 @@ type evidence struct {
 	// results counts the records on the topic of results, by task.
 	results map[string]int
 	late    []lateAnswer
+	letters []letter
+	// left are rows about what runs do, now that all have ended.
+	left []string
 	// deeds are what was done to runs after their starts.
 	deeds map[string]deed
 	// called is when the calls of each task came, delays are when they could come
@@ -42,12 +46,16 @@ type runEnd struct {
 	ended  time.Time
 	// retriedFrom is the run that this one is a retry of.
 	retriedFrom string
-	code        parley.Code // why it failed
-	why         string      // in words
-	limit       string      // that kept a retry from being made
-	seq         int64
-	events      []parley.Event
-	replayed    parley.RunStatus // by the events alone
+	// parent is the run of which a step has started this one, of that step.
+	parent, of string
+	code       parley.Code // why it failed
+	cause      parley.Code // and what that comes from
+	why        string      // in words
+	limit      string      // that kept a retry from being made
+	seq        int64
+	events     []parley.Event
+	replayed   parley.RunStatus // by the events alone
+	output     string
 }
 
 // attemptEnd is what the store holds of an attempt.
@@ -66,14 +74,17 @@ func judge(e evidence) []string {
 	judgeStarts(e, report)
 	for _, id := range slices.Sorted(maps.Keys(e.runs)) {
 		judgeRun(id, e.runs[id], report)
-		judgeSteered(id, e.runs[id], e.deeds[id], report)
+		judgeSteered(id, e, report)
 	}
 	judgeRetries(e, report)
 	judgeTimes(e, report)
-	for _, id := range slices.Sorted(maps.Keys(e.attempts)) {
-		if a := e.attempts[id]; a.state != "closed" {
-			report("attempt %s is left %s", id, a.state)
-		}
+	judgeAttempts(e, report)
+	judgeAnswers(e, report)
+	judgeValues(e, report)
+	judgeLetters(e, report)
+	judgeFamilies(e, report)
+	for _, row := range e.left {
+		report("left is a %s", row)
 	}
 	judgeCalls(e, report)
 	judgeCounts(e, report)
@@ -96,8 +107,10 @@ func judgeStarts(e evidence, report func(string, ...any)) {
 	byKey := map[string][]string{}
 	started := 0
 	for _, id := range slices.Sorted(maps.Keys(e.runs)) {
-		byKey[e.runs[id].key] = append(byKey[e.runs[id].key], id)
-		started += boolInt(e.runs[id].retriedFrom == "")
+		if r := e.runs[id]; r.parent == "" {
+			byKey[r.key] = append(byKey[r.key], id)
+			started += boolInt(r.retriedFrom == "")
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		if ids := byKey[key]; len(ids) > 1 {
@@ -121,13 +134,15 @@ func judgeStarts(e evidence, report func(string, ...any)) {
 }
 
 // judgeRun: one terminal event, the last; no gap; the events alone give what is
-// stored. Only an unknown outcome may make a run fail here, and too little time
-// one that is in a hurry: for an answer, or for another try (language.md T1).
+// stored. Only an unknown outcome may make a run fail here, also that of a run that one
+// of its steps has started, and too little time one that is in a hurry: for an answer,
+// or for another try (language.md T1).
 func judgeRun(id string, r runEnd, report func(string, ...any)) {
 	if !r.status.Terminal() {
 		report("run %s is left %s", id, r.status)
 	}
-	if late := r.flow == flowHurry && (r.code == parley.CodeTimeout || r.limit == "timeout"); r.status == parley.RunFailed && r.code != parley.CodeOutcomeUnknown && !late {
+	unknown := r.code == parley.CodeOutcomeUnknown || r.code == parley.CodeSubWorkflowFailed && r.cause == parley.CodeOutcomeUnknown
+	if late := r.flow == flowHurry && (r.code == parley.CodeTimeout || r.limit == "timeout"); r.status == parley.RunFailed && !unknown && !late {
 		report("run %s is %s: %s", id, r.status, strings.TrimSuffix(string(r.code)+": "+r.why, ": "))
 	}
 	terminal := 0
@@ -181,22 +196,28 @@ func judgeCalls(e evidence, report func(string, ...any)) {
 	}
 }
 
+// answer is what every agent answers to the run with the number 1.
+const answer = `{"text":"1"}`
+
 // sound is evidence of one run without a fault.
 func sound() evidence {
 	event := func(seq int64, t parley.EventType) parley.Event { return parley.Event{Seq: seq, Type: t} }
+	step := func(seq int64, name string) parley.Event {
+		return parley.Event{Seq: seq, Type: parley.EventStepCompleted, Step: name, Attempt: 1, Data: json.RawMessage(`{"kind":"agent"}`)}
+	}
 	return evidence{
 		accepted: map[int][]string{1: {"run-1", "run-1"}},
 		runs: map[string]runEnd{"run-1": {
-			key: "k1", status: parley.RunCompleted, replayed: parley.RunCompleted, seq: 3,
-			events: []parley.Event{event(1, parley.EventRunStarted), event(2, parley.EventStepCompleted), event(3, parley.EventRunCompleted)},
+			key: "k1", status: parley.RunCompleted, replayed: parley.RunCompleted, seq: 4, output: answer,
+			events: []parley.Event{event(1, parley.EventRunStarted), step(2, "a"), step(3, "b"), event(4, parley.EventRunCompleted)},
 		}},
 		attempts: map[string]attemptEnd{
-			"run-1.a.1": {agent: agentResend, state: "closed", outcome: "ok", output: "1", orphanings: 1},
-			"run-1.b.1": {agent: agentLookup, state: "closed", outcome: "ok", output: "1", orphanings: 1},
+			"run-1.a.1": {agent: agentResend, state: "closed", outcome: "ok", output: answer, orphanings: 1},
+			"run-1.b.1": {agent: agentLookup, state: "closed", outcome: "ok", output: answer, orphanings: 1},
 		},
 		calls:   map[string][]string{"run-1.a.1": {agentResend, agentResend}, "run-1.b.1": {agentLookup}},
 		results: map[string]int{"run-1.a.1": 1},
-		late:    []lateAnswer{{attempt: "run-1.a.1", outcome: "ok", output: "1"}},
+		late:    []lateAnswer{{attempt: "run-1.a.1", outcome: "ok", output: answer}},
 	}
 }
 
@@ -223,9 +244,9 @@ func TestJudge(t *testing.T) {
 		"run run-1 is FAILED: agent_unavailable: gone": run(func(r *runEnd) {
 			r.status, r.replayed, r.code, r.why, r.limit = parley.RunFailed, parley.RunFailed, "agent_unavailable", "gone", "timeout"
 		}),
-		"run run-1: event 4 stands at place 3":                               run(func(r *runEnd) { r.events[2].Seq = 4 }),
-		"run run-1: seq 4 with 3 events":                                     run(func(r *runEnd) { r.seq = 4 }),
-		"run run-1 has 0 terminal events":                                    run(func(r *runEnd) { r.events[2].Type = parley.EventStepCompleted }),
+		"run run-1: event 5 stands at place 4":                               run(func(r *runEnd) { r.events[3].Seq = 5 }),
+		"run run-1: seq 5 with 4 events":                                     run(func(r *runEnd) { r.seq = 5 }),
+		"run run-1 has 0 terminal events":                                    run(func(r *runEnd) { r.events[3].Type = parley.EventStepCompleted }),
 		"run run-1 is COMPLETED, but RUNNING when replayed":                  run(func(r *runEnd) { r.replayed = parley.RunRunning }),
 		"start 1 was answered with the runs [run-1 run-2]":                   func(e *evidence) { e.accepted[1][1] = "run-2" },
 		"start 2 was accepted as run run-2, which is not there":              func(e *evidence) { e.accepted[2] = []string{"run-2"} },
@@ -240,7 +261,7 @@ func TestJudge(t *testing.T) {
 		},
 		"attempt run-1.a.1: agent resend was called 2 times, its policy allows 1": attempt("run-1.a.1", func(a *attemptEnd) { a.orphanings = 0 }),
 		"attempt run-1.b.1 has its answer in its row and among the late ones": func(e *evidence) {
-			e.late = append(e.late, lateAnswer{attempt: "run-1.b.1", outcome: "ok", output: "1"})
+			e.late = append(e.late, lateAnswer{attempt: "run-1.b.1", outcome: "ok", output: answer})
 		},
 		"run run-1: run.completed is not the last event": run(func(r *runEnd) {
 			r.events[1].Type = parley.EventRunCompleted

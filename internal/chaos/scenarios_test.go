@@ -246,6 +246,7 @@ func (s *scenario) poison() {
 			s.t.Errorf("%d bytes are not taken: %v", len(value), err)
 		}
 	}
+	s.poisoned = true
 	const partitions = 12
 	conn := s.connect()
 	defer conn.Close(context.Background())

@@ -39,9 +39,14 @@ type steering struct {
 	after, lasts time.Duration
 	// retry: once the run has failed or was cancelled it is retried.
 	retry bool
+	// family: the run has a run of its own, and waits for an event, which comes after
+	// heard.
+	family bool
+	heard  time.Duration
 }
 
-// steered draws what is done to run n: each verb to share runs of a hundred.
+// steered draws what is done to run n: each verb to share runs of a hundred, and so
+// many have a run of their own.
 func steered(seed uint64, share int) func(n int) steering {
 	return func(n int) steering {
 		rnd := rand.New(rand.NewPCG(seed, uint64(n)))
@@ -51,6 +56,10 @@ func steered(seed uint64, share int) func(n int) steering {
 			s.verb = verbs[i]
 		}
 		s.retry = s.retry && s.verb != verbPause && s.verb != verbNone || s.verb == verbHurry
+		if s.family = s.verb != verbHurry && rnd.IntN(100) < share; s.family {
+			// An event that came before the retry is none for it.
+			s.heard, s.retry = between(rnd, 0, 4*time.Second), false
+		}
 		return s
 	}
 }
@@ -84,21 +93,35 @@ func newSteerer(c *cluster, draw func(n int) steering) *steerer {
 	return &steerer{c: c, draw: draw, deeds: map[string]deed{}}
 }
 
+// drawn is what is done to run n.
+func (s *steerer) drawn(n int) steering {
+	if s == nil {
+		return steering{}
+	}
+	return s.draw(n)
+}
+
 // flow is the workflow of run n.
 func (s *steerer) flow(n int) string {
-	if s != nil && s.draw(n).verb == verbHurry {
+	switch x := s.drawn(n); {
+	case x.verb == verbHurry:
 		return flowHurry
+	case x.family:
+		return flowFamily
 	}
 	return flowChain
 }
 
 // began lets what is to be done to run n take its course.
 func (s *steerer) began(n int, id string) {
-	if s == nil || s.draw(n).verb == verbNone {
+	x := s.drawn(n)
+	if x.family {
+		s.doing.Go(func() { s.publish(n, x.heard) })
+	}
+	if x.verb == verbNone {
 		return
 	}
 	s.doing.Go(func() {
-		x := s.draw(n)
 		d := deed{verb: x.verb}
 		pause(s.c.t, x.after)
 		switch x.verb {
@@ -118,6 +141,23 @@ func (s *steerer) began(n int, id string) {
 		s.deeds[id] = d
 		s.mu.Unlock()
 	})
+}
+
+// publish publishes the event that run n waits for, until an executor has taken it.
+func (s *steerer) publish(n int, after time.Duration) {
+	pause(s.c.t, after)
+	body := fmt.Appendf(nil, `{"event":"told","key":"%d","id":"told-%d"}`, n, n)
+	for try := n; s.c.t.Context().Err() == nil; try++ {
+		status, text, err := s.c.post(s.c.executors[try%len(s.c.executors)], "/api/v1/events", body)
+		if err == nil && status/100 == 2 {
+			return
+		}
+		if err == nil && status/100 == 4 {
+			s.c.t.Errorf("the event of run %d is refused: %d %s", n, status, text)
+			return
+		}
+		pause(s.c.t, 50*time.Millisecond)
+	}
 }
 
 // wait waits until everything was done, and gives how many runs were begun by it.
@@ -236,8 +276,10 @@ func (e *evidence) excused(due, at time.Time) bool {
 }
 
 // judgeSteered: what was accepted has taken effect, what was not asked for has not.
-func judgeSteered(id string, r runEnd, d deed, report func(string, ...any)) {
+func judgeSteered(id string, e evidence, report func(string, ...any)) {
+	r, d := e.runs[id], e.deeds[id]
 	switch {
+	case r.parent != "" && r.status == parley.RunCancelled && e.runs[r.parent].status == parley.RunCancelled:
 	case r.status == parley.RunCancelled && d.verb != verbCancel && d.verb != verbTerminate:
 		report("run %s is CANCELLED, nobody has asked for that", id)
 	case d.accepted && (d.verb == verbCancel || d.verb == verbTerminate) && r.status != parley.RunCancelled:
@@ -300,7 +342,7 @@ func TestJudgeSteered(t *testing.T) {
 	event := func(seq int64, t parley.EventType) parley.Event { return parley.Event{Seq: seq, Type: t} }
 	now := time.Now()
 	run := func(status parley.RunStatus, more ...parley.EventType) runEnd {
-		r := runEnd{key: "k1", status: status, replayed: status, ended: now, events: []parley.Event{event(1, parley.EventRunStarted)}}
+		r := runEnd{key: "k1", status: status, replayed: status, ended: now, output: answer, events: []parley.Event{event(1, parley.EventRunStarted)}}
 		for _, typ := range append(more, map[parley.RunStatus]parley.EventType{
 			parley.RunCompleted: parley.EventRunCompleted, parley.RunCancelled: parley.EventRunCancelled, parley.RunFailed: parley.EventRunFailed,
 		}[status]) {
@@ -366,6 +408,11 @@ func TestJudgeSteered(t *testing.T) {
 			called: c.called, delays: c.delays,
 		}
 		maps.Copy(e.runs, c.others)
+		for id, r := range e.runs {
+			if r.status == parley.RunFailed {
+				e.letters = append(e.letters, letter{kind: parley.DeadLetterTask, run: id})
+			}
+		}
 		wrong := judge(e)
 		if c.want == "" && len(wrong) > 0 || c.want != "" && !slices.Contains(wrong, c.want) {
 			t.Errorf("%q, want %q", wrong, c.want)
@@ -377,15 +424,16 @@ func TestJudgeSteered(t *testing.T) {
 func TestSteered(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		draw, again, seen := steered(seed, dailyShare), steered(seed, dailyShare), map[verb]int{}
+		draw, again, seen, families := steered(seed, dailyShare), steered(seed, dailyShare), map[verb]int{}, 0
 		for n := range dailyRuns {
 			if draw(n) != again(n) {
 				t.Fatalf("run %d of seed %d: %v and %v", n, seed, draw(n), again(n))
 			}
 			seen[draw(n).verb]++
+			families += boolInt(draw(n).family)
 		}
-		if len(seen) != 5 || seen[verbNone] < dailyRuns*3/4 {
-			t.Errorf("seed %d: %v", seed, seen)
+		if len(seen) != 5 || seen[verbNone] < dailyRuns*3/4 || families == 0 {
+			t.Errorf("seed %d: %v, %d families", seed, seen, families)
 		}
 	}
 }
