@@ -285,3 +285,16 @@ func dump(t testing.TB, db *DB, more ...string) string {
 	}
 	return out.String()
 }
+
+// TestLongestPath: a step of which the path is as long as the engine lets it be can be
+// called, also if nothing in it repeats: an index of PostgreSQL takes 2,704 bytes.
+func TestLongestPath(t *testing.T) {
+	eachDB(t, func(t *testing.T, db *DB) {
+		const run = "run-01890a5d-ac96-774b-bcce-b302099a8057"
+		var path strings.Builder
+		for n := uint32(1); len(run)+path.Len() <= 2_650-3; n++ {
+			path.WriteRune(rune(0x4E00 + n*2654435761%0x5000)) // words of no language
+		}
+		begin(t, db, run, attempt(run, path.String(), 10_000))
+	})
+}

@@ -260,6 +260,31 @@ func TestLimits_NothingGoesOnWithTooManyExecutions(t *testing.T) {
 	}
 }
 
+// TestLimits_LongPaths: a step deep in the graph form whose path no database can keep fails,
+// and says why; one that stands less deep does not.
+func TestLimits_LongPaths(t *testing.T) {
+	id := func(r rune, n int) string { return strings.Repeat(string(r), n) }
+	loop := func(id, body string) string {
+		return `"` + id + `":{"id":"` + id + `","type":"loop","loop_config":{"collection":"${workflow.input.x}","loop_body":["` + body + `"]},"next_step":null}`
+	}
+	for length, fits := range map[int]bool{210: true, 255: false} {
+		a, b, c := id('木', length), id('火', length), id('水', length)
+		d := id('土', length)
+		def := testParse(t, `{"name":"t","version":"1","start_step":"`+a+`","steps":{`+loop(a, b)+`,`+loop(b, c)+`,`+loop(c, d)+`,
+			"`+d+`":{"id":"`+d+`","type":"agent","agent_name":"x","input_mapping":{},"next_step":null}}}`)
+		s := &script{t: t, state: NewState("run-1", def, DefaultRunLimits()), open: make(map[string]Schedule), now: time.Unix(0, 0).UTC()}
+		s.apply(Start{At: s.now, Input: json.RawMessage(`{"x":[1]}`)})
+		if path := a + "[0]/" + b + "[0]/" + c + "[0]/" + d; fits {
+			s.wantCalls(path)
+			continue
+		}
+		s.wantCode(parley.CodeLimit)
+		if e := s.state.Err(); !strings.Contains(e.Message, "path of a step: 3072 bytes, the limit is 2645") {
+			t.Errorf("%v", e)
+		}
+	}
+}
+
 // TestC1_WhatUndoesARunHasExecutionsOfItsOwn: a run that fails by the limit of executions
 // is compensated, and does what is to be done in any case; that is bounded too.
 func TestC1_WhatUndoesARunHasExecutionsOfItsOwn(t *testing.T) {

@@ -23,6 +23,10 @@ func (a *decider) consider(r *region, step *Step) *execution {
 		a.fail(x, a.exhaustion(), attemptEnd{})
 		return x
 	}
+	if n, most := len(x.path), maxKeyBytes-len(a.run); n > most {
+		a.failFinally(x, limitError("path of a step", int64(most), int64(n)), attemptEnd{})
+		return x
+	}
 	c, ok := a.copied[x.path]
 	if ok && !c.Entered {
 		a.takeOver(x, c)
@@ -47,6 +51,11 @@ func (a *decider) consider(r *region, step *Step) *execution {
 	a.begin(x)
 	return x
 }
+
+// maxKeyBytes is how long the id of a run and the path of an execution in it may be: with
+// the number of an attempt they are a key of the database, and PostgreSQL takes 2,704
+// bytes. With ids of the list form they come to that only if all is as long as may be.
+const maxKeyBytes = 2_650
 
 // exhausted reports whether the phase under way has more executions than it may. Then no
 // handler, no retry and no tolerance of a loop makes up for a failure: each of them would
