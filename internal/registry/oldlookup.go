@@ -35,6 +35,9 @@ const (
 	oldTries   = 3
 	oldPause   = 200 * time.Millisecond
 	maxOldBody = 1 << 20
+	// oldSilent is how long nobody is asked again after none could be reached in all
+	// tries: each of the records that wait would wait through all of them.
+	oldSilent = 5 * time.Second
 	// oldPageSize is how many agents the API gives at a time, and maxOldPages how
 	// often it is asked for others.
 	oldPageSize = 100
@@ -71,6 +74,9 @@ type OldLookup struct {
 
 	mu     sync.Mutex
 	absent map[string]time.Time // guarded by mu
+	// silence is why nobody could be reached, and nobody is asked until then.
+	silence      error
+	silenceUntil time.Time
 }
 
 // NewOldLookup checks cfg. The error is a [*parley.Error] of code invalid.
@@ -110,7 +116,7 @@ func NewOldLookup(cfg OldLookupConfig) (*OldLookup, error) {
 // The error is a [*parley.Error]: code unknown_agent for a name that neither
 // knows, or that is deleted; agent_rejected for an agent that is inactive or
 // whose record is of no use; agent_unavailable, which may be tried again, if
-// nobody could say.
+// nobody could say: at once in the 5 seconds after they could not be reached.
 func (o *OldLookup) Lookup(ctx context.Context, name string) (parley.Agent, error) {
 	known := o.cache.get(name)
 	if known != nil && o.cfg.Now().Before(known.until) {
@@ -161,22 +167,40 @@ func (o *OldLookup) fetch(ctx context.Context, name string) (parley.Agent, error
 	if name == "" || name == "." || name == ".." || len(name) > 4*maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return parley.Agent{}, unknownOld(name)
 	}
-	var failed error
-	for _, ask := range []func(context.Context, string) (oldRecord, error){o.askAPI, o.askRegistry} {
-		rec, err := ask(ctx, name)
-		switch {
-		case err == nil:
+	failed := o.silent()
+	if failed != nil {
+		return parley.Agent{}, unaskedOld(name, failed)
+	}
+	reached := false
+	for _, place := range []struct {
+		base string
+		ask  func(context.Context, string) (oldRecord, error)
+	}{{o.api, o.askAPI}, {o.registry, o.askRegistry}} {
+		if place.base == "" {
+			continue
+		}
+		rec, err := place.ask(ctx, name)
+		if err == nil {
 			return o.agent(name, rec)
-		case !errors.Is(err, errAbsent) && failed == nil:
+		}
+		reached = reached || !errors.Is(err, errUnreached)
+		if !errors.Is(err, errAbsent) && failed == nil {
 			failed = err
 		}
 	}
 	if failed == nil {
 		return parley.Agent{}, unknownOld(name)
 	}
+	if !reached && ctx.Err() == nil {
+		o.noteSilence(failed)
+	}
+	return parley.Agent{}, unaskedOld(name, failed)
+}
+
+func unaskedOld(name string, failed error) error {
 	e := agentError(parley.CodeAgentUnavailable, name, "agent '%s' cannot be looked up: %w; check that the platform's API and registry can be reached", shown(name), failed)
 	e.Retryable = true
-	return parley.Agent{}, e
+	return e
 }
 
 // oldRecord is an agent as the API or the registry gives it.
@@ -235,9 +259,6 @@ func (o *oldBreaker) breaker() *parley.Breaker {
 // let through others than the one of that name, and more than a page has. Its
 // total is none of all of them: a page that is not full is the last.
 func (o *OldLookup) askAPI(ctx context.Context, name string) (oldRecord, error) {
-	if o.api == "" {
-		return oldRecord{}, errAbsent
-	}
 	first := fmt.Sprintf("%s/api/v1/agents?page_size=%d&name=%s", o.api, oldPageSize, url.QueryEscape(name))
 	address, head := first, json.RawMessage(nil)
 	for n := 1; n <= maxOldPages; n++ {
@@ -280,9 +301,6 @@ func (o *OldLookup) pick(items []json.RawMessage, name string) (rec oldRecord, e
 }
 
 func (o *OldLookup) askRegistry(ctx context.Context, name string) (rec oldRecord, err error) {
-	if o.registry == "" {
-		return rec, errAbsent
-	}
 	if err := o.get(ctx, o.registry+"/agents/"+url.PathEscape(name), &rec); err != nil {
 		return rec, err
 	}
@@ -290,6 +308,35 @@ func (o *OldLookup) askRegistry(ctx context.Context, name string) (rec oldRecord
 		return rec, errAbsent
 	}
 	return rec, nil
+}
+
+// errUnreached is in the chain of the errors of requests that were not answered, or not
+// to the end.
+var errUnreached = errors.New("not reached")
+
+// unreached is such an error.
+type unreached struct{ error }
+
+// Is reports whether target is errUnreached.
+func (unreached) Is(target error) bool { return target == errUnreached }
+
+// Unwrap gives why.
+func (e unreached) Unwrap() error { return e.error }
+
+// silent gives why nobody can be reached, if that was found out just now.
+func (o *OldLookup) silent() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cfg.Now().Before(o.silenceUntil) {
+		return o.silence
+	}
+	return nil
+}
+
+func (o *OldLookup) noteSilence(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.silence, o.silenceUntil = err, o.cfg.Now().Add(oldSilent)
 }
 
 // get makes a request until it is answered, and decodes the answer.
@@ -327,7 +374,7 @@ func (o *OldLookup) getOnce(ctx context.Context, address string, into any) (agai
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err
 		}
-		return true, fmt.Errorf("%s: %w", place, err)
+		return true, unreached{fmt.Errorf("%s: %w", place, err)}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusSwitchingProtocols { // its body is the connection, which no time limit ends
@@ -335,7 +382,7 @@ func (o *OldLookup) getOnce(ctx context.Context, address string, into any) (agai
 	}
 	switch body, err := io.ReadAll(io.LimitReader(resp.Body, maxOldBody+1)); {
 	case err != nil:
-		return true, fmt.Errorf("%s: the answer broke off: %w", place, err)
+		return true, unreached{fmt.Errorf("%s: the answer broke off: %w", place, err)}
 	case resp.StatusCode == http.StatusNotFound:
 		return false, errAbsent
 	case resp.StatusCode != http.StatusOK:

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -286,6 +287,48 @@ func TestOldLookupFailing(t *testing.T) {
 	if _, err := o.Lookup(t.Context(), "nobody"); err != nil {
 		t.Errorf("an agent that was added: %v", err)
 	}
+}
+
+// deaf takes requests and answers none until it hears.
+type deaf struct {
+	*oldPlatform
+	hears atomic.Bool
+	asked atomic.Int32
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.asked.Add(1)
+	if !d.hears.Load() {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return d.oldPlatform.RoundTrip(r)
+}
+
+// TestOldLookupBacklog: while nobody answers one agent waits through all tries, and not
+// each of a backlog of them; a little later they are asked again.
+func TestOldLookupBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deaf{oldPlatform: newOldPlatform()}
+		o := d.lookup(t, func(c *registry.OldLookupConfig) { c.Client, c.Now = &http.Client{Transport: d}, time.Now })
+		began := time.Now()
+		for i := range 100 {
+			_, err := o.Lookup(t.Context(), fmt.Sprint("agent-", i%10))
+			if e, ok := errors.AsType[*parley.Error](err); !ok || e.Code != parley.CodeAgentUnavailable || !e.Retryable || !strings.Contains(e.Message, "http://old.test") {
+				t.Fatalf("%v", err)
+			}
+		}
+		if took := time.Since(began); took > time.Minute || d.asked.Load() != 6 {
+			t.Errorf("100 agents took %v and %d requests", took, d.asked.Load())
+		}
+		d.hears.Store(true)
+		d.set("/reg/agents/agent-1", `{"name":"agent-1","url":"http://a.test"}`)
+		time.Sleep(5 * time.Second)
+		if _, err := o.Lookup(t.Context(), "agent-1"); err != nil {
+			t.Errorf("when they answer again: %v", err)
+		}
+	})
 }
 
 // TestOldLookupOfWhoSwitches: an answer that gives the connection to another protocol
