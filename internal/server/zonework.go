@@ -66,7 +66,7 @@ func (w *zoneWork) Start(ctx context.Context, key string, in execution.Input) er
 	if run, err := w.find(ctx, key); err == nil {
 		return same(run, in)
 	} else if !errors.Is(err, execution.ErrUnknown) {
-		return err
+		return refused(err)
 	}
 	if w.live.Load() >= int64(w.most) {
 		return &execution.OverloadedError{}
@@ -79,34 +79,36 @@ func (w *zoneWork) Start(ctx context.Context, key string, in execution.Input) er
 		Workflow: w.workflow, CallAgent: w.agent, Input: input, IdempotencyKey: zoneKey(key), TriggeredBy: "zone", Timeout: w.limit,
 		Labels: map[string]string{"zone": "execution"}, Trace: in.Trace,
 	})
-	switch parley.CodeOf(err) {
-	case parley.CodeIdempotencyConflict: // somebody was faster with it
+	switch {
+	case parley.CodeOf(err) == parley.CodeIdempotencyConflict: // somebody was faster with it
 		run, err := w.find(ctx, key)
 		if err != nil {
-			return err
+			return refused(err)
 		}
 		return same(run, in)
-	case parley.CodeConflict, parley.CodeLimit, parley.CodeInvalidInput:
+	case err != nil:
 		return refused(err)
-	}
-	if err == nil && !existing {
+	case !existing:
 		w.live.Add(1)
 	}
-	return err
+	return nil
 }
 
 // refused says why no run was begun: since there is no room beside others of the
-// workflow (concurrency), which may be otherwise soon, or for good.
+// workflow (concurrency), or the database is away, which may be otherwise soon, or for
+// good. A run that was begun all the same is found when it is asked for again.
 func refused(err error) error {
 	var why parley.ConflictDetails
 	e, ok := errors.AsType[*parley.Error](err)
 	switch {
 	case ok && json.Unmarshal(e.Details, &why) == nil && why.Conflict == parley.ConflictConcurrency:
 		return errors.Join(&execution.OverloadedError{}, err)
-	case parley.CodeOf(err) == parley.CodeConflict:
-		return err
+	case parley.CodeOf(err) == parley.CodeUnavailable:
+		return errors.Join(&execution.OverloadedError{}, err)
+	case parley.CodeOf(err) == parley.CodeLimit, parley.CodeOf(err) == parley.CodeInvalidInput:
+		return errors.Join(execution.ErrInvalid, err)
 	}
-	return errors.Join(execution.ErrInvalid, err)
+	return err
 }
 
 func zoneKey(key string) string { return "zone-" + key }
