@@ -10,6 +10,7 @@ import (
 	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/records"
+	"github.com/parley-project/parley/internal/store"
 )
 
 const (
@@ -19,6 +20,11 @@ const (
 	// intakeTries is how often a record is tried that fails for a reason that may
 	// pass, before it is a dead letter.
 	intakeTries = 20
+	// awayTries is how often, and awayPause how long after each other, if the reason is
+	// that a value kept apart cannot be fetched now: its store may be away for long while
+	// the database is well, and all that comes meanwhile would be dead letters.
+	awayTries   = 240
+	awayPause   = 15 * time.Second
 	intakePause = 50 * time.Millisecond
 	intakeLong  = 5 * time.Second
 )
@@ -48,8 +54,8 @@ func (in *intake) since(taken time.Time) time.Time {
 // takeIn subscribes. Records of one key are handled one after the other, in the
 // order of the bus; those that have no key have no order. One that is to be tried
 // again holds up those of its key, and others only while the store or the bus is
-// away. The records that are in hand when stop is called are ended first, or come
-// again.
+// away, not while values that are kept apart are. The records that are in hand when
+// stop is called are ended first, or come again.
 func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err error) {
 	deferred, ok := x.cfg.Bus.(bus.Deferred)
 	if !ok {
@@ -65,14 +71,14 @@ func (x *Executor) takeIn(ctx context.Context, in *intake) (stop func(), err err
 	// queue when it is to be tried again. While the store is away others would fare no
 	// better: they stay on the bus, rather than become dead letters.
 	handle := func(r taken) bool {
-		err := x.tryUntil(ctx, in, &r, func(err error) bool { return parley.CodeOf(err) != parley.CodeUnavailable })
+		err := x.tryUntil(ctx, in, &r, concernsNoOthers)
 		if err == nil {
 			r.done()
 			<-room
 			return true
 		}
 		workers.Go(func() {
-			if sleep(ctx, r.pause()) {
+			if sleep(ctx, r.pause(err)) {
 				queue <- r // it has kept its room
 			}
 		})
@@ -129,8 +135,17 @@ type taken struct {
 	done  func()
 }
 
-// pause is how long to wait after the last try.
-func (r *taken) pause() time.Duration {
+// concernsNoOthers reports whether a record that ended so concerns no others: it is done,
+// or fails for a reason of its own.
+func concernsNoOthers(err error) bool {
+	return parley.CodeOf(err) != parley.CodeUnavailable || errors.Is(err, store.ErrAway)
+}
+
+// pause is how long to wait after the last try, which failed so.
+func (r *taken) pause(err error) time.Duration {
+	if errors.Is(err, store.ErrAway) {
+		return awayPause
+	}
 	pause := intakePause
 	for n := 1; n < r.tries && pause < intakeLong; n++ {
 		pause *= 2
@@ -188,7 +203,7 @@ func traceOf(m *bus.Message) parley.Trace {
 // tryUntil tries a record until what came of it is enough, or ctx ends.
 func (x *Executor) tryUntil(ctx context.Context, in *intake, r *taken, enough func(error) bool) error {
 	for {
-		if err := x.tryRecord(ctx, in, r); enough(err) || !sleep(ctx, r.pause()) {
+		if err := x.tryRecord(ctx, in, r); enough(err) || !sleep(ctx, r.pause(err)) {
 			return err
 		}
 	}
@@ -202,7 +217,7 @@ func (x *Executor) tryRecord(ctx context.Context, in *intake, r *taken) error {
 	}
 	r.tries++
 	err := in.handle(ctx, r.m, in.since(r.at))
-	if err != nil && ctx.Err() == nil && (final(err) || r.tries >= intakeTries) {
+	if err != nil && ctx.Err() == nil && (final(err) || r.tries >= mostTries(err)) {
 		err = x.bury(ctx, in, r.m, buried{err, r.tries})
 	}
 	if err == nil || ctx.Err() != nil {
@@ -212,6 +227,14 @@ func (x *Executor) tryRecord(ctx context.Context, in *intake, r *taken) error {
 	x.cfg.Logger.Warn("a record could not be handled; it is tried again",
 		"subject", r.m.Subject, "partition", r.m.At.Partition, "offset", r.m.At.Offset, "try", r.tries, "error", err)
 	return err
+}
+
+// mostTries is how often a record is tried at the most that fails for that reason.
+func mostTries(err error) int {
+	if errors.Is(err, store.ErrAway) {
+		return awayTries
+	}
+	return intakeTries
 }
 
 // buried says why a record is given up, and after how many tries.

@@ -13,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/parley-project/parley"
 	"github.com/parley-project/parley/internal/bus"
+	"github.com/parley-project/parley/internal/store"
 )
 
 // handedBus hands records over as a bus of logs does: those of a key in their
@@ -156,6 +158,54 @@ func TestIntakeGoesOnBesideWhatFails(t *testing.T) {
 		if slices.Index(handled, "behind a bad one") < slices.Index(handled, "letter bad 0") {
 			t.Errorf("the order of a key was not kept: %q", handled)
 		}
+		stop()
+	})
+}
+
+// TestIntakeWaitsForValues: records that cannot be handled since values are away, more of
+// them than there are workers, are handled when those are back, many minutes later, and
+// hold up no others. Where they do not come back the records are dead letters in the end.
+func TestIntakeWaitsForValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var handled, letters atomic.Int32
+		b := &handedBus{}
+		x := &Executor{cfg: Config{
+			Bus: b, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			DeadLetters: func(context.Context, bus.DeadLetter) error {
+				letters.Add(1)
+				return nil
+			},
+		}}
+		back := time.Now().Add(30 * time.Minute)
+		handle := func(_ context.Context, m bus.Message, _ time.Time) error {
+			if m.Key != "good" && (m.Key == "gone" || time.Now().Before(back)) {
+				return parley.Errorf(parley.CodeUnavailable, "it cannot be fetched now: %w", store.ErrAway)
+			}
+			handled.Add(1)
+			return nil
+		}
+		stop, err := x.takeIn(t.Context(), &intake{workers: 4, handle: handle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(key string) { b.hand(t.Context(), bus.Message{Key: key}, func() {}) }
+		for i := range 9 {
+			put(fmt.Sprint("away-", i))
+		}
+		put("gone")
+		put("good")
+		want := func(d time.Duration, well, dead int32) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if handled.Load() != well || letters.Load() != dead {
+				t.Errorf("%d are handled, want %d; %d are dead letters, want %d", handled.Load(), well, letters.Load(), dead)
+			}
+		}
+		want(0, 1, 0)
+		want(29*time.Minute, 1, 0)
+		want(2*time.Minute, 10, 0)
+		want(45*time.Minute, 10, 1)
 		stop()
 	})
 }
