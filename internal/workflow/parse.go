@@ -182,6 +182,7 @@ func (p *parser) document(root *node) {
 	}
 	p.targets()
 	p.inherit()
+	p.lateEscalations()
 	p.compile()
 	for _, s := range p.order {
 		p.literalPlan(s)

@@ -75,6 +75,22 @@ func (p *parser) approval(s *parseStep, n *node) {
 	}
 }
 
+// lateEscalations warns of those that never act, since the step's time is up before.
+func (p *parser) lateEscalations() {
+	for _, s := range p.order {
+		if s.Approval == nil || s.Timeout == 0 {
+			continue
+		}
+		for i, e := range s.Approval.Escalate {
+			if e.After >= s.Timeout {
+				p.report(s.seen["approval"].get("escalate").items[i], parley.Problem{
+					Severity: parley.SeverityWarning, Code: problemValue, Text: "the step's timeout is up first: this escalation never acts",
+				})
+			}
+		}
+	}
+}
+
 // approvers reads a list of roles and users, which may be an expression.
 func (p *parser) approvers(s *parseStep, n *node, set func(*expr.Template)) {
 	switch {
