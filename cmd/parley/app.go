@@ -54,8 +54,8 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		return ask(w)
 	}
 	err := root.ExecuteContext(ctx)
-	if err == nil && out.err != nil {
-		err = fmt.Errorf("cannot write the output: %w", out.err)
+	if err == nil {
+		err = a.unwritten()
 	}
 	return a.report(err)
 }
@@ -107,6 +107,14 @@ func (a *app) colour(w io.Writer) bool {
 type sticky struct {
 	w   io.Writer
 	err error
+}
+
+// unwritten says why the output could not be written; nil if it was.
+func (a *app) unwritten() error {
+	if out, ok := a.stdout.(*sticky); ok && out.err != nil {
+		return fmt.Errorf("cannot write the output: %w", out.err)
+	}
+	return nil
 }
 
 func (s *sticky) Write(p []byte) (int, error) {

@@ -65,6 +65,25 @@ func TestFilesThatFail(t *testing.T) {
 	}
 }
 
+// TestKeyThatNobodyHasSeen: a key that could not be shown is good all the same, so that
+// it is said how to be rid of it.
+func TestKeyThatNobodyHasSeen(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, `{"name":"ci","key":"shown-once"}`)
+	}))
+	defer s.Close()
+	said := &strings.Builder{}
+	a := &app{
+		stdin: strings.NewReader(""), stdout: failing{syscall.ENOSPC}, stderr: said, dir: t.TempDir(), now: time.Now, zone: time.UTC,
+		terminal: func(io.Writer) (int, bool) { return 0, false },
+	}
+	if exit := a.execute(t.Context(), []string{"key", "create", "ci", "--url", s.URL, "--key", "k"}); exit == exitDone || !strings.Contains(said.String(), "parley key revoke ci") {
+		t.Errorf("exit code %d, said %s", exit, said)
+	}
+}
+
 // failing is an output that takes nothing.
 type failing struct{ err error }
 

@@ -62,7 +62,12 @@ data folder) is an admin's, too; it is in no list and is not revoked here.`,
 			if err != nil {
 				return err
 			}
-			if err := a.show(k, func(s *sheet) { s.line(k.Key) }); err != nil {
+			err = a.show(k, func(s *sheet) { s.line(k.Key) })
+			if err == nil {
+				err = a.unwritten()
+			}
+			if err != nil {
+				a.note("the key is made, but could not be shown: type parley key revoke %s, and make another", k.Name)
 				return err
 			}
 			a.note("this is shown only now; keep it where secrets are kept, and give it as PARLEY_KEY or --key env:NAME|file:PATH")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,6 +179,12 @@ func (a *app) runRerun(ctx context.Context, id string, f rerunFlags) error {
 	}
 	if req.WorkflowInput, err = a.readValue("--workflow-input", f.workflowInput); err != nil {
 		return err
+	}
+	// The server takes a null for what was left out: the old input would be used again.
+	for flag, v := range map[string]json.RawMessage{"--input": req.Input, "--workflow-input": req.WorkflowInput} {
+		if string(v) == "null" {
+			return invalidf("%s is null, which replaces nothing: give another value, or leave it out to keep the one of before", flag)
+		}
 	}
 	c, err := a.connect()
 	if err != nil {

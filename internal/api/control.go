@@ -94,8 +94,8 @@ func (s *server) steer(do func(context.Context, parley.ControlRequest) (parley.R
 // rerunBody documents the body of a rerun; rerunRun reads it.
 type rerunBody struct {
 	From           string          `json:"from,omitempty" minLength:"1" maxLength:"16384" doc:"The step that is run again, by id or path. Without it everything is."`
-	Input          json.RawMessage `json:"input,omitempty" doc:"The input of that step, in place of what the workflow says: any JSON value, at most 8 MiB."`
-	WorkflowInput  json.RawMessage `json:"workflow_input,omitempty" doc:"Another input of the workflow; at most 8 MiB."`
+	Input          json.RawMessage `json:"input,omitempty" doc:"The input of that step, in place of what the workflow says: any JSON value but null, at most 8 MiB."`
+	WorkflowInput  json.RawMessage `json:"workflow_input,omitempty" doc:"Another input of the workflow: not null; at most 8 MiB."`
 	Version        string          `json:"version,omitempty" minLength:"1" maxLength:"64" doc:"Another version of the workflow, which must have the copied ids with the same kind."`
 	IdempotencyKey string          `json:"idempotency_key,omitempty" minLength:"1" maxLength:"255" doc:"The same key with an equal request gives the same run. Retries and reruns share their keys, apart from those of starts."`
 }
