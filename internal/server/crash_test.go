@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/testcache"
 )
 
 var (
@@ -58,11 +59,9 @@ func TestCrash(t *testing.T) {
 
 func buildBinary(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "parley")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/parley-project/parley/cmd/parley")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	binary, err := testcache.Program(t.Context(), "github.com/parley-project/parley/cmd/parley")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -5,11 +5,14 @@
 package testcache
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 )
@@ -66,6 +69,38 @@ func OnceIn(home, name string, fill func(fresh string) error) (string, error) {
 		return "", err
 	}
 	return dir, errors.Join(os.Chmod(fresh, 0o755), os.Rename(fresh, dir)) //nolint:gosec // nothing in it is secret
+}
+
+// Program builds the program of a package, which is given by its import path or from
+// the working folder, without cgo, and gives its file. That belongs to the checkout:
+// nothing is compiled or linked anew when nothing changed. However many want it at
+// once, in one process or in several, one builds and the others wait: each of them
+// would compile all that a cold cache has not, down to SQLite.
+func Program(ctx context.Context, pkg string) (string, error) {
+	cache, err := Folder()
+	if err != nil {
+		return "", err
+	}
+	module, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.ImportPath}} {{.Module.Dir}}", pkg).Output()
+	if err != nil {
+		return "", fmt.Errorf("go list %s: %w", pkg, err)
+	}
+	dir := filepath.Join(cache, "program-"+Digest(bytes.TrimSpace(module)))
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret
+		return "", err
+	}
+	unlock, err := lock(dir + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	file := filepath.Join(dir, "program")
+	build := exec.CommandContext(ctx, "go", "build", "-o", file, pkg)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
+	}
+	return file, nil
 }
 
 // lock waits until nobody else has the lock of a file. The end of the process gives

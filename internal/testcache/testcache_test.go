@@ -3,7 +3,9 @@ package testcache_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -74,5 +76,63 @@ func TestOnceFails(t *testing.T) {
 	}
 	if dir, err := testcache.OnceIn(home, "thing", func(string) error { return nil }); err != nil || dir != filepath.Join(home, "thing") {
 		t.Errorf("the second time: %q, %v", dir, err)
+	}
+}
+
+// TestProgram: however many want a program at once, it is built once, and again when
+// its source has changed; what does not build says why.
+func TestProgram(t *testing.T) {
+	t.Setenv(testcache.Env, t.TempDir())
+	module := t.TempDir()
+	t.Chdir(module)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(word string) {
+		write("main.go", "package main\n\nfunc main() { print(\""+word+"\") }\n")
+	}
+	write("go.mod", "module example.com/greeter\n\ngo 1.26\n")
+	says("hello")
+	first, err := testcache.Program(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.Open(first) // so that nothing else gets its place on the disk
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	linked, err := kept.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			file, err := testcache.Program(t.Context(), ".")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if info, err := os.Stat(file); err != nil || !os.SameFile(info, linked) {
+				t.Errorf("linked anew, %v", err)
+			}
+		})
+	}
+	all.Wait()
+	says("good evening")
+	file, err := testcache.Program(t.Context(), "example.com/greeter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(file).CombinedOutput(); err != nil || string(out) != "good evening" {
+		t.Errorf("it says %q, %v", out, err)
+	}
+	write("main.go", "package main\n\nfunc main() { missing() }\n")
+	if _, err := testcache.Program(t.Context(), "."); err == nil || !strings.Contains(err.Error(), "undefined: missing") {
+		t.Errorf("a program that does not build: %v", err)
 	}
 }

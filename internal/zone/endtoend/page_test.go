@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-project/parley/internal/testcache"
 	"github.com/parley-project/parley/internal/zone/verification/slacktest"
 )
 
@@ -44,9 +45,9 @@ func fenced(page, language string) (all []string) {
 // exampleAgent starts the agent of the examples, and gives its URL.
 func exampleAgent(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "agent")
-	if out, err := exec.Command("go", "build", "-o", file, "github.com/parley-project/parley/examples/agents/go").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	file, err := testcache.Program(t.Context(), "github.com/parley-project/parley/examples/agents/go")
+	if err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.Command(file, "--port", "0")
 	out, err := cmd.StdoutPipe()

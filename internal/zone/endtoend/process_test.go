@@ -2,32 +2,23 @@ package endtoend
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/parley-project/parley/internal/testcache"
 )
 
 // binary builds the program once for all tests.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "parley-zones")
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "parley")
-	cmd := exec.Command("go", "build", "-o", file, "github.com/parley-project/parley/cmd/parley")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		_, _ = os.Stderr.Write(out)
-		return "", err
-	}
-	return file, nil
+	return testcache.Program(context.Background(), "github.com/parley-project/parley/cmd/parley")
 })
 
 // process is one zone: what it is started with, and what it has written so far,
