@@ -185,7 +185,7 @@ func TestProblems(t *testing.T) {
 		{name: "no folder", file: "listen: 127.0.0.1:0\ndata: ''\n", want: "parley.yaml:2:7: value: data: must name a folder: the keys are kept there"},
 		{name: "absent variable", file: "auth: {key: env:NONE}\n", want: "parley.yaml:1:13: secret: auth.key: unavailable: the variable NONE is not set"},
 		{name: "absent file", file: "auth: {key: file:none}\n", want: "parley.yaml:1:13: secret: auth.key: unavailable: cannot be read: file does not exist"},
-		{name: "url", file: "database: {url: mysql://u:hunter2@h/d}\n", want: "parley.yaml:1:17: value: database.url: must be a URL such as postgres://user@host:5432/parley, or empty for SQLite in the data folder"},
+		{name: "url", file: "database: {url: mysql://u:hunter2@h/d}\n", want: "parley.yaml:1:17: value: database.url: must be a URL such as postgres://user@host:5432/parley, or postgres://user@/parley?host=/run/postgresql for a Unix socket, or empty for SQLite in the data folder"},
 		{name: "syntax", file: "a: [\n", want: "parley.yaml:1:1: syntax: did not find expected node content"},
 		{name: "alias", file: "log: {level: &x debug, format: *x}\n", want: "parley.yaml:1:32: type: log.format: must be written out, without alias and tag"},
 		{name: "two documents", file: "{}\n---\n{}\n", want: "parley.yaml:2:1: syntax: the file holds more than one document"},
@@ -256,6 +256,8 @@ func TestDatabaseURL(t *testing.T) {
 		{"literal", "database: {url: 'postgres://u:s3cr3t@h:1/d?sslmode=disable'}", nil, want},
 		{"query", "database: {url: 'postgres://u@h:1/d?password=s3cr3t'}", nil, "postgres://u@h:1/d?password=s3cr3t"},
 		{"file", "database: {url: 'postgres://u@h:1/d?sslmode=disable', password: file:secrets/pg}", nil, want},
+		{"socket", "database: {url: 'postgres://u:s3cr3t@/d?host=/run/postgresql'}", nil, "postgres://u:s3cr3t@/d?host=/run/postgresql"},
+		{"file", "database: {url: 'postgres://u@/d?host=/run/postgresql', password: file:secrets/pg}", nil, "postgres://u:s3cr3t@/d?host=/run/postgresql"},
 		{"variable", "database: {url: env:PG}", []string{"PG=" + want}, want},
 		{"old", "", []string{"DATABASE_URL=postgresql+asyncpg://u:s3cr3t@h:1/d"}, "postgresql://u:s3cr3t@h:1/d"},
 		{"ours", "", []string{"PARLEY_DATABASE__URL=" + want}, want},
@@ -268,6 +270,9 @@ func TestDatabaseURL(t *testing.T) {
 			t.Errorf("%s: shows the password: %s", c.name, text)
 		}
 		for _, v := range l.View() {
+			if c.name == "socket" && v.Path == "database.url" && !strings.HasSuffix(fmt.Sprint(v.Value), "@/d?host=/run/postgresql") {
+				t.Errorf("%s is shown as %v", v.Path, v.Value)
+			}
 			if hidden := c.name != "file" && c.name != "variable" && v.Path == "database.url"; v.Masked != hidden {
 				t.Errorf("%s: %s is masked: %v", c.name, v.Path, v.Masked)
 			}

@@ -141,7 +141,7 @@ func (l *loader) readURL() (_ parley.Secret, own bool, wrong *urlError) {
 		text = string(v.Reveal())
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" {
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || !namesHost(u) {
 		return parley.Secret{}, false, &urlError{path, codeValue, errNoURL}
 	}
 	if _, own = u.User.Password(); !own && l.values[other] != "" {
@@ -155,4 +155,8 @@ func (l *loader) readURL() (_ parley.Secret, own bool, wrong *urlError) {
 	return parley.NewSecret([]byte(text)), own, nil
 }
 
-var errNoURL = errors.New("must be a URL such as postgres://user@host:5432/parley, or empty for SQLite in the data folder")
+var errNoURL = errors.New("must be a URL such as postgres://user@host:5432/parley, or postgres://user@/parley?host=/run/postgresql for a Unix socket, or empty for SQLite in the data folder")
+
+// namesHost reports whether the URL of a database says where that is. As everywhere with
+// PostgreSQL, the parameter host may do so: it takes a folder of Unix sockets, too.
+func namesHost(u *url.URL) bool { return u.Host != "" || u.Query().Get("host") != "" }

@@ -77,7 +77,7 @@ func databaseSettings() []Setting {
 	return []Setting{
 		{
 			Path: "database.url", Kind: KindURL, Default: "", Old: []string{"DATABASE_URL"},
-			Help: "postgres:// URL, or env:NAME or file:PATH that holds it; empty: SQLite in the data folder",
+			Help: "postgres:// URL, with ?host=FOLDER for a Unix socket, or env:NAME or file:PATH that holds it; empty: SQLite in the data folder",
 		},
 		{Path: "database.password", Kind: KindSecret, Default: "", Help: "password of database.url, where that holds none; read anew for each connection"},
 		{

@@ -75,7 +75,7 @@ func maskURL(text string) (shown string, hidden bool) {
 		return "", false
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
+	if err != nil || !namesHost(u) {
 		return masked, true
 	}
 	query := u.Query()
@@ -85,7 +85,7 @@ func maskURL(text string) (shown string, hidden bool) {
 			hidden = true
 		}
 	}
-	if len(query) > 0 {
+	if hidden {
 		u.RawQuery = query.Encode()
 	}
 	if _, has := u.User.Password(); has {

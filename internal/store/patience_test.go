@@ -97,3 +97,31 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 }
+
+// TestUnixSocket: a URL whose host is a folder is one of a Unix socket in it.
+func TestUnixSocket(t *testing.T) {
+	target := pgtest.Database(t)
+	u, err := url.Parse(target)
+	check(t, err)
+	server := u.Host
+	query := u.Query()
+	query.Set("host", "/run/postgresql")
+	query.Set("port", "5433")
+	u.Host, u.RawQuery = "", query.Encode()
+	asked := make(chan string, 100)
+	db, err := Open(t.Context(), u.String(), Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		select {
+		case asked <- network + " " + address:
+		default:
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", server)
+	}})
+	check(t, err)
+	check(t, db.Close())
+	if got := <-asked; got != "unix /run/postgresql/.s.PGSQL.5433" {
+		t.Errorf("dials %s", got)
+	}
+	if name := postgresName(u.String()); !strings.Contains(name, "/run/postgresql") || strings.Contains(name, "sslmode") {
+		t.Errorf("it is called %s", name)
+	}
+}
