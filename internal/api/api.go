@@ -210,18 +210,26 @@ func orDefault[T int | int64 | time.Duration](v, def T) T {
 // now gives the time as answers carry it: UTC, in microseconds.
 func (s *server) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Microsecond) }
 
-// hostAllowed reports whether a request with this Host header was meant for
-// us: a page that made a browser resolve its own name to our address was not.
-func (s *server) hostAllowed(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
+// hostAllowed reports whether the request was meant for us by its Host header: one of
+// a page that made a browser resolve its own name to our address was not.
+func (s *server) hostAllowed(r *http.Request) bool {
+	name := r.Host
+	if h, _, err := net.SplitHostPort(name); err == nil {
 		name = h
 	}
 	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") || s.hosts[name] {
 		return true
 	}
-	return loopback(name)
+	return loopback(name) || calledAt(r, name)
+}
+
+// calledAt reports whether name is the address at which the request has reached this
+// process, as that of probes and scrapers is.
+func calledAt(r *http.Request, name string) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	addr, err := netip.ParseAddr(name)
+	return ok && err == nil && addr.Unmap() == at.AddrPort().Addr().Unmap().WithZone("")
 }
 
 func loopback(address string) bool {

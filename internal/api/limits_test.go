@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,6 +191,39 @@ func TestHosts(t *testing.T) {
 			h.ServeHTTP(rec, r)
 			if rec.Code != want {
 				t.Errorf("%s with Host %q: %d, want %d", path, host, rec.Code, want)
+			}
+		}
+	}
+}
+
+// The address that a request has come to is one of this machine: probes and scrapers call
+// a process by it. That it is written as a name, or is another address, does not help.
+func TestHostIsTheAddressCalled(t *testing.T) {
+	s, _ := setup(nil)
+	for _, c := range []struct {
+		local, host string
+		want        int
+	}{
+		{"10.1.2.3:8420", "10.1.2.3:8420", 200}, {"10.1.2.3:8420", "10.1.2.3", 200}, {"[fd00::7]:8420", "[fd00::7]:8420", 200},
+		{"[::ffff:10.1.2.3]:8420", "10.1.2.3:8420", 200}, {"[fe80::1%eth0]:8420", "[fe80::1]:8420", 200},
+		{"10.1.2.3:8420", "10.1.2.4:8420", 421}, {"10.1.2.3:8420", "10.1.2.3.evil.example", 421}, {"10.1.2.3:8420", "evil.example:8420", 421},
+		{"10.1.2.3:8420", "", 421},
+	} {
+		at, err := net.ResolveTCPAddr("tcp", c.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/healthz", "/metrics", "/api/v1/runs"} {
+			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(at)), http.MethodGet, path, nil)
+			r.Host = c.host
+			r.Header.Set("Authorization", "Bearer test-key")
+			rec := httptest.NewRecorder()
+			s.handler().ServeHTTP(rec, r)
+			if rec.Code != c.want {
+				t.Errorf("%s at %s with Host %q: %d, want %d", path, c.local, c.host, rec.Code, c.want)
+			}
+			if rec.Code == 421 && !strings.Contains(rec.Body.String(), "auth.hosts") {
+				t.Errorf("the 421 does not say what to set: %s", rec.Body)
 			}
 		}
 	}

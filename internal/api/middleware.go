@@ -143,9 +143,9 @@ func plainID(id string) bool {
 
 // admit refuses what must not reach a handler.
 func (s *server) admit(r *http.Request) error {
-	if !s.hostAllowed(r.Host) {
+	if !s.hostAllowed(r) {
 		return refuse(http.StatusMisdirectedRequest, codeForbidden,
-			"the Host header names neither a loopback address nor a configured host; add it to the server's hosts if it is yours")
+			"the Host header names neither an address of this machine nor a configured host; add it to the setting auth.hosts if it is yours")
 	}
 	size := 0
 	for name, values := range r.Header {
