@@ -229,6 +229,27 @@ func TestHostIsTheAddressCalled(t *testing.T) {
 	}
 }
 
+// A path with an empty part is what a script makes of a variable that is not set: it is
+// not another path.
+func TestPathsWithEmptyParts(t *testing.T) {
+	s, _ := setup(nil)
+	for _, c := range []struct{ method, path string }{
+		{"GET", "/api/v1/runs//x"}, {"GET", "/api/v1/runs//events"}, {"POST", "/api/v1/runs//cancel"}, {"GET", "//healthz"}, {"GET", "//api/v1/runs"},
+		{"GET", "/api/v1/runs/./steps"}, {"GET", "/api/v1/agents/../runs"}, {"GET", "/api/v1/agents//"}, {"DELETE", "/api/v1/agents/.."}, {"GET", "/nowhere//x"},
+	} {
+		rec := call(s.handler(), c.method, c.path, "")
+		var body problem
+		if err := json.Unmarshal(rec.Body.Bytes(), &body); rec.Code != 404 || err != nil || body.Code != codeNotFound || !strings.Contains(fmt.Sprint(body.Detail), "empty") {
+			t.Errorf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
+		}
+	}
+	for path, want := range map[string]int{"/": 200, "/healthz/": 307, "/api/v1/runs/": 307, "/api/v1/agents/a%2Fb": 404, "/api/v1/agents/...": 404} {
+		if rec := call(s.handler(), "GET", path, ""); rec.Code != want || strings.Contains(rec.Body.String(), "empty part") {
+			t.Errorf("%s: %d %s, want %d", path, rec.Code, rec.Body, want)
+		}
+	}
+}
+
 // Every route but the public ones needs the key; the table of routes is
 // the list that is tried.
 func TestEveryRouteNeedsTheKey(t *testing.T) {

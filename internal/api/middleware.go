@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -239,6 +240,10 @@ func fromHere(r *http.Request) bool {
 // dispatch routes the request, and answers for the mux where that would speak
 // plain text.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
+	if !wholePath(r.URL) {
+		s.fail(w, r, refuse(http.StatusNotFound, codeNotFound, "a part of the path is empty, \".\" or \"..\"; is an id or a name missing in it?"), true)
+		return
+	}
 	if _, pattern := s.mux.Handler(r); pattern != "" {
 		s.mux.ServeHTTP(w, r)
 		return
@@ -257,6 +262,13 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.fail(w, r, refuse(http.StatusNotFound, codeNotFound, "Not Found"), true)
+}
+
+// wholePath reports whether no part of the path is empty or leads elsewhere. The mux
+// would redirect to the path without that part, which is one of something else.
+func wholePath(u *url.URL) bool {
+	p := u.EscapedPath()
+	return p == "/" || path.Clean(p) == strings.TrimSuffix(p, "/")
 }
 
 // withoutSlash gives the path to redirect to when only a trailing slash keeps
