@@ -351,7 +351,7 @@ func needName(what, name string) error {
 		return parley.Errorf(parley.CodeInvalid, "the %s must not be empty", what)
 	}
 	if name == "." || name == ".." {
-		return parley.Errorf(parley.CodeInvalid, "%q cannot be the name of a %s", name, what)
+		return parley.Errorf(parley.CodeInvalid, "the %s cannot be named %q", what, name)
 	}
 	return nil
 }

@@ -399,6 +399,9 @@ func TestNamesThatLeadElsewhereAreRefused(t *testing.T) {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
+		if _, err := c.Agent(t.Context(), name); strings.Contains(err.Error(), "a agent") {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

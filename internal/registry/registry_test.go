@@ -139,6 +139,9 @@ func TestAD7_Values(t *testing.T) {
 		{"not UTF-8", name("a\xff"), "name"},
 		{"name like an id", name("00000000-0000-4000-8000-000000000009"), "name"},
 		{"name with signs", name("R&D / agent #1"), ""},
+		{"the folder itself", name("."), "name"},
+		{"the folder above", name(".."), "name"},
+		{"three dots", name("..."), ""},
 
 		{"no url", func(s *parley.AgentSpec) { s.URL = nil }, "url"},
 		{"empty url", url(""), "url"},

@@ -50,6 +50,8 @@ func checkName(name string, f *faults) {
 		f.add("name", faultValue, "must not be blank")
 	case utf8.RuneCountInString(name) > maxName:
 		f.add("name", faultLimit, "must have 1 to %d characters", maxName)
+	case name == "." || name == "..":
+		f.add("name", faultValue, "must not be . or .., which no path of the API can name")
 	case len(name) == 36 && uuid.Validate(name) == nil:
 		f.add("name", faultValue, "must not have the form of an id")
 	}

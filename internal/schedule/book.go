@@ -137,8 +137,8 @@ func given(t time.Time) *time.Time {
 // not_found for an unknown workflow, conflict for one that takes no runs or a name
 // that is taken.
 func (b *Book) Add(ctx context.Context, req parley.ScheduleRequest) (parley.Schedule, error) {
-	if utf8.RuneCountInString(req.Name) > maxName || strings.ContainsFunc(req.Name, unprintable) || strings.HasPrefix(req.Name, "sch-") {
-		return parley.Schedule{}, parley.Errorf(parley.CodeInvalid, "name: at most %d characters, no control characters or slashes, and not sch- first", maxName)
+	if !usableName(req.Name) {
+		return parley.Schedule{}, parley.Errorf(parley.CodeInvalid, "name: at most %d characters, no control characters or slashes, not sch- first, and not . or ..", maxName)
 	}
 	t, err := read(req.ScheduleSpec)
 	if err != nil {
@@ -165,6 +165,12 @@ func (b *Book) Add(ctx context.Context, req parley.ScheduleRequest) (parley.Sche
 	}
 	b.changed()
 	return b.one(ctx, s)
+}
+
+// usableName reports whether a name, "" is none, can stand for the id in a path.
+func usableName(name string) bool {
+	return name != "." && name != ".." && !strings.HasPrefix(name, "sch-") &&
+		utf8.RuneCountInString(name) <= maxName && !strings.ContainsFunc(name, unprintable)
 }
 
 func unprintable(c rune) bool { return c < ' ' || c == 0x7f || c == '/' }

@@ -253,6 +253,8 @@ func TestScheduleAdd(t *testing.T) {
 			{"", parley.ScheduleSpec{Every: "1h", Input: []byte(`{"n":"${now}"}`)}, parley.CodeInvalid, "in scope"},
 			{"sch-1", parley.ScheduleSpec{Every: "1h", Input: n}, parley.CodeInvalid, "name"},
 			{"a/b", parley.ScheduleSpec{Every: "1h", Input: n}, parley.CodeInvalid, "name"},
+			{".", parley.ScheduleSpec{Every: "1h", Input: n}, parley.CodeInvalid, "name"},
+			{"..", parley.ScheduleSpec{Every: "1h", Input: n}, parley.CodeInvalid, "name"},
 		} {
 			if _, err := add(c.name, c.spec); parley.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%q %+v: %v, want %s with %s", c.name, c.spec, err, c.code, c.says)
