@@ -22,8 +22,8 @@ const (
 )
 
 // Probe looks at an agent once: one GET of its URL with its credential. An
-// agent that answers at all is healthy: many answer a GET with 404 or 405. But
-// it is not if it fails (5xx), if it redirects, which no call follows, or if its
+// agent that answers at all is healthy: many answer a GET with 404, 405 or 501. But
+// it is not if it fails (any other 5xx), if it redirects, which no call follows, or if its
 // answer does not end in time, or within 1 MiB. What cannot be reached is
 // unhealthy, not an error. The card is the answer's body if that is an object.
 func (x *Exchange) Probe(ctx context.Context, agent parley.Agent) (parley.AgentHealth, error) {
@@ -49,11 +49,12 @@ func (x *Exchange) Probe(ctx context.Context, agent parley.Agent) (parley.AgentH
 }
 
 // HealthOf says what a status tells about the health of an agent that was asked
-// for something harmless.
+// for something harmless. With 501 it says that it knows no GET, as it may: servers
+// that have POST alone, such as those made of Python's http.server, answer so.
 func HealthOf(status int) (healthy bool, message string) {
 	message = fmt.Sprintf("The agent answered %d %s", status, http.StatusText(status))
 	switch {
-	case status >= http.StatusInternalServerError:
+	case status >= http.StatusInternalServerError && status != http.StatusNotImplemented:
 		return false, message
 	case status >= 300 && status <= 399 && status != http.StatusNotModified:
 		return false, message + ": it redirects to another place, which is not followed"

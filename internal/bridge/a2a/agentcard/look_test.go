@@ -50,6 +50,7 @@ func TestHealthHostile(t *testing.T) {
 	}{
 		"card":           {handler: says(200, `{"name":"N","protocolVersion":"0.3.0","url":"http://h/"}`), card: "+card is there", plain: "+200"},
 		"none any more":  {handler: says(404, "no"), card: "+404 Not Found", plain: "+404 Not Found"},
+		"no GET":         {handler: says(501, "no"), card: "+501 Not Implemented", plain: "+501 Not Implemented"},
 		"too many":       {handler: says(429, "no"), card: "+429", plain: "+429"},
 		"page":           {handler: says(200, "<!doctype html><p>Parked"), card: "no agent card at", plain: "+200"},
 		"fails":          {handler: says(503, "no"), card: "503 Service Unavailable", plain: "503 Service Unavailable"},
