@@ -53,8 +53,12 @@ func (s *Server) withoutAPI(metrics *prometheus.Registry) http.Handler {
 	})
 	mux.Handle("GET /metrics", metricsHandler(metrics))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		// By the id clients know that a Parley has answered.
+		id := newUUID()
+		w.Header().Set("X-Correlation-Id", id)
 		reply(w, http.StatusNotFound, map[string]string{
-			"code": string(parley.CodeNotFound), "detail": "this process has the roles " + join(s.cfg.Roles) + "; the API is served by those with the role api",
+			"code": string(parley.CodeNotFound), "request_id": id,
+			"detail": "this process has the roles " + join(s.cfg.Roles) + "; the API is served by those with the role api",
 		})
 	})
 	return mux

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/client"
 	"github.com/parley-project/parley/internal/bus"
 	"github.com/parley-project/parley/internal/bus/kafka"
 )
@@ -127,4 +128,22 @@ func TestMetricsAreBounded(t *testing.T) {
 			t.Errorf("answers: %v", counts)
 		}
 	})
+}
+
+// TestWithoutAPI: who asks a process without the role api for something of the API is
+// told so by Parley: commands take a refusal without an id for that of another server.
+func TestWithoutAPI(t *testing.T) {
+	t.Parallel()
+	s := &Server{cfg: Config{Roles: []Role{RoleBridge}}}
+	server := httptest.NewServer(s.withoutAPI(prometheus.NewRegistry()))
+	defer server.Close()
+	c, err := client.New(client.Options{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Run(t.Context(), "run-1")
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Status != http.StatusNotFound || !strings.Contains(refused.Text(), "the roles bridge") || refused.RequestID == "" {
+		t.Errorf("%v %+v", err, refused)
+	}
 }
