@@ -34,6 +34,9 @@ type Egress struct {
 // errEgress marks a connection that the policy refused.
 var errEgress = errors.New("refused by the egress policy")
 
+// unlessAllowed says how an address is called all the same.
+const unlessAllowed = "unless egress.allow (of parley dev: --egress-allow) has its range"
+
 // dialer makes a dialer that keeps to the policy; secure is whether TLS is
 // spoken over its connections.
 func (e Egress) dialer(secure bool) *net.Dialer {
@@ -76,13 +79,13 @@ func (g *gate) check(_ context.Context, network, address string, _ syscall.RawCo
 		}
 	}
 	if err := g.guard.Safe(network, netip.AddrPortFrom(ip, to.Port()).String(), nil); err != nil {
-		return fmt.Errorf("%w: %s is not a public address and not in egress.allow", errEgress, ip)
+		return fmt.Errorf("%w: %s is no public address, and not called %s", errEgress, ip, unlessAllowed)
 	}
 	if p := to.Port(); p != 443 && p != 80 && p < 1024 {
-		return fmt.Errorf("%w: port %d of %s: agents have 443, 80 or 1024 and above unless they are in egress.allow", errEgress, p, ip)
+		return fmt.Errorf("%w: port %d of %s is not called, as none is but 443, 80 and those from 1024 on, %s", errEgress, p, ip, unlessAllowed)
 	}
 	if !g.secure {
-		return fmt.Errorf("%w: %s is reached over https only, unless it is in egress.allow", errEgress, ip)
+		return fmt.Errorf("%w: %s is called over https only %s", errEgress, ip, unlessAllowed)
 	}
 	return nil
 }

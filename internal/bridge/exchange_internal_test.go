@@ -94,6 +94,9 @@ func TestEgressPolicy(t *testing.T) {
 			if (err == nil) != want {
 				t.Errorf("%s with %+v, TLS %v: %v", c.address, c.egress, secure, err)
 			}
+			if err != nil && c.address != "nonsense" && !strings.Contains(err.Error(), "unless egress.allow (of parley dev: --egress-allow) has its range") {
+				t.Errorf("%s with TLS %v: %v does not say how it is allowed", c.address, secure, err)
+			}
 		}
 	}
 }
