@@ -124,15 +124,11 @@ func (p *pageSession) asShown(text string) string {
 	return text
 }
 
-// words splits a command line as a shell does that knows single quotes only.
+// words splits a command line as a shell does that knows quotes and nothing else.
 func words(line string) []string {
 	var all []string
-	for i, part := range strings.Split(line, "'") {
-		if i%2 == 1 {
-			all = append(all, part)
-		} else {
-			all = append(all, strings.Fields(part)...)
-		}
+	for _, m := range regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(line, -1) {
+		all = append(all, regexp.MustCompile(`'([^']*)'|"([^"]*)"`).ReplaceAllString(m, "$1$2"))
 	}
 	return all
 }

@@ -204,9 +204,14 @@ func TestHostIsTheAddressCalled(t *testing.T) {
 		local, host string
 		want        int
 	}{
-		{"10.1.2.3:8420", "10.1.2.3:8420", 200}, {"10.1.2.3:8420", "10.1.2.3", 200}, {"[fd00::7]:8420", "[fd00::7]:8420", 200},
-		{"[::ffff:10.1.2.3]:8420", "10.1.2.3:8420", 200}, {"[fe80::1%eth0]:8420", "[fe80::1]:8420", 200},
-		{"10.1.2.3:8420", "10.1.2.4:8420", 421}, {"10.1.2.3:8420", "10.1.2.3.evil.example", 421}, {"10.1.2.3:8420", "evil.example:8420", 421},
+		{"10.1.2.3:8420", "10.1.2.3:8420", 200},
+		{"10.1.2.3:8420", "10.1.2.3", 200},
+		{"[fd00::7]:8420", "[fd00::7]:8420", 200},
+		{"[::ffff:10.1.2.3]:8420", "10.1.2.3:8420", 200},
+		{"[fe80::1%eth0]:8420", "[fe80::1]:8420", 200},
+		{"10.1.2.3:8420", "10.1.2.4:8420", 421},
+		{"10.1.2.3:8420", "10.1.2.3.evil.example", 421},
+		{"10.1.2.3:8420", "evil.example:8420", 421},
 		{"10.1.2.3:8420", "", 421},
 	} {
 		at, err := net.ResolveTCPAddr("tcp", c.local)
@@ -234,8 +239,16 @@ func TestHostIsTheAddressCalled(t *testing.T) {
 func TestPathsWithEmptyParts(t *testing.T) {
 	s, _ := setup(nil)
 	for _, c := range []struct{ method, path string }{
-		{"GET", "/api/v1/runs//x"}, {"GET", "/api/v1/runs//events"}, {"POST", "/api/v1/runs//cancel"}, {"GET", "//healthz"}, {"GET", "//api/v1/runs"},
-		{"GET", "/api/v1/runs/./steps"}, {"GET", "/api/v1/agents/../runs"}, {"GET", "/api/v1/agents//"}, {"DELETE", "/api/v1/agents/.."}, {"GET", "/nowhere//x"},
+		{"GET", "/api/v1/runs//x"},
+		{"GET", "/api/v1/runs//events"},
+		{"POST", "/api/v1/runs//cancel"},
+		{"GET", "//healthz"},
+		{"GET", "//api/v1/runs"},
+		{"GET", "/api/v1/runs/./steps"},
+		{"GET", "/api/v1/agents/../runs"},
+		{"GET", "/api/v1/agents//"},
+		{"DELETE", "/api/v1/agents/.."},
+		{"GET", "/nowhere//x"},
 	} {
 		rec := call(s.handler(), c.method, c.path, "")
 		var body problem
