@@ -245,6 +245,9 @@ func (b *Book) change(ctx context.Context, ref string, f func(store.Schedule) (s
 		if errors.Is(err, store.ErrStale) {
 			continue
 		}
+		if err == nil {
+			err = lookIfIdle(ctx, b.cfg, m.Schedule)
+		}
 		if err != nil {
 			return parley.Schedule{}, err
 		}
@@ -280,7 +283,9 @@ func (b *Book) Resume(ctx context.Context, req parley.ScheduleChange) (parley.Sc
 		now := b.cfg.Now()
 		row.PausedAt, row.PausedBy, row.DueAt = time.Time{}, "", time.Time{}
 		row.UpdatedAt, row.UpdatedBy = now, req.By
-		advance(&row, t.Schedule, now)
+		if !row.NextAt.IsZero() { // else it has none any more, or stands in no version
+			advance(&row, t.Schedule, now)
+		}
 		return store.ScheduleMove{Schedule: row, Audit: b.audit(row, "resume", req.By)}, true, nil
 	})
 }

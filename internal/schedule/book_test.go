@@ -1,6 +1,8 @@
 package schedule_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +84,92 @@ func TestScheduleFollowsVersions(t *testing.T) {
 		check(t, r.catalog.Remove(t.Context(), "flow", "ann"))
 		r.listed("")
 	})
+}
+
+// TestScheduleLeavesAfterItsFirings: what has come due of a schedule is started though the
+// next version has another one instead; it fires no more, and goes when all have started.
+func TestScheduleLeavesAfterItsFirings(t *testing.T) {
+	for name, c := range map[string]struct {
+		broken  bool // no run can be started when the version comes
+		started []time.Duration
+	}{
+		"waiting":       {started: []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second}},
+		"being started": {broken: true, started: []time.Duration{10 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(r *rig) {
+				t := r.t
+				s := r.flow("{every: 10s, overlap: queue}", "wait: 14s")
+				if c.broken {
+					r.fault.Store(new(func(point string) error {
+						if point == "P1.before" {
+							return errors.New("no disk")
+						}
+						return nil
+					}))
+				}
+				r.scheduler()
+				r.until("31s")
+				r.version("1h", "another")
+				r.listed("flow@2 1h active, flow@1 10s active")
+				r.fault.Store(nil)
+				r.until("2m")
+				r.listed("flow@2 1h active")
+				for at := 10 * time.Second; at <= 30*time.Second; at += 10 * time.Second {
+					_, err := r.db.RunByKey(t.Context(), "flow", parley.ScheduleKey(s.ID, epoch().Add(at)))
+					if started := err == nil; started != slices.Contains(c.started, at) {
+						t.Errorf("the firing of %s: has started a run: %t (%v)", at, started, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestScheduleThatLeaves: one whose last firings wait goes at once when it is paused, and
+// with its workflow; it goes on when a version has it again.
+func TestScheduleThatLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(r *rig, id string)
+		want string
+	}{
+		"paused": {func(r *rig, id string) {
+			_, err := r.book.Pause(r.t.Context(), parley.ScheduleChange{Ref: id})
+			check(r.t, err)
+		}, "flow@2 1h active"},
+		"paused and resumed": {func(r *rig, id string) {
+			_, err := r.book.Pause(r.t.Context(), parley.ScheduleChange{Ref: id})
+			check(r.t, err)
+			s, err := r.book.Resume(r.t.Context(), parley.ScheduleChange{Ref: id})
+			check(r.t, err)
+			if s.NextAt != nil {
+				r.t.Errorf("it fires again at %s", s.NextAt)
+			}
+		}, "flow@2 1h active, flow@1 10s active"},
+		"wanted again": {func(r *rig, id string) {
+			_, _, err := r.catalog.SetAlias(r.t.Context(), parley.AliasRequest{Workflow: "flow", Alias: "stable", Version: "1"})
+			check(r.t, err)
+			s, err := r.book.Get(r.t.Context(), id)
+			check(r.t, err)
+			if s.NextAt == nil || !s.NextAt.Equal(epoch().Add(30*time.Second)) {
+				r.t.Errorf("the next firing is at %v", s.NextAt)
+			}
+		}, "flow@1 10s active"},
+		"deleted": {func(r *rig, _ string) { check(r.t, r.catalog.Remove(r.t.Context(), "flow", "ann")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(r *rig) {
+				s := r.flow("{every: 10s, overlap: queue}", "wait: 14s")
+				r.scheduler()
+				r.until("21s")
+				r.version("1h", "another")
+				r.listed("flow@2 1h active, flow@1 10s active")
+				c.do(r, s.ID)
+				r.until("24s")
+				r.listed(c.want)
+			})
+		})
+	}
 }
 
 // TestScheduleFollowsOthers: what another process has deployed is there within

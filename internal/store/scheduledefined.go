@@ -17,7 +17,10 @@ const (
 	selectChange  = `SELECT workflow, news FROM schedule_change WHERE news > seen AND workflow = ?`
 	seeChange     = `UPDATE schedule_change SET seen = ? WHERE workflow = ? AND news = ? AND seen < ?`
 	selectDefined = `SELECT ` + scheduleColumns + ` FROM schedule WHERE workflow = ?`
-	updateDefined = `UPDATE schedule SET version = ?, updated_at = ?, seq = seq + 1 WHERE id = ? AND version <> ?`
+	updateDefined = `UPDATE schedule SET version = ?, updated_at = ?, next_at = coalesce(next_at, ?), due_at = coalesce(due_at, ?), seq = seq + 1
+ WHERE id = ? AND (version <> ? OR next_at IS NULL)`
+	deleteIdle = `DELETE FROM schedule WHERE id = ? AND starting_at IS NULL AND (waiting = 0 OR paused_at IS NOT NULL)`
+	endDefined = `UPDATE schedule SET next_at = NULL, due_at = NULL, seq = seq + 1 WHERE id = ? AND next_at IS NOT NULL`
 )
 
 // changed notes, in the transaction that changes versions or aliases of a
@@ -25,6 +28,11 @@ const (
 func changed(s *session, workflow string) error {
 	s.at(lastKey)
 	return s.later(-1, markChange, workflow)
+}
+
+// ChangeWorkflow has the schedules of a workflow looked at.
+func (db *DB) ChangeWorkflow(ctx context.Context, workflow string) error {
+	return db.submit(ctx, prompt, func(s *session) error { return changed(s, workflow) })
 }
 
 // WorkflowChange says that versions or aliases of a workflow have changed since
@@ -74,8 +82,10 @@ type Defined struct {
 }
 
 // SetDefined makes the schedules of definitions agree with a version: those that
-// are there stay as they are, paused or not, others come and go. It is done as of
-// the change that was seen; ErrStale: there was another one since, or somebody
+// are there stay as they are, paused or not, others come and go. One that goes and has
+// firings that are being started, or wait and are not paused, has no others from now on;
+// it goes with a change of the workflow after these ([DB.ChangeWorkflow]). It is done as
+// of the change that was seen; ErrStale: there was another one since, or somebody
 // else has done it. Synced.
 func (db *DB) SetDefined(ctx context.Context, d Defined) error {
 	return db.transition(ctx, synced, point("schedules"), func(s *session) error {
@@ -100,11 +110,7 @@ func (db *DB) SetDefined(ctx context.Context, d Defined) error {
 			if wanted[old.ID] || old.Version == "" && !d.Deleted {
 				continue
 			}
-			s.at(old.ID)
-			if _, err := s.exec(deleteSchedule, old.ID); err != nil {
-				return err
-			}
-			if _, err := s.exec(deleteFirings, old.ID); err != nil {
+			if err := undefine(s, old.ID, d.Deleted); err != nil {
 				return err
 			}
 		}
@@ -123,7 +129,27 @@ func define(s *session, row *Schedule) error {
 	if err != nil || added {
 		return err
 	}
-	_, err = s.exec(updateDefined, row.Version, unixMicro(row.UpdatedAt), row.ID, row.Version)
+	_, err = s.exec(updateDefined, row.Version, unixMicro(row.UpdatedAt), micros(row.NextAt), micros(row.DueAt), row.ID, row.Version)
+	return err
+}
+
+// undefine removes a schedule, or ends it if it has yet something to start: a firing that
+// was decided about is not lost by a deployment.
+func undefine(s *session, id string, atOnce bool) error {
+	remove := deleteIdle
+	if atOnce {
+		remove = deleteSchedule
+	}
+	s.at(id)
+	n, err := s.exec(remove, id)
+	if err != nil {
+		return err
+	}
+	then := deleteFirings
+	if n == 0 {
+		then = endDefined
+	}
+	_, err = s.exec(then, id)
 	return err
 }
 
