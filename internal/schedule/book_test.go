@@ -364,3 +364,45 @@ func TestScheduleAdd(t *testing.T) {
 		}
 	})
 }
+
+// TestScheduleBackfillOfWhatComesAnyhow: firings that wait, are being started or are yet to
+// be handled are left alone by a backfill; of a paused schedule nothing is to come.
+func TestScheduleBackfillOfWhatComesAnyhow(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin func(r *rig, s parley.Schedule)
+		want  parley.BackfillReport
+		waits int
+	}{
+		"waiting": {func(r *rig, _ parley.Schedule) { r.scheduler() }, parley.BackfillReport{Firings: 3, Before: 3}, 2},
+		"being started": {func(r *rig, _ parley.Schedule) {
+			r.fault.Store(new(func(point string) error {
+				if point == "P1.before" {
+					return errors.New("no disk")
+				}
+				return nil
+			}))
+			r.scheduler()
+		}, parley.BackfillReport{Firings: 3, Before: 3}, 0},
+		"nobody is there": {func(*rig, parley.Schedule) {}, parley.BackfillReport{Firings: 3, Before: 3}, 0},
+		"paused": {func(r *rig, s parley.Schedule) {
+			_, err := r.book.Pause(r.t.Context(), parley.ScheduleChange{Ref: s.ID})
+			check(r.t, err)
+		}, parley.BackfillReport{Firings: 3}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(r *rig) {
+				t := r.t
+				s := r.flow("{every: 20s, overlap: queue}", "wait: 50s")
+				c.begin(r, s)
+				r.until("65s")
+				report, err := r.book.Backfill(t.Context(), parley.BackfillRequest{Ref: s.ID, From: epoch().Add(20 * time.Second), To: epoch().Add(time.Minute)})
+				check(t, err)
+				s, err = r.book.Get(t.Context(), s.ID)
+				check(t, err)
+				if report != c.want || s.Waiting != c.waits {
+					t.Errorf("%+v, and %d wait, want %+v and %d", report, s.Waiting, c.want, c.waits)
+				}
+			})
+		})
+	}
+}

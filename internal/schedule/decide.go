@@ -92,7 +92,7 @@ func (s situation) late() bool { return s.now.Sub(s.row.DueAt) > max(s.spec.Catc
 // miss records firings that are too late.
 func (s situation) miss(d *decision) {
 	d.changed = true
-	for n := 0; n < missedAtOnce && !s.row.DueAt.IsZero() && !s.row.DueAt.After(s.now) && s.late(); n++ {
+	for n := 0; n < missedAtOnce && !s.row.DueAt.IsZero() && s.late(); n++ {
 		d.firings = append(d.firings, s.firing(parley.FiringMissed, fmt.Sprintf(
 			"nobody was there to start it until %s later, and catch_up is %s",
 			workflow.FormatDuration(s.now.Sub(s.row.DueAt).Truncate(time.Second)), workflow.FormatDuration(s.spec.CatchUp),
@@ -116,7 +116,7 @@ func (s situation) fire(d *decision) {
 	advance(&d.row, s.spec, s.row.NextAt)
 	own := slices.DeleteFunc(slices.Clone(s.waiting), func(f parley.ScheduleFiring) bool { return f.Backfill })
 	switch {
-	case s.spec.Overlap == workflow.OverlapAllow, !s.busy && (len(own) == 0 || s.spec.Overlap == workflow.OverlapSkip):
+	case s.spec.Overlap == workflow.OverlapAllow, !s.busy && len(own) == 0:
 		d.start(s.firing(parley.FiringStarting, ""))
 	case s.spec.Overlap == workflow.OverlapCancel:
 		for _, f := range own {

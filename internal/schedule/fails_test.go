@@ -108,3 +108,44 @@ func TestScheduleListWithABadOne(t *testing.T) {
 		}
 	})
 }
+
+// TestScheduleCancelsAgain: a run that could not be cancelled is cancelled with the next
+// look; else the firing would wait for as long as that takes.
+func TestScheduleCancelsAgain(t *testing.T) {
+	onStore(t, func(r *rig) {
+		s := r.flow("{every: 20s, overlap: cancel_previous}", "wait: 1h")
+		cfg, cancel, asked := r.config(), r.x.Cancel, 0
+		cfg.Cancel = func(ctx context.Context, req parley.CancelRequest) (parley.Run, error) {
+			if asked++; asked == 1 {
+				return parley.Run{}, parley.Errorf(parley.CodeUnavailable, "the database is away")
+			}
+			return cancel(ctx, req)
+		}
+		stop := r.begin(schedule.New(cfg).Run)
+		r.until("50s")
+		stop()
+		r.want(s.ID, "20s fired 20s-40s CANCELLED\n40s fired 41s")
+		if asked != 2 {
+			r.t.Errorf("it was asked for the end %d times, want 2", asked)
+		}
+	})
+}
+
+// TestScheduleLooksAtAllFirst: what nobody has noted of a change is seen when a scheduler
+// begins: the process that should have may have died.
+func TestScheduleLooksAtAllFirst(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.version("10s", "one")
+		row := store.Schedule{
+			ID: "sch-left", Workflow: "flow", Version: "0", Spec: []byte(`{"every":"5s"}`), NextAt: epoch().Add(time.Hour), DueAt: epoch().Add(time.Hour),
+			CreatedAt: epoch(), UpdatedAt: epoch(),
+		}
+		check(t, r.db.AddSchedule(t.Context(), store.ScheduleMove{Schedule: row}))
+		check(t, r.book.Changed(t.Context()))
+		r.listed("flow@1 10s active, flow@0 5s active")
+		r.scheduler()
+		r.until("1s")
+		r.listed("flow@1 10s active")
+	})
+}
