@@ -106,10 +106,7 @@ func publishCopy(ctx context.Context, b bus.Bus, l *parley.DeadLetter) error {
 // copyOf makes the record of a dead letter: the original key, headers and value,
 // and in headers of at most so many bytes each what is known of the failure.
 func copyOf(l *parley.DeadLetter, most int) bus.Message {
-	m := bus.Message{Subject: bus.SubjectDeadLetters, Key: string(l.Key), Value: l.Value, Header: make(map[string]string, len(l.Headers)+12)}
-	if l.Tombstone {
-		m.Value = nil
-	}
+	m := bus.Message{Subject: bus.SubjectDeadLetters, Key: string(l.Key), Value: valueOf(l), Header: make(map[string]string, len(l.Headers)+12)}
 	size := 0
 	for i, h := range l.Headers {
 		if size += len(h.Name) + len(h.Value); i == copyHeaders || size > copyHeaderBytes {
@@ -146,4 +143,13 @@ func copyOf(l *parley.DeadLetter, most int) bus.Message {
 		set(headerDigest, l.Digest)
 	}
 	return m
+}
+
+// valueOf is the value of a dead letter's record: none of a tombstone, and of no other. An
+// empty one is kept as none.
+func valueOf(l *parley.DeadLetter) []byte {
+	if l.Tombstone || l.Value != nil {
+		return l.Value
+	}
+	return []byte{}
 }

@@ -115,13 +115,7 @@ const (
 // whose values were not kept are left out, and so are the last ones for which there is
 // no room beside ours; left is how many.
 func again(l *parley.DeadLetter) (m bus.Message, left int) {
-	m = bus.Message{Subject: l.Source.Subject, Key: string(l.Key), Value: l.Value, Header: make(map[string]string, len(l.Headers)+2)}
-	switch {
-	case l.Tombstone:
-		m.Value = nil
-	case m.Value == nil:
-		m.Value = []byte{}
-	}
+	m = bus.Message{Subject: l.Source.Subject, Key: string(l.Key), Value: valueOf(l), Header: make(map[string]string, len(l.Headers)+2)}
 	from := l.ID
 	if s := l.Source; s.Topic != "" {
 		from = s.Topic + "/" + strconv.FormatInt(int64(s.Partition), 10) + "/" + strconv.FormatInt(s.Offset, 10)
