@@ -45,6 +45,7 @@ func (r *rig) version(every, name string) {
 func TestScheduleFollowsVersions(t *testing.T) {
 	onStore(t, func(r *rig) {
 		t := r.t
+		r.apply("name: other\nsteps: [{id: a, set: 1}]\n")
 		r.version("10s", "one")
 		r.listed("flow@1 10s active")
 		list, _, err := r.book.List(t.Context(), parley.ScheduleQuery{})
@@ -100,6 +101,8 @@ func TestScheduleLeavesAfterItsFirings(t *testing.T) {
 			onStore(t, func(r *rig) {
 				t := r.t
 				s := r.flow("{every: 10s, overlap: queue}", "wait: 14s")
+				other, err := r.book.Add(t.Context(), parley.ScheduleRequest{Workflow: "flow", ScheduleSpec: parley.ScheduleSpec{Every: "30m"}})
+				check(t, err)
 				if c.broken {
 					r.fault.Store(new(func(point string) error {
 						if point == "P1.before" {
@@ -111,10 +114,19 @@ func TestScheduleLeavesAfterItsFirings(t *testing.T) {
 				r.scheduler()
 				r.until("31s")
 				r.version("1h", "another")
-				r.listed("flow@2 1h active, flow@1 10s active")
+				left, err := r.book.Get(t.Context(), s.ID)
+				check(t, err)
+				if left.NextAt != nil {
+					t.Errorf("it fires again at %s", left.NextAt)
+				}
 				r.fault.Store(nil)
 				r.until("2m")
-				r.listed("flow@2 1h active")
+				if _, err = r.book.Get(t.Context(), s.ID); parley.CodeOf(err) != parley.CodeNotFound {
+					t.Errorf("after its firings it is there: %v", err)
+				}
+				if other, err = r.book.Get(t.Context(), other.ID); err != nil || other.NextAt == nil {
+					t.Errorf("one beside it: %+v, %v", other, err)
+				}
 				for at := 10 * time.Second; at <= 30*time.Second; at += 10 * time.Second {
 					_, err := r.db.RunByKey(t.Context(), "flow", parley.ScheduleKey(s.ID, epoch().Add(at)))
 					if started := err == nil; started != slices.Contains(c.started, at) {

@@ -52,7 +52,7 @@ func TestScheduleDecides(t *testing.T) {
 			if c.paused {
 				s.row.PausedAt = s.now
 			}
-			for _, text := range strings.Fields(c.waiting) {
+			for text := range strings.FieldsSeq(c.waiting) {
 				at, times, _ := strings.Cut(text, "*")
 				n := 1
 				_, _ = fmt.Sscan(times, &n) // one, if it does not say
