@@ -96,16 +96,16 @@ func TestAdrift(t *testing.T) {
 	if err := <-again; err != nil {
 		t.Fatal(err)
 	}
-	m.Value = []byte("2")
-	for range 2 {
+	for _, value := range []string{"1", "2", "2", "3"} {
+		m.Value = []byte(value)
 		if err := confirmed(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the last one came", func() bool { got.mu.Lock(); defer got.mu.Unlock(); return got.seen["2"] == 2 })
+	eventually(t, "the last one came", func() bool { got.mu.Lock(); defer got.mu.Unlock(); return got.seen["3"] == 1 })
 	got.mu.Lock()
 	defer got.mu.Unlock()
-	if got.seen["1"] != 2 {
-		t.Errorf("one record and one with another header came %d times, want 2: %v", got.seen["1"], got.seen)
+	if got.seen["1"] != 3 || got.seen["2"] != 2 {
+		t.Errorf("a record, one with another header, and the first one later came %d times, want 3: %v", got.seen["1"], got.seen)
 	}
 }

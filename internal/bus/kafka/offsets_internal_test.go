@@ -3,6 +3,7 @@ package kafka
 import (
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -92,6 +93,62 @@ func TestOwnership(t *testing.T) {
 	}
 	if _, ok := p.due(); ok || p.begin() || p.receive(&kgo.Record{Offset: 9}, 1) != nil {
 		t.Error("a partition that has moved still does something")
+	}
+}
+
+// TestLost: a partition that others may have already lets no handler begin, and those that
+// have records of it in hand hear that; it is as if they had never come.
+func TestLost(t *testing.T) {
+	p := newPartition(place{"t", 0})
+	p.receive(&kgo.Record{Offset: 3}, 7)
+	m := newMember(t.Context(), nil)
+	defer m.cancel()
+	ours := p.during(m)
+	if again := p.during(m); again != ours || ours.Err() != nil {
+		t.Errorf("one context for all handlers of a member: %v", ours.Err())
+	}
+	g := &group{wake: make(chan struct{}, 1), parts: map[place]*partition{p.place: p}}
+	g.bytes.Store(7)
+	g.lost(t.Context(), nil, map[string][]int32{"t": {0, 1}})
+	if ours.Err() == nil || p.during(m).Err() == nil || m.ctx.Err() != nil {
+		t.Error("handlers are not told that the partition is gone, or those of others are")
+	}
+	if _, due := p.due(); due || p.begin() || !p.lost() || g.bytes.Load() != 0 || len(g.parts) != 0 {
+		t.Errorf("something of it is left: %d bytes, %d partitions", g.bytes.Load(), len(g.parts))
+	}
+}
+
+// TestDrainsAll: a partition that goes waits for the last of its handlers.
+func TestDrainsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPartition(place{"t", 0})
+		p.begin()
+		p.begin()
+		drained := make(chan struct{})
+		go func() { p.drain(t.Context().Done()); close(drained) }()
+		synctest.Wait()
+		p.finished()
+		synctest.Wait()
+		select {
+		case <-drained:
+			t.Error("drained while a handler runs")
+		default:
+		}
+		p.finished()
+		<-drained
+	})
+}
+
+// TestFirstOffset: where a group begins with the first record of all, that is committed:
+// else what is published before it has read anything may be before its next beginning.
+func TestFirstOffset(t *testing.T) {
+	p := newPartition(place{"t", 0})
+	if at, due := p.due(); due {
+		t.Errorf("%d may be committed of what is not known", at.Offset)
+	}
+	p.startAt(0)
+	if at, due := p.due(); !due || at.Offset != 0 {
+		t.Errorf("%d may be committed (%t), want 0", at.Offset, due)
 	}
 }
 

@@ -7,7 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/parley-project/parley/internal/bus"
 )
 
 // holdJoins gives the member of a group, which has committed the first hint, while the group
@@ -131,4 +135,98 @@ func TestRevokeLimit(t *testing.T) {
 		}
 		<-revoked
 	})
+}
+
+// TestCommitsWithoutNews: what is acknowledged soon after a commit, or when a commit is
+// refused, is committed though nothing else happens: a process that starts again would do
+// it once more.
+func TestCommitsWithoutNews(t *testing.T) {
+	var h heard
+	broker, b := hearing(t, "g", Config{}, &h)
+	readToEnd(t, b, "g")
+	send(t, b, bus.SubjectHint, 1, 2)
+	readToEnd(t, b, "g")
+	broker.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) { // once
+		answer := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+		for _, rt := range req.(*kmsg.OffsetCommitRequest).Topics {
+			topic := kmsg.NewOffsetCommitResponseTopic()
+			topic.Topic, topic.TopicID = rt.Topic, rt.TopicID
+			for _, rp := range rt.Partitions {
+				p := kmsg.NewOffsetCommitResponseTopicPartition()
+				p.Partition, p.ErrorCode = rp.Partition, kerr.UnknownServerError.Code
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			answer.Topics = append(answer.Topics, topic)
+		}
+		return answer, nil, true
+	})
+	send(t, b, bus.SubjectHint, 2, 3)
+	readToEnd(t, b, "g")
+}
+
+// TestPress: a partition with too much open is left alone until half of that is done, each
+// time anew; so it is when all of the group has too many bytes. One that goes holds nothing.
+func TestPress(t *testing.T) {
+	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1")) // where nobody is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for name, gone := range map[string]func(*group, map[string][]int32){
+		"lost":    func(g *group, parts map[string][]int32) { g.lost(t.Context(), nil, parts) },
+		"revoked": func(g *group, parts map[string][]int32) { g.revoked(t.Context(), nil, parts) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPartition(place{"t", 0})
+			p.resumeAt(0)
+			g := &group{
+				bus: &Bus{cfg: Config{OpenRecords: 10, OpenBytes: 1000}}, client: client, wake: make(chan struct{}, 1), parts: map[place]*partition{p.place: p},
+			}
+			var open []*entry
+			at := int64(0)
+			take := func(n int, size int64) {
+				for range n {
+					open = append(open, p.receive(&kgo.Record{Offset: at}, size))
+					g.bytes.Add(size)
+					at++
+				}
+				g.press(p)
+			}
+			done := func(n int) {
+				for _, e := range open[len(open)-n:] { // the last ones: nothing is to be committed
+					g.acknowledge(p, e)
+				}
+				open = open[:len(open)-n]
+				g.ease()
+			}
+			paused := func(when string, want bool) {
+				t.Helper()
+				if got := len(client.PauseFetchPartitions(nil)) > 0; got != want || p.paused != want || (g.paused.Load() == 1) != want {
+					t.Errorf("%s: paused: %t, %t, %d; want %t", when, got, p.paused, g.paused.Load(), want)
+				}
+			}
+			for _, round := range []string{"first", "second"} {
+				take(9-len(open), 1)
+				paused(round+", nearly", false)
+				take(1, 1)
+				paused(round+", full", true)
+				take(1, 1)
+				done(5)
+				paused(round+", still more than half", true)
+				done(1)
+				paused(round+", half", false)
+			}
+			take(1, 995)
+			paused("many bytes", true)
+			done(1)
+			paused("few bytes", false)
+			take(1, 995)
+			paused("many bytes again", true)
+			gone(g, p.only())
+			paused("gone", false)
+			if g.bytes.Load() != 0 || len(g.partitions()) != 0 {
+				t.Errorf("%d bytes are held by %d partitions", g.bytes.Load(), len(g.parts))
+			}
+		})
+	}
 }
