@@ -384,6 +384,10 @@ func TestLoadKey(t *testing.T) {
 	if err != nil || !bytes.Equal(first.Reveal(), again.Reveal()) || len(first.Reveal()) != 32 {
 		t.Errorf("the second time the key is another one, %v", err)
 	}
+	other, err := push.LoadKey(filepath.Join(t.TempDir(), "push.key"))
+	if err != nil || bytes.Equal(first.Reveal(), other.Reveal()) {
+		t.Errorf("another server has the same key, %v", err)
+	}
 	if err := os.WriteFile(file, []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -149,6 +149,8 @@ func TestDecodeTolerant(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"compact, any order", `{"timestamp":"2026-11-21T10:04:05.974607","correlation_id":"corr-run-1-step-1-0a1b2c3d","input_data":{"text":"hi"},"agent_name":"ResearchAgent","task_id":"task-step-1-0a1b2c3d","run_id":"run-1"}`},
 		{"unknown members, even odd ones", `{"x":[NaN,-Infinity,{"a":1e999}],"run_id":"run-1","task_id":"task-step-1-0a1b2c3d","agent_name":"ResearchAgent","input_data":{"text":"hi"},"correlation_id":"corr-run-1-step-1-0a1b2c3d","timestamp":"2026-11-21T10:04:05.974607Z"} `},
+		{"a name with an escape that is no member's", `{"\u0063":5,"run_id":"run-1","task_id":"task-step-1-0a1b2c3d","agent_name":"ResearchAgent","input_data":{"text":"hi"},"correlation_id":"corr-run-1-step-1-0a1b2c3d","timestamp":"2026-11-21T10:04:05.974607"}`},
+		{"digits of escapes", `{"run_id":"run-1","task_id":"task-step-1-0a1b2c3d","agent_name":"Rese\u0061rch\u0041gent","x":"\uaAfF\u0a09","input_data":{"text":"hi"},"correlation_id":"corr-run-1-step-1-0a1b2c3d","timestamp":"2026-11-21T10:04:05.974607"}`},
 		{"the last one counts", `{"run_id":"run-0","run_\u0069d":"run-1","task_id":"task-step-1-0a1b2c3d","agent_name":"Research\u0041gent","input_data":{"text":"hi"},"correlation_id":"corr-run-1-step-1-0a1b2c3d","timestamp":"2026-11-21T12:04:05.974607+02:00"}`},
 	} {
 		got, err := records.DecodeTask([]byte(c.value))
@@ -292,6 +294,19 @@ func TestDecodeCut(t *testing.T) {
 		if _, err := records.DecodeTask([]byte(whole)[:i:i]); err == nil {
 			t.Errorf("%s was taken", whole[:i])
 		}
+	}
+}
+
+// TestManyBesideEachOther: depth is about what is inside of each other.
+func TestManyBesideEachOther(t *testing.T) {
+	sent := task()
+	sent.Input = json.RawMessage(`{"all": [{}` + strings.Repeat(`, {"a": []}`, 2*records.MaxDepth) + `]}`)
+	value, err := sent.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := records.DecodeTask(value); err != nil || string(got.Input) != string(sent.Input) {
+		t.Errorf("%v, got %.100s", err, got.Input)
 	}
 }
 
