@@ -83,6 +83,23 @@ func config(db *store.DB) retention.Config {
 	}
 }
 
+// TestNone: a rule for one workflow is enough for there to be something to do.
+func TestNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		config retention.Config
+		none   bool
+	}{
+		"no rule":            {retention.Config{Workflows: map[string]retention.Rule{"kept": {}}}, true},
+		"one for all":        {retention.Config{Rule: retention.Rule{Runs: 1}}, false},
+		"one for a workflow": {retention.Config{Workflows: map[string]retention.Rule{"kept": {}, "two": {Age: time.Hour}}}, false},
+		"all but a workflow": {retention.Config{Rule: retention.Rule{Age: time.Hour}, Workflows: map[string]retention.Rule{"kept": {}}}, false},
+	} {
+		if got := c.config.None(); got != c.none {
+			t.Errorf("%s: nothing is removed: %t, want %t", name, got, c.none)
+		}
+	}
+}
+
 // fill adds 120 runs of a workflow that go, and a few of others.
 func fill(t testing.TB, db *store.DB) (stay []string) {
 	t.Helper()

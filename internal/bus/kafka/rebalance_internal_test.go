@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -175,12 +176,19 @@ func TestPress(t *testing.T) {
 	for name, gone := range map[string]func(*group, map[string][]int32){
 		"lost":    func(g *group, parts map[string][]int32) { g.lost(t.Context(), nil, parts) },
 		"revoked": func(g *group, parts map[string][]int32) { g.revoked(t.Context(), nil, parts) },
+		"left": func(g *group, _ map[string][]int32) {
+			if g.remove(g.feeds["t"]) || g.feeds["t"] != nil || len(g.feeds) != 1 {
+				t.Error("not one of two is left")
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPartition(place{"t", 0})
 			p.resumeAt(0)
 			g := &group{
-				bus: &Bus{cfg: Config{OpenRecords: 10, OpenBytes: 1000}}, client: client, wake: make(chan struct{}, 1), parts: map[place]*partition{p.place: p},
+				bus:    &Bus{cfg: Config{OpenRecords: 10, OpenBytes: 1000}, state: newState(time.Now, slog.New(slog.DiscardHandler))},
+				client: client, wake: make(chan struct{}, 1), parts: map[place]*partition{p.place: p},
+				feeds: map[string]*feed{"t": {topic: "t", queue: newQueue(1)}, "u": {topic: "u", queue: newQueue(1)}},
 			}
 			var open []*entry
 			at := int64(0)
