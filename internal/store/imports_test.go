@@ -36,14 +36,17 @@ func TestImportRun(t *testing.T) {
 		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
 
 		begin(t, db, "run-ours")
+		beside := importedRun("run-2", parley.RunFailed)
+		diff(t, must(db.Import(ctx, beside))(t), ImportNew)
 		in = importedRun("run-1", parley.RunCompleted)
 		diff(t, must(db.ImportState(ctx, ImportRun, "run-1", in.Digest))(t), ImportChanged)
 		in.Events[1].Type = parley.EventRunCompleted
 		diff(t, must(db.Import(ctx, in))(t), ImportChanged)
 		diff(t, must(db.History(ctx, "run-1"))(t), History{Run: *in.Run, Events: in.Events})
+		diff(t, must(db.History(ctx, "run-2"))(t), History{Run: *beside.Run, Events: beside.Events})
 		_, total, err := db.Runs(ctx, parley.RunQuery{})
 		check(t, err)
-		diff(t, total, 2)
+		diff(t, total, 3)
 
 		ours := must(db.RunRow(ctx, "run-ours"))(t)
 		_, err = db.Import(ctx, importedRun("run-ours", parley.RunFailed))

@@ -65,7 +65,7 @@ func send(t *testing.T, b *Bus, subject string, from, to int) {
 }
 
 // TestTailPartitions: who listens without a group also hears partitions that
-// were made since, from their first record.
+// were made since, from their first record, once.
 func TestTailPartitions(t *testing.T) {
 	b := tailBus(t, Config{})
 	var h heard
@@ -84,6 +84,12 @@ func TestTailPartitions(t *testing.T) {
 	}
 	b.tail.look(t.Context())
 	h.wait(t, 100)
+	b.tail.look(t.Context())
+	send(t, b, bus.SubjectHint, 100, 200)
+	h.wait(t, 200)
+	if n := h.len(); n != 200 {
+		t.Errorf("%d of 200 messages came", n)
+	}
 }
 
 // TestTailAgain: listening may end and begin again, for one subject while
