@@ -1,10 +1,13 @@
 package bridge
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/parley-project/parley/internal/store"
 )
 
 // TestAge: time is measured by the clock that says more. A machine that was
@@ -109,4 +112,37 @@ func FuzzDecodeTask(f *testing.F) {
 			t.Errorf("taken: %.100q", value)
 		}
 	})
+}
+
+// TestLanesInUseAreKept: of more agents than are remembered those are forgotten of which
+// nothing is known that another lane in their place would not know.
+func TestLanesInUseAreKept(t *testing.T) {
+	now := time.Now()
+	b := &Bridge{cfg: Config{Now: func() time.Time { return now }}.withDefaults(), lanes: map[string]*lane{}}
+	use := map[string]func(l *lane){
+		"idle":     func(l *lane) { b.rememberLocked(l, store.Deferral{TaskID: "t", At: now.Add(time.Hour)}) },
+		"called":   func(l *lane) { l.inFlight++ },
+		"carried":  func(l *lane) { b.carryLocked(l, 7) },
+		"waiting":  func(l *lane) { l.listed = true },
+		"reserved": func(l *lane) { l.gate.Reserve(now) },
+		"held":     func(l *lane) { l.gate.Hold(now.Add(time.Minute)) },
+	}
+	for name, f := range use {
+		f(b.laneLocked(name))
+	}
+	for i := range idleLanes - len(use) {
+		b.laneLocked(strconv.Itoa(i))
+	}
+	b.laneLocked("one more")
+	for name := range use {
+		if kept := b.lanes[name] != nil; kept != (name != "idle") {
+			t.Errorf("%s: kept: %t", name, kept)
+		}
+	}
+	if n := len(b.lanes); n != len(use) {
+		t.Errorf("%d lanes, want those in use and the new one", n)
+	}
+	if b.away != 0 {
+		t.Errorf("%d tasks are remembered of lanes that are forgotten", b.away)
+	}
 }

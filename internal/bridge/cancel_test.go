@@ -145,6 +145,52 @@ func TestCancelNamesTask(t *testing.T) {
 	})
 }
 
+// TestCancelUnnamed: an agent that can be told to stop, and does not name the task within
+// that moment, is cut off. It would keep the attempt, and its slot, as long as it likes.
+func TestCancelUnnamed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.long.call = func(ctx context.Context, _ parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return hang(ctx), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("long", 1, nil)
+		r.announce(id)
+		r.wait(2500 * time.Millisecond)
+		begun := time.Now()
+		cancelWays["hint"](r, id)
+		wantSaid(t, r.want(id, parley.OutcomeCancelled, parley.CodeCancelled), true)
+		if d := time.Since(begun); d < 900*time.Millisecond || d > 1100*time.Millisecond {
+			t.Errorf("cut off after %v", d)
+		}
+		r.wantCalls(r.long, id, 1)
+		p.stop()
+	})
+}
+
+// TestCancelOfOrphan: a task whose cancel was requested while nobody had it in hand is
+// not sent again by whoever takes it over.
+func TestCancelOfOrphan(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if n == 1 {
+				return hang(ctx), nil
+			}
+			return answered(task, "2"), nil
+		}
+		former := r.start("a", nil)
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		r.announce(id)
+		r.wait(2 * time.Second)
+		former.kill()
+		r.ledger.requestCancel(id)
+		r.ledger.declareDead("a")
+		p := r.start("b", nil)
+		wantSaid(t, r.want(id, parley.OutcomeCancelled, parley.CodeCancelled), true)
+		r.wantCalls(r.agent, id, 1)
+		p.stop()
+	})
+}
+
 // TestCancelFollowed: the agent is told, and its own word ends the attempt: a
 // success within the grace is a success (language rule C3).
 func TestCancelFollowed(t *testing.T) {

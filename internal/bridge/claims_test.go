@@ -445,6 +445,34 @@ func TestReplacedStandsBack(t *testing.T) {
 	})
 }
 
+// TestRegisterInDoubt: a bridge that was taken for dead, and does not learn whether its
+// next life has begun, takes itself for nobody else: it begins another one, and works on
+// with its next beat.
+func TestRegisterInDoubt(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		registered := 0
+		r.ledger.fault = func(op, _ string) fault {
+			if op == "P16" {
+				if registered++; registered == 2 {
+					return replyLost
+				}
+			}
+			return noFault
+		}
+		p := r.start("b", nil)
+		r.ledger.declareDead("b")
+		r.wait(7 * time.Second) // a beat, and one a second after the failure
+		if p.Replaced() || registered != 3 {
+			t.Errorf("replaced: %t, after %d registrations", p.Replaced(), registered)
+		}
+		id := r.task("one", 1, nil)
+		r.announce(id)
+		r.wait(time.Second)
+		r.wantCalls(r.agent, id, 1)
+		p.stop()
+	})
+}
+
 // TestDeadThenCancel: a cancel reaches calls that were begun under an earlier
 // incarnation, too.
 func TestDeadThenCancel(t *testing.T) {
@@ -487,17 +515,28 @@ func TestReconcileLeavesPending(t *testing.T) {
 }
 
 // TestReconcileGoesOn: an own row of which nothing is known here, and which may have been
-// sent under an earlier claim, is not released but goes on as after a takeover.
+// sent under an earlier claim, is not released but goes on as after a takeover. The
+// limits of the attempt run from then on, and whoever wants it to end is heard.
 func TestReconcileGoesOn(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		p := r.start("b", nil)
-		id := r.task("one", 1, func(a *store.Attempt) {
+		r.agent.call = func(ctx context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if task.Run == "run-one-2" {
+				return hang(ctx), nil
+			}
+			return takes(ctx, task, 3*time.Second), nil
+		}
+		lost := func(a *store.Attempt) {
 			a.State, a.Orphanings = store.AttemptClaimed, 1
-			a.Claim = store.Claim{Worker: "b", Inc: 1, Token: "b/of-a-takeover"}
-			a.Policy.OutcomeUnknown = parley.OutcomeResend
-		})
+			a.Claim = store.Claim{Worker: "b", Inc: 1, Token: "b/of-the-takeover-of-" + a.ID}
+			a.Policy.OutcomeUnknown, a.Policy.AttemptTimeout = parley.OutcomeResend, time.Minute
+		}
+		p := r.start("b", nil)
+		id, cancelled := r.task("one", 1, lost), r.task("one", 2, lost)
 		r.want(id, parley.OutcomeOK, "")
 		r.wantCalls(r.agent, id, 1)
+		r.ledger.requestCancel(cancelled)
+		r.want(cancelled, parley.OutcomeCancelled, parley.CodeCancelled)
+		r.wantCalls(r.agent, cancelled, 1)
 		if n := r.ledger.count(string(store.MoveRelease)); n != 0 {
 			t.Errorf("%d releases", n)
 		}

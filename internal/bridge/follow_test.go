@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -519,6 +520,74 @@ func TestSilence(t *testing.T) {
 		if d := time.Since(begun).Round(time.Second); d != 560*time.Second || a.Result.Err.Cause.Code != parley.CodeStalled {
 			t.Errorf("after %v: %v", d, a.Result.Err.Cause)
 		}
+		p.stop()
+	})
+}
+
+// TestSilenceOfTheNextTry: the signs of life of a call that was lost do not count for the
+// one after it.
+func TestSilenceOfTheNextTry(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var begun time.Time
+		r.agent.call = func(ctx context.Context, _ parley.Task, n int, p bridge.Progress) (bridge.Outcome, error) {
+			if n > 1 {
+				begun = time.Now()
+				return hang(ctx), nil
+			}
+			for range 10 {
+				time.Sleep(30 * time.Second)
+				p(bridge.Report{Text: "at it"})
+			}
+			return lost(), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, func(a *store.Attempt) {
+			a.Policy.OutcomeUnknown, a.Policy.Silence = parley.OutcomeResend, time.Minute
+		})
+		r.settled(id, time.Hour)
+		r.wantCalls(r.agent, id, 3)
+		if d := time.Since(begun); d > 62*time.Second {
+			t.Errorf("silent for %v, the limit is a minute", d)
+		}
+		p.stop()
+	})
+}
+
+// TestSentAgainTakesASlot: a task that its agent has forgotten, and that is sent once
+// more, is a call like any other. It left its slot to others while it was followed.
+func TestSentAgainTakesASlot(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var forgets atomic.Bool
+		r.long.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			if task.Run == "run-long-1" && n == 1 {
+				return accepted(task, "working"), nil
+			}
+			return takes(ctx, task, 30*time.Second), nil
+		}
+		r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+			if forgets.Load() {
+				return failed(bridge.Lost, parley.CodeOutcomeUnknown, "no such task"), nil
+			}
+			return accepted(task, "working"), nil
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.PerAgent = 1 })
+		id := r.task("long", 1, policy(parley.OutcomeResend))
+		r.announce(id)
+		r.wait(2 * time.Second)
+		if slot, ok := p.Reserve("long"); !ok {
+			t.Error("no slot though the task is only followed")
+		} else {
+			slot.Release()
+		}
+		forgets.Store(true)
+		for r.long.calls(id) < 2 {
+			r.wait(100 * time.Millisecond)
+		}
+		if slot, ok := p.Reserve("long"); ok {
+			t.Error("a slot though the agent has a call, and may have one")
+			slot.Release()
+		}
+		r.want(id, parley.OutcomeOK, "")
 		p.stop()
 	})
 }

@@ -181,7 +181,13 @@ func (r *rig) start(name string, adjust func(*bridge.Config, *process)) *process
 	p.Bridge = b
 	ctx, cancel := context.WithCancel(r.t.Context())
 	p.cancel = cancel
-	r.wg.Go(func() { p.ended <- b.Run(ctx) })
+	r.wg.Go(func() {
+		err := b.Run(ctx)
+		if left := b.NotGivenBack(); left != "" {
+			r.t.Errorf("bridge %s has ended and not given back:%s", name, left)
+		}
+		p.ended <- err
+	})
 	synctest.Wait()
 	return p
 }
