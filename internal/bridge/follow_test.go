@@ -328,17 +328,22 @@ func TestFollowAcrossRestart(t *testing.T) {
 }
 
 // TestAcceptedTooLate: the agent names its task when the attempt is not this
-// bridge's any more. If it has ended, the agent is told to stop; if somebody has
-// taken it over, this bridge alone knows the task, and asks on.
+// bridge's any more. If it has ended, the agent is told to stop, and its stream closed; if
+// somebody has taken it over, this bridge alone knows the task, and asks on.
 func TestAcceptedTooLate(t *testing.T) {
 	for _, ended := range []bool{true, false} {
 		inBubble(t, func(r *rig) {
+			stream := &silentStream{closed: make(chan struct{})}
 			r.long.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
 				if n > 1 {
 					return hang(ctx), nil
 				}
 				takes(ctx, task, 1800*time.Millisecond)
-				return accepted(task, "working"), nil
+				out := accepted(task, "working")
+				if ended {
+					out.Stream = stream
+				}
+				return out, nil
 			}
 			r.long.poll = func(_ context.Context, task parley.Task, n int) (bridge.Outcome, error) {
 				if n < 3 {
@@ -355,6 +360,11 @@ func TestAcceptedTooLate(t *testing.T) {
 				r.wait(4 * time.Second)
 				if n := r.long.count(r.long.cancels, "agent-"+id); n != 1 {
 					t.Errorf("the agent was told %d times", n)
+				}
+				select {
+				case <-stream.closed:
+				default:
+					t.Error("its stream is open still")
 				}
 				p.stop()
 				return
@@ -588,6 +598,31 @@ func TestSentAgainTakesASlot(t *testing.T) {
 			slot.Release()
 		}
 		r.want(id, parley.OutcomeOK, "")
+		p.stop()
+	})
+}
+
+// TestLimitOfAFormerTry: that a limit has ended one call says nothing about the next one,
+// which was not even sent.
+func TestLimitOfAFormerTry(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			switch n {
+			case 1:
+				return hang(ctx), nil
+			case 2:
+				return notSent(), nil
+			}
+			return answered(task, "3"), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, func(a *store.Attempt) {
+			a.Policy.OutcomeUnknown, a.Policy.AttemptTimeout = parley.OutcomeResend, 30*time.Second
+		})
+		if a := r.want(id, parley.OutcomeOK, ""); a.Orphanings != 1 {
+			t.Errorf("%d orphanings", a.Orphanings)
+		}
+		r.wantCalls(r.agent, id, 3)
 		p.stop()
 	})
 }
