@@ -11,6 +11,7 @@ import (
 // meet finds the agent and the adapter that speaks its protocol.
 func (c *call) meet(ctx context.Context) *parley.Error {
 	b := c.b
+	c.unread = false
 	agent, err := b.cfg.Agents.Lookup(ctx, c.row.Agent)
 	if err != nil {
 		if e, ok := errors.AsType[*parley.Error](err); ok && (e.Code == parley.CodeUnknownAgent || e.Retryable) {
@@ -21,7 +22,6 @@ func (c *call) meet(ctx context.Context) *parley.Error {
 		e.Retryable = true
 		return e
 	}
-	c.unread = false
 	adapter := b.adapters[agent.Protocol]
 	if adapter == nil {
 		return parley.Errorf(parley.CodeUnsupportedProtocol, "Unsupported protocol: %s. %s", agent.Protocol, b.unsupported)

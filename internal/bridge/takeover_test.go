@@ -109,3 +109,28 @@ func TestFollowedWithoutCredential(t *testing.T) {
 		}
 	})
 }
+
+// TestRemovedWhileUnread: a task was sent, then what knows its agent did not answer for
+// a while, and then it says that the agent is gone. That ends the task; it is not tried
+// again for ever.
+func TestRemovedWhileUnread(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agent.call = func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) {
+			r.agents.answer(parley.Errorf(parley.CodeUnavailable, "the database cannot be reached"))
+			return lost(), nil
+		}
+		p := r.start("b", nil)
+		id := r.task("one", 1, policy(parley.OutcomeResend))
+		r.announce(id)
+		r.wait(5 * time.Second)
+		if a := r.ledger.row(id); a.State != store.AttemptClaimed {
+			t.Errorf("it is %s while nobody knows of its agent", a.State)
+		}
+		r.agents.answer(parley.Errorf(parley.CodeUnknownAgent, "there is no agent"))
+		if a := r.settled(id, time.Minute); a.Result.Outcome != parley.OutcomeUnknown {
+			t.Errorf("it is %s", a.Result.Outcome)
+		}
+		r.wantCalls(r.agent, id, 1)
+		p.stop()
+	})
+}
