@@ -379,7 +379,6 @@ func (b *Bridge) aside(work func()) {
 // its end; false if that is not done.
 func (b *Bridge) tooLate(q *queuedForeign) bool {
 	if b.memory != nil && b.memory.over(q.row.ID) {
-		b.acknowledge(q.row.ID)
 		return true
 	}
 	r, at := noTurn(&q.row), b.now()

@@ -118,17 +118,15 @@ func (b *Bridge) conclude(row *store.Attempt, r parley.Result) bool {
 }
 
 // delivered notes that a task's result was published: nothing more is to be
-// done for it.
+// done for it but to acknowledge its records.
 func (b *Bridge) delivered(id string) {
 	if b.volatile {
 		_ = b.foreign.CloseForeign(b.hard, []string{id}) // a map in memory
-		b.acknowledge(id)
 		return
 	}
 	b.mu.Lock()
 	b.done[id] = struct{}{}
 	b.mu.Unlock()
-	b.acknowledge(id)
 }
 
 // hint publishes the result of an attempt of ours, for whoever reads that topic
@@ -163,7 +161,7 @@ func (c *call) tellForeign() {
 	c.settlesLocked(false)
 	b.mu.Unlock()
 	if told {
-		b.acknowledge(c.row.ID) // a record that came again meanwhile
+		b.acknowledge(c.row.ID) // also a record that came again meanwhile
 	}
 }
 
