@@ -695,6 +695,26 @@ func TestOutOfTimeBetweenTries(t *testing.T) {
 	})
 }
 
+// TestAgainBeforeDeadline: a lost call is made again only if the task's time is not over by
+// then.
+func TestAgainBeforeDeadline(t *testing.T) {
+	for left, calls := range map[time.Duration]int{900 * time.Millisecond: 1, 1100 * time.Millisecond: 2, time.Hour: 3} {
+		inBubble(t, func(r *rig) {
+			r.agent.call = func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) { return lost(), nil }
+			p := r.start("b", nil)
+			id := r.task("one", 1, func(a *store.Attempt) {
+				a.Policy.OutcomeUnknown, a.Deadline = parley.OutcomeResend, time.Now().Add(left)
+			})
+			r.announce(id)
+			r.want(id, parley.OutcomeUnknown, parley.CodeOutcomeUnknown)
+			if n := r.agent.calls(id); n != calls {
+				t.Errorf("%v before the deadline: %d calls, want %d", left, n, calls)
+			}
+			p.stop()
+		})
+	}
+}
+
 // TestRemovedAfterLost: the agent was removed after its task had been sent: that
 // cannot be called an error before the agent was reached.
 func TestRemovedAfterLost(t *testing.T) {

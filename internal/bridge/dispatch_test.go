@@ -462,6 +462,39 @@ func TestInvalidMove(t *testing.T) {
 	})
 }
 
+// goneLedger is one whose rows are gone as soon as a call has ended.
+type goneLedger struct{ bridge.Ledger }
+
+func (l goneLedger) Move(ctx context.Context, m store.Move) (bool, error) {
+	if m.Kind == store.MoveUnknown {
+		return false, parley.Errorf(parley.CodeNotFound, "there is no such attempt")
+	}
+	return l.Ledger.Move(ctx, m)
+}
+
+// TestMoveOfNoRow: what cannot be written, since its row is gone, is not written for ever:
+// the next task has the slot.
+func TestMoveOfNoRow(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "one", Protocol: parley.ProtocolSimpleA2A, MaxConcurrent: 1})
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if task.Run == "run-one-1" {
+				return lost(), nil
+			}
+			return answered(task, "2"), nil
+		}
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Ledger = goneLedger{cfg.Ledger} })
+		r.announce(r.task("one", 1, nil))
+		r.wait(time.Second)
+		id := r.task("one", 2, nil)
+		r.announce(id)
+		if a := r.settled(id, 10*time.Second); a.Result.Outcome != parley.OutcomeOK {
+			t.Errorf("it is %s", a.Result.Outcome)
+		}
+		p.stop()
+	})
+}
+
 func (l narrowLedger) Move(ctx context.Context, m store.Move) (bool, error) {
 	if m.Kind == store.MoveUnknown {
 		return false, parley.Errorf(parley.CodeInvalid, "nonsense")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,6 +182,34 @@ func TestForeignMoved(t *testing.T) {
 	})
 }
 
+// TestForeignMovedWhileHeld: the same for a task that waits for its agent's circuit, which
+// is closed elsewhere.
+func TestForeignMovedWhileHeld(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		r.breakable(parley.OnOpenWait, 30*time.Second)
+		var well atomic.Bool
+		r.agent.call = func(_ context.Context, task parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			if !well.Load() {
+				return notSent(), nil
+			}
+			return answered(task, `{"text":"well"}`), nil
+		}
+		r.begin("b", nil)
+		r.send(record("task-0", "one")) // opens the circuit
+		r.wait(10 * time.Second)
+		r.send(record("task-1", "one"))
+		r.wait(5 * time.Second)
+		well.Store(true)
+		r.begin("c", nil)
+		r.wait(2 * time.Minute)
+		r.wantOne("task-1")
+		r.wantQuiet()
+		if n := r.agent.calls("task-1"); n != 1 {
+			r.t.Errorf("task-1 was called %d times", n)
+		}
+	})
+}
+
 // TestForeignAgainWhileEnding: the record of a task that never had a turn comes again
 // while the task is being answered, and while that waits for the ledger or the bus. It
 // is the same task, also if its record does not say from when it is: it is answered
@@ -235,6 +264,7 @@ func (r *foreignRig) againWhileEnding(again time.Duration, timeless bool) {
 	r.ledger.failing(nil)
 	r.wantFailure("task-1", "had no time")
 	r.wait(5 * time.Minute)
+	r.publish(m)
 	r.wantOne("task-1")
 	r.wantCalls(r.agent, "task-1", 0)
 	r.wantQuiet()

@@ -393,6 +393,7 @@ func TestOwnResults(t *testing.T) {
 			r.t.Errorf("a record without a row was answered: %+v", got)
 		}
 		r.wantCalls(r.agent, id, 1)
+		r.wantQuiet()
 	})
 }
 
@@ -725,5 +726,23 @@ func TestForeignSlowBus(t *testing.T) {
 		r.begin("c", nil)
 		r.result("task-1", time.Minute)
 		r.wantOne("task-1")
+	})
+}
+
+// TestForeignToldSlowly: while the bus takes its time for a result, the ledger gives the
+// task to the very bridge that tells it. It is told once.
+func TestForeignToldSlowly(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		r.acks.refuseIf(func(m bus.Message) error {
+			if m.Subject == bus.SubjectResults {
+				time.Sleep(12 * time.Second)
+			}
+			return nil
+		})
+		r.begin("b", nil)
+		r.send(record("task-1", "one"))
+		r.result("task-1", time.Minute)
+		r.wantOne("task-1")
+		r.wantQuiet()
 	})
 }

@@ -110,6 +110,93 @@ func TestFollowedWithoutCredential(t *testing.T) {
 	})
 }
 
+// TestOrphanOfRemovedAgent: what a dead bridge has left of an agent that is gone ends all
+// the same.
+func TestOrphanOfRemovedAgent(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "gone", Protocol: parley.ProtocolSimpleA2A})
+		r.agent.call = func(ctx context.Context, _ parley.Task, _ int, _ bridge.Progress) (bridge.Outcome, error) {
+			return hang(ctx), nil
+		}
+		former := r.start("a", nil)
+		id := r.task("gone", 1, policy(parley.OutcomeResend))
+		r.announce(id)
+		r.wait(time.Second)
+		former.kill()
+		r.ledger.declareDead("a")
+		r.agents.mu.Lock()
+		delete(r.agents.m, "gone")
+		r.agents.mu.Unlock()
+		p := r.start("b", nil)
+		r.want(id, parley.OutcomeUnknown, parley.CodeOutcomeUnknown)
+		r.wantCalls(r.agent, id, 1)
+		p.stop()
+	})
+}
+
+// TestOrphansAndSlots: what a dead bridge has left takes slots as if it were new. Tasks
+// that are only followed need none, unless the record says what the agent can take.
+func TestOrphansAndSlots(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.agents.put(parley.Agent{Name: "strict", Protocol: parley.ProtocolJSONRPC, MaxConcurrent: 3})
+		r.long.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+			switch {
+			case task.Agent == "strict" || strings.HasSuffix(task.Run, "-followed"):
+				return accepted(task, "working"), nil
+			case n == 1:
+				return hang(ctx), nil
+			}
+			return takes(ctx, task, 10*time.Second), nil
+		}
+		r.long.poll = func(_ context.Context, task parley.Task, _ int) (bridge.Outcome, error) {
+			return accepted(task, "working"), nil
+		}
+		former := r.start("a", nil)
+		var called, followed, strict []string
+		for i := range 3 {
+			called = append(called, r.task("long", i, policy(parley.OutcomeResend)))
+			followed = append(followed, r.task("long", 10+i, func(a *store.Attempt) {
+				a.Run += "-followed"
+				a.ID = a.Run + ".a.1"
+			}))
+			strict = append(strict, r.task("strict", i, nil))
+		}
+		r.wait(2 * time.Second)
+		former.kill()
+		r.ledger.declareDead("a")
+		r.agents.put(parley.Agent{Name: "strict", Protocol: parley.ProtocolJSONRPC, MaxConcurrent: 2})
+		r.long.most = 0
+		p := r.start("b", func(cfg *bridge.Config, _ *process) { cfg.Limits.PerAgent = 1 })
+		r.wait(5 * time.Second)
+		if n := takenOver(r, called); n != 1 {
+			t.Errorf("%d calls were taken over, there is one slot", n)
+		}
+		if n := takenOver(r, followed); n != 3 {
+			t.Errorf("%d of 3 are followed, which needs no slot", n)
+		}
+		if n := takenOver(r, strict); n != 2 {
+			t.Errorf("%d are followed, the record says 2", n)
+		}
+		for _, id := range called {
+			r.want(id, parley.OutcomeOK, "")
+		}
+		if r.long.most != 1 {
+			t.Errorf("%d calls at once", r.long.most)
+		}
+		p.stop()
+	})
+}
+
+// takenOver is how many of the tasks bridge "b" has now.
+func takenOver(r *rig, ids []string) (n int) {
+	for _, id := range ids {
+		if r.ledger.row(id).Claim.Worker == "b" {
+			n++
+		}
+	}
+	return n
+}
+
 // TestRemovedWhileUnread: a task was sent, then what knows its agent did not answer for
 // a while, and then it says that the agent is gone. That ends the task; it is not tried
 // again for ever.
