@@ -329,6 +329,32 @@ func TestOrphansOfUnread(t *testing.T) {
 	})
 }
 
+// TestTriesAreTheRuns: how often the agent of an own task is called is for the run to say,
+// whatever its record says about tries: each of them is an attempt of its own (protocol.md
+// §4.6).
+func TestTriesAreTheRuns(t *testing.T) {
+	busy := failed(bridge.Answered, parley.CodeAgentError, "busy")
+	busy.Result.Err = busy.Result.Err.WithDetails(map[string]int{"status": 503})
+	for name, out := range map[string]bridge.Outcome{"not sent": notSent(), "answered": busy} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.agents.put(parley.Agent{Name: "one", Protocol: parley.ProtocolSimpleA2A, Retry: parley.DefaultRetryConfig()})
+				r.agent.call = func(context.Context, parley.Task, int, bridge.Progress) (bridge.Outcome, error) { return out, nil }
+				p := r.start("b", nil)
+				id := r.task("one", 1, func(a *store.Attempt) { a.Deadline = time.Now().Add(time.Hour) })
+				r.announce(id)
+				r.wait(time.Second)
+				if a := r.ledger.row(id); a.State != store.AttemptSettled || a.Result.Outcome != parley.OutcomeError {
+					t.Errorf("it is %s after its call", a.State)
+				}
+				r.wait(time.Minute)
+				r.wantCalls(r.agent, id, 1)
+				p.stop()
+			})
+		})
+	}
+}
+
 // TestAnswers: whatever an adapter hands over, the ledger gets an answer that
 // it can hold.
 func TestAnswers(t *testing.T) {

@@ -434,8 +434,8 @@ func TestEndedElsewhere(t *testing.T) {
 					t.Errorf("hint %v: %s is %s %s", hint, id, a.State, a.Result.Outcome)
 				}
 			}
-			if n := r.ledger.lateAnswers(); n != 1 {
-				t.Errorf("hint %v: %d late answers, want the agent's own end", hint, n)
+			if late := r.ledger.lateAnswers(); len(late) != 1 || late[0].Result.Outcome != parley.OutcomeCancelled {
+				t.Errorf("hint %v: late answers %+v, want the agent's own end", hint, late)
 			}
 			if got := gathered(t, reg); got["parley_agent_late_answers_total agent_name=long"] != 1 || got["parley_agent_late_answers_total agent_name=one"] != 0 {
 				t.Errorf("hint %v: counted as late: %v", hint, got)

@@ -361,6 +361,9 @@ func TestAcceptedTooLate(t *testing.T) {
 				if n := r.long.count(r.long.cancels, "agent-"+id); n != 1 {
 					t.Errorf("the agent was told %d times", n)
 				}
+				if late := r.ledger.lateAnswers(); len(late) != 1 || late[0].Result.Outcome != parley.OutcomeCancelled {
+					t.Errorf("late answers %+v, want what the agent said when it was told", late)
+				}
 				select {
 				case <-stream.closed:
 				default:

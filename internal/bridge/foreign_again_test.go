@@ -108,6 +108,34 @@ func TestForeignResultInTheGrace(t *testing.T) {
 	})
 }
 
+// TestForeignUntold: a bridge that stops gives up what it cannot tell, the answer of a call
+// and that a task had no turn. Without a store only the records know of these tasks: they
+// are not acknowledged, and the tasks end with the next bridge.
+func TestForeignUntold(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		begun := r.busy(272 * time.Second)
+		p := r.begin("b", nil)
+		r.send(record("task-1", "one"))
+		r.send(record("task-2", "one"))
+		r.acks.refuseIf(down(bus.SubjectResults))
+		r.waitUntil(begun.Add(271 * time.Second))
+		p.stop()
+		if got := len(r.resultsOf("task-1")) + len(r.resultsOf("task-2")); got != 0 {
+			r.t.Errorf("%d results", got)
+		}
+		if n := r.acks.unacked(); strings.HasSuffix(r.t.Name(), "/none") && n != 2 {
+			r.t.Errorf("%d records are not acknowledged, want 2", n)
+		}
+		r.acks.refuseIf(nil)
+		r.begin("c", nil)
+		for _, id := range []string{"task-1", "task-2"} {
+			r.result(id, 5*time.Minute)
+			r.wantOne(id)
+		}
+		r.wantQuiet()
+	})
+}
+
 // TestForeignEndedAgain: the record of an ended task comes again while its agent's
 // circuit is open. Without a store such a record, and all behind it on its partition,
 // would never be acknowledged if nobody saw that it is over.

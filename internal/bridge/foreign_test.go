@@ -746,3 +746,28 @@ func TestForeignToldSlowly(t *testing.T) {
 		r.wantQuiet()
 	})
 }
+
+// TestForeignClosedOnce: that a result was published is noted once in the ledger, not again
+// for as long as the bridge lives.
+func TestForeignClosedOnce(t *testing.T) {
+	onLedgers(t, func(r *foreignRig) {
+		if !r.shared {
+			return
+		}
+		var closed atomic.Int64
+		r.ledger.failing(func(op string) fault {
+			if op == "P24" {
+				closed.Add(1)
+			}
+			return noFault
+		})
+		r.begin("b", nil)
+		for _, id := range []string{"task-1", "task-2"} {
+			r.send(record(id, "one"))
+			r.wantOne(id)
+		}
+		if n := closed.Load(); n != 2 {
+			r.t.Errorf("noted %d times", n)
+		}
+	})
+}

@@ -450,8 +450,8 @@ func (l *modelLedger) count(op string) int {
 	return l.moves[op]
 }
 
-func (l *modelLedger) lateAnswers() int {
+func (l *modelLedger) lateAnswers() []store.Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.late)
+	return slices.Clone(l.late)
 }
