@@ -77,27 +77,55 @@ func TestBacklogIsLookedAtOnce(t *testing.T) {
 	}
 }
 
+// replaced has an executor claim for a bridge that was replaced and does not know that
+// yet; nothing is claimed while it is full.
+func (r *rig) replaced(full *atomic.Bool) func(*executor.Config) {
+	r.lease()
+	claim := r.claim
+	r.lease()
+	return func(c *executor.Config) {
+		c.Reserve = func(string) (executor.Reservation, bool) {
+			claim.Token += "x"
+			return executor.Reservation{
+				Claim: claim, Start: func(store.Attempt) { r.t.Error("sent under a claim that was refused") }, Release: func() {},
+			}, !full.Load()
+		}
+	}
+}
+
 // TestStartWithoutTheOwnBridge: a start whose claim is refused, since the bridge of
 // this process was replaced and does not know that yet, leaves the task to others.
 func TestStartWithoutTheOwnBridge(t *testing.T) {
 	onStore(t, func(r *rig) {
 		t := r.t
 		r.apply("name: talk\nsteps: [{id: a, agent: writer}]")
-		r.lease()
-		replaced := r.claim
-		r.lease()
-		r.another(func(c *executor.Config) {
-			c.Reserve = func(string) (executor.Reservation, bool) {
-				replaced.Token += "x"
-				return executor.Reservation{
-					Claim: replaced, Start: func(store.Attempt) { t.Error("sent under a claim that was refused") }, Release: func() {},
-				}, true
-			}
-		}, func(x *executor.Executor) {
+		r.another(r.replaced(new(atomic.Bool)), func(x *executor.Executor) {
 			run, _, err := x.Start(t.Context(), parley.StartRequest{Workflow: "talk"})
 			check(t, err)
 			if !r.claimable(run.ID + ".a.1") {
 				t.Error("nobody can take the task")
+			}
+		})
+	})
+}
+
+// TestDecideWithoutTheOwnBridge: the same for what follows from an answer.
+func TestDecideWithoutTheOwnBridge(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.stopFirst() // it would decide in the place of the other one
+		var full atomic.Bool
+		full.Store(true)
+		r.another(r.replaced(&full), func(x *executor.Executor) {
+			run, _, err := x.Start(t.Context(), parley.StartRequest{Workflow: "talk"})
+			check(t, err)
+			r.follow(run.ID + ".a.1")
+			full.Store(false)
+			r.tells(x, run.ID+".a.1", `1`, true)
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if !r.claimable(run.ID + ".b.1") {
+				t.Error("nobody can take the next task")
 			}
 		})
 	})
