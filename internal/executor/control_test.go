@@ -309,3 +309,24 @@ func TestPhase_TheRowSaysIt(t *testing.T) {
 		want("")
 	})
 }
+
+// TestC3_TheRowSaysWhatIsCancelled: the row of a run says that it is being cancelled, by
+// whom and why: lists show that, and who counts the runs that keep others waiting passes
+// it by.
+func TestC3_TheRowSaysWhatIsCancelled(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		run := r.start()
+		r.follow(run + ".a.1")
+		_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "ann", Reason: "too late"})
+		check(t, err)
+		for _, cancelling := range []bool{true, false} {
+			row, err := r.db.RunRow(t.Context(), run)
+			check(t, err)
+			if row.Cancelling != cancelling || row.CancelledBy != "ann" || row.CancelReason != "too late" || row.StartedAt.IsZero() {
+				t.Errorf("the row of the %s run: cancelling %t by %q: %q, since %v", row.Status, row.Cancelling, row.CancelledBy, row.CancelReason, row.StartedAt)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}

@@ -231,3 +231,15 @@ func TestR4_AnAgentThatCannotBeLookedUp(t *testing.T) {
 		})
 	})
 }
+
+// TestT2_TheRowSaysHowLongAnAgentMayTake: the bridge that calls an agent finds both
+// bounds, and what is to become of a doubtful call, with the attempt.
+func TestT2_TheRowSaysHowLongAnAgentMayTake(t *testing.T) {
+	onStore(t, func(r *rig) {
+		r.apply("name: talk\nsteps: [{id: a, agent: writer, attempt_timeout: 20s, silence: 10s}]")
+		want := store.Policy{OutcomeUnknown: parley.OutcomeLookup, AttemptTimeout: 20 * time.Second, Silence: 10 * time.Second}
+		if got := r.row(r.start() + ".a.1").Policy; got != want {
+			r.t.Errorf("the row says %+v, want %+v", got, want)
+		}
+	})
+}
