@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,5 +357,32 @@ func TestS11_SeveralExecutors(t *testing.T) {
 			})
 		})
 		r.noChildren()
+	})
+}
+
+// TestC3_AChildThatChangesTooFastIsCancelledLater: a run whose cancel is refused again
+// and again, since others decide about it, has not ended: it is cancelled when that goes.
+func TestC3_AChildThatChangesTooFastIsCancelledLater(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.apply(onePart)
+		r.apply(aboveParts)
+		run := r.start()
+		child := r.child(run, "one")
+		r.follow(child + ".a.1")
+		var tries atomic.Int64
+		r.breaks(func(d store.Decision) error {
+			if d.Run.ID == child && d.Run.Cancelling && tries.Add(1) <= 15 {
+				return store.ErrStale
+			}
+			return nil
+		})
+		_, err := r.x.Cancel(t.Context(), parley.CancelRequest{Run: run, By: "ann"})
+		check(t, err)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if c := r.get(child); c.CancelledBy != "run "+run || tries.Load() <= 15 {
+			t.Errorf("the child is %s, cancelled by %q, after %d tries", c.Status, c.CancelledBy, tries.Load())
+		}
 	})
 }
