@@ -104,7 +104,6 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 		x.old.inDoubt(rows, err)
 		return l.notPublished(err)
 	}
-	l.full = nil
 	x.accepted.Add(1)
 	x.follow(l, d, rows, slots)
 	return nil
@@ -112,6 +111,9 @@ func (x *Executor) commitWith(ctx context.Context, l *liveRun, d workflow.Decisi
 
 // follow does what a durable decision asks for.
 func (x *Executor) follow(l *liveRun, d workflow.Decision, rows []store.Attempt, slots []Reservation) {
+	if l.full != nil {
+		l.full, l.leave = nil, true // the state knows of it, and there may be room the next time
+	}
 	for i, slot := range slots {
 		switch {
 		case slot.Start != nil:

@@ -242,6 +242,36 @@ func TestLimits_EmitFailsForManyKeysAtOnce(t *testing.T) {
 	})
 }
 
+// TestLimits_EmitHasRoomAgain: an event that had no room is no reason to refuse a later
+// one, when the first has been taken meanwhile and the run was held in memory.
+func TestLimits_EmitHasRoomAgain(t *testing.T) {
+	onStore(t, func(r *rig) {
+		t := r.t
+		r.stopFirst()
+		r.apply("name: taker\nsteps: [{id: a, wait: 10s}, {id: e, event: done, key: k}]")
+		emit := "{id: %s, emit: {event: done, key: k}, on_error: continue}"
+		r.apply("name: talk\nsteps: [" + fmt.Sprintf(emit, "e") + ", {id: a, agent: writer}, " + fmt.Sprintf(emit, "f") + "]")
+		r.another(func(c *executor.Config) {
+			c.Limits = workflow.DefaultRunLimits()
+			c.Limits.WaitingEvents = 1
+		}, func(x *executor.Executor) {
+			_, _, err := x.Start(t.Context(), parley.StartRequest{Workflow: "taker"})
+			check(t, err)
+			time.Sleep(time.Second)
+			r.happens("", "done", "k", `1`)
+			run, _, err := x.Start(t.Context(), parley.StartRequest{Workflow: "talk"})
+			check(t, err)
+			r.follow(run.ID + ".a.1")
+			time.Sleep(20 * time.Second) // the event is taken
+			r.tells(x, run.ID+".a.1", `1`, true)
+			synctest.Wait()
+			if e, f := r.step(run.ID, "e"), r.step(run.ID, "f"); e.Status != parley.StepFailed || f.Status != parley.StepCompleted {
+				t.Errorf("the first is %s, the second %s: %v", e.Status, f.Status, f.Error)
+			}
+		})
+	})
+}
+
 // TestC8_SeveralExecutorsTakeAnEventOnce: whoever decides, each run takes each
 // event once at most, and none misses one.
 func TestC8_SeveralExecutorsTakeAnEventOnce(t *testing.T) {
