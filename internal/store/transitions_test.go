@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-project/parley"
+	"github.com/parley-project/parley/internal/pgtest"
 )
 
 func TestClaim(t *testing.T) {
@@ -628,6 +629,32 @@ func TestAnswerInPlaceOfUnknownIsKept(t *testing.T) {
 			check(t, db.Decide(t.Context(), d))
 		}
 	})
+}
+
+// TestAnswerWhileUnknownIsAbsorbed: the same where the answer is written between the
+// decision's look at the attempt and its end.
+func TestAnswerWhileUnknownIsAbsorbed(t *testing.T) {
+	target := pgtest.Copy(t, migrated(t))
+	db, other := openedAt(t, target, Options{}), openedAt(t, target, Options{})
+	run := begin(t, db, "run-1", attempt("run-1", "a", 1))
+	cl := claim(t, db, bridge(t, db, "b1"), "run-1.a.1", "t1")
+	must(db.Move(t.Context(), Move{
+		Kind: MoveUnknown, TaskID: "run-1.a.1", From: cl,
+		Result: failed("", parley.OutcomeUnknown, parley.CodeOutcomeUnknown), At: epoch,
+	}))(t)
+	d := next(run, 1)
+	d.Close = []Close{{TaskID: "run-1.a.1", Absorb: true, Outcome: parley.OutcomeUnknown}}
+	end := halfway(t, other, func(s *session) error {
+		return s.later(1, answerAttempt, "ok", []byte(`1`), nil, unixMicro(epoch), "run-1.a.1")
+	})
+	decided := make(chan error, 1)
+	go func() { decided <- db.Decide(t.Context(), d) }()
+	blocked(t, db, decided)
+	end()
+	wantStale(t, <-decided)
+	if a := row(t, db, "run-1.a.1"); a.State != AttemptSettled || a.Result.Outcome != parley.OutcomeOK {
+		t.Errorf("the attempt is %s with %s", a.State, a.Result.Outcome)
+	}
 }
 
 func TestReopenKeepsEverything(t *testing.T) {
