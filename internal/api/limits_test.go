@@ -206,6 +206,7 @@ func TestHostIsTheAddressCalled(t *testing.T) {
 	}{
 		{"10.1.2.3:8420", "10.1.2.3:8420", 200},
 		{"10.1.2.3:8420", "10.1.2.3", 200},
+		{"10.1.2.3:8420", "[::ffff:10.1.2.3]:8420", 200},
 		{"[fd00::7]:8420", "[fd00::7]:8420", 200},
 		{"[::ffff:10.1.2.3]:8420", "10.1.2.3:8420", 200},
 		{"[fe80::1%eth0]:8420", "[fe80::1]:8420", 200},
@@ -256,8 +257,8 @@ func TestPathsWithEmptyParts(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
 		}
 	}
-	for path, want := range map[string]int{"/": 200, "/healthz/": 307, "/api/v1/runs/": 307, "/api/v1/agents/a%2Fb": 404, "/api/v1/agents/...": 404} {
-		if rec := call(s.handler(), "GET", path, ""); rec.Code != want || strings.Contains(rec.Body.String(), "empty part") {
+	for path, want := range map[string]int{"/": 200, "/healthz/": 307, "/api/v1/runs/": 307, "/api/v1/agents/a%2Fb": 404, "/api/v1/agents/a%2F%2Fb": 404, "/api/v1/agents/...": 404} {
+		if rec := call(s.handler(), "GET", path, ""); rec.Code != want || strings.Contains(rec.Body.String(), "is empty") {
 			t.Errorf("%s: %d %s, want %d", path, rec.Code, rec.Body, want)
 		}
 	}
