@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -11,10 +12,10 @@ import (
 func (b *Bridge) NotGivenBack() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	text := ""
+	var text strings.Builder
 	note := func(what string, n int64) {
 		if n != 0 {
-			text += fmt.Sprintf(" %s: %d.", what, n)
+			_, _ = fmt.Fprintf(&text, " %s: %d.", what, n)
 		}
 	}
 	note("slots", int64(b.inFlight))
@@ -27,13 +28,13 @@ func (b *Bridge) NotGivenBack() string {
 		note("bytes of "+l.agent, l.bytes)
 		note("waiting bytes of "+l.agent, l.queue.bytes)
 		if !l.gate.Idle(b.cfg.Now().Add(time.Hour)) {
-			text += " The rate of " + l.agent + "."
+			text.WriteString(" The rate of " + l.agent + ".")
 		}
 	}
 	for id, c := range b.calls {
 		if !c.keep {
-			text += " The entry of " + id + "."
+			text.WriteString(" The entry of " + id + ".")
 		}
 	}
-	return text
+	return text.String()
 }
