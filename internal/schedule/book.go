@@ -245,9 +245,6 @@ func (b *Book) change(ctx context.Context, ref string, f func(store.Schedule) (s
 		if errors.Is(err, store.ErrStale) {
 			continue
 		}
-		if err == nil {
-			err = lookIfIdle(ctx, b.cfg, m.Schedule)
-		}
 		if err != nil {
 			return parley.Schedule{}, err
 		}

@@ -76,11 +76,10 @@ func (s *Scheduler) look(ctx context.Context, row store.Schedule, spec *workflow
 func (s *Scheduler) move(ctx context.Context, row store.Schedule, firings []parley.ScheduleFiring) (store.Schedule, error) {
 	err := s.cfg.DB.MoveSchedule(ctx, store.ScheduleMove{Schedule: row, Firings: firings})
 	row.Seq++
-	if err != nil {
-		return row, err
+	if err == nil {
+		s.cfg.Metrics.settled(firings)
 	}
-	s.cfg.Metrics.settled(firings)
-	return row, lookIfIdle(ctx, s.cfg, row)
+	return row, err
 }
 
 // finish starts the run of the firing that was decided to start one.

@@ -104,12 +104,3 @@ func defined(ctx context.Context, cfg Config, change store.WorkflowChange) (d st
 	}
 	return d, nil
 }
-
-// lookIfIdle has the schedules of a workflow looked at when one of its definition has
-// nothing left to start: it may stand there no more, and have stayed for its last firings.
-func lookIfIdle(ctx context.Context, cfg Config, row store.Schedule) error {
-	if row.Version == "" || !row.NextAt.IsZero() || !row.StartingAt.IsZero() || row.Waiting > 0 && row.PausedAt.IsZero() {
-		return nil
-	}
-	return cfg.DB.ChangeWorkflow(ctx, row.Workflow)
-}

@@ -30,9 +30,14 @@ func changed(s *session, workflow string) error {
 	return s.later(-1, markChange, workflow)
 }
 
-// ChangeWorkflow has the schedules of a workflow looked at.
-func (db *DB) ChangeWorkflow(ctx context.Context, workflow string) error {
-	return db.submit(ctx, prompt, func(s *session) error { return changed(s, workflow) })
+// changedBy notes, in the transaction that writes row, that the schedules of its workflow
+// are to be looked at if it is one of a definition with nothing left to start: it may stand
+// there no more, and have stayed for its last firings.
+func changedBy(s *session, row *Schedule) error {
+	if row.Version == "" || !row.NextAt.IsZero() || !row.StartingAt.IsZero() || row.Waiting > 0 && row.PausedAt.IsZero() {
+		return nil
+	}
+	return changed(s, row.Workflow)
 }
 
 // WorkflowChange says that versions or aliases of a workflow have changed since
@@ -84,8 +89,8 @@ type Defined struct {
 // SetDefined makes the schedules of definitions agree with a version: those that
 // are there stay as they are, paused or not, others come and go. One that goes and has
 // firings that are being started, or wait and are not paused, has no others from now on;
-// it goes with a change of the workflow after these ([DB.ChangeWorkflow]). It is done as
-// of the change that was seen; ErrStale: there was another one since, or somebody
+// it goes with the change of the workflow that [DB.MoveSchedule] notes after these. It is
+// done as of the change that was seen; ErrStale: there was another one since, or somebody
 // else has done it. Synced.
 func (db *DB) SetDefined(ctx context.Context, d Defined) error {
 	return db.transition(ctx, synced, point("schedules"), func(s *session) error {

@@ -125,7 +125,8 @@ func (db *DB) AddSchedule(ctx context.Context, m ScheduleMove) error {
 	})
 }
 
-// MoveSchedule writes the next state of a schedule, and records firings. ErrStale:
+// MoveSchedule writes the next state of a schedule, and records firings. When one of a
+// definition has nothing left to start, its workflow is noted as changed. ErrStale:
 // somebody else was faster. Synced.
 func (db *DB) MoveSchedule(ctx context.Context, m ScheduleMove) error {
 	return db.transition(ctx, synced, point("schedule"), func(s *session) error {
@@ -150,6 +151,9 @@ func (db *DB) MoveSchedule(ctx context.Context, m ScheduleMove) error {
 			if err := s.later(-1, purgeFirings, m.ID, m.ID, int64(firingsKept)); err != nil {
 				return err
 			}
+		}
+		if err := changedBy(s, &m.Schedule); err != nil {
+			return err
 		}
 		return auditMove(s, &m)
 	})
