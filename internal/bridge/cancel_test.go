@@ -171,12 +171,7 @@ func TestCancelUnnamed(t *testing.T) {
 // not sent again by whoever takes it over.
 func TestCancelOfOrphan(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
-			if n == 1 {
-				return hang(ctx), nil
-			}
-			return answered(task, "2"), nil
-		}
+		r.agent.call = hangsAtFirst
 		former := r.start("a", nil)
 		id := r.task("one", 1, policy(parley.OutcomeResend))
 		r.announce(id)

@@ -435,6 +435,14 @@ func hang(ctx context.Context) bridge.Outcome {
 	return failed(bridge.Lost, parley.CodeCancelled, "cut: "+context.Cause(ctx).Error())
 }
 
+// hangsAtFirst is an agent that hangs when it is called first, and then answers.
+func hangsAtFirst(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
+	if n == 1 {
+		return hang(ctx), nil
+	}
+	return answered(task, "2"), nil
+}
+
 // takes is an agent that answers after d, if it is let.
 func takes(ctx context.Context, task parley.Task, d time.Duration) bridge.Outcome {
 	select {

@@ -54,12 +54,7 @@ func TestLimitWithoutCredential(t *testing.T) {
 // credential that cannot be had just then: nobody has said that it will not be back.
 func TestResentWithoutCredential(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.agent.call = func(ctx context.Context, task parley.Task, n int, _ bridge.Progress) (bridge.Outcome, error) {
-			if n == 1 {
-				return hang(ctx), nil
-			}
-			return answered(task, "2"), nil
-		}
+		r.agent.call = hangsAtFirst
 		former := r.start("a", nil)
 		id := r.task("one", 1, policy(parley.OutcomeResend))
 		r.wait(2 * time.Second)
